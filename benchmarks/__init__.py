@@ -10,7 +10,7 @@ gpu_check.py    python -m benchmarks.gpu_check: what this machine's GPUs compute
 planning/       what a run would do, what it costs, the resources it needs on a cluster
 execution/      one cell in a process of its own, cells side by side
 cluster/        cells as job arrays of a cluster, and their states
-gpu/            checks in processes of their own, their answers and their page
+gpu/            what is measured of a machine's GPUs, and its page
 report_parts/   the parts of that page, its templates, style and script
 drawing/        from records and logs to figures
 pages/          from records to tables

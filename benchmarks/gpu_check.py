@@ -1,38 +1,41 @@
 """python -m benchmarks.gpu_check: prove and measure this machine's GPUs, in at most ten minutes.
 
-Every check prints a line as it ends. The same command goes on where it was interrupted; the answers
-make results/gpu_check.md and results/gpu_check.json. With --device cpu the same checks run on the
-CPU, so that they are tested where there is no GPU; their page stays below --runs.
+First the tests that compare GPUs with the CPU (pytest -m gpu), then the speed of steps, features
+and probes, each in a process of its own. The same command goes on where it was interrupted; the
+answers make results/gpu_check.md and results/gpu_check.json. With --device cpu the same is done on
+the CPU, so that it is tested where there is no GPU; that page stays below --runs.
 """
 
 import json
 import re
+import shutil
+import signal
+import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
+from xml.etree import ElementTree
 
 import tyro
 
-from benchmarks.gpu.checks import (
-    COMMANDS,
-    Answer,
-    Check,
-    ChecksError,
-    Kept,
-    known_checks,
-    run_checks,
-)
-from benchmarks.gpu.page import Machine, render
-from transfer.checks.rates import write_rates
+from benchmarks.gpu.page import Answer, Machine, render
+from benchmarks.gpu.rates import write_rates
 from transfer.record import commit
-from transfer.running.atomic_files import WriteError, write_whole
+from transfer.running.atomic_files import WriteError, explain_write_errors, write_whole
 from transfer.running.option_ranges import OptionError, Range, check_ranges
 
+ROOT = Path(__file__).parents[1]
 RANGES = {"minutes": Range(0, 24 * 60, open_below=True)}
 """Range of every numeric option, by the name of its field."""
+TESTS = {"cuda": ("-m", "gpu", "tests"), "cpu": ("-m", "not gpu", "tests/gpu")}
+"""What pytest is given on a device."""
+ENDED = (0, 1)
+"""Exit statuses of pytest when all tests were run, well or not."""
+PATIENCE_S = 300.0
+"""A measurement may take so long."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,28 +61,29 @@ def run(request: Request) -> int:
     """
     started_s = time.monotonic()
     device, machine = describe_machine(request.device)
-    slug = re.sub(r"[^a-z0-9]+", "-", machine.device.lower()).strip("-")
-    folder = request.runs / "gpu_check" / slug
-    kept = Kept(folder / "answers.jsonl", machine.commit)
+    folder = request.runs / "gpu_check" / _slug(machine.device) / (machine.commit or "no-commit")
     if request.again:
-        kept.path.unlink(missing_ok=True)
-    checks = known_checks(device, COMMANDS)
-    answers = kept.read()
-    left = [check for check in checks if (check.command, check.name) not in answers]
-    print(f"{machine.device}: {len(checks)} checks, {len(checks) - len(left)} answered before")
-    for answer in run_checks(left, device, folder, started_s + 60 * request.minutes):
-        answers[answer.command, answer.check] = answer
-        kept.add(answer)
-        print(line(answer), flush=True)
+        shutil.rmtree(folder, ignore_errors=True)
+    with explain_write_errors(folder, "--runs"):
+        folder.mkdir(parents=True, exist_ok=True)
+    print(f"{machine.device}; answers are kept in {folder}", flush=True)
+    deadline_s = started_s + 60 * request.minutes
+    answers, not_run = run_tests(device, folder, deadline_s)
+    for name, answer in measure_all(device, folder, deadline_s):
+        if answer is None:
+            not_run.append(name)
+            continue
+        answers.append(answer)
+        line = f"{answer.status:<8}  {name}  {answer.seconds:.1f} s"
+        print(f"{line}  {answer.reason}" if answer.reason else line, flush=True)
     if device == "cuda":
-        keep_rates(request.runs, machine, list(answers.values()))
-    page = write_page(request, device, machine, checks, list(answers.values()), folder)
-    failed = sum(answer.status == "failed" for answer in answers.values())
-    missing = len(checks) - len(answers)
-    rest = f", {missing} not run: the same command goes on" if missing else ""
+        keep_rates(request.runs, machine, answers)
+    page = write_page(request.results if device == "cuda" else folder, machine, answers, not_run)
+    failed = sum(answer.status == "failed" for answer in answers)
+    rest = f", {len(not_run)} not run: the same command goes on" if not_run else ""
     minutes = (time.monotonic() - started_s) / 60
     print(f"{failed} of {len(answers)} failed{rest}; {minutes:.1f} min  ->  {page}")
-    return 1 if failed or missing else 0
+    return 1 if failed or not_run else 0
 
 
 def describe_machine(choice: str) -> tuple[str, Machine]:
@@ -104,20 +108,97 @@ def describe_machine(choice: str) -> tuple[str, Machine]:
     return "cuda" if cuda else "cpu", machine
 
 
+def run_tests(device: str, folder: Path, deadline_s: float) -> tuple[list[Answer], list[str]]:
+    """Return the answers of the tests, and "tests" if not all were run before the deadline.
+
+    deadline_s: by time.monotonic(). Whole runs of pytest are kept; one that was cut off is shown.
+    """
+    whole, part = (folder / name for name in ("tests.xml", "some_tests.xml"))
+    if not whole.exists():
+        words = [sys.executable, "-m", "pytest", "--verbose", "-p", "no:cacheprovider", "-rs"]
+        words += ["--numprocesses", "0", *TESTS[device], f"--junitxml={part.absolute()}"]
+        part.unlink(missing_ok=True)
+        with subprocess.Popen(words, cwd=ROOT) as process:
+            try:
+                process.wait(max(0.0, deadline_s - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.send_signal(signal.SIGINT)  # pytest still writes what was answered
+        if process.returncode in ENDED:
+            part.replace(whole)
+    file = whole if whole.exists() else part
+    answers = list(read_tests(file)) if file.exists() else []
+    return answers, [] if whole.exists() else ["tests"]
+
+
+def read_tests(file: Path) -> Iterator[Answer]:
+    """Yield the answers in pytest's XML."""
+    for case in ElementTree.parse(file).getroot().iter("testcase"):
+        facts = {
+            str(entry.get("name")): _number(str(entry.get("value")))
+            for entry in case.iter("property")
+        }
+        problem = next((one for one in case if one.tag in ("failure", "error", "skipped")), None)
+        skipped = problem is not None and problem.tag == "skipped"
+        message = "" if problem is None else str(problem.get("message"))
+        yield Answer(
+            check=_in_words(str(case.get("name"))),
+            group=str(case.get("classname")).rpartition(".test_")[2].replace("_", " "),
+            status="passed" if problem is None else "skipped" if skipped else "failed",
+            seconds=float(case.get("time", 0)),
+            reason=message.strip().partition("\n")[0].removeprefix("AssertionError: "),
+            facts=facts,
+        )
+
+
+def _in_words(test: str) -> str:
+    """Return "a step: moco" of "test_a_step[cuda-moco]"."""
+    name, _, parameters = test.removesuffix("]").partition("[")
+    chosen = [word for word in parameters.split("-") if word not in ("", "cpu", "cuda")]
+    return name.removeprefix("test_").replace("_", " ") + ": " * bool(chosen) + ", ".join(chosen)
+
+
+def measure_all(
+    device: str, folder: Path, deadline_s: float
+) -> Iterator[tuple[str, Answer | None]]:
+    """Yield each measurement's answer, kept or new; None after the deadline (time.monotonic())."""
+    from benchmarks.gpu.measure import MEASUREMENTS
+
+    for name in MEASUREMENTS:
+        file = folder / f"{_slug(name)}.json"
+        reason = ""
+        if not file.exists():
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0:
+                yield name, None
+                continue
+            words = [sys.executable, "-m", "benchmarks.gpu.measure", name, device, str(file)]
+            log = file.with_suffix(".log")
+            try:
+                with log.open("w") as opened:
+                    done = subprocess.run(
+                        words, cwd=ROOT, stderr=opened, check=False, timeout=min(PATIENCE_S, left_s)
+                    )
+                lines = log.read_text(errors="replace").strip().splitlines()
+                reason = f"ended with {done.returncode}: {lines[-1] if lines else ''}"
+            except subprocess.TimeoutExpired:
+                if left_s < PATIENCE_S:
+                    yield name, None
+                    continue
+                reason = f"no answer within {PATIENCE_S:.0f} s"
+        if not file.exists():
+            yield name, Answer(check=name, group="rates", status="failed", seconds=0, reason=reason)
+            continue
+        answer = json.loads(file.read_text())
+        status: Literal["measured", "skipped"] = "measured" if answer["facts"] else "skipped"
+        yield name, Answer(check=name, group="rates", status=status, **answer)
+
+
 def write_page(
-    request: Request,
-    device: str,
-    machine: Machine,
-    checks: Sequence[Check],
-    answers: Sequence[Answer],
-    folder: Path,
+    place: Path, machine: Machine, answers: Sequence[Answer], not_run: Sequence[str]
 ) -> Path:
     """Write page and JSON and return the page's path; WriteError if they cannot be written."""
-    place = request.results if device == "cuda" else folder
-    answered = {(answer.command, answer.check) for answer in answers}
-    not_run = [check.name for check in checks if (check.command, check.name) not in answered]
     record = {"machine": asdict(machine), "answers": [asdict(one) for one in answers]}
-    content = json.dumps(record | {"not_run": not_run}, indent=1) + "\n"
+    content = json.dumps(record | {"not_run": list(not_run)}, indent=1) + "\n"
     write_whole(place / "gpu_check.json", content.encode(), "--results")
     page = place / "gpu_check.md"
     write_whole(page, render(machine, answers, not_run).encode(), "--results")
@@ -132,11 +213,15 @@ def keep_rates(runs: Path, machine: Machine, answers: Sequence[Answer]) -> None:
         print(f"plans take their GPU hours from {path}")
 
 
-def line(answer: Answer) -> str:
-    """Return an answer in one line."""
-    text = f"{time.strftime('%H:%M:%S')}  {answer.status:<8}  {answer.group}: {answer.check}"
-    text += f"  {answer.seconds:.1f} s"
-    return f"{text}  {answer.reason}" if answer.reason else text
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+
+
+def _number(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def main(words: list[str]) -> int:
@@ -148,7 +233,7 @@ def main(words: list[str]) -> int:
     except OptionError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    except (ChecksError, WriteError) as error:
+    except WriteError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
 

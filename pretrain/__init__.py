@@ -19,8 +19,6 @@ recipes/     the published runs: method and its settings, data, schedule, batch
 data/        images, views, augmentation on the CPU and on the device, the feed
 pixels/      decoding, boxes, crops on the CPU and on the device; transfer uses it, too
 running/     launch, stop, progress, metrics log, checkpoint
-speed/       a few lines that the checks use; benchmarks/speed measures
-checks/      checks and step reports on a GPU
 readme.py    writes RECIPES.md, the tables of methods and recipes
 recipe_table.py  the recipes as rows, and as the text of --list
 """

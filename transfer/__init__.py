@@ -3,7 +3,6 @@
 __main__.py    python -m transfer
 readme_tables.py
                renews the generated tables of README.md
-checks/        python -m transfer.checks: a GPU against the CPU, and its speed
 cells/         one evaluation: one backbone, task, protocol and seed, from the data to the record
 tasks/         one task per file; TASKS
 galleries/     pictures of a few predictions, kept beside a record

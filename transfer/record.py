@@ -63,6 +63,8 @@ class Record:
     """Deviations from the paper's protocol, a sentence each."""
     wall_s: float
     peak_memory_gb: float
+    request: dict[str, Any]
+    """Training options as decided, and the input format of the backbone, by name."""
     primary_metric: str
     """Metric that represents the task where one number is shown."""
     heading: str
@@ -81,8 +83,6 @@ CONTENT_HASH = "content_hash"
 SIGNED_METRICS = ("mean_cosine",)
 RECORDS, SNAPSHOTS = "records", "snapshots"
 """Folder of the records in the results folder, and in it the folder of records of snapshots."""
-FORMER_SNAPSHOTS = "curves"
-"""Earlier folder of records of snapshots; other records were in the results folder itself."""
 
 
 def record_path(
@@ -91,18 +91,6 @@ def record_path(
     """Return the path of a cell's record below the folder of all records."""
     stem = f"{task}.{protocol.replace('/', '-')}.{schedule}.seed{seed}"
     return records / backbone / f"{stem}.json"
-
-
-def former_path(path: Path) -> Path:
-    """Return the path that this record had before records got a folder of their own."""
-    parts = path.parts
-    if RECORDS not in parts[:-2]:
-        return path
-    place = len(parts) - 3 - parts[-3::-1].index(RECORDS)
-    results, below = parts[:place], parts[place + 1 :]
-    if below[0] == SNAPSHOTS:
-        below = (FORMER_SNAPSHOTS, *below[1:])
-    return Path(*results, *below)
 
 
 def failure_path(record: Path) -> Path:
@@ -139,12 +127,9 @@ def features_in(record: Record) -> str:
 
 def record_files(path: Path) -> list[Path]:
     """Return the files of all records of a cell: its own path and those with a longer name."""
-    files = []
-    for own in dict.fromkeys((path, former_path(path))):
-        beside = own.parent.glob(f"{glob.escape(own.stem)}.*.json")
-        others = sorted(file for file in beside if not file.name.endswith(FAILED))
-        files += [*([own] if own.exists() else []), *others]
-    return files
+    beside = path.parent.glob(f"{glob.escape(path.stem)}.*.json")
+    others = sorted(file for file in beside if not file.name.endswith(FAILED))
+    return [*([path] if path.exists() else []), *others]
 
 
 def newest_record(path: Path) -> Path:
@@ -300,8 +285,7 @@ def store_record(path: Path, record: Record) -> Path:
     """
     file = file_for_record(path, record)
     write_record(file, record)
-    for own in (path, former_path(path)):
-        failure_path(own).unlink(missing_ok=True)
+    failure_path(path).unlink(missing_ok=True)
     return file
 
 

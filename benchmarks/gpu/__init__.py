@@ -1,5 +1,12 @@
-"""The check of a machine's GPUs: checks of both halves in processes of their own, and their page.
+"""What is measured of a machine's GPUs; what they must compute is in tests/gpu (`pytest -m gpu`).
 
-checks.py   starts the commands that check, reads their lines, and keeps the answers
-page.py     from answers to markdown
+measure.py      one measurement in a process of its own
+pretraining.py  steps of published recipes, and all GPUs against one
+evaluation.py   features, a linear probe, and steps that train whole networks
+photographs.py  generated photographs, and one thread
+timing.py       time of a call, peak memory, the batch that fits
+traces.py       launches, waits and copies of a step
+peaks.py        what GPUs can do at most
+rates.py        rates for plans, from what was measured
+page.py         from answers to markdown
 """

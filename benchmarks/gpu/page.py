@@ -1,10 +1,9 @@
 """The page of a check of GPUs: what holds, what was measured, what was skipped."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
-from benchmarks.gpu.checks import Answer
 from benchmarks.pages.markdown import table
 
 INTRODUCTION = (
@@ -17,6 +16,24 @@ BOUND = ": bound"
 """End of the name of a fact that bounds another one."""
 MOST_COLUMNS = 9
 """Facts that have a column each; more have a line each."""
+
+
+Status = Literal["passed", "failed", "skipped", "measured"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """Outcome of a test or a measurement."""
+
+    check: str
+    group: str
+    """Module of the test, or "rates"."""
+    status: Status
+    seconds: float
+    reason: str = ""
+    """Why it failed or was skipped, in one line."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """Differences with their bounds, or measured numbers, by name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,8 +92,9 @@ def _tables(answers: Sequence[Answer]) -> list[str]:
     """
     kinds: dict[tuple[str, str], list[Answer]] = {}
     for answer in answers:
-        kind = answer.check.split()[0] if answer.status == "measured" else ""
-        kinds.setdefault((answer.command, kind), []).append(answer)
+        measured = answer.status == "measured"
+        kind = (answer.check.split()[0], next(iter(answer.facts), "")) if measured else ("", "")
+        kinds.setdefault(kind, []).append(answer)
     return [
         _bound_table(alike)
         if any(BOUND in name for a in alike for name in a.facts)
@@ -87,44 +105,30 @@ def _tables(answers: Sequence[Answer]) -> list[str]:
 
 def _bound_table(answers: Sequence[Answer]) -> str:
     """Return a table of what was compared, a line for each quantity of a check."""
-    rows = []
-    for answer in answers:
-        facts = _flat(answer.facts)
-        rows += [
-            [answer.check, name, value, facts.get(name + BOUND, "")]
-            for name, value in facts.items()
-            if not name.endswith(BOUND)
-        ]
+    rows = [
+        [answer.check, name, _text(value), _text(answer.facts.get(name + BOUND, ""))]
+        for answer in answers
+        for name, value in answer.facts.items()
+        if not name.endswith(BOUND)
+    ]
     return table(["check", "quantity", "largest difference", "bound"], rows, left=2)
 
 
 def _table(answers: Sequence[Answer]) -> str:
-    facts = [_flat(answer.facts) | {"s": f"{answer.seconds:.1f}"} for answer in answers]
-    names = [*dict.fromkeys(name for own in facts for name in own if name != "s"), "s"]
+    names = list(dict.fromkeys(name for answer in answers for name in answer.facts))
+    columns = [
+        [*(_text(answer.facts.get(name)) for name in names), f"{answer.seconds:.1f}"]
+        for answer in answers
+    ]
+    checks, names = [answer.check for answer in answers], [*names, "s"]
     if len(names) > MOST_COLUMNS:
-        rows = [[name, *(own.get(name, "") for own in facts)] for name in names]
-        return table(["", *(answer.check for answer in answers)], rows)
-    pairs = zip(answers, facts, strict=True)
-    rows = [[answer.check, *(own.get(name, "") for name in names)] for answer, own in pairs]
+        rows = [[name, *cells] for name, *cells in zip(names, *columns, strict=True)]
+        return table(["", *checks], rows)
+    rows = [[check, *cells] for check, cells in zip(checks, columns, strict=True)]
     return table(["check", *names], rows)
 
 
-def _flat(facts: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Return facts as text by name, nested ones as "outer inner"."""
-    flat: dict[str, str] = {}
-    for name, value in facts.items():
-        if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{name} ")
-        else:
-            flat[prefix + name.replace("_", " ")] = _text(value)
-    return flat
-
-
 def _text(value: object) -> str:
-    if isinstance(value, bool) or value is None:
-        return {True: "yes", False: "no", None: ""}[value]
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    if isinstance(value, list | tuple):
-        return ", ".join(map(_text, value))
-    return str(value)
+    if value is None:
+        return ""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -8,7 +8,6 @@ blocks.py      groups of results that may share a column
 explanation.py everything behind one record
 checkpoint_lines.py what a record says of its checkpoint
 again.py       the command that makes a record again, and whether it would find the record
-recovered.py   the protocol and options that a record's command would plan
 numbers.py     one row per record and metric, and results.csv
 entries.py     entries of a table: mean, deviation, number of runs
 verdict.py     tolerances, the best of a column, the meaning of a difference

@@ -1,5 +1,7 @@
 """The command that makes a record's number again, and whether it would find the record."""
 
+import json
+import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping
@@ -7,23 +9,29 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 from benchmarks.pages.checkpoint_lines import value_words
 from benchmarks.pages.curve_page import CURVE_SEPARATOR
 from benchmarks.pages.records import UNTRAINED
-from benchmarks.pages.recovered import Planned, key_of, option_words, plan_again
+from transfer.backbone import Backbone, InputFormat
+from transfer.finetuning.options import TrainingOptions
 from transfer.record import (
     RECORDS,
     SNAPSHOTS,
     Record,
     features_in,
-    former_path,
     protocol_hash,
     record_path,
+    stored_fields,
 )
-from transfer.tasks import TASKS
+from transfer.running.processes import assume_gpus
+from transfer.tasks import TASKS, reading_of
+from transfer.tasks.task import Task
 
 DEFAULT_RESULTS = Path("results")
+NOWHERE = Path(os.devnull) / "none"
+"""Folder without data sets."""
 UNKNOWN_FILE = "FILE"
 FILE_NAME = re.compile(r"(.+?): [^:,]+ layout\b")
 BRANCH = re.compile(r"\(asked for by --branch (.+?)\)(?=$|;|,)")
@@ -52,6 +60,19 @@ class Place:
     """The backbone is a snapshot of pre-training, which has its own records folder and command."""
 
 
+@dataclass(frozen=True)
+class Planned:
+    """Task as the record's request would plan it."""
+
+    key: str
+    task: Task
+    options: TrainingOptions
+    differing: tuple[str, ...]
+    """Names of the protocol's numbers that the request does not give as recorded."""
+    classifier: str
+    """Hash of the protocol that trains the task's classifier; empty if it uses none."""
+
+
 def make_again(record: Record, path: Path) -> Again | None:
     """Return how to make a record again; None if this version has no such task."""
     key = key_of(record.task, record.protocol["name"])
@@ -62,29 +83,100 @@ def make_again(record: Record, path: Path) -> Again | None:
     planned: Planned | None = None
     why = ""
     try:
-        planned = plan_again(record, key, has_options=not of_snapshot)
+        planned = plan_again(record, key)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        why = f"no: no options give the recorded protocol ({' '.join(str(error).split())})"
+        why = f"no: the stored request gives no protocol ({' '.join(str(error).split())})"
     words = _snapshot_words if of_snapshot else _cell_words
     command = shlex.join([*words(record, key, planned), *_shared_words(record, key, place)])
     return Again(
         command=command,
-        notes=tuple(_notes(record, planned, place)),
+        notes=tuple(_notes(record, place)),
         cached=why if planned is None else _cached(record, planned, path, place),
     )
 
 
+def key_of(task: str, protocol: str) -> str | None:
+    """Return the key of a task and protocol; None if this version has no such task."""
+    keys = [key for key in TASKS if reading_of(key)[0] == task]
+    exact = (key for key in keys if TASKS[key].protocol == protocol)
+    drawn = (key for key in keys if TASKS[key].with_data(NOWHERE).protocol == protocol)
+    return next(exact, None) or next(drawn, None)
+
+
+def flat_fields(fields: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return the numbers of a protocol by name; those of a nested part as "recipe.iterations"."""
+    flat: dict[str, Any] = {}
+    for name, value in fields.items():
+        if isinstance(value, Mapping) and value:
+            flat |= flat_fields(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = value
+    return flat
+
+
+def fields_of(task: Task) -> dict[str, Any]:
+    """Return the numbers of a protocol as its record would hold them, by flat name."""
+    return flat_fields(json.loads(json.dumps(stored_fields(task))))
+
+
+def plan_again(record: Record, key: str) -> Planned:
+    """Return what the record's request would plan; ValueError or TypeError if it is none."""
+    asked = {
+        part: {name: _as_asked(value) for name, value in values.items()}
+        for part, values in record.request.items()
+    }
+    options = TrainingOptions(**asked["options"])
+    names = ("name", "arch", "stem", "sha256", "file_sha256", "source", "made_by")
+    backbone = Backbone(
+        **{name: record.backbone.get(name, "") for name in names},
+        state_dict={},
+        input=InputFormat(**asked["input"]),
+    )
+
+    def planned(key: str) -> Task:
+        return TASKS[key].at_schedule(record.schedule).for_backbone(backbone).with_options(options)
+
+    # the GPUs of this machine must not matter, and to count them may take an import of torch
+    with assume_gpus(options.gpus or 1):
+        task, classifier = planned(key), ""
+        if task.needs:
+            classifier = protocol_hash(reading_of(task.needs)[0], planned(task.needs))
+    if task.protocol != record.protocol["name"]:
+        task = task.with_data(NOWHERE)
+    recorded = flat_fields(record.protocol["fields"])
+    return Planned(key, task, options, _differing(task, recorded), classifier)
+
+
+def _as_asked(value: Any) -> Any:
+    """Return a value of a request; JSON has lists for tuples."""
+    return tuple(value) if isinstance(value, list) else value
+
+
+def option_words(options: TrainingOptions) -> list[str]:
+    """Return the words of a command line that give these options; those at their default do not."""
+    words: list[str] = []
+    defaults = vars(TrainingOptions())
+    for name, value in vars(options).items():
+        if value != defaults[name]:
+            values = value if isinstance(value, tuple) else (value,)
+            words += [f"--{name.replace('_', '-')}", *map(str, values)]
+    return words
+
+
+def _differing(task: Task, recorded: Mapping[str, Any]) -> tuple[str, ...]:
+    planned = fields_of(task)
+    names = dict.fromkeys((*recorded, *planned))
+    return tuple(name for name in names if planned.get(name) != recorded.get(name))
+
+
 def find_place(record: Record, path: Path) -> Place | None:
     """Return the results folder in which a command looks for this record; None elsewhere."""
-    # today's layout first: below its records folder, everything looks like the former one
-    for former in (False, True):
-        for results, of_snapshot in product(path.parents, (False, True)):
-            own = _path_below(results, record, of_snapshot=of_snapshot)
-            first = former_path(own) if former else own
-            # records of other conditions have a longer name
-            named = path.name == first.name or path.name.startswith(f"{first.stem}.")
-            if path.parent == first.parent and named:
-                return Place(results, of_snapshot)
+    for results, of_snapshot in product(path.parents, (False, True)):
+        first = _path_below(results, record, of_snapshot=of_snapshot)
+        # records of other conditions have a longer name
+        named = path.name == first.name or path.name.startswith(f"{first.stem}.")
+        if path.parent == first.parent and named:
+            return Place(results, of_snapshot)
     return None
 
 
@@ -156,13 +248,11 @@ def _classifier_arithmetic(record: Record) -> str:
     return str(record.details.get("classifier_features_in", features_in(record)))
 
 
-def _notes(
-    record: Record, planned: Planned | None, place: Place | None
-) -> Iterator[tuple[str, str]]:
+def _notes(record: Record, place: Place | None) -> Iterator[tuple[str, str]]:
     if place is not None and place.of_snapshot:
         yield "DIR", f"the run's folder of snapshots. {_snapshot_file(record)}"
     elif is_random(record):
-        yield file_word(record), _network_of(record, planned)
+        yield file_word(record), _network_of(record)
     else:
         yield file_word(record), _hash_of_file(record)
     data = ", ".join(f"{name} {_data_words(told)}" for name, told in record.data.items())
@@ -208,10 +298,10 @@ def _snapshot_file(record: Record) -> str:
     )
 
 
-def _network_of(record: Record, planned: Planned | None) -> str:
+def _network_of(record: Record) -> str:
     """Return which checkpoints have the network of a random initialization."""
     backbone = record.backbone
-    form: Mapping[str, object] = planned.input if planned else {}
+    form = record.request["input"]
     told = {"size_px": "size in px", "mean": "mean", "std": "deviation"}
     held = " and ".join(f"{told[part]} {value_words(form[part])}" for part in told if part in form)
     unknown = " and ".join(name for part, name in told.items() if part not in form)

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
-from benchmarks.pages.again import make_again
+from benchmarks.pages.again import fields_of, flat_fields, key_of, make_again
 from benchmarks.pages.against import compared_numbers
 from benchmarks.pages.checkpoint_lines import Line, checkpoint_lines, value_words
 from benchmarks.pages.published import papers
 from benchmarks.pages.records import Result
-from benchmarks.pages.recovered import fields_of, flat_fields, key_of
 from benchmarks.pages.verdict import tolerance, verdict
 from transfer.record import Record, features_in
 from transfer.tasks import TASKS

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.pages.published import Pretraining, published_recipes
-from transfer.record import Record, check_content
+from transfer.record import RECORDS, SNAPSHOTS, Record, check_content
 
 SMALL_DATA = {"generated": "generated data", "excerpt": "excerpt of the data"}
 TABLES, FIGURES = "tables", "figures"
@@ -30,9 +30,6 @@ UNTRAINED = "random initialisation"
 """Method in the record of a backbone whose weights the suite drew itself."""
 STAND_IN_TEXTURE = "randconv_luma"
 """Texture augmentation that stands in for a paper's style transfer."""
-SNAPSHOTS = (("records", "snapshots"), ("curves",))
-"""Folders below the results with records of snapshots, which have pages of their own. Earlier
-versions wrote to the second one."""
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -156,7 +153,7 @@ def read_results(results: Path, *, snapshots: bool = False) -> Results:
     done, failed, warnings = [], [], []
     for path in sorted(results.rglob("*.json")):
         name = path.relative_to(results)
-        of_snapshot = any(name.parts[: len(place)] == place for place in SNAPSHOTS)
+        of_snapshot = name.parts[:2] == (RECORDS, SNAPSHOTS)
         no_record = name.parts[0] in OTHER_FILES or path.name.startswith(".")
         if no_record or of_snapshot != snapshots:
             continue

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from benchmarks.pages.again import key_of
 from benchmarks.pages.records import Result
-from benchmarks.pages.recovered import key_of
 from benchmarks.report_parts.contents import Contents
 from transfer.backbone import Backbone, InputFormat
 from transfer.record import Record

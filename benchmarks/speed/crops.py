@@ -13,8 +13,9 @@ from pathlib import Path
 
 import torch
 
+from benchmarks.gpu.photographs import one_thread
 from benchmarks.speed.harness import Comparison
-from benchmarks.speed.views import one_thread, usual_batches
+from benchmarks.speed.views import usual_batches
 from pretrain.data.views import ViewRecipe
 from pretrain.parts.view import View
 from transfer.backbone import InputFormat

@@ -6,26 +6,25 @@ usual ones do; "crops alone" leave the colors to the device that trains.
 
 import random
 import sys
+import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-import cv2
 import torch
 from PIL import Image, ImageFilter
 from torch import Tensor
 from torch.utils.data import default_collate
 from torchvision import transforms
 
+from benchmarks.gpu.photographs import one_thread, write_photographs
 from benchmarks.speed.harness import Comparison
 from pretrain.data.feed import Feed, FileViews
 from pretrain.data.images import BatchPlan, TrainingImages, find_images
 from pretrain.data.views import ViewRecipe
 from pretrain.parts.view import View
-from pretrain.pixels.crop_cpu import worker_threads
 from pretrain.recipes.recipe import MOCO_V2_VIEWS, SWAV_VIEWS
 
 BATCH_SIZE = 32
@@ -42,8 +41,8 @@ VIEWS = {
 class Settings:
     """Settings of the comparison."""
 
-    data: Path
-    """Folder of photographs."""
+    data: Path | None = None
+    """Folder of photographs; if not given, noise with the spectrum of photographs."""
     images: int = 64
     """Images to read, in whole batches of 32, drawn at random."""
     rounds: int = 3
@@ -52,8 +51,9 @@ class Settings:
 
 def comparisons(settings: Settings) -> Iterator[Comparison]:
     """Yield a comparison for the views of each paper."""
-    images = find_images(settings.data, tolerated=sys.maxsize)
-    with one_thread():
+    with one_thread(), tempfile.TemporaryDirectory() as folder:
+        data = settings.data or write_photographs(Path(folder), settings.images)
+        images = find_images(data, tolerated=sys.maxsize)
         for title, (views, recipe) in VIEWS.items():
             yield compare(title, views, recipe, images, max(1, settings.images // BATCH_SIZE))
 
@@ -135,16 +135,3 @@ def usual_transform(recipe: ViewRecipe) -> Callable[[Image.Image], Tensor]:
         ]
     )
     return composed
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Restrict torch and OpenCV to the calling thread."""
-    before = torch.get_num_threads(), cv2.getNumThreads()
-    torch.set_num_threads(1)
-    worker_threads()
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before[0])
-        cv2.setNumThreads(before[1])

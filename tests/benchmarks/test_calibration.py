@@ -144,6 +144,7 @@ def measure(results: Path, key: str, value: float, **changes: Any) -> None:
         "departures": [],
         "wall_s": 1.0,
         "peak_memory_gb": 1.0,
+        "request": {"options": {}, "input": {}},
         "primary_metric": protocol.primary_metric,
         "heading": protocol.heading,
         "hardware": {"accelerator": "A GPU", "machine": "x86_64"},

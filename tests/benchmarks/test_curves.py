@@ -1,7 +1,6 @@
 """Snapshots become a table and a CSV file per curve, apart from the tables of backbones."""
 
 import csv
-import json
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -187,7 +186,7 @@ def point(curves: Path, epoch: int, **changes: Any) -> None:
 def test_every_protocol_and_state_of_the_data_has_a_file_and_a_heading(tmp_path: Path) -> None:
     kinds: tuple[dict[str, str], ...] = ({}, {"protocol": "looc-2020"}, {"small": "excerpt"})
     for number, kind in enumerate(kinds):
-        point(tmp_path / "curves", 1, top1=60.0 + number, **kind)
+        point(tmp_path / "records/snapshots", 1, top1=60.0 + number, **kind)
     write_tables(tmp_path)
     found = {path.name: path.read_text() for path in (tmp_path / "figures").glob("*.csv")}
     assert {name: text.split()[1] for name, text in found.items()} == {
@@ -201,7 +200,7 @@ def test_every_protocol_and_state_of_the_data_has_a_file_and_a_heading(tmp_path:
 
 
 def test_a_page_of_curves_has_a_table_for_every_metric(tmp_path: Path) -> None:
-    point(tmp_path / "curves", 1, top1=61.25)
+    point(tmp_path / "records/snapshots", 1, top1=61.25)
     write_tables(tmp_path)
     page = (tmp_path / "tables" / "curves_in100_linear.md").read_text()
     first, second = page.split("top1:")[1].split("top5:")
@@ -212,8 +211,8 @@ def test_a_failed_snapshot_has_its_reason_on_the_page(tmp_path: Path) -> None:
     failure = {"format": "ssl-failure/1", "backbone": "mine@epoch2", "task": "in100_linear"}
     failure |= {"protocol": "jcl-2020/1", "schedule": "paper", "reason": "OSError: torn"}
     failure |= {"primary_metric": "top1", "heading": "Linear probes"}
-    point(tmp_path / "curves", 1)
-    (tmp_path / "curves" / "mine" / "2.failed.json").write_text(json.dumps(failure | {"seed": 0}))
+    point(tmp_path / "records/snapshots", 1)
+    put(tmp_path / "records/snapshots/mine", "2.failed.json", failure | {"seed": 0})
     write_tables(tmp_path)
     page = (tmp_path / "tables" / "curves_in100_linear.md").read_text()
     assert "- mine@epoch2 failed: OSError: torn" in page

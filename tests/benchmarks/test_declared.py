@@ -125,6 +125,7 @@ def store(records: Path, backbone: Backbone, task: str, declared: str, day: int)
         "departures": [],
         "wall_s": 1.0,
         "peak_memory_gb": 1.0,
+        "request": {"options": {}, "input": {}},
         "primary_metric": "top1",
         "heading": "Others",
         "declared": declared,

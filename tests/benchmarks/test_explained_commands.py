@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import tyro
 
+import transfer.cells.execution
 from benchmarks.pages.again import Again, make_again
 from benchmarks.planning.cells import cells_of, split_words
 from benchmarks.planning.options import RunAll, settings_of
@@ -18,6 +20,7 @@ from tests.synthetic_records import put
 from transfer.backbone import Backbone, InputFormat
 from transfer.cells import command
 from transfer.cells.command import Evaluate
+from transfer.cells.execution import request_of
 from transfer.cells.request import Cell, CellSettings
 from transfer.cells.staleness import classifier_hash
 from transfer.finetuning.options import TrainingOptions
@@ -135,6 +138,7 @@ def made(key: str, folder: Path, options: TrainingOptions | None = None, **chang
         departures=[],
         wall_s=1.0,
         peak_memory_gb=1.0,
+        request=request_of(cell),
         primary_metric=cell.task.primary_metric,
         heading=cell.task.heading,
     )
@@ -149,51 +153,28 @@ def again_of(path: Path) -> Again:
     return again
 
 
-LONG = ("voc0712_det_c4", "coco_keypoint", "voc12_seg_fcn")
-
-
-@pytest.mark.parametrize("key", LONG)
-@pytest.mark.parametrize("schedule", ["paper", "short", "smoke"])
 @pytest.mark.parametrize(
-    "given",
+    ("key", "given", "shown"),
     [
-        {},
-        {"batch_size": 32},
-        {"batch_size": 8, "iterations": 77, "image_px": 96},
-        {"precision": "bfloat16", "learning_rates": (0.01,)},
-        {"batch_size": 16, "learning_rates": (0.01, 0.3)},
-        {"gpus": 2, "batch_size": 16, "images_per_gpu": 2},
+        ("coco_keypoint", {"gpus": 2, "engine": "torchvision", "images_per_gpu": 2}, "--gpus 2"),
+        ("voc0712_det_c4", {"gpus": 1, "batch_size": 8, "image_px": 96}, "--batch-size 8"),
+        ("voc12_seg_fcn", {"gpus": 1, "learning_rates": (0.01, 0.3)}, "--learning-rates 0.01 0.3"),
+        ("cifar10_semi_10pct", {"precision": "bfloat16"}, "--precision bfloat16 --data"),
+        ("cifar10_knn", {"batch_size": 8}, "--seed 0 --data"),
     ],
-    ids=str,
 )
-def test_training_options_are_read_back(
-    key: str,
-    schedule: str,
-    given: Mapping[str, Any],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+def test_training_options_are_those_of_the_request(
+    key: str, given: Mapping[str, Any], shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    defaults: dict[str, Any] = {"gpus": 1, "engine": "torchvision"}
-    options = TrainingOptions(**(defaults | dict(given)))
-    path = made(key, tmp_path, options, schedule=schedule)
+    many = SimpleNamespace(num_processes=given.get("gpus", 1))
+    monkeypatch.setattr(transfer.cells.execution, "this_process", lambda: many)
+    path = made(key, tmp_path, TrainingOptions(**given), schedule="smoke")
     again, record = again_of(path), read_record(path)
     assert again.cached.startswith("yes"), again.cached
     cell = planned_cell(again, stand_in(record), monkeypatch)
     assert plans(cell, record)
     assert cell.path == path
-    assert cell.settings.training.gpus == options.gpus
-    assert ("--engine torchvision" in again.command) == (key != "voc12_seg_fcn")
-
-
-def test_rates_of_few_labels_are_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    options = TrainingOptions(learning_rates=(0.1, 0.5), precision="bfloat16")
-    path = made("cifar10_semi_10pct", tmp_path, options)
-    again = again_of(path)
-    assert "--precision bfloat16 --learning-rates 0.1 0.5" in again.command
-    assert "--gpus" not in again.command
-    assert "--features-in" not in again.command
-    record = read_record(path)
-    assert plans(planned_cell(again, stand_in(record), monkeypatch), record)
+    assert shown in again.command
 
 
 def test_a_draw_in_place_of_a_published_list_is_the_same_task(tmp_path: Path) -> None:
@@ -228,17 +209,6 @@ def test_what_a_file_does_not_say_is_said_by_options(tmp_path: Path) -> None:
     assert command.endswith(f"--results {tmp_path} --tolerate 3 --features-in float32")
 
 
-def test_heads_of_a_network_are_named(tmp_path: Path) -> None:
-    heads = {"name": "mine-heads0+2", "source": f"{OWN_LAYOUT}, heads 0+2 of 4"}
-    command = again_of(made("cifar10_knn", tmp_path, backbone=heads)).command
-    assert "--name mine --heads 0 2 --seed 0" in command
-
-
-def test_one_reading_is_planned_alone(tmp_path: Path) -> None:
-    again = again_of(made("voc07_svm@11point", tmp_path))
-    assert "python -m transfer voc07_svm@11point " in again.command
-
-
 @pytest.mark.parametrize(("seed", "answer"), [(0, "yes"), (3, "no: the weights were drawn by")])
 def test_a_random_network_takes_a_file_for_its_shape_only(
     tmp_path: Path, seed: int, answer: str
@@ -250,7 +220,7 @@ def test_a_random_network_takes_a_file_for_its_shape_only(
     assert "--name" not in again.command
     meaning = dict(again.notes)["FILE"]
     assert "any checkpoint of a resnet50 with imagenet stem for images of size in px 224" in meaning
-    assert "the record does not hold their mean and deviation" in meaning
+    assert "and mean 0.485 0.456 0.406 and deviation" in meaning
     assert again.cached.startswith(answer)
 
 
@@ -315,9 +285,9 @@ def test_snapshots_have_a_command_of_their_own(tmp_path: Path) -> None:
     assert again.cached.startswith("yes, as long as DIR holds the snapshot")
 
 
-def test_impossible_numbers_are_told_not_raised(tmp_path: Path) -> None:
+def test_a_request_that_is_none_is_told_not_raised(tmp_path: Path) -> None:
     path = made("voc12_seg_fcn", tmp_path, TrainingOptions(gpus=1))
     content = json.loads(path.read_text())
-    content["protocol"]["fields"]["recipe"]["batch_size"] = "many"
+    content["request"]["options"]["batch_size"] = "many"
     put(path.parent, path.name, content)
-    assert again_of(path).cached.startswith("no: no options give the recorded protocol")
+    assert again_of(path).cached.startswith("no: the stored request gives no protocol")

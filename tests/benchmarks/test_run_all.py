@@ -198,7 +198,7 @@ def test_a_wrong_request_is_told_before_any_work(
         "no checkpoint": {"ckpt": ()},
         "--name '../outside' holds a slash": {"name": ("../outside",)},
         "--name 'tables' means something else": {"name": ("tables",)},
-        "the name 'curves' means something else": {"ckpt": (Path("curves.pth"),)},
+        "the name 'figures' means something else": {"ckpt": (Path("figures.pth"),)},
         "heads 0 to 3": {"ckpt": (four_heads,), "heads": ("0,4",)},
         "--heads 'a'": {"ckpt": (four_heads,), "heads": ("a",)},
         "two checkpoints are called 'mine'": {"ckpt": (checkpoint, checkpoint)},

@@ -13,11 +13,7 @@ ROOT = Path(__file__).parents[2]
 OTHERS = (
     ("-m", "pretrain", "--list", "lorac"),
     ("-m", "pretrain", "lorac/in1k-r50", "--help"),
-    ("-m", "pretrain.checks", "--help"),
-    ("-m", "pretrain.checks", "--list"),
     ("-m", "benchmarks.speed", "commands", "--help"),
-    ("-m", "transfer.checks", "--help"),
-    ("-m", "transfer.checks", "--list"),
 )
 PROGRAM = """
 import runpy, sys

@@ -54,16 +54,17 @@ FUNCTIONS: dict[str, tuple[tuple[int, ...], Function]] = {
 }
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_gradients_are_like_their_inputs_under_autocast(name: str, dtype: torch.dtype) -> None:
-    shape, function = FUNCTIONS[name]
-    with pretend_processes(NUM_PROCESSES), pretend_cuda(), Watch() as watch:
-        rows = on_cuda(torch.ones(shape)).to(dtype).requires_grad_()
-        with torch.autocast("cuda", torch.bfloat16):
-            values = function(rows)
-        values.float().sum().backward()
-        assert rows.grad is not None
-        assert rows.grad.isfinite().shape == shape
-        assert (rows.grad.dtype, rows.grad.device) == (rows.dtype, rows.device)
-    assert watch.faults == []
+def test_gradients_are_like_their_inputs_under_autocast(subtests: pytest.Subtests) -> None:
+    for name in FUNCTIONS:
+        for dtype in [torch.float32, torch.bfloat16]:
+            with subtests.test(name=name, dtype=dtype):
+                shape, function = FUNCTIONS[name]
+                with pretend_processes(NUM_PROCESSES), pretend_cuda(), Watch() as watch:
+                    rows = on_cuda(torch.ones(shape)).to(dtype).requires_grad_()
+                    with torch.autocast("cuda", torch.bfloat16):
+                        values = function(rows)
+                    values.float().sum().backward()
+                    assert rows.grad is not None
+                    assert rows.grad.isfinite().shape == shape
+                    assert (rows.grad.dtype, rows.grad.device) == (rows.dtype, rows.device)
+                assert watch.faults == []

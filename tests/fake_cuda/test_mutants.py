@@ -23,7 +23,6 @@ from tests.fake_cuda.watch import AUTOGRAD, Wait, Watch
 
 Loss = Callable[[Tensor], Tensor]
 """A loss of embeddings (n, d)."""
-WEIGHTS = torch.ones(8)
 LOOP = "pretrain/loop.py training_step"
 """Innermost place of the project, as the mutants lie in the tests."""
 
@@ -62,64 +61,27 @@ def test_a_step_without_mistakes_has_no_fault(num_processes: int) -> None:
     assert (step.watch.waits, step.watch.faults, step.without_gradient) == ({}, [], [])
 
 
-@pytest.mark.parametrize(
-    "loss",
-    [
-        lambda rows: (rows + torch.arange(8)).sum(),
-        lambda rows: (rows * WEIGHTS).sum(),
-        lambda rows: (rows @ torch.eye(8)).sum(),
-    ],
-    ids=["forgotten device", "tensor that is not registered", "product with the CPU"],
-)
-def test_a_tensor_on_the_cpu_raises(loss: Loss) -> None:
+def test_a_tensor_on_the_cpu_raises() -> None:
     with pytest.raises(RuntimeError, match=r"same device.*cuda:0.*cpu"):
-        step_with(loss)
+        step_with(lambda rows: (rows + torch.arange(8)).sum())
 
 
-def product_under_autocast(rows: Tensor) -> Tensor:
-    return (rows @ rows.T).float().logsumexp(dim=1).mean()
-
-
-def half_statistics(rows: Tensor) -> Tensor:
-    return rows.bfloat16().std(dim=0).float().mean()
-
-
-def half_factor(rows: Tensor) -> Tensor:
-    lower: Tensor = torch.linalg.cholesky(rows.detach()[:, :4].bfloat16())
-    return lower.float().mean() + rows.mean()
-
-
-@pytest.mark.parametrize(
-    ("loss", "operation"),
-    [(product_under_autocast, "mm"), (half_statistics, "std"), (half_factor, "linalg_cholesky_ex")],
-)
-def test_a_loss_in_half_precision_is_a_fault(loss: Loss, operation: str) -> None:
-    assert step_with(loss).watch.faults == [f"{operation} in torch.bfloat16 in {LOOP}"]
-
-
-def test_a_metric_in_half_precision_shows() -> None:
-    assert step_with(lambda rows: rows.mean().bfloat16()).metrics["loss"].dtype == torch.bfloat16
+def test_a_loss_in_half_precision_is_a_fault() -> None:
+    product = step_with(lambda rows: (rows @ rows.T).float().logsumexp(dim=1).mean())
+    assert product.watch.faults == [f"mm in torch.bfloat16 in {LOOP}"]
+    metric = step_with(lambda rows: rows.mean().bfloat16())
+    assert metric.metrics["loss"].dtype == torch.bfloat16
 
 
 @pytest.mark.parametrize(
     ("loss", "waits"),
     [
-        (lambda rows: rows.mean() * rows.detach().sum().item(), {LOOP: 1}),
         (lambda rows: rows.mean() if rows.sum() > 0 else rows.sum(), {LOOP: 1}),
-        (lambda rows: rows[(rows.detach()[:, 0] > 0).nonzero()[:, 0]].mean(), {LOOP: 1}),
-        (lambda rows: rows.detach().cpu().to(rows.device).mean() + rows.mean(), {LOOP: 2}),
-        (lambda rows: (rows * torch.tensor([2.0], device=rows.device)).mean(), {LOOP: 1}),
-        (lambda rows: torch.linalg.eigvalsh(rows @ rows.T).mean() + rows.mean(), {LOOP: 1}),
         (lambda rows: torch.linalg.cholesky(rows @ rows.T).mean(), {LOOP: 1}),
-        (lambda rows: torch.linalg.inv(rows[:, :4]).mean(), {LOOP: 1}),
         # the index is used again for the gradient
         (lambda rows: rows[rows.detach()[:, 0] > 0].mean(), {LOOP: 1, AUTOGRAD: 1}),
-        (lambda rows: rows[torch.randperm(4)].mean(), {LOOP: 1, AUTOGRAD: 1}),
     ],
-    ids=[
-        *("item", "if", "nonzero", "there and back", "constant"),
-        *("eigenvalues", "cholesky", "inverse", "mask", "index"),
-    ],
+    ids=["if", "cholesky", "mask"],
 )
 def test_a_wait_breaks_the_budget(loss: Loss, waits: dict[str, int]) -> None:
     found = step_with(loss).watch.waits
@@ -139,16 +101,9 @@ def reduce(rows: Tensor) -> Tensor:
     return rows.mean()
 
 
-@pytest.mark.parametrize(
-    ("loss", "words"),
-    [
-        (lambda rows: rows.mean() + reduce(rows.detach().T), "not contiguous"),
-        (lambda rows: rows.mean() + reduce(torch.ones(())), "on cpu"),
-    ],
-)
-def test_a_collective_of_what_nccl_cannot_send_is_a_fault(loss: Loss, words: str) -> None:
-    (fault,) = step_with(loss, num_processes=8).watch.faults
-    assert words in fault
+def test_a_collective_of_what_nccl_cannot_send_is_a_fault() -> None:
+    (fault,) = step_with(lambda rows: rows.mean() + reduce(rows.detach().T), 8).watch.faults
+    assert "not contiguous" in fault
 
 
 class Narrow(torch.autograd.Function):
@@ -164,14 +119,9 @@ class Narrow(torch.autograd.Function):
         return ctx.change(gradient), None
 
 
-@pytest.mark.parametrize(
-    "change",
-    [lambda gradient: gradient.bfloat16(), lambda gradient: gradient[:1], Tensor.cpu],
-    ids=["data type", "shape", "device"],
-)
-def test_a_gradient_unlike_its_input_raises(change: Callable[[Tensor], Tensor]) -> None:
+def test_a_gradient_unlike_its_input_raises() -> None:
     with pytest.raises(GradientError, match="NarrowBackward returns a gradient"):
-        step_with(lambda rows: Narrow.apply(rows, change).sum())
+        step_with(lambda rows: Narrow.apply(rows, Tensor.bfloat16).sum())
 
 
 def test_a_momentum_in_another_memory_layout_than_its_weight_raises() -> None:

@@ -83,16 +83,17 @@ def test_a_compiled_method_computes_the_same_without_a_graph_break(name: str) ->
         torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", KINDS)
-def test_backbones_are_compiled_and_nothing_within_them_twice(name: str) -> None:
-    method = tiny_method(name)
-    modules = list(compiled_modules(method))
-    assert modules
-    inner = [part for module in modules for part in module.modules()]
-    assert len(inner) == len({*inner})
-    convolutions = {p for p in method.backbone.modules() if isinstance(p, nn.Conv2d)}
-    # of a backbone that branches, the stem is not compiled
-    assert len(convolutions - {*inner}) == (1 if name == "mocopp" else 0)
+def test_backbones_are_compiled_and_nothing_within_them_twice(subtests: pytest.Subtests) -> None:
+    for name in KINDS:
+        with subtests.test(name=name):
+            method = tiny_method(name)
+            modules = list(compiled_modules(method))
+            assert modules
+            inner = [part for module in modules for part in module.modules()]
+            assert len(inner) == len({*inner})
+            convolutions = {p for p in method.backbone.modules() if isinstance(p, nn.Conv2d)}
+            # of a backbone that branches, the stem is not compiled
+            assert len(convolutions - {*inner}) == (1 if name == "mocopp" else 0)
 
 
 def measure_losses(rank: int, num_processes: int) -> dict[str, Any]:

@@ -73,9 +73,8 @@ def test_looc_trains_nineteen_networks() -> None:
     assert len({row.recipe for table in tables for row in table.rows}) == 19
 
 
-@pytest.mark.parametrize(
-    ("figure", "method", "field", "values"),
-    [
+def test_a_figure_has_a_run_for_each_of_its_points(subtests: pytest.Subtests) -> None:
+    for figure, method, field, values in [
         ("jcl/fig2a", "jcl", "num_keys", {1, 2, 3, 5, 7, 9, 11}),
         ("jcl/fig2b", "jcl", "covariance_weight", {0, 0.2, 0.5, 1, 2, 4, 6, 8, 10}),
         ("jcl/fig2c", "jcl", "temperature", {0.05, 0.07, 0.1, 0.2, 0.3, 0.4, 0.5}),
@@ -99,18 +98,14 @@ def test_looc_trains_nineteen_networks() -> None:
             "images",
             {f"CIFAR-{n} train, as images" for n in (10, 100)},
         ),
-    ],
-)
-def test_a_figure_has_a_run_for_each_of_its_points(
-    figure: str, method: str, field: str, values: set[object]
-) -> None:
-    points = [r for r in RECIPES.values() if r.method == method and figure in r.table_row]
-    assert {(vars(r) | vars(r.config))[field] for r in points} == values
+    ]:
+        with subtests.test(figure=figure, method=method, field=field, values=values):
+            points = [r for r in RECIPES.values() if r.method == method and figure in r.table_row]
+            assert {(vars(r) | vars(r.config))[field] for r in points} == values
 
 
-@pytest.mark.parametrize(
-    ("name", "large", "small_ones"),
-    [
+def test_a_run_sees_as_many_views_as_its_paper_says(subtests: pytest.Subtests) -> None:
+    for name, large, small_ones in [
         ("jcl/in1k-r50", 6, 0),
         ("jcl/in1k-r50-code", 5, 0),
         ("multi_key/in100-r18", 6, 0),
@@ -140,11 +135,10 @@ def test_a_figure_has_a_run_for_each_of_its_points(
         ("vicreg/in1k-r50", 2, 0),
         ("wmse/in1k-r50", 4, 0),
         ("zero_cl/in1k-r50", 2, 0),
-    ],
-)
-def test_a_run_sees_as_many_views_as_its_paper_says(name: str, large: int, small_ones: int) -> None:
-    views = built(RECIPES[name]).views
-    assert [view.small for view in views] == [False] * large + [True] * small_ones
+    ]:
+        with subtests.test(name=name, large=large, small_ones=small_ones):
+            views = built(RECIPES[name]).views
+            assert [view.small for view in views] == [False] * large + [True] * small_ones
 
 
 def built(recipe: Recipe[Any]) -> Any:

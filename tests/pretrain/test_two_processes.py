@@ -113,12 +113,15 @@ def train_share(name: str, mine: slice, num_processes: int) -> dict[str, Any]:
     return {"losses": torch.stack(losses), "gradients": gradients, "state": method.state_dict()}
 
 
-@pytest.mark.parametrize("name", LEARNING)
-def test_where_all_norms_are_synchronized_two_processes_have_one_group(name: str) -> None:
-    recipe = RECIPES[f"{name}/smoke"]
-    recipe = replace(recipe, config=replace(recipe.config, **_one_split(recipe.config)))
-    groups = batch_norm_groups(recipe, 2)
-    assert groups == (1 if name in ALL_NORMS_SYNCHRONIZED else 2)
+def test_where_all_norms_are_synchronized_two_processes_have_one_group(
+    subtests: pytest.Subtests,
+) -> None:
+    for name in LEARNING:
+        with subtests.test(name=name):
+            recipe = RECIPES[f"{name}/smoke"]
+            recipe = replace(recipe, config=replace(recipe.config, **_one_split(recipe.config)))
+            groups = batch_norm_groups(recipe, 2)
+            assert groups == (1 if name in ALL_NORMS_SYNCHRONIZED else 2)
 
 
 def _one_split(config: Any) -> dict[str, int]:
@@ -135,33 +138,22 @@ def whole() -> dict[str, Any]:
     return measure_losses(0, 1)
 
 
-@pytest.mark.parametrize("name", LEARNING)
-def test_the_mean_loss_is_that_of_the_whole_batch(
-    name: str, halves: list[dict[str, Any]], whole: dict[str, Any]
+def test_losses_gradients_and_states_are_those_of_the_whole_batch(
+    halves: list[dict[str, Any]], whole: dict[str, Any], subtests: pytest.Subtests
 ) -> None:
-    mean = (halves[0][name]["losses"] + halves[1][name]["losses"]) / 2
-    assert_equal_up_to_rounding(mean, whole[name]["losses"], dtype=torch.float32)
-
-
-@pytest.mark.parametrize("name", LEARNING)
-def test_gradients_are_those_of_the_whole_batch(
-    name: str, halves: list[dict[str, Any]], whole: dict[str, Any]
-) -> None:
-    for half in halves:
-        expected = whole[name]["gradients"]
-        assert_equal_up_to_rounding(half[name]["gradients"], expected, dtype=torch.float32)
-
-
-@pytest.mark.parametrize("name", LEARNING)
-def test_weights_statistics_and_queues_are_those_of_the_whole_batch(
-    name: str, halves: list[dict[str, Any]], whole: dict[str, Any]
-) -> None:
-    for half in halves:
-        expected = whole[name]["state"]
-        # means of normed values are zeros that come from values of about one
-        assert_equal_up_to_rounding(
-            half[name]["state"], expected, magnitude=1.0, dtype=torch.float32
-        )
+    """States are weights, statistics and queues after two steps."""
+    for name in LEARNING:
+        with subtests.test(name=name):
+            mean = (halves[0][name]["losses"] + halves[1][name]["losses"]) / 2
+            assert_equal_up_to_rounding(mean, whole[name]["losses"], dtype=torch.float32)
+            for half in halves:
+                # means of normed values are zeros that come from values of about one
+                for part, magnitude in (("gradients", None), ("state", 1.0)):
+                    assert_equal_up_to_rounding(
+                        *(half[name][part], whole[name][part]),
+                        magnitude=magnitude,
+                        dtype=torch.float32,
+                    )
 
 
 def test_gather_returns_all_rows_in_order(halves: list[dict[str, Any]]) -> None:

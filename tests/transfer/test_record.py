@@ -17,7 +17,6 @@ from transfer.record import (
     conditions,
     detectron2_version,
     failure_path,
-    former_path,
     hash_of_record,
     protocol_hash,
     read_record,
@@ -49,6 +48,7 @@ RECORD = Record(
     departures=[],
     wall_s=1.0,
     peak_memory_gb=0.1,
+    request={"options": {}, "input": {}},
     primary_metric="top1",
     heading="Linear transfer",
 )
@@ -266,25 +266,3 @@ def test_records_of_another_seed_are_of_another_cell(tmp_path: Path) -> None:
     store_record(tmp_path / "task.seed10.json", RECORD)
     failure_path(tmp_path / "task.seed1.json").write_text("{}")
     assert record_files(tmp_path / "task.seed1.json") == [tmp_path / "task.seed1.json"]
-
-
-@pytest.mark.parametrize(
-    ("now", "before"),
-    [
-        ("r/records/jcl/transfer_linear/cars.json", "r/jcl/transfer_linear/cars.json"),
-        ("r/records/snapshots/a@1/knn.json", "r/curves/a@1/knn.json"),
-        ("elsewhere/jcl/knn.json", "elsewhere/jcl/knn.json"),
-    ],
-)
-def test_records_were_in_other_folders_before(now: str, before: str) -> None:
-    assert former_path(Path(now)) == Path(before)
-
-
-def test_a_record_in_its_former_place_is_found_and_replaced_there(tmp_path: Path) -> None:
-    path = record_path(tmp_path / "records", "jcl", RECORD.task, "lorac-2021/1", "smoke", 0)
-    before = former_path(path)
-    write_record(before, RECORD)
-    assert record_files(path) == [before]
-    assert store_record(path, replace(RECORD, metrics={"top1": 13.0})) == before
-    assert not path.exists()
-    assert read_record(before).metrics == {"top1": 13.0}

@@ -5,7 +5,7 @@ import resource
 import time
 import traceback
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from transfer.cells.staleness import classifier_hash, finished
 from transfer.datasets.catalog import DATASETS, map_annotations, open_split
 from transfer.datasets.check import Report
 from transfer.datasets.drawn_lists import write_list
+from transfer.finetuning.options import TrainingOptions
 from transfer.galleries.store import keep_gallery
 from transfer.record import (
     Record,
@@ -123,6 +124,7 @@ def _record(
         departures=departures(cell) + classifier_departures(cell, lender),
         wall_s=round(time.monotonic() - start_s, 1),
         peak_memory_gb=_peak_memory_gb(),
+        request=request_of(cell),
         primary_metric=cell.task.primary_metric,
         heading=cell.task.heading,
         declared=cell.backbone.declared,
@@ -226,6 +228,22 @@ def _protocol_fields(cell: Cell) -> dict[str, Any]:
         "paper_hash": protocol_hash(task_id, task_of(cell.key)),
         "fields": json.loads(json.dumps(stored_fields(cell.task))),
     }
+
+
+def request_of(cell: Cell) -> dict[str, Any]:
+    """Return the training options as they were decided, and the backbone's input, by name."""
+    options = {}
+    if cell.task.trains_backbone:
+        defaults, given = vars(TrainingOptions()), vars(cell.settings.training)
+        options = {name: value for name, value in given.items() if value != defaults[name]}
+    if "engine_choice" in {spec.name for spec in fields(cell.task)}:
+        options["engine"] = cell.task.engine
+    if cell.task.distributed_training is not None:
+        options["gpus"] = this_process().num_processes
+    form = cell.backbone.input
+    stored = {"mean": form.mean, "std": form.std, "size_px": form.size_px}
+    content: dict[str, Any] = json.loads(json.dumps({"options": options, "input": stored}))
+    return content
 
 
 def _backbone_fields(backbone: Backbone) -> dict[str, Any]:

@@ -4,7 +4,6 @@ RESERVED = (
     "records",
     "snapshots",
     "tables",
-    "curves",
     "figures",
     "report",
     "reliability",

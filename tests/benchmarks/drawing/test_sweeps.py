@@ -190,39 +190,44 @@ def test_the_csv_holds_the_numbers_of_the_picture(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("sweep", SWEEPS, ids=lambda sweep: sweep.id)
-def test_every_recipe_of_a_sweep_exists_and_has_the_value_of_its_point(sweep: Sweep) -> None:
+def test_every_recipe_of_a_sweep_exists_and_has_the_value_of_its_point(
+    subtests: pytest.Subtests,
+) -> None:
     """Recipes are named in two rooms that do not know each other."""
-    from dataclasses import asdict
+    for sweep in SWEEPS:
+        with subtests.test(sweep=sweep):
+            from dataclasses import asdict
 
-    for swept in sweep.lines:
-        for recipe, value in swept.recipes.items():
-            settings = flatten(asdict(RECIPES[recipe]))
-            assert math.isclose(float(str(settings[sweep.setting])), value)
-            assert settings["method"] == swept.method
-            assert all(settings[name] == wanted for name, wanted in swept.where.items())
-
-
-@pytest.mark.parametrize("sweep", SWEEPS, ids=lambda sweep: sweep.id)
-def test_recipes_of_a_line_differ_in_nothing_but_the_setting(sweep: Sweep) -> None:
-    from dataclasses import asdict
-
-    for swept in sweep.lines:
-        others = set()
-        for recipe in swept.recipes:
-            settings = flatten(asdict(RECIPES[recipe]))
-            for name in (sweep.setting, *swept.follows, "table_row", "paper", "images"):
-                settings.pop(name)
-            others.add(repr(sorted(settings.items())))
-        assert len(others) == 1
+            for swept in sweep.lines:
+                for recipe, value in swept.recipes.items():
+                    settings = flatten(asdict(RECIPES[recipe]))
+                    assert math.isclose(float(str(settings[sweep.setting])), value)
+                    assert settings["method"] == swept.method
+                    assert all(settings[name] == wanted for name, wanted in swept.where.items())
 
 
-@pytest.mark.parametrize("sweep", SWEEPS, ids=lambda sweep: sweep.id)
-def test_tasks_of_a_sweep_exist_with_its_protocol(sweep: Sweep) -> None:
-    from transfer.tasks import TASKS
+def test_recipes_of_a_line_differ_in_nothing_but_the_setting(subtests: pytest.Subtests) -> None:
+    for sweep in SWEEPS:
+        with subtests.test(sweep=sweep):
+            from dataclasses import asdict
 
-    for probe in {swept.probe for swept in (*sweep.lines, *sweep.levels)}:
-        assert TASKS[probe.key].protocol.startswith(f"{probe.protocol}/")
+            for swept in sweep.lines:
+                others = set()
+                for recipe in swept.recipes:
+                    settings = flatten(asdict(RECIPES[recipe]))
+                    for name in (sweep.setting, *swept.follows, "table_row", "paper", "images"):
+                        settings.pop(name)
+                    others.add(repr(sorted(settings.items())))
+                assert len(others) == 1
+
+
+def test_tasks_of_a_sweep_exist_with_its_protocol(subtests: pytest.Subtests) -> None:
+    for sweep in SWEEPS:
+        with subtests.test(sweep=sweep):
+            from transfer.tasks import TASKS
+
+            for probe in {swept.probe for swept in (*sweep.lines, *sweep.levels)}:
+                assert TASKS[probe.key].protocol.startswith(f"{probe.protocol}/")
 
 
 def test_list_names_only_recipes_without_a_result(tmp_path: Path) -> None:

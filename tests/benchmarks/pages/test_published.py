@@ -13,7 +13,6 @@ from benchmarks.pages.against import missing_row_lines
 from benchmarks.pages.published import (
     Measurement,
     Paper,
-    Table,
     papers,
     published_table,
     transfer_tasks,
@@ -31,9 +30,8 @@ def value(table_id: str, label: str, key: str, occurrence: int = 0) -> float | N
     return rows[occurrence].values[key]
 
 
-@pytest.mark.parametrize(
-    ("table", "label", "key", "printed"),
-    [
+def test_numbers_are_those_of_the_papers(subtests: pytest.Subtests) -> None:
+    for table, label, key, printed in [
         ("jcl/table1", "JCL", "top1", 68.7),
         ("jcl/table2", "JCL", "kp_ap75", 72.3),
         ("co2/table1", "MoCo (He et al., 2020) + CO2", "top1", 63.5),
@@ -44,12 +42,9 @@ def value(table_id: str, label: str, key: str, occurrence: int = 0) -> float | N
         ("lorac/table5", "Gauss.", "top1", 78.8),
         ("uniclr/table2", "VICReg", "top1", 73.2),
         ("looc/table7", "LooC++ [ours]", "inat1k_top1", 51.2),
-    ],
-)
-def test_numbers_are_those_of_the_papers(
-    table: str, label: str, key: str, printed: float | None
-) -> None:
-    assert value(table, label, key) == printed
+    ]:
+        with subtests.test(table=table, label=label, key=key, printed=printed):
+            assert value(table, label, key) == printed
 
 
 def test_lorac_averages_are_the_means_of_the_twelve_sets() -> None:
@@ -130,28 +125,32 @@ def test_twenty_one_tables_and_a_figure_are_there() -> None:
     assert [len(paper.tables) for paper in papers()] == [4, 3, 5, 3, 7]
 
 
-@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.id)
-def test_every_cell_belongs_to_a_column(table: Table) -> None:
-    keys = {column.key for column in table.columns}
-    described = {attribute.key for attribute in table.attributes}
-    for row in table.rows:
-        assert set(row.values) == keys
-        assert set(row.ci) | set(row.bracketed) <= keys
-        assert set(row.markers) <= {*keys, "bracketed"}
-        assert set(row.attrs) | set(row.marks) <= described
+def test_every_cell_belongs_to_a_column(subtests: pytest.Subtests) -> None:
+    for table in TABLES:
+        with subtests.test(table=table):
+            keys = {column.key for column in table.columns}
+            described = {attribute.key for attribute in table.attributes}
+            for row in table.rows:
+                assert set(row.values) == keys
+                assert set(row.ci) | set(row.bracketed) <= keys
+                assert set(row.markers) <= {*keys, "bracketed"}
+                assert set(row.attrs) | set(row.marks) <= described
 
 
-@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.id)
-def test_every_row_of_a_method_that_we_have_names_the_recipe_that_makes_it(table: Table) -> None:
-    for row in table.rows:
-        assert bool(row.recipe) == bool(row.method)
-        if row.recipe:
-            recipe = RECIPES[row.recipe]
-            assert recipe.method == row.method
-            assert table.id in tables_of(recipe)
-            assert row.heads or row.pretrain.arch in (None, exported_arch(recipe))
-            assert row.pretrain.epochs in (None, recipe.epochs)
-            assert row.pretrain.batch_size in (None, recipe.batch_size)
+def test_every_row_of_a_method_that_we_have_names_the_recipe_that_makes_it(
+    subtests: pytest.Subtests,
+) -> None:
+    for table in TABLES:
+        with subtests.test(table=table):
+            for row in table.rows:
+                assert bool(row.recipe) == bool(row.method)
+                if row.recipe:
+                    recipe = RECIPES[row.recipe]
+                    assert recipe.method == row.method
+                    assert table.id in tables_of(recipe)
+                    assert row.heads or row.pretrain.arch in (None, exported_arch(recipe))
+                    assert row.pretrain.epochs in (None, recipe.epochs)
+                    assert row.pretrain.batch_size in (None, recipe.batch_size)
 
 
 def test_every_recipe_of_a_point_of_jcls_figure_2_is_named() -> None:
@@ -174,9 +173,8 @@ def test_rows_are_completed_by_what_holds_for_their_table() -> None:
     assert found == ("resnet50", "in100", 200)
 
 
-@pytest.mark.parametrize(
-    ("table", "words"),
-    [
+def test_what_a_paper_leaves_open_is_said_below_its_table(subtests: pytest.Subtests) -> None:
+    for table, words in [
         ("co2/table3", "3-fold cross-validation"),
         ("jcl/table1", "inferred"),
         ("jcl/table2", "1333 px"),
@@ -189,25 +187,22 @@ def test_rows_are_completed_by_what_holds_for_their_table() -> None:
         ("looc/table2", "appendix F.1"),
         ("uniclr/table1", "algorithm 1"),
         ("uniclr/table3", "128 times at D = 256"),
-    ],
-)
-def test_what_a_paper_leaves_open_is_said_below_its_table(table: str, words: str) -> None:
-    assert any(words in fact for fact in published_table(table).facts)
+    ]:
+        with subtests.test(table=table, words=words):
+            assert any(words in fact for fact in published_table(table).facts)
 
 
-@pytest.mark.parametrize(
-    ("table", "fact"),
-    [
+def test_what_our_runs_decided_is_told_with_the_table(subtests: pytest.Subtests) -> None:
+    for table, fact in [
         ("jcl/table1", "the oldest 256 keys leave the queue at each step"),
         ("jcl/table2", "the oldest 256 keys leave the queue at each step"),
         *(
             (f"lorac/table{number}", "contradicts itself on the optimizer")
             for number in range(1, 6)
         ),
-    ],
-)
-def test_what_our_runs_decided_is_told_with_the_table(table: str, fact: str) -> None:
-    assert sum(fact in line for line in published_table(table).facts) == 1
+    ]:
+        with subtests.test(table=table, fact=fact):
+            assert sum(fact in line for line in published_table(table).facts) == 1
 
 
 def test_no_recipe_is_as_printed_without_its_departures() -> None:

@@ -145,9 +145,12 @@ def test_what_is_missing_is_named_with_its_recipe(tmp_path: Path) -> None:
     assert re.search(r"^- Figure 2\(a\), .*: degrades_from_alpha 20$", text, re.M)
 
 
-@pytest.mark.parametrize(("statement", "one"), MEASURED)
-def test_what_stands_against_a_number_is_a_recipe_and_a_task(statement: Any, one: Any) -> None:
-    assert isinstance(statement.values[one.value], int | float)
-    assert set(one.recipes) <= set(RECIPES)
-    tasks = {(reading_of(k)[0], task.protocol.partition("/")[0]) for k, task in TASKS.items()}
-    assert not one.task or (one.task, one.protocol) in tasks
+def test_what_stands_against_a_number_is_a_recipe_and_a_task(subtests: pytest.Subtests) -> None:
+    for statement, one in MEASURED:
+        with subtests.test(statement=statement, one=one):
+            assert isinstance(statement.values[one.value], int | float)
+            assert set(one.recipes) <= set(RECIPES)
+            tasks = {
+                (reading_of(k)[0], task.protocol.partition("/")[0]) for k, task in TASKS.items()
+            }
+            assert not one.task or (one.task, one.protocol) in tasks

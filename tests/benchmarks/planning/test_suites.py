@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.pages.paper_page import tasks_of
-from benchmarks.pages.published import AVERAGE, ELSEWHERE, Paper, papers, transfer_tasks
+from benchmarks.pages.published import AVERAGE, ELSEWHERE, papers, transfer_tasks
 from benchmarks.planning.cells import suites
 from transfer.tasks import TASKS, default_tasks, reading_of
 
@@ -11,13 +11,14 @@ SIZES = {"jcl": 5, "co2": 9, "lorac": 21, "uniclr": 7, "looc": 7}
 """Tasks of each paper, counted in its sheet."""
 
 
-@pytest.mark.parametrize("paper", papers(), ids=lambda paper: paper.id)
-def test_a_suite_has_the_tasks_of_its_papers_tables(paper: Paper) -> None:
-    named = {task for table in paper.tables for task in tasks_of(table)}
-    suite = suites()[paper.id]
-    also = {reading_of(key)[0] for key in paper.also}
-    assert {reading_of(key)[0] for key in suite} == named | also
-    assert len(suite) == SIZES[paper.id]
+def test_a_suite_has_the_tasks_of_its_papers_tables(subtests: pytest.Subtests) -> None:
+    for paper in papers():
+        with subtests.test(paper=paper):
+            named = {task for table in paper.tables for task in tasks_of(table)}
+            suite = suites()[paper.id]
+            also = {reading_of(key)[0] for key in paper.also}
+            assert {reading_of(key)[0] for key in suite} == named | also
+            assert len(suite) == SIZES[paper.id]
 
 
 def test_suites_name_tasks_that_run_by_default() -> None:

@@ -55,13 +55,16 @@ def titles(part: TaskPart) -> set[str]:
     return set(part.words.split("; "))
 
 
-@pytest.mark.parametrize("name", GOOD)
-def test_every_detail_of_a_foreign_shape_is_named_and_none_of_its_own(name: str) -> None:
-    assert task_details(GOOD).unreadable == ()
-    for foreign in FOREIGN:
-        told = task_details(GOOD | {name: foreign}).unreadable
-        assert set(told) <= {name}
-    assert task_details(GOOD | {name: [[["x"]]]}).unreadable == (name,)
+def test_every_detail_of_a_foreign_shape_is_named_and_none_of_its_own(
+    subtests: pytest.Subtests,
+) -> None:
+    for name in GOOD:
+        with subtests.test(name=name):
+            assert task_details(GOOD).unreadable == ()
+            for foreign in FOREIGN:
+                told = task_details(GOOD | {name: foreign}).unreadable
+                assert set(told) <= {name}
+            assert task_details(GOOD | {name: [[["x"]]]}).unreadable == (name,)
 
 
 @pytest.mark.parametrize(

@@ -67,35 +67,31 @@ def levels_apart(ours: Tensor, theirs: Image.Image) -> Tensor:
     return (ours * 255 - expected).abs()
 
 
-@pytest.mark.parametrize(
-    ("ours", "theirs", "strength"),
-    [
+def test_blends_are_within_two_levels(subtests: pytest.Subtests) -> None:
+    for ours, theirs, strength in [
         (brightness, functional.adjust_brightness, 0.6),
         (brightness, functional.adjust_brightness, 1.4),
         (contrast, functional.adjust_contrast, 0.6),
         (contrast, functional.adjust_contrast, 1.4),
         (saturation, functional.adjust_saturation, 0.6),
         (saturation, functional.adjust_saturation, 1.4),
-    ],
-)
-def test_blends_are_within_two_levels(
-    ours: Operation, theirs: PILOperation, strength: float
-) -> None:
-    image = pixels()
-    result = ours(image / 255, torch.tensor([strength])[:, None, None, None])
-    assert levels_apart(result, theirs(as_pil(image), strength)).max() < 2
+    ]:
+        with subtests.test(ours=ours, theirs=theirs, strength=strength):
+            image = pixels()
+            result = ours(image / 255, torch.tensor([strength])[:, None, None, None])
+            assert levels_apart(result, theirs(as_pil(image), strength)).max() < 2
 
 
-@pytest.mark.parametrize("shift", [-0.1, -0.03, 0.07, 0.1])
 def test_hue_is_that_of_floating_point_and_within_two_levels_of_pil_on_average(
-    shift: float,
+    subtests: pytest.Subtests,
 ) -> None:
-    # PIL keeps hue and saturation in eight bits each, so single pixels are further off
-    image = pixels()
-    result = hue(image / 255, torch.tensor([shift])[:, None, None, None])
-    exact = functional.adjust_hue(image / 255, shift)
-    assert_equal_up_to_rounding(result, exact)
-    assert levels_apart(result, functional.adjust_hue(as_pil(image), shift)).mean() < 2
+    for shift in [-0.1, -0.03, 0.07, 0.1]:
+        with subtests.test(shift=shift):
+            image = pixels()
+            result = hue(image / 255, torch.tensor([shift])[:, None, None, None])
+            exact = functional.adjust_hue(image / 255, shift)
+            assert_equal_up_to_rounding(result, exact)
+            assert levels_apart(result, functional.adjust_hue(as_pil(image), shift)).mean() < 2
 
 
 def test_a_full_turn_of_hue_changes_nothing_and_a_third_permutes_the_channels() -> None:
@@ -117,14 +113,14 @@ def test_solarization_is_pils() -> None:
     assert apart.max() < rounding_error(torch.float32, magnitude=255)
 
 
-@pytest.mark.parametrize("sigma_px", [0.1, 0.7, 1.3, 2.0])
-def test_blur_is_within_one_level_on_average(sigma_px: float) -> None:
-    # PIL stands in for the Gaussian by three box filters
-    image = pixels()
-    theirs = as_pil(image).filter(ImageFilter.GaussianBlur(sigma_px))
-    apart = levels_apart(blur(image / 255, torch.tensor([sigma_px]), 2.0), theirs)
-    assert apart.mean() < 1
-    assert apart.max() < 3
+def test_blur_is_within_one_level_on_average(subtests: pytest.Subtests) -> None:
+    for sigma_px in [0.1, 0.7, 1.3, 2.0]:
+        with subtests.test(sigma_px=sigma_px):
+            image = pixels()
+            theirs = as_pil(image).filter(ImageFilter.GaussianBlur(sigma_px))
+            apart = levels_apart(blur(image / 255, torch.tensor([sigma_px]), 2.0), theirs)
+            assert apart.mean() < 1
+            assert apart.max() < 3
 
 
 def test_each_image_of_a_batch_gets_its_own_numbers() -> None:

@@ -77,27 +77,27 @@ def colors_of(recipe: ViewRecipe, num_views: int) -> Colors:
     return draw_colors(recipe, np.random.default_rng(0).random((num_views, NUM_UNIFORMS)))
 
 
-@pytest.mark.parametrize("factor", [0.2, 0.613, 1.0, 1.271, 1.8])
-@pytest.mark.parametrize(
-    ("ours", "theirs", "bound"),
-    [
-        (brightness, functional.adjust_brightness, 0.03),
-        (contrast, functional.adjust_contrast, 0.1),
-        (saturation, functional.adjust_saturation, 0.25),
-    ],
-)
-def test_blends_are_pils(
-    ours: Callable[[Pixels, float], Pixels], theirs: PILOperation, bound: float, factor: float
-) -> None:
-    image = photograph()
-    assert levels_apart(ours(image, factor), theirs(Image.fromarray(image), factor)) < bound
+def test_blends_are_pils(subtests: pytest.Subtests) -> None:
+    for factor in [0.2, 0.613, 1.0, 1.271, 1.8]:
+        for ours, theirs, bound in [
+            (brightness, functional.adjust_brightness, 0.03),
+            (contrast, functional.adjust_contrast, 0.1),
+            (saturation, functional.adjust_saturation, 0.25),
+        ]:
+            with subtests.test(factor=factor, ours=ours, theirs=theirs, bound=bound):
+                image = photograph()
+                assert (
+                    levels_apart(ours(image, factor), theirs(Image.fromarray(image), factor))
+                    < bound
+                )
 
 
-@pytest.mark.parametrize("shift", [-0.2, -0.1, 0.0, 0.037, 0.1])
-def test_hue_is_within_two_fifths_of_a_level_of_pils(shift: float) -> None:
-    image = photograph()
-    theirs = functional.adjust_hue(Image.fromarray(image), shift)
-    assert levels_apart(hue(image, shift), theirs) < 0.4
+def test_hue_is_within_two_fifths_of_a_level_of_pils(subtests: pytest.Subtests) -> None:
+    for shift in [-0.2, -0.1, 0.0, 0.037, 0.1]:
+        with subtests.test(shift=shift):
+            image = photograph()
+            theirs = functional.adjust_hue(Image.fromarray(image), shift)
+            assert levels_apart(hue(image, shift), theirs) < 0.4
 
 
 def test_gray_is_pils() -> None:
@@ -113,20 +113,21 @@ def test_solarization_is_pils() -> None:
     assert np.array_equal(color(image, colors, 0, recipe), np.asarray(theirs))
 
 
-@pytest.mark.parametrize("sigma_px", [0.1, 0.5, 0.9, 1.3, 2.0])
-def test_blur_is_within_two_thirds_of_a_level_of_pils(sigma_px: float) -> None:
-    # PIL rounds to eight bits after each of its six passes
-    image = photograph()
-    theirs = Image.fromarray(image).filter(ImageFilter.GaussianBlur(sigma_px))
-    assert levels_apart(blur(image, sigma_px), theirs) < 0.67
+def test_blur_is_within_two_thirds_of_a_level_of_pils(subtests: pytest.Subtests) -> None:
+    for sigma_px in [0.1, 0.5, 0.9, 1.3, 2.0]:
+        with subtests.test(sigma_px=sigma_px):
+            image = photograph()
+            theirs = Image.fromarray(image).filter(ImageFilter.GaussianBlur(sigma_px))
+            assert levels_apart(blur(image, sigma_px), theirs) < 0.67
 
 
-@pytest.mark.parametrize("sigma_px", [0.1, 0.7, 1.3, 2.0, 5.0])
-def test_three_box_filters_have_the_variance_of_the_gaussian(sigma_px: float) -> None:
-    taps = box_taps(sigma_px)
-    places = np.arange(len(taps)) - len(taps) // 2
-    assert taps.sum() == pytest.approx(1)
-    assert (taps * places**2).sum() == pytest.approx(sigma_px**2)
+def test_three_box_filters_have_the_variance_of_the_gaussian(subtests: pytest.Subtests) -> None:
+    for sigma_px in [0.1, 0.7, 1.3, 2.0, 5.0]:
+        with subtests.test(sigma_px=sigma_px):
+            taps = box_taps(sigma_px)
+            places = np.arange(len(taps)) - len(taps) // 2
+            assert taps.sum() == pytest.approx(1)
+            assert (taps * places**2).sum() == pytest.approx(sigma_px**2)
 
 
 def test_normalized_values_are_torchvisions() -> None:

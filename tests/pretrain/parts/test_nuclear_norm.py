@@ -32,27 +32,29 @@ def polar_factor(matrices: Tensor, rank: int) -> Tensor:
     return factor
 
 
-@pytest.mark.parametrize("shape", SHAPES)
 def test_norm_is_the_sum_of_singular_values_and_its_gradient_the_polar_factor(
-    shape: tuple[int, int, int],
+    subtests: pytest.Subtests,
 ) -> None:
-    matrices = random(*shape)
-    norm, gradient = norm_and_gradient(matrices)
-    assert_equal_up_to_rounding(norm, torch.linalg.svdvals(matrices).sum(dim=1))
-    # the polar factor feels a rounding of the rows over the least singular value
-    least = torch.linalg.svdvals(matrices).amin(dim=1).min().item()
-    assert_equal_up_to_rounding(
-        gradient,
-        polar_factor(matrices, 9),
-        magnitude=max(1, matrices.norm(dim=(1, 2)).max().item() / least),
-    )
+    for shape in SHAPES:
+        with subtests.test(shape=shape):
+            matrices = random(*shape)
+            norm, gradient = norm_and_gradient(matrices)
+            assert_equal_up_to_rounding(norm, torch.linalg.svdvals(matrices).sum(dim=1))
+            # the polar factor feels a rounding of the rows over the least singular value
+            least = torch.linalg.svdvals(matrices).amin(dim=1).min().item()
+            assert_equal_up_to_rounding(
+                gradient,
+                polar_factor(matrices, 9),
+                magnitude=max(1, matrices.norm(dim=(1, 2)).max().item() / least),
+            )
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_gradient_in_float64_equals_finite_differences(shape: tuple[int, int, int]) -> None:
-    matrices = random(*shape)[:, :, :6].double().requires_grad_()
-    assert nuclear_norm(matrices).dtype == torch.float64
-    assert torch.autograd.gradcheck(nuclear_norm, matrices)
+def test_gradient_in_float64_equals_finite_differences(subtests: pytest.Subtests) -> None:
+    for shape in SHAPES:
+        with subtests.test(shape=shape):
+            matrices = random(*shape)[:, :, :6].double().requires_grad_()
+            assert nuclear_norm(matrices).dtype == torch.float64
+            assert torch.autograd.gradcheck(nuclear_norm, matrices)
 
 
 @pytest.mark.parametrize("num_rows", [1, 2, 5])

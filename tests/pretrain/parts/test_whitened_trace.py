@@ -33,21 +33,20 @@ def explicit_trace(views: Tensor, pairs: Pairs, whitening: Whitening) -> Tensor:
     return total
 
 
-@pytest.mark.parametrize("detach", [False, True])
-@pytest.mark.parametrize("pairs", [[(0, 1)], MULTI_CROP])
-@pytest.mark.parametrize("dim", [6, 40])
-@pytest.mark.parametrize("groups", [1, 2])
-def test_trace_and_gradient_equal_those_by_an_explicit_inverse(
-    groups: int, dim: int, pairs: Pairs, detach: bool
-) -> None:
-    views = crops(1 + max(map(max, pairs)), 7, dim).requires_grad_()
-    whitening = Whitening(ridge=0.3, groups=groups, detach_covariance=detach)
-    trace, _ = whitened_trace(views, pairs, whitening)
-    expected = explicit_trace(views, pairs, whitening)
-    torch.testing.assert_close(trace[0], expected)
-    (gradient,) = torch.autograd.grad(3 * trace.sum(), views)
-    (expected_gradient,) = torch.autograd.grad(3 * expected, views)
-    torch.testing.assert_close(gradient, expected_gradient)
+def test_trace_and_gradient_equal_those_by_an_explicit_inverse(subtests: pytest.Subtests) -> None:
+    for detach in [False, True]:
+        for pairs in [[(0, 1)], MULTI_CROP]:
+            for dim in [6, 40]:
+                for groups in [1, 2]:
+                    with subtests.test(detach=detach, pairs=pairs, dim=dim, groups=groups):
+                        views = crops(1 + max(map(max, pairs)), 7, dim).requires_grad_()
+                        whitening = Whitening(ridge=0.3, groups=groups, detach_covariance=detach)
+                        trace, _ = whitened_trace(views, pairs, whitening)
+                        expected = explicit_trace(views, pairs, whitening)
+                        torch.testing.assert_close(trace[0], expected)
+                        (gradient,) = torch.autograd.grad(3 * trace.sum(), views)
+                        (expected_gradient,) = torch.autograd.grad(3 * expected, views)
+                        torch.testing.assert_close(gradient, expected_gradient)
 
 
 def test_gradient_without_a_ridge_equals_that_by_an_explicit_inverse() -> None:

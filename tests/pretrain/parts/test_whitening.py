@@ -42,21 +42,20 @@ def explicit_cosines(views: Tensor, ridge: float, groups: int, *, detach: bool =
     return (inner / torch.outer(length, length))[:num_images, num_images:]
 
 
-@pytest.mark.parametrize("detach", [False, True])
-@pytest.mark.parametrize(("num_images", "dim"), [(10, 6), (4, 6), (3, 12), (4, 7)])
-@pytest.mark.parametrize("groups", [1, 2])
-def test_cosines_and_gradient_equal_those_by_an_explicit_inverse(
-    num_images: int, dim: int, groups: int, detach: bool
-) -> None:
-    views = two_views(num_images, dim * groups).requires_grad_()
-    whitening = Whitening(ridge=0.3, groups=groups, detach_covariance=detach)
-    cosines, _ = whitened_cosines(views, [(0, 1)], whitening)
-    expected = explicit_cosines(views, 0.3, groups, detach=detach)
-    torch.testing.assert_close(cosines[0, 0], expected)
-    weights = torch.randn(expected.shape, dtype=expected.dtype)
-    (gradient,) = torch.autograd.grad((cosines[0, 0] * weights).sum(), views)
-    (expected_gradient,) = torch.autograd.grad((expected * weights).sum(), views)
-    torch.testing.assert_close(gradient, expected_gradient)
+def test_cosines_and_gradient_equal_those_by_an_explicit_inverse(subtests: pytest.Subtests) -> None:
+    for detach in [False, True]:
+        for num_images, dim in [(10, 6), (4, 6), (3, 12), (4, 7)]:
+            for groups in [1, 2]:
+                with subtests.test(detach=detach, num_images=num_images, dim=dim, groups=groups):
+                    views = two_views(num_images, dim * groups).requires_grad_()
+                    whitening = Whitening(ridge=0.3, groups=groups, detach_covariance=detach)
+                    cosines, _ = whitened_cosines(views, [(0, 1)], whitening)
+                    expected = explicit_cosines(views, 0.3, groups, detach=detach)
+                    torch.testing.assert_close(cosines[0, 0], expected)
+                    weights = torch.randn(expected.shape, dtype=expected.dtype)
+                    (gradient,) = torch.autograd.grad((cosines[0, 0] * weights).sum(), views)
+                    (expected_gradient,) = torch.autograd.grad((expected * weights).sum(), views)
+                    torch.testing.assert_close(gradient, expected_gradient)
 
 
 def test_whitened_rows_have_the_identity_as_covariance() -> None:
@@ -108,16 +107,17 @@ def test_pairs_share_the_statistics_of_all_views() -> None:
     torch.testing.assert_close(cosines[0, 1], expected[5:, 5:])
 
 
-@pytest.mark.parametrize(("lowest", "factor"), [(0.0, 1), (-0.05, 10), (-0.5, 100), (-5.0, 1000)])
 def test_a_failed_factorization_is_tried_with_ten_times_the_ridge(
-    lowest: float, factor: int
+    subtests: pytest.Subtests,
 ) -> None:
-    matrix = torch.diag(torch.tensor([1.0, lowest])).expand(1, 1, 2, 2)
-    found = factorize(matrix, torch.full((1, 1), 0.01))
-    assert_equal_up_to_rounding(found.ridge, torch.full((1, 1), 0.01 * factor))
-    assert found.succeeded.all()
-    expected = matrix + 0.01 * factor * torch.eye(2)
-    torch.testing.assert_close(found.lower @ found.lower.mT, expected)
+    for lowest, factor in [(0.0, 1), (-0.05, 10), (-0.5, 100), (-5.0, 1000)]:
+        with subtests.test(lowest=lowest, factor=factor):
+            matrix = torch.diag(torch.tensor([1.0, lowest])).expand(1, 1, 2, 2)
+            found = factorize(matrix, torch.full((1, 1), 0.01))
+            assert_equal_up_to_rounding(found.ridge, torch.full((1, 1), 0.01 * factor))
+            assert found.succeeded.all()
+            expected = matrix + 0.01 * factor * torch.eye(2)
+            torch.testing.assert_close(found.lower @ found.lower.mT, expected)
 
 
 def test_only_the_batch_that_never_factors_stands_aside_with_a_zero_gradient() -> None:

@@ -35,27 +35,25 @@ def levels_apart(first: Pixels, second: Pixels) -> Pixels:
     return np.abs(first.astype(np.float64) - second)
 
 
-@pytest.mark.parametrize("size_px", [24, 48])
-@pytest.mark.parametrize("box", BOXES)
-def test_a_crop_on_the_cpu_is_within_two_levels_of_pillows(
-    box: tuple[int, ...], size_px: int
-) -> None:
-    image = photograph(width=90)
-    ours = crop_cpu.crop(image, box, size_px)
-    assert ours.flags.c_contiguous
-    apart = levels_apart(ours, by_pillow(image, box, size_px))
-    assert apart.max() <= 2
+def test_a_crop_on_the_cpu_is_within_two_levels_of_pillows(subtests: pytest.Subtests) -> None:
+    for size_px in [24, 48]:
+        for box in BOXES:
+            with subtests.test(size_px=size_px, box=box):
+                image = photograph(width=90)
+                ours = crop_cpu.crop(image, box, size_px)
+                assert ours.flags.c_contiguous
+                apart = levels_apart(ours, by_pillow(image, box, size_px))
+                assert apart.max() <= 2
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_random_crops_of_jpegs_are_within_two_levels_of_pillows(seed: int) -> None:
-    # a bound by arithmetic: after the first pass whole levels differ by at most 1, so before the
-    # second one rounds they differ by little more than 1, and at the end by at most 2
-    image = decode(as_jpeg(photograph(375 + 40 * seed, 500, seed)))
-    box = draw_box(torch.Generator().manual_seed(seed), *image.shape[:2])
-    apart = levels_apart(crop_cpu.crop(image, box, 224), by_pillow(image, box, 224))
-    assert apart.max() <= 2
-    assert (apart > 0).mean() < 0.3
+def test_random_crops_of_jpegs_are_within_two_levels_of_pillows(subtests: pytest.Subtests) -> None:
+    for seed in range(6):
+        with subtests.test(seed=seed):
+            image = decode(as_jpeg(photograph(375 + 40 * seed, 500, seed)))
+            box = draw_box(torch.Generator().manual_seed(seed), *image.shape[:2])
+            apart = levels_apart(crop_cpu.crop(image, box, 224), by_pillow(image, box, 224))
+            assert apart.max() <= 2
+            assert (apart > 0).mean() < 0.3
 
 
 @pytest.mark.data
@@ -71,13 +69,17 @@ def test_random_crops_of_real_photographs_are_within_two_levels_of_pillows() -> 
         assert apart.max() <= 2, file
 
 
-@pytest.mark.parametrize("size_px", [24, 48])
-@pytest.mark.parametrize("box", BOXES)
-def test_a_crop_on_a_device_is_within_one_level_of_pillows(
-    box: tuple[int, ...], size_px: int
-) -> None:
-    image = photograph(width=90)
-    assert levels_apart(on_device(image, box, size_px), by_pillow(image, box, size_px)).max() < 1.01
+def test_a_crop_on_a_device_is_within_one_level_of_pillows(subtests: pytest.Subtests) -> None:
+    for size_px in [24, 48]:
+        for box in BOXES:
+            with subtests.test(size_px=size_px, box=box):
+                image = photograph(width=90)
+                assert (
+                    levels_apart(
+                        on_device(image, box, size_px), by_pillow(image, box, size_px)
+                    ).max()
+                    < 1.01
+                )
 
 
 def test_padding_around_an_image_does_not_reach_its_crop_on_a_device() -> None:
@@ -89,22 +91,28 @@ def test_padding_around_an_image_does_not_reach_its_crop_on_a_device() -> None:
     assert_equal_up_to_rounding(*found, magnitude=255.0)
 
 
-@pytest.mark.parametrize("flip", [False, True])
-@pytest.mark.parametrize("quarters", range(4))
-def test_a_view_is_mirrored_before_it_is_turned(flip: bool, quarters: int) -> None:
-    view, found = photograph(16, 16), np.empty((16, 16, 3), np.uint8)
-    crop_cpu.orient(view, flip=flip, quarters=quarters, out=found)
-    # numpy turns as Pillow does, counterclockwise
-    assert np.array_equal(found, np.rot90(view[:, ::-1] if flip else view, quarters))
+def test_a_view_is_mirrored_before_it_is_turned(subtests: pytest.Subtests) -> None:
+    for flip in [False, True]:
+        for quarters in range(4):
+            with subtests.test(flip=flip, quarters=quarters):
+                view, found = photograph(16, 16), np.empty((16, 16, 3), np.uint8)
+                crop_cpu.orient(view, flip=flip, quarters=quarters, out=found)
+                # numpy turns as Pillow does, counterclockwise
+                assert np.array_equal(found, np.rot90(view[:, ::-1] if flip else view, quarters))
 
 
-@pytest.mark.parametrize("size_px", [24, 48])
-@pytest.mark.parametrize("box", BOXES)
 def test_one_crop_on_a_device_has_whole_levels_within_one_of_the_cpus(
-    box: tuple[int, ...], size_px: int
+    subtests: pytest.Subtests,
 ) -> None:
-    image = photograph(width=90)
-    found = crop_device.crop_one(torch.from_numpy(image), box, size_px).permute(1, 2, 0).numpy()
-    assert np.array_equal(found, found.round().clip(0, 255))
-    assert levels_apart(found, crop_cpu.crop(image, box, size_px)).max() <= 1
-    assert levels_apart(found, by_pillow(image, box, size_px)).max() <= 1
+    for size_px in [24, 48]:
+        for box in BOXES:
+            with subtests.test(size_px=size_px, box=box):
+                image = photograph(width=90)
+                found = (
+                    crop_device.crop_one(torch.from_numpy(image), box, size_px)
+                    .permute(1, 2, 0)
+                    .numpy()
+                )
+                assert np.array_equal(found, found.round().clip(0, 255))
+                assert levels_apart(found, crop_cpu.crop(image, box, size_px)).max() <= 1
+                assert levels_apart(found, by_pillow(image, box, size_px)).max() <= 1

@@ -169,10 +169,11 @@ def nested_values(dice: random.Random, depth: int) -> Any:
     )
 
 
-@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
-def test_plain_values_are_read_as_python_reads_them(protocol: int) -> None:
-    dice = random.Random(protocol)
-    for _ in range(100):
-        value = nested_values(dice, 4)
-        content = pickle.dumps([value, value], protocol=protocol)
-        assert load_pickle(io.BytesIO(content)) == [value, value]
+def test_plain_values_are_read_as_python_reads_them(subtests: pytest.Subtests) -> None:
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        with subtests.test(protocol=protocol):
+            dice = random.Random(protocol)
+            for _ in range(100):
+                value = nested_values(dice, 4)
+                content = pickle.dumps([value, value], protocol=protocol)
+                assert load_pickle(io.BytesIO(content)) == [value, value]

@@ -15,10 +15,11 @@ from transfer.backbone import random_backbone
 from transfer.convert.public_files import PUBLIC_FILES, PublicFile, public_file
 
 
-@pytest.mark.parametrize("network", ["resnet18", "resnet34", "resnet50", "resnet101", "resnet152"])
-def test_torchvision_names_its_files_by_the_known_hashes(network: str) -> None:
-    names = {weights.url.rsplit("/", 1)[1] for weights in get_model_weights(network)}
-    assert names <= {known.file for known in PUBLIC_FILES}
+def test_torchvision_names_its_files_by_the_known_hashes(subtests: pytest.Subtests) -> None:
+    for network in ["resnet18", "resnet34", "resnet50", "resnet101", "resnet152"]:
+        with subtests.test(network=network):
+            names = {weights.url.rsplit("/", 1)[1] for weights in get_model_weights(network)}
+            assert names <= {known.file for known in PUBLIC_FILES}
 
 
 def test_hashes_are_eight_hex_digits_and_differ() -> None:

@@ -309,9 +309,8 @@ def test_a_stated_network_may_be_the_other_one_in_the_file(
     assert load_backbone(tmp_path / "file", branch="teacher").arch == "resnet34"
 
 
-@pytest.mark.parametrize(
-    ("text", "depth"),
-    [
+def test_depths_are_read_from_the_names_in_use(subtests: pytest.Subtests) -> None:
+    for text, depth in [
         ("resnet50", 50),
         ("ResNet-101", 101),
         ("tv_resnet34", 34),
@@ -327,10 +326,9 @@ def test_a_stated_network_may_be_the_other_one_in_the_file(
         ("seresnet50", None),
         ("vit_small", None),
         ("simclr", None),
-    ],
-)
-def test_depths_are_read_from_the_names_in_use(text: str, depth: int | None) -> None:
-    assert depth_in(text) == depth
+    ]:
+        with subtests.test(text=text, depth=depth):
+            assert depth_in(text) == depth
 
 
 def test_entries_of_configuration_objects_are_found_under_their_keys() -> None:

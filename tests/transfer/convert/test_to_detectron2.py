@@ -8,15 +8,15 @@ from transfer.convert.resnet import tensor_shapes
 from transfer.convert.to_detectron2 import detectron2_name, to_detectron2
 
 
-@pytest.mark.parametrize("arch", FEATURE_DIM)
-def test_every_tensor_gets_a_name_of_its_own(arch: str) -> None:
-    names = list(tensor_shapes(arch, "imagenet"))
-    assert len({detectron2_name(name, "fpn") for name in names}) == len(names)
+def test_every_tensor_gets_a_name_of_its_own(subtests: pytest.Subtests) -> None:
+    for arch in FEATURE_DIM:
+        with subtests.test(arch=arch):
+            names = list(tensor_shapes(arch, "imagenet"))
+            assert len({detectron2_name(name, "fpn") for name in names}) == len(names)
 
 
-@pytest.mark.parametrize(
-    ("name", "fpn", "c4"),
-    [
+def test_names_are_those_of_detectron2s_released_models(subtests: pytest.Subtests) -> None:
+    for name, fpn, c4 in [
         ("conv1.weight", "backbone.bottom_up.stem.conv1.weight", "backbone.stem.conv1.weight"),
         (
             "bn1.running_var",
@@ -33,10 +33,9 @@ def test_every_tensor_gets_a_name_of_its_own(arch: str) -> None:
             "backbone.bottom_up.res5.2.conv3.norm.weight",
             "roi_heads.res5.2.conv3.norm.weight",
         ),
-    ],
-)
-def test_names_are_those_of_detectron2s_released_models(name: str, fpn: str, c4: str) -> None:
-    assert (detectron2_name(name, "fpn"), detectron2_name(name, "c4")) == (fpn, c4)
+    ]:
+        with subtests.test(name=name, fpn=fpn, c4=c4):
+            assert (detectron2_name(name, "fpn"), detectron2_name(name, "c4")) == (fpn, c4)
 
 
 def test_tensors_are_handed_on_as_they_are() -> None:
@@ -44,17 +43,14 @@ def test_tensors_are_handed_on_as_they_are() -> None:
     assert to_detectron2({"bn1.weight": tensor}, "c4")["backbone.stem.conv1.norm.weight"] is tensor
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
+def test_a_tensor_without_a_place_is_refused(subtests: pytest.Subtests) -> None:
+    for name in [
         "fc.weight",
         "module.conv1.weight",
         "layer5.0.conv1.weight",
         "layer4.0.0.conv1.weight",
         "layer1.0.downsample.2.weight",
         "conv1",
-    ],
-)
-def test_a_tensor_without_a_place_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="has no place"):
-        to_detectron2({name: torch.ones(1)}, "fpn")
+    ]:
+        with subtests.test(name=name), pytest.raises(ValueError, match="has no place"):
+            to_detectron2({name: torch.ones(1)}, "fpn")

@@ -24,12 +24,15 @@ GetWeights = Callable[..., Weights]
 TORCHVISIONS = [arch for arch in WIDE if arch in torchvision.models.list_models()]
 
 
-@pytest.mark.parametrize("arch", TORCHVISIONS)
-def test_names_and_shapes_are_torchvisions(arch: str) -> None:
-    with torch.device("meta"):
-        expected = torchvision.models.get_model(arch, weights=None).state_dict()
-    shapes = {name: tuple(t.shape) for name, t in expected.items() if not name.startswith("fc")}
-    assert tensor_shapes(arch, "imagenet") == shapes
+def test_names_and_shapes_are_torchvisions(subtests: pytest.Subtests) -> None:
+    for arch in TORCHVISIONS:
+        with subtests.test(arch=arch):
+            with torch.device("meta"):
+                expected = torchvision.models.get_model(arch, weights=None).state_dict()
+            shapes = {
+                name: tuple(t.shape) for name, t in expected.items() if not name.startswith("fc")
+            }
+            assert tensor_shapes(arch, "imagenet") == shapes
 
 
 @pytest.mark.parametrize("widening", [2, 4])
@@ -80,20 +83,23 @@ def test_heads_of_a_wide_network_are_copies_of_its_layer4() -> None:
     assert shapes["conv1.weight"] == (128, 3, 3, 3)
 
 
-@pytest.mark.parametrize("arch", ["wide_resnet50_2", "resnext50_32x4d", "resnet50w2"])
-@pytest.mark.parametrize("key", ["coco_det", "voc0712_det_c4"])
-def test_the_torchvision_engine_builds_them(arch: str, key: str) -> None:
-    task = TASKS[key]
-    assert isinstance(task, Detection)
-    shapes = tensor_shapes(arch, "imagenet")
-    with torch.device("meta"):
-        detector = build_detector("torchvision", task.recipe, arch=arch, num_classes=3, norm="BN")
-    places = {
-        name.removeprefix("backbone."): tuple(tensor.shape)
-        for name, tensor in detector.network.state_dict().items()
-        if name.startswith("backbone.")
-    }
-    assert places == shapes
+def test_the_torchvision_engine_builds_them(subtests: pytest.Subtests) -> None:
+    for arch in ["wide_resnet50_2", "resnext50_32x4d", "resnet50w2"]:
+        for key in ["coco_det", "voc0712_det_c4"]:
+            with subtests.test(arch=arch, key=key):
+                task = TASKS[key]
+                assert isinstance(task, Detection)
+                shapes = tensor_shapes(arch, "imagenet")
+                with torch.device("meta"):
+                    detector = build_detector(
+                        "torchvision", task.recipe, arch=arch, num_classes=3, norm="BN"
+                    )
+                places = {
+                    name.removeprefix("backbone."): tuple(tensor.shape)
+                    for name, tensor in detector.network.state_dict().items()
+                    if name.startswith("backbone.")
+                }
+                assert places == shapes
 
 
 def test_engines_for_plain_networks_refuse_them_by_name(tmp_path: Path) -> None:

@@ -98,38 +98,54 @@ def test_sets_that_are_only_tested_on_have_no_other_split(small_data: Path) -> N
         )
 
 
-@pytest.mark.parametrize("key", KEYS)
-def test_train_and_val_are_disjoint_and_together_trainval(key: str, small_data: Path) -> None:
-    names = {
-        split: [images.name(i) for i in range(len(images))]
-        for split in SPLITS
-        for images in [open_any(key, small_data, split)]
-    }
-    assert sorted(names["train"] + names["val"]) == sorted(names["trainval"])
-    assert len(set(names["trainval"] + names["test"])) == len(names["trainval"] + names["test"])
+def test_train_and_val_are_disjoint_and_together_trainval(
+    small_data: Path, subtests: pytest.Subtests
+) -> None:
+    for key in KEYS:
+        with subtests.test(key=key):
+            names = {
+                split: [images.name(i) for i in range(len(images))]
+                for split in SPLITS
+                for images in [open_any(key, small_data, split)]
+            }
+            assert sorted(names["train"] + names["val"]) == sorted(names["trainval"])
+            assert len(set(names["trainval"] + names["test"])) == len(
+                names["trainval"] + names["test"]
+            )
 
 
-@pytest.mark.parametrize("key", KEYS)
-def test_generated_splits_have_the_announced_sizes(key: str, small_data: Path) -> None:
-    sizes = expected_sizes(key, small_data)
-    assert {split: len(open_any(key, small_data, split)) for split in SPLITS} == sizes.counts
-    assert len(open_any(key, small_data, "test").class_names) == sizes.classes
+def test_generated_splits_have_the_announced_sizes(
+    small_data: Path, subtests: pytest.Subtests
+) -> None:
+    for key in KEYS:
+        with subtests.test(key=key):
+            sizes = expected_sizes(key, small_data)
+            assert {
+                split: len(open_any(key, small_data, split)) for split in SPLITS
+            } == sizes.counts
+            assert len(open_any(key, small_data, "test").class_names) == sizes.classes
 
 
-@pytest.mark.parametrize("key", [key for key in ONE_LABEL if key != "cars"])
-def test_val_takes_the_same_number_of_images_from_every_class(key: str, small_data: Path) -> None:
-    counts = torch.bincount(open_split(key, small_data, "val").labels)
-    sizes = expected_sizes(key, small_data)
-    assert counts.tolist() == [sizes.counts["val"] // sizes.classes] * sizes.classes
+def test_val_takes_the_same_number_of_images_from_every_class(
+    small_data: Path, subtests: pytest.Subtests
+) -> None:
+    for key in [key for key in ONE_LABEL if key != "cars"]:
+        with subtests.test(key=key):
+            counts = torch.bincount(open_split(key, small_data, "val").labels)
+            sizes = expected_sizes(key, small_data)
+            assert counts.tolist() == [sizes.counts["val"] // sizes.classes] * sizes.classes
 
 
-@pytest.mark.parametrize("key", [key for key in ONE_LABEL_FILES if not key.startswith("in1")])
-def test_labels_are_those_that_the_generator_drew(key: str, small_data: Path) -> None:
-    for split in ("trainval", "test"):
-        images = open_split(key, small_data, split)
-        assert [_drawn_class(small_data / images.name(i)) for i in range(len(images))] == (
-            images.labels.tolist()
-        )
+def test_labels_are_those_that_the_generator_drew(
+    small_data: Path, subtests: pytest.Subtests
+) -> None:
+    for key in [key for key in ONE_LABEL_FILES if not key.startswith("in1")]:
+        with subtests.test(key=key):
+            for split in ("trainval", "test"):
+                images = open_split(key, small_data, split)
+                assert [_drawn_class(small_data / images.name(i)) for i in range(len(images))] == (
+                    images.labels.tolist()
+                )
 
 
 def test_imagenet_classes_are_the_folders_in_alphabetical_order(small_data: Path) -> None:
@@ -145,19 +161,23 @@ def test_imagenet100_leaves_out_what_is_not_on_its_list(small_data: Path) -> Non
     assert thousand - hundred == {"n01440764", "n15075141"}
 
 
-@pytest.mark.parametrize(("key", "year"), [("voc07", "2007"), ("voc12", "2012")])
-@pytest.mark.parametrize("split", ["trainval", "test"])
 def test_voc_labels_are_those_of_the_annotations(
-    key: str, year: str, split: str, small_data: Path
+    small_data: Path, subtests: pytest.Subtests
 ) -> None:
-    images = open_split(key, small_data, split)
-    folder = small_data / "VOCdevkit" / f"VOC{year}" / "Annotations"
-    truth = [_voc_row(folder / f"{Path(images.name(i)).stem}.xml") for i in range(len(images))]
-    assert images.labels.tolist() == truth
-    assert images.labels.dtype == torch.int8
-    for mark in (1, -1):
-        assert (images.labels == mark).any(dim=0).all()
-    assert (images.labels == 0).any()
+    for key, year in [("voc07", "2007"), ("voc12", "2012")]:
+        for split in ["trainval", "test"]:
+            with subtests.test(key=key, year=year, split=split):
+                images = open_split(key, small_data, split)
+                folder = small_data / "VOCdevkit" / f"VOC{year}" / "Annotations"
+                truth = [
+                    _voc_row(folder / f"{Path(images.name(i)).stem}.xml")
+                    for i in range(len(images))
+                ]
+                assert images.labels.tolist() == truth
+                assert images.labels.dtype == torch.int8
+                for mark in (1, -1):
+                    assert (images.labels == mark).any(dim=0).all()
+                assert (images.labels == 0).any()
 
 
 def test_torchvision_reads_the_same_flowers_and_places(

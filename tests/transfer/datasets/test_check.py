@@ -18,14 +18,15 @@ def cut_in_half(file: Path) -> None:
     file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
 
 
-@pytest.mark.parametrize("decode", [False, True])
-@pytest.mark.parametrize("key", list(DATASETS))
-def test_a_generated_set_is_whole(key: str, decode: bool, small_data: Path) -> None:
-    report = check(key, small_data, decode=decode)
-    assert report.ok, report.problems
-    assert report.small == "generated"
-    assert report.missing_images == 0
-    assert require(key, small_data, tolerated=0) == check(key, small_data, decode=False)
+def test_a_generated_set_is_whole(small_data: Path, subtests: pytest.Subtests) -> None:
+    for decode in [False, True]:
+        for key in list(DATASETS):
+            with subtests.test(decode=decode, key=key):
+                report = check(key, small_data, decode=decode)
+                assert report.ok, report.problems
+                assert report.small == "generated"
+                assert report.missing_images == 0
+                assert require(key, small_data, tolerated=0) == check(key, small_data, decode=False)
 
 
 @pytest.mark.parametrize("decode", [False, True])

@@ -26,13 +26,18 @@ def _usable(scenes: Scenes, finds: str) -> list[int]:
     return usable
 
 
-@pytest.mark.parametrize("split", ["train", "test"])
-@pytest.mark.parametrize("key", KEYS)
-def test_usable_images_are_those_of_a_loop(key: str, split: str, small_data: Path) -> None:
-    scenes = open_scenes(key, small_data, split)
-    kinds: tuple[Literal["boxes", "masks", "keypoints"], ...] = ("boxes", "masks", "keypoints")
-    for finds in kinds:
-        assert usable_for_training(scenes, finds).tolist() == _usable(scenes, finds)
+def test_usable_images_are_those_of_a_loop(small_data: Path, subtests: pytest.Subtests) -> None:
+    for split in ["train", "test"]:
+        for key in KEYS:
+            with subtests.test(split=split, key=key):
+                scenes = open_scenes(key, small_data, split)
+                kinds: tuple[Literal["boxes", "masks", "keypoints"], ...] = (
+                    "boxes",
+                    "masks",
+                    "keypoints",
+                )
+                for finds in kinds:
+                    assert usable_for_training(scenes, finds).tolist() == _usable(scenes, finds)
 
 
 @pytest.mark.parametrize("key", KEYS)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from transfer.checks.fixed_detector import (
+from tests.transfer.detection.fixed_detector import (
     Answer,
     answer,
     everything_sampled,

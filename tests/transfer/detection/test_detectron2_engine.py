@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from tests.transfer.detection.parity import in_double
+from tests.transfer.detection.small_samples import small_samples
 from transfer.backbone import random_backbone
-from transfer.checks.small_samples import small_samples
 from transfer.detection import recipe as recipes
 from transfer.detection.detectron2_engine import build_detector, config
 from transfer.detection.engines import is_available
@@ -76,9 +76,10 @@ VOC = "PascalVOC-Detection/faster_rcnn_R_50_C4"
 FOUR = "Misc/mask_rcnn_R_50_FPN_3x_syncbn"
 
 
-@pytest.mark.parametrize(
-    ("name", "file", "num_classes", "intended"),
-    [
+def test_settings_are_those_of_detectron2s_own_files_but_for_a_few(
+    subtests: pytest.Subtests,
+) -> None:
+    for name, file, num_classes, intended in [
         ("COCO_FPN", "COCO-Detection/faster_rcnn_R_50_FPN_1x", 80, FPN),
         ("COCO_FPN_MASKS", "COCO-InstanceSegmentation/mask_rcnn_R_50_FPN_1x", 80, FPN),
         ("COCO_FPN_KEYPOINTS", "COCO-Keypoints/keypoint_rcnn_R_50_FPN_1x", 1, FPN),
@@ -93,18 +94,17 @@ FOUR = "Misc/mask_rcnn_R_50_FPN_3x_syncbn"
         ("VOC_C4", VOC, 20, C4),
         ("VOC_C4_MOCO", VOC, 20, C4),
         ("VOC_C4_NONE", VOC, 20, C4),
-    ],
-)
-def test_settings_are_those_of_detectron2s_own_files_but_for_a_few(
-    name: str, file: str, num_classes: int, intended: dict[str, Any]
-) -> None:
-    theirs = settings_of(file)
-    ours = flat(
-        config(getattr(recipes, name), arch="resnet50", num_classes=num_classes, norm="SyncBN")
-    )
-    assert ours.keys() == theirs.keys()
-    differing = {key: value for key, value in ours.items() if value != theirs[key]}
-    assert differing == SET_BY_OUR_TASKS | OF_TORCHVISIONS_BACKBONES | intended
+    ]:
+        with subtests.test(name=name, file=file, num_classes=num_classes, intended=intended):
+            theirs = settings_of(file)
+            ours = flat(
+                config(
+                    getattr(recipes, name), arch="resnet50", num_classes=num_classes, norm="SyncBN"
+                )
+            )
+            assert ours.keys() == theirs.keys()
+            differing = {key: value for key, value in ours.items() if value != theirs[key]}
+            assert differing == SET_BY_OUR_TASKS | OF_TORCHVISIONS_BACKBONES | intended
 
 
 def settings_of(file: str) -> dict[str, Any]:
@@ -243,16 +243,19 @@ def test_the_weight_of_the_rpns_losses_is_another_reading() -> None:
         torch.testing.assert_close(losses["loss_weight"][name], 0.1 * losses["none"][name])
 
 
-@pytest.mark.parametrize("recipe", [recipes.COCO_FPN, recipes.VOC_C4], ids=["fpn", "c4"])
-@pytest.mark.parametrize("arch", ["resnet18", "resnet50"])
-def test_a_backbone_is_placed_in_full(recipe: DetectorRecipe, arch: str) -> None:
-    backbone = random_backbone(arch=arch, stem="imagenet", seed=1)
-    detector, rcnn = small(recipe, arch=arch)
-    assert detector.load_backbone(backbone.state_dict) == len(backbone.state_dict)
-    layer4 = rcnn.backbone.bottom_up.res5 if recipe.neck == "fpn" else rcnn.roi_heads.res5
-    assert torch.equal(
-        layer4[0].shortcut.weight, backbone.state_dict["layer4.0.downsample.0.weight"]
-    )
+def test_a_backbone_is_placed_in_full(subtests: pytest.Subtests) -> None:
+    for recipe in [recipes.COCO_FPN, recipes.VOC_C4]:
+        for arch in ["resnet18", "resnet50"]:
+            with subtests.test(recipe=recipe, arch=arch):
+                backbone = random_backbone(arch=arch, stem="imagenet", seed=1)
+                detector, rcnn = small(recipe, arch=arch)
+                assert detector.load_backbone(backbone.state_dict) == len(backbone.state_dict)
+                layer4 = (
+                    rcnn.backbone.bottom_up.res5 if recipe.neck == "fpn" else rcnn.roi_heads.res5
+                )
+                assert torch.equal(
+                    layer4[0].shortcut.weight, backbone.state_dict["layer4.0.downsample.0.weight"]
+                )
 
 
 @pytest.mark.parametrize("lacking", ["conv1.weight", "layer3.1.bn2.running_mean"])

@@ -17,18 +17,18 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize(
-    ("recipe", "arch", "message"),
-    [
+def test_impossible_detectors_are_refused(subtests: pytest.Subtests) -> None:
+    for recipe, arch, message in [
         (COCO_FPN, "vgg16", "known are resnet18"),
         (replace(VOC_C4, finds="masks"), "resnet50", "take neck fpn"),
         (replace(COCO_FPN, extra_norms="moco"), "resnet50", "belong to a c4 detector"),
         (replace(COCO_FPN, anchor_sizes_px=(32, 64)), "resnet50", "one per level"),
-    ],
-)
-def test_impossible_detectors_are_refused(recipe: DetectorRecipe, arch: str, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        check_buildable(recipe, arch)
+    ]:
+        with (
+            subtests.test(recipe=recipe, arch=arch, message=message),
+            pytest.raises(ValueError, match=message),
+        ):
+            check_buildable(recipe, arch)
 
 
 @pytest.mark.parametrize("arch", ["resnet18", "resnet50"])

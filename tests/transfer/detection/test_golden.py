@@ -16,29 +16,31 @@ from tests.transfer.detection.parity import (
     LOSS,
     NUM_CLASSES,
     SCORE,
-    Case,
     answer,
     fill,
     in_double,
 )
-from transfer.checks.small_samples import small_samples
+from tests.transfer.detection.small_samples import small_samples
 from transfer.detection.torchvision_engine import build_detector
 
 
-@pytest.mark.parametrize(("name", "case"), GOLDEN.items(), ids=GOLDEN)
-def test_the_answer_is_that_of_detectron2(name: str, case: Case) -> None:
-    detector = build_detector(case.recipe, arch=case.arch, num_classes=NUM_CLASSES, norm="BN")
-    fill(detector.network.state_dict())
-    in_double(detector.network)
-    found = answer(detector, small_samples(2, NUM_CLASSES))
-    ours, theirs = summary(found, found.gradients), json.loads(path_of(name).read_text())
-    assert ours["losses"] == pytest.approx(theirs["losses"], rel=LOSS)
-    assert ours["gradient_norms"] == pytest.approx(theirs["gradient_norms"], rel=GRADIENT)
-    for mine, other in zip(ours["found"], theirs["found"], strict=True):
-        assert (mine["count"], mine["classes"]) == (other["count"], other["classes"])
-        for box, other_box in zip(mine["boxes"], other["boxes"], strict=True):
-            assert box == pytest.approx(other_box, rel=0, abs=BOX_PX)
-        assert mine["scores"] == pytest.approx(other["scores"], rel=0, abs=SCORE)
-        assert mine["masks"] == pytest.approx(other["masks"], rel=0, abs=SCORE)
-        for places, other_places in zip(mine["keypoints"], other["keypoints"], strict=True):
-            assert places == pytest.approx(other_places, rel=0, abs=BOX_PX)
+def test_the_answer_is_that_of_detectron2(subtests: pytest.Subtests) -> None:
+    for name, case in GOLDEN.items():
+        with subtests.test(name=name, case=case):
+            detector = build_detector(
+                case.recipe, arch=case.arch, num_classes=NUM_CLASSES, norm="BN"
+            )
+            fill(detector.network.state_dict())
+            in_double(detector.network)
+            found = answer(detector, small_samples(2, NUM_CLASSES))
+            ours, theirs = summary(found, found.gradients), json.loads(path_of(name).read_text())
+            assert ours["losses"] == pytest.approx(theirs["losses"], rel=LOSS)
+            assert ours["gradient_norms"] == pytest.approx(theirs["gradient_norms"], rel=GRADIENT)
+            for mine, other in zip(ours["found"], theirs["found"], strict=True):
+                assert (mine["count"], mine["classes"]) == (other["count"], other["classes"])
+                for box, other_box in zip(mine["boxes"], other["boxes"], strict=True):
+                    assert box == pytest.approx(other_box, rel=0, abs=BOX_PX)
+                assert mine["scores"] == pytest.approx(other["scores"], rel=0, abs=SCORE)
+                assert mine["masks"] == pytest.approx(other["masks"], rel=0, abs=SCORE)
+                for places, other_places in zip(mine["keypoints"], other["keypoints"], strict=True):
+                    assert places == pytest.approx(other_places, rel=0, abs=BOX_PX)

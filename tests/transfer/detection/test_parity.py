@@ -33,8 +33,8 @@ from tests.transfer.detection.parity import (
     worst_tensor,
 )
 from tests.transfer.detection.same_weights import to_torchvision, torchvision_name
+from tests.transfer.detection.small_samples import small_samples
 from transfer.backbone import random_backbone
-from transfer.checks.small_samples import small_samples
 from transfer.detection import detectron2_engine, torchvision_engine
 from transfer.detection.recipe import COCO_FPN, DetectorRecipe
 from transfer.detection.sample import Detector, Sample

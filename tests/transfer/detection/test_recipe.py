@@ -6,7 +6,6 @@ from transfer.detection.recipe import (
     COCO_4CONV1FC_MASKS,
     COCO_FPN,
     VOC_C4,
-    DetectorRecipe,
 )
 from transfer.finetuning.options import of_length
 
@@ -16,12 +15,11 @@ def test_four_convolutions_have_norms_in_box_and_mask_heads() -> None:
     assert (COCO_4CONV1FC_MASKS.box_head_convs, COCO_4CONV1FC_MASKS.box_head_fcs) == (4, 1)
 
 
-@pytest.mark.parametrize("share", [0.5, 0.1, 0.001])
-@pytest.mark.parametrize("recipe", [COCO_FPN, VOC_C4])
-def test_a_shorter_run_ends_its_warm_up_before_the_first_drop(
-    recipe: DetectorRecipe, share: float
-) -> None:
-    short = of_length(recipe, share)
-    assert short.iterations == round(recipe.iterations * share)
-    assert short.warmup_iterations < short.milestones[0]
-    assert short.learning_rate == recipe.learning_rate
+def test_a_shorter_run_ends_its_warm_up_before_the_first_drop(subtests: pytest.Subtests) -> None:
+    for share in [0.5, 0.1, 0.001]:
+        for recipe in [COCO_FPN, VOC_C4]:
+            with subtests.test(share=share, recipe=recipe):
+                short = of_length(recipe, share)
+                assert short.iterations == round(recipe.iterations * share)
+                assert short.warmup_iterations < short.milestones[0]
+                assert short.learning_rate == recipe.learning_rate

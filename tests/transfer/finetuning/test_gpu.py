@@ -22,7 +22,7 @@ from tests.transfer.detection.parity import (
     worst_loss,
     worst_tensor,
 )
-from transfer.checks.small_samples import small_samples
+from tests.transfer.detection.small_samples import small_samples
 from transfer.detection.torchvision_engine.detector import TorchvisionDetector
 from transfer.detection.torchvision_engine.network import RCNN
 from transfer.finetuning import gpu

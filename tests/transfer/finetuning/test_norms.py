@@ -27,14 +27,17 @@ def naive(layer: nn.Module) -> nn.Module:
     return layer.double().train()
 
 
-@pytest.mark.parametrize(
-    ("device", "num_processes", "kind"),
-    [(CPU, 1, "BN"), (GPU, 1, "BN"), (CPU, 2, "naiveSyncBN"), (GPU, 2, "SyncBN")],
-)
 def test_statistics_are_shared_where_there_is_someone_to_share_with(
-    device: torch.device, num_processes: int, kind: Norm
+    subtests: pytest.Subtests,
 ) -> None:
-    assert norm_for("SyncBN", device, num_processes) == kind
+    for device, num_processes, kind in [
+        (CPU, 1, "BN"),
+        (GPU, 1, "BN"),
+        (CPU, 2, "naiveSyncBN"),
+        (GPU, 2, "SyncBN"),
+    ]:
+        with subtests.test(device=device, num_processes=num_processes, kind=kind):
+            assert norm_for("SyncBN", device, num_processes) == kind
 
 
 @pytest.mark.parametrize("norm", ["BN", "SyncBN", "naiveSyncBN"])

@@ -58,16 +58,16 @@ def test_without_a_wish_the_most_gpus_that_divide_the_batch_are_taken(
     assert TrainingOptions().applied(COCO_FPN) == COCO_FPN
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
+def test_impossible_numbers_are_refused(subtests: pytest.Subtests) -> None:
+    for wrong in [
         TrainingOptions(gpus=-1),
         TrainingOptions(batch_size=-4),
         TrainingOptions(iterations=-5),
         TrainingOptions(image_px=3),
         TrainingOptions(learning_rates=(0.02, -1.0)),
-    ],
-)
-def test_impossible_numbers_are_refused(wrong: TrainingOptions) -> None:
-    with pytest.raises(ValueError, match=r"^--[a-z-]+ [-0-9]+: expected "):
-        wrong.applied(COCO_FPN)
+    ]:
+        with (
+            subtests.test(wrong=wrong),
+            pytest.raises(ValueError, match=r"^--[a-z-]+ [-0-9]+: expected "),
+        ):
+            wrong.applied(COCO_FPN)

@@ -191,19 +191,23 @@ def test_a_fold_that_holds_out_no_positive_does_not_count(tmp_path: Path) -> Non
     assert bool(choice.table.isfinite().all())
 
 
-@pytest.mark.parametrize("num_positive", [2, 3, 10, 31])
-def test_folds_share_positives_and_images_evenly(num_positive: int) -> None:
-    positive = torch.zeros(100, 2, dtype=torch.bool)
-    positive[:num_positive, 0] = True
-    positive[50:, 1] = True
-    folds = stratified_folds(positive, 3, seed=5)
-    for index in range(2):
-        for side in (positive[:, index], ~positive[:, index]):
-            counts = folds[side, index].bincount(minlength=3)
-            assert int(counts.max() - counts.min()) <= 1
+def test_folds_share_positives_and_images_evenly(subtests: pytest.Subtests) -> None:
+    for num_positive in [2, 3, 10, 31]:
+        with subtests.test(num_positive=num_positive):
+            positive = torch.zeros(100, 2, dtype=torch.bool)
+            positive[:num_positive, 0] = True
+            positive[50:, 1] = True
+            folds = stratified_folds(positive, 3, seed=5)
+            for index in range(2):
+                for side in (positive[:, index], ~positive[:, index]):
+                    counts = folds[side, index].bincount(minlength=3)
+                    assert int(counts.max() - counts.min()) <= 1
 
 
-@pytest.mark.parametrize("costs", [(), (1.0, 0.1), (1.0, 1.0), (0.0, 1.0)])
-def test_costs_that_do_not_rise_are_an_error(costs: tuple[float, ...]) -> None:
-    with pytest.raises(ValueError, match="expected positive and rising"):
-        replace(SEARCH, costs=costs)
+def test_costs_that_do_not_rise_are_an_error(subtests: pytest.Subtests) -> None:
+    for costs in [(), (1.0, 0.1), (1.0, 1.0), (0.0, 1.0)]:
+        with (
+            subtests.test(costs=costs),
+            pytest.raises(ValueError, match="expected positive and rising"),
+        ):
+            replace(SEARCH, costs=costs)

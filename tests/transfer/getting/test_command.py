@@ -17,7 +17,6 @@ from tests.transfer.getting.server import Server
 from transfer.__main__ import main
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.check import check
-from transfer.datasets.source import Source
 from transfer.getting.request import SUITES, all_sources
 from transfer.tasks import TASKS
 
@@ -195,18 +194,19 @@ def test_every_set_of_the_papers_has_a_source() -> None:
     assert [key for key in used if not DATASETS[key].sources] == []
 
 
-@pytest.mark.parametrize("source", all_sources().values(), ids=lambda source: source.key)
-def test_the_facts_of_a_source_are_well_formed(source: Source) -> None:
-    for archive in source.archives:
-        kind, _, digits = archive.checksum.partition(":")
-        assert archive.checksum == "" or len(digits) == {"md5": 32, "sha256": 64}[kind]
-        assert set(digits) <= set("0123456789abcdef")
-        assert all(url.startswith(("https://", "http://")) for url in archive.urls)
-        assert all(url.endswith(f"/{archive.name}") for url in archive.urls)
-        assert bool(archive.urls) == (source.access == "download")
-        assert archive.checksum or not archive.urls  # a download goes on where it ended
-    assert source.terms_url.startswith("http")
-    assert source.access == "download" or source.advice
+def test_the_facts_of_a_source_are_well_formed(subtests: pytest.Subtests) -> None:
+    for source in all_sources().values():
+        with subtests.test(source=source):
+            for archive in source.archives:
+                kind, _, digits = archive.checksum.partition(":")
+                assert archive.checksum == "" or len(digits) == {"md5": 32, "sha256": 64}[kind]
+                assert set(digits) <= set("0123456789abcdef")
+                assert all(url.startswith(("https://", "http://")) for url in archive.urls)
+                assert all(url.endswith(f"/{archive.name}") for url in archive.urls)
+                assert bool(archive.urls) == (source.access == "download")
+                assert archive.checksum or not archive.urls  # a download goes on where it ended
+            assert source.terms_url.startswith("http")
+            assert source.access == "download" or source.advice
 
 
 def test_an_incomplete_set_that_was_there_is_not_touched(

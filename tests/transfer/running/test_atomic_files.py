@@ -26,19 +26,20 @@ def test_a_full_disk_leaves_the_file_before_and_nothing_else(
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-@pytest.mark.parametrize(
-    ("number", "advice"),
-    [
+def test_an_error_says_what_to_do(subtests: pytest.Subtests) -> None:
+    for number, advice in [
         (errno.ENOSPC, "free some space there, or give another --results"),
         (errno.EDQUOT, "free some of your quota there, or give another --results"),
         (errno.EACCES, "make it writable, or give another --results"),
         (errno.EIO, "see that it can be written, or give another --results"),
-    ],
-)
-def test_an_error_says_what_to_do(number: int, advice: str) -> None:
-    words = f"^/a/file: cannot.*{advice}; the same command goes on$"
-    with pytest.raises(WriteError, match=words), explain_write_errors(Path("/a/file"), "--results"):
-        raise OSError(number, os.strerror(number))
+    ]:
+        with subtests.test(number=number, advice=advice):
+            words = f"^/a/file: cannot.*{advice}; the same command goes on$"
+            with (
+                pytest.raises(WriteError, match=words),
+                explain_write_errors(Path("/a/file"), "--results"),
+            ):
+                raise OSError(number, os.strerror(number))
 
 
 def test_what_is_explained_once_is_not_explained_again() -> None:

@@ -23,20 +23,18 @@ class OddError(RuntimeError):
         self.made = lambda: None
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
+def test_an_error_keeps_type_message_and_attributes(subtests: pytest.Subtests) -> None:
+    for error in [
         LineError("a.txt", 3),
         OSError(28, "No space left on device", "/data/x.jpg"),
         KeyError("label"),
         UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"),
-    ],
-)
-def test_an_error_keeps_type_message_and_attributes(error: Exception) -> None:
-    copy = pickle.loads(pickled_error(error))
-    assert (type(copy), str(copy), copy.args) == (type(error), str(error), error.args)
-    assert vars(copy) == vars(error)
-    assert getattr(copy, "filename", None) == getattr(error, "filename", None)
+    ]:
+        with subtests.test(error=error):
+            copy = pickle.loads(pickled_error(error))
+            assert (type(copy), str(copy), copy.args) == (type(error), str(error), error.args)
+            assert vars(copy) == vars(error)
+            assert getattr(copy, "filename", None) == getattr(error, "filename", None)
 
 
 def test_an_error_that_cannot_be_pickled_keeps_its_words_and_notes() -> None:

@@ -24,15 +24,19 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize(("name", "why"), WRONG.items(), ids=ascii)
-def test_a_name_that_can_be_no_folder_is_refused_with_what_to_do(name: str, why: str) -> None:
-    with pytest.raises(ValueError, match=rf"^--name '.*{why}.*; choose another$") as refusal:
-        check_row_name(name, "jcl")
-    assert len(str(refusal.value).encode()) < 300
-    with pytest.raises(ValueError, match=rf"^the name .*{why}.*; give the row a --name$"):
-        check_row_name(name, name)
+def test_a_name_that_can_be_no_folder_is_refused_with_what_to_do(subtests: pytest.Subtests) -> None:
+    for name, why in WRONG.items():
+        with subtests.test(name=name, why=why):
+            with pytest.raises(
+                ValueError, match=rf"^--name '.*{why}.*; choose another$"
+            ) as refusal:
+                check_row_name(name, "jcl")
+            assert len(str(refusal.value).encode()) < 300
+            with pytest.raises(ValueError, match=rf"^the name .*{why}.*; give the row a --name$"):
+                check_row_name(name, name)
 
 
-@pytest.mark.parametrize("name", ["jcl", "MoCo v2+ (800)", "épreuve", "x" * MOST_BYTES, "a.b@1"])
-def test_other_names_are_accepted(name: str) -> None:
-    check_row_name(name, "jcl")
+def test_other_names_are_accepted(subtests: pytest.Subtests) -> None:
+    for name in ["jcl", "MoCo v2+ (800)", "épreuve", "x" * MOST_BYTES, "a.b@1"]:
+        with subtests.test(name=name):
+            check_row_name(name, "jcl")

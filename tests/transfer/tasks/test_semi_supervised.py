@@ -28,25 +28,21 @@ from transfer.tasks.semi_supervised import TASKS, SemiSupervised
 IMAGENET = {key: task for key, task in TASKS.items() if task.by_default}
 
 
-@pytest.mark.parametrize(
-    ("key", "images", "steps", "drops", "rates"),
-    [
+def test_length_drops_and_rates_are_those_of_the_papers(subtests: pytest.Subtests) -> None:
+    for key, images, steps, drops, rates in [
         # CO2, section 3.3: 20 epochs, 0.01 and 1.0, a fifth after 12 and 16
         ("in1k_semi_1pct@co2", 12_811, 1_001, (601, 801), (0.01, 1.0)),
         ("in1k_semi_10pct@co2-v1", 128_116, 10_009, (6_005, 8_007), (0.01, 1.0)),
         # LORAC, section 6: 30 or 50 epochs; the classifier's rate 250 or 20 times the backbone's
         ("in1k_semi_1pct@lorac", 12_811, 1_501, (901, 1_201), (0.004, 1.0)),
         ("in1k_semi_10pct@lorac", 128_116, 25_023, (15_014, 20_018), (0.05, 1.0)),
-    ],
-)
-def test_length_drops_and_rates_are_those_of_the_papers(
-    key: str, images: int, steps: int, drops: tuple[int, int], rates: tuple[float, float]
-) -> None:
-    course = TASKS[key].course(images, 1.0)
-    assert (course.iterations, course.milestones, course.decay) == (steps, drops, 0.2)
-    found = (course.learning_rate, course.learning_rate * course.head_factor)
-    assert found == pytest.approx(rates)
-    assert (course.batch_size, course.sgd_momentum) == (256, 0.9)
+    ]:
+        with subtests.test(key=key, images=images, steps=steps, drops=drops, rates=rates):
+            course = TASKS[key].course(images, 1.0)
+            assert (course.iterations, course.milestones, course.decay) == (steps, drops, 0.2)
+            found = (course.learning_rate, course.learning_rate * course.head_factor)
+            assert found == pytest.approx(rates)
+            assert (course.batch_size, course.sgd_momentum) == (256, 0.9)
 
 
 def test_a_gpu_trains_in_float32_unless_asked(monkeypatch: pytest.MonkeyPatch) -> None:

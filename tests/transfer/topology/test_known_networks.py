@@ -8,7 +8,7 @@ from torch import nn
 
 from transfer.convert.architectures import Stem
 from transfer.convert.resnet import build_resnet
-from transfer.topology.known_networks import INPUTS, NETWORKS, BlurPool, Network
+from transfer.topology.known_networks import INPUTS, NETWORKS, BlurPool
 
 BY_NAME = {network.name: network for network in NETWORKS}
 IMAGES = torch.rand(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
@@ -43,30 +43,34 @@ def test_blur_pool_is_the_binomial_filter_at_every_second_pixel() -> None:
     assert torch.equal(BlurPool()(maps), expected)  # all values are multiples of 1/16
 
 
-@pytest.mark.parametrize("name", [name for name in BY_NAME if name.startswith("anti-aliased")])
-@pytest.mark.parametrize("arch", ["resnet18", "resnet50"])
-def test_an_anti_aliased_network_has_no_strided_3x3_convolution(arch: str, name: str) -> None:
-    network = build_resnet(arch, "imagenet").eval()
-    shape = network(IMAGES).shape
-    BY_NAME[name].change(network)
-    with torch.inference_mode():
-        assert network(IMAGES).shape == shape
-    strides = {m.stride for m in network.modules() if isinstance(m, nn.Conv2d)}
-    kernels = {
-        m.kernel_size for m in network.modules() if isinstance(m, nn.Conv2d) and m.stride == (2, 2)
-    }
-    assert strides == {(1, 1), (2, 2)}
-    assert kernels == {(7, 7), (1, 1)}  # the stem and the shortcuts, as in timm
+def test_an_anti_aliased_network_has_no_strided_3x3_convolution(subtests: pytest.Subtests) -> None:
+    for name in [name for name in BY_NAME if name.startswith("anti-aliased")]:
+        for arch in ["resnet18", "resnet50"]:
+            with subtests.test(name=name, arch=arch):
+                network = build_resnet(arch, "imagenet").eval()
+                shape = network(IMAGES).shape
+                BY_NAME[name].change(network)
+                with torch.inference_mode():
+                    assert network(IMAGES).shape == shape
+                strides = {m.stride for m in network.modules() if isinstance(m, nn.Conv2d)}
+                kernels = {
+                    m.kernel_size
+                    for m in network.modules()
+                    if isinstance(m, nn.Conv2d) and m.stride == (2, 2)
+                }
+                assert strides == {(1, 1), (2, 2)}
+                assert kernels == {(7, 7), (1, 1)}  # the stem and the shortcuts, as in timm
 
 
-@pytest.mark.parametrize("network", NETWORKS, ids=lambda network: network.name)
-def test_a_variant_keeps_names_in_order_and_shapes_of_tensors(network: Network) -> None:
-    stem: Stem = "cifar" if network.kernels == ("3x3",) else "imagenet"
-    plain, changed = (build_resnet("resnet50", stem) for _ in range(2))
-    network.change(changed)
-    assert [tuple(t.shape) for t in plain.state_dict().values()] == [
-        tuple(t.shape) for t in changed.state_dict().values()
-    ]
+def test_a_variant_keeps_names_in_order_and_shapes_of_tensors(subtests: pytest.Subtests) -> None:
+    for network in NETWORKS:
+        with subtests.test(network=network):
+            stem: Stem = "cifar" if network.kernels == ("3x3",) else "imagenet"
+            plain, changed = (build_resnet("resnet50", stem) for _ in range(2))
+            network.change(changed)
+            assert [tuple(t.shape) for t in plain.state_dict().values()] == [
+                tuple(t.shape) for t in changed.state_dict().values()
+            ]
 
 
 def test_every_input_differs_from_the_others() -> None:

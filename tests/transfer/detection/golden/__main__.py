@@ -10,7 +10,7 @@ from typing import Any
 from tests.transfer.detection.golden import GOLDEN, path_of, summary
 from tests.transfer.detection.parity import NUM_CLASSES, answer, fill, in_double
 from tests.transfer.detection.same_weights import to_torchvision, torchvision_name
-from transfer.checks.small_samples import small_samples
+from tests.transfer.detection.small_samples import small_samples
 from transfer.detection import detectron2_engine
 
 

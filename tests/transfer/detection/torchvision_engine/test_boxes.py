@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from transfer.checks.small_samples import small_samples
+from tests.transfer.detection.small_samples import small_samples
 from transfer.detection.recipe import COCO_FPN
 from transfer.detection.torchvision_engine.boxes import box_losses, select_detections
 from transfer.detection.torchvision_engine.regions import Regions

@@ -54,12 +54,15 @@ def worst(maps: dict[str, Tensor], others: dict[str, Tensor]) -> float:
     )
 
 
-@pytest.mark.parametrize("arch", ARCHS)
-@pytest.mark.parametrize("recipe", [COCO_FPN, VOC_C4], ids=["fpn", "c4"])
-def test_stages_are_those_of_the_backbone(recipe: DetectorRecipe, arch: str) -> None:
-    source = resnet(arch)
-    found = worst(loaded(recipe, source, arch).feature_maps(images()), expected_maps(source))
-    assert found <= 256 * torch.finfo(torch.float32).eps  # up to 49 layers in float32
+def test_stages_are_those_of_the_backbone(subtests: pytest.Subtests) -> None:
+    for arch in ARCHS:
+        for recipe in [COCO_FPN, VOC_C4]:
+            with subtests.test(arch=arch, recipe=recipe):
+                source = resnet(arch)
+                found = worst(
+                    loaded(recipe, source, arch).feature_maps(images()), expected_maps(source)
+                )
+                assert found <= 256 * torch.finfo(torch.float32).eps  # up to 49 layers in float32
 
 
 @pytest.mark.parametrize(("recipe", "size"), [(COCO_FPN, (8, 10)), (VOC_C4, (7, 9))])
@@ -82,20 +85,23 @@ def test_one_wrong_tensor_or_a_wrong_mean_shows_in_the_stages() -> None:
     assert worst(shifted.feature_maps(images()), expected) > 1e-3
 
 
-@pytest.mark.parametrize("recipe", [COCO_FPN, VOC_C4], ids=["fpn", "c4"])
-@pytest.mark.parametrize("fault", ["missing", "unexpected", "shape"])
-def test_a_backbone_that_does_not_fit_is_refused(recipe: DetectorRecipe, fault: str) -> None:
-    tensors = dict(build_resnet("resnet18", "imagenet").state_dict())
-    name = "layer4.0.conv1.weight"
-    if fault == "missing":
-        del tensors[name]
-    elif fault == "unexpected":
-        tensors["fc.weight"] = torch.zeros(10, 512)
-    else:
-        tensors[name] = tensors[name][:, :-1]
-    detector = build_detector(recipe.tiny(), arch="resnet18", num_classes=3, norm="BN")
-    with pytest.raises(ValueError, match="fc.weight" if fault == "unexpected" else name):
-        detector.load_backbone(tensors)
+def test_a_backbone_that_does_not_fit_is_refused(subtests: pytest.Subtests) -> None:
+    for recipe in [COCO_FPN, VOC_C4]:
+        for fault in ["missing", "unexpected", "shape"]:
+            with subtests.test(recipe=recipe, fault=fault):
+                tensors = dict(build_resnet("resnet18", "imagenet").state_dict())
+                name = "layer4.0.conv1.weight"
+                if fault == "missing":
+                    del tensors[name]
+                elif fault == "unexpected":
+                    tensors["fc.weight"] = torch.zeros(10, 512)
+                else:
+                    tensors[name] = tensors[name][:, :-1]
+                detector = build_detector(recipe.tiny(), arch="resnet18", num_classes=3, norm="BN")
+                with pytest.raises(
+                    ValueError, match="fc.weight" if fault == "unexpected" else name
+                ):
+                    detector.load_backbone(tensors)
 
 
 def test_counters_of_steps_may_be_absent() -> None:

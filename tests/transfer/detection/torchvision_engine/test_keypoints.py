@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from transfer.checks.small_samples import small_samples
+from tests.transfer.detection.small_samples import small_samples
 from transfer.detection.sample import Sample
 from transfer.detection.torchvision_engine.keypoints import (
     keypoint_loss,
@@ -31,16 +31,19 @@ def on_the_object() -> Regions:
     return Regions(boxes=BOX, classes=zero, objects=zero)
 
 
-@pytest.mark.parametrize(
-    ("x", "y", "visible", "kept"),
-    [(30, 30, 2, 1), (30, 30, 1, 1), (30, 30, 0, 0), (66, 76, 2, 1), (66.1, 30, 2, 0)],
-)
-def test_a_region_learns_if_it_holds_a_labeled_keypoint(
-    x: float, y: float, visible: float, kept: int
-) -> None:
-    assert (
-        len(select_regions_with_keypoints(on_the_object(), one_point(x, y, visible)).boxes) == kept
-    )
+def test_a_region_learns_if_it_holds_a_labeled_keypoint(subtests: pytest.Subtests) -> None:
+    for x, y, visible, kept in [
+        (30, 30, 2, 1),
+        (30, 30, 1, 1),
+        (30, 30, 0, 0),
+        (66, 76, 2, 1),
+        (66.1, 30, 2, 0),
+    ]:
+        with subtests.test(x=x, y=y, visible=visible, kept=kept):
+            assert (
+                len(select_regions_with_keypoints(on_the_object(), one_point(x, y, visible)).boxes)
+                == kept
+            )
 
 
 def test_equal_logits_cost_the_logarithm_of_the_positions() -> None:

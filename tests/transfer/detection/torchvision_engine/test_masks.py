@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from transfer.checks.small_samples import small_samples
+from tests.transfer.detection.small_samples import small_samples
 from transfer.detection.torchvision_engine.masks import class_probabilities, mask_loss, mask_targets
 from transfer.detection.torchvision_engine.regions import Regions
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from tests.transfer.detection.parity import in_double
-from transfer.checks.small_samples import small_samples
+from tests.transfer.detection.small_samples import small_samples
 from transfer.detection.recipe import (
     COCO_4CONV1FC,
     COCO_FPN,
@@ -44,33 +44,30 @@ def norms_of(network: nn.Module) -> dict[str, int]:
     return {name: names.count(name) for name in dict.fromkeys(names)}
 
 
-@pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
-def test_the_first_step_moves_every_parameter(recipe: DetectorRecipe) -> None:
-    network = tiny(recipe).train()
-    before = {name: p.detach().clone() for name, p in network.named_parameters()}
-    losses = network(small_samples(3, num_classes=3))
-    assert losses.keys() == LOSSES | OWN_LOSS[recipe.finds]
-    sum(losses.values()).backward()
-    torch.optim.SGD(network.parameters(), lr=1.0).step()
-    still = [name for name, p in network.named_parameters() if torch.equal(p, before[name])]
-    assert still == []
+def test_the_first_step_moves_every_parameter(subtests: pytest.Subtests) -> None:
+    for recipe in RECIPES.values():
+        with subtests.test(recipe=recipe):
+            network = tiny(recipe).train()
+            before = {name: p.detach().clone() for name, p in network.named_parameters()}
+            losses = network(small_samples(3, num_classes=3))
+            assert losses.keys() == LOSSES | OWN_LOSS[recipe.finds]
+            sum(losses.values()).backward()
+            torch.optim.SGD(network.parameters(), lr=1.0).step()
+            still = [name for name, p in network.named_parameters() if torch.equal(p, before[name])]
+            assert still == []
 
 
-@pytest.mark.parametrize(
-    ("recipe", "norms"),
-    [
+def test_norms_are_where_the_recipe_puts_them(subtests: pytest.Subtests) -> None:
+    for recipe, norms in [
         (COCO_FPN, {"backbone": 20, "pyramid": 8}),
         (replace(COCO_FPN, normed=()), {"backbone": 20}),
         (COCO_4CONV1FC, {"backbone": 20, "pyramid": 8, "box_head": 4}),
         (VOC_C4_NONE, {"backbone": 20}),
         (VOC_C4_MOCO, {"backbone": 20, "box_head": 1}),
         (VOC_C4, {"backbone": 20, "rpn": 1, "box_head": 1}),
-    ],
-)
-def test_norms_are_where_the_recipe_puts_them(
-    recipe: DetectorRecipe, norms: dict[str, int]
-) -> None:
-    assert norms_of(tiny(recipe)) == norms
+    ]:
+        with subtests.test(recipe=recipe, norms=norms):
+            assert norms_of(tiny(recipe)) == norms
 
 
 def test_the_extra_norms_have_the_channels_of_their_maps() -> None:
@@ -80,39 +77,43 @@ def test_the_extra_norms_have_the_channels_of_their_maps() -> None:
         assert tuple(len(network.get_parameter(name)) for name in norms) == channels
 
 
-@pytest.mark.parametrize("recipe", [COCO_FPN_MASKS, COCO_FPN_KEYPOINTS, VOC_C4])
-@pytest.mark.parametrize("num_with_objects", [0, 1])
-def test_losses_are_finite_where_images_have_no_objects(
-    recipe: DetectorRecipe, num_with_objects: int
-) -> None:
-    network = tiny(recipe).train()
-    samples = small_samples(2, num_classes=3)
-    for i in range(num_with_objects, 2):
-        samples[i] = replace(
-            samples[i],
-            boxes=torch.zeros(0, 4),
-            classes=torch.zeros(0, dtype=torch.int64),
-            polygons=(),
-            keypoints=torch.zeros(0, 17, 3),
-        )
-    total = sum(network(samples).values())
-    assert isinstance(total, torch.Tensor)
-    total.backward()
-    assert total.isfinite()
-    assert all(p.grad is None or p.grad.isfinite().all() for p in network.parameters())
+def test_losses_are_finite_where_images_have_no_objects(subtests: pytest.Subtests) -> None:
+    for recipe in [COCO_FPN_MASKS, COCO_FPN_KEYPOINTS, VOC_C4]:
+        for num_with_objects in [0, 1]:
+            with subtests.test(recipe=recipe, num_with_objects=num_with_objects):
+                network = tiny(recipe).train()
+                samples = small_samples(2, num_classes=3)
+                for i in range(num_with_objects, 2):
+                    samples[i] = replace(
+                        samples[i],
+                        boxes=torch.zeros(0, 4),
+                        classes=torch.zeros(0, dtype=torch.int64),
+                        polygons=(),
+                        keypoints=torch.zeros(0, 17, 3),
+                    )
+                total = sum(network(samples).values())
+                assert isinstance(total, torch.Tensor)
+                total.backward()
+                assert total.isfinite()
+                assert all(p.grad is None or p.grad.isfinite().all() for p in network.parameters())
 
 
-@pytest.mark.parametrize("arch", ["resnet18", "resnet50"])
-@pytest.mark.parametrize("recipe", [COCO_FPN, VOC_C4], ids=["fpn", "c4"])
-def test_networks_of_both_kinds_of_blocks_find_boxes(recipe: DetectorRecipe, arch: str) -> None:
-    network = tiny(replace(recipe, min_score=0.0), arch).eval()
-    for found, sample in zip(
-        network.detections([s.image for s in small_samples()]), small_samples(), strict=True
-    ):
-        assert 0 < len(found.boxes) <= 100
-        assert found.scores.tolist() == sorted(found.scores.tolist(), reverse=True)
-        assert set(found.classes.tolist()) <= {0, 1, 2}
-        assert (found.boxes[:, 2:].amax(dim=0) <= torch.tensor(sample.image.shape[:0:-1])).all()
+def test_networks_of_both_kinds_of_blocks_find_boxes(subtests: pytest.Subtests) -> None:
+    for arch in ["resnet18", "resnet50"]:
+        for recipe in [COCO_FPN, VOC_C4]:
+            with subtests.test(arch=arch, recipe=recipe):
+                network = tiny(replace(recipe, min_score=0.0), arch).eval()
+                for found, sample in zip(
+                    network.detections([s.image for s in small_samples()]),
+                    small_samples(),
+                    strict=True,
+                ):
+                    assert 0 < len(found.boxes) <= 100
+                    assert found.scores.tolist() == sorted(found.scores.tolist(), reverse=True)
+                    assert set(found.classes.tolist()) <= {0, 1, 2}
+                    assert (
+                        found.boxes[:, 2:].amax(dim=0) <= torch.tensor(sample.image.shape[:0:-1])
+                    ).all()
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.transfer.detection.parity import in_double
-from transfer.checks.small_samples import small_samples
+from tests.transfer.detection.small_samples import small_samples
 from transfer.detection.recipe import COCO_FPN, VOC_C4, VOC_C4_MOCO, VOC_C4_NONE, DetectorRecipe
 from transfer.detection.sample import Sample
 from transfer.detection.torchvision_engine.proposals import RPN, candidates

@@ -2,7 +2,7 @@
 
 import torch
 
-from transfer.checks.small_samples import small_samples
+from tests.transfer.detection.small_samples import small_samples
 from transfer.detection.recipe import COCO_FPN
 from transfer.detection.torchvision_engine.regions import sample_regions, select_foreground
 

@@ -1,0 +1,366 @@
+"""Rates of evaluation on a device: features, a linear probe, and steps that train whole networks.
+
+All images are generated in memory: no disk and no decoding is measured. On a CPU all is small.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from benchmarks.gpu.rates import Facts
+from benchmarks.gpu.timing import first_that_fits, seconds_per_call, with_peak_memory
+from transfer.backbone import Precision as FeaturePrecision
+from transfer.backbone import random_backbone
+from transfer.detection.engines import EngineName, build_detector
+from transfer.detection.recipe import (
+    COCO_4CONV1FC,
+    COCO_4CONV1FC_MASKS,
+    COCO_FPN,
+    COCO_FPN_KEYPOINTS,
+    COCO_FPN_MASKS,
+    VOC_C4,
+    VOC_C4_MOCO,
+    VOC_C4_NONE,
+    DetectorRecipe,
+)
+from transfer.detection.sample import Detector, Sample
+from transfer.detection.train import sgd
+from transfer.finetuning.classification import Classifier, Crops, FineTuning
+from transfer.finetuning.gpu import fused, measured_convolutions
+from transfer.finetuning.gpu import place as place_network
+from transfer.finetuning.schedule import Precision
+from transfer.frozen.head_optimizer import HeadOptimizer, new_heads
+from transfer.frozen.network import forward, frozen_network
+from transfer.frozen.probe_training import ProbeTraining
+from transfer.frozen.transforms import normalize_pixels
+from transfer.segmentation.network import FCN, build_network, load_backbone
+from transfer.segmentation.recipe import VOC_FCN
+from transfer.segmentation.samples import Sample as Crop
+
+DETECTORS = {
+    "coco_det": COCO_FPN,
+    "coco_insseg": COCO_FPN_MASKS,
+    "coco_keypoint": COCO_FPN_KEYPOINTS,
+    "coco_det@4conv1fc": COCO_4CONV1FC,
+    "coco_insseg@4conv1fc": COCO_4CONV1FC_MASKS,
+    "voc0712_det_c4": VOC_C4,
+    "voc0712_det_c4@moco": VOC_C4_MOCO,
+    "voc0712_det_c4@none": VOC_C4_NONE,
+}
+"""Recipes by the key of their task."""
+COURSE = FineTuning(
+    iterations=4,
+    milestones=(),
+    decay=0.1,
+    learning_rate=1e-3,
+    batch_size=4,
+    precision="float32",
+    head_factor=10.0,
+    sgd_momentum=0.9,
+    weight_decay=1e-4,
+    crop_px=64,
+)
+"""Settings of a classifier's optimizer; its steps are timed, and none is a training."""
+NUM_CLASSES = 21
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnePass:
+    """Losses and gradients of one pass."""
+
+    loss: float
+    """Sum of the losses."""
+    finite: bool
+    """True if the loss and all gradients are finite."""
+
+    @classmethod
+    def of(
+        cls, network: nn.Module, samples: Sequence[Any], device: torch.device, precision: Precision
+    ) -> Self:
+        """Make one pass forward and backward."""
+        total = summed_losses(network, samples, device, precision)
+        total.backward()
+        gradients = [p.grad for p in network.parameters() if p.grad is not None]
+        finite = all(bool(each.isfinite().all()) for each in (total.detach(), *gradients))
+        return cls(loss=total.item(), finite=finite)
+
+
+def training_step(
+    network: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    samples: Sequence[Any],
+    device: torch.device,
+    precision: Precision,
+) -> None:
+    """Make one step on samples that lie on the device; nothing is read from it."""
+    optimizer.zero_grad(set_to_none=True)
+    summed_losses(network, samples, device, precision).backward()
+    optimizer.step()
+
+
+def summed_losses(
+    network: nn.Module, samples: Sequence[Any], device: torch.device, precision: Precision
+) -> Tensor:
+    """Return the sum of the losses, in float32."""
+    dtype = torch.float16 if precision == "float16" else torch.bfloat16
+    with torch.autocast(device.type, dtype, enabled=precision != "float32"):
+        losses: dict[str, Tensor] = network(samples)
+    return torch.stack([loss.float() for loss in losses.values()]).sum()
+
+
+def time_steps(
+    network: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    samples: Sequence[Any],
+    device: torch.device,
+    precision: Precision,
+    *,
+    calls: int,
+    images: int,
+    title: str = "",
+) -> Facts:
+    """Return time and memory of a step; the title tells its facts from those of other batches."""
+    step = partial(training_step, network, optimizer, samples, device, precision)
+    seconds, memory = with_peak_memory(
+        partial(seconds_per_call, step, device, warm_up=max(1, calls // 2), calls=calls), device
+    )
+    return {
+        f"seconds per iteration{title} in {precision}": seconds,
+        f"images per pass{title} in {precision}": float(images),
+        f"images/s{title} in {precision}": images / seconds,
+        f"peak memory GB{title} in {precision}": memory,
+    }
+
+
+def feature_rate(
+    arch: str, precision: FeaturePrecision, device: torch.device, folder: Path
+) -> Facts:
+    """Measure the images per second of frozen features, of pixels in memory.
+
+    The pixels are normalized and uploaded as in an extraction.
+    """
+    batch, px, calls = (256, 224, 10) if device.type == "cuda" else (4, 64, 1)
+    backbone = replace(random_backbone(arch=arch, stem="imagenet", seed=0), precision=precision)
+    network = frozen_network(backbone)
+    generator = torch.Generator().manual_seed(5)
+    raw = torch.randint(256, (batch, 3, px, px), dtype=torch.uint8, generator=generator)
+    uploaded = normalize_pixels(raw, backbone.input).to(device)
+
+    def extract() -> None:
+        forward(network, normalize_pixels(raw, backbone.input)).cpu()
+
+    whole, memory = with_peak_memory(
+        partial(seconds_per_call, extract, device, warm_up=3, calls=calls), device
+    )
+    alone = seconds_per_call(partial(forward, network, uploaded), device, warm_up=3, calls=calls)
+    return {
+        "images/s": batch / whole,
+        "images/s of pixels on the device": batch / alone,
+        "images per batch": float(batch),
+        "px": float(px),
+        "peak memory GB": memory,
+    }
+
+
+def probe_rate(device: torch.device, folder: Path) -> Facts:
+    """Measure the crops per second that train linear heads of seven rates on a frozen ResNet-50."""
+    on_gpu = device.type == "cuda"
+    batch, px, calls, classes = (256, 224, 10, 1000) if on_gpu else (4, 64, 1, 10)
+    precision: FeaturePrecision = "bfloat16" if on_gpu else "float32"
+    backbone = random_backbone(arch="resnet50", stem="imagenet", seed=0)
+    network = frozen_network(replace(backbone, precision=precision))
+    rates = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+    training = ProbeTraining(learning_rates=rates, steps=100, batch_size=batch)
+    heads = new_heads(rates, classes, backbone.feature_dim, training.weight_std, seed=0)
+    optimizer = HeadOptimizer(heads, training, device)
+    pixels = torch.randn(batch, 3, px, px, generator=torch.Generator().manual_seed(6))
+    pixels = pixels.pin_memory() if on_gpu else pixels
+    labels = torch.arange(batch) % classes
+
+    def step() -> None:
+        optimizer.step(forward(network, pixels), labels.to(device), 0.5)
+
+    seconds = seconds_per_call(step, device, warm_up=3, calls=calls)
+    return {"crops/s": batch / seconds, "precision": precision}
+
+
+def classifier_rate(device: torch.device, folder: Path) -> Facts:
+    """Measure the seconds of a step that trains a backbone and a linear classifier."""
+    on_gpu = device.type == "cuda"
+    arch, px, classes, calls = ("resnet50", 224, 1000, 5) if on_gpu else ("resnet18", 64, 4, 1)
+
+    def measure(precision: Precision, images: int) -> Facts:
+        network = new_classifier(arch, classes, device)
+        samples = noise_samples(images, px, classes, device)
+        optimizer = network.optimizer(COURSE)
+        with measured_convolutions(device, one_size=True):
+            return time_steps(
+                network.train(), optimizer, samples, device, precision, calls=calls, images=images
+            )
+
+    return _in_both_precisions(measure, (256, 128, 64) if on_gpu else (4,))
+
+
+def _in_both_precisions(measure: Callable[[Precision, int], Facts], sizes: Sequence[int]) -> Facts:
+    """Return the facts in float32 and bfloat16, each of the largest batch that fits."""
+    facts: Facts = {}
+    for precision in ("float32", "bfloat16"):
+        facts |= first_that_fits(partial(measure, precision), sizes)
+    return facts
+
+
+def new_classifier(arch: str, num_classes: int, device: torch.device) -> Classifier:
+    """Return a classifier on a random backbone, on the device."""
+    backbone = random_backbone(arch=arch, stem="imagenet", seed=0)
+    return Classifier(backbone, num_classes=num_classes, seed=0).to(device)
+
+
+def noise_samples(count: int, px: int, num_classes: int, device: torch.device) -> list[Crops]:
+    """Return crops of noise on the device, stacked as those of a pass."""
+    noise = np.random.default_rng(0).integers(256, size=(count, px, px, 3), dtype=np.uint8)
+    pixels = torch.from_numpy(noise).permute(0, 3, 1, 2)
+    return [Crops(pixels=pixels, labels=torch.arange(count) % num_classes).to(device)]
+
+
+def segmentation_rate(device: torch.device, folder: Path) -> Facts:
+    """Measure the seconds of a training step of the segmentation network at its crop size."""
+    on_gpu = device.type == "cuda"
+    px, calls = (VOC_FCN.crop_px, 5) if on_gpu else (65, 1)
+    arch, channels = ("resnet50", VOC_FCN.head_channels) if on_gpu else ("resnet18", 32)
+
+    def measure(precision: Precision, images: int) -> Facts:
+        network = new_fcn(arch, folder, px=px, head_channels=channels)
+        place_network(network, device)
+        optimizer = torch.optim.SGD(
+            network.train().parameters(), lr=1e-3, momentum=0.9, fused=fused(network)
+        )
+        samples = [sample.to(device) for sample in fixed_crops(images, px)]
+        with measured_convolutions(device, one_size=True):
+            return time_steps(
+                network, optimizer, samples, device, precision, calls=calls, images=images
+            )
+
+    return _in_both_precisions(measure, (16, 8, 4, 2) if on_gpu else (2,))
+
+
+def new_fcn(arch: str, folder: Path, *, px: int, head_channels: int) -> FCN:
+    """Return a network on a random backbone, as it is before training."""
+    recipe = replace(VOC_FCN, crop_px=px, head_channels=head_channels)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        network = build_network(
+            recipe, arch=arch, num_classes=NUM_CLASSES, norm="BN", log=folder / "mmseg.log"
+        )
+    load_backbone(network, random_backbone(arch=arch, stem="imagenet", seed=0).state_dict)
+    return network
+
+
+def fixed_crops(count: int, px: int) -> list[Crop]:
+    """Return crops of noise, with classes in squares of 8 px and a border that is ignored."""
+    generator = torch.Generator().manual_seed(7)
+    samples = []
+    for _ in range(count):
+        squares = torch.randint(NUM_CLASSES, (px // 8 + 1,) * 2, generator=generator)
+        mask = squares.repeat_interleave(8, 0).repeat_interleave(8, 1)[:px, :px].to(torch.uint8)
+        mask[:2] = 255
+        image = torch.randint(256, (3, px, px), dtype=torch.uint8, generator=generator)
+        samples.append(Crop(image=image, mask=mask))
+    return samples
+
+
+def detector_rate(key: str, device: torch.device, folder: Path) -> Facts:
+    """Measure the seconds of a detector's training step at the recipe's sizes.
+
+    Two images are those of each of the papers' eight GPUs; the whole batch is what one GPU trains
+    on, or the largest part of it that fits.
+    """
+    recipe = DETECTORS[key]
+    on_gpu = device.type == "cuda"
+    recipe = recipe if on_gpu else recipe.tiny()
+    arch, calls = ("resnet50", 4) if on_gpu else ("resnet18", 1)
+
+    def measure(precision: Precision, images: int, title: str = "") -> Facts:
+        classes = 20 if recipe.neck == "c4" else 80
+        detector = new_detector(recipe, "torchvision", arch, classes)
+        place_network(detector.network, device)
+        optimizer = sgd(detector, recipe)
+        for group in optimizer.param_groups:
+            group["lr"] = 1e-4  # the first steps of a warm-up: nothing diverges
+        samples = [sample.to(device) for sample in large_samples(recipe, images)]
+        return time_steps(
+            *(detector.network.train(), optimizer, samples, device, precision),
+            calls=calls,
+            images=images,
+            title=title,
+        )
+
+    if not on_gpu:
+        return measure("float32", 2)
+    sizes = (recipe.batch_size, 8, 4, 2)
+    return measure("float32", 2, " of 2 images") | _in_both_precisions(measure, sizes)
+
+
+def new_detector(
+    recipe: DetectorRecipe, engine: EngineName, arch: str, num_classes: int
+) -> Detector:
+    """Return a detector on a random backbone, as it is before training."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        detector = build_detector(engine, recipe, arch=arch, num_classes=num_classes, norm="BN")
+    detector.load_backbone(random_backbone(arch=arch, stem="imagenet", seed=0).state_dict)
+    return detector
+
+
+def large_samples(recipe: DetectorRecipe, count: int) -> list[Sample]:
+    """Return images of noise at the recipe's mean size, with seven objects each like COCO's.
+
+    Their sides are 3 to 4, as those of most photographs. Masks are the boxes' rectangles.
+    """
+    generator = torch.Generator().manual_seed(9)
+    height = round(sum(recipe.train_short_px) / len(recipe.train_short_px))
+    width = min(recipe.long_px, round(height * 4 / 3))
+    most = torch.tensor([width, height, width, height])
+    samples = []
+    for _ in range(count):
+        centers = torch.rand(7, 2, generator=generator) * most[:2]
+        halves = height * (0.02 + 0.2 * torch.rand(7, 2, generator=generator))
+        boxes = torch.cat([centers - halves, centers + halves], dim=1).clamp_min(0).min(most)
+        corners = boxes[:, [0, 1, 2, 1, 2, 3, 0, 3]].double().numpy()
+        places = boxes[:, None, :2] + torch.rand(7, 17, 2, generator=generator) * (
+            boxes[:, None, 2:] - boxes[:, None, :2]
+        )
+        samples.append(
+            Sample(
+                image=torch.randint(
+                    256, (3, height, width), dtype=torch.uint8, generator=generator
+                ),
+                boxes=boxes,
+                classes=torch.arange(7),
+                polygons=tuple((outline,) for outline in corners),
+                keypoints=torch.cat([places, torch.full((7, 17, 1), 2.0)], dim=2),
+            )
+        )
+    return samples
+
+
+ARCHITECTURES = ("resnet18", "resnet50")
+PRECISIONS: tuple[FeaturePrecision, ...] = ("float32", "bfloat16")
+MEASUREMENTS: dict[str, Callable[[torch.device, Path], Facts]] = {
+    **{
+        f"rate of features of {arch} in {precision}": partial(feature_rate, arch, precision)
+        for arch in ARCHITECTURES
+        for precision in PRECISIONS
+    },
+    "rate of a linear probe": probe_rate,
+    "rate of classifier": classifier_rate,
+    "rate of voc12_seg_fcn": segmentation_rate,
+    # C4 recipes differ in a norm or two, so that one is measured
+    **{f"rate of {key}": partial(detector_rate, key) for key in DETECTORS if "c4@" not in key},
+}
+"""What is measured, by the name from which `rates.py` makes the rates of plans."""

@@ -1,0 +1,40 @@
+"""One measurement of a device in a process of its own: its name, cuda or cpu, and a file.
+
+python -m benchmarks.gpu.measure "step of moco" cuda runs/answer.json
+"""
+
+import json
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+
+from benchmarks.gpu import evaluation, pretraining
+from benchmarks.gpu.timing import NotMeasuredError
+from transfer.finetuning.gpu import use_expandable_segments
+from transfer.running.atomic_files import write_whole
+
+MEASUREMENTS = pretraining.MEASUREMENTS | evaluation.MEASUREMENTS
+
+
+def main(name: str, device: str, file: Path) -> None:
+    """Write the facts, the seconds that they took, and why there are none, as JSON."""
+    started_s = time.monotonic()
+    if device == "cpu":
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # before CUDA starts
+    use_expandable_segments()  # as trainings of detectors do
+    facts, reason = {}, ""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            facts = MEASUREMENTS[name](torch.device(device), Path(folder))
+        except NotMeasuredError as error:
+            reason = str(error)
+    answer = {"facts": facts, "reason": reason, "seconds": time.monotonic() - started_s}
+    write_whole(file, json.dumps(answer).encode(), "--runs")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]))

@@ -1,0 +1,134 @@
+"""The check of GPUs: what becomes of tests that pass, fail, skip and hang, and of measurements."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import benchmarks.gpu_check
+from benchmarks.gpu.measure import MEASUREMENTS
+from benchmarks.gpu.page import Answer, Machine, render
+from benchmarks.gpu.rates import Facts, rates_of, write_rates
+from benchmarks.gpu_check import main
+from transfer.running.measured_rates import read_rates
+from transfer.tasks.detection import MEASURED_AS
+
+MACHINE = Machine(device="2 x A", gpu="A", software="torch", commit="c", date="2026-11-22")
+TESTS = """
+import time
+
+import pytest
+
+def test_right(request):
+    request.node.user_properties += [("loss", 1e-7), ("loss: bound", 1e-6)]
+
+def test_wrong():
+    assert not "loss 2 above 1", "loss 2 above 1"
+
+def test_absent():
+    pytest.skip("one GPU")
+"""
+
+
+@pytest.fixture
+def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A command on a CPU whose tests are those above, and which measures one thing."""
+    (tmp_path / "test_parts.py").write_text(TESTS)
+    given = ("--override-ini=addopts=", str(tmp_path / "test_parts.py"))
+    monkeypatch.setattr(benchmarks.gpu_check, "TESTS", {"cpu": given})
+    for name in set(MEASUREMENTS) - {"rate of a linear probe"}:
+        monkeypatch.delitem(MEASUREMENTS, name)
+    place = ["--runs", str(tmp_path / "runs"), "--results", str(tmp_path / "results")]
+    return ["--device", "cpu", *place]
+
+
+def test_every_check_has_its_end_the_page_tells_and_the_same_command_goes_on(
+    words: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 1
+    (record,) = tmp_path.rglob("gpu_check.json")
+    answers = {one["check"]: one for one in json.loads(record.read_text())["answers"]}
+    statuses = {name: one["status"] for name, one in answers.items()}
+    assert statuses == {
+        "right": "passed",
+        "wrong": "failed",
+        "absent": "skipped",
+        "rate of a linear probe": "measured",
+    }
+    assert answers["wrong"]["reason"] == "loss 2 above 1"
+    assert answers["absent"]["reason"].endswith("one GPU")
+    page = record.with_suffix(".md").read_text()
+    cells = [[part.strip() for part in line.split("|")] for line in page.splitlines()]
+    assert ["", "right", "loss", "1e-07", "1e-06", ""] in cells
+    assert "**1 passed, 1 measured, 1 failed, 1 skipped**" in page
+    assert not (tmp_path / "results").exists()  # the page of a CPU is no result
+    capfd.readouterr()
+    assert main([*words, "--minutes", "0.0001"]) == 1  # all is answered
+    assert "test_right" not in capfd.readouterr().out
+    assert record.with_suffix(".md").read_text() == page
+
+
+def test_what_the_time_cuts_off_is_said(words: list[str], tmp_path: Path) -> None:
+    (tmp_path / "test_parts.py").write_text(TESTS + "\ndef test_late():\n    time.sleep(600)\n")
+    assert main([*words, "--minutes", "0.1"]) == 1
+    (page,) = tmp_path.rglob("gpu_check.md")
+    assert "tests, rate of a linear probe" in page.read_text()
+    (record,) = tmp_path.rglob("gpu_check.json")
+    assert {one["check"] for one in json.loads(record.read_text())["answers"]} >= {"right"}
+
+
+def test_gpus_that_are_absent_are_refused(
+    words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert main([*words, "--device", "cuda"]) == 2
+
+
+@pytest.mark.slow
+def test_everything_is_measured_on_a_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two processes where several are needed; the tests themselves are run beside this one."""
+    monkeypatch.setattr(benchmarks.gpu_check, "TESTS", {"cpu": ("tests/gpu/test_bounds.py",)})
+    place = ["--runs", str(tmp_path / "runs"), "--results", str(tmp_path / "results")]
+    assert main(["--device", "cpu", "--minutes", "80", *place]) == 0
+    (record,) = tmp_path.rglob("gpu_check.json")
+    content = json.loads(record.read_text())
+    assert content["not_run"] == []
+    measured = {one["check"] for one in content["answers"] if one["status"] == "measured"}
+    assert measured == set(MEASUREMENTS)
+
+
+def measured_answer(check: str, **facts: float) -> Answer:
+    return Answer(check=check, group="rates", status="measured", seconds=1.0, facts=facts)
+
+
+def test_many_measured_facts_have_a_line_each() -> None:
+    facts = {f"ms {number}": float(number) for number in range(20)}
+    page = render(
+        MACHINE, [measured_answer("step of a", **facts), measured_answer("step of b", **facts)], []
+    )
+    assert "| step of a | step of b |" in page
+    assert sum(line.startswith("| ms ") for line in page.splitlines()) == 20
+
+
+def test_measured_facts_become_the_rates_of_plans(tmp_path: Path) -> None:
+    facts: Facts = {"seconds per iteration in float32": 1.5, "images per pass in float32": 16.0}
+    measured: dict[str, Facts] = {
+        "rate of features of resnet50 in float32": {"images/s": 3000.0},
+        "rate of a linear probe": {"crops/s": 4500.0, "precision": "bfloat16"},
+        "rate of coco_det": facts,
+        "step of moco": {"images/s": 1.0},
+    }
+    path = write_rates(tmp_path, "NVIDIA H200", measured, date="2026-11-22", commit="abc")
+    assert path is not None
+    rates = read_rates(path)
+    assert (rates.gpu, rates.measured, rates.commit) == ("NVIDIA H200", "2026-11-22", "abc")
+    assert rates.features == {"resnet50": {"float32": 3000.0}}
+    assert rates.probe_crops == 4500.0
+    assert rates.trainings == {"coco_det": {"float32": {"images": 16.0, "seconds": 1.5}}}
+    assert write_rates(tmp_path, "A", {"step of moco": {}}, date="", commit="") is None
+    assert rates_of("g", {"rate of voc12_seg_fcn": {}}, date="", commit="").trainings == {}
+
+
+def test_all_that_plans_ask_for_is_measured() -> None:
+    asked = {*MEASURED_AS.values(), "voc12_seg_fcn", "classifier", "a linear probe"}
+    assert {f"rate of {name}" for name in asked} <= set(MEASUREMENTS)

@@ -1,0 +1,69 @@
+"""What a GPU computes, against the CPU: `pytest -m gpu` or `make gpu-check`.
+
+Each test has a CPU twin. A test notes its differences in `findings`; they become properties of the
+test in pytest's XML.
+"""
+
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.gpu.findings import Findings, exact_float32
+from tests.gpu.started import Place
+
+
+@pytest.fixture(
+    params=[
+        pytest.param("cpu", marks=pytest.mark.slow),
+        pytest.param("cuda", marks=pytest.mark.gpu),
+    ]
+)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    """A device that computes in full float32, and an empty folder."""
+    with exact_float32():
+        yield Place(device=torch.device(request.param), folder=tmp_path)
+
+
+@pytest.fixture
+def findings() -> Findings:
+    """Differences that the test notes; it fails at its end if one is above its bound."""
+    return Findings()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(
+    pyfuncitem: pytest.Function,
+) -> Generator[None, object, object]:
+    """Let a test fail by its findings, and tell them in the XML."""
+    result = yield
+    findings = pyfuncitem.funcargs.get("findings")
+    if isinstance(findings, Findings):
+        pyfuncitem.user_properties += findings.facts
+        assert not findings.above, "; ".join(findings.above)
+    return result
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """End the run after an error of CUDA: nothing that its process computes can be trusted."""
+    report = yield
+    if call.excinfo is not None and is_cuda_error(call.excinfo.value):
+        item.session.shouldstop = f"an error of CUDA in {item.name}"
+    return report
+
+
+def is_cuda_error(error: BaseException | None) -> bool:
+    """Return whether an error, or one that has caused it, comes from CUDA and lasts.
+
+    Memory that runs out is no such error: later kernels run as before.
+    """
+    if error is None:
+        return False
+    name = type(error).__name__
+    lasting = name == "AcceleratorError" or "CUDA error" in str(error)
+    own = lasting and name != "OutOfMemoryError"
+    return own or is_cuda_error(error.__cause__) or is_cuda_error(error.__context__)

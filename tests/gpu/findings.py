@@ -1,0 +1,115 @@
+"""What a test found: differences between two computations of one result, with their bounds.
+
+Convolutions and products add up in another order on a GPU than on a CPU, and may take other
+algorithms. A sum of k products errs like sqrt(k) roundings; the largest sums of a ResNet have 4,608
+products, so 68 roundings, and the errors of some 55 layers add up like sqrt(55) of them: 500
+roundings of half an eps. Two such results differ by twice that. TF32 rounds each factor to 2^-11,
+which is 4,000 of these roundings, and does not pass.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from tests.gpu.rounding import FLOAT32_UNITS, Results, compare
+
+NETWORK_ROUNDINGS = 500
+"""Difference in eps of the largest value between two passes through a network."""
+
+
+@dataclass(kw_only=True)
+class Findings:
+    """Differences that a test found, each with its bound; the test fails if one is above it."""
+
+    facts: list[tuple[str, float | str]] = field(default_factory=list)
+    above: list[str] = field(default_factory=list)
+
+    def add(self, name: str, difference: float, bound: float) -> None:
+        """Note a difference; NaN is above every bound."""
+        self.facts += [(name, difference), (f"{name}: bound", bound)]
+        if not difference <= bound:
+            self.above.append(f"{name} {difference:.2g} above {bound:.2g}")
+
+    def require(self, name: str, holds: bool, reason: str) -> None:
+        """Note a condition that is not a number."""
+        self.facts.append((name, "yes" if holds else reason))
+        if not holds:
+            self.above.append(f"{name}: {reason}")
+
+    def compare(
+        self,
+        found: Results,
+        expected: Results,
+        moved: Sequence[Results],
+        *,
+        units: float = FLOAT32_UNITS,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        """Note the worst difference of results by name, as `rounding.compare` finds them."""
+        differences = compare(found, expected, moved, units=units, dtype=dtype)
+        worst = differences[0]
+        self.add(f"worst of {len(differences)}: {worst.name}", worst.distance, worst.bound)
+        for each in differences:
+            if each.name == "loss" and each is not worst:
+                self.add("loss", each.distance, each.bound)
+
+
+def roundings(dtype: torch.dtype, operations: float = NETWORK_ROUNDINGS) -> float:
+    """Return how far results may differ, relative to the largest value on the way."""
+    return operations * torch.finfo(dtype).eps
+
+
+def relative_difference(found: Tensor, expected: Tensor) -> float:
+    """Return the largest difference in units of the largest expected value; NaN if not finite.
+
+    Both have one shape; ValueError otherwise.
+    """
+    ours, theirs = found.detach().cpu().double(), expected.detach().cpu().double()
+    if ours.shape != theirs.shape:
+        raise ValueError(f"shape {tuple(ours.shape)} instead of {tuple(theirs.shape)}")
+    if not bool(ours.isfinite().all()):
+        return float("nan")
+    return float((ours - theirs).abs().max() / theirs.abs().max().clamp_min(1e-12))
+
+
+def worst_relative_difference(found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> float:
+    """Return the largest relative difference of tensors of the same names and shapes.
+
+    NaN counts as most.
+    """
+    if found.keys() != expected.keys():
+        raise ValueError(f"found {sorted(found)[:3]}..., expected {sorted(expected)[:3]}...")
+    each = [relative_difference(found[name], expected[name]) for name in expected]
+    return max(each, key=lambda value: float("inf") if value != value else value)
+
+
+def norm_difference(found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> float:
+    """Return the norm of all differences in units of the norm of all expected tensors.
+
+    Both have the same names and shapes.
+    """
+    if found.keys() != expected.keys():
+        raise ValueError(f"found {sorted(found)[:3]}..., expected {sorted(expected)[:3]}...")
+    apart, norm = 0.0, 0.0
+    for name, theirs in expected.items():
+        exact = theirs.detach().cpu().double()
+        apart += float((found[name].detach().cpu().double() - exact).square().sum())
+        norm += float(exact.square().sum())
+    return float((apart / max(norm, 1e-300)) ** 0.5)
+
+
+@contextmanager
+def exact_float32() -> Iterator[None]:
+    """Compute in float32 without TF32, and with algorithms that repeat their results."""
+    matmul = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = False
+    try:
+        with torch.backends.cudnn.flags(
+            enabled=True, benchmark=False, deterministic=True, allow_tf32=False
+        ):
+            yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = matmul

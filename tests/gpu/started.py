@@ -1,0 +1,98 @@
+"""Pre-training that the tests start: a recipe on generated images, on a device."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import cv2
+import numpy as np
+import torch
+from torch import nn
+
+from pretrain.command import parse
+from pretrain.data.images import TrainingImages, find_images
+from pretrain.loop import Job
+from pretrain.method import Method
+from pretrain.recipes import RECIPES
+from pretrain.run import prepare
+from pretrain.running.launch import Process
+
+NUM_CLASSES = 10
+"""Folders of the generated images, as many as the small supervised recipes have classes."""
+
+SMALL_VIEWS = ("--small-size-px", "24")
+"""Small views that the last stage of a ResNet gets more than one pixel of: from a single pixel,
+torch 2.15 computes wrong gradients of bfloat16 convolutions with a stride on CPUs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Device of a test, and a folder for what it writes."""
+
+    device: torch.device
+    folder: Path
+
+    @property
+    def on_gpu(self) -> bool:
+        """Return whether a GPU computes; on a CPU the settings are small."""
+        return self.device.type == "cuda"
+
+    @property
+    def process(self) -> Process:
+        """Return a run's only process on this device."""
+        return Process(device=self.device)
+
+
+def generated_images(folder: Path, number: int, height: int = 40, width: int = 48) -> Path:
+    """Write JPEG files of colored noise at several scales, in ten folders; return their folder.
+
+    Files that exist are kept.
+    """
+    generator = np.random.default_rng(0)
+    for place in range(number):
+        image = np.full((height, width, 3), 128.0, dtype=np.float32)
+        for octave in range(1, 8):
+            noise = generator.standard_normal((2**octave, 2**octave, 3), dtype=np.float32)
+            image += 150 / 2**octave * cv2.resize(noise, (width, height))
+        file = folder / f"class{place % NUM_CLASSES}" / f"{place:04}.jpg"
+        if not file.exists():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            cv2.imwrite(str(file), image.clip(0, 255).astype(np.uint8))
+    return folder
+
+
+def small_images(place: Place) -> TrainingImages:
+    """Return forty images of 48 x 40 px."""
+    return find_images(generated_images(place.folder / "images", 40))
+
+
+def start_job(
+    name: str,
+    place: Place,
+    images: TrainingImages,
+    *options: str,
+    out: str = "run",
+    process: Process | None = None,
+) -> Job:
+    """Return the job of a recipe on these images, with further options of its command line.
+
+    process: one of several; else the run has one.
+    """
+    words = ["--data", str(images.folder), "--out", str(place.folder / out)]
+    words += ["--device", place.device.type, "--workers", "0", *options]
+    if "num_images" in {field.name for field in fields(RECIPES[name].config)}:
+        words += ["--num-images", str(len(images))]
+    return prepare(name, parse(name, words), process or place.process, images)
+
+
+def smooth(method: Method) -> Method:
+    """Replace ReLU by SiLU and maximum by mean in all networks of a method, in place."""
+    replacements: dict[type[nn.Module], Callable[[nn.Module], nn.Module]] = {
+        nn.ReLU: lambda _: nn.SiLU(),
+        nn.MaxPool2d: lambda _: nn.AvgPool2d(kernel_size=3, stride=2, padding=1),
+    }
+    for module in list(method.modules()):
+        for name, child in list(module.named_children()):
+            if type(child) in replacements:
+                setattr(module, name, replacements[type(child)](child))
+    return method

@@ -1,0 +1,59 @@
+"""Steps with compiled networks against steps without; on CPUs test_compilation compares them."""
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from pretrain.loop import Training, training_step, wrap_network
+from tests.gpu.findings import Findings, exact_float32
+from tests.gpu.rounding import perturb
+from tests.gpu.started import SMALL_VIEWS, Place, small_images, smooth, start_job
+
+COMPILED = ("moco", "swav", "loocpp")
+"""Methods with a queue and a momentum encoder, with views of two sizes, with several heads."""
+NUM_STEPS = 2
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", COMPILED)
+def test_a_compiled_network(name: str, tmp_path: Path, findings: Findings) -> None:
+    """Losses and weights of two steps in float32 are those without --compile."""
+    place = Place(device=torch.device("cuda"), folder=tmp_path)
+    with exact_float32():
+        expected = trained(place, name)
+        moved = trained(place, name, changed=True)
+        torch._dynamo.reset()
+        try:
+            found = trained(place, name, "--compile")
+            counters = torch._dynamo.utils.counters
+            graphs = counters["stats"]["unique_graphs"]
+            breaks = sum(counters["graph_break"].values())
+        finally:
+            torch._dynamo.reset()
+    findings.require("graphs", graphs > 0, f"--compile has compiled nothing, {breaks} breaks")
+    findings.facts.append(("breaks", breaks))
+    findings.compare(found, expected, [moved])
+
+
+def trained(place: Place, name: str, *options: str, changed: bool = False) -> dict[str, Tensor]:
+    """Return losses, weights and buffers after two steps of a smoke recipe.
+
+    changed: from weights that are changed by one unit of rounding.
+    """
+    words = ["--steps", str(NUM_STEPS), "--precision", "float32", *SMALL_VIEWS, *options]
+    job = start_job(f"{name}/smoke", place, small_images(place), *words)
+    smooth(job.method)
+    if changed:
+        generator = torch.Generator().manual_seed(1)
+        perturb(job.method.parameters(), torch.float32, generator)
+    training = Training(job)
+    network = wrap_network(job, training.method)
+    with closing(job.feed.batches(0, NUM_STEPS)) as batches:
+        for batch in batches:
+            training_step(job, training, network, batch)
+    losses = training.window.state_dict()["loss"]
+    state = {key: values.cpu() for key, values in training.method.state_dict().items()}
+    return {"loss": losses, **state}

@@ -1,0 +1,174 @@
+"""Answers of all detectors on the device against those of the CPU."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from benchmarks.gpu.evaluation import DETECTORS, OnePass, new_detector
+from tests.gpu.findings import (
+    Findings,
+    norm_difference,
+    roundings,
+    worst_relative_difference,
+)
+from tests.gpu.started import Place
+from tests.transfer.detection.fixed_detector import (
+    Answer,
+    answer,
+    everything_sampled,
+    fill,
+    in_double,
+)
+from tests.transfer.detection.small_samples import small_samples
+from transfer.detection.engines import EngineName, build_detector, is_available
+from transfer.detection.recipe import DetectorRecipe
+from transfer.detection.sample import ResizedDetections
+from transfer.finetuning.gpu import place as place_network
+from transfer.finetuning.schedule import Precision
+
+ENGINES: tuple[EngineName, ...] = ("torchvision", "detectron2")
+NUM_CLASSES = 3
+EPS = torch.finfo(torch.float32).eps
+ULPS = 8
+"""Units in the last place by which exponentials and quotients may differ between devices.
+
+They move boxes, which are float32 also where convolutions are float64, by as many units of 128 px.
+RoIAlign of moved boxes moves everything behind it.
+"""
+BOX_PX = 4 * ULPS * 128 * EPS
+"""Difference of boxes in px: proposals are decoded from anchors, and detections from proposals."""
+LOSS = SCORE = 16 * ULPS * EPS
+"""Difference of a loss, relative to it, and of scores and mask probabilities, which are at most 1.
+
+A box that moves by BOX_PX / 4 on a map of stride 4 moves its features by up to 8 * ULPS * EPS.
+"""
+GRADIENT = 0.01
+"""Difference of all gradients in units of their norm: a unit near zero may be on or off behind a
+moved box, which changes its gradient as a whole."""
+SMALL_BATCH = 4
+"""Factor by which batch norm over two small images enlarges the roundings of a network."""
+LOW_PRECISION: dict[Precision, float] = {"bfloat16": 0.05, "float16": 0.02}
+"""Relative difference of the sum of losses from that in float32, before the first step.
+
+The logits are small then, so that their roundings matter little. Which proposals are kept changes.
+"""
+
+
+@pytest.fixture(params=[pytest.param(engine, id=engine) for engine in ENGINES])
+def engine(request: pytest.FixtureRequest) -> EngineName:
+    """An engine that is installed."""
+    name: EngineName = request.param
+    if name == "detectron2" and not is_available():
+        pytest.skip("detectron2 is not installed")
+    return name
+
+
+@pytest.mark.parametrize("key", DETECTORS)
+def test_a_detector(key: str, engine: EngineName, place: Place, findings: Findings) -> None:
+    """Losses, gradients and detections on the device are those of the CPU.
+
+    In float64 no rounding decides which proposal is kept, so all must agree. In float32 the losses
+    are compared, and the detections of which some may be kept or dropped by a rounding.
+    """
+    recipe = DETECTORS[key]
+    expected = fixed_answer(recipe, engine, torch.device("cpu"), double=True)
+    compare(findings, fixed_answer(recipe, engine, place.device, double=True), expected)
+    rounded = fixed_answer(recipe, engine, place.device, double=False)
+    bound = SMALL_BATCH * roundings(torch.float32)
+    findings.add("float32 losses", worst_loss(rounded, expected), bound)
+    share = share_found_again(rounded.found, expected.found)
+    findings.add("float32 detections not found again", 1 - share, 0.1)
+
+
+@pytest.mark.parametrize("key", DETECTORS)
+def test_a_detector_in_low_precision(
+    key: str, engine: EngineName, place: Place, findings: Findings
+) -> None:
+    """The first losses under autocast are near those in float32, and gradients are finite.
+
+    Roundings decide which proposals are kept, so that the losses are near and no more.
+    """
+    recipe = DETECTORS[key]
+    expected = first_pass(recipe, engine, torch.device("cpu"), "float32")
+    for precision, bound in LOW_PRECISION.items():
+        if precision == "float16" and not place.on_gpu:
+            continue  # trainings on a CPU refuse it
+        found = first_pass(recipe, engine, place.device, precision)
+        findings.add(f"{precision} losses", abs(found.loss / expected.loss - 1), bound)
+        findings.require(f"{precision} gradients", found.finite, "not finite")
+
+
+def compare(findings: Findings, found: Answer, expected: Answer) -> None:
+    """Note the differences of two float64 answers that only roundings of boxes tell apart."""
+    findings.add("losses", worst_loss(found, expected), LOSS)
+    findings.add("gradients", norm_difference(found.gradients, expected.gradients), GRADIENT)
+    pairs = list(zip(found.found, expected.found, strict=True))
+    same = all(torch.equal(one.classes.cpu(), other.classes) for one, other in pairs)
+    findings.require("classes of detections", same, "not those of the CPU")
+    if not same:
+        return
+    for kind, bound in (
+        ("boxes", BOX_PX),
+        ("scores", SCORE),
+        ("masks", SCORE),
+        ("keypoints", BOX_PX),
+    ):
+        worst = max(largest(getattr(one, kind), getattr(other, kind)) for one, other in pairs)
+        findings.add(kind, worst, bound)
+
+
+def largest(one: Tensor | None, other: Tensor | None) -> float:
+    """Return the largest difference of tensors of one shape; 0 where neither has entries."""
+    if one is None or other is None or not one.numel():
+        return 0.0
+    return float((one.cpu().double() - other.cpu().double()).abs().max())
+
+
+def worst_loss(found: Answer, expected: Answer) -> float:
+    """Return the largest relative difference of a loss; NaN if one is not finite."""
+    return worst_relative_difference(found.losses, expected.losses)
+
+
+def share_found_again(
+    found: Sequence[ResizedDetections], expected: Sequence[ResizedDetections]
+) -> float:
+    """Return the share of the expected detections with one of their class within 0.1 px."""
+    again, count = 0, 0
+    for one, other in zip(found, expected, strict=True):
+        apart = torch.cdist(other.boxes.cpu().double(), one.boxes.cpu().double(), p=torch.inf)
+        apart[other.classes.cpu()[:, None] != one.classes.cpu()] = torch.inf
+        again += int((apart < 0.1).any(dim=1).sum())
+        count += len(other.boxes)
+    return again / max(1, count)
+
+
+def fixed_answer(
+    recipe: DetectorRecipe, engine: EngineName, device: torch.device, *, double: bool
+) -> Answer:
+    """Return the answer on the device to fixed samples from fixed weights."""
+    recipe = small_recipe(recipe)
+    detector = build_detector(engine, recipe, arch="resnet18", num_classes=NUM_CLASSES, norm="BN")
+    fill(detector.network.state_dict())
+    if double:
+        in_double(detector.network)
+    place_network(detector.network, device)
+    return answer(detector, [sample.to(device) for sample in small_samples(2, NUM_CLASSES)])
+
+
+def small_recipe(recipe: DetectorRecipe) -> DetectorRecipe:
+    """Return a narrow recipe in which nothing is drawn; of c4, whose head is slow, a lean one."""
+    narrow = everything_sampled(recipe)
+    return replace(narrow, rpn_proposals=(4, 4)) if recipe.neck == "c4" else narrow
+
+
+def first_pass(
+    recipe: DetectorRecipe, engine: EngineName, device: torch.device, precision: Precision
+) -> OnePass:
+    """Return the sum of the losses before the first step, and whether gradients are finite."""
+    detector = new_detector(small_recipe(recipe), engine, "resnet18", NUM_CLASSES)
+    place_network(detector.network, device)
+    samples = [sample.to(device) for sample in small_samples(2, NUM_CLASSES)]
+    return OnePass.of(detector.network.train(), samples, device, precision)

@@ -1,0 +1,117 @@
+"""Losses and gradients of each method: on the device against the CPU, in bfloat16, without waits.
+
+The networks are those of the smoke recipes, with smooth functions in place of ReLU and maximum:
+where an activation is nearly zero, any rounding may switch it, and a gradient then jumps by far
+more than rounding explains.
+"""
+
+import copy
+from functools import lru_cache
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from pretrain.data.feed import Batch
+from pretrain.method import Method
+from pretrain.recipes import RECIPES
+from tests.gpu.findings import Findings
+from tests.gpu.rounding import BFLOAT16_UNITS, perturb
+from tests.gpu.started import SMALL_VIEWS, Place, small_images, smooth, start_job
+from tests.gpu.waits import count_waits
+
+METHODS = tuple(
+    name.removesuffix("/smoke")
+    for name in RECIPES
+    if name.endswith("/smoke") and name != "random/smoke"
+)
+"""Methods that learn."""
+PROGRESS = 0.5
+"""Share of the run that is done; settings that grow are halfway."""
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_step_in_float32(name: str, place: Place, findings: Findings) -> None:
+    """Loss, gradients and buffers of a step are those of the CPU."""
+    method, batch = smooth_start(place, name)
+    expected = step_results(copy.deepcopy(method), batch)
+    moved = step_results(*perturbed(method, batch, torch.float32))
+    found = step_results(*moved_to(place.device, method, batch))
+    findings.compare(found, expected, [moved])
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_step_in_bfloat16(name: str, place: Place, findings: Findings) -> None:
+    """Loss and gradient under autocast are near those in float32 on the device."""
+    start = smooth_start(place, name)
+    changed = perturbed(*start, torch.bfloat16)
+    expected = step_results(*moved_to(place.device, *start))
+    moved = step_results(*moved_to(place.device, *changed))
+    found = step_results(*moved_to(place.device, *start), low=True)
+    found, expected, moved = (whole_gradient(one) for one in (found, expected, moved))
+    findings.compare(found, expected, [moved], units=BFLOAT16_UNITS, dtype=torch.bfloat16)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", METHODS)
+def test_a_step_waits_only_where_it_has_to(name: str, tmp_path: Path, findings: Findings) -> None:
+    place = Place(device=torch.device("cuda"), folder=tmp_path)
+    count_waits(place, name, findings)
+
+
+@lru_cache(maxsize=1)
+def smooth_start(place: Place, name: str) -> tuple[Method, Batch]:
+    """Return a smoke recipe's method with smooth activations, and its first batch, on the CPU."""
+    on_cpu = Place(device=torch.device("cpu"), folder=place.folder)
+    job = start_job(f"{name}/smoke", on_cpu, small_images(place), *SMALL_VIEWS)
+    batches = job.feed.batches(0, 1)
+    batch = next(batches)
+    batches.close()
+    return smooth(job.method).train(), batch
+
+
+def step_results(method: Method, batch: Batch, *, low: bool = False) -> dict[str, Tensor]:
+    """Return loss, gradients and, after the step, buffers and weights without gradient, by name.
+
+    low: bfloat16 under autocast, as in training.
+    """
+    torch.manual_seed(0)
+    with torch.autocast(batch.views[0].device.type, torch.bfloat16, enabled=low):
+        metrics = method(batch.views, PROGRESS, *batch.extras)
+    loss = metrics["loss"]
+    loss.backward()
+    results = {"loss": loss.detach()}
+    for name, weight in method.named_parameters():
+        if weight.grad is not None:
+            results[f"gradient of {name}"] = weight.grad
+        elif not weight.requires_grad:
+            results[name] = weight.detach()
+    results |= dict(method.named_buffers())
+    return {name: values.cpu() for name, values in results.items()}
+
+
+def whole_gradient(results: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return the loss () and all gradients as one vector (number of weights,)."""
+    gradients = [rows.flatten() for name, rows in results.items() if name.startswith("gradient")]
+    return {"loss": results["loss"], "gradient": torch.cat(gradients)}
+
+
+def perturbed(method: Method, batch: Batch, dtype: torch.dtype) -> tuple[Method, Batch]:
+    """Return copies of weights and views that are changed by one unit of rounding of the dtype."""
+    generator = torch.Generator().manual_seed(1)
+    method = copy.deepcopy(method)
+    views = [view.clone() for view in batch.views]
+    perturb([*method.parameters(), *views], dtype, generator)
+    return method, batch._replace(views=views)
+
+
+def moved_to(device: torch.device, method: Method, batch: Batch) -> tuple[Method, Batch]:
+    """Return copies on a device, weights and views in channels_last as in training."""
+    last = torch.channels_last
+    views = [view.to(device).contiguous(memory_format=last) for view in batch.views]
+    labels, indices = (
+        None if rows is None else rows.to(device) for rows in (batch.labels, batch.indices)
+    )
+    method = copy.deepcopy(method).to(device).to(memory_format=last)
+    return method, Batch(views, labels, indices)

@@ -1,0 +1,138 @@
+"""Trainings whose state is saved and restored on the device."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from benchmarks.gpu.evaluation import (
+    COURSE,
+    new_classifier,
+    new_detector,
+    noise_samples,
+    training_step,
+)
+from tests.gpu.findings import Findings, norm_difference
+from tests.gpu.started import Place
+from tests.gpu.test_detectors import NUM_CLASSES, small_recipe
+from tests.transfer.detection.small_samples import small_samples
+from transfer.detection.recipe import COCO_FPN
+from transfer.detection.train import sgd
+from transfer.finetuning.gpu import place as place_network
+from transfer.finetuning.state import Training, restore, save
+
+STEPS = 2
+"""Steps before the state is saved, and after it."""
+MOST_APART = 0.01
+"""Difference of the steps after a resume from undisturbed ones, relative to their length.
+
+A GPU adds up some gradients in an order that changes (RoIAlign, upsampling), so that the last bits
+of float32 differ, and each step enlarges them tenfold or more. A lost momentum is a third and more.
+"""
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """Network on the device, its optimizer, and the samples of every step."""
+
+    network: nn.Module
+    optimizer: torch.optim.SGD
+    samples: Sequence[Any]
+
+    def training(self) -> Training:
+        """Return the training before its first step."""
+        scaler = torch.amp.GradScaler("cuda", enabled=False)
+        return Training(network=self.network.train(), optimizer=self.optimizer, scaler=scaler)
+
+
+@pytest.mark.parametrize("kind", ["classifier", "detector"])
+def test_a_training_that_is_saved_and_restored(kind: str, place: Place, findings: Findings) -> None:
+    """Steps after a state was restored are those of the training that saved it."""
+    new, path = (
+        {"classifier": classifier, "detector": detector}[kind],
+        place.folder / "resume.stage",
+    )
+    undisturbed = new(place.device)
+    take_steps(undisturbed, place)
+    training = undisturbed.training()
+    training.iteration = STEPS
+    save(training, path)
+    saved = state_of(undisturbed)
+    take_steps(undisturbed, place)
+    resumed = new(place.device)
+    restored = resumed.training()
+    restore(restored, path)
+    found = state_of(resumed)
+    findings.require("weights and momenta", found.keys() == saved.keys(), "some are not restored")
+    shared = found.keys() & saved.keys()
+    apart = max(float((found[name] - saved[name]).abs().max()) for name in shared)
+    findings.add("restored weights and momenta", apart, 0.0)
+    findings.require("iteration", restored.iteration == STEPS, "not the saved one")
+    findings.require("memory layout", layouts_agree(resumed), "not the weights'")
+    take_steps(resumed, place)
+    findings.add("steps after the resume", steps_apart(resumed, undisturbed, saved), MOST_APART)
+
+
+def take_steps(subject: Subject, place: Place) -> None:
+    """Take the steps of one half of the training."""
+    for _ in range(STEPS):
+        training_step(subject.network, subject.optimizer, subject.samples, place.device, "float32")
+
+
+def state_of(subject: Subject) -> dict[str, Tensor]:
+    """Return copies of weights, statistics and momenta, on the CPU."""
+    tensors = {
+        name: tensor.detach().double().cpu()
+        for name, tensor in subject.network.state_dict().items()
+    }
+    for name, parameter in subject.network.named_parameters():
+        momentum = subject.optimizer.state.get(parameter, {}).get("momentum_buffer")
+        if momentum is not None:
+            tensors[f"momentum of {name}"] = momentum.double().cpu()
+    return tensors
+
+
+def layouts_agree(subject: Subject) -> bool:
+    """Return whether there are momenta, all in the memory layout of their weights."""
+    pairs = [
+        (parameter, subject.optimizer.state[parameter].get("momentum_buffer"))
+        for parameter in subject.optimizer.state
+    ]
+    return bool(pairs) and all(
+        momentum is not None and momentum.stride() == parameter.stride()
+        for parameter, momentum in pairs
+    )
+
+
+def steps_apart(resumed: Subject, undisturbed: Subject, saved: dict[str, Tensor]) -> float:
+    """Return how far two trainings ended apart, relative to their way from the saved state.
+
+    saved: the weights of that state, by name and in their shapes.
+    """
+    names = [name for name, _ in undisturbed.network.named_parameters()]
+    ours, theirs = (
+        {name: state[name] - saved[name] for name in names}
+        for state in (state_of(resumed), state_of(undisturbed))
+    )
+    return norm_difference(ours, theirs)
+
+
+def classifier(device: torch.device) -> Subject:
+    """Return a classifier on a ResNet-18, and images of noise."""
+    network = new_classifier("resnet18", 4, device)
+    return Subject(network, network.optimizer(COURSE), noise_samples(4, 64, 4, device))
+
+
+def detector(device: torch.device) -> Subject:
+    """Return a detector of boxes of the torchvision engine, and two small images."""
+    recipe = small_recipe(COCO_FPN)
+    made = new_detector(recipe, "torchvision", "resnet18", NUM_CLASSES)
+    place_network(made.network, device)
+    optimizer = sgd(made, recipe)
+    for group in optimizer.param_groups:
+        group["lr"] = 1e-3
+    samples = [sample.to(device) for sample in small_samples(2, NUM_CLASSES)]
+    return Subject(made.network, optimizer, samples)

@@ -1,0 +1,83 @@
+"""The segmentation network on the device against the CPU."""
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from benchmarks.gpu.evaluation import OnePass, fixed_crops, new_fcn
+from tests.gpu.findings import (
+    Findings,
+    relative_difference,
+    roundings,
+    worst_relative_difference,
+)
+from tests.gpu.started import Place
+from tests.transfer.detection.fixed_detector import fill, settle_at_once
+from transfer.finetuning.gpu import place as place_network
+from transfer.finetuning.schedule import Precision
+
+SMALL_BATCH = 4
+"""Factor by which batch norm over two small images enlarges the roundings of a network."""
+LOW_PRECISION: dict[Precision, float] = {"bfloat16": 0.05, "float16": 0.01}
+"""Relative difference of the loss from that in float32: a mean over all pixels of a logarithm of
+probabilities. 55 layers round twice each, by half an eps at most; sqrt(110) * eps / 2 of logits of
+about one is 0.04 in bfloat16, and an eighth of it in float16."""
+
+
+def test_the_network(place: Place, findings: Findings) -> None:
+    """Loss, gradients and logits on the device are those of the CPU, in float64 and 32.
+
+    Any fault in float64 is larger than 1e-9, and roundings are much smaller.
+    """
+    expected = fixed_answer(torch.device("cpu"), torch.float64, place.folder)
+    for name, dtype, bound in (
+        ("float64", torch.float64, 1e-9),
+        ("float32", torch.float32, roundings(torch.float32) * SMALL_BATCH),
+    ):
+        loss, gradients, logits = fixed_answer(place.device, dtype, place.folder)
+        findings.add(f"{name} loss", relative_difference(loss, expected[0]), bound)
+        findings.add(f"{name} logits", relative_difference(logits, expected[2]), bound)
+        if dtype == torch.float64:  # in float32 a unit near zero may be on or off
+            worst = worst_relative_difference(gradients, expected[1])
+            findings.add(f"{name} gradients", worst, bound)
+
+
+def test_the_network_in_low_precision(place: Place, findings: Findings) -> None:
+    """The first loss under autocast is near that in float32, and gradients are finite."""
+    expected = first_pass(torch.device("cpu"), "float32", place.folder)
+    for precision, bound in LOW_PRECISION.items():
+        if precision == "float16" and not place.on_gpu:
+            continue  # trainings on a CPU refuse it
+        found = first_pass(place.device, precision, place.folder)
+        findings.add(f"{precision} loss", abs(found.loss / expected.loss - 1), bound)
+        findings.require(f"{precision} gradients", found.finite, "not finite")
+
+
+def fixed_answer(
+    device: torch.device, dtype: torch.dtype, folder: Path
+) -> tuple[Tensor, dict[str, Tensor], Tensor]:
+    """Return loss, gradients and then logits in eval mode, of fixed weights and samples."""
+    network = new_fcn("resnet18", folder, px=65, head_channels=32)
+    fill(network.state_dict())
+    network.to(dtype)
+    place_network(network, device)
+    settle_at_once(network)
+    samples = [sample.to(device) for sample in fixed_crops(2, 65)]
+    loss = network.train()(samples)["loss_seg"]
+    loss.backward()
+    gradients = {
+        name: values.grad for name, values in network.named_parameters() if values.grad is not None
+    }
+    with torch.no_grad():
+        images = torch.stack([sample.image for sample in samples])
+        logits = network.eval().logits((images - network.mean) / network.std)
+    return loss.detach(), gradients, logits
+
+
+def first_pass(device: torch.device, precision: Precision, folder: Path) -> OnePass:
+    """Return the loss before the first step, and whether the gradients are finite."""
+    network = new_fcn("resnet18", folder, px=65, head_channels=32)
+    place_network(network, device)
+    samples = [sample.to(device) for sample in fixed_crops(2, 65)]
+    return OnePass.of(network.train(), samples, device, precision)

@@ -1,0 +1,75 @@
+"""Views of a batch that the device makes against those that the CPU makes."""
+
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import replace
+from itertools import chain
+
+import pytest
+import torch
+from torch import Tensor
+
+from pretrain.data.feed import Batch, Feed
+from tests.gpu.findings import Findings
+from tests.gpu.started import Place, small_images, start_job
+from tests.gpu.waits import forbidden_waits
+
+LEVELS = 255
+ROUNDINGS = 300
+"""Roundings of values of at most one from pixels to views: crops, four changes of color and a blur
+have about fifty, some of them of values up to six; differences of nearby values weigh the rest."""
+BOUND_LEVELS = LEVELS * ROUNDINGS * torch.finfo(torch.float32).eps
+NUM_STEPS = 2
+
+SETTINGS: Mapping[str, tuple[str, ...]] = {
+    "two views": ("moco/smoke", "--size-px", "64"),
+    "unlike views": ("byol/smoke", "--second-solarize-probability", "0.5"),
+    "small views": ("lorac/smoke",),
+    "turned and textured views": (
+        *("looc/smoke", "--rotation-probability", "0.5"),
+        *("--texture-probability", "0.5"),
+    ),
+}
+"""Kind of views -> recipe and options."""
+
+
+SOURCES: Mapping[str, tuple[str, ...]] = {
+    "memory": ("--memory-gb", "2"),
+    "files": ("--memory-gb", "0", "--colors-in", "device"),
+}
+"""Where views are cut from: decoded pixels in memory, or files by workers."""
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("kind", SETTINGS)
+def test_views_are_those_of_the_cpu(
+    kind: str, source: str, place: Place, findings: Findings
+) -> None:
+    """In gray levels; on a GPU the second batch may not wait."""
+    recipe, *more = SETTINGS[kind]
+    workers = ("--workers", "2") if place.on_gpu and source == "files" else ()
+    job = start_job(recipe, place, small_images(place), *more, *SOURCES[source], *workers)
+    on_cpu = replace(job.feed, device=torch.device("cpu"), colors_in_workers=False)
+    found, expected = two_batches(job.feed, place), two_batches(on_cpu, place)
+    findings.add("gray levels", largest_difference(job.feed, found, expected), BOUND_LEVELS)
+
+
+def two_batches(feed: Feed, place: Place) -> list[Batch]:
+    """Return the first batches; a GPU is not waited for when it makes the second."""
+    with closing(feed.batches(0, NUM_STEPS)) as batches:
+        first = next(batches)
+        with forbidden_waits(place):
+            return [first, next(batches)]
+
+
+def largest_difference(feed: Feed, found: list[Batch], expected: list[Batch]) -> float:
+    """Return how many gray levels two lists of batches are apart at most; nan where undefined."""
+    pairs = chain.from_iterable(
+        zip(one.views, other.views, strict=True) for one, other in zip(found, expected, strict=True)
+    )
+    std = torch.tensor(feed.recipe.std, dtype=torch.float64)[:, None, None]
+    return float(torch.stack([_levels_apart(one, other, std) for one, other in pairs]).max())
+
+
+def _levels_apart(one: Tensor, other: Tensor, std: Tensor) -> Tensor:
+    return ((one.cpu().double() - other.cpu().double()) * std).abs().max() * LEVELS

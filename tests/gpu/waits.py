@@ -1,0 +1,88 @@
+"""Steps during which the host waits for no GPU, but in the methods that have to."""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+import torch
+
+from pretrain.data.side_stream import made_aside
+from pretrain.loop import Training, training_step
+from tests.gpu.findings import Findings
+from tests.gpu.started import SMALL_VIEWS, Place, small_images, start_job
+
+EIGENVALUES = "the solver of eigenvalues looks for its own failure"
+CHOLESKY = "a failed factorization is repeated with a larger ridge"
+WAITS: dict[str, tuple[int, str]] = {
+    "lorac": (1, EIGENVALUES),
+    "zero_cl": (1, EIGENVALUES),
+    "simwhitening": (1, CHOLESKY),
+    "simtrace": (1, CHOLESKY),
+    "wmse": (1, CHOLESKY),
+}
+"""Method -> waits of a step on one process at most, and their reason; others do not wait."""
+WAITS_OF_METRICS: dict[str, tuple[int, str]] = {"moco_m": (1, EIGENVALUES)}
+"""The same, of a step after which metrics are read."""
+SYNCHRONIZING = "called a synchronizing CUDA operation"
+"""Words of PyTorch's warning and error."""
+WARM_UP_STEPS = 2
+"""Steps before the counted ones: kernels are loaded and measured in the first of each kind."""
+COUNTED_STEPS = 2
+"""One step after which metrics are read, and one without."""
+
+
+def count_waits(place: Place, name: str, findings: Findings) -> None:
+    """Note how often steps of a smoke recipe on a GPU, and making their batches, wait for it."""
+    options = ["--memory-gb", "0", "--read-every-steps", "2", *SMALL_VIEWS]
+    options += ["--steps", str(WARM_UP_STEPS + COUNTED_STEPS)]
+    job = start_job(f"{name}/smoke", place, small_images(place), *options)
+    training = Training(job)
+    made = made_aside(job.feed.batches(0, job.num_steps), place.device)
+    with closing(made) as batches:
+        for step in range(job.num_steps):
+            if step < WARM_UP_STEPS:
+                training_step(job, training, training.method, next(batches))
+                continue
+            reads = job.is_read_step(step + 1)
+            with counted_waits() as waits:
+                training_step(job, training, training.method, next(batches))
+            allowed, reason = allowed_waits(name, reads)
+            title = "waits of a step with metrics" if reads else "waits of a step"
+            findings.add(f"{title}, {reason}" if reason else title, len(waits), allowed)
+
+
+def allowed_waits(name: str, reads: bool) -> tuple[int, str]:
+    """Return how often a method's step may wait, and why; metrics are read after it or not."""
+    none = (0, "")
+    return WAITS.get(name, none) if not reads else (WAITS | WAITS_OF_METRICS).get(name, none)
+
+
+@contextmanager
+def forbidden_waits(place: Place) -> Iterator[None]:
+    """Raise a RuntimeError where something waits for the GPU; on a CPU nothing does."""
+    if not place.on_gpu:
+        yield
+        return
+    before = torch.cuda.get_sync_debug_mode()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode(before)
+
+
+@contextmanager
+def counted_waits() -> Iterator[list[str]]:
+    """Give a list that holds, after the block, the place of each wait for the GPU."""
+    places: list[str] = []
+    before = torch.cuda.get_sync_debug_mode()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
+            yield places
+        finally:
+            torch.cuda.set_sync_debug_mode(before)
+    places += [
+        f"{each.filename}:{each.lineno}" for each in caught if SYNCHRONIZING in str(each.message)
+    ]
