@@ -22,8 +22,8 @@ from transfer.datasets.scenes import usable_for_training
 from transfer.running.folders import Folders
 
 OBJECTS_PER_IMAGE = 860_001 / 118_287  # of instances_train2017.json
-COORDINATES = (14, 72)
-"""Least and most coordinates of an outline; with these, a file has the size of COCO's."""
+COORDINATES = 44
+"""Coordinates of an outline; with these, a file has the size of COCO's."""
 FORK = multiprocessing.get_context("fork")
 
 
@@ -71,8 +71,7 @@ def write_annotations(data: Path, num_images: int) -> None:
     draw = np.random.default_rng(0)
     pool = draw.uniform(0, 480, 100_000).round(2).tolist()
     count = round(num_images * OBJECTS_PER_IMAGE)
-    lengths = 2 * draw.integers(COORDINATES[0] // 2, COORDINATES[1] // 2, count)
-    starts = draw.integers(0, len(pool) - COORDINATES[1], count)
+    starts = draw.integers(0, len(pool) - COORDINATES, count).tolist()
     images = [
         {
             "file_name": f"{5 * number:012d}.jpg",
@@ -84,7 +83,7 @@ def write_annotations(data: Path, num_images: int) -> None:
     ]
     annotations = [
         {
-            "segmentation": [pool[start : start + length]],
+            "segmentation": [pool[start : start + COORDINATES]],
             "area": pool[start],
             "iscrowd": 0,
             "image_id": 5 * (1 + number % num_images),
@@ -92,9 +91,7 @@ def write_annotations(data: Path, num_images: int) -> None:
             "category_id": 1 + number % 80,
             "id": number + 1,
         }
-        for number, (start, length) in enumerate(
-            zip(starts.tolist(), lengths.tolist(), strict=True)
-        )
+        for number, start in enumerate(starts)
     ]
     categories = [{"id": i, "name": f"class {i}", "supercategory": "x"} for i in range(1, 81)]
     file = data / "coco" / "annotations" / "instances_train2017.json"

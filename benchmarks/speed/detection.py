@@ -58,7 +58,6 @@ def comparisons(settings: Settings) -> Iterator[Comparison]:
             title=f"training step of {task}, {settings.arch}, images of {settings.short_px} px",
             ways={engine: training(engine, task, settings) for engine in engines},
             num_images=settings.images,
-            wall=device().type == "cuda",
             memory=True,
         )
 

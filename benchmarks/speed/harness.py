@@ -26,8 +26,8 @@ class Comparison:
     num_images: int = 0
     """Images that each way takes, for a rate; 0: none is printed."""
     wall: bool = False
-    """Elapsed time, for work of a GPU or of processes at the same time; else the processor time of
-    this process and of its ended children."""
+    """Elapsed time, for work of several processes; else the processor time of this process and of
+    its ended children, unless they use a GPU."""
     memory: bool = False
     """Whether the memory of each way is measured, too."""
 
@@ -94,11 +94,11 @@ def peak_mb(way: Callable[[], object]) -> float:
 
 
 def _clock(wall: bool) -> float:
-    """Return the elapsed time when a GPU has done its work, or the processor time, in s."""
-    if not wall:
-        ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return time.process_time() + ended.ru_utime + ended.ru_stime
+    """Return the elapsed time, when a GPU that is used has done its work, or the processor time."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
         torch.cuda.synchronize()
+    elif not wall:
+        ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return time.process_time() + ended.ru_utime + ended.ru_stime
     return time.perf_counter()

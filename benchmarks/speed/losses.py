@@ -44,18 +44,19 @@ def comparisons(settings: Settings) -> Iterator[Comparison]:
     """Yield one comparison per loss, and that of the momentum update."""
     with join_processes(settings.device) as process:
         torch.manual_seed(0)
-        yield compare_jcl(settings.num_queries, settings.queue_size, process.device)
-        yield compare_prior(settings.num_queries // 2, process.device)
-        yield compare_trace(settings.num_queries, settings.embedding_dim, process.device)
-        yield compare_momentum(process.device)
+        for compare in (compare_jcl, compare_prior, compare_trace, compare_momentum):
+            with process.device:  # of all that is made; the ways run outside, without its overhead
+                comparison = compare(settings)
+            yield comparison
 
 
-def compare_jcl(size: int, queue_size: int, device: torch.device) -> Comparison:
+def compare_jcl(settings: Settings) -> Comparison:
     """Compare JCL's loss with eq. 8 of the paper as it is written."""
-    query = normalize(torch.randn(size, DIM, device=device), dim=1).requires_grad_()
-    noise = torch.randn(size, NUM_KEYS, DIM, device=device) / DIM**0.5
+    size, queue_size = settings.num_queries, settings.queue_size
+    query = normalize(torch.randn(size, DIM), dim=1).requires_grad_()
+    noise = torch.randn(size, NUM_KEYS, DIM) / DIM**0.5
     keys = normalize(query.detach()[:, None] + 0.5 * noise, dim=2)
-    queue = normalize(torch.randn(queue_size, DIM, device=device), dim=1)
+    queue = normalize(torch.randn(queue_size, DIM), dim=1)
 
     def streamed() -> Tensor:
         return jcl_loss(
@@ -65,8 +66,7 @@ def compare_jcl(size: int, queue_size: int, device: torch.device) -> Comparison:
     return _of_gradients(
         f"JCL's loss, N {size}, M' {NUM_KEYS}, d {DIM}, K {queue_size}",
         {"covariances and all logits": lambda: written_jcl(query, keys, queue), "ours": streamed},
-        [query],
-        device,
+        query,
     )
 
 
@@ -83,10 +83,10 @@ def written_jcl(query: Tensor, keys: Tensor, queue: Tensor) -> Tensor:
     return cross_entropy(logits, labels) + penalty.mean()
 
 
-def compare_prior(num_images: int, device: torch.device) -> Comparison:
+def compare_prior(settings: Settings) -> Comparison:
     """Compare LORAC's prior with that by the SVD of each image's matrix."""
-    rows = torch.randn(num_images, NUM_KEYS, DIM, device=device)
-    rows = normalize(rows, dim=2).requires_grad_()
+    num_images = settings.num_queries
+    rows = normalize(torch.randn(num_images, NUM_KEYS, DIM), dim=2).requires_grad_()
 
     def prior(norm: Tensor) -> Tensor:
         log = laplace_log_prior(norm, num_rows=NUM_KEYS, beta=4.0, temperature=TEMPERATURE)
@@ -99,22 +99,22 @@ def compare_prior(num_images: int, device: torch.device) -> Comparison:
     return _of_gradients(
         f"LORAC's prior, {num_images} matrices of {NUM_KEYS} x {DIM}",
         {"SVD": lambda: prior(by_svd()), "ours": lambda: prior(nuclear_norm(rows))},
-        [rows],
-        device,
+        rows,
     )
 
 
-def compare_trace(num_images: int, dim: int, device: torch.device) -> Comparison:
+def compare_trace(settings: Settings) -> Comparison:
     """Compare SimTrace with that by the inverse of the covariance; ridge 1."""
-    z1 = torch.randn(num_images, dim, device=device).requires_grad_()
-    z2 = (z1.detach() + 0.5 * torch.randn(num_images, dim, device=device)).requires_grad_()
+    num_images, dim = settings.num_queries, settings.embedding_dim
+    z1 = torch.randn(num_images, dim).requires_grad_()
+    z2 = (z1.detach() + 0.5 * torch.randn(num_images, dim)).requires_grad_()
     config = UniCLRConfig(variant="trace", ridge=1.0, embedding_dim=dim)
 
     def by_inverse() -> Tensor:
         rows = torch.cat([z1, z2])
         centered = rows - rows.mean(dim=0)
         covariance = centered.T @ centered / len(rows)
-        ridge = covariance.trace() / dim * torch.eye(dim, device=device)
+        ridge = covariance.trace() / dim * torch.eye(dim, device=z1.device)
         first, second = centered.chunk(2)
         inverse: Tensor = torch.linalg.inv(covariance + ridge)
         affinity = first @ inverse @ second.T
@@ -126,17 +126,15 @@ def compare_trace(num_images: int, dim: int, device: torch.device) -> Comparison
             "explicit inverse": by_inverse,
             "ours": lambda: uniclr_loss(torch.stack([z1, z2]), ONE_PAIR, config)["loss"],
         },
-        [z1, z2],
-        device,
+        z1,
+        z2,
     )
 
 
-def compare_momentum(device: torch.device) -> Comparison:
+def compare_momentum(_: Settings) -> Comparison:
     """Compare the momentum update of a ResNet-50 with a loop over its parameters."""
-    encoder = resnet50().to(device)
-    looped, fused = (MomentumEncoder(resnet50(), MOMENTUM).to(device) for _ in range(2))
-    for one in (looped, fused):
-        one.network.load_state_dict(encoder.state_dict())
+    encoder = resnet50()
+    looped, fused = (MomentumEncoder(encoder, MOMENTUM) for _ in range(2))
     with torch.no_grad():
         for parameter in encoder.parameters():
             parameter += 1
@@ -155,15 +153,11 @@ def compare_momentum(device: torch.device) -> Comparison:
         title="momentum update of a ResNet-50",
         ways={"loop over parameters": loop, "ours": ours},
         agreement=_distances,
-        wall=device.type == "cuda",
     )
 
 
 def _of_gradients(
-    title: str,
-    losses: Mapping[str, Callable[[], Tensor]],
-    inputs: Sequence[Tensor],
-    device: torch.device,
+    title: str, losses: Mapping[str, Callable[[], Tensor]], *inputs: Tensor
 ) -> Comparison:
     """Return the comparison of losses () and their gradients with respect to the inputs."""
 
@@ -174,7 +168,6 @@ def _of_gradients(
         title=f"{title}, with gradient",
         ways={name: gradients(loss) for name, loss in losses.items()},
         agreement=_distances,
-        wall=device.type == "cuda",
         memory=True,
     )
 

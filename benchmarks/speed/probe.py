@@ -61,7 +61,6 @@ def comparisons(settings: Settings) -> Iterator[Comparison]:
             },
             agreement=largest_difference,
             num_images=settings.steps * settings.batch_size,
-            wall=torch.cuda.is_available(),
         )
 
 

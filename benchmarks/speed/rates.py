@@ -19,11 +19,12 @@ from benchmarks.speed.harness import Comparison
 from transfer.backbone import random_backbone
 from transfer.datasets.class_folders import class_names, read_class_folders
 from transfer.datasets.images import Images
-from transfer.finetuning.classification import Classifier, FineTuning, train_rates
+from transfer.finetuning.classification import Classifier, train_rates
 from transfer.frozen.kept_images import with_kept_pixels
 from transfer.running.processes import this_process
+from transfer.tasks.semi_supervised import LORAC_HEAD_RATES, TASKS
 
-HEAD_FACTOR = 250.0
+LORAC = TASKS["in1k_semi_1pct@lorac"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +38,8 @@ class Settings:
     batch_size: int = 64
     steps: int = 10
     """Steps of each rate."""
-    head_rates: tuple[float, ...] = (0.01, 0.0316, 0.1, 0.316, 1.0, 3.16, 10.0)
-    """Learning rates of the classifier; LORAC's."""
+    head_rates: tuple[float, ...] = LORAC_HEAD_RATES
+    """Learning rates of the classifier."""
     rounds: int = 1
     """Number of times that each way is timed."""
 
@@ -58,7 +59,6 @@ def comparisons(settings: Settings) -> Iterator[Comparison]:
         },
         agreement=differing_tensors,
         num_images=settings.steps * settings.batch_size * count,
-        wall=torch.cuda.is_available(),
     )
 
 
@@ -66,16 +66,10 @@ def train_all(settings: Settings, images: Images, at_once: int) -> list[Classifi
     """Return a network for every rate, `at_once` of them trained side by side."""
     backbone = random_backbone(arch=settings.arch, stem="imagenet", seed=0)
     networks = [Classifier(backbone, len(images.class_names), seed=0) for _ in settings.head_rates]
-    course = FineTuning(
-        iterations=settings.steps,
-        milestones=(),
-        decay=0.2,
-        learning_rate=1.0,
+    task = replace(
+        LORAC,
+        epochs=settings.steps * settings.batch_size / len(images),
         batch_size=settings.batch_size,
-        precision="float32",
-        head_factor=HEAD_FACTOR,
-        sgd_momentum=0.9,
-        weight_decay=0.0,
         crop_px=settings.crop_px,
     )
     with tempfile.TemporaryDirectory() as folder, redirect_stderr(StringIO()):
@@ -84,7 +78,7 @@ def train_all(settings: Settings, images: Images, at_once: int) -> list[Classifi
             train_rates(
                 networks[first : first + at_once],
                 images,
-                [replace(course, learning_rate=rate / HEAD_FACTOR) for rate in rates],
+                [task.course(len(images), rate) for rate in rates],
                 seed=0,
                 folders=[Path(folder) / f"{rate:g}" for rate in rates],
                 process=this_process(),

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -21,7 +22,7 @@ from pretrain.command import DeviceChoice, parse
 from pretrain.data.feed import Batch
 from pretrain.loop import Training, training_step, wrap_network
 from pretrain.parts.resnet import build_resnet
-from pretrain.precision import Precision, network_dtype
+from pretrain.precision import Precision
 from pretrain.run import prepare
 from pretrain.running.launch import join_processes
 from transfer.datasets.synthetic.generate import generate
@@ -84,12 +85,10 @@ def rate(settings: Settings, start: Start) -> Iterator[Comparison]:
         for _ in range(settings.steps):
             training_step(job, training, network, next(batches))
 
-    device = job.process.device.type
-    dtype = network_dtype(job.execution.precision, device)
+    place = f"{job.process.num_processes} x {job.process.device.type}"
     with closing(batches):
         yield Comparison(
-            title=f"{settings.recipe}, {len(job.feed.views)} views of {job.recipe.views.size_px} "
-            f"px, {dtype}, {job.process.num_processes} x {device}",
+            title=f"{settings.recipe} in {settings.precision} precision, {place}",
             ways={f"{settings.steps} steps of {settings.batch_size} images": train},
             num_images=settings.steps * settings.batch_size,
             wall=True,
@@ -98,16 +97,13 @@ def rate(settings: Settings, start: Start) -> Iterator[Comparison]:
 
 def steps(trainings: Mapping[str, Training], batch: Batch) -> Comparison:
     """Return the comparison of a step of several runs on one batch."""
-    networks = {run: wrap_network(run.job, run.method) for run in trainings.values()}
-    device = next(iter(networks)).job.process.device
     return Comparison(
         title=f"step of {' beside '.join(trainings)}, batch {len(batch.views[0])}",
         ways={
-            name: lambda run=run: training_step(run.job, run, networks[run], batch)  # type: ignore[misc]
+            name: partial(training_step, run.job, run, wrap_network(run.job, run.method), batch)
             for name, run in trainings.items()
         },
         num_images=len(batch.views[0]),
-        wall=device.type == "cuda",
     )
 
 

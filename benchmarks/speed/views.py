@@ -6,20 +6,20 @@ usual ones do; "crops alone" leave the colors to the device that trains.
 
 import random
 import sys
+import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import torch
 from PIL import Image, ImageFilter
 from torch import Tensor
 from torch.utils.data import default_collate
 from torchvision import transforms
 
-from benchmarks.gpu.photographs import one_thread
+from benchmarks.gpu.photographs import one_thread, write_photographs
 from benchmarks.speed.harness import Comparison
 from pretrain.data.feed import Feed, FileViews
 from pretrain.data.images import BatchPlan, TrainingImages, find_images
@@ -41,33 +41,31 @@ VIEWS = {
 class Settings:
     """Settings of the comparison."""
 
-    data: Path
-    """Folder of photographs."""
+    data: Path | None = None
+    """Folder of photographs; if not given, noise with the spectrum of photographs."""
     images: int = 64
-    """Images to read, at even distances in the order of the folder's names."""
+    """Images to read, in whole batches of 32, drawn at random."""
     rounds: int = 3
     """Number of times that each way is timed."""
 
 
 def comparisons(settings: Settings) -> Iterator[Comparison]:
     """Yield a comparison for the views of each paper."""
-    found = find_images(settings.data, tolerated=sys.maxsize)
-    places = np.linspace(0, len(found) - 1, min(settings.images, len(found))).astype(np.int64)
-    images = replace(
-        found,
-        files=found.files.take(places),
-        heights=found.heights[places],
-        widths=found.widths[places],
-    )
-    with one_thread():
+    with one_thread(), tempfile.TemporaryDirectory() as folder:
+        data = settings.data or write_photographs(Path(folder), settings.images)
+        images = find_images(data, tolerated=sys.maxsize)
         for title, (views, recipe) in VIEWS.items():
-            yield compare(title, views, recipe, images)
+            yield compare(title, views, recipe, images, max(1, settings.images // BATCH_SIZE))
 
 
 def compare(
-    title: str, views: tuple[View, ...], recipe: ViewRecipe, images: TrainingImages
+    title: str,
+    views: tuple[View, ...],
+    recipe: ViewRecipe,
+    images: TrainingImages,
+    num_steps: int = 1,
 ) -> Comparison:
-    """Compare the ways to make these views of all whole batches of the images."""
+    """Compare the ways to make these views of the images of some batches."""
     plan = BatchPlan(num_images=len(images), batch_size=min(BATCH_SIZE, len(images)), seed=0)
     feed = Feed(
         images=images,
@@ -80,17 +78,16 @@ def compare(
         colors_in_workers=True,
     )
     crops = FileViews(replace(feed, colors_in_workers=False))
-    num_images = plan.steps_per_epoch * plan.batch_size
-    files = images.files[:num_images]
+    files = [images.files[index] for step in range(num_steps) for index in plan.batch(step)[1]]
     ways: dict[str, Callable[[], Iterable[object]]] = {
         "torchvision": lambda: usual_batches(recipe, views, files),
-        "whole views": lambda: feed.batches(0, plan.steps_per_epoch),
-        "crops alone": lambda: map(crops.__getitem__, range(plan.steps_per_epoch)),
+        "whole views": lambda: feed.batches(0, num_steps),
+        "crops alone": lambda: map(crops.__getitem__, range(num_steps)),
     }
     return Comparison(
-        title=f"{title}, {num_images} images, one core",
+        title=f"{title}, {len(files)} images, one core",
         ways={name: partial(_last, way) for name, way in ways.items()},
-        num_images=num_images,
+        num_images=len(files),
     )
 
 

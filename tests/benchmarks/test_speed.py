@@ -101,14 +101,12 @@ def test_crops_of_all_ways_are_the_same(photographs: Path) -> None:
     )
 
 
-def test_folded_norms_change_no_feature_by_much(checkpoint: Path, small_data: Path) -> None:
+def test_bfloat16_changes_no_feature_by_much(checkpoint: Path, small_data: Path) -> None:
     settings = features.Settings(
         ckpt=checkpoint, data=small_data, batch_size=8, num_bank=20, num_queries=10
     )
     (found,) = numbers(features.comparisons(settings))
-    assert found["smallest cosine of a feature, float32, norms folded"] > 1 - 1e-5
-    assert found["smallest cosine of a feature, bfloat16, norms folded"] > 0.99
-    assert found["% of answers that change, float32"] == 0
+    assert found["smallest cosine of a feature with its rounded self"] > 0.99  # 8 bits
 
 
 def test_rates_end_alike_together_and_alone() -> None:

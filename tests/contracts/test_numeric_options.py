@@ -53,7 +53,6 @@ def bench(name: str, *words: str) -> Door:
 
 
 WORDS_OF_PAIRS = {
-    "views": ("--data", "none"),
     "features": NO_FILE,
     "rates": ("--photographs", "none"),
 }
