@@ -17,7 +17,7 @@ import tyro
 from benchmarks.pages.explanation import explain
 from benchmarks.pages.records import read_result
 from transfer.record import FAILED, RECORDS, SNAPSHOTS, RecordError, read_record
-from transfer.running.nearest import nearest
+from transfer.running.row_names import nearest
 
 
 class ExplainError(ValueError):

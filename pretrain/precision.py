@@ -1,4 +1,4 @@
-"""The arithmetic of the networks in pre-training; that of losses is in `parts.loss_dtype`."""
+"""The arithmetic of the networks in pre-training; that of losses is in `parts.losses`."""
 
 from typing import TYPE_CHECKING, Literal
 

@@ -10,6 +10,7 @@ The batch script calls python -m slurm.requeue FOLDER STATUS after a job that wa
 import ctypes
 import math
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -21,7 +22,6 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from slurm.cluster import ClusterError, ask
-from slurm.ranks import environment
 from slurm.resources import GIVE_UP_DELAY_S
 from slurm.state import WAITING, saved_error
 
@@ -248,3 +248,31 @@ def restart_after_kill(folder: Path, status: int) -> bool:
 
 if __name__ == "__main__":
     restart_after_kill(Path(sys.argv[1]), int(sys.argv[2]))
+
+
+NAMES = ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+PORTS = (20_000, 32_000)
+"""Range of ports, below those that Linux uses for outgoing connections."""
+
+
+def environment(job: Any, inherited: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of this process of the job, without those of another launcher.
+
+    job: submitit's JobEnvironment of a running job.
+    LOCAL_RANK is the place of the process's GPU among those that it sees: 0 where the cluster
+    shows each process only its own.
+    """
+    own = {name: value for name, value in inherited.items() if name not in NAMES}
+    if job.num_tasks == 1:
+        return own
+    # another start, another port: the last one may be in use
+    start = inherited.get("SLURM_RESTART_COUNT", "0")
+    visible = [name for name in inherited.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+    return own | {
+        "MASTER_ADDR": job.hostnames[0],
+        "MASTER_PORT": str(random.Random(f"{job.job_id} {start}").randint(*PORTS)),
+        "RANK": str(job.global_rank),
+        "WORLD_SIZE": str(job.num_tasks),
+        "LOCAL_RANK": "0" if len(visible) == 1 else str(job.local_rank),
+        "LOCAL_WORLD_SIZE": str(job.num_tasks // job.num_nodes),
+    }

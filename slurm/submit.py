@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from slurm.cluster import Cluster, ClusterError, ask
-from slurm.ranks import NAMES as RANK_NAMES
 from slurm.requeue import MAX_STARTS, Command
+from slurm.requeue import NAMES as RANK_NAMES
 from slurm.resources import Queue, Resources
 from slurm.state import cancel
 

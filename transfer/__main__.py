@@ -21,9 +21,9 @@ from transfer.datasets.images import DataError
 from transfer.getting.command import GetData
 from transfer.running import stop
 from transfer.running.folders import data_folder
-from transfer.running.nearest import nearest
 from transfer.running.option_ranges import check_ranges
 from transfer.running.processes import process_group
+from transfer.running.row_names import nearest
 from transfer.tasks import TASKS
 
 if TYPE_CHECKING:

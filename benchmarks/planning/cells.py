@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from benchmarks.pages.published import papers
 from transfer.backbone import Backbone
 from transfer.cells.request import Cell, CellSettings
-from transfer.running.nearest import nearest
 from transfer.running.option_ranges import Range, require_in_range
+from transfer.running.row_names import nearest
 from transfer.tasks import TASKS, default_tasks, reading_of, task_of
 
 

@@ -4,7 +4,6 @@ page.py          the page: its parts in order, rendered by the templates
 contents.py      records and failures of a results folder, read once
 checkpoints.py   checkpoints that were evaluated, failures, tasks that nobody asked for
 requested.py     cells that runs were asked for: which have no result?
-missing_data.py  commands that get absent data sets
 picture.py       our numbers beside the papers', task by task, as one picture
 paper_tables.py  the papers' tables with our rows
 by_task.py       task by task: what records hold beyond the numbers of the tables
@@ -19,6 +18,5 @@ run_folders.py   folders of runs that later pages show, too
 costs.py         hours of each task against the plan's, machines
 size.py          images within one limit for the whole page
 figures.py       the papers' figures, embedded
-details.py       explanations of the records behind a number of ours
 templates/       the page's HTML, its style and its script
 """

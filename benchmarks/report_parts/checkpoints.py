@@ -12,8 +12,7 @@ from benchmarks.pages.checkpoint_lines import (
 from benchmarks.pages.records import Model, Result
 from benchmarks.pages.table_rows import backbones_of, row_label
 from benchmarks.report_parts.contents import Contents
-from benchmarks.report_parts.missing_data import how_to_get
-from benchmarks.report_parts.requested import requested_tasks
+from benchmarks.report_parts.requested import how_to_get, requested_tasks
 from transfer.datasets.catalog import DATASETS
 from transfer.tasks import TASKS, reading_of
 

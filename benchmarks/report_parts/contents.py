@@ -1,8 +1,9 @@
 """Records and failures of a results folder, read once for all parts of the page."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from benchmarks.pages.calibration import calibration_line
 from benchmarks.pages.records import Result, Results, read_results
@@ -51,3 +52,17 @@ def _whole_records(folder: Path, done: tuple[Result, ...]) -> list[tuple[str, Re
         except (RecordError, OSError):
             continue
     return records
+
+
+@dataclass
+class Details:
+    """Explanations of the records that the page shows, and their places in its list."""
+
+    listed: list[dict[str, Any]] = field(default_factory=list)
+    """Title and sections of each explanation, as the page's script reads them."""
+    places: dict[str, int] = field(default_factory=dict)
+    """Place in the list by the record's path."""
+
+    def of_files(self, files: Iterable[str]) -> str:
+        """Return the places of records, separated by spaces; empty if there are none."""
+        return " ".join(str(self.places[file]) for file in files if file in self.places)

@@ -10,9 +10,8 @@ from benchmarks.pages.numbers import numbers_of
 from benchmarks.pages.records import Result
 from benchmarks.report_parts.by_task import parts_by_task
 from benchmarks.report_parts.checkpoints import checkpoints, missing_tasks
-from benchmarks.report_parts.contents import Contents, read_contents
+from benchmarks.report_parts.contents import Contents, Details, read_contents
 from benchmarks.report_parts.costs import task_hours
-from benchmarks.report_parts.details import Details
 from benchmarks.report_parts.figures import figures
 from benchmarks.report_parts.paper_tables import tables_of_papers
 from benchmarks.report_parts.picture import MEANINGS, SIGNS, picture

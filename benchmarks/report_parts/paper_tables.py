@@ -7,8 +7,7 @@ from benchmarks.pages.paper_page import PaperBlock, paper_tables, tasks_of
 from benchmarks.pages.published import Paper, papers
 from benchmarks.pages.published import Table as PublishedTable
 from benchmarks.pages.table_rows import Line, PrintedTable
-from benchmarks.report_parts.contents import Contents
-from benchmarks.report_parts.details import Details
+from benchmarks.report_parts.contents import Contents, Details
 
 
 @dataclass(frozen=True, kw_only=True)

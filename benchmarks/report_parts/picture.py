@@ -17,8 +17,7 @@ from benchmarks.pages.published import Table as PublishedTable
 from benchmarks.pages.records import Model
 from benchmarks.pages.table_rows import row_label
 from benchmarks.pages.verdict import tolerance, verdict
-from benchmarks.report_parts.contents import Contents
-from benchmarks.report_parts.details import Details
+from benchmarks.report_parts.contents import Contents, Details
 
 SIGNS = {"pass": "✓", "warn": "!", "fail": "✗", "not judged": "–", NOT_A_NUMBER: "?"}
 MEANINGS = {

@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.pages.final_screen import RequestedCell
 from benchmarks.pages.records import REPORT, Results
-from benchmarks.report_parts.missing_data import how_to_get
+from transfer.datasets.catalog import DATASETS
 from transfer.running.atomic_files import write_whole
 from transfer.tasks import TASKS, reading_of
 
@@ -132,3 +132,14 @@ def _parse(entry: dict[str, Any]) -> Requested:
     texts = {name: str(entry[name]) for name in ("backbone", "key", "protocol", "schedule", "why")}
     data = tuple(str(key) for key in entry["data"])
     return Requested(**texts, seed=int(entry["seed"]), data=data)
+
+
+def how_to_get(keys: Sequence[str]) -> list[str]:
+    """Return the command that gets the data sets, and advice on those without a source."""
+    known = [key for key in keys if key in DATASETS]
+    sourced = [key for key in known if DATASETS[key].sources]
+    advice = [DATASETS[key].how_to_get for key in known if not DATASETS[key].sources]
+    if sourced:
+        words = ["python", "-m", "transfer", "get-data", *sourced, "--data", "DATA"]
+        return [shlex.join(words), *advice]
+    return advice

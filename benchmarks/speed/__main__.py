@@ -9,8 +9,8 @@ import tyro
 
 import benchmarks.speed
 from benchmarks.speed.harness import report
-from transfer.running.nearest import nearest
 from transfer.running.option_ranges import OptionError, Range, check_ranges
+from transfer.running.row_names import nearest
 
 PAIRS = (
     "losses", "steps", "views", "crops", "features", "probe",

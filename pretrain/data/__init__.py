@@ -13,6 +13,5 @@ packing.py      a batch's numbers in one buffer, for one upload
 styles.py       a bank of styled copies of the images
 feed.py         batches of views from memory or from files
 side_stream.py  makes the next batch while a GPU trains
-waiting.py      the time that training waits for batches
 loader.py       worker processes that prepare batches and end with the run
 """

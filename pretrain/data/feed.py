@@ -5,11 +5,13 @@ decoded and cropped by workers, and each image is decoded once for all its views
 the views as well if a CPU trains; a GPU colors them itself.
 """
 
+import time
 from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from types import TracebackType
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -40,9 +42,32 @@ from pretrain.data.views import (
     draw_style,
     redraw,
 )
-from pretrain.data.waiting import Waiting
 from pretrain.parts.view import View
 from pretrain.pixels import crop_cpu, crop_device
+
+
+class Waiting:
+    """A clock that runs while the training process waits for data.
+
+    Waiting for workers and drawing numbers count. Work that is handed to a GPU, uploads among it,
+    does not: where the host waits there, it waits for the step before.
+    """
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        """Time so far."""
+        self._since_s = 0.0
+
+    def __enter__(self) -> None:
+        self._since_s = time.monotonic()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.seconds += time.monotonic() - self._since_s
 
 
 class Batch(NamedTuple):

@@ -10,10 +10,9 @@ from torch import Tensor, nn
 from torch.nn.functional import batch_norm
 
 from pretrain.method import Method
-from pretrain.parts.cross_moment import off_diagonal_squares
 from pretrain.parts.gather import gather_with_gradient
-from pretrain.parts.loss_dtype import at_least_float32
-from pretrain.parts.projector import mlp_with_plain_output
+from pretrain.parts.heads import mlp_with_plain_output
+from pretrain.parts.losses import at_least_float32, off_diagonal_squares
 from pretrain.parts.view import View
 from pretrain.recipes.barlow_twins import BarlowTwinsConfig
 

@@ -6,9 +6,9 @@ Grill et al., NeurIPS 2020, arXiv:2006.07733.
 from torch import Tensor, nn
 
 from pretrain.method import Method
+from pretrain.parts.heads import mlp_with_plain_output
+from pretrain.parts.losses import embedding_spread, negative_cosine
 from pretrain.parts.momentum_encoder import MomentumEncoder, rising_momentum
-from pretrain.parts.negative_cosine import embedding_spread, negative_cosine
-from pretrain.parts.projector import mlp_with_plain_output
 from pretrain.parts.sync_bn import synchronize_batch_norms
 from pretrain.parts.view import View
 from pretrain.recipes.byol import BYOLConfig

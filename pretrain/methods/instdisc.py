@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy, normalize, softplus
 
 from pretrain.method import Method
 from pretrain.parts.gather import gather, num_processes, own_share
-from pretrain.parts.loss_dtype import at_least_float32
+from pretrain.parts.losses import at_least_float32
 from pretrain.parts.view import View
 from pretrain.recipes.instdisc import InstDiscConfig
 

@@ -12,11 +12,10 @@ from torch.nn.functional import normalize
 
 from pretrain.method import BatchNeeds, Method
 from pretrain.parts.gather import num_processes
+from pretrain.parts.heads import mlp
 from pretrain.parts.momentum_encoder import MomentumEncoder
 from pretrain.parts.nuclear_norm import joint_nuclear_norm, nuclear_norm
-from pretrain.parts.projector import mlp
-from pretrain.parts.queue import KeyQueue
-from pretrain.parts.queue_logsumexp import queue_logsumexp
+from pretrain.parts.queue import KeyQueue, queue_logsumexp
 from pretrain.parts.shuffle_bn import shuffled_forward
 from pretrain.parts.sync_bn import synchronize_batch_norms
 from pretrain.parts.view import View

@@ -9,11 +9,10 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from pretrain.method import Method
+from pretrain.parts.heads import moco_projector
 from pretrain.parts.instance_discrimination import instance_discrimination
 from pretrain.parts.momentum_encoder import MomentumEncoder
-from pretrain.parts.projector import moco_projector
-from pretrain.parts.queue import KeyQueue
-from pretrain.parts.queue_divergence import queue_divergence
+from pretrain.parts.queue import KeyQueue, queue_divergence
 from pretrain.parts.shuffle_bn import shuffled_forward, split_forward
 from pretrain.parts.view import View
 from pretrain.recipes.moco import MoCoConfig

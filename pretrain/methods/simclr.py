@@ -11,7 +11,7 @@ from torch.nn.functional import normalize
 
 from pretrain.method import Method
 from pretrain.parts.gather import gather_with_gradient, own_share
-from pretrain.parts.loss_dtype import at_least_float32
+from pretrain.parts.losses import at_least_float32
 from pretrain.parts.view import View
 from pretrain.recipes.simclr import SimCLRConfig
 

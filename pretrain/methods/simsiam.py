@@ -6,8 +6,8 @@ Chen & He, CVPR 2021, arXiv:2011.10566.
 from torch import Tensor, nn
 
 from pretrain.method import Method
-from pretrain.parts.negative_cosine import embedding_spread, negative_cosine
-from pretrain.parts.projector import mlp_with_final_norm, predictor
+from pretrain.parts.heads import mlp_with_final_norm, predictor
+from pretrain.parts.losses import embedding_spread, negative_cosine
 from pretrain.parts.sync_bn import synchronize_batch_norms
 from pretrain.parts.view import View
 from pretrain.recipes.simsiam import SimSiamConfig

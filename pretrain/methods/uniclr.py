@@ -10,13 +10,12 @@ from torch.nn.functional import normalize
 
 from pretrain.method import Method
 from pretrain.parts.gather import gather_with_gradient
-from pretrain.parts.loss_dtype import at_least_float32
+from pretrain.parts.heads import mlp_with_final_norm, predictor
+from pretrain.parts.losses import at_least_float32
 from pretrain.parts.momentum_encoder import MomentumEncoder, rising_momentum
-from pretrain.parts.projector import mlp_with_final_norm, predictor
 from pretrain.parts.sync_bn import synchronize_batch_norms
 from pretrain.parts.view import View
-from pretrain.parts.whitened_trace import whitened_trace
-from pretrain.parts.whitening import Factor, Pairs, Whitening, whitened_cosines
+from pretrain.parts.whitening import Factor, Pairs, Whitening, whitened_cosines, whitened_trace
 from pretrain.recipes.uniclr import UniCLRConfig
 
 ONE_PAIR: Pairs = ((0, 1),)

@@ -9,9 +9,9 @@ from torch.nn.functional import normalize
 
 from pretrain.method import Method
 from pretrain.parts.gather import gather_with_gradient
-from pretrain.parts.loss_dtype import at_least_float32
-from pretrain.parts.projector import mlp_with_plain_output
-from pretrain.parts.upload import upload
+from pretrain.parts.heads import mlp_with_plain_output
+from pretrain.parts.losses import at_least_float32
+from pretrain.parts.shuffle_bn import upload
 from pretrain.parts.view import View
 from pretrain.parts.whitening import Factor, factorize_moment, second_moment
 from pretrain.recipes.wmse import WMSEConfig

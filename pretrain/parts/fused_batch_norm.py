@@ -14,7 +14,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from pretrain.parts.gather import gather, num_processes
-from pretrain.parts.loss_dtype import at_least_float32
+from pretrain.parts.losses import at_least_float32
 
 
 class FusedBatchNorm(_BatchNorm):

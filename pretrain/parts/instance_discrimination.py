@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pretrain.parts.queue_logsumexp import queue_logsumexp_and_largest
+from pretrain.parts.queue import queue_logsumexp_and_largest
 
 
 class Contrast(NamedTuple):

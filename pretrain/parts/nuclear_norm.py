@@ -7,7 +7,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from pretrain.parts.gather import num_processes
-from pretrain.parts.loss_dtype import at_least_float32
+from pretrain.parts.losses import at_least_float32
 
 
 def nuclear_norm(matrices: Tensor) -> Tensor:

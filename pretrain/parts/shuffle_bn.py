@@ -9,7 +9,6 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from pretrain.parts.gather import gather, num_processes
-from pretrain.parts.upload import upload
 
 
 def split_forward(network: nn.Module, images: Tensor, num_splits: int) -> Tensor:
@@ -50,3 +49,9 @@ def shuffled_forward(network: nn.Module, images: Tensor, num_splits: int) -> Ten
     embeddings = torch.empty_like(shuffled)
     embeddings[order] = shuffled
     return embeddings.chunk(num_processes())[dist.get_rank() if num_processes() > 1 else 0]
+
+
+def upload(rows: Tensor, device: torch.device) -> Tensor:
+    """Return rows of any shape on a device; the host does not wait for the device's work."""
+    # a copy to a GPU from memory that is not pinned may first wait for all work before it
+    return (rows.pin_memory() if device.type == "cuda" else rows).to(device, non_blocking=True)

@@ -7,7 +7,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from pretrain.parts.fused_batch_norm import FusedBatchNorm
 from pretrain.parts.gather import num_processes, sum_with_gradient
-from pretrain.parts.loss_dtype import at_least_float32
+from pretrain.parts.losses import at_least_float32
 
 
 class GlobalBatchNorm(_BatchNorm):

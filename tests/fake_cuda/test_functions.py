@@ -8,10 +8,8 @@ from torch import Tensor
 
 from pretrain.parts.gather import gather_with_gradient, sum_with_gradient
 from pretrain.parts.nuclear_norm import joint_nuclear_norm, nuclear_norm
-from pretrain.parts.queue_divergence import queue_divergence
-from pretrain.parts.queue_logsumexp import queue_logsumexp
-from pretrain.parts.whitened_trace import whitened_trace
-from pretrain.parts.whitening import Whitening
+from pretrain.parts.queue import queue_divergence, queue_logsumexp
+from pretrain.parts.whitening import Whitening, whitened_trace
 from tests.fake_cuda.pretend import on_cuda, pretend_cuda, pretend_processes
 from tests.fake_cuda.watch import Watch
 from transfer.detection.scaled_gradient import scale_gradient

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from slurm.ranks import environment
+from slurm.requeue import environment
 
 
 @dataclass

@@ -29,7 +29,7 @@ from transfer.cells.shared_classifier import (
 from transfer.cells.staleness import classifier_hash, finished
 from transfer.datasets.catalog import DATASETS, map_annotations, open_split
 from transfer.datasets.check import Report
-from transfer.datasets.drawn_lists import write_list
+from transfer.datasets.splits import write_list
 from transfer.finetuning.options import TrainingOptions
 from transfer.galleries.store import keep_gallery
 from transfer.record import (

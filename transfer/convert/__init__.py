@@ -20,7 +20,6 @@ account.py        assigns every other tensor of the file to a group
 proof.py          proves that the converted network computes what the file's tensors compute
 from_public.py    the steps above in order: a foreign file under torchvision's names
 to_detectron2.py  a backbone under detectron2's names
-to_mmseg.py       a backbone in mmsegmentation's ResNet
 compare_maps.py      proves that a backbone inside another network computes what torchvision's does
 public_files.py   published files, recognized by their hashes
 inspection.py     the report of `python -m transfer inspect`

@@ -20,7 +20,6 @@ class_folders.py  images in one folder per class
 mat_files.py      files of MATLAB, in which older sets keep their labels
 upright.py        images turned by their EXIF orientation
 splits.py         seeded draws for splits and shares that nobody published
-drawn_lists.py    stores the list of images of such a draw
 expected.py       how many images there should be; `small-data.json`
 check.py          counts, classes, broken files and annotations; `require` before a run
 unchanged.py      tells whether a set is still what was checked, and publishes work made of it

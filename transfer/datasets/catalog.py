@@ -44,7 +44,7 @@ from transfer.datasets.objects import coco, voc, voc_masks, voc_objects
 from transfer.datasets.scenes import Scenes
 from transfer.datasets.segmented import Segmented
 from transfer.running.folders import Folders
-from transfer.running.nearest import nearest
+from transfer.running.row_names import nearest
 
 SPLITS = ("train", "val", "trainval", "test")
 FILES = (

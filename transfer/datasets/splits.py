@@ -6,7 +6,8 @@ missing moves no other image further than one place.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,6 +17,7 @@ from transfer.datasets.expected import SMALL_DATA, Sizes
 from transfer.datasets.images import DataError, Images
 from transfer.datasets.scenes import Scenes
 from transfer.datasets.segmented import Segmented
+from transfer.running.atomic_files import write_whole
 
 Split = TypeVar("Split", Images, Scenes, Segmented)
 Detailed = TypeVar("Detailed", Scenes, Segmented)
@@ -107,3 +109,22 @@ def _require_training_images(images: Images, held_out: int) -> None:
             f"{len(short)} of {len(counts)} classes, first {short[0]!r}, have no image left to "
             f"train on after {held_out} are held out; the set is incomplete"
         )
+
+
+def write_list(folder: Path, name: str, splits: Mapping[str, Images]) -> dict[str, str]:
+    """Write NAME-HASH.txt with a line "SPLIT FILE" per image; return its name and SHA-256.
+
+    Lines are sorted and name files below the data folder, so the same draw has the same list on
+    every machine. A list that exists is kept.
+    """
+    lines = sorted(
+        f"{split} {images.name(i)}\n"
+        for split, images in splits.items()
+        for i in range(len(images))
+    )
+    text = "".join(lines).encode()
+    digest = hashlib.sha256(text).hexdigest()
+    file = folder / f"{name}-{digest[:12]}.txt"
+    if not file.exists():
+        write_whole(file, text, "--runs")
+    return {"file": file.name, "sha256": digest}

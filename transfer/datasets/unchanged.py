@@ -19,9 +19,8 @@ from transfer.datasets.check import Report, states_of
 from transfer.datasets.images import DataError
 from transfer.datasets.info import AnySplit
 from transfer.datasets.splits import Split
-from transfer.running.atomic_files import explain_write_errors
+from transfer.running.atomic_files import content_hash, explain_write_errors
 from transfer.running.console import print_line
-from transfer.running.content_hash import content_hash
 from transfer.running.folders import Folders
 
 CHEAP_SHARE = 0.01

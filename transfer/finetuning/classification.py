@@ -21,8 +21,8 @@ from transfer.frozen.extraction import IMAGES_PER_BATCH, EvalImages, num_workers
 from transfer.frozen.network import forward
 from transfer.frozen.transforms import EvalTransform, Normalization
 from transfer.running import stop
+from transfer.running.atomic_files import content_hash
 from transfer.running.console import print_line, progress
-from transfer.running.content_hash import content_hash
 from transfer.running.loader import load_stacked
 from transfer.running.not_finite import NotFiniteError
 from transfer.running.processes import Process, any_process, this_process

@@ -16,8 +16,7 @@ from transfer.backbone import Backbone
 from transfer.datasets.catalog import open_split
 from transfer.datasets.unchanged import usable_split
 from transfer.frozen.transforms import EvalTransform
-from transfer.running.atomic_files import WriteError
-from transfer.running.content_hash import content_hash
+from transfer.running.atomic_files import WriteError, content_hash
 from transfer.running.folders import Folders
 
 if TYPE_CHECKING:

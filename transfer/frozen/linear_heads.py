@@ -32,8 +32,8 @@ from transfer.frozen.probe_training import ProbeTraining
 from transfer.frozen.running_probe import EpochAccuracies, RunningProbe, SavedTraining
 from transfer.frozen.transforms import QUARTER_TURNS
 from transfer.running import stop
+from transfer.running.atomic_files import content_hash
 from transfer.running.console import print_line, progress
-from transfer.running.content_hash import content_hash
 from transfer.running.lock import wait_for_folder
 from transfer.running.not_finite import NotFiniteError
 

@@ -23,8 +23,8 @@ from transfer.frozen.network import device, forward, frozen_network
 from transfer.frozen.transforms import Normalization, ViewSettings
 from transfer.projector import Projector
 from transfer.running import stop
+from transfer.running.atomic_files import content_hash
 from transfer.running.console import progress
-from transfer.running.content_hash import content_hash
 from transfer.running.loader import load_batches
 from transfer.running.stages import load_stage, save_stage
 

@@ -5,9 +5,7 @@ request.py    the sources behind the names that a user gives
 overview.py   what would be got, from where, its sizes and terms, and the space for it
 assemble.py   one source from its archives to its folder, which appears when it is whole
 download.py   one archive, resumed and retried, from several addresses, by urllib3
-local.py      archives that the user has
 checksum.py   size and checksum of a file
-checked.py    sets that an earlier run found whole
 unpack.py     tar and zip archives, which are not trusted
 recognize.py  sets that lie elsewhere, by their content; links to them
 """

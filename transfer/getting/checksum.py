@@ -1,8 +1,11 @@
 """Size and checksum of a file, compared with those that were published."""
 
 import hashlib
+import os
+import time
 from pathlib import Path
 
+from transfer.datasets.catalog import DATASETS, expected_sizes
 from transfer.datasets.source import Archive
 from transfer.running.console import progress
 
@@ -39,4 +42,34 @@ def _hash(file: Path, kind: str, num_bytes: int) -> str:
             digest.update(chunk)
             before, seen = seen, seen + len(chunk)
             shown.add(seen // size - before // size)
+    return digest.hexdigest()
+
+
+FOLDER = ".checked"
+"""Folder, below the data folder, with a file for each set that was whole."""
+
+
+def last_check(key: str, data: Path) -> str:
+    """Return the day of the check of a set whose folders are as they were then; else nothing."""
+    file = data / FOLDER / key
+    if not file.exists() or file.read_text() != _state(key, data):
+        return ""
+    return time.strftime("%Y-%m-%d", time.localtime(file.stat().st_mtime))
+
+
+def remember(key: str, data: Path) -> None:
+    """Note that a set was whole just now; half of this note, after a kill, is none."""
+    (data / FOLDER).mkdir(exist_ok=True)
+    (data / FOLDER / key).write_text(_state(key, data))
+
+
+def _state(key: str, data: Path) -> str:
+    """Return a hash of what is expected of a set, and of when each of its folders changed."""
+    info = DATASETS[key]
+    digest = hashlib.sha256(repr(expected_sizes(key, data)).encode())
+    names = {info.folder, info.alternative_folder, info.second_folder}
+    for name in sorted((names | {source.folder for source in info.sources}) - {""}):
+        for folder, inner, _ in os.walk(data / name):
+            inner.sort()
+            digest.update(f"{folder} {Path(folder).stat().st_ctime_ns}\n".encode())
     return digest.hexdigest()

@@ -15,10 +15,9 @@ from transfer.datasets.images import DataError
 from transfer.datasets.source import Source
 from transfer.getting import overview
 from transfer.getting.assemble import Getting, get_source
-from transfer.getting.checked import last_check, remember
+from transfer.getting.checksum import last_check, remember
 from transfer.getting.download import UnreachableError, is_offline
-from transfer.getting.local import files_by_name, local_archives, with_local_variant
-from transfer.getting.recognize import find_all
+from transfer.getting.recognize import files_by_name, find_all, local_archives, with_local_variant
 from transfer.getting.request import SUITES, Wanted, all_sources, wanted
 from transfer.running.console import print_line
 from transfer.running.folders import check_writable, data_folder

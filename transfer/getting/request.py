@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.source import Source
-from transfer.running.nearest import nearest
+from transfer.running.row_names import nearest
 
 SUITES: Mapping[str, tuple[str, ...]] = {
     "jcl": ("in1k", "coco17", "coco17_keypoints", "in100"),

@@ -1,14 +1,17 @@
-"""Write files whole or not at all, and explain errors of writing.
+"""Write files whole or not at all, explain errors of writing, and name cached work by its hash.
 
 After a kill or on a full disk, a file has either its old or its new content.
 """
 
 import errno
+import hashlib
+import json
 import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 ADVICE = {
     errno.ENOSPC: "free some space there",
@@ -63,3 +66,8 @@ def write_whole(path: Path, content: bytes, option: str = "") -> None:
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)
+
+
+def content_hash(content: Any, num_digits: int) -> str:
+    """Return the first hex digits of the SHA-256 of a content that json can store."""
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:num_digits]

@@ -1,4 +1,7 @@
-"""Names of rows of the tables, which are also names of folders below the results."""
+"""Names of rows of the tables, which are also names of folders; advice on mistyped names."""
+
+from collections.abc import Iterable
+from difflib import SequenceMatcher
 
 RESERVED = (
     "records",
@@ -46,3 +49,23 @@ def _shown(name: str) -> str:
     """Return a name in quotes, shortened and without characters that cannot be printed."""
     text = ascii(name)
     return text if len(text) <= 80 else f"{text[:40]} ... {text[-20:]}"
+
+
+MOST = 3
+"""Names that are proposed."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return the known names that resemble a name most, such as "a, b or c"; empty without any.
+
+    Names that begin alike come first, then those with more letters in common.
+    """
+    asked = name.lower()
+
+    def rank(other: str) -> tuple[bool, float]:
+        candidate = other.lower()
+        begins = bool(asked) and (candidate.startswith(asked) or asked.startswith(candidate))
+        return not begins, -SequenceMatcher(None, asked, candidate).ratio()
+
+    *others, last = sorted(known, key=rank)[:MOST] or [""]
+    return f"{', '.join(others)} or {last}" if others else last

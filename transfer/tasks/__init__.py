@@ -22,7 +22,7 @@ A key is the task's id in the papers' tables. Where papers differ in the protoco
 "@reading" follows.
 """
 
-from transfer.running.nearest import nearest
+from transfer.running.row_names import nearest
 from transfer.tasks import (
     detection,
     few_shot,

@@ -19,8 +19,8 @@ from transfer.convert.architectures import has_max_pool, is_large
 from transfer.finetuning.options import TrainingOptions, at_schedule
 from transfer.finetuning.schedule import AnyRecipe, FineTuningRecipe
 from transfer.frozen.pass_hours import FORWARD_COST
+from transfer.running.atomic_files import content_hash
 from transfer.running.console import print_line
-from transfer.running.content_hash import content_hash
 from transfer.running.folders import Folders
 from transfer.running.measured_rates import ASSUMED, Rates
 from transfer.running.processes import this_process

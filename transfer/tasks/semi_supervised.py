@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from transfer.backbone import Backbone
 from transfer.datasets.catalog import DATASETS
-from transfer.datasets.drawn_lists import write_list
-from transfer.datasets.splits import SHARE_SEED, balanced_split, draw_balanced_share
+from transfer.datasets.splits import SHARE_SEED, balanced_split, draw_balanced_share, write_list
 from transfer.finetuning.options import TrainingOptions
 from transfer.finetuning.schedule import Precision
 from transfer.frozen.features import Predictions

@@ -8,7 +8,7 @@ from typing import Any
 
 from transfer.backbone import OWN_FORMATS, Backbone, BackboneError
 from transfer.record import write_json
-from transfer.running.content_hash import content_hash
+from transfer.running.atomic_files import content_hash
 from transfer.topology.check import (
     MIN_IMAGES,
     NUM_IMAGES,

@@ -425,7 +425,7 @@ def test_waiting_is_the_time_for_the_hosts_part_of_a_batch(
     numbers = Feed.batch_numbers
     monkeypatch.setattr(Feed, "batch_numbers", take_one_second)
     monkeypatch.setattr("pretrain.data.feed.unpack", upload_for_ten_seconds)
-    monkeypatch.setattr("pretrain.data.waiting.time.monotonic", lambda: now_s)
+    monkeypatch.setattr("pretrain.data.feed.time.monotonic", lambda: now_s)
     source = feed(image_folder, memory_gb=memory_gb)
     assert len(list(source.batches(0, 3))) == 3
     assert source.waiting.seconds == 3.0

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pretrain.parts.cross_moment import off_diagonal_squares
+from pretrain.parts.losses import off_diagonal_squares
 from tests.rounding import assert_equal_up_to_rounding
 
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch.nn.functional import mse_loss, normalize
 
-from pretrain.parts.negative_cosine import embedding_spread, negative_cosine
+from pretrain.parts.losses import embedding_spread, negative_cosine
 from tests.rounding import assert_equal_up_to_rounding
 
 

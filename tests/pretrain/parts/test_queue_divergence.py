@@ -3,8 +3,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from pretrain.parts import queue_logsumexp as module
-from pretrain.parts.queue_divergence import queue_divergence
+from pretrain.parts import queue as module
+from pretrain.parts.queue import queue_divergence
 from tests.rounding import SHORT_CHAIN, assert_equal_up_to_rounding, rounding_error
 
 

@@ -2,8 +2,8 @@ import pytest
 import torch
 from torch.nn.functional import normalize
 
-from pretrain.parts import queue_logsumexp as module
-from pretrain.parts.queue_logsumexp import queue_logsumexp, queue_logsumexp_and_largest
+from pretrain.parts import queue as module
+from pretrain.parts.queue import queue_logsumexp, queue_logsumexp_and_largest
 from tests.rounding import assert_equal_up_to_rounding
 
 

@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pretrain.parts.whitened_trace import whitened_trace
-from pretrain.parts.whitening import Pairs, Whitening
+from pretrain.parts.whitening import Pairs, Whitening, whitened_trace
 
 MULTI_CROP: Pairs = [(1, 0), (2, 0), (3, 0), (0, 1), (2, 1), (3, 1)]
 

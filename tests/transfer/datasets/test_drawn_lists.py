@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from transfer.datasets.catalog import open_split
-from transfer.datasets.drawn_lists import write_list
+from transfer.datasets.splits import write_list
 
 
 def store_list(data: Path, folder: Path) -> dict[str, str]:

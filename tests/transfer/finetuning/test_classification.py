@@ -23,7 +23,7 @@ from transfer.finetuning.classification import (
 from transfer.frozen.kept_images import with_kept_pixels
 from transfer.frozen.transforms import EvalTransform
 from transfer.running import stop
-from transfer.running.content_hash import content_hash
+from transfer.running.atomic_files import content_hash
 from transfer.running.processes import Process
 
 CPU = Process(device=torch.device("cpu"))

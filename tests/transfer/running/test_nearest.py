@@ -6,7 +6,7 @@ from benchmarks.planning.cells import task_keys
 from pretrain.__main__ import main
 from transfer.datasets.catalog import dataset_info
 from transfer.datasets.images import DataError
-from transfer.running.nearest import nearest
+from transfer.running.row_names import nearest
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,13 @@ import numpy as np
 
 from transfer.datasets.scene_arrays import ARRAY_NAMES, SceneArrays
 from transfer.datasets.scenes import Scenes
-from transfer.running.atomic_files import WriteError, explain_write_errors, write_whole
+from transfer.running.atomic_files import (
+    WriteError,
+    content_hash,
+    explain_write_errors,
+    write_whole,
+)
 from transfer.running.console import print_line
-from transfer.running.content_hash import content_hash
 from transfer.running.lock import wait_for_lock
 
 READER_VERSION = 2  # part of every name: raise it when the readers take other objects from a file

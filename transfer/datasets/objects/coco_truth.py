@@ -14,9 +14,8 @@ from typing import Any
 
 from transfer.datasets.objects.annotation_store import ENTRIES, file_sha256
 from transfer.datasets.scenes import Scenes
-from transfer.running.atomic_files import WriteError, write_whole
+from transfer.running.atomic_files import WriteError, content_hash, write_whole
 from transfer.running.console import print_line
-from transfer.running.content_hash import content_hash
 
 VERSION = 1  # part of every name: raise it when other parts of a file are stored
 DIGEST_BYTES = 64

@@ -1,4 +1,7 @@
-"""Distance of predictions from their targets: Chen & He, CVPR 2021, arXiv:2011.10566."""
+"""Small parts of losses: their data type, negative cosine, correlation of different features.
+
+Negative cosine: Chen & He, CVPR 2021, arXiv:2011.10566.
+"""
 
 import math
 
@@ -6,7 +9,24 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from pretrain.parts.loss_dtype import at_least_float32
+
+def at_least_float32(rows: Tensor) -> Tensor:
+    """Return rows of any shape in float32, or in float64 if they have it.
+
+    Variances and products of bfloat16 numbers would be mostly rounding errors.
+    """
+    return rows.to(torch.promote_types(rows.dtype, torch.float32))
+
+
+def off_diagonal_squares(first: Tensor, second: Tensor) -> Tensor:
+    """Return the sum of squares off the diagonal of first' second, for (N, D) each: a scalar."""
+    num_rows, dim = first.shape
+    if dim > num_rows:
+        # |A' B|^2 is the inner product of AA' and BB': N x N matrices in place of a D x D one
+        total = ((first @ first.T) * (second @ second.T)).sum()
+    else:
+        total = (first.T @ second).square().sum()
+    return total - (first * second).sum(dim=0).square().sum()
 
 
 def negative_cosine(prediction: Tensor, target: Tensor) -> Tensor:
