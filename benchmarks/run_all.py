@@ -52,7 +52,7 @@ from benchmarks.planning.plan_groups import get_data_command, render_plan_groups
 from slurm.cluster import ClusterError, cluster
 from transfer.backbone import BackboneError
 from transfer.cells.checked_data import fingerprint
-from transfer.datasets.images import DataError
+from transfer.datasets.expected import DataError
 from transfer.detection.engines import engine_for
 from transfer.finetuning.options import TrainingOptions
 from transfer.running import stop

@@ -17,7 +17,7 @@ from transfer.backbone import BackboneError, inspect_file, load_backbone
 from transfer.cells.command import Evaluate
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.check import check, render, render_found
-from transfer.datasets.images import DataError
+from transfer.datasets.expected import DataError
 from transfer.getting.command import GetData
 from transfer.running import stop
 from transfer.running.folders import data_folder

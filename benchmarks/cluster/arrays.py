@@ -24,8 +24,15 @@ from benchmarks.cluster.submission import (
     submitted_cell,
 )
 from benchmarks.cluster.watch import print_states, watch
-from benchmarks.execution.jobs import Job, evaluations, extractions, without_cells
-from benchmarks.execution.one_cell import arguments_of, arguments_of_all, process_command
+from benchmarks.execution.jobs import (
+    Job,
+    arguments_of,
+    arguments_of_all,
+    evaluations,
+    extractions,
+    process_command,
+    without_cells,
+)
 from benchmarks.execution.started import versions
 from benchmarks.planning.checkpoints import Origins
 from benchmarks.planning.cluster_resources import resources

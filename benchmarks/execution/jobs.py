@@ -6,14 +6,22 @@ extracts these: those of one backbone and one data set, or those of one task tha
 over all backbones, so that their images are decoded once for all.
 """
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+import sys
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from benchmarks.execution.one_cell import arguments_of, arguments_of_all, preparation_arguments
-from benchmarks.planning.checkpoints import Origins
 from benchmarks.planning.plan import PlannedCell, pass_of
 from transfer.cells.request import Cell
+from transfer.finetuning.options import TrainingOptions
+
+if TYPE_CHECKING:
+    from benchmarks.planning.checkpoints import Origins
+
+
+PREPARE, AND, THEN = "--prepare", "--and", "--then"
+"""Words of benchmarks.execution.one_cell."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +69,7 @@ class Job:
             return not self.prepares and self.cell.path in paths
         return self.needs in paths
 
-    def arguments(self, origins: Origins) -> tuple[str, ...]:
+    def arguments(self, origins: "Origins") -> tuple[str, ...]:
         """Return the arguments of benchmarks.execution.one_cell."""
         if self.prepares:
             return preparation_arguments(self.cells, origins)
@@ -111,3 +119,45 @@ def without_cells(rows: Sequence[PlannedCell], records: Collection[str]) -> list
             kept = [replace(kept[0], gpu_hours=hours), *(replace(r, gpu_hours=0) for r in kept[1:])]
         left += kept
     return left
+
+
+def arguments_of(cell: Cell, origins: "Origins") -> tuple[str, ...]:
+    """Return the arguments for a cell, with absolute paths."""
+    place, origin = cell.settings, origins[cell.backbone.name]
+    words = [cell.key, "--ckpt", str(origin.ckpt.absolute()), "--seed", str(cell.seed)]
+    words += ["--random"] if origin.random else ["--name", origin.name or origin.ckpt.stem]
+    words += ["--branch", origin.branch] if origin.branch else []
+    words += ["--as", origin.declared] if origin.declared else []
+    words += ["--heads", *map(str, origin.heads)] if origin.heads else []
+    words += ["--data", str(place.data.absolute()), "--results", str(place.results.absolute())]
+    words += ["--runs", str(place.runs.absolute()), "--schedule", place.schedule]
+    words += ["--tolerate", str(place.tolerated), "--features-in", place.features_in]
+    if place.image_memory_gb is not None:
+        words += ["--image-memory-gb", str(place.image_memory_gb)]
+    words += ["--trust-topology"] if place.trust_topology else []
+    words += ["--with-weights"] if cell.with_weights else []
+    for option in fields(TrainingOptions):
+        value = getattr(place.training, option.name)
+        if value != option.default:
+            values = value if isinstance(value, tuple) else (value,)
+            words += [f"--{option.name.replace('_', '-')}", *map(str, values)]
+    return tuple(words)
+
+
+def preparation_arguments(cells: Sequence[Cell], origins: "Origins") -> tuple[str, ...]:
+    """Return the arguments that prepare the tasks of these cells, each backbone once."""
+    keys = ",".join(dict.fromkeys(cell.key for cell in cells))
+    each = {cell.backbone.sha256: arguments_of(cell, origins)[1:] for cell in cells}
+    first, *others = each.values()
+    return (PREPARE, keys, *first, *(word for more in others for word in (AND, *more)))
+
+
+def arguments_of_all(words: Iterable[Sequence[str]]) -> tuple[str, ...]:
+    """Return the arguments that run cells one after another; words: the arguments of each."""
+    first, *others = words
+    return (*first, *(word for more in others for word in (THEN, *more)))
+
+
+def process_command(words: Sequence[str]) -> tuple[str, ...]:
+    """Return the command that starts a process with these arguments."""
+    return (sys.executable, "-m", "benchmarks.execution.one_cell", *words)

@@ -12,66 +12,25 @@ on, 128 plus the number of the signal that killed one of its processes.
 
 import sys
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import fields
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import tyro
 
-from benchmarks.planning.checkpoints import Origins
+from benchmarks.execution.jobs import AND, PREPARE, THEN
 from transfer.backbone import BackboneError
 from transfer.cells.command import Evaluate, summary
 from transfer.cells.execution import note_failure, prepare
 from transfer.cells.many_gpus import KilledError, evaluate_on_gpus
 from transfer.cells.request import Cell
-from transfer.datasets.images import DataError
-from transfer.finetuning.options import TrainingOptions
+from transfer.datasets.expected import DataError
 from transfer.running import stop
 from transfer.running.lock import BusyError
 
+if TYPE_CHECKING:
+    pass
+
 RETRY_INTERVAL_S = 10.0
-PREPARE, AND, THEN = "--prepare", "--and", "--then"
-
-
-def arguments_of(cell: Cell, origins: Origins) -> tuple[str, ...]:
-    """Return the arguments for a cell, with absolute paths."""
-    place, origin = cell.settings, origins[cell.backbone.name]
-    words = [cell.key, "--ckpt", str(origin.ckpt.absolute()), "--seed", str(cell.seed)]
-    words += ["--random"] if origin.random else ["--name", origin.name or origin.ckpt.stem]
-    words += ["--branch", origin.branch] if origin.branch else []
-    words += ["--as", origin.declared] if origin.declared else []
-    words += ["--heads", *map(str, origin.heads)] if origin.heads else []
-    words += ["--data", str(place.data.absolute()), "--results", str(place.results.absolute())]
-    words += ["--runs", str(place.runs.absolute()), "--schedule", place.schedule]
-    words += ["--tolerate", str(place.tolerated), "--features-in", place.features_in]
-    if place.image_memory_gb is not None:
-        words += ["--image-memory-gb", str(place.image_memory_gb)]
-    words += ["--trust-topology"] if place.trust_topology else []
-    words += ["--with-weights"] if cell.with_weights else []
-    for option in fields(TrainingOptions):
-        value = getattr(place.training, option.name)
-        if value != option.default:
-            values = value if isinstance(value, tuple) else (value,)
-            words += [f"--{option.name.replace('_', '-')}", *map(str, values)]
-    return tuple(words)
-
-
-def preparation_arguments(cells: Sequence[Cell], origins: Origins) -> tuple[str, ...]:
-    """Return the arguments that prepare the tasks of these cells, each backbone once."""
-    keys = ",".join(dict.fromkeys(cell.key for cell in cells))
-    each = {cell.backbone.sha256: arguments_of(cell, origins)[1:] for cell in cells}
-    first, *others = each.values()
-    return (PREPARE, keys, *first, *(word for more in others for word in (AND, *more)))
-
-
-def arguments_of_all(words: Iterable[Sequence[str]]) -> tuple[str, ...]:
-    """Return the arguments that run cells one after another; words: the arguments of each."""
-    first, *others = words
-    return (*first, *(word for more in others for word in (THEN, *more)))
-
-
-def process_command(words: Sequence[str]) -> tuple[str, ...]:
-    """Return the command that starts a process with these arguments."""
-    return (sys.executable, "-m", "benchmarks.execution.one_cell", *words)
 
 
 def cell_from_arguments(words: Sequence[str]) -> Cell:

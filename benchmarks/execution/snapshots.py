@@ -30,7 +30,7 @@ from benchmarks.planning.plan_groups import render_plan_groups
 from transfer.backbone import BackboneError, load_backbone
 from transfer.cells.execution import note_failure
 from transfer.cells.request import Cell, CellSettings
-from transfer.datasets.images import DataError
+from transfer.datasets.expected import DataError
 from transfer.running import stop
 from transfer.running.console import is_quiet
 from transfer.running.folders import check_writable

@@ -14,12 +14,11 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from benchmarks.execution.jobs import Job, evaluations, extractions
-from benchmarks.execution.one_cell import process_command
+from benchmarks.execution.jobs import Job, evaluations, extractions, process_command
 from benchmarks.execution.run_file import StatusPage
 from benchmarks.execution.started import read_json, version
-from benchmarks.planning.checkpoints import Origins
 from benchmarks.planning.plan import PlannedCell
 from transfer.cells.execution import note_failure
 from transfer.cells.request import Cell
@@ -29,6 +28,9 @@ from transfer.record import failure_path
 from transfer.running import stop
 from transfer.running.console import is_quiet
 from transfer.running.memory import SHARERS
+
+if TYPE_CHECKING:
+    from benchmarks.planning.checkpoints import Origins
 
 FAILURE_WRITTEN = 1
 """Exit status of a cell that has written its failure file."""
@@ -51,7 +53,7 @@ class Pool:
     """Version of each failure file before the cell's process was started, by the cell's record."""
 
 
-def run_side_by_side(rows: Sequence[PlannedCell], origins: Origins, workers: int) -> list[Cell]:
+def run_side_by_side(rows: Sequence[PlannedCell], origins: "Origins", workers: int) -> list[Cell]:
     """Run the cells in state "run", `workers` at a time; return those that failed.
 
     Raises Stopped after a signal, once all cells have saved.
@@ -151,7 +153,7 @@ def _gpus_needed(cell: Cell, num_gpus: int) -> int:
     return min(cell.settings.training.gpus, num_gpus) if many else 1
 
 
-def _start(job: Job, origins: Origins, pool: Pool, num_gpus: int) -> None:
+def _start(job: Job, origins: "Origins", pool: Pool, num_gpus: int) -> None:
     count = _gpus_needed(job.cell, num_gpus)
     gpus, pool.free = pool.free[:count], pool.free[count:]
     environment = {**os.environ, "TERM": "dumb"}  # bars of several processes would overwrite

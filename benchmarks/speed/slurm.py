@@ -16,7 +16,6 @@ from torchvision.models import resnet50
 
 from benchmarks.planning.options import RunAll
 from benchmarks.planning.plan import protocol_notes, render_plan
-from benchmarks.run_all import plan
 from benchmarks.speed.harness import Comparison
 from slurm.cluster import cluster
 from slurm.requeue import Command
@@ -83,6 +82,8 @@ def _all_ended(jobs: list[str]) -> bool:
 
 def compare_plans(settings: Settings) -> Iterator[Comparison]:
     """Yield the comparison of a plan with an empty folder of runs, and with that of a plan."""
+    from benchmarks.run_all import plan
+
     with tempfile.TemporaryDirectory() as name:
         home = Path(name)
         generate(home / "data")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.execution.one_cell import arguments_of
+from benchmarks.execution.jobs import arguments_of
 from benchmarks.planning.checkpoints import Origin, inspect_checkpoint, load_backbones, origins
 from benchmarks.planning.options import RunAll
 from benchmarks.run_all import main

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks.execution.one_cell import arguments_of, cell_from_arguments
+from benchmarks.execution.jobs import arguments_of
+from benchmarks.execution.one_cell import cell_from_arguments
 from benchmarks.pages.published import papers, published_recipes
 from benchmarks.planning.checkpoints import (
     Origin,

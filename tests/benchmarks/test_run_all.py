@@ -20,7 +20,7 @@ from benchmarks.run_all import main, origins_by_name, plan, run
 from transfer.backbone import Backbone, random_backbone
 from transfer.cells.execution import evaluate
 from transfer.cells.request import Cell, CellSettings
-from transfer.datasets.images import DataError
+from transfer.datasets.expected import DataError
 from transfer.finetuning.options import TrainingOptions
 from transfer.record import Record, failure_path
 from transfer.running.folders import FolderError

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from transfer.datasets.catalog import DATASETS, map_stored_annotations, open_any
 from transfer.datasets.check import DISJOINT, Report, combine_fingerprints, require
-from transfer.datasets.images import DataError
+from transfer.datasets.expected import DataError
 from transfer.datasets.info import AnySplit
 from transfer.datasets.unchanged import (
     ChangedDataError,

@@ -11,7 +11,7 @@ from transfer.backbone import load_backbone, random_twin, with_heads
 from transfer.cells.declaration import settle_declaration, with_declared_recipe
 from transfer.cells.departures import departures
 from transfer.cells.request import Cell, CellSettings
-from transfer.datasets.images import DataError
+from transfer.datasets.expected import DataError
 from transfer.detection.engines import engine_for
 from transfer.finetuning.options import TrainingOptions
 from transfer.frozen.precision import RequestedPrecision

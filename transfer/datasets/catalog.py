@@ -30,7 +30,7 @@ from transfer.datasets.classification import (
     places365,
     sun397,
 )
-from transfer.datasets.expected import Sizes, small_sizes
+from transfer.datasets.expected import DataError, Sizes, small_sizes
 from transfer.datasets.imagenet import (
     imagenet,
     imagenet_c,
@@ -38,7 +38,7 @@ from transfer.datasets.imagenet import (
     imagenet_subsets,
     objectnet,
 )
-from transfer.datasets.images import DataError, Images
+from transfer.datasets.images import Images
 from transfer.datasets.info import AnySplit, DatasetInfo
 from transfer.datasets.objects import coco, voc, voc_masks, voc_objects
 from transfer.datasets.scenes import Scenes

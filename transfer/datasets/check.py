@@ -14,8 +14,8 @@ import numpy as np
 
 from pretrain.pixels.decoding import JPEG_START
 from transfer.datasets.catalog import SPLITS, dataset_info, expected_sizes, open_any
-from transfer.datasets.expected import small_sizes
-from transfer.datasets.images import DataError, ImageFiles, decode_file
+from transfer.datasets.expected import DataError, small_sizes
+from transfer.datasets.images import ImageFiles, decode_file, states_of
 from transfer.datasets.info import AnySplit
 from transfer.datasets.scenes import Scenes
 from transfer.datasets.segmented import Segmented
@@ -95,11 +95,6 @@ class Report:
 def combine_fingerprints(fingerprints: Mapping[str, str]) -> str:
     """Return the fingerprint of a set from those of its splits."""
     return "-".join(fingerprints[split][:12] for split in DISJOINT if split in fingerprints)
-
-
-def states_of(files: Mapping[str, tuple[ImageFiles, ...]]) -> dict[str, tuple[str, ...]]:
-    """Return the state of the files of each split as it is now."""
-    return {split: tuple(part.state() for part in parts) for split, parts in files.items()}
 
 
 def _small(key: str, data: Path) -> Small:

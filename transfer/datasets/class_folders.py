@@ -4,7 +4,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from transfer.datasets.images import DataError, Images, image_files
+from transfer.datasets.expected import DataError
+from transfer.datasets.images import Images, image_files
 
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp")
 

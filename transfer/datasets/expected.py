@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from transfer.datasets.images import DataError
-from transfer.running.atomic_files import write_whole
-
 SMALL_DATA = "small-data.json"
+
+
+class DataError(ValueError):
+    """Error for an absent, incomplete or broken data set: what was found, expected, what to do."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,14 +51,3 @@ def small_sizes(data: Path) -> dict[str, Sizes]:
             f"{file}: it cannot be read as {{key: {{'classes': L, 'counts': {{split: images}}}}}} "
             f"({type(error).__name__}: {error}); correct it, or remove it if the sets are complete"
         ) from error
-
-
-def mark_small(data: Path, key: str, sizes: Sizes) -> None:
-    """Enter one set into `small-data.json`; a reader meanwhile sees the old file or the new one."""
-    known = small_sizes(data) | {key: sizes}
-    text = {
-        k: {"classes": s.classes, "counts": dict(s.counts), "drawn": s.drawn}
-        for k, s in sorted(known.items())
-    }
-    file = data / SMALL_DATA
-    write_whole(file, (json.dumps(text, indent=1) + "\n").encode(), "--data")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,13 +17,10 @@ from PIL import Image
 
 from pretrain.pixels import decoding
 from pretrain.pixels.decoding import DECODE_ERRORS, Pixels
+from transfer.datasets.expected import DataError
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-
-class DataError(ValueError):
-    """Error for an absent, incomplete or broken data set: what was found, expected, what to do."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,3 +224,8 @@ def name_in_errors(file: Path) -> Iterator[None]:
 def decode(content: bytes) -> Image.Image:
     """Return the RGB image of a file's content."""
     return Image.fromarray(decoding.decode(content))
+
+
+def states_of(files: Mapping[str, tuple[ImageFiles, ...]]) -> dict[str, tuple[str, ...]]:
+    """Return the state of the files of each split as it is now."""
+    return {split: tuple(part.state() for part in parts) for split, parts in files.items()}

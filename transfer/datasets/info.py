@@ -3,17 +3,19 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
 from transfer.datasets.expected import Sizes
-from transfer.datasets.images import Images
-from transfer.datasets.scenes import Scenes
-from transfer.datasets.segmented import Segmented
 from transfer.datasets.source import Source
 
-AnySplit = Images | Scenes | Segmented
+if TYPE_CHECKING:
+    from transfer.datasets.images import Images
+    from transfer.datasets.scenes import Scenes
+    from transfer.datasets.segmented import Segmented
+
+AnySplit: TypeAlias = "Images | Scenes | Segmented"
 
 
 def no_departures(data: Path) -> Sequence[str]:

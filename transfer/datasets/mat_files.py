@@ -6,7 +6,7 @@ from typing import Any, BinaryIO
 
 from numpy.typing import NDArray
 
-from transfer.datasets.images import DataError
+from transfer.datasets.expected import DataError
 
 
 def read_mat(

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
-from transfer.datasets.images import DataError, ImageFiles, encode_names
+from transfer.datasets.expected import DataError
+from transfer.datasets.images import ImageFiles, encode_names
 from transfer.running.atomic_files import write_whole
 
 IGNORED = 255

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from transfer.datasets.expected import SMALL_DATA, Sizes
-from transfer.datasets.images import DataError, Images
+from transfer.datasets.expected import SMALL_DATA, DataError, Sizes
+from transfer.datasets.images import Images
 from transfer.datasets.scenes import Scenes
 from transfer.datasets.segmented import Segmented
 from transfer.running.atomic_files import write_whole

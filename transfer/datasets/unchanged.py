@@ -7,21 +7,25 @@ a copy of the data find it. A folder that is moved away and back leaves no trace
 is noticed by a comparison in between, which follows every error and stop.
 """
 
+from __future__ import annotations
+
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from transfer.datasets.catalog import dataset_info
-from transfer.datasets.check import Report, states_of
-from transfer.datasets.images import DataError
-from transfer.datasets.info import AnySplit
+from transfer.datasets.expected import DataError
+from transfer.datasets.images import states_of
 from transfer.datasets.splits import Split
 from transfer.running.atomic_files import content_hash, explain_write_errors
 from transfer.running.console import print_line
 from transfer.running.folders import Folders
+
+if TYPE_CHECKING:
+    from transfer.datasets.check import Report
+    from transfer.datasets.info import AnySplit
 
 CHEAP_SHARE = 0.01
 """Share of the running time that comparisons amid the work may take."""
@@ -72,6 +76,8 @@ def require_same_files(report: Report) -> None:
 
 def changed_data_error(key: str, what: str) -> ChangedDataError:
     """Return the error that names a changed set, and says what to do."""
+    from transfer.datasets.catalog import dataset_info
+
     return ChangedDataError(
         f"{dataset_info(key).title} ({key}) has changed while it was being used; {what}. No result "
         "is written. Start the same command again once nothing changes the set any more"

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from transfer.datasets.images import DataError
+from transfer.datasets.expected import DataError
 from transfer.datasets.scene_arrays import Scene
 from transfer.datasets.scenes import Scenes
 from transfer.datasets.upright import decode_upright

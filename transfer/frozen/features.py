@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transfer.backbone import Backbone
-from transfer.datasets.catalog import open_split
-from transfer.datasets.unchanged import usable_split
 from transfer.frozen.transforms import EvalTransform
 from transfer.running.atomic_files import WriteError, content_hash
 from transfer.running.folders import Folders
@@ -60,6 +58,9 @@ class TrainAndTest:
 
 def open_images(key: str, split: str, folders: Folders) -> Images:
     """Return a split that is unchanged since its check, without the tolerated broken images."""
+    from transfer.datasets.catalog import open_split  # readers of all sets, which few need
+    from transfer.datasets.unchanged import usable_split
+
     return usable_split(folders, key, split, open_split(key, folders.data, split))
 
 

@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 
 from pretrain.pixels.decoding import Pixels
 from pretrain.pixels.image_sizes import image_sizes
-from transfer.datasets.images import DataError, ImageFiles, Images
+from transfer.datasets.expected import DataError
+from transfer.datasets.images import ImageFiles, Images
 from transfer.frozen.extraction import num_workers
 from transfer.running import stop
 from transfer.running.console import print_line, progress

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from transfer.datasets.check import NUM_NAMED, Report, check
-from transfer.datasets.expected import SMALL_DATA
-from transfer.datasets.images import DataError
+from transfer.datasets.expected import SMALL_DATA, DataError
 from transfer.datasets.source import Archive, Source
 from transfer.getting.checksum import mismatch
 from transfer.getting.download import download

@@ -11,7 +11,7 @@ import tyro
 
 from transfer.datasets.catalog import DAMAGES, DATASETS
 from transfer.datasets.check import Report, check, render
-from transfer.datasets.images import DataError
+from transfer.datasets.expected import DataError
 from transfer.datasets.source import Source
 from transfer.getting import overview
 from transfer.getting.assemble import Getting, get_source

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from transfer.datasets.images import DataError
+from transfer.datasets.expected import DataError
 from transfer.datasets.source import Archive, Source
 from transfer.running.console import print_line
 

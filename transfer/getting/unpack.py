@@ -19,7 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 from zlib import error as ZlibError
 
-from transfer.datasets.images import DataError
+from transfer.datasets.expected import DataError
 from transfer.running import stop
 from transfer.running.atomic_files import explain_write_errors
 from transfer.running.console import Progress, progress

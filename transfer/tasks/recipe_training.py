@@ -18,7 +18,6 @@ from transfer.backbone import Backbone, BackboneError
 from transfer.convert.architectures import has_max_pool, is_large
 from transfer.finetuning.options import TrainingOptions, at_schedule
 from transfer.finetuning.schedule import AnyRecipe, FineTuningRecipe
-from transfer.frozen.pass_hours import FORWARD_COST
 from transfer.running.atomic_files import content_hash
 from transfer.running.console import print_line
 from transfer.running.folders import Folders
@@ -110,6 +109,8 @@ class RecipeTraining(ABC, Generic[AnyRecipe]):
 
     def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
         """Return the estimated hours of training on one GPU; a test is short beside it."""
+        from transfer.frozen.pass_hours import FORWARD_COST
+
         cost = FORWARD_COST.get(backbone.arch, 1.0) * self.relative_size() ** 2
         images = self.recipe.iterations * self.recipe.batch_size
         speed = self.measured_speed(rates) or self.assumed_speed()

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar
 from transfer.backbone import Backbone
 from transfer.finetuning.options import TrainingOptions
 from transfer.finetuning.schedule import TrainingSchedule
-from transfer.frozen.pass_hours import probe_hours
 from transfer.running.folders import Folders
 from transfer.running.measured_rates import ASSUMED, Rates
 
@@ -181,6 +180,8 @@ class Classification:
 
     def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
         """Return the estimated hours to extract the features of the data set once."""
+        from transfer.frozen.pass_hours import probe_hours
+
         return probe_hours(backbone, self.dataset, rates=rates)
 
     def metrics(self, predictions: Any) -> dict[str, float]:

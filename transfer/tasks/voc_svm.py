@@ -126,7 +126,7 @@ class VOCSVM(Task):
         With two positives in trainval, a fold that holds one out can train on the other. DataError
         if fewer than `min_classes` remain.
         """
-        from transfer.datasets.images import DataError
+        from transfer.datasets.expected import DataError
 
         present = train.labels == PRESENT
         enough = (

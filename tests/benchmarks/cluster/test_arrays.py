@@ -18,7 +18,7 @@ from benchmarks.cluster.arrays import (
 from benchmarks.cluster.cell_status import failed_helper_lines, render_statuses, statuses
 from benchmarks.cluster.collect import collect
 from benchmarks.cluster.submission import Submission, read_submission
-from benchmarks.execution.one_cell import AND, PREPARE
+from benchmarks.execution.jobs import AND, PREPARE
 from benchmarks.planning.checkpoints import Origin, Origins
 from benchmarks.planning.cluster_resources import MARGIN
 from benchmarks.planning.options import SlurmOptions

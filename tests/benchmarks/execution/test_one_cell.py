@@ -12,15 +12,8 @@ import pytest
 
 import benchmarks.execution.one_cell
 import transfer.frozen.extraction
-from benchmarks.execution.one_cell import (
-    PREPARE,
-    arguments_of,
-    arguments_of_all,
-    cell_from_arguments,
-    main,
-    preparation_arguments,
-    run,
-)
+from benchmarks.execution.jobs import PREPARE, arguments_of, arguments_of_all, preparation_arguments
+from benchmarks.execution.one_cell import cell_from_arguments, main, run
 from benchmarks.planning.checkpoints import Origin, load_backbones
 from transfer.backbone import Backbone, load_backbone
 from transfer.cells.execution import evaluate

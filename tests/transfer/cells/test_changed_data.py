@@ -16,7 +16,7 @@ from transfer.backbone import Backbone
 from transfer.cells.checked_data import checked_data
 from transfer.cells.execution import evaluate
 from transfer.cells.request import Cell, CellSettings
-from transfer.datasets.images import DataError
+from transfer.datasets.expected import DataError
 from transfer.datasets.unchanged import (
     ChangedDataError,
     UnprovenFile,

@@ -16,7 +16,7 @@ from transfer.cells.departures import departures
 from transfer.cells.execution import evaluate
 from transfer.cells.request import Cell, CellSettings
 from transfer.cells.staleness import finished
-from transfer.datasets.images import DataError
+from transfer.datasets.expected import DataError
 from transfer.datasets.synthetic.generate import generate
 from transfer.finetuning.options import TrainingOptions
 from transfer.record import file_for_record, read_record, write_record

@@ -20,8 +20,8 @@ from transfer.datasets.catalog import (
     open_split,
     too_small_bank,
 )
-from transfer.datasets.expected import SMALL_DATA
-from transfer.datasets.images import DataError, ImageFiles
+from transfer.datasets.expected import SMALL_DATA, DataError
+from transfer.datasets.images import ImageFiles
 from transfer.datasets.objects.voc_classes import CLASSES
 
 # classes, metric, train, val, test of LORAC's Table II and of the sets' own papers

@@ -10,8 +10,8 @@ import pytest
 import transfer.datasets.check
 from transfer.datasets.catalog import DATASETS, open_split
 from transfer.datasets.check import NUM_NAMED, Report, check, render, render_found, require
-from transfer.datasets.expected import SMALL_DATA, Sizes, mark_small
-from transfer.datasets.images import DataError
+from transfer.datasets.expected import SMALL_DATA, DataError, Sizes
+from transfer.datasets.synthetic.files import mark_small
 
 
 def cut_in_half(file: Path) -> None:

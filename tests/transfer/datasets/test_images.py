@@ -13,7 +13,8 @@ from PIL import Image
 
 from transfer.datasets.catalog import open_split
 from transfer.datasets.class_folders import read_class_folders
-from transfer.datasets.images import DataError, decode_file, image_files
+from transfer.datasets.expected import DataError
+from transfer.datasets.images import decode_file, image_files
 
 
 def picture(mode: str) -> Image.Image:

@@ -10,7 +10,7 @@ from PIL import Image
 
 from transfer.datasets.catalog import open_segmented
 from transfer.datasets.check import check, render, require
-from transfer.datasets.images import DataError
+from transfer.datasets.expected import DataError
 from transfer.datasets.segmented import IGNORED, Segmented, read_mask, write_mask
 
 COLORS = {0: (0, 0, 0), 1: (128, 0, 0), 2: (0, 128, 0), 15: (192, 128, 128), 255: (224, 224, 192)}

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from transfer.datasets.catalog import open_split
-from transfer.datasets.images import DataError, Images, image_files
+from transfer.datasets.expected import DataError
+from transfer.datasets.images import Images, image_files
 from transfer.datasets.splits import (
     SEED,
     balanced_split,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
-from transfer.datasets.images import DataError
+from transfer.datasets.expected import DataError
 from transfer.datasets.upright import decode_upright, upright_size
 
 

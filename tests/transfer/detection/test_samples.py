@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 from tests.transfer.detection.tiny_training import RECIPE, tiny_scenes
-from transfer.datasets.images import DataError
+from transfer.datasets.expected import DataError
 from transfer.datasets.scene_arrays import Scene
 from transfer.datasets.scenes import Scenes
 from transfer.detection.detectron2_engine import silence_known_warnings

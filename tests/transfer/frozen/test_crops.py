@@ -10,7 +10,8 @@ from torchvision.transforms import v2
 import transfer.frozen.crops
 from transfer.backbone import InputFormat
 from transfer.datasets.catalog import open_split
-from transfer.datasets.images import DataError, image_files
+from transfer.datasets.expected import DataError
+from transfer.datasets.images import image_files
 from transfer.frozen.crops import BatchIndices, RandomCrops, RandomView, crop_batches, draw_seed
 from transfer.frozen.transforms import normalize_pixels
 

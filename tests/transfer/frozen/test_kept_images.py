@@ -11,7 +11,8 @@ import transfer.frozen.crops
 import transfer.frozen.kept_images
 from tests.pretrain.pixels.photographs import as_jpeg, photograph
 from transfer.backbone import InputFormat
-from transfer.datasets.images import DataError, ImageFiles, Images, image_files
+from transfer.datasets.expected import DataError
+from transfer.datasets.images import ImageFiles, Images, image_files
 from transfer.frozen.crops import RandomView, crop_batches
 from transfer.frozen.kept_images import ImageMemoryError, KeptImages, keep_images, with_kept_pixels
 from transfer.running import stop

@@ -13,7 +13,7 @@ from tests.transfer.getting.published import Packed
 from tests.transfer.getting.server import Server
 from transfer.__main__ import main
 from transfer.datasets.check import check
-from transfer.datasets.images import DataError
+from transfer.datasets.expected import DataError
 from transfer.getting import assemble
 from transfer.getting.assemble import WORK, Getting, get_source
 from transfer.getting.request import all_sources

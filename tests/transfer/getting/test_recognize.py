@@ -10,7 +10,7 @@ from tests.transfer.getting.published import tar, write_devkit
 from transfer.__main__ import main
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.check import check
-from transfer.datasets.images import DataError
+from transfer.datasets.expected import DataError
 from transfer.getting import recognize
 from transfer.getting.recognize import candidate_folders, find_all, find_root
 from transfer.getting.request import all_sources

@@ -17,7 +17,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from transfer.datasets.images import DataError
+from transfer.datasets.expected import DataError
 from transfer.running import stop
 from transfer.running.loader import SharedMemoryError, WorkerKilledError, load_batches, load_stacked
 

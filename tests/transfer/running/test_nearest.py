@@ -5,7 +5,7 @@ import pytest
 from benchmarks.planning.cells import task_keys
 from pretrain.__main__ import main
 from transfer.datasets.catalog import dataset_info
-from transfer.datasets.images import DataError
+from transfer.datasets.expected import DataError
 from transfer.running.row_names import nearest
 
 

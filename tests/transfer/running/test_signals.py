@@ -23,7 +23,8 @@ from tests.transfer.datasets.imagenet.test_make_corruptions import contents
 from tests.transfer.datasets.imagenet.test_make_corruptions import data as data_to_corrupt
 from tests.transfer.running.forked_command import ForkedCommand, children, loader_processes
 from tests.transfer.running.many_images import generate_many
-from transfer.datasets.images import DataError, Images
+from transfer.datasets.expected import DataError
+from transfer.datasets.images import Images
 from transfer.datasets.synthetic.generate import generate
 from transfer.running import stop
 from transfer.running.loader import _packed

@@ -21,7 +21,7 @@ from transfer.cells.request import Cell, CellSettings
 from transfer.cells.staleness import finished
 from transfer.convert.architectures import STEMS
 from transfer.datasets.catalog import open_segmented
-from transfer.datasets.images import DataError
+from transfer.datasets.expected import DataError
 from transfer.datasets.objects.voc_masks import FOLDER
 from transfer.datasets.segmented import IGNORED, Segmented, read_mask, write_mask
 from transfer.finetuning.options import TrainingOptions

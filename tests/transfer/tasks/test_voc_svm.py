@@ -12,7 +12,7 @@ import transfer.frozen.features
 from benchmarks.speed.svm import Settings, column, synthetic_voc
 from transfer.backbone import InputFormat, random_backbone
 from transfer.datasets.catalog import open_split
-from transfer.datasets.images import DataError
+from transfer.datasets.expected import DataError
 from transfer.frozen.features import Features, Predictions
 from transfer.frozen.transforms import EvalTransform
 from transfer.metrics import average_precision

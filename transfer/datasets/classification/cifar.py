@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transfer.datasets.class_folders import class_names, read_class_folders
-from transfer.datasets.expected import Sizes
+from transfer.datasets.expected import DataError, Sizes
 from transfer.datasets.facts import info, source
-from transfer.datasets.images import DataError, ImageArrays, Images
+from transfer.datasets.images import ImageArrays, Images
 from transfer.datasets.info import SmallVersion
 from transfer.datasets.splits import balanced_split
 from transfer.datasets.synthetic.files import write_file

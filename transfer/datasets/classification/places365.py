@@ -7,9 +7,9 @@ of the complete lists, which a small copy cannot have.
 
 from pathlib import Path
 
-from transfer.datasets.expected import Sizes
+from transfer.datasets.expected import DataError, Sizes
 from transfer.datasets.facts import info, source
-from transfer.datasets.images import DataError, Images, image_files
+from transfer.datasets.images import Images, image_files
 from transfer.datasets.splits import balanced_split
 from transfer.datasets.synthetic.files import write_file, write_lines
 from transfer.datasets.synthetic.labeled import Draw, PerClass, labeled_jpegs

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from transfer.datasets.expected import Sizes
+from transfer.datasets.expected import DataError, Sizes
 from transfer.datasets.facts import info
 from transfer.datasets.imagenet.classes import imagenet100_wnids
 from transfer.datasets.imagenet.imagenet_c import (
@@ -21,7 +21,7 @@ from transfer.datasets.imagenet.imagenet_c import (
     small_corruption_sizes,
     write_small_corruptions,
 )
-from transfer.datasets.images import DataError, Images, image_files
+from transfer.datasets.images import Images, image_files
 from transfer.datasets.info import SmallVersion
 from transfer.running.atomic_files import write_whole
 

@@ -20,7 +20,7 @@ from torch import Tensor
 from torchvision.transforms.v2 import functional
 
 from transfer.datasets.catalog import expected_sizes, open_split
-from transfer.datasets.expected import Sizes, mark_small, small_sizes
+from transfer.datasets.expected import DataError, Sizes, small_sizes
 from transfer.datasets.imagenet.imagenet_c import KINDS, SEVERITIES
 from transfer.datasets.imagenet.imagenet_c_made import (
     FOLDER,
@@ -29,7 +29,8 @@ from transfer.datasets.imagenet.imagenet_c_made import (
     read_manifest,
     write_manifest,
 )
-from transfer.datasets.images import DataError, Images
+from transfer.datasets.images import Images
+from transfer.datasets.synthetic.files import mark_small
 from transfer.running import stop
 from transfer.running.atomic_files import explain_write_errors
 from transfer.running.console import progress

@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 
 from transfer.datasets.class_folders import class_names, read_class_folders
-from transfer.datasets.expected import Sizes
+from transfer.datasets.expected import DataError, Sizes
 from transfer.datasets.facts import info, source
 from transfer.datasets.imagenet.classes import SMALL_WNIDS, paint_small_class
-from transfer.datasets.images import DataError, Images, image_files
+from transfer.datasets.images import Images, image_files
 from transfer.datasets.info import SmallVersion
 from transfer.datasets.synthetic.files import write_file
 from transfer.datasets.synthetic.patterns import png

@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 
 from transfer.datasets.class_folders import class_names
-from transfer.datasets.images import DataError
+from transfer.datasets.expected import DataError
 from transfer.datasets.mat_files import read_mat
 
 FLAT = "ILSVRC2012_val_*.JPEG"

@@ -16,9 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from transfer.datasets.expected import Sizes
+from transfer.datasets.expected import DataError, Sizes
 from transfer.datasets.facts import info, source
-from transfer.datasets.images import DataError
 from transfer.datasets.info import SmallVersion, split_counts
 from transfer.datasets.objects.annotation_store import read_once, stored
 from transfer.datasets.objects.coco_faults import (

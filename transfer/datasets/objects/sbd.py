@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from transfer.datasets.expected import DataError
 from transfer.datasets.facts import source
-from transfer.datasets.images import DataError
 from transfer.datasets.mat_files import read_mat
 from transfer.datasets.segmented import Mask, write_mask
 from transfer.running import stop

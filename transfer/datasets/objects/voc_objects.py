@@ -10,9 +10,8 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from transfer.datasets.expected import Sizes
+from transfer.datasets.expected import DataError, Sizes
 from transfer.datasets.facts import info
-from transfer.datasets.images import DataError
 from transfer.datasets.info import SmallVersion, split_counts
 from transfer.datasets.objects.voc import VOC07, VOC12
 from transfer.datasets.objects.voc_classes import CLASSES

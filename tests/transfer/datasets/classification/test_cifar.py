@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from transfer.datasets.catalog import open_split
-from transfer.datasets.images import DataError
+from transfer.datasets.expected import DataError
 
 
 @pytest.mark.parametrize(

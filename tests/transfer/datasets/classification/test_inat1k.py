@@ -9,7 +9,7 @@ import pytest
 
 from transfer.datasets.catalog import DATASETS, open_split
 from transfer.datasets.classification.inat1k import RESPLIT_SEED
-from transfer.datasets.images import DataError
+from transfer.datasets.expected import DataError
 from transfer.datasets.splits import seeded_ranks
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from transfer.datasets.catalog import DATASETS, open_split
-from transfer.datasets.images import DataError
+from transfer.datasets.expected import DataError
 
 
 def test_a_list_names_the_images_and_their_classes(small_data: Path) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor
 import transfer.datasets.imagenet.make_corruptions
 from transfer.datasets.catalog import dataset_info, open_split
 from transfer.datasets.check import check
-from transfer.datasets.expected import Sizes, mark_small
+from transfer.datasets.expected import DataError, Sizes
 from transfer.datasets.imagenet.imagenet_c import KINDS, SEVERITIES, kind_and_severity
 from transfer.datasets.imagenet.make_corruptions import (
     CLASS_NAMES,
@@ -22,7 +22,7 @@ from transfer.datasets.imagenet.make_corruptions import (
     package_corruptions,
     round_to_image,
 )
-from transfer.datasets.images import DataError
+from transfer.datasets.synthetic.files import mark_small
 from transfer.datasets.synthetic.generate import generate
 
 KINDS_MADE = ("snow", "fog", "contrast")

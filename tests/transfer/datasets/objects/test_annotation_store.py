@@ -11,7 +11,7 @@ import pytest
 
 from transfer.cells.checked_data import fingerprint
 from transfer.datasets.catalog import map_annotations, open_scenes
-from transfer.datasets.images import DataError
+from transfer.datasets.expected import DataError
 from transfer.datasets.objects import annotation_store, coco
 from transfer.datasets.scenes import Scenes
 from transfer.running.folders import Folders

@@ -11,7 +11,7 @@ import scipy.io
 from transfer.__main__ import main
 from transfer.datasets.catalog import open_segmented
 from transfer.datasets.check import check
-from transfer.datasets.images import DataError
+from transfer.datasets.expected import DataError
 from transfer.datasets.objects.sbd import convert_sbd, read_sbd_mask
 from transfer.datasets.segmented import IGNORED, Segmented
 

@@ -11,8 +11,7 @@ import pytest
 
 from transfer.datasets.catalog import open_scenes, open_split
 from transfer.datasets.check import check, require
-from transfer.datasets.expected import small_sizes
-from transfer.datasets.images import DataError
+from transfer.datasets.expected import DataError, small_sizes
 from transfer.datasets.scenes import usable_for_training
 
 YEAR = Path("VOCdevkit", "VOC2007")

@@ -8,8 +8,8 @@ import pytest
 
 from transfer.datasets.catalog import DATASETS, open_scenes, open_split
 from transfer.datasets.check import check
-from transfer.datasets.expected import Sizes, mark_small, small_sizes
-from transfer.datasets.images import DataError
+from transfer.datasets.expected import DataError, Sizes, small_sizes
+from transfer.datasets.synthetic.files import mark_small
 from transfer.datasets.synthetic.generate import POOL_IMAGES, generate
 
 
