@@ -91,7 +91,7 @@ def describe_machine(choice: str) -> tuple[str, Machine]:
     import torch  # here and not above: --help needs none
 
     if choice == "cuda" and not torch.cuda.is_available():
-        raise OptionError("--device cuda: this machine has no CUDA device; use --device cpu")
+        raise OptionError(f"--device {choice}: this machine has no CUDA device; use --device cpu")
     cuda = choice != "cpu" and torch.cuda.is_available()
     software = f"torch {torch.__version__}"
     if cuda:

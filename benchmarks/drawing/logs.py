@@ -180,7 +180,7 @@ def _parse(content: dict[str, Any]) -> TrainingLog:
         for row in zip(*columns.values(), strict=True)
     ]
     if not lines or not all(line.get("step", 0) > 0 < line.get("epoch", 0) for line in lines):
-        raise ValueError("lines without step or epoch")
+        raise ValueError(f"{len(lines)} lines, some without step or epoch")
     if lack := _what_lacks(lines, made_by):
         raise ValueError(f"{lack}; keep the log of the run again with --logs")
     return TrainingLog(name=content["name"], made_by=made_by, lines=tuple(lines))

@@ -191,7 +191,7 @@ def scaling(name: str, device: torch.device, folder: Path) -> Facts:
     """Measure steps of a method on one GPU and on all, with as many images on each."""
     number = torch.cuda.device_count() if device.type == "cuda" else 2
     if number < 2:
-        raise NotMeasuredError("one GPU")
+        raise NotMeasuredError(f"{number} GPU; several are compared with one")
     one = _share(name, Process(device=device), folder)
     images = BATCHES[1] if device.type == "cuda" else CPU_BATCH
     photographs(folder, number * images)  # once, before the processes read them

@@ -1,4 +1,4 @@
-"""Files of a small data set, written together with the folders above them."""
+"""Files of a small data set, written with the folders above them, and its entry as a small one."""
 
 import json
 from collections.abc import Sequence
