@@ -19,13 +19,9 @@ style.py       pictures by matplotlib: panels in rows above the caption
 panels.py      lines, histograms, bars, images
 measures.py    sizes, colors, room for texts
 files.py       CSV, SVG and PNG, all three or none, and the page that lists them
-jcl.py, co2.py, lorac.py, uniclr.py, looc.py  the figures of one paper each, as FIGURES
+facts.py       FIGURES of the five papers, from the facts in figures.yaml
 """
 
-from benchmarks.drawing import co2, jcl, looc, lorac, uniclr
-from benchmarks.drawing.figure import Figure
+from benchmarks.drawing.facts import FIGURES
 
-FIGURES: dict[str, Figure] = {
-    figure.id: figure for paper in (jcl, co2, lorac, uniclr, looc) for figure in paper.FIGURES
-}
-"""Figures with results by id."""
+__all__ = ["FIGURES"]

@@ -5,6 +5,7 @@ import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from benchmarks.drawing import commands
@@ -35,6 +36,7 @@ from benchmarks.drawing.order import num_test_images, spread_over_images
 from benchmarks.drawing.pictures import captioned, numbered
 from benchmarks.drawing.thumbnails import pixels
 from benchmarks.pages.again import make_again
+from benchmarks.pages.published import papers
 from benchmarks.pages.records import Result
 from transfer.record import RecordError, read_record
 
@@ -57,8 +59,17 @@ class HeadShares(Identity):
     keys: Mapping[str, str]
     """Key in TASKS of the paper's probes by task id."""
     protocol: str
-    stated_bits: Mapping[str, float]
-    """Entropy of the shares that the paper states, by task id."""
+
+    @cached_property
+    def stated_bits(self) -> dict[str, float]:
+        """Return the entropy of the shares that the paper states, by task id."""
+        paper = next(paper for paper in papers() if paper.id == self.id.partition("/")[0])
+        return {
+            one.task: float(statement.values[one.value])
+            for statement in paper.stated
+            for one in statement.measured
+            if one.metric == "head_entropy_bits"
+        }
 
     def draw(self, material: Material) -> Drawn:
         """Return a picture for each network with several heads."""

@@ -114,13 +114,6 @@ class SweptLine:
         )
 
 
-def moco_v2(label: str, recipes: Mapping[str, float], probe: Probe) -> Swept:
-    """Return the line of MoCo v2 with these recipes."""
-    # MoCo v1 has a linear projector
-    where = {"config.projector": "mlp"}
-    return Swept(label=label, method="moco", recipes=recipes, where=where, probe=probe)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Sweep(Identity):
     """A metric against one setting of pre-training."""
