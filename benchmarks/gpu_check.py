@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
@@ -30,12 +31,15 @@ from transfer.running.option_ranges import OptionError, Range, check_ranges
 ROOT = Path(__file__).parents[1]
 RANGES = {"minutes": Range(0, 24 * 60, open_below=True)}
 """Range of every numeric option, by the name of its field."""
-TESTS = {"cuda": ("-m", "gpu", "tests"), "cpu": ("-m", "not gpu", "tests/gpu")}
-"""What pytest is given on a device."""
-ENDED = (0, 1)
-"""Exit statuses of pytest when all tests were run, well or not."""
+TESTS = ROOT / "tests"
+CHOSEN = {"cuda": "gpu", "cpu": "not gpu"}
+"""Marked tests that are run on a device."""
+INTERRUPTED = 2
+"""Exit status of pytest after an error of CUDA, which leaves the rest of a file unanswered."""
 PATIENCE_S = 300.0
-"""A measurement may take so long."""
+"""A file of tests, or a measurement, may take so long."""
+END_S = 30.0
+"""Time for pytest to write what was answered, before it is killed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,25 +113,51 @@ def describe_machine(choice: str) -> tuple[str, Machine]:
 
 
 def run_tests(device: str, folder: Path, deadline_s: float) -> tuple[list[Answer], list[str]]:
-    """Return the answers of the tests, and "tests" if not all were run before the deadline.
+    """Return the answers of the tests, and the files that were not run whole.
 
-    deadline_s: by time.monotonic(). Whole runs of pytest are kept; one that was cut off is shown.
+    deadline_s: by time.monotonic(). Each file has a process of its own, since a GPU that has met an
+    error answers nothing more to its process; its answers are kept when it ends by itself.
     """
-    whole, part = (folder / name for name in ("tests.xml", "some_tests.xml"))
-    if not whole.exists():
-        words = [sys.executable, "-m", "pytest", "--verbose", "-p", "no:cacheprovider", "-rs"]
-        words += ["--numprocesses", "0", *TESTS[device], f"--junitxml={part.absolute()}"]
-        part.unlink(missing_ok=True)
-        with subprocess.Popen(words, cwd=ROOT) as process:
-            try:
-                process.wait(max(0.0, deadline_s - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                process.send_signal(signal.SIGINT)  # pytest still writes what was answered
-        if process.returncode in ENDED:
-            part.replace(whole)
-    file = whole if whole.exists() else part
-    answers = list(read_tests(file)) if file.exists() else []
-    return answers, [] if whole.exists() else ["tests"]
+    answers: list[Answer] = []
+    not_run: list[str] = []
+    for file in test_files(device):
+        name = file.stem.removeprefix("test_")
+        whole, part = folder / f"{name}.xml", folder / f"{name}.some.xml"
+        if not whole.exists() and time.monotonic() < deadline_s:
+            part.unlink(missing_ok=True)
+            status = _run_pytest(file, CHOSEN[device], part, deadline_s)
+            if status == INTERRUPTED:
+                not_run.append(f"what follows in {name}")
+            if status >= 0 and part.exists():
+                part.replace(whole)
+        if not whole.exists():
+            not_run.append(f"tests of {name}")
+        found = next((one for one in (whole, part) if one.exists()), None)
+        answers += read_tests(found) if found else ()
+    return answers, not_run
+
+
+def test_files(device: str) -> list[Path]:
+    """Return the files with tests for a device: those of tests/gpu, then others with the marker."""
+    own = sorted((TESTS / "gpu").glob("test_*.py"))
+    others = sorted(set(TESTS.rglob("test_*.py")) - {*own}) if device == "cuda" else []
+    return [*own, *(file for file in others if "pytest.mark.gpu" in file.read_text())]
+
+
+def _run_pytest(file: Path, chosen: str, answers: Path, deadline_s: float) -> int:
+    """Run the chosen tests of a file; return pytest's exit status, negative if it was stopped."""
+    words = [sys.executable, "-m", "pytest", "--verbose", "-p", "no:cacheprovider", "-rs"]
+    words += ["--numprocesses", "0", "-m", chosen, str(file)]
+    left_s = min(PATIENCE_S, deadline_s - time.monotonic())
+    with subprocess.Popen([*words, f"--junitxml={answers.absolute()}"], cwd=ROOT) as process:
+        try:
+            return process.wait(max(0.0, left_s))
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGINT)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(END_S)
+            process.kill()
+    return -signal.SIGKILL
 
 
 def read_tests(file: Path) -> Iterator[Answer]:

@@ -33,9 +33,10 @@ def test_absent():
 @pytest.fixture
 def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A command on a CPU whose tests are those above, and which measures one thing."""
-    (tmp_path / "test_parts.py").write_text(TESTS)
-    given = ("--override-ini=addopts=", str(tmp_path / "test_parts.py"))
-    monkeypatch.setattr(benchmarks.gpu_check, "TESTS", {"cpu": given})
+    file = tmp_path / "gpu" / "test_parts.py"
+    file.parent.mkdir()
+    file.write_text(TESTS)
+    monkeypatch.setattr(benchmarks.gpu_check, "TESTS", tmp_path)
     for name in set(MEASUREMENTS) - {"rate of a linear probe"}:
         monkeypatch.delitem(MEASUREMENTS, name)
     place = ["--runs", str(tmp_path / "runs"), "--results", str(tmp_path / "results")]
@@ -68,11 +69,20 @@ def test_every_check_has_its_end_the_page_tells_and_the_same_command_goes_on(
     assert record.with_suffix(".md").read_text() == page
 
 
-def test_what_the_time_cuts_off_is_said(words: list[str], tmp_path: Path) -> None:
-    (tmp_path / "test_parts.py").write_text(TESTS + "\ndef test_late():\n    time.sleep(600)\n")
-    assert main([*words, "--minutes", "0.1"]) == 1
+def test_a_test_that_hangs_is_ended_and_the_others_are_answered(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deaf = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); time.sleep(600)"
+    files = {"test_deaf.py": f"import time\ndef test_deaf():\n    {deaf}\n"}
+    files["test_parts.py"] = TESTS
+    for name, text in files.items():
+        (tmp_path / "gpu" / name).write_text(text)
+    monkeypatch.setattr(benchmarks.gpu_check, "PATIENCE_S", 6.0)
+    monkeypatch.setattr(benchmarks.gpu_check, "END_S", 1.0)
+    monkeypatch.delitem(MEASUREMENTS, "rate of a linear probe")
+    assert main([*words, "--minutes", "1"]) == 1
     (page,) = tmp_path.rglob("gpu_check.md")
-    assert "tests, rate of a linear probe" in page.read_text()
+    assert "The time was over: tests of deaf." in page.read_text()
     (record,) = tmp_path.rglob("gpu_check.json")
     assert {one["check"] for one in json.loads(record.read_text())["answers"]} >= {"right"}
 
@@ -87,7 +97,7 @@ def test_gpus_that_are_absent_are_refused(
 @pytest.mark.slow
 def test_everything_is_measured_on_a_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two processes where several are needed; the tests themselves are run beside this one."""
-    monkeypatch.setattr(benchmarks.gpu_check, "TESTS", {"cpu": ("tests/gpu/test_bounds.py",)})
+    monkeypatch.setattr(benchmarks.gpu_check, "TESTS", tmp_path)
     place = ["--runs", str(tmp_path / "runs"), "--results", str(tmp_path / "results")]
     assert main(["--device", "cpu", "--minutes", "80", *place]) == 0
     (record,) = tmp_path.rglob("gpu_check.json")
