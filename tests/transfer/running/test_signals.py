@@ -121,7 +121,7 @@ def test_a_cell_that_all_processes_were_asked_to_stop_goes_on_to_the_same_record
         gate.touch()
     assert command.wait() == stop.EXIT_RESUMABLE, command.log.read_text()
     assert command.last_line() == f"stopped by {number.name}, run the same command to go on"
-    assert not list(disturbed.home.rglob("*.json"))
+    assert not list((disturbed.home / "results").rglob("*.json"))
     assert disturbed.start().wait() == 0
     assert disturbed.record() == undisturbed.record()
 
