@@ -8,6 +8,9 @@ import torch
 import torch.nn.functional as F
 
 import transfer.datasets.images
+from pretrain.running import stop
+from pretrain.running.atomic_files import content_hash
+from pretrain.running.processes import Process
 from transfer.backbone import Backbone
 from transfer.datasets.catalog import open_split
 from transfer.datasets.images import Images
@@ -22,9 +25,6 @@ from transfer.finetuning.classification import (
 )
 from transfer.frozen.kept_images import with_kept_pixels
 from transfer.frozen.transforms import EvalTransform
-from transfer.running import stop
-from transfer.running.atomic_files import content_hash
-from transfer.running.processes import Process
 
 CPU = Process(device=torch.device("cpu"))
 COURSE = FineTuning(

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from pretrain.running.processes import Process
 from tests.two_processes import two_processes
 from transfer.finetuning.precise_norm import set_precise_norms
-from transfer.running.processes import Process
 
 ALONE = Process(device=torch.device("cpu"))
 

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 import torch
 
+from pretrain.running import stop
+from pretrain.running.processes import Process
 from transfer.backbone import Backbone
 from transfer.datasets.catalog import open_split
 from transfer.datasets.images import Images
@@ -20,9 +22,7 @@ from transfer.finetuning.classification import (
 )
 from transfer.finetuning.loop import Job
 from transfer.finetuning.state import Training, TrainingSummary
-from transfer.running import stop
 from transfer.running.not_finite import NotFiniteError
-from transfer.running.processes import Process
 
 CPU = Process(device=torch.device("cpu"))
 COURSE = FineTuning(
