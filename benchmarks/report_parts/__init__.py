@@ -5,7 +5,6 @@ contents.py      records and failures of a results folder, read once
 checkpoints.py   checkpoints that were evaluated, failures, tasks that nobody asked for
 requested.py     cells that runs were asked for: which have no result?
 picture.py       our numbers beside the papers', task by task, as one picture
-paper_tables.py  the papers' tables with our rows
 by_task.py       task by task: what records hold beyond the numbers of the tables
 alike.py         results that may stand on one line or in one mean
 task_details.py  details of records, read for charts and tables

@@ -107,10 +107,3 @@ def test_a_number_out_of_range_ends_with_status_2_and_the_range(
 ) -> None:
     assert main(["jcl/smoke", *PLACES, *words.split()]) == 2
     assert f"error: {message}" in capsys.readouterr().err
-
-
-def test_a_range_is_checked_in_nested_settings() -> None:
-    command: Command[Any] = parse("jcl/smoke", [*PLACES, "--temperature", "0.3"])
-    assert command.recipe.config.temperature == 0.3
-    with pytest.raises(OptionError, match=r"--temperature 0: expected above 0$"):
-        parse("jcl/smoke", [*PLACES, "--temperature", "0"])

@@ -38,11 +38,6 @@ def test_names_are_those_of_detectron2s_released_models(subtests: pytest.Subtest
             assert (detectron2_name(name, "fpn"), detectron2_name(name, "c4")) == (fpn, c4)
 
 
-def test_tensors_are_handed_on_as_they_are() -> None:
-    tensor = torch.ones(2)
-    assert to_detectron2({"bn1.weight": tensor}, "c4")["backbone.stem.conv1.norm.weight"] is tensor
-
-
 def test_a_tensor_without_a_place_is_refused(subtests: pytest.Subtests) -> None:
     for name in [
         "fc.weight",

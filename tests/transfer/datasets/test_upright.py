@@ -26,12 +26,6 @@ def test_images_and_their_sizes_are_those_that_pillow_turns(
     assert upright_size(file) == turned.size
 
 
-def test_damaged_exif_data_turns_nothing(tmp_path: Path) -> None:
-    file = tmp_path / "image.jpg"
-    Image.new("RGB", (45, 31)).save(file, exif=b"Exif\0\0no such header")
-    assert decode_upright(file).size == upright_size(file) == (45, 31)
-
-
 def test_a_file_that_is_no_image_is_named(tmp_path: Path) -> None:
     (tmp_path / "image.jpg").write_bytes(b"\xff\xd8\xff\xe0cut")
     for read in (decode_upright, upright_size):

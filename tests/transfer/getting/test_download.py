@@ -58,15 +58,6 @@ def test_a_server_without_ranges_sends_the_file_again(
     assert (tmp_path / "x.tar").read_bytes() == CONTENT
 
 
-def test_a_file_that_is_all_there_is_only_verified(
-    archive: Archive, server: Server, tmp_path: Path
-) -> None:
-    (tmp_path / "x.tar.part").write_bytes(CONTENT)
-    download(replace(archive, exact=False), tmp_path / "x.tar")
-    assert (tmp_path / "x.tar").read_bytes() == CONTENT
-    assert server.requests == [("a/x.tar", f"bytes={len(CONTENT)}-")]
-
-
 @pytest.mark.parametrize("exact", [True, False])
 def test_a_beginning_longer_than_the_file_is_dropped(
     exact: bool, archive: Archive, tmp_path: Path
@@ -122,15 +113,6 @@ def test_a_busy_server_is_asked_again(archive: Archive, server: Server, tmp_path
     assert len(server.requests) == 4
 
 
-def test_an_address_that_always_fails_is_given_up(
-    archive: Archive, server: Server, tmp_path: Path
-) -> None:
-    server.statuses["a/x.tar"] = [503] * 100
-    with pytest.raises(DownloadError, match="status 503"):
-        download(archive, tmp_path / "x.tar")
-    assert len(server.requests) == 6
-
-
 def test_a_file_that_never_ends_is_refused(
     archive: Archive, server: Server, tmp_path: Path
 ) -> None:
@@ -162,14 +144,6 @@ def test_every_address_that_failed_is_named(
     lines = str(failure.value).splitlines()[1:-1]
     assert [url for url, line in zip(urls, lines, strict=True) if url not in line] == []
     assert [why for why, line in zip(refused.values(), lines, strict=True) if why not in line] == []
-
-
-def test_a_length_that_is_no_number_is_ignored(
-    archive: Archive, server: Server, tmp_path: Path
-) -> None:
-    server.headers["a/x.tar"] = {"Content-Length": "abc", "Connection": "close"}
-    download(archive, tmp_path / "x.tar")
-    assert (tmp_path / "x.tar").read_bytes() == CONTENT
 
 
 def test_a_server_that_sends_a_byte_now_and_then_is_left(
@@ -233,18 +207,6 @@ def test_a_killed_process_leaves_a_beginning_that_goes_on(
     download(replace(archive, num_bytes=len(content), checksum=checksum), file)
     assert file.read_bytes() == content
     assert server.requests[-1] == ("a/x.tar", f"bytes={begun}-")
-
-
-def test_a_proxy_of_the_environment_is_used(
-    archive: Archive, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("no_proxy", "NO_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("http_proxy", server.address)
-    elsewhere = "http://data.invalid/x.tar"
-    server.files[elsewhere] = CONTENT  # a proxy is asked for the whole address
-    download(replace(archive, urls=(elsewhere,)), tmp_path / "x.tar")
-    assert (tmp_path / "x.tar").read_bytes() == CONTENT
 
 
 def test_only_addresses_of_the_web_are_opened(archive: Archive, tmp_path: Path) -> None:
