@@ -1,4 +1,4 @@
-"""detectron2's detector as the recipe says: norms, places of weights, gradients, inputs."""
+"""detectron2's detector is configured as its own files say, but for what is meant."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,12 +17,10 @@ from transfer.detection.sample import Detector, ResizedDetections
 pytestmark = pytest.mark.detectron2
 
 
-def small(recipe: DetectorRecipe, *, arch: str = "resnet18") -> tuple[Detector, Any]:
-    """A detector of one class in training mode, and detectron2's network in it."""
+def small(recipe: DetectorRecipe) -> Detector:
+    """A detector of one class in training mode."""
     torch.manual_seed(0)
-    detector = build_detector(recipe.tiny(), arch=arch, num_classes=1, norm="BN")
-    rcnn: Any = detector.network.rcnn
-    return detector, rcnn
+    return build_detector(recipe.tiny(), arch="resnet18", num_classes=1, norm="BN")
 
 
 SET_BY_OUR_TASKS = {
@@ -112,7 +110,7 @@ def flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def test_an_image_without_objects_is_background() -> None:
-    detector, _ = small(recipes.COCO_FPN_MASKS)
+    detector = small(recipes.COCO_FPN_MASKS)
     first, *_ = small_samples()
     empty = replace(
         first, boxes=first.boxes[:0], classes=first.classes[:0], polygons=(), keypoints=None
@@ -122,7 +120,7 @@ def test_an_image_without_objects_is_background() -> None:
 
 
 def test_no_detections_are_empty_tensors() -> None:
-    detector, _ = small(replace(recipes.COCO_FPN_MASKS, min_score=1.0))
+    detector = small(replace(recipes.COCO_FPN_MASKS, min_score=1.0))
     detector.network.eval()
     found: ResizedDetections = detector.find([small_samples()[0].image])[0]
     assert found.masks is not None

@@ -10,15 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from tests.rounding import SHORT_CHAIN, assert_equal_up_to_rounding
+from tests.transfer.detection.fixed_detector import answer, fill, in_double, lean
 from tests.transfer.detection.parity import (
     CASES,
     GRADIENT,
     LOSS,
     NUM_CLASSES,
-    answer,
-    fill,
-    in_double,
-    lean,
     worst_loss,
     worst_tensor,
 )
