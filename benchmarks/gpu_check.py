@@ -24,9 +24,10 @@ import tyro
 
 from benchmarks.gpu.page import Answer, Machine, render
 from benchmarks.gpu.rates import write_rates
+from pretrain.running.atomic_files import WriteError, explain_write_errors, write_whole
+from pretrain.running.option_ranges import OptionError, Range
 from transfer.record import commit
-from transfer.running.atomic_files import WriteError, explain_write_errors, write_whole
-from transfer.running.option_ranges import OptionError, Range, check_ranges
+from transfer.running.option_ranges import check_ranges
 
 ROOT = Path(__file__).parents[1]
 RANGES = {"minutes": Range(0, 24 * 60, open_below=True)}

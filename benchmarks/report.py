@@ -12,7 +12,7 @@ import tyro
 from benchmarks.pages.records import REPORT
 from benchmarks.report_parts.page import report_page
 from benchmarks.report_parts.run_folders import remember_runs, remembered_runs
-from transfer.running.atomic_files import write_whole
+from pretrain.running.atomic_files import write_whole
 from transfer.running.folders import FolderError, check_writable
 
 FILE = "index.html"

@@ -49,18 +49,18 @@ from benchmarks.planning.plan import (
     with_passes_counted_once,
 )
 from benchmarks.planning.plan_groups import get_data_command, render_plan_groups, shortened
+from pretrain.running import stop
+from pretrain.running.atomic_files import explain_write_errors
+from pretrain.running.processes import assume_gpus
 from slurm.cluster import ClusterError, cluster
 from transfer.backbone import BackboneError
 from transfer.cells.checked_data import fingerprint
 from transfer.datasets.expected import DataError
 from transfer.detection.engines import engine_for
 from transfer.finetuning.options import TrainingOptions
-from transfer.running import stop
-from transfer.running.atomic_files import explain_write_errors
 from transfer.running.console import QUIET
 from transfer.running.folders import check_writable
 from transfer.running.option_ranges import RANGES, check_ranges
-from transfer.running.processes import assume_gpus
 
 
 def plan(request: RunAll) -> list[PlannedCell]:

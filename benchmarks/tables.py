@@ -22,7 +22,7 @@ from benchmarks.pages.paper_page import paper_page, settings_page, tasks_of
 from benchmarks.pages.published import papers
 from benchmarks.pages.records import FIGURES, TABLES, read_results
 from benchmarks.pages.stated import stated_page
-from transfer.running.atomic_files import explain_write_errors, write_whole
+from pretrain.running.atomic_files import explain_write_errors, write_whole
 from transfer.running.folders import FolderError, check_writable
 
 

@@ -7,6 +7,11 @@ ranges.py    the range of every numeric option
 start.py     starts a command, and turns errors into exit statuses
 run.py       turns a command into a job, and a job into its backbone file
 loop.py      the only pre-training loop
+launch.py    processes, devices, and one run per folder
+checkpoint.py saves and loads a run's state
+metrics.py   what a run logs: metrics.jsonl and TensorBoard
+wandb_log.py the same on Weights & Biases, on request
+view_sheet.py a picture of the first views
 method.py    the protocol of methods: all that the rest may read of one
 export.py    writes the backbone file and the encoder file
 projector_layers.py  a projector as a plain list of layers
@@ -18,7 +23,7 @@ parts/       what two or more methods share
 recipes/     the published runs: method and its settings, data, schedule, batch
 data/        images, views, augmentation on the CPU and on the device, the feed
 pixels/      decoding, boxes, crops on the CPU and on the device; transfer uses it, too
-running/     launch, stop, progress, metrics log, checkpoint
+running/     processes, loader, stop, locks, files written whole; transfer uses it, too
 readme.py    writes RECIPES.md, the tables of methods and recipes
 recipe_table.py  the recipes as rows, and as the text of --list
 """

@@ -10,9 +10,9 @@ from difflib import get_close_matches
 from typing import NoReturn
 
 from pretrain.command import parse
-from pretrain.ranges import OptionError
 from pretrain.recipe_table import recipe_list
 from pretrain.recipes import RECIPES
+from pretrain.running.option_ranges import OptionError
 
 
 def main(arguments: list[str]) -> int:

@@ -16,7 +16,7 @@ from torch import nn
 from pretrain.data.views import ViewRecipe
 from pretrain.parts.choices import Stem
 from pretrain.projector_layers import describe_projectors, plain_tensor
-from pretrain.running.checkpoint import write_atomically
+from pretrain.running.atomic_files import write_whole
 
 FORMAT = "ssl-backbone/1"
 ENCODER_FORMAT = "ssl-encoder/1"
@@ -43,7 +43,7 @@ def export(
             name: value if isinstance(value, str) else json.dumps(value)
             for name, value in description.items()
         }
-        write_atomically(path, safetensors_bytes(tensors, metadata=header))
+        write_whole(path, safetensors_bytes(tensors, metadata=header))
         return
     _save(path, {**description, "state_dict": tensors})
 
@@ -97,7 +97,7 @@ def _save(path: Path, content: dict[str, object]) -> None:
     buffer = io.BytesIO()
     torch.save(content, buffer)
     # the buffer's own memory, where getvalue would copy the whole file
-    write_atomically(path, buffer.getbuffer())
+    write_whole(path, buffer.getbuffer())
 
 
 def versions() -> dict[str, str]:

@@ -17,22 +17,22 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
+from pretrain import checkpoint
 from pretrain.command import Execution
 from pretrain.compilation import compile_networks
 from pretrain.data.feed import Batch, Feed
 from pretrain.data.side_stream import made_aside
+from pretrain.launch import require_own_folder
 from pretrain.method import Method
+from pretrain.metrics import Log, NotFiniteError, Window
 from pretrain.optim import fit_to_device, lars, scheduled_rate, sgd
-from pretrain.parts.gather import any_process
 from pretrain.precision import network_dtype
 from pretrain.recipes import Recipe
-from pretrain.running import checkpoint
-from pretrain.running.launch import Process, require_own_folder
-from pretrain.running.metrics import Log, NotFiniteError, Window
+from pretrain.running.processes import Process, any_process
 from pretrain.running.progress import Progress, print_line
 from pretrain.running.stop import StopRequest
-from pretrain.running.view_sheet import write_view_sheet
-from pretrain.running.wandb_log import WandbLog
+from pretrain.view_sheet import write_view_sheet
+from pretrain.wandb_log import WandbLog
 
 LIMIT = torch.finfo(torch.float32).max ** 0.5
 """Size of a number whose square is none in float32, so that norms and variances are lost."""
@@ -153,12 +153,6 @@ def train_to_snapshots(job: Job, stop: StopRequest) -> Generator[int, None, None
             print_line(
                 f"resuming {job.checkpoint_path} after step {training.step} of {job.num_steps}"
             )
-            if "batch_norm_groups" not in state["settings"]:
-                num = job.process.num_processes
-                print_line(
-                    f"note: the checkpoint does not record its number of processes; "
-                    f"this start has {num}"
-                )
     if job.process.is_main:
         require_own_folder(job.folder)
     log = _log(job, training.step) if job.process.is_main else None
@@ -199,9 +193,8 @@ def _steps(
         last = training.step == job.num_steps
         reading = job.is_read_step(training.step)
         # processes agree on a stop only where they wait for the device anyway
-        stopping = (reading or job.process.num_processes == 1) and stop.on_any_process(
-            job.process.device
-        )
+        if reading or job.process.num_processes == 1:
+            (stopping,) = any_process([stop.came()], job.process)
         # clocks differ between processes: with `reading`, all have checked before the first saves
         due = reading and time.monotonic() - saved_s > 60 * job.execution.save_every_min
         checking = reading or stopping or training.step % steps_per_epoch == 0
@@ -304,7 +297,7 @@ def _require_finite(job: Job, training: Training) -> None:
     All processes call it at the same steps: a bad loss of one spoils the weights of all.
     """
     bad = training.window.first_bad_step()
-    if not any_process(bad is not None, job.process.device):
+    if not any(any_process([bad is not None], job.process)):
         return
     where = "of another process is not finite near" if bad is None else "is not finite at"
     step = training.step - len(training.window) + (bad or 0) + 1

@@ -4,38 +4,9 @@ A range says what an option can mean at all. Whether options fit each other, the
 processes is checked in settings.py.
 """
 
-import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Mapping
 
-
-class OptionError(ValueError):
-    """An option outside of its range."""
-
-
-@dataclass(frozen=True)
-class Range:
-    """Range of a number."""
-
-    least: float
-    most: float = math.inf
-    open_below: bool = False
-    """True if the least value is excluded."""
-    open_above: bool = False
-    """True if the largest value is excluded."""
-
-    def __contains__(self, value: float) -> bool:
-        """Return whether a value is in the range; nan and infinity never are."""
-        above = value > self.least if self.open_below else value >= self.least
-        below = value < self.most if self.open_above else value <= self.most
-        return above and below and abs(value) != math.inf
-
-    def __str__(self) -> str:
-        """Return words such as "at least 0 and below 1"."""
-        lower = f"{'above' if self.open_below else 'at least'} {self.least:.10g}"
-        upper = f"{'below' if self.open_above else 'at most'} {self.most:.10g}"
-        words = [lower] * (self.least > -math.inf) + [upper] * (self.most < math.inf)
-        return " and ".join(words) or "a finite number"
+from pretrain.running.option_ranges import OptionError, Range, numbers
 
 
 def _by_name(*groups: tuple[Range, str]) -> dict[str, Range]:
@@ -43,7 +14,7 @@ def _by_name(*groups: tuple[Range, str]) -> dict[str, Range]:
     return {name: each for each, names in groups for name in names.split()}
 
 
-ANY = Range(-math.inf)
+ANY = Range()
 NOT_NEGATIVE = Range(0)
 POSITIVE = Range(0, open_below=True)
 SHARE = Range(0, 1)
@@ -112,7 +83,7 @@ def check_ranges(options: object, ranges: Mapping[str, Range] = RANGES) -> None:
     The two ends of a range of numbers, such as --crop-area, must be in order. A number of a method
     without a range, such as a user's own, must be finite.
     """
-    for name, values in _numbers(options):
+    for name, values in numbers(options):
         flag = f"--{name.replace('_', '-')} {' '.join(map(_text, values))}"
         range_ = ranges.get(name, ANY)
         if wrong := [value for value in values if value not in range_]:
@@ -125,18 +96,3 @@ def check_ranges(options: object, ranges: Mapping[str, Range] = RANGES) -> None:
 def _text(value: float) -> str:
     """Return a number as the user may have written it."""
     return str(value).removesuffix(".0")
-
-
-def _numbers(options: object) -> Iterator[tuple[str, tuple[float, ...]]]:
-    """Yield the name and the numbers of each numeric field of a dataclass and those in it."""
-    for spec in fields(options):  # type: ignore[arg-type]
-        value = getattr(options, spec.name)
-        if is_dataclass(value):
-            yield from _numbers(value)
-            continue
-        values = value if isinstance(value, tuple) else (value,)
-        numbers = tuple(
-            one for one in values if isinstance(one, int | float) and not isinstance(one, bool)
-        )
-        if numbers:
-            yield spec.name, numbers

@@ -17,16 +17,16 @@ from pretrain.data.last_writes import LastWrites
 from pretrain.data.styles import StyleBank, find_styles
 from pretrain.data.views import ViewRecipe
 from pretrain.export import commit, export, export_encoder, versions
+from pretrain.launch import folder_lock
 from pretrain.loop import Job
 from pretrain.method import Method
 from pretrain.methods import METHODS
+from pretrain.metrics import means_after
 from pretrain.parts.heads import BranchedResNet
 from pretrain.parts.resnet import build_resnet
 from pretrain.precision import network_dtype, tf32_convolutions
 from pretrain.recipes import RECIPES, Recipe
-from pretrain.running.launch import Process, folder_lock
-from pretrain.running.metrics import means_after
-from pretrain.running.wandb_log import INSTALL, is_installed
+from pretrain.running.processes import Process
 from pretrain.settings import (
     SettingsError,
     batch_norm_groups,
@@ -38,6 +38,7 @@ from pretrain.settings import (
     count_steps,
     local_prior_images,
 )
+from pretrain.wandb_log import INSTALL, is_installed
 
 
 def main_process_lock(folder: Path) -> AbstractContextManager[None]:

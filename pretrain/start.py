@@ -8,11 +8,13 @@ from typing import Any
 
 from torch import OutOfMemoryError
 
+from pretrain.checkpoint import CheckpointError
 from pretrain.command import Command
 from pretrain.data.images import ChangedError, DataError, DecodeError
 from pretrain.data.last_writes import LastWrites
-from pretrain.data.loader import WorkerError
+from pretrain.launch import LaunchError, LostProcessError, join_processes
 from pretrain.loop import Job, train_to_snapshots
+from pretrain.metrics import NotFiniteError
 from pretrain.run import (
     cautions,
     describe,
@@ -23,10 +25,8 @@ from pretrain.run import (
     write_backbone,
     write_snapshot,
 )
-from pretrain.running.checkpoint import CheckpointError
 from pretrain.running.last_line import print_last_line
-from pretrain.running.launch import LaunchError, LostProcessError, join_processes
-from pretrain.running.metrics import NotFiniteError
+from pretrain.running.loader import SharedMemoryError, WorkerKilledError
 from pretrain.running.progress import duration, print_line
 from pretrain.running.stop import (
     EXIT_RESUMABLE,
@@ -37,7 +37,10 @@ from pretrain.running.stop import (
 )
 from pretrain.settings import SettingsError
 
-FAILURES = (ChangedError, DecodeError, LostProcessError, NotFiniteError, WorkerError, OSError)
+FAILURES = (
+    *(ChangedError, DecodeError, LostProcessError, NotFiniteError, OSError),
+    *(SharedMemoryError, WorkerKilledError),
+)
 """Errors of a run that was requested rightly and failed on its way."""
 
 

@@ -27,7 +27,7 @@ from slurm.state import WAITING, saved_error
 
 EXIT_RESUMABLE = 75
 """Exit status of a command that has saved and can resume: EX_TEMPFAIL. The rooms import nothing of
-each other here: transfer/running/stop.py and pretrain/running/stop.py end with the same number."""
+each other here: pretrain/running/stop.py has the same number."""
 MAX_STARTS = 100
 """Starts of one job at most, whatever the reasons."""
 MAX_KILLS = 3

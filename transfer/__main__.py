@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from pretrain.running import stop
+from pretrain.running.processes import process_group
 from transfer.backbone import BackboneError, inspect_file, load_backbone
 from transfer.cells.command import Evaluate
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.check import check, render, render_found
 from transfer.datasets.expected import DataError
 from transfer.getting.command import GetData
-from transfer.running import stop
 from transfer.running.folders import data_folder
 from transfer.running.option_ranges import check_ranges
-from transfer.running.processes import process_group
 from transfer.running.row_names import nearest
 from transfer.tasks import TASKS
 

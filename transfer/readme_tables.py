@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from pretrain.running.atomic_files import write_whole
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.info import DatasetInfo
 from transfer.getting.overview import format_bytes
-from transfer.running.atomic_files import write_whole
 from transfer.tasks import TASKS, reading_of
 
 PAGE = Path(__file__).with_name("TASKS.md")

@@ -21,7 +21,7 @@ from typing import Any
 from urllib.parse import urlparse
 from urllib.request import url2pathname
 
-from transfer.running.atomic_files import WriteError, content_hash, write_whole
+from pretrain.running.atomic_files import WriteError, content_hash, write_whole
 
 PACKAGES = (
     "torch",

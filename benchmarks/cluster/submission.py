@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.execution.started import StartedCell, versions
+from pretrain.running.atomic_files import explain_write_errors
 from slurm.resources import Queue, Resources
 from transfer.cells.request import Cell
 from transfer.record import write_failure, write_json
-from transfer.running.atomic_files import explain_write_errors
 from transfer.tasks import reading_of, task_of
 
 FILE = "submission.json"

@@ -17,7 +17,7 @@ from benchmarks.execution.status_rows import (
     render_rows,
     write_status_page,
 )
-from transfer.running.atomic_files import WriteError
+from pretrain.running.atomic_files import WriteError
 from transfer.running.console import is_live
 
 INTERVAL_S = 5.0

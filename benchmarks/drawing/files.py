@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmarks.drawing.figure import ExamplePanel, GridPanel, Picture, path_of
 from benchmarks.pages.markdown import escape
-from transfer.running.atomic_files import explain_write_errors, write_whole
+from pretrain.running.atomic_files import explain_write_errors, write_whole
 
 SUFFIXES = ("csv", "png", "svg")
 """Kinds of files in the order of writing; the SVG comes last because it holds the hash."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from benchmarks.drawing.figure import TrainingLog
 from benchmarks.pages.records import TRAINING_LOGS
-from transfer.running.atomic_files import write_whole
+from pretrain.running.atomic_files import write_whole
 
 FORMAT = "ssl-training-log/1"
 LOG_FILE, BACKBONE_FILE = "metrics.jsonl", "backbone.pt"

@@ -12,8 +12,8 @@ from benchmarks.pages.final_screen import RequestedCell, final_screen
 from benchmarks.pages.records import Results, read_results
 from benchmarks.planning.plan import PlannedCell
 from benchmarks.tables import update_tables
+from pretrain.running.atomic_files import WriteError
 from transfer.cells.request import Cell
-from transfer.running.atomic_files import WriteError
 from transfer.running.console import format_duration
 from transfer.tasks import reading_of
 

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING
 import tyro
 
 from benchmarks.execution.jobs import AND, PREPARE, THEN
+from pretrain.running import stop
+from pretrain.running.lock import BusyError
 from transfer.backbone import BackboneError
 from transfer.cells.command import Evaluate, summary
 from transfer.cells.execution import note_failure, prepare
 from transfer.cells.many_gpus import KilledError, evaluate_on_gpus
 from transfer.cells.request import Cell
 from transfer.datasets.expected import DataError
-from transfer.running import stop
-from transfer.running.lock import BusyError
 
 if TYPE_CHECKING:
     pass

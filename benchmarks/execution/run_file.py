@@ -16,9 +16,9 @@ from typing import Any
 
 from benchmarks.execution.started import StartedCell, read_json, version, versions
 from benchmarks.execution.status_rows import REFRESH_S, StatusRow, write_status_page
+from pretrain.running.atomic_files import WriteError
 from transfer.cells.request import Cell
 from transfer.record import write_json
-from transfer.running.atomic_files import WriteError
 from transfer.running.console import PROGRESS_FILE, format_duration
 
 FOLDER = "local"

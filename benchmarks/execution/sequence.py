@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from benchmarks.execution.run_file import StatusPage
 from benchmarks.planning.plan import PlannedCell
+from pretrain.running import stop
+from pretrain.running.lock import BusyError
 from transfer.cells.command import summary
 from transfer.cells.execution import note_failure, prepare
 from transfer.cells.many_gpus import evaluate_on_gpus
 from transfer.cells.request import Cell
 from transfer.cells.shared_classifier import ClassifierError
-from transfer.running import stop
 from transfer.running.console import format_duration, is_quiet, live_bars
-from transfer.running.lock import BusyError
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars

@@ -27,11 +27,11 @@ from benchmarks.planning.plan import (
     with_passes_counted_once,
 )
 from benchmarks.planning.plan_groups import render_plan_groups
+from pretrain.running import stop
 from transfer.backbone import BackboneError, load_backbone
 from transfer.cells.execution import note_failure
 from transfer.cells.request import Cell, CellSettings
 from transfer.datasets.expected import DataError
-from transfer.running import stop
 from transfer.running.console import is_quiet
 from transfer.running.folders import check_writable
 from transfer.running.row_names import check_row_name

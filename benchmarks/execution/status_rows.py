@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-from transfer.running.atomic_files import write_whole
+from pretrain.running.atomic_files import write_whole
 
 STATES = ("running", "queued", "done", "failed", "cancelled", "stopped")
 SIGNS = {

@@ -14,8 +14,8 @@ import torch
 
 from benchmarks.gpu import evaluation, pretraining
 from benchmarks.gpu.timing import NotMeasuredError
+from pretrain.running.atomic_files import write_whole
 from transfer.finetuning.gpu import use_expandable_segments
-from transfer.running.atomic_files import write_whole
 
 MEASUREMENTS = pretraining.MEASUREMENTS | evaluation.MEASUREMENTS
 

@@ -9,15 +9,13 @@ import numpy as np
 import torch
 from PIL import Image
 
-from pretrain.pixels.crop_cpu import worker_threads
-
 
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Restrict torch and OpenCV to the calling thread."""
     before = torch.get_num_threads(), cv2.getNumThreads()
     torch.set_num_threads(1)
-    worker_threads()
+    cv2.setNumThreads(0)
     try:
         yield
     finally:

@@ -29,12 +29,13 @@ from pretrain.data.feed import Batch, FileViews
 from pretrain.data.images import find_images
 from pretrain.data.packing import unpack
 from pretrain.data.side_stream import made_aside
+from pretrain.launch import join_processes
 from pretrain.loop import Job, Training, training_step, wrap_network
 from pretrain.method import Method
 from pretrain.parts.momentum_encoder import MomentumEncoder
 from pretrain.precision import network_dtype
 from pretrain.run import prepare
-from pretrain.running.launch import Process, join_processes
+from pretrain.running.processes import Process
 
 RECIPES: Mapping[str, str] = {
     "moco": "moco/in1k-r50-v2",

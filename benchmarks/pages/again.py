@@ -14,6 +14,7 @@ from typing import Any
 from benchmarks.pages.checkpoint_lines import value_words
 from benchmarks.pages.curve_page import CURVE_SEPARATOR
 from benchmarks.pages.records import UNTRAINED
+from pretrain.running.processes import assume_gpus
 from transfer.backbone import Backbone, InputFormat
 from transfer.finetuning.options import TrainingOptions
 from transfer.record import (
@@ -25,7 +26,6 @@ from transfer.record import (
     record_path,
     stored_fields,
 )
-from transfer.running.processes import assume_gpus
 from transfer.tasks import TASKS, reading_of
 from transfer.tasks.task import Task
 

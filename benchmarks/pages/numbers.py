@@ -10,7 +10,7 @@ from benchmarks.pages.published import papers
 from benchmarks.pages.reasons import reasons_of
 from benchmarks.pages.records import SMALL_DATA, Result, Results
 from benchmarks.pages.verdict import verdict
-from transfer.running.atomic_files import write_whole
+from pretrain.running.atomic_files import write_whole
 
 FILE = "results.csv"
 

@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Sequence
 
 from benchmarks.pages.published import papers
+from pretrain.running.option_ranges import Range
 from transfer.backbone import Backbone
 from transfer.cells.request import Cell, CellSettings
-from transfer.running.option_ranges import Range, require_in_range
+from transfer.running.option_ranges import require_in_range
 from transfer.running.row_names import nearest
 from transfer.tasks import TASKS, default_tasks, reading_of, task_of
 

@@ -18,10 +18,10 @@ from benchmarks.pages.published import published_recipes
 from benchmarks.planning.cells import split_numbers
 from benchmarks.planning.options import RunAll
 from benchmarks.planning.plan import PlannedCell
+from pretrain.running.atomic_files import content_hash
 from transfer.backbone import Backbone, InputFormat, load_backbone, random_twin, with_heads
 from transfer.cells.declaration import settle_declaration, with_declared_recipe
 from transfer.record import commit, write_json
-from transfer.running.atomic_files import content_hash
 from transfer.running.option_ranges import RANGES
 from transfer.running.row_names import check_row_name
 

@@ -7,12 +7,13 @@ from typing import Annotated
 
 import tyro
 
+from pretrain.running.option_ranges import Range
 from slurm.resources import Queue
 from transfer.cells.request import CellSettings
 from transfer.finetuning.options import TrainingOptions
 from transfer.frozen.precision import RequestedPrecision
 from transfer.running.folders import data_folder
-from transfer.running.option_ranges import COUNT, RANGES, Range
+from transfer.running.option_ranges import COUNT, RANGES
 from transfer.running.schedule import length_fraction
 
 OPTION_RANGES: Mapping[str, Range] = {

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
 
+from pretrain.running.processes import num_gpus
 from transfer.cells.departures import departures
 from transfer.cells.execution import without_classifier
 from transfer.cells.request import Cell
@@ -13,7 +14,6 @@ from transfer.datasets.catalog import DATASETS
 from transfer.finetuning.options import TrainingOptions
 from transfer.frozen.pass_hours import IMAGES_PER_GPU_SECOND
 from transfer.running.measured_rates import ASSUMED, Rates, rates_of_this_machine
-from transfer.running.processes import num_gpus
 from transfer.tasks import task_of
 from transfer.tasks.task import PlannedTask, Task
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from benchmarks.pages.final_screen import RequestedCell
 from benchmarks.pages.records import REPORT, Results
+from pretrain.running.atomic_files import write_whole
 from transfer.datasets.catalog import DATASETS
-from transfer.running.atomic_files import write_whole
 from transfer.tasks import TASKS, reading_of
 
 FILE = "requested.json"

@@ -7,7 +7,7 @@ from pathlib import Path
 from benchmarks.drawing.logs import LOG_FILE
 from benchmarks.pages.records import REPORT
 from benchmarks.report_parts.pretraining import log_files
-from transfer.running.atomic_files import write_whole
+from pretrain.running.atomic_files import write_whole
 
 FILE = "runs.json"
 SNAPSHOTS_OF_RUN = "snapshots"

@@ -9,7 +9,8 @@ import tyro
 
 import benchmarks.speed
 from benchmarks.speed.harness import report
-from transfer.running.option_ranges import OptionError, Range, check_ranges
+from pretrain.running.option_ranges import OptionError, Range
+from transfer.running.option_ranges import check_ranges
 from transfer.running.row_names import nearest
 
 PAIRS = (

@@ -14,12 +14,12 @@ from torchvision.models import resnet50
 
 from benchmarks.speed.harness import Comparison
 from pretrain.command import DeviceChoice
+from pretrain.launch import join_processes
 from pretrain.methods.jcl import jcl_loss
 from pretrain.methods.lorac import laplace_log_prior, nuclear_norm
 from pretrain.methods.uniclr import ONE_PAIR, uniclr_loss
 from pretrain.parts.momentum_encoder import MomentumEncoder
 from pretrain.recipes.uniclr import UniCLRConfig
-from pretrain.running.launch import join_processes
 
 TEMPERATURE, COVARIANCE_WEIGHT, MOMENTUM = 0.2, 4.0, 0.999
 NUM_KEYS, DIM = 5, 128

@@ -16,12 +16,12 @@ from pathlib import Path
 import torch
 
 from benchmarks.speed.harness import Comparison
+from pretrain.running.processes import this_process
 from transfer.backbone import random_backbone
 from transfer.datasets.class_folders import class_names, read_class_folders
 from transfer.datasets.images import Images
 from transfer.finetuning.classification import Classifier, train_rates
 from transfer.frozen.kept_images import with_kept_pixels
-from transfer.running.processes import this_process
 from transfer.tasks.semi_supervised import LORAC_HEAD_RATES, TASKS
 
 LORAC = TASKS["in1k_semi_1pct@lorac"]

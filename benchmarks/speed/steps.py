@@ -20,11 +20,11 @@ import torch
 from benchmarks.speed.harness import Comparison
 from pretrain.command import DeviceChoice, parse
 from pretrain.data.feed import Batch
+from pretrain.launch import join_processes
 from pretrain.loop import Training, training_step, wrap_network
 from pretrain.parts.resnet import build_resnet
 from pretrain.precision import Precision
 from pretrain.run import prepare
-from pretrain.running.launch import join_processes
 from transfer.datasets.synthetic.generate import generate
 
 HOW_TO_INSTALL = "pip install -e '.[compare]'"

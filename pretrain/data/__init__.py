@@ -13,5 +13,4 @@ packing.py      a batch's numbers in one buffer, for one upload
 styles.py       a bank of styled copies of the images
 feed.py         batches of views from memory or from files
 side_stream.py  makes the next batch while a GPU trains
-loader.py       worker processes that prepare batches and end with the run
 """

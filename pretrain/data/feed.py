@@ -18,7 +18,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import Dataset
 
 from pretrain.data import augment_cpu
 from pretrain.data.augment import (
@@ -29,7 +28,6 @@ from pretrain.data.augment import (
     normalize,
 )
 from pretrain.data.images import BatchPlan, TrainingImages, read_pixels
-from pretrain.data.loader import load_ahead
 from pretrain.data.packing import Array, pack, unpack
 from pretrain.data.random_numbers import Floats, draw_view_numbers
 from pretrain.data.styles import StyleBank
@@ -44,6 +42,7 @@ from pretrain.data.views import (
 )
 from pretrain.parts.view import View
 from pretrain.pixels import crop_cpu, crop_device
+from pretrain.running.loader import load_batches
 
 
 class Waiting:
@@ -211,11 +210,11 @@ class Feed:
         """Yield the views of each step and the images' indices (n,)."""
         constants = constants_on(self.device, self.recipe)
         # one loader for all epochs, so that workers do not wait between epochs
-        loaded = load_ahead(
-            FileViews(self),
+        loaded = load_batches(
+            FileViews(self).__getitem__,
             steps,
-            workers=self.workers,
-            pin_memory=self.device.type == "cuda",
+            num_workers=self.workers,
+            pin=_pin if self.device.type == "cuda" else None,
         )
         with closing(loaded) as parts_of_steps:
             for _ in steps:
@@ -270,8 +269,12 @@ def decode_all(images: TrainingImages) -> Tensor:
     return pixels
 
 
-class FileViews(Dataset[list[Tensor]]):
-    """Data set of steps: for each group one stack of views (V * n, S, S, 3), uint8, then numbers.
+def _pin(parts: list[Tensor]) -> list[Tensor]:
+    return [part.pin_memory() for part in parts]
+
+
+class FileViews:
+    """Views of each step: for each group one stack of views (V * n, S, S, 3), uint8, then numbers.
 
     A stack holds the first view of all images, then the second, and so on. Each image is decoded
     once for all its views, and numbers are drawn for all images at once. The numbers are packed:

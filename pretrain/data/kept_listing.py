@@ -23,7 +23,7 @@ from pretrain.data.image_files import ImageFiles
 from pretrain.data.images import Listing, TrainingImages, list_images
 from pretrain.data.tree import FolderState
 from pretrain.pixels.image_sizes import UNREADABLE, image_size
-from pretrain.running.checkpoint import write_atomically
+from pretrain.running.atomic_files import write_whole
 from pretrain.running.progress import print_line
 
 VERSION = 1
@@ -98,7 +98,7 @@ def _keep(path: Path, listing: Listing, started_s: float) -> None:
         widths=images.widths,
     )
     try:
-        write_atomically(path, content.getbuffer())
+        write_whole(path, content.getbuffer())
     except OSError:
         return
     if len(images) >= MANY_IMAGES:

@@ -12,15 +12,6 @@ def num_processes() -> int:
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
-def any_process(fact: bool, device: torch.device) -> bool:
-    """Return whether the fact holds in any process; all must call it at the same step."""
-    if num_processes() == 1:
-        return fact
-    flag = torch.tensor(float(fact), device=device)
-    dist.all_reduce(flag, dist.ReduceOp.MAX)
-    return bool(flag)
-
-
 def own_share(rows: Tensor) -> Tensor:
     """Return this process's part (n, ...) of rows (N, ...) that all processes hold."""
     if num_processes() == 1:

@@ -23,11 +23,6 @@ QUARTER_TURNS = {
 """OpenCV's codes for counterclockwise quarter turns."""
 
 
-def worker_threads() -> None:
-    """Restrict OpenCV to the calling thread; the workers already occupy the cores."""
-    cv2.setNumThreads(0)
-
-
 def crop(pixels: Pixels, box: Sequence[int], size_px: int) -> Pixels:
     """Cut a box, top, left, height, width, out of (H, W, 3) and resize it to (S, S, 3).
 

@@ -1,11 +1,15 @@
-"""Support of long runs, whatever they train.
+"""Tools for long computations of any kind, which transfer and benchmarks may import too.
 
-launch.py      processes, devices, and one run per folder
-stop.py        signals that ask a run to stop
-last_line.py   the last line of a stopped run
-progress.py    progress lines on the console
-metrics.py     what a run logs: metrics.jsonl and TensorBoard
-view_sheet.py  a picture of the first views
-wandb_log.py   the same on Weights & Biases, on request
-checkpoint.py  saves and loads a run's state
+Nothing here knows images, tasks or methods, or imports another room.
+
+atomic_files.py  files written whole or not at all, and errors that say what to do
+lock.py          locks that admit one process to a folder or a file
+stop.py          an orderly stop after a signal
+last_line.py     the last line of a stopped run
+loader.py        a data loader whose worker processes make batches ahead
+shared_memory.py batches for another process, in shared memory or copied
+portable.py      errors that another process can raise again
+processes.py     the processes of a run, the GPUs of a machine
+progress.py      progress lines of a pre-training run
+option_ranges.py ranges of numbers, and the numbers of a command's options
 """

@@ -1,30 +1,88 @@
-"""Signals that ask a run to stop: a time limit, a preemption, Ctrl-C.
+"""An orderly stop: a signal sets a flag, which loops check between steps.
 
-The exit status that schedulers requeue is also named in transfer/running/stop.py and
-slurm/requeue.py: these rooms import nothing of each other.
+Commands of transfer and benchmarks listen until they end; a pre-training run listens in a context
+with a StopRequest of its own. The exit status that schedulers requeue is also named in
+slurm/requeue.py, which imports nothing of ours.
 """
 
+import ctypes
+import os
 import signal
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
-import torch
-
-from pretrain.parts.gather import any_process
-
-SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
 EXIT_RESUMABLE = 75
-"""Exit status of a run that stopped on request and can go on: EX_TEMPFAIL of sysexits.h."""
+"""Exit status of what stopped on request and can go on: EX_TEMPFAIL of sysexits.h."""
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
+PR_SET_PDEATHSIG = 1  # of Linux's <sys/prctl.h>
+_asked: list[int] = []
+
+
+class Stopped(SystemExit):
+    """Exit after a signal, with all state saved; the same command continues from here."""
+
+
+def listen(*, at_once: bool = False) -> None:
+    """Install the handler that makes signals of schedulers and Ctrl-C request an orderly stop.
+
+    at_once: raise Stopped wherever the main thread is, for work that a kill anywhere cannot harm.
+    """
+    for number in SIGNALS:
+        signal.signal(number, _stop_at_once if at_once else _note)
+
+
+def signal_at_parents_end() -> None:
+    """Let the kernel signal this process when its parent ends; called at the process's start."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def exit_if_requested() -> None:
+    """Raise Stopped if a signal has come. Call it only when all state is saved."""
+    if _asked:
+        raise Stopped(EXIT_RESUMABLE)
+
+
+def is_requested() -> bool:
+    """Return whether a signal has come."""
+    return bool(_asked)
+
+
+def exit_status(main: Callable[[list[str]], int], words: list[str]) -> int:
+    """Run a command line and return its exit status; print a last line if it was stopped."""
+    try:
+        return main(words)
+    except Stopped:
+        if os.environ.get("RANK", "0") == "0":  # only rank 0 prints
+            print(last_line(), file=sys.stderr, flush=True)
+        return EXIT_RESUMABLE
+
+
+def last_line() -> str:
+    """Return the last line of a stopped command; the signal may have come to another process."""
+    by = f" by {signal.Signals(_asked[0]).name}" if _asked else ""
+    return f"stopped{by}, run the same command to go on"
+
+
+def _note(number: int, frame: FrameType | None) -> None:
+    if number in _asked and number == signal.SIGINT:
+        raise KeyboardInterrupt  # a second Ctrl-C stops at once
+    _asked.append(number)
+
+
+def _stop_at_once(number: int, frame: FrameType | None) -> None:
+    _asked.append(number)
+    exit_if_requested()
 
 
 class StoppedError(Exception):
-    """A signal has come before the first step; its text is the signal's name."""
+    """A signal has come before the first step of a run; its text is the signal's name."""
 
 
 class StopRequest:
-    """Record of the last signal that asked the run to stop."""
+    """Record of the last signal that asked a run to stop."""
 
     def __init__(self) -> None:
         self.name = ""
@@ -33,21 +91,17 @@ class StopRequest:
         """Note a signal; this is its handler."""
         self.name = signal.Signals(number).name
 
-    def on_any_process(self, device: torch.device) -> bool:
-        """Return whether any process got a signal; all processes must call it at the same step."""
-        return any_process(bool(self.name), device)
+    def came(self) -> bool:
+        """Return whether a signal has come to this process."""
+        return bool(self.name)
 
 
 @contextmanager
 def stop_request() -> Iterator[StopRequest]:
-    """Catch the signals that schedulers send, for as long as the run lasts."""
+    """Catch the signals that schedulers send, for as long as a run lasts."""
     request = StopRequest()
-    before = {number: signal.signal(number, request.note) for number in SIGNALS}
-    try:
+    with _handled_by(request.note):
         yield request
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextmanager
@@ -57,9 +111,15 @@ def stop_at_once() -> Iterator[None]:
     def stop(number: int, frame: FrameType | None) -> NoReturn:
         raise StoppedError(signal.Signals(number).name)
 
-    before = {number: signal.signal(number, stop) for number in SIGNALS}
+    with _handled_by(stop):
+        yield
+
+
+@contextmanager
+def _handled_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    before = {number: signal.signal(number, handler) for number in SIGNALS}
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, previous in before.items():
+            signal.signal(number, previous)

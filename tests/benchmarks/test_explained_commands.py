@@ -16,6 +16,7 @@ import transfer.cells.execution
 from benchmarks.pages.again import Again, make_again
 from benchmarks.planning.cells import cells_of, split_words
 from benchmarks.planning.options import RunAll, settings_of
+from pretrain.running.processes import assume_gpus
 from tests.synthetic_records import put
 from transfer.backbone import Backbone, InputFormat
 from transfer.cells import command
@@ -25,7 +26,6 @@ from transfer.cells.request import Cell, CellSettings
 from transfer.cells.staleness import classifier_hash
 from transfer.finetuning.options import TrainingOptions
 from transfer.record import Record, protocol_hash, read_record, record_path, stored_fields
-from transfer.running.processes import assume_gpus
 from transfer.tasks import reading_of, task_of
 
 RECORDS = Path(__file__).parents[2] / "results" / "records"

@@ -17,6 +17,7 @@ from benchmarks.planning.cells import task_keys
 from benchmarks.planning.options import RunAll
 from benchmarks.planning.plan import plan_cell, render_plan
 from benchmarks.run_all import main, origins_by_name, plan, run
+from pretrain.running.lock import BusyError
 from transfer.backbone import Backbone, random_backbone
 from transfer.cells.execution import evaluate
 from transfer.cells.request import Cell, CellSettings
@@ -24,7 +25,6 @@ from transfer.datasets.expected import DataError
 from transfer.finetuning.options import TrainingOptions
 from transfer.record import Record, failure_path
 from transfer.running.folders import FolderError
-from transfer.running.lock import BusyError
 from transfer.tasks import TASKS
 
 Request = Callable[..., RunAll]

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pretrain.running import stop
 from transfer.__main__ import main
 from transfer.datasets.imagenet.imagenet_c import SEVERITIES
-from transfer.running import stop
 
 MODULE = "transfer.datasets.imagenet.make_corruptions"
 KINDS = ("snow", "fog", "contrast")

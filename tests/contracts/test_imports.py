@@ -8,8 +8,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("pretrain", "transfer", "benchmarks", "slurm")
-PIXELS = "pretrain.pixels"
-"""The one room of pre-training that transfer may import."""
+SHARED = ("pretrain.pixels", "pretrain.running")
+"""The rooms of pre-training that transfer and benchmarks may import; they import no other."""
 MEASURING = ("benchmarks.gpu", "benchmarks.speed")
 """Rooms that measure both halves."""
 MAY_IMPORT: dict[str, set[str]] = {
@@ -17,11 +17,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "transfer": set(),
     "benchmarks": {"transfer", "slurm", *MEASURING},
     "slurm": set(),
-    PIXELS: set(),
+    **{room: set() for room in SHARED},
     "benchmarks.gpu": set(ROOMS),
     "benchmarks.speed": {*ROOMS, "benchmarks.gpu"},
 }
-"""What the files of a room may import beside its own and PIXELS."""
+"""What the files of a room may import beside its own and the SHARED ones."""
 LAYERS = {
     "transfer": (
         ("__main__", "readme_tables"),
@@ -91,8 +91,8 @@ PAIRS = [(name, other) for name, others in IMPORTS.items() for other in others]
 
 
 def room_of(name: str) -> str | None:
-    """Return the room of a module, PIXELS and MEASURING being rooms; None if it is not ours."""
-    for own in (PIXELS, *MEASURING):
+    """Return the room of a module, SHARED and MEASURING being rooms; None if it is not ours."""
+    for own in (*SHARED, *MEASURING):
         if f"{name}.".startswith(f"{own}."):
             return own
     top = name.split(".")[0]
@@ -101,7 +101,7 @@ def room_of(name: str) -> str | None:
 
 def allowed(name: str) -> set[str | None]:
     own = room_of(name) or ""
-    return {None, own, PIXELS, *MAY_IMPORT[own]}
+    return {None, own, *MAY_IMPORT[own], *(() if own in SHARED else SHARED)}
 
 
 def layer_of(name: str) -> int | None:

@@ -21,8 +21,9 @@ from pretrain.parts.momentum_encoder import MomentumEncoder
 from pretrain.parts.queue import KeyQueue
 from pretrain.parts.resnet import build_resnet
 from pretrain.recipes import RECIPES
-from pretrain.running.launch import Process
+from pretrain.running.processes import Process
 from pretrain.running.stop import StopRequest
+from tests.stop_after import StopAfter
 from tests.tiny_methods import LEARNING, forward, tiny_batch, tiny_config, tiny_method
 from transfer.backbone import load_backbone
 
@@ -172,18 +173,6 @@ def job(name: str, images: Path, folder: Path) -> Job:
         process=Process(device=device),
         execution=Execution(read_every_steps=1),
     )
-
-
-class StopAfter(StopRequest):
-    """A signal that comes during a step."""
-
-    def __init__(self, num_steps: int) -> None:
-        super().__init__()
-        self.left = num_steps
-
-    def on_any_process(self, device: torch.device) -> bool:
-        self.left -= 1
-        return self.left == 0
 
 
 def losses(folder: Path) -> list[float]:

@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from pretrain.running.processes import Process
 from tests.fake_cuda.pretend import CUDA, pretend_cuda
 from tests.fake_cuda.watch import Watch
 from transfer.datasets.unchanged import UnprovenFile
 from transfer.finetuning import loop
 from transfer.finetuning.schedule import TrainingSchedule
 from transfer.finetuning.state import Training
-from transfer.running.processes import Process
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from pretrain.data.views import ViewRecipe
 from pretrain.loop import Job, Training, training_step
 from pretrain.method import Method
 from pretrain.recipes import RECIPES
-from pretrain.running.launch import Process
+from pretrain.running.processes import Process
 from tests.fake_cuda.pretend import CUDA, on_cuda, pretend_cuda, pretend_processes
 from tests.fake_cuda.watch import Watch
 from tests.tiny_methods import tiny_batch, tiny_config, tiny_method

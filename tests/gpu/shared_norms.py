@@ -10,8 +10,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from pretrain.running.processes import process_group
 from transfer.finetuning.norms import NaiveSyncBatchNorm
-from transfer.running.processes import process_group
 from transfer.running.stages import save_stage
 
 CHANNELS, IMAGES_EACH, SIDE = 6, 4, 5

@@ -15,7 +15,7 @@ from pretrain.loop import Job
 from pretrain.method import Method
 from pretrain.recipes import RECIPES
 from pretrain.run import prepare
-from pretrain.running.launch import Process
+from pretrain.running.processes import Process
 
 NUM_CLASSES = 10
 """Folders of the generated images, as many as the small supervised recipes have classes."""

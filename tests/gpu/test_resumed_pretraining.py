@@ -12,21 +12,9 @@ from pretrain.running.stop import StopRequest
 from tests.gpu.findings import Findings
 from tests.gpu.rounding import Results, perturb
 from tests.gpu.started import Place, small_images, smooth, start_job
+from tests.stop_after import StopAfter
 
 NUM_STEPS, STOP_AFTER = 4, 2
-
-
-class StopAfterSteps(StopRequest):
-    """A request to stop that comes after some steps of a run on one process."""
-
-    def __init__(self, num_steps: int) -> None:
-        super().__init__()
-        self.steps_left = num_steps
-
-    def on_any_process(self, device: torch.device) -> bool:
-        """Return whether the run stops after this step."""
-        self.steps_left -= 1
-        return self.steps_left == 0
 
 
 RUNS: Mapping[str, tuple[str, ...]] = {
@@ -46,7 +34,7 @@ def test_a_run_that_goes_on_from_a_checkpoint(run: str, place: Place, findings: 
     recipe, *options = RUNS[run]
     expected = finished(start(place, "whole", recipe, options))
     stopped = start(place, "stopped", recipe, options)
-    assert train(stopped, StopAfterSteps(STOP_AFTER)) == STOP_AFTER
+    assert train(stopped, StopAfter(STOP_AFTER)) == STOP_AFTER
     found = finished(start(place, "stopped", recipe, options))
     moved: list[Results] = []
     if place.on_gpu:

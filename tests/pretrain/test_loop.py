@@ -17,16 +17,18 @@ from pretrain.command import Execution
 from pretrain.data.feed import Feed
 from pretrain.data.images import BatchPlan, find_images
 from pretrain.data.views import ViewRecipe
+from pretrain.launch import folder_lock
 from pretrain.loop import Job, Training, train
 from pretrain.method import Method
 from pretrain.methods.jcl import JCL
+from pretrain.metrics import NotFiniteError
 from pretrain.parts.view import View
 from pretrain.recipes import RECIPES, Recipe
 from pretrain.recipes.jcl import JCLConfig
-from pretrain.running.checkpoint import SaveError
-from pretrain.running.launch import Process, folder_lock
-from pretrain.running.metrics import NotFiniteError
+from pretrain.running.atomic_files import WriteError
+from pretrain.running.processes import Process
 from pretrain.running.stop import StopRequest
+from tests.stop_after import StopAfter
 
 CONFIG = JCLConfig(num_keys=2, queue_size=10, momentum=0.9, embedding_dim=8, bn_splits=2)
 RECIPE = replace(
@@ -79,18 +81,6 @@ def job(
         process=Process(device=torch.device("cpu")),
         execution=execution or Execution(read_every_steps=4),
     )
-
-
-class StopAfter(StopRequest):
-    """A signal that comes during a step."""
-
-    def __init__(self, num_steps: int) -> None:
-        super().__init__()
-        self.left = num_steps
-
-    def on_any_process(self, device: torch.device) -> bool:
-        self.left -= 1
-        return self.left == 0
 
 
 def losses(folder: Path) -> list[tuple[int, float]]:
@@ -224,7 +214,7 @@ def test_a_full_disk_ends_the_run_and_it_goes_on_once_there_is_room(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", full)
-        with pytest.raises(SaveError, match="the previous one is intact"):
+        with pytest.raises(WriteError, match="No space left on device"):
             train(job(image_folder, tmp_path / "run"), StopRequest())
     again = job(image_folder, tmp_path / "run")
     assert torch.load(again.checkpoint_path, weights_only=True)["step"] == 5
@@ -237,14 +227,14 @@ def test_a_run_whose_folder_another_one_has_taken_stops_and_writes_nothing_more(
     class TakenAfter(StopAfter):
         """Another run that takes the folder during a step."""
 
-        def on_any_process(self, device: torch.device) -> bool:
-            if super().on_any_process(device):
+        def came(self) -> bool:
+            if super().came():
                 (tmp_path / "run/.lock").write_text("123 on elsewhere\n")
             return False
 
     with (
         folder_lock(tmp_path / "run"),
-        pytest.raises(SaveError, match=r"taken by another run \(process 123 on elsewhere\)"),
+        pytest.raises(WriteError, match=r"taken by another run \(process 123 on elsewhere\)"),
     ):
         train(job(image_folder, tmp_path / "run"), TakenAfter(7))
     assert torch.load(tmp_path / "run/checkpoint.pt", weights_only=True)["step"] == 5

@@ -9,8 +9,9 @@ import pytest
 
 from pretrain.__main__ import main
 from pretrain.command import Command, parse
-from pretrain.ranges import RANGES, OptionError, check_ranges
+from pretrain.ranges import RANGES, check_ranges
 from pretrain.recipes import RECIPES
+from pretrain.running.option_ranges import OptionError
 
 PLACES = ["--data", "d", "--out", "o"]
 HUGE = "1" + "0" * 30

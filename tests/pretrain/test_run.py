@@ -13,6 +13,7 @@ from torch import nn
 
 import pretrain.start
 from pretrain.__main__ import main
+from pretrain.checkpoint import CheckpointError
 from pretrain.command import Command, Execution, parse
 from pretrain.data.images import DataError, find_images
 from pretrain.loop import Job, train
@@ -28,11 +29,11 @@ from pretrain.run import (
     prepare,
     write_backbone,
 )
-from pretrain.running.checkpoint import CheckpointError
-from pretrain.running.launch import Process
+from pretrain.running.processes import Process
 from pretrain.running.stop import StopRequest
 from pretrain.settings import SettingsError
 from tests.rounding import assert_equal_up_to_rounding
+from tests.stop_after import StopAfter
 
 CPU = Process(device=torch.device("cpu"))
 
@@ -248,18 +249,6 @@ def test_on_a_cpu_workers_color_the_views_unless_told_otherwise(
 ) -> None:
     asked = job("moco", image_folder, "--colors-in", choice, "--memory-gb", "0")
     assert asked.feed.colors_in_workers is in_workers
-
-
-class StopAfter(StopRequest):
-    """A signal that comes during a step."""
-
-    def __init__(self, num_steps: int) -> None:
-        super().__init__()
-        self.left = num_steps
-
-    def on_any_process(self, device: torch.device) -> bool:
-        self.left -= 1
-        return self.left == 0
 
 
 def tiny_lorac(images: Path) -> Job:

@@ -12,7 +12,7 @@ from pretrain.__main__ import main
 from pretrain.command import parse
 from pretrain.loop import train_to_snapshots
 from pretrain.run import prepare
-from pretrain.running.launch import Process
+from pretrain.running.processes import Process
 from pretrain.running.stop import StopRequest
 
 CPU = Process(device=torch.device("cpu"))

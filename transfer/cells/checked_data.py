@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
+from pretrain.running.processes import this_process
 from transfer.datasets.catalog import DATASETS, map_stored_annotations, open_any
 from transfer.datasets.check import DISJOINT, Report, combine_fingerprints, require
 from transfer.datasets.expected import DataError
@@ -25,7 +26,6 @@ from transfer.datasets.unchanged import (
 )
 from transfer.running.console import print_line
 from transfer.running.folders import Folders
-from transfer.running.processes import this_process
 
 
 @lru_cache(maxsize=64)

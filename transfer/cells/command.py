@@ -7,6 +7,7 @@ from typing import Annotated
 
 import tyro
 
+from pretrain.running.processes import this_process
 from transfer.backbone import load_backbone, random_twin, with_heads
 from transfer.cells.declaration import settle_declaration, with_declared_recipe
 from transfer.cells.departures import departures
@@ -19,7 +20,6 @@ from transfer.record import Record, file_for_record
 from transfer.running.console import format_duration
 from transfer.running.folders import check_writable, data_folder
 from transfer.running.option_ranges import check_ranges
-from transfer.running.processes import this_process
 from transfer.running.row_names import check_row_name
 from transfer.running.schedule import length_fraction
 from transfer.tasks import task_of

@@ -9,6 +9,8 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+from pretrain.running.lock import lock_folder
+from pretrain.running.processes import Process, this_process
 from transfer.backbone import Backbone
 from transfer.cells.checked_data import (
     checked_data,
@@ -46,9 +48,7 @@ from transfer.record import (
 )
 from transfer.running.console import PROGRESS_FILE, print_line, progress_file
 from transfer.running.folders import Folders
-from transfer.running.lock import lock_folder
 from transfer.running.memory import image_memory
-from transfer.running.processes import Process, this_process
 from transfer.tasks import reading_of, task_of
 from transfer.tasks.task import Task
 

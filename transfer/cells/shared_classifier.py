@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from pretrain.running import stop
+from pretrain.running.lock import BusyError, lock_folder
 from transfer.record import Record
-from transfer.running import stop
 from transfer.running.console import print_line
-from transfer.running.lock import BusyError, lock_folder
 
 WAIT_S = 5.0
 """Time between looks at a classifier that another process trains."""

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
+from pretrain.running.atomic_files import write_whole
 from transfer.datasets.expected import DataError
 from transfer.datasets.images import ImageFiles, encode_names
-from transfer.running.atomic_files import write_whole
 
 IGNORED = 255
 """Value of outlines and of pixels of no class in a mask; they are not trained on or counted."""

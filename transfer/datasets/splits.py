@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from pretrain.running.atomic_files import write_whole
 from transfer.datasets.expected import SMALL_DATA, DataError, Sizes
 from transfer.datasets.images import Images
 from transfer.datasets.scenes import Scenes
 from transfer.datasets.segmented import Segmented
-from transfer.running.atomic_files import write_whole
 
 Split = TypeVar("Split", Images, Scenes, Segmented)
 Detailed = TypeVar("Detailed", Scenes, Segmented)

@@ -16,10 +16,10 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from pretrain.running.atomic_files import content_hash, explain_write_errors
 from transfer.datasets.expected import DataError
 from transfer.datasets.images import states_of
 from transfer.datasets.splits import Split
-from transfer.running.atomic_files import content_hash, explain_write_errors
 from transfer.running.console import print_line
 from transfer.running.folders import Folders
 

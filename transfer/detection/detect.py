@@ -14,15 +14,15 @@ from pickle import UnpicklingError
 import torch
 import torch.distributed as dist
 
+from pretrain.running.atomic_files import write_whole
+from pretrain.running.processes import Process, any_process, indices_of_process
 from transfer.datasets.scenes import Scenes
 from transfer.datasets.unchanged import UnprovenFile, proving
 from transfer.detection.recipe import DetectorRecipe
 from transfer.detection.results import Detections, to_original_size
 from transfer.detection.sample import Detector
 from transfer.detection.samples import test_image
-from transfer.running.atomic_files import write_whole
 from transfer.running.console import progress
-from transfer.running.processes import Process, any_process, indices_of_process
 
 
 def detect(

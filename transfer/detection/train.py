@@ -14,6 +14,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parameter import Parameter
 
+from pretrain.running.processes import Process
 from transfer.datasets.scenes import Scenes
 from transfer.detection.recipe import DetectorRecipe
 from transfer.detection.sample import Detector, Sample
@@ -22,7 +23,6 @@ from transfer.finetuning import loop
 from transfer.finetuning.gpu import fused, place
 from transfer.finetuning.state import TrainingSummary
 from transfer.finetuning.stream import Place
-from transfer.running.processes import Process
 
 Indices = Sequence[int] | NDArray[np.int64]
 

@@ -8,6 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from pretrain.running import stop
+from pretrain.running.atomic_files import content_hash
+from pretrain.running.loader import load_stacked
+from pretrain.running.processes import Process, any_process, this_process
 from transfer.backbone import Backbone, InputFormat
 from transfer.datasets.images import Images
 from transfer.finetuning import loop
@@ -20,12 +24,8 @@ from transfer.frozen.crops import CROPS, RandomCrops, RandomView
 from transfer.frozen.extraction import IMAGES_PER_BATCH, EvalImages, num_workers
 from transfer.frozen.network import forward
 from transfer.frozen.transforms import EvalTransform, Normalization
-from transfer.running import stop
-from transfer.running.atomic_files import content_hash
 from transfer.running.console import print_line, progress
-from transfer.running.loader import load_stacked
 from transfer.running.not_finite import NotFiniteError
-from transfer.running.processes import Process, any_process, this_process
 
 CODE_VERSION = 1  # part of every training's identity: raise it when the weights would change
 

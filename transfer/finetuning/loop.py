@@ -16,6 +16,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from pretrain.running import stop
+from pretrain.running.processes import Process, any_process
 from transfer.datasets.unchanged import UnprovenFile, prove_if_cheap, proving
 from transfer.finetuning.gpu import measured_convolutions
 from transfer.finetuning.precise_norm import set_precise_norms
@@ -23,10 +25,8 @@ from transfer.finetuning.schedule import TrainingSchedule, learning_rate, set_ra
 from transfer.finetuning.state import Training, TrainingSummary, restore, save, summary
 from transfer.finetuning.stream import Sample, Samples, images_per_pass, training_batches
 from transfer.frozen.extraction import num_workers as usual_workers
-from transfer.running import stop
 from transfer.running.console import Progress, print_line, progress
 from transfer.running.not_finite import NotFiniteError
-from transfer.running.processes import Process, any_process
 
 READ_EVERY = 20
 """Iterations between reads of the losses, each of which waits for the device."""

@@ -7,8 +7,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from pretrain.running.processes import Process
 from transfer.finetuning.schedule import TrainingSchedule
-from transfer.running.processes import Process
 
 Norm = Literal["BN", "SyncBN", "naiveSyncBN"]
 

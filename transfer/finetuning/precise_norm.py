@@ -12,8 +12,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from pretrain.running.processes import Process
 from transfer.finetuning.stream import Sample
-from transfer.running.processes import Process
 
 
 class Population:

@@ -13,6 +13,9 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from pretrain.running import stop
+from pretrain.running.atomic_files import write_whole
+from pretrain.running.processes import Process
 from transfer.backbone import Backbone
 from transfer.datasets.unchanged import UnprovenFile, prove_if_cheap, proving
 from transfer.finetuning.gpu import measured_convolutions
@@ -30,11 +33,8 @@ from transfer.finetuning.loop import (
 from transfer.finetuning.schedule import TrainingSchedule
 from transfer.finetuning.state import Training, TrainingSummary, save, summary
 from transfer.finetuning.stream import Sample, Samples
-from transfer.running import stop
-from transfer.running.atomic_files import write_whole
 from transfer.running.console import progress
 from transfer.running.not_finite import NotFiniteError
-from transfer.running.processes import Process
 
 BYTES_PER_PARAMETER = 16
 """Weight, gradient and momentum in float32, and as much again for rounding to blocks."""

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from pretrain.running.loader import load_batches
+from pretrain.running.processes import Process
 from transfer.finetuning.schedule import TrainingSchedule
-from transfer.running.loader import load_batches
-from transfer.running.processes import Process
 
 Place = tuple[int, int]
 """Position in the stream of all processes, and number of the image."""

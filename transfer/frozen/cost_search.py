@@ -9,9 +9,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from pretrain.running import stop
 from transfer.frozen.linear_svm import Problems, Solution
 from transfer.metrics import Points, average_precision
-from transfer.running import stop
 from transfer.running.console import progress
 from transfer.running.stages import load_stage, save_stage
 

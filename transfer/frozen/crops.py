@@ -16,6 +16,7 @@ from torch import Tensor
 from pretrain.pixels import crop_cpu
 from pretrain.pixels.boxes import Box, draw_box
 from pretrain.pixels.decoding import Pixels
+from pretrain.running.loader import load_batches
 from transfer.backbone import InputFormat
 from transfer.datasets.images import Images
 from transfer.frozen.device_crops import DeviceCrops, PackedImages, fits_on
@@ -24,7 +25,6 @@ from transfer.frozen.kept_images import KeptImages, keep_images
 from transfer.frozen.network import device
 from transfer.frozen.probe_training import Labels
 from transfer.frozen.transforms import QUARTER_TURNS, Normalization
-from transfer.running.loader import load_batches
 
 CROPS = "crops/2"
 """Version of the pixels of random crops; it is part of the identity of a training.

@@ -10,15 +10,15 @@ from torch import Tensor
 from torch.utils.data import Dataset
 from torchvision.transforms import v2
 
+from pretrain.running import stop
+from pretrain.running.loader import load_batches
 from transfer.backbone import Backbone
 from transfer.datasets.images import Images
 from transfer.datasets.unchanged import prove_if_cheap, proving
 from transfer.frozen.feature_file import UnfinishedRows, unfinished_rows
 from transfer.frozen.network import device, forward, frozen_network
 from transfer.frozen.transforms import EvalTransform, Normalization
-from transfer.running import stop
 from transfer.running.console import progress
-from transfer.running.loader import load_batches
 
 IMAGES_PER_BATCH = 256
 IMAGES_PER_PART = 8192  # progress is stored after each part

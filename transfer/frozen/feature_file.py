@@ -19,11 +19,11 @@ from pathlib import Path
 import numpy as np
 from numpy.lib import format as npy
 
+from pretrain.running import stop
+from pretrain.running.atomic_files import WriteError, explain_write_errors
+from pretrain.running.lock import lock_file
 from transfer.datasets.unchanged import current_state
-from transfer.running import stop
-from transfer.running.atomic_files import WriteError, explain_write_errors
 from transfer.running.console import print_line
-from transfer.running.lock import lock_file
 
 MARK = struct.Struct("<8sQ16s")
 """Name of the layout, number of finished rows, digest of these, shape, offset and state."""

@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pretrain.running.atomic_files import WriteError, content_hash
 from transfer.backbone import Backbone
 from transfer.frozen.transforms import EvalTransform
-from transfer.running.atomic_files import WriteError, content_hash
 from transfer.running.folders import Folders
 
 if TYPE_CHECKING:

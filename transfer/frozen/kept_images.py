@@ -23,12 +23,12 @@ from numpy.typing import NDArray
 
 from pretrain.pixels.decoding import Pixels
 from pretrain.pixels.image_sizes import image_sizes
+from pretrain.running import stop
+from pretrain.running.loader import load_batches
 from transfer.datasets.expected import DataError
 from transfer.datasets.images import ImageFiles, Images
 from transfer.frozen.extraction import num_workers
-from transfer.running import stop
 from transfer.running.console import print_line, progress
-from transfer.running.loader import load_batches
 from transfer.running.memory import OPTION, free_memory, image_memory_bytes
 
 LEAST_PASSES = 2

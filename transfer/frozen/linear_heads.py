@@ -18,6 +18,9 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from pretrain.running import stop
+from pretrain.running.atomic_files import content_hash
+from pretrain.running.lock import wait_for_folder
 from transfer.backbone import Backbone
 from transfer.convert.architectures import network_and_heads
 from transfer.datasets.images import Images
@@ -31,10 +34,7 @@ from transfer.frozen.network import forward, frozen_network
 from transfer.frozen.probe_training import ProbeTraining
 from transfer.frozen.running_probe import EpochAccuracies, RunningProbe, SavedTraining
 from transfer.frozen.transforms import QUARTER_TURNS
-from transfer.running import stop
-from transfer.running.atomic_files import content_hash
 from transfer.running.console import print_line, progress
-from transfer.running.lock import wait_for_folder
 from transfer.running.not_finite import NotFiniteError
 
 SAVE_EVERY_S = 120

@@ -2,8 +2,8 @@
 
 from typing import Literal
 
+from pretrain.running.processes import num_gpus
 from transfer.backbone import Precision
-from transfer.running.processes import num_gpus
 
 RequestedPrecision = Precision | Literal["auto"]
 """Requested arithmetic; auto: bfloat16 on a GPU, float32 elsewhere."""

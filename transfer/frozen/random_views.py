@@ -14,6 +14,9 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 from torchvision.transforms import v2
 
+from pretrain.running import stop
+from pretrain.running.atomic_files import content_hash
+from pretrain.running.loader import load_batches
 from transfer.backbone import Backbone
 from transfer.datasets.images import Images
 from transfer.datasets.unchanged import UnprovenFile, prove_if_cheap, proving
@@ -22,10 +25,7 @@ from transfer.frozen.extraction import num_workers
 from transfer.frozen.network import device, forward, frozen_network
 from transfer.frozen.transforms import Normalization, ViewSettings
 from transfer.projector import Projector
-from transfer.running import stop
-from transfer.running.atomic_files import content_hash
 from transfer.running.console import progress
-from transfer.running.loader import load_batches
 from transfer.running.stages import load_stage, save_stage
 
 STATISTICS = ("mean_cosine", "mean_covariance_diagonal", "mean_nuclear_norm")

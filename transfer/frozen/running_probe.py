@@ -9,6 +9,7 @@ from pickle import UnpicklingError
 import torch
 from torch import Tensor
 
+from pretrain.running.atomic_files import write_whole
 from transfer.datasets.unchanged import UnprovenFile
 from transfer.frozen.classifier import Heads
 from transfer.frozen.crops import Maker
@@ -16,7 +17,6 @@ from transfer.frozen.features import Features
 from transfer.frozen.head_optimizer import HeadOptimizer
 from transfer.frozen.probe_training import ProbeTraining
 from transfer.metrics import top1
-from transfer.running.atomic_files import write_whole
 from transfer.running.console import print_line
 from transfer.running.not_finite import NotFiniteError
 

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+from pretrain.running.atomic_files import explain_write_errors
+from pretrain.running.lock import LOOK_AGAIN_S, lock_file
 from transfer.datasets.check import NUM_NAMED, Report, check
 from transfer.datasets.expected import SMALL_DATA, DataError
 from transfer.datasets.source import Archive, Source
@@ -22,9 +24,7 @@ from transfer.getting.checksum import mismatch
 from transfer.getting.download import download
 from transfer.getting.recognize import find_root, link_set, move_parts
 from transfer.getting.unpack import is_archive, unpack
-from transfer.running.atomic_files import explain_write_errors
 from transfer.running.console import print_line
-from transfer.running.lock import LOOK_AGAIN_S, lock_file
 
 WORK = ".getting"
 FOLDERS = ("raw", "done", "whole", "linked")

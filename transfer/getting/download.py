@@ -23,9 +23,9 @@ from urllib3.exceptions import (
 )
 from urllib3.util import parse_url
 
+from pretrain.running.atomic_files import explain_write_errors
 from transfer.datasets.source import Archive
 from transfer.getting.checksum import display_unit, mismatch
-from transfer.running.atomic_files import explain_write_errors
 from transfer.running.console import print_line, progress
 
 CHUNK = 1 << 20

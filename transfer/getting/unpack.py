@@ -19,9 +19,9 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 from zlib import error as ZlibError
 
+from pretrain.running import stop
+from pretrain.running.atomic_files import explain_write_errors
 from transfer.datasets.expected import DataError
-from transfer.running import stop
-from transfer.running.atomic_files import explain_write_errors
 from transfer.running.console import Progress, progress
 
 TAR_ENDINGS = (".tar", ".tar.gz", ".tgz")

@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from transfer.running.atomic_files import WriteError, write_whole
+from pretrain.running.atomic_files import WriteError, write_whole
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from transfer.running.atomic_files import write_whole
-from transfer.running.processes import num_gpus
+from pretrain.running.atomic_files import write_whole
+from pretrain.running.processes import num_gpus
 
 DRIVER = Path("/proc/driver/nvidia/gpus")
 """Folder in which NVIDIA's driver describes each GPU of this machine."""

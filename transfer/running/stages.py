@@ -6,7 +6,7 @@ from pathlib import Path
 import safetensors.torch
 from torch import Tensor
 
-from transfer.running.atomic_files import write_whole
+from pretrain.running.atomic_files import write_whole
 
 DIGEST_BYTES = 32
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, ClassVar, Self
 
+from pretrain.running.processes import this_process
 from transfer.backbone import Backbone
 from transfer.convert.architectures import PLAIN, WIDE
 from transfer.datasets.catalog import open_scenes
@@ -30,7 +31,6 @@ from transfer.detection.recipe import (
 from transfer.finetuning.options import EngineChoice, TrainingOptions
 from transfer.running.folders import Folders
 from transfer.running.measured_rates import Rates
-from transfer.running.processes import this_process
 from transfer.tasks.recipe_training import (
     Prepared,
     RecipeTraining,

@@ -14,15 +14,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
+from pretrain.running.atomic_files import content_hash
+from pretrain.running.processes import this_process
 from transfer.backbone import Backbone, BackboneError
 from transfer.convert.architectures import has_max_pool, is_large
 from transfer.finetuning.options import TrainingOptions, at_schedule
 from transfer.finetuning.schedule import AnyRecipe, FineTuningRecipe
-from transfer.running.atomic_files import content_hash
 from transfer.running.console import print_line
 from transfer.running.folders import Folders
 from transfer.running.measured_rates import ASSUMED, Rates
-from transfer.running.processes import this_process
 from transfer.tasks.task import PlannedTask
 
 if TYPE_CHECKING:

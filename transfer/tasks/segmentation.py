@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self
 
+from pretrain.running.processes import this_process
 from transfer.backbone import Backbone
 from transfer.convert.architectures import PLAIN, WIDE
 from transfer.datasets.catalog import open_segmented
@@ -18,7 +19,6 @@ from transfer.datasets.segmented import Segmented, read_mask
 from transfer.finetuning.options import TrainingOptions
 from transfer.running.folders import Folders
 from transfer.running.measured_rates import Rates
-from transfer.running.processes import this_process
 from transfer.segmentation.recipe import VOC_FCN, VOC_FCN_MOCO, SegmentationRecipe
 from transfer.tasks.recipe_training import (
     Prepared,

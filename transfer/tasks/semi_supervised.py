@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from pretrain.running.processes import this_process
 from transfer.backbone import Backbone
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.splits import SHARE_SEED, balanced_split, draw_balanced_share, write_list
@@ -22,7 +23,6 @@ from transfer.frozen.transforms import EvalTransform
 from transfer.running.folders import Folders
 from transfer.running.measured_rates import ASSUMED, Rates
 from transfer.running.not_finite import NotFiniteError
-from transfer.running.processes import this_process
 from transfer.running.schedule import length_fraction
 from transfer.tasks.task import Classification, PlannedTask, Task
 

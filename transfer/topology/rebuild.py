@@ -6,8 +6,8 @@ from pathlib import Path
 
 import torch
 
+from pretrain.running.atomic_files import write_whole
 from transfer.backbone import FORMAT, Backbone, BackboneError, InputFormat
-from transfer.running.atomic_files import write_whole
 from transfer.topology.check import Topology, inputs_of
 from transfer.topology.known_networks import NETWORKS, Input, Network
 

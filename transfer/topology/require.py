@@ -6,9 +6,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from pretrain.running.atomic_files import content_hash
 from transfer.backbone import OWN_FORMATS, Backbone, BackboneError
 from transfer.record import write_json
-from transfer.running.atomic_files import content_hash
 from transfer.topology.check import (
     MIN_IMAGES,
     NUM_IMAGES,

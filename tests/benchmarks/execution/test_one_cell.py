@@ -15,6 +15,7 @@ import transfer.frozen.extraction
 from benchmarks.execution.jobs import PREPARE, arguments_of, arguments_of_all, preparation_arguments
 from benchmarks.execution.one_cell import cell_from_arguments, main, run
 from benchmarks.planning.checkpoints import Origin, load_backbones
+from pretrain.running.lock import BusyError
 from transfer.backbone import Backbone, load_backbone
 from transfer.cells.execution import evaluate
 from transfer.cells.many_gpus import KilledError
@@ -22,7 +23,6 @@ from transfer.cells.request import Cell, CellSettings
 from transfer.datasets.synthetic.generate import generate
 from transfer.finetuning.options import TrainingOptions
 from transfer.record import Record, failure_path, protocol_hash
-from transfer.running.lock import BusyError
 from transfer.tasks import reading_of
 
 SPARE = TrainingOptions(

@@ -17,11 +17,11 @@ from benchmarks.planning.checkpoints import Origin
 from benchmarks.planning.options import RunAll
 from benchmarks.planning.plan import PlannedCell
 from benchmarks.run_all import run
+from pretrain.running import stop
 from transfer.backbone import Backbone
 from transfer.cells.execution import evaluate
 from transfer.cells.request import Cell, CellSettings
 from transfer.record import failure_path, read_record
-from transfer.running import stop
 from transfer.running.memory import SHARERS
 
 ORIGINS = {"random": Origin(ckpt=Path("x.pth"), random=True)}
@@ -242,7 +242,7 @@ def test_the_second_ctrl_c_ends_the_cells_at_once(
 def test_cells_end_with_the_process_that_runs_them(tmp_path: Path) -> None:
     code = (
         "import subprocess, time\n"
-        "from transfer.running import stop\n"
+        "from pretrain.running import stop\n"
         f"line = 'trap \"touch {tmp_path}/asked; exit\" TERM; touch {tmp_path}/on; '\n"
         "line += 'for i in {1..300}; do sleep 0.1; done'\n"
         "subprocess.Popen(['bash', '-c', line], start_new_session=True,\n"

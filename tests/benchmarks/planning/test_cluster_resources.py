@@ -8,10 +8,10 @@ import pytest
 from benchmarks.planning.cluster_resources import resource_notes, resources, with_cluster_gpus
 from benchmarks.planning.options import SlurmOptions
 from benchmarks.planning.plan import PlannedCell
+from pretrain.running.processes import assume_gpus
 from transfer.backbone import Backbone
 from transfer.cells.request import Cell, CellSettings
 from transfer.finetuning.options import TrainingOptions
-from transfer.running.processes import assume_gpus
 
 
 @pytest.fixture

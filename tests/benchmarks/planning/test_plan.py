@@ -13,13 +13,13 @@ from benchmarks.planning.plan import (
     render_plan,
     with_passes_counted_once,
 )
+from pretrain.running.processes import assume_gpus
 from transfer.backbone import Backbone, random_backbone
 from transfer.cells.request import Cell, CellSettings
 from transfer.finetuning.options import TrainingOptions
 from transfer.frozen.pass_hours import forward_hours
 from transfer.running import measured_rates
 from transfer.running.measured_rates import ASSUMED, Rates, save_rates
-from transfer.running.processes import assume_gpus
 
 
 def test_heads_that_another_row_trains_are_counted_once(

@@ -14,7 +14,7 @@ from pretrain.methods.simsiam import SimSiam, simsiam_loss
 from pretrain.parts.view import View
 from pretrain.recipes.simsiam import SimSiamConfig
 from pretrain.run import prepare
-from pretrain.running.launch import Process
+from pretrain.running.processes import Process
 from tests.rounding import assert_equal_up_to_rounding
 
 

@@ -11,6 +11,7 @@ import pytest
 from torch import Tensor, nn
 
 import transfer.frozen.extraction
+from pretrain.running.stop import Stopped
 from tests.transfer.cells.test_checked_data import before
 from transfer.backbone import Backbone
 from transfer.cells.checked_data import checked_data
@@ -26,7 +27,6 @@ from transfer.datasets.unchanged import (
 )
 from transfer.frozen.network import forward as forward_pass
 from transfer.running.folders import Folders
-from transfer.running.stop import Stopped
 from transfer.tasks.knn import KNN
 
 Forward = Callable[[nn.Module, Tensor], Tensor]

@@ -10,6 +10,7 @@ import torch
 
 import transfer.cells.execution
 import transfer.frozen.linear_heads
+from pretrain.running.lock import BusyError, lock_folder
 from transfer.backbone import Backbone
 from transfer.cells.command import summary
 from transfer.cells.departures import departures
@@ -20,7 +21,6 @@ from transfer.datasets.expected import DataError
 from transfer.datasets.synthetic.generate import generate
 from transfer.finetuning.options import TrainingOptions
 from transfer.record import file_for_record, read_record, write_record
-from transfer.running.lock import BusyError, lock_folder
 from transfer.running.not_finite import NotFiniteError
 
 

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from pretrain.running.processes import assume_gpus
 from transfer.backbone import Backbone
 from transfer.cells.execution import evaluate
 from transfer.cells.out_of_memory import memory_advice
 from transfer.cells.request import Cell, CellSettings
 from transfer.finetuning.options import TrainingOptions
-from transfer.running.processes import assume_gpus
 
 NONE = "no option of this task needs less; end what else uses this memory"
 BFLOAT16 = "--precision bfloat16 (now float32)"

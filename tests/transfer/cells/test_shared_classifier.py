@@ -12,6 +12,7 @@ from benchmarks.execution.sequence import run_cells
 from benchmarks.planning.options import RunAll
 from benchmarks.planning.plan import PlannedCell, plan_cell, with_classifiers
 from benchmarks.run_all import origins_by_name, plan
+from pretrain.running.lock import lock_folder
 from transfer.backbone import Backbone, InputFormat, random_backbone
 from transfer.cells.execution import evaluate, note_failure, prepare
 from transfer.cells.request import Cell, CellSettings
@@ -22,7 +23,6 @@ from transfer.datasets.synthetic.generate import generate
 from transfer.frozen.classifier import Heads, classifier_file, save_classifier
 from transfer.frozen.features import Predictions
 from transfer.record import failure_path, read_record, write_record
-from transfer.running.lock import lock_folder
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ import pytest
 import torch
 from PIL import Image, ImageDraw
 
+from pretrain.running.processes import Process
 from tests.transfer.detection.scenes import scene, with_coco_file
 from transfer.backbone import random_backbone
 from transfer.datasets.scene_arrays import Scene
@@ -17,7 +18,6 @@ from transfer.detection.detect import detect
 from transfer.detection.engines import build_detector
 from transfer.detection.recipe import COCO_FPN_KEYPOINTS, COCO_FPN_MASKS, DetectorRecipe
 from transfer.detection.train import train
-from transfer.running.processes import Process
 
 HEIGHT, WIDTH = 96, 128
 COLORS = ("crimson", "royalblue")

@@ -11,6 +11,9 @@ import torch
 import torch.nn.functional as F
 
 import transfer.datasets.images
+from pretrain.running import stop
+from pretrain.running.atomic_files import content_hash
+from pretrain.running.processes import Process
 from transfer.backbone import Backbone
 from transfer.datasets.catalog import open_split
 from transfer.datasets.images import Images
@@ -28,10 +31,7 @@ from transfer.finetuning.loop import Job
 from transfer.finetuning.state import Training, TrainingSummary
 from transfer.frozen.kept_images import with_kept_pixels
 from transfer.frozen.transforms import EvalTransform
-from transfer.running import stop
-from transfer.running.atomic_files import content_hash
 from transfer.running.not_finite import NotFiniteError
-from transfer.running.processes import Process
 
 CPU = Process(device=torch.device("cpu"))
 COURSE = FineTuning(

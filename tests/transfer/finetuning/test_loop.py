@@ -10,6 +10,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from pretrain.running import stop
+from pretrain.running.processes import Process
 from tests.rounding import assert_equal_up_to_rounding
 from tests.transfer.detection.tiny_training import TinyDetector, tiny_recipe, tiny_scenes
 from tests.two_processes import two_processes
@@ -19,9 +21,7 @@ from transfer.detection.recipe import DetectorRecipe
 from transfer.detection.train import train
 from transfer.finetuning import loop
 from transfer.finetuning.state import TrainingSummary
-from transfer.running import stop
 from transfer.running.not_finite import NotFiniteError
-from transfer.running.processes import Process
 
 ALONE = Process(device=torch.device("cpu"))
 FOLDER = "TINY_TRAININGS"

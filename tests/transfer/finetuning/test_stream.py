@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from pretrain.running.processes import Process
 from tests.transfer.detection.tiny_training import tiny_recipe, tiny_scenes
 from transfer.datasets.scenes import Scenes
 from transfer.detection.detectron2_engine import silence_known_warnings
@@ -20,7 +21,6 @@ from transfer.finetuning.stream import (
     shuffled_indices,
     training_batches,
 )
-from transfer.running.processes import Process
 
 ALONE = Process(device=torch.device("cpu"))
 

@@ -10,13 +10,13 @@ from PIL import Image
 
 import transfer.frozen.extraction
 import transfer.frozen.network
+from pretrain.running import stop
 from transfer.backbone import Backbone, InputFormat, random_backbone
 from transfer.datasets.catalog import open_split
 from transfer.frozen.feature_file import unfinished_rows
 from transfer.frozen.features import Features, cache_key, features_of_backbones, frozen_features
 from transfer.frozen.precision import feature_precision
 from transfer.frozen.transforms import EvalTransform
-from transfer.running import stop
 from transfer.running.folders import Folders
 
 TRANSFORM = EvalTransform(resize_px=37, crop_px=32)

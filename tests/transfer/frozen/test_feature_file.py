@@ -19,6 +19,7 @@ from torch import Tensor, nn
 import transfer.frozen.extraction
 import transfer.frozen.feature_file
 import transfer.frozen.features
+from pretrain.running.atomic_files import WriteError
 from transfer.backbone import Backbone
 from transfer.datasets.catalog import open_split
 from transfer.datasets.unchanged import working_on
@@ -26,7 +27,6 @@ from transfer.frozen.extraction import EvalImages
 from transfer.frozen.feature_file import LAYOUT, read_rows, unfinished_rows
 from transfer.frozen.features import features_of_backbones
 from transfer.frozen.transforms import EvalTransform
-from transfer.running.atomic_files import WriteError
 from transfer.running.folders import Folders
 
 TRANSFORM = EvalTransform(resize_px=32, crop_px=32)

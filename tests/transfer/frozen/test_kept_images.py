@@ -9,13 +9,13 @@ import torch
 
 import transfer.frozen.crops
 import transfer.frozen.kept_images
+from pretrain.running import stop
 from tests.pretrain.pixels.photographs import as_jpeg, photograph
 from transfer.backbone import InputFormat
 from transfer.datasets.expected import DataError
 from transfer.datasets.images import ImageFiles, Images, image_files
 from transfer.frozen.crops import RandomView, crop_batches
 from transfer.frozen.kept_images import ImageMemoryError, KeptImages, keep_images, with_kept_pixels
-from transfer.running import stop
 from transfer.running.memory import image_memory
 
 NUM_IMAGES, STEPS = 7, range(1, 6)

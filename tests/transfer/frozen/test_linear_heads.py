@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 import transfer.frozen.linear_heads
 from pretrain.optim import lars
+from pretrain.running import stop
 from transfer.backbone import Backbone
 from transfer.datasets.catalog import open_split
 from transfer.frozen.classifier import Heads
@@ -25,7 +26,6 @@ from transfer.frozen.linear_heads import (
 from transfer.frozen.probe_training import ProbeTraining
 from transfer.frozen.running_probe import SavedTraining
 from transfer.metrics import top1
-from transfer.running import stop
 
 CPU = torch.device("cpu")
 RATES = (0.1, 1.0, 10.0)

@@ -7,6 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
+from pretrain.running import stop
 from tests.rounding import assert_equal_up_to_rounding
 from transfer.backbone import Backbone
 from transfer.datasets.images import Images, image_files
@@ -16,7 +17,6 @@ from transfer.frozen.random_views import (
     view_statistics,
 )
 from transfer.frozen.transforms import ViewSettings
-from transfer.running import stop
 
 SETTINGS = ViewSettings(num_views=4, size_px=16)
 

@@ -12,6 +12,9 @@ from torch import Tensor, nn
 
 import transfer.frozen.linear_heads
 import transfer.frozen.running_probe
+from pretrain.running import stop
+from pretrain.running.atomic_files import write_whole
+from pretrain.running.lock import lock_folder
 from transfer.backbone import Backbone
 from transfer.datasets import unchanged
 from transfer.datasets.catalog import open_split
@@ -22,9 +25,6 @@ from transfer.frozen.features import Features, Predictions
 from transfer.frozen.linear_heads import train_and_score, train_heads
 from transfer.frozen.network import forward
 from transfer.frozen.probe_training import ProbeTraining
-from transfer.running import stop
-from transfer.running.atomic_files import write_whole
-from transfer.running.lock import lock_folder
 from transfer.running.memory import image_memory
 from transfer.running.not_finite import NotFiniteError
 

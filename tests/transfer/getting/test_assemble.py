@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from pretrain.running import stop
+from pretrain.running.atomic_files import WriteError
 from tests.transfer.getting.conftest import Publish
 from tests.transfer.getting.published import Packed
 from tests.transfer.getting.server import Server
@@ -18,8 +20,6 @@ from transfer.getting import assemble
 from transfer.getting.assemble import WORK, Getting, get_source
 from transfer.getting.request import all_sources
 from transfer.getting.unpack import ArchiveError
-from transfer.running import stop
-from transfer.running.atomic_files import WriteError
 
 Packing = Callable[[str], Packed]
 

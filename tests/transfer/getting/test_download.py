@@ -203,7 +203,7 @@ import sys
 from pathlib import Path
 from transfer.datasets.source import Archive
 from transfer.getting.download import download
-from transfer.running import stop
+from pretrain.running import stop
 address, num_bytes, file = sys.argv[1:]
 stop.listen(at_once=True)
 archive = Archive(name="x.tar", urls=(address,), num_bytes=int(num_bytes), checksum="md5:0")

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import torch
 
-from transfer.running import stop
+from pretrain.running import stop
 
 PATIENCE_S = 300.0
 """Time limit for work that takes seconds on an idle machine."""

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from pretrain.running.processes import assume_gpus
 from transfer.running import measured_rates
 from transfer.running.measured_rates import (
     ASSUMED,
@@ -13,7 +14,6 @@ from transfer.running.measured_rates import (
     rates_of_this_machine,
     save_rates,
 )
-from transfer.running.processes import assume_gpus
 
 H200 = Rates(
     gpu="NVIDIA H200",

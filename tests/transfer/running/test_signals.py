@@ -19,6 +19,8 @@ from PIL import Image
 
 import benchmarks.execution.one_cell
 import transfer.__main__
+from pretrain.running import stop
+from pretrain.running.loader import _packed
 from tests.transfer.datasets.imagenet.test_make_corruptions import contents
 from tests.transfer.datasets.imagenet.test_make_corruptions import data as data_to_corrupt
 from tests.transfer.running.forked_command import ForkedCommand, children, loader_processes
@@ -26,8 +28,6 @@ from tests.transfer.running.many_images import generate_many
 from transfer.datasets.expected import DataError
 from transfer.datasets.images import Images
 from transfer.datasets.synthetic.generate import generate
-from transfer.running import stop
-from transfer.running.loader import _packed
 
 ROOT = Path(__file__).parents[3]
 pytestmark = pytest.mark.slow
@@ -57,7 +57,7 @@ def closed_gate(tmp_path: Path) -> Iterator[Path]:
             time.sleep(0.01)
         return _packed(*arguments)
 
-    with patch("transfer.running.loader._packed", waiting):
+    with patch("pretrain.running.loader._packed", waiting):
         yield gate
 
 

@@ -7,11 +7,11 @@ import pytest
 import torch
 from PIL import Image
 
+from pretrain.running import stop
+from pretrain.running.processes import Process
 from tests.transfer.segmentation.color_reader import color_reader
 from tests.transfer.segmentation.drawn_split import drawn_split
 from transfer.datasets.segmented import read_mask, voc_palette
-from transfer.running import stop
-from transfer.running.processes import Process
 from transfer.segmentation.train import predict, prediction_path
 
 ALONE = Process(device=torch.device("cpu"))

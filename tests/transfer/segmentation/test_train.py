@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from pretrain.running import stop
+from pretrain.running.processes import Process
 from tests.transfer.segmentation.drawn_split import drawn_split
 from transfer.backbone import random_backbone
 from transfer.datasets.segmented import Segmented, read_mask
 from transfer.finetuning import loop
 from transfer.finetuning.schedule import Precision
-from transfer.running import stop
-from transfer.running.processes import Process
 from transfer.segmentation.iou import confusion, overlap
 from transfer.segmentation.network import FCN, build_network, load_backbone
 from transfer.segmentation.recipe import VOC_FCN

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import torch
 
+from pretrain.running.processes import Process
 from tests.transfer.segmentation.drawn_split import drawn_split
 from tests.two_processes import two_processes
 from transfer.backbone import random_backbone
 from transfer.finetuning.norms import norm_for
-from transfer.running.processes import Process
 from transfer.segmentation.network import FCN, build_network, load_backbone
 from transfer.segmentation.recipe import VOC_FCN
 from transfer.segmentation.train import predict, train

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 import transfer.frozen.linear_heads
+from pretrain.running.lock import lock_folder
 from transfer.backbone import Backbone
 from transfer.cells.departures import departures
 from transfer.cells.request import Cell, CellSettings
 from transfer.frozen.features import Predictions
 from transfer.running.folders import Folders
-from transfer.running.lock import lock_folder
 from transfer.tasks import TASKS
 from transfer.tasks.linear_probe import LinearProbe
 

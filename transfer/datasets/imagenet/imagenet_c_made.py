@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from pretrain.running.atomic_files import write_whole
 from transfer.datasets.expected import DataError, Sizes
 from transfer.datasets.facts import info
 from transfer.datasets.imagenet.classes import imagenet100_wnids
@@ -23,7 +24,6 @@ from transfer.datasets.imagenet.imagenet_c import (
 )
 from transfer.datasets.images import Images, image_files
 from transfer.datasets.info import SmallVersion
-from transfer.running.atomic_files import write_whole
 
 FOLDER = "imagenet-c-made"
 MANIFEST_FILE = "made.json"

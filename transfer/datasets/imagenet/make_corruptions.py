@@ -19,6 +19,9 @@ from PIL import Image
 from torch import Tensor
 from torchvision.transforms.v2 import functional
 
+from pretrain.running import stop
+from pretrain.running.atomic_files import explain_write_errors
+from pretrain.running.loader import load_batches
 from transfer.datasets.catalog import expected_sizes, open_split
 from transfer.datasets.expected import DataError, Sizes, small_sizes
 from transfer.datasets.imagenet.imagenet_c import KINDS, SEVERITIES
@@ -31,10 +34,7 @@ from transfer.datasets.imagenet.imagenet_c_made import (
 )
 from transfer.datasets.images import Images
 from transfer.datasets.synthetic.files import mark_small
-from transfer.running import stop
-from transfer.running.atomic_files import explain_write_errors
 from transfer.running.console import progress
-from transfer.running.loader import load_batches
 
 PACKAGE = "torch-uncertainty"
 CLASS_NAMES = {

@@ -17,16 +17,16 @@ from typing import Any
 
 import numpy as np
 
-from transfer.datasets.scene_arrays import ARRAY_NAMES, SceneArrays
-from transfer.datasets.scenes import Scenes
-from transfer.running.atomic_files import (
+from pretrain.running.atomic_files import (
     WriteError,
     content_hash,
     explain_write_errors,
     write_whole,
 )
+from pretrain.running.lock import wait_for_lock
+from transfer.datasets.scene_arrays import ARRAY_NAMES, SceneArrays
+from transfer.datasets.scenes import Scenes
 from transfer.running.console import print_line
-from transfer.running.lock import wait_for_lock
 
 READER_VERSION = 2  # part of every name: raise it when the readers take other objects from a file
 ENTRIES = "annotations"

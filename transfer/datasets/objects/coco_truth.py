@@ -12,9 +12,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from pretrain.running.atomic_files import WriteError, content_hash, write_whole
 from transfer.datasets.objects.annotation_store import ENTRIES, file_sha256
 from transfer.datasets.scenes import Scenes
-from transfer.running.atomic_files import WriteError, content_hash, write_whole
 from transfer.running.console import print_line
 
 VERSION = 1  # part of every name: raise it when other parts of a file are stored

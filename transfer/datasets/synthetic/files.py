@@ -4,8 +4,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from pretrain.running.atomic_files import write_whole
 from transfer.datasets.expected import SMALL_DATA, Sizes, small_sizes
-from transfer.running.atomic_files import write_whole
 
 
 def write_file(file: Path, content: bytes) -> None:

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
+from pretrain.running.atomic_files import explain_write_errors
 from transfer.datasets.catalog import DATASETS, dataset_info
 from transfer.datasets.expected import DataError, small_sizes
 from transfer.datasets.synthetic.files import mark_small
 from transfer.datasets.synthetic.patterns import KINDS, draw_size_px, jpeg, paint
-from transfer.running.atomic_files import explain_write_errors
 
 POOL_FOLDER = "pretrain"
 POOL_IMAGES = 2_000

@@ -116,7 +116,7 @@ def test_an_interrupted_set_is_unfinished_and_goes_on(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("transfer.running.stop.exit_if_requested", leave)
+        patch.setattr("pretrain.running.stop.exit_if_requested", leave)
         with pytest.raises(KeyboardInterrupt):
             make_corruptions(data)
     report = check("imagenet_c100_made", data, decode=False)

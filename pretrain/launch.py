@@ -1,13 +1,9 @@
 """Processes and devices of a run, and its folder, which belongs to one run at a time."""
 
-import errno
-import fcntl
 import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import timedelta
 from functools import cache
 from pathlib import Path
 
@@ -15,7 +11,9 @@ import torch
 import torch.distributed as dist
 
 from pretrain.command import DeviceChoice
-from pretrain.running.checkpoint import UNFINISHED, SaveError, explain_write_errors
+from pretrain.running.atomic_files import UNFINISHED, WriteError, explain_write_errors
+from pretrain.running.lock import lock_file
+from pretrain.running.processes import PATIENCE, Process
 
 
 class LaunchError(ValueError):
@@ -29,26 +27,10 @@ class LostProcessError(RuntimeError):
 LOST = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "remote process")
 """Parts of the messages of gloo and NCCL when another process has ended."""
 
-PATIENCE = timedelta(days=1)
-"""Longest wait in a collective: the others wait while rank 0 writes checkpoints and the export."""
 LOCK = ".lock"
 """File in a run's folder that is locked, and names the process that has locked it last."""
-_HELD: dict[Path, int] = {}
-"""Open lock of each folder that this process holds."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Process:
-    """Place of this process among those of the run, and its device."""
-
-    rank: int = 0
-    num_processes: int = 1
-    device: torch.device
-
-    @property
-    def is_main(self) -> bool:
-        """Return whether this process writes files and prints; only rank 0 does."""
-        return self.rank == 0
+_HELD: set[Path] = set()
+"""Folders that this process has locked."""
 
 
 @contextmanager
@@ -104,20 +86,19 @@ def folder_lock(folder: Path) -> Iterator[None]:
         ) from error
     with file as lock:
         try:
-            # unlike flock's lock, it is not inherited: a worker that outlives its run holds none
-            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            free = lock_file(lock.fileno())
         except OSError as error:
-            if error.errno not in (errno.EACCES, errno.EAGAIN):
-                raise LaunchError(
-                    f"{folder} cannot be locked ({error.strerror}); its file system must have "
-                    f"locks, which keep two runs apart: choose an --out on another one"
-                ) from error
+            raise LaunchError(
+                f"{folder} cannot be locked ({error.strerror}); its file system must have locks, "
+                f"which keep two runs apart: choose an --out on another one"
+            ) from error
+        if not free:
             lock.seek(0)
             owner = lock.read().strip() or "unknown"
             raise LaunchError(
                 f"{folder} is in use by another run (process {owner}); "
                 f"wait for it or choose another --out"
-            ) from error
+            )
         with explain_write_errors(folder / LOCK):
             lock.truncate(0)
             lock.write(f"{_owner()}\n")
@@ -125,26 +106,24 @@ def folder_lock(folder: Path) -> Iterator[None]:
             for place in (folder, folder / "snapshots"):
                 for half in place.glob(f"*{UNFINISHED}"):
                     half.unlink(missing_ok=True)  # a killed run has left it
-        _HELD[folder.resolve()] = lock.fileno()
+        _HELD.add(folder.resolve())
         try:
             yield
         finally:
-            del _HELD[folder.resolve()]
+            _HELD.remove(folder.resolve())
 
 
 def require_own_folder(folder: Path) -> None:
-    """Raise a SaveError if another run has locked the folder since this one did.
+    """Raise a WriteError if another run has locked the folder since this one did.
 
     That can happen only where locks do not reach from one machine to another. The run that came
     last goes on, so that the two do not write the same files.
     """
-    held = _HELD.get(folder.resolve())
-    if held is None:
+    if folder.resolve() not in _HELD:
         return
-    # not by another file object: to close one would give up the lock
-    owner = os.pread(held, 4096, 0).decode(errors="replace").strip()
+    owner = (folder / LOCK).read_text(errors="replace").strip()
     if owner not in ("", _owner()):
-        raise SaveError(
+        raise WriteError(
             f"{folder} was taken by another run (process {owner}), which goes on from the last "
             f"checkpoint; this one stops. The locks of its file system do not reach from one "
             f"machine to another: start one run there, or choose another --out"

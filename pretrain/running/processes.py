@@ -12,7 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from transfer.running import stop
+from pretrain.running import stop
 
 if TYPE_CHECKING:
     import torch

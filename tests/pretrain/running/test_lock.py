@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from pretrain.running import stop
+from pretrain.running.atomic_files import WriteError
+from pretrain.running.lock import BusyError, lock_folder, wait_for_folder, wait_for_lock
 from transfer.frozen.feature_file import unfinished_rows
-from transfer.running import stop
-from transfer.running.atomic_files import WriteError
-from transfer.running.lock import BusyError, lock_folder, wait_for_folder, wait_for_lock
 
 
 def test_a_locked_folder_is_refused_until_it_is_free(tmp_path: Path) -> None:

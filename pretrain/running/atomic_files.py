@@ -25,6 +25,10 @@ LOCKLESS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 """Errors of a file system without locks, such as a mounted folder without a lock service."""
 
 
+UNFINISHED = ".unfinished"
+"""Last part of the name of a file that is being written; a kill leaves it."""
+
+
 class WriteError(OSError):
     """Error for a file that could not be written; it names the file and says what to do."""
 
@@ -52,10 +56,10 @@ def explain_write_errors(path: Path, option: str = "") -> Iterator[None]:
         ) from error
 
 
-def write_whole(path: Path, content: bytes, option: str = "") -> None:
+def write_whole(path: Path, content: bytes | memoryview, option: str = "") -> None:
     """Write a file with a temporary file, fsync and rename; WriteError if that fails."""
     # processes on two machines that share a folder may have the same number
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}{UNFINISHED}")
     with explain_write_errors(path, option):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -64,6 +68,11 @@ def write_whole(path: Path, content: bytes, option: str = "") -> None:
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(path)
+            folder = os.open(path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
         finally:
             temporary.unlink(missing_ok=True)
 

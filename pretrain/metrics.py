@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.utils.tensorboard import SummaryWriter
 
-from pretrain.running.checkpoint import explain_write_errors, write_atomically
-from pretrain.running.wandb_log import WandbLog
+from pretrain.running.atomic_files import explain_write_errors, write_whole
+from pretrain.wandb_log import WandbLog
 
 LOG_FILE = "metrics.jsonl"
 RATES = ("step", "epoch", "learning_rate", "images_per_s", "data_share")
@@ -74,13 +74,13 @@ class Log:
         self.path = folder / LOG_FILE
         kept = [line for step, line in _lines(self.path) if step <= first_step]
         # whole or not at all: a kill between emptying and writing it would lose all earlier lines
-        write_atomically(self.path, "".join(f"{line}\n" for line in kept).encode())
+        write_whole(self.path, "".join(f"{line}\n" for line in kept).encode())
         self.board_folder = folder / "tensorboard"
         with explain_write_errors(self.board_folder):
             self.board = SummaryWriter(str(self.board_folder), purge_step=first_step + 1)
 
     def write(self, step: int, values: dict[str, float]) -> None:
-        """Write one line of values; step counts finished steps. Raise a SaveError if that fails."""
+        """Write one line of values; step counts finished steps. Raise WriteError if that fails."""
         line = {name: value if math.isfinite(value) else None for name, value in values.items()}
         with explain_write_errors(self.path), self.path.open("a") as file:
             file.write(json.dumps({"step": step, **line}) + "\n")

@@ -12,15 +12,15 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from pretrain.running.launch import join_processes
-from tests.two_processes import two_processes
-from transfer.running import stop
-from transfer.running.processes import (
+from pretrain.launch import join_processes
+from pretrain.running import stop
+from pretrain.running.processes import (
     Process,
     indices_of_process,
     process_group,
     this_process,
 )
+from tests.two_processes import two_processes
 
 
 def measure_losses(rank: int, num_processes: int) -> dict[str, Any]:

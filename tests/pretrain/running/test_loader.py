@@ -17,9 +17,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from pretrain.running import stop
+from pretrain.running.loader import SharedMemoryError, WorkerKilledError, load_batches, load_stacked
 from transfer.datasets.expected import DataError
-from transfer.running import stop
-from transfer.running.loader import SharedMemoryError, WorkerKilledError, load_batches, load_stacked
 
 
 def square(number: int) -> Tensor:
@@ -46,7 +46,7 @@ def test_places_are_taken_no_further_than_the_workers_are_ahead() -> None:
     taken = count()
     batches = load_batches(lambda place: place, taken, num_workers=2)
     assert [next(batches) for _ in range(3)] == [0, 1, 2]
-    batches.close()  # type: ignore[attr-defined]
+    batches.close()
     assert next(taken) == 3 + 2 * 2
 
 
@@ -156,7 +156,7 @@ def test_a_worker_killed_in_the_middle_of_a_batch_blocks_nobody() -> None:
 
 
 def test_workers_do_not_hear_requests_to_stop() -> None:
-    with closing(load_batches(lambda _: os.getpid(), count(), num_workers=2)) as batches:  # type: ignore[type-var]
+    with closing(load_batches(lambda _: os.getpid(), count(), num_workers=2)) as batches:
         pids = worker_pids(batches)
         for number in stop.SIGNALS:
             for pid in pids:
@@ -195,8 +195,8 @@ def test_an_iteration_that_is_left_ends_its_workers(pin: None) -> None:
 PROGRAM = """
 import os, sys, time
 from itertools import count
-from transfer.running import stop
-from transfer.running.loader import load_batches
+from pretrain.running import stop
+from pretrain.running.loader import load_batches
 
 def make(place):
     time.sleep(0.0 if place < 4 else 600)

@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from transfer.running.portable import pickled_error
+from pretrain.running.portable import pickled_error
 
 
 class LineError(ValueError):

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from pretrain.running.view_sheet import levels, write_view_sheet
+from pretrain.view_sheet import levels, write_view_sheet
 
 MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.3, 0.1)
 

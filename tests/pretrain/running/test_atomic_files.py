@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from transfer.running.atomic_files import WriteError, explain_write_errors, write_whole
+from pretrain.running.atomic_files import WriteError, explain_write_errors, write_whole
 
 
 def test_folders_above_a_file_are_made(tmp_path: Path) -> None:

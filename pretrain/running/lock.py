@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from transfer.running import stop
-from transfer.running.atomic_files import explain_write_errors
+from pretrain.running import stop
+from pretrain.running.atomic_files import explain_write_errors
 
 LOOK_AGAIN_S = 0.2
 """Time between attempts to lock a file that another process has locked."""

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from pretrain.running.checkpoint import write_atomically
+from pretrain.running.atomic_files import write_whole
 
 ID_FILE = "wandb-id"
 """File in the folder of a run that names its run on Weights & Biases."""
@@ -33,7 +33,7 @@ class WandbLog:
         identity = folder / ID_FILE
         if not identity.exists():
             # in the folder: a path may mean another run on another machine, or after a new start
-            write_atomically(identity, secrets.token_hex(8).encode())
+            write_whole(identity, secrets.token_hex(8).encode())
         self.run: Any = wandb.init(
             project=project,
             name=folder.name,

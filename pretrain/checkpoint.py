@@ -2,80 +2,30 @@
 
 import errno
 import io
-import os
-import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
 
 import torch
 
+from pretrain.running.atomic_files import write_whole
+
 TORN = (RuntimeError, EOFError, KeyError, TypeError, ValueError, OSError, UnpicklingError)
 """Errors of loading a file that is no checkpoint, was cut short, or was filled with zeros."""
 
-UNKNOWN_TO_OLDER = {"batch_norm_groups", "local_prior_images"}
-"""Settings that older checkpoints lack; where they are missing, they count as equal."""
-
 DESCRIPTIONS = {"paper", "table_row", "images"}
 """Settings that describe a run in words; a corrected text does not make it another run."""
-
-UNFINISHED = ".unfinished"
-"""Last part of the name of a file that is being written; a kill leaves it."""
 
 
 class CheckpointError(ValueError):
     """A checkpoint does not belong to this run."""
 
 
-class SaveError(OSError):
-    """A file could not be written; the one before it is intact."""
-
-
-@contextmanager
-def explain_write_errors(path: Path) -> Iterator[None]:
-    """Raise a SaveError that names the path in place of any other OSError, which may not."""
-    try:
-        yield
-    except SaveError:
-        raise
-    except OSError as error:
-        raise SaveError(
-            f"{path}: cannot be written ({error.strerror or error}); see that it is writable and "
-            "that its disk has room, then start the same command again"
-        ) from error
-
-
-def write_atomically(path: Path, content: bytes | memoryview) -> None:
-    """Write a file, or leave it as it was and raise a SaveError."""
-    # a name of its own: another machine may write the same file where locks do not reach
-    unfinished = path.with_name(f"{path.name}.{secrets.token_hex(4)}{UNFINISHED}")
-    try:
-        with unfinished.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(path)
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-    except OSError as error:
-        unfinished.unlink(missing_ok=True)
-        before = "the previous one is intact" if path.exists() else "there was none before"
-        raise SaveError(
-            f"{path}: {len(content) / 1e6:.0f} MB could not be written ({error}); {before}. "
-            f"Make room and start the same command again"
-        ) from error
-
-
 def save(path: Path, state: dict[str, Any]) -> None:
     """Write tensors and plain values; the previous checkpoint stays until this one is complete."""
     buffer = io.BytesIO()
     torch.save(state, buffer)
-    write_atomically(path, buffer.getbuffer())
+    write_whole(path, buffer.getbuffer())
 
 
 def load(path: Path, settings: dict[str, object]) -> dict[str, Any] | None:
@@ -93,8 +43,7 @@ def load(path: Path, settings: dict[str, object]) -> dict[str, Any] | None:
         raise CheckpointError(
             f"{path} is no checkpoint of a run ({error}); delete it or choose another --out"
         ) from error
-    compared = (settings.keys() | saved.keys()) - (UNKNOWN_TO_OLDER - saved.keys())
-    compared -= DESCRIPTIONS
+    compared = (settings.keys() | saved.keys()) - DESCRIPTIONS
     if "batch_norm_groups" in saved:
         compared -= {"config.bn_splits"}  # only its product with the processes must agree
     names = [name for name in sorted(compared) if settings.get(name) != saved.get(name)]

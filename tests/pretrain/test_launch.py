@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from pretrain.running.checkpoint import SaveError
-from pretrain.running.launch import LaunchError, folder_lock, join_processes, require_own_folder
+from pretrain.launch import LaunchError, folder_lock, join_processes, require_own_folder
+from pretrain.running.atomic_files import WriteError
 
 HOLD = """
 import fcntl, sys
 file = open(sys.argv[1], "a+")
-fcntl.lockf(file, fcntl.LOCK_EX)
+fcntl.flock(file, fcntl.LOCK_EX)
 file.write("123 on elsewhere")
 file.flush()
 print("held", flush=True)
@@ -53,7 +53,7 @@ def test_a_file_system_without_locks_is_not_taken_for_another_run(
     def refuse(*arguments: object) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
-    monkeypatch.setattr(fcntl, "lockf", refuse)
+    monkeypatch.setattr(fcntl, "flock", refuse)
     with pytest.raises(LaunchError, match=r"cannot be locked .*choose an --out on"):
         folder_lock(tmp_path).__enter__()
 
@@ -63,7 +63,7 @@ def test_a_run_notices_that_one_on_another_machine_has_taken_its_folder(tmp_path
     with folder_lock(tmp_path):
         require_own_folder(tmp_path)
         (tmp_path / ".lock").write_text("123 on elsewhere\n")
-        with pytest.raises(SaveError, match=r"taken by another run \(process 123 on elsewhere\)"):
+        with pytest.raises(WriteError, match=r"taken by another run \(process 123 on elsewhere\)"):
             require_own_folder(tmp_path)
 
 
@@ -90,17 +90,3 @@ def test_cuda_where_there_is_none_is_refused() -> None:
         join_processes("cuda"),
     ):
         pass
-
-
-def test_a_look_at_the_owner_keeps_the_lock(tmp_path: Path) -> None:
-    """A process gives up its locks on a file when it closes any file object of it."""
-    program = (
-        "import sys; from pathlib import Path; from pretrain.running.launch import folder_lock\n"
-        "with folder_lock(Path(sys.argv[1])): pass"
-    )
-    with folder_lock(tmp_path):
-        require_own_folder(tmp_path)
-        other = subprocess.run(
-            [sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True
-        )
-    assert "is in use by another run" in other.stderr

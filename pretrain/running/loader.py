@@ -16,11 +16,12 @@ import pickle
 import queue
 import shutil
 import signal
+import sys
 import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
@@ -30,9 +31,9 @@ from typing import Any, Generic, Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from transfer.running import stop
-from transfer.running.portable import pickled_error
-from transfer.running.shared_memory import (
+from pretrain.running import stop
+from pretrain.running.portable import pickled_error
+from pretrain.running.shared_memory import (
     LARGER,
     SHARED_MEMORY,
     note_small_shared_memory,
@@ -44,8 +45,8 @@ BATCHES_AHEAD = 2
 PATIENCE_S = 5.0
 """Longest wait for a worker that transfers a batch or is about to end."""
 FEWER = (
-    "load with fewer processes (a smaller --cpus on a cluster, taskset -c 0-3 before the command "
-    "elsewhere, --workers of make-corruptions)"
+    "load with fewer processes (--workers of pretrain and make-corruptions; else a smaller --cpus "
+    "on a cluster, taskset -c 0-3 before the command elsewhere)"
 )
 
 Place = TypeVar("Place")
@@ -72,7 +73,7 @@ def load_batches(
     *,
     num_workers: int,
     pin: Callable[[Batch], Batch] | None = None,
-) -> Iterator[Batch]:
+) -> Generator[Batch, None, None]:
     """Yield make(place) for each place, in order; with 0 workers, this process makes them.
 
     The workers are forks, so the data that `make` refers to is shared, not copied. Errors of `make`
@@ -101,7 +102,7 @@ def load_batches(
 
 def load_stacked(
     items: Tensors, indices: Sequence[int], batch_size: int, num_workers: int, *, pinned: bool
-) -> Iterator[Tensor]:
+) -> Generator[Tensor, None, None]:
     """Yield the tensors of these indices in batches (n, ...), in order; the last may be smaller.
 
     pinned: in memory from which a GPU reads while the host goes on.
@@ -257,6 +258,8 @@ def _work(
     for other in inherited:
         other.close()
     torch.set_num_threads(1)  # a fork lacks the threads of its parent and would wait for them
+    if "cv2" in sys.modules:
+        sys.modules["cv2"].setNumThreads(0)
     results: queue.SimpleQueue[memoryview] = queue.SimpleQueue()
     threading.Thread(target=_send, args=(connection, results), daemon=True).start()
     while True:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pretrain.running.metrics import Log
-from pretrain.running.wandb_log import WandbLog, is_installed
+from pretrain.metrics import Log
+from pretrain.wandb_log import WandbLog, is_installed
 
 
 class FakeRun:

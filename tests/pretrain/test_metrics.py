@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from pretrain.running.checkpoint import SaveError
-from pretrain.running.metrics import Log, Window, means_after
+from pretrain.metrics import Log, Window, means_after
+from pretrain.running.atomic_files import WriteError
 
 
 def test_a_window_gives_means_and_is_empty_afterwards() -> None:
@@ -76,7 +76,7 @@ def test_a_kill_while_a_log_is_resumed_loses_no_line(
 def test_a_full_disk_of_the_log_is_named_with_its_path(tmp_path: Path) -> None:
     log = Log(tmp_path, 0)
     log.path = Path("/dev/full")
-    with pytest.raises(SaveError, match=r"^/dev/full: cannot be written .No space left on device"):
+    with pytest.raises(WriteError, match=r"^/dev/full: cannot be written .No space left on device"):
         log.write(2, {"loss": 1.0})
     log.close()
 
@@ -89,7 +89,7 @@ def test_a_full_disk_of_the_board_is_named_with_its_path(
 
     log = Log(tmp_path, 0)
     monkeypatch.setattr(log.board, "add_scalar", full)
-    with pytest.raises(SaveError, match=r"tensorboard: cannot be written .No space left on device"):
+    with pytest.raises(WriteError, match=r"tensorboard: cannot be written .No space left"):
         log.write(2, {"loss": 1.0})
     log.close()
 

@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from transfer.running.loader import load_batches
-from transfer.running.shared_memory import note_small_shared_memory, pack_batch
+from pretrain.running.loader import load_batches
+from pretrain.running.shared_memory import note_small_shared_memory, pack_batch
 
 
 class Usage(NamedTuple):
