@@ -6,28 +6,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from tests.transfer.detection.fixed_detector import (
-    Answer,
-    answer,
-    everything_sampled,
-    fill,
-    in_double,
-    lean,
-    settle_at_once,
-)
+from tests.transfer.detection.fixed_detector import everything_sampled
 from transfer.detection import recipe as recipes
 from transfer.detection.recipe import DetectorRecipe
 from transfer.detection.sample import ResizedDetections
-
-__all__ = [
-    "Answer",
-    "answer",
-    "everything_sampled",
-    "fill",
-    "in_double",
-    "lean",
-    "settle_at_once",
-]
 
 NUM_CLASSES = 3
 

@@ -4,15 +4,14 @@ import warnings
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+from tests.transfer.detection.scenes import scene as any_scene
 from transfer.datasets.scene_arrays import Scene
 from transfer.datasets.scenes import Scenes
 from transfer.detection.results import (
-    Detections,
     check_same_images,
     paste_mask,
     run_lengths,
@@ -22,15 +21,7 @@ from transfer.detection.sample import ResizedDetections
 
 
 def scene(width: int, height: int) -> Scene:
-    return Scene(
-        name="image.jpg",
-        image_id=1,
-        width=width,
-        height=height,
-        boxes=np.zeros((0, 4)),
-        classes=np.zeros(0, dtype=np.int64),
-        aside=np.zeros(0, dtype=np.bool_),
-    )
+    return any_scene("image.jpg", 1, width, height)
 
 
 def random_found(k: int, *, seed: int, side: float) -> ResizedDetections:
@@ -110,17 +101,6 @@ def test_a_mask_is_its_probabilities_interpolated_between_cell_centers() -> None
 def test_run_lengths_decode_to_the_mask() -> None:
     mask = torch.rand(31, 23, generator=torch.Generator().manual_seed(2)) > 0.4
     assert torch.equal(decoded(run_lengths(mask), 31, 23), mask)
-
-
-def test_detections_survive_a_file_that_may_hold_no_code(tmp_path: Path) -> None:
-    with torch.inference_mode():
-        found = random_found(6, seed=3, side=64)
-        original = to_original_size(found, scene(90, 70), torch.empty(3, 64, 64))
-    torch.save([vars(original)], tmp_path / "found.pt")
-    (fields,) = torch.load(tmp_path / "found.pt", weights_only=True)
-    loaded = Detections(**fields)
-    assert loaded.masks == original.masks
-    assert torch.equal(loaded.boxes, original.boxes)
 
 
 def test_detections_of_other_images_are_refused(tmp_path: Path) -> None:

@@ -83,48 +83,32 @@ def test_four_images_are_learned_by_heart(tmp_path: Path) -> None:
 
 
 @slow
-def test_stopped_and_resumed_equals_undisturbed(
+def test_stopped_or_killed_and_resumed_equals_undisturbed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     signals: list[int] = []
     monkeypatch.setattr(stop, "_asked", signals)
-    undisturbed = trained(tmp_path / "a", tmp_path / "images")
-    network = network_for(tmp_path / "b")
-    calls: list[int] = []
+    undisturbed = trained(tmp_path / "whole", tmp_path / "images")
+    for call, end in ((3, stop.Stopped), (5, KeyboardInterrupt)):
+        folder = tmp_path / str(call)
+        network = network_for(folder)
+        calls: list[int] = []
 
-    def note(*_: object) -> None:
-        calls.append(1)
-        if len(calls) == 3:
-            signals.append(15)
+        def happens(*_: object, call: int = call, calls: list[int] = calls) -> None:
+            calls.append(1)
+            if len(calls) == 3 == call:
+                signals.append(15)
+            elif len(calls) == 5:
+                raise KeyboardInterrupt
 
-    network.register_forward_pre_hook(note)
-    with pytest.raises(stop.Stopped):
-        trained(tmp_path / "b", tmp_path / "images", network)
-    signals.clear()
-    resumed = trained(tmp_path / "b", tmp_path / "images")
-    assert all(torch.equal(resumed[name], tensor) for name, tensor in undisturbed.items())
-
-
-@slow
-def test_killed_and_resumed_equals_undisturbed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    undisturbed = trained(tmp_path / "a", tmp_path / "images")
-    network = network_for(tmp_path / "b")
-    calls: list[int] = []
-
-    def kill(*_: object) -> None:
-        calls.append(1)
-        if len(calls) == 5:
-            raise KeyboardInterrupt
-
-    network.register_forward_pre_hook(kill)
-    with monkeypatch.context() as patched:
-        patched.setattr(loop, "SAVE_EVERY_S", 0)
-        with pytest.raises(KeyboardInterrupt):
-            trained(tmp_path / "b", tmp_path / "images", network)
-    resumed = trained(tmp_path / "b", tmp_path / "images")
-    assert all(torch.equal(resumed[name], tensor) for name, tensor in undisturbed.items())
+        network.register_forward_pre_hook(happens)
+        with monkeypatch.context() as patched:
+            patched.setattr(loop, "SAVE_EVERY_S", 0)
+            with pytest.raises(end):
+                trained(folder, tmp_path / "images", network)
+        signals.clear()
+        resumed = trained(folder, tmp_path / "images")
+        assert all(torch.equal(resumed[name], tensor) for name, tensor in undisturbed.items())
 
 
 def two_steps(

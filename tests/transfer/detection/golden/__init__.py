@@ -10,7 +10,8 @@ from typing import Any
 
 from torch import Tensor
 
-from tests.transfer.detection.parity import CASES, Answer, Case, lean
+from tests.transfer.detection.fixed_detector import Answer, lean
+from tests.transfer.detection.parity import CASES, Case
 from transfer.detection.sample import ResizedDetections
 
 GOLDEN = {
