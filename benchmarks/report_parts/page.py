@@ -14,7 +14,7 @@ from benchmarks.report_parts.by_task import parts_by_task
 from benchmarks.report_parts.checkpoints import checkpoints, missing_tasks
 from benchmarks.report_parts.contents import Contents, Details, read_contents
 from benchmarks.report_parts.costs import task_hours
-from benchmarks.report_parts.figures import figures
+from benchmarks.report_parts.galleries import figures
 from benchmarks.report_parts.picture import MEANINGS, SIGNS, picture
 from benchmarks.report_parts.pretraining import kept_logs, pretraining
 from benchmarks.report_parts.requested import not_run, run_command

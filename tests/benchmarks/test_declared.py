@@ -24,11 +24,7 @@ from benchmarks.run_all import main
 from pretrain.recipes import RECIPES
 from tests.synthetic_records import page, put, record
 from transfer.backbone import Backbone, random_backbone
-from transfer.cells.declaration import (
-    declare_in_records,
-    settle_declaration,
-    with_declared_recipe,
-)
+from transfer.cells.declaration import declare_in_records, settle_declaration, with_declared_recipe
 from transfer.cells.execution import evaluate
 from transfer.cells.request import Cell, CellSettings
 from transfer.record import Record, read_record, record_path, store_record

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from pretrain.__main__ import main
-from pretrain.command import Command, parse
-from pretrain.ranges import RANGES, check_ranges
+from pretrain.command import RANGES, Command, check_ranges, parse
 from pretrain.recipes import RECIPES
 from pretrain.running.option_ranges import OptionError
 

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from pretrain.view_sheet import write_view_sheet
+from pretrain.metrics import write_view_sheet
 
 MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.3, 0.1)
 

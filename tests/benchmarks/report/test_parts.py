@@ -13,7 +13,7 @@ from benchmarks.report_parts.by_task import parts_by_task
 from benchmarks.report_parts.charts import Axes, Draft, Series, line_chart, line_charts
 from benchmarks.report_parts.contents import read_contents
 from benchmarks.report_parts.costs import task_hours
-from benchmarks.report_parts.figures import figures
+from benchmarks.report_parts.galleries import figures
 from benchmarks.report_parts.page import report_page
 from benchmarks.report_parts.pretraining import pretraining
 from benchmarks.report_parts.size import MOST_CHARACTERS, within_limit

@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from transfer.convert.architectures import FEATURE_DIM
-from transfer.convert.resnet import tensor_shapes
-from transfer.convert.to_detectron2 import detectron2_name, to_detectron2
+from transfer.convert.resnet import detectron2_name, tensor_shapes, to_detectron2
 
 
 def test_every_tensor_gets_a_name_of_its_own(subtests: pytest.Subtests) -> None:

@@ -11,7 +11,7 @@ import transfer.datasets.check
 from transfer.datasets.catalog import DATASETS, open_split
 from transfer.datasets.check import check, render, require
 from transfer.datasets.expected import SMALL_DATA, DataError, Sizes
-from transfer.datasets.synthetic.files import mark_small
+from transfer.datasets.synthetic.labeled import mark_small
 
 
 def cut_in_half(file: Path) -> None:

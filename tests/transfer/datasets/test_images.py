@@ -11,9 +11,8 @@ import pytest
 from PIL import Image
 
 from transfer.datasets.catalog import open_split
-from transfer.datasets.class_folders import read_class_folders
 from transfer.datasets.expected import DataError
-from transfer.datasets.images import decode_file
+from transfer.datasets.images import decode_file, read_class_folders
 
 
 def picture(mode: str) -> Image.Image:

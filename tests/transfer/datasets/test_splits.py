@@ -75,7 +75,7 @@ def test_the_order_of_a_directory_does_not_matter(
     key: str, small_data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = {s: open_split(key, small_data, s).fingerprint for s in ("train", "val", "test")}
-    monkeypatch.setattr("transfer.datasets.class_folders.os.scandir", _reversed_scandir(os.scandir))
+    monkeypatch.setattr("transfer.datasets.images.os.scandir", _reversed_scandir(os.scandir))
     after = {s: open_split(key, small_data, s).fingerprint for s in ("train", "val", "test")}
     assert after == before
 

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image, ImageOps
 
 from transfer.datasets.expected import DataError
-from transfer.datasets.upright import decode_upright, upright_size
+from transfer.datasets.images import decode_upright, upright_size
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG"])

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.transfer.getting.server import Server
-from transfer.datasets.source import Archive
+from transfer.datasets.info import Archive
 from transfer.getting.download import DownloadError, download, is_offline
 
 ROOT = Path(__file__).parents[3]
@@ -175,7 +175,7 @@ def test_no_server_at_all_is_offline(server: Server) -> None:
 PROGRAM = """
 import sys
 from pathlib import Path
-from transfer.datasets.source import Archive
+from transfer.datasets.info import Archive
 from transfer.getting.download import download
 from pretrain.running import stop
 address, num_bytes, file = sys.argv[1:]

@@ -8,9 +8,8 @@ import pytest
 
 from transfer.backbone import Backbone, BackboneError, random_backbone
 from transfer.cells.departures import departures
-from transfer.cells.execution import evaluate
+from transfer.cells.execution import evaluate, finished
 from transfer.cells.request import Cell, CellSettings
-from transfer.cells.staleness import finished
 from transfer.convert.architectures import STEMS, Stem
 from transfer.finetuning.options import TrainingOptions
 from transfer.tasks import TASKS

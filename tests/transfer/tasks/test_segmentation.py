@@ -16,9 +16,8 @@ from sklearn.metrics import jaccard_score
 from tests.transfer.segmentation.solved import solved_segmentation
 from transfer.backbone import Backbone, BackboneError, random_backbone
 from transfer.cells.departures import departures
-from transfer.cells.execution import evaluate
+from transfer.cells.execution import evaluate, finished
 from transfer.cells.request import Cell, CellSettings
-from transfer.cells.staleness import finished
 from transfer.convert.architectures import STEMS
 from transfer.datasets.catalog import open_segmented
 from transfer.datasets.expected import DataError

@@ -20,8 +20,8 @@ from transfer.datasets.imagenet.make_corruptions import (
     package_corruptions,
     round_to_image,
 )
-from transfer.datasets.synthetic.files import mark_small
 from transfer.datasets.synthetic.generate import generate
+from transfer.datasets.synthetic.labeled import mark_small
 
 KINDS_MADE = ("snow", "fog", "contrast")
 

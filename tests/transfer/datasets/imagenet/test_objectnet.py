@@ -8,7 +8,7 @@ from PIL import Image
 
 from transfer.datasets.check import check
 from transfer.datasets.expected import SMALL_DATA, Sizes
-from transfer.datasets.imagenet.classes import imagenet100_wnids
+from transfer.datasets.imagenet.imagenet import imagenet100_wnids
 from transfer.datasets.imagenet.objectnet import WNIDS, read_objectnet13
 
 
