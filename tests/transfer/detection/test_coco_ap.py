@@ -156,19 +156,18 @@ CAT = annotation(1, "cat", (5, 5, 60, 70))
 
 
 def test_a_broken_object_is_neither_hit_nor_missed(tmp_path: Path) -> None:
-    for number, changes in enumerate(
-        [
-            {"segmentation": []},
-            {"segmentation": [[1, 2, 3, 4]]},
-            {"bbox": None},
-            {"area": "12"},
-            {"image_id": [1]},
-            {"category_id": [1]},
-            {"id": 1},
-            {"iscrowd": None},
-            {"num_keypoints": None},
-        ]
-    ):
+    broken: list[dict[str, Any]] = [
+        {"segmentation": []},
+        {"segmentation": [[1, 2, 3, 4]]},
+        {"bbox": None},
+        {"area": "12"},
+        {"image_id": [1]},
+        {"category_id": [1]},
+        {"id": 1},
+        {"iscrowd": None},
+        {"num_keypoints": None},
+    ]
+    for number, changes in enumerate(broken):
         key = "keypoints" if "num_keypoints" in changes else "boxes"
         kinds: list[Kind] = ["bbox", "keypoints" if key == "keypoints" else "segm"]
 

@@ -186,6 +186,16 @@ def test_a_layer_that_is_called_twice_counts_both_calls() -> None:
     torch.testing.assert_close(statistics(network.norm), statistics(plain))
 
 
+def test_a_batch_without_values_counts_nothing() -> None:
+    with_empty, without = nn.BatchNorm2d(3).double(), nn.BatchNorm2d(3).double()
+    set_norms(with_empty, [*batches(), torch.zeros(0, 3, 7, 7, dtype=torch.float64)])
+    set_norms(without, batches())
+    assert torch.equal(statistics(with_empty), statistics(without))
+    untouched = nn.BatchNorm2d(3)
+    set_norms(untouched, [torch.zeros(0, 3, 7, 7)])
+    assert torch.equal(statistics(untouched), statistics(nn.BatchNorm2d(3)))
+
+
 @pytest.mark.detectron2
 def test_statistics_equal_those_of_fvcore() -> None:
     reference = pytest.importorskip("fvcore.nn.precise_bn")

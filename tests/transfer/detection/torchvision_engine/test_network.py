@@ -1,6 +1,7 @@
 """The whole network: its norms, batches without objects, gradients of the RPN, sizes."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -83,7 +84,7 @@ def test_an_image_finds_the_same_beside_a_larger_one_on_a_pyramid_of_equal_paddi
     torch.testing.assert_close(alone.boxes, beside.boxes, rtol=0, atol=atol)
 
 
-def gradients(reading: str) -> dict[str, Tensor]:
+def gradients(reading: Any) -> dict[str, Tensor]:
     """Return those of the RPN's losses."""
     network = tiny(replace(VOC_C4, rpn_gradient=reading)).train()
     in_double(network)  # norms enlarge roundings of gradients
