@@ -1,4 +1,8 @@
-"""The command of a run: what its options are called, and their defaults; it needs no torch."""
+"""The command of a run: its options, their defaults and their ranges; it needs no torch.
+
+A range says what an option can mean at all. Whether options fit each other, the data and the
+processes is checked in settings.py.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

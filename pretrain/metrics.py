@@ -1,4 +1,4 @@
-"""Log of a run: metrics.jsonl, TensorBoard and, on request, Weights & Biases.
+"""What a run logs: metrics.jsonl, TensorBoard, on request Weights & Biases, and its first views.
 
 Each line holds one mean per window of steps.
 """

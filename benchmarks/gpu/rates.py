@@ -1,4 +1,4 @@
-"""The rates of a GPU for plans, from what `measure.py` has measured."""
+"""What GPUs can do at most, and their rates for plans, from what `measure.py` has measured."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Time of a call on a device, its peak memory, and the batch that fits."""
+"""Time of a call on a device, its launches and waits, its peak memory, and the batch that fits."""
 
 import gc
 import time

@@ -10,12 +10,11 @@ alike.py         results that may stand on one line or in one mean
 task_details.py  details of records, read for charts and tables
 task_charts.py   its charts: searches, losses, severities, snapshots
 task_classes.py  its tables: by class and size, confusions, spread over runs
-galleries.py     pictures that cells keep beside their records
+galleries.py     pictures that cells keep beside their records, and the papers' figures
 charts.py        line charts as SVG by matplotlib
 pretraining.py   logs of pre-training runs
 run_folders.py   folders of runs that later pages show, too
 costs.py         hours of each task against the plan's, machines
 size.py          images within one limit for the whole page
-figures.py       the papers' figures, embedded
 templates/       the page's HTML, its style and its script
 """

@@ -1,4 +1,4 @@
-"""Pictures that cells keep beside their records, embedded in the page."""
+"""Pictures that cells keep beside their records, and the papers' figures, embedded in the page."""
 
 import base64
 import binascii

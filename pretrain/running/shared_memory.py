@@ -1,4 +1,4 @@
-"""Batches on their way to another process: tensors in shared memory, or copied where that is full.
+"""Batches and errors on their way to another process.
 
 Shared memory costs no copy, but containers often have only 64 MB of it. A tensor that finds no room
 there travels through the connection of its process.

@@ -1,4 +1,8 @@
-"""The execution of a cell, from data to record."""
+"""The execution of a cell, from data to record: what is finished, stale, or out of memory.
+
+A record is stale if protocol, weights of the backbone, data or, where requested, engine and
+arithmetic differ from those of the cell.
+"""
 
 import json
 import resource

@@ -1,4 +1,4 @@
-"""The networks of the architectures: torchvision's ResNets with their stems.
+"""The networks of the architectures: torchvision's ResNets with their stems; detectron2's names.
 
 He et al., "Deep Residual Learning for Image Recognition", CVPR 2016, arXiv:1512.03385. Our own
 files may hold several copies of layer4: Xiao et al., ICLR 2021, arXiv:2008.05659 (LooC++).

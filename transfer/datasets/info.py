@@ -1,4 +1,9 @@
-"""The description of a data set: all that is known of it without its files."""
+"""The description of a data set and of its origin: all that is known of it without its files.
+
+A source is one folder below the data folder that is obtained as a whole. Several sets may read it:
+both ImageNet-1k and ImageNet-100 read `imagenet/`. A size or checksum that nobody published is
+left out, and `get-data` says so. The facts stand in facts.yaml.
+"""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence

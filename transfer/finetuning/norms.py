@@ -1,4 +1,4 @@
-"""The kind of norm layers in training, which only this module decides."""
+"""The kind of norm layers in training, which only this module decides, and their statistics."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial

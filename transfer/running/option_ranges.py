@@ -1,4 +1,4 @@
-"""The range of every numeric option, and the check of a command's numbers."""
+"""The range of every numeric option and of a schedule, and the check of a command's numbers."""
 
 import math
 from collections.abc import Mapping, Sequence

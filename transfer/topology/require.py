@@ -1,4 +1,4 @@
-"""The check of a foreign backbone before it is evaluated, made once per weights and kept."""
+"""The check of a foreign backbone before it is evaluated, once per weights, and its conversion."""
 
 import io
 import json
