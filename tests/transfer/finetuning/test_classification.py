@@ -272,22 +272,3 @@ def test_the_number_of_networks_follows_from_the_memory_of_a_gpu(
     assert count(5, small_backbone, gpu) == 5
     assert (count(0, small_backbone, CPU), count(4, small_backbone, CPU)) == (1, 4)
     assert count(4, small_backbone, two) == 1
-
-
-def test_networks_of_different_streams_are_refused(
-    small_backbone: Backbone, images: Images, tmp_path: Path
-) -> None:
-    classifiers = [Classifier(small_backbone, 6, seed=0) for _ in RATES]
-    competitors = [
-        side_by_side.Competitor(
-            network=classifier,
-            optimizer=classifier.optimizer(COURSE),
-            course=replace(COURSE, iterations=iterations),
-            folder=tmp_path / str(iterations),
-            name=str(iterations),
-        )
-        for classifier, iterations in zip(classifiers, (4, 5), strict=True)
-    ]
-    samples = TrainingSamples(images, 32, seed=0)
-    with pytest.raises(ValueError, match="2 streams"):
-        side_by_side.train_side_by_side(competitors, samples, seed=0, process=CPU)
