@@ -7,8 +7,8 @@ lock.py          locks that admit one process to a folder or a file
 stop.py          an orderly stop after a signal
 last_line.py     the last line of a stopped run
 loader.py        a data loader whose worker processes make batches ahead
-shared_memory.py what goes to another process: batches, in shared memory or copied, and errors
-processes.py     the processes of a run, the GPUs of a machine
+shared_memory.py batches for another process, in shared memory or copied
+processes.py     the processes of a run, the GPUs of a machine, errors from one to another
 progress.py      progress lines of a pre-training run
 option_ranges.py ranges of numbers, and the numbers of a command's options
 """

@@ -32,12 +32,12 @@ import torch
 from torch import Tensor
 
 from pretrain.running import stop
+from pretrain.running.processes import pickled_error
 from pretrain.running.shared_memory import (
     LARGER,
     SHARED_MEMORY,
     note_small_shared_memory,
     pack_batch,
-    pickled_error,
 )
 
 BATCHES_AHEAD = 2

@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from pretrain.running.shared_memory import pickled_error
+from pretrain.running.processes import pickled_error
 
 
 class LineError(ValueError):

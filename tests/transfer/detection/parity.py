@@ -49,7 +49,6 @@ CASES = {
     "c4 co2": Case(recipe=CO2, arch="resnet50"),
     "fpn boxes resnet18": Case(recipe=FPN),
     "c4 co2 resnet18": Case(recipe=CO2),
-    "c4 co2 loss weight": Case(recipe=replace(CO2, rpn_gradient="loss_weight")),
     "keypoints all norms": Case(
         recipe=replace(
             everything_sampled(recipes.COCO_FPN_KEYPOINTS),

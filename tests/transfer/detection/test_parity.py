@@ -1,4 +1,4 @@
-"""Both engines are one detector: the same losses, gradients, detections, steps and AP.
+"""Both engines are one detector: the same draws, losses, gradients, detections and steps.
 
 Convolutions in float64: then no rounding of theirs decides which proposal is kept, and what is left
 are some operations in float32 on losses, scores and boxes.
@@ -14,7 +14,6 @@ from torch import Tensor
 
 from tests.transfer.detection.fixed_detector import answer, fill, in_double, lean
 from tests.transfer.detection.parity import (
-    BOX_PX,
     CASES,
     CO2,
     EPS,
@@ -70,23 +69,6 @@ def both_at_their_start(case: Case) -> tuple[Detector, Detector]:
 
 def samples_of(case: Case) -> list[Sample]:
     return small_samples(3 if case.recipe.neck == "fpn" else 2, NUM_CLASSES)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_one_batch_gives_the_same_answer(case: Case) -> None:
-    theirs, ours = both(replace(case, recipe=lean(case.recipe)))
-    in_double(theirs.network)
-    in_double(ours.network)
-    samples = samples_of(case)
-    one, other = answer(theirs, samples), answer(ours, samples)
-    gradients = to_torchvision(one.gradients, case.recipe, NUM_CLASSES)
-    found = worst_found(one.found, other.found)
-    assert worst_loss(one.losses, other.losses) < LOSS
-    assert worst_tensor(gradients, other.gradients) < GRADIENT
-    assert sum(len(each.boxes) for each in one.found) > 10
-    assert max(found["boxes"], found.get("keypoints", 0)) < BOX_PX
-    assert max(found["scores"], found.get("masks", 0)) < SCORE
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
@@ -43,7 +42,7 @@ def loaded(build: Build, recipe: DetectorRecipe, state_dict: Mapping[str, Tensor
 
 @pytest.mark.parametrize("build", ENGINES)
 def test_a_loaded_backbone_gives_the_features_of_its_source(build: Build) -> None:
-    normed: Any = ("fpn", "keypoint_head", "rpn_head")
+    normed: tuple[recipes.Part, ...] = ("fpn", "keypoint_head", "rpn_head")
     for arch, recipe in [
         ("resnet50", recipes.COCO_FPN),
         ("resnet18", recipes.COCO_4CONV1FC_MASKS),

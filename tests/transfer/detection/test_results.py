@@ -113,39 +113,6 @@ def test_detections_of_other_images_are_refused(tmp_path: Path) -> None:
         check_same_images([found, found], Scenes(tmp_path, [scene(90, 70)], ["thing"]))
 
 
-@pytest.mark.detectron2
-@pytest.mark.parametrize("seed", range(5))
-def test_boxes_masks_and_keypoints_are_those_of_detectron2(seed: int) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it imports what torch has deprecated
-        from detectron2.modeling.postprocessing import detector_postprocess
-        from detectron2.structures import Boxes, Instances
-    found = random_found(40, seed=seed, side=160)
-    assert found.masks is not None
-    assert found.keypoints is not None
-    theirs = Instances(
-        (160, 163),
-        pred_boxes=Boxes(found.boxes.clone()),
-        scores=found.scores,
-        pred_classes=found.classes,
-        pred_masks=found.masks[:, None],
-        pred_keypoints=found.keypoints.clone(),
-    )
-    theirs = detector_postprocess(theirs, 111, 217)
-    ours = to_original_size(found, scene(217, 111), torch.empty(3, 160, 163))
-    assert ours.masks is not None
-    assert ours.keypoints is not None
-    # a few operations in float32 on px up to 217
-    atol = 4 * 217 * torch.finfo(torch.float32).eps
-    torch.testing.assert_close(ours.boxes, theirs.pred_boxes.tensor, rtol=0, atol=atol)
-    assert torch.equal(ours.scores, theirs.scores)
-    assert torch.equal(ours.classes, theirs.pred_classes)
-    torch.testing.assert_close(ours.keypoints, theirs.pred_keypoints, rtol=0, atol=atol)
-    masks = torch.stack([decoded(counts, 111, 217) for counts in ours.masks])
-    # of a million pixels in boxes few are within an eps of 0.5, where rounding decides
-    assert (masks != theirs.pred_masks).double().mean() < 1e-5
-
-
 def test_boxes_alone_have_neither_masks_nor_keypoints() -> None:
     found = replace(random_found(5, seed=5, side=64), masks=None, keypoints=None)
     original = to_original_size(found, scene(64, 64), torch.empty(3, 64, 64))

@@ -1,8 +1,8 @@
 """Images classified by a whole network that is trained alone or beside others, and stopped."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,48 +50,56 @@ RATES = (0.01, 0.1)
 DIVERGING = 1e30
 
 
-def alone(
-    backbone: Backbone,
-    images: Images,
-    folder: Path,
-    rate: float,
-    dtype: torch.dtype = torch.float32,
-) -> tuple[Classifier, TrainingSummary]:
-    """A training of this rate in its own folder, where one side by side with others would lie."""
-    classifier = Classifier(backbone, 6, seed=0).to(dtype)
-    course = replace(COURSE, learning_rate=rate)
-    place = folder / f"{rate:g}"
-    summary = train(classifier, images, course, seed=0, folder=place, process=CPU, name=f"{rate:g}")
-    return classifier, summary
-
-
-def together(
-    backbone: Backbone, images: Images, folder: Path, rates: tuple[float, ...] = RATES
-) -> tuple[list[Classifier], list[TrainingSummary | NotFiniteError]]:
-    """One training of each rate."""
-    classifiers = [Classifier(backbone, 6, seed=0) for _ in rates]
-    summaries = train_rates(
-        classifiers,
-        images,
-        [replace(COURSE, learning_rate=rate) for rate in rates],
-        seed=0,
-        folders=[folder / f"{rate:g}" for rate in rates],
-        process=CPU,
-        names=[f"{rate:g}" for rate in rates],
-    )
-    return classifiers, summaries
-
-
 @pytest.fixture(scope="module")
 def images(small_data: Path) -> Images:
     return open_split("cars", small_data, "train").subset(range(12))
 
 
-def test_the_loop_is_plain_sgd_on_the_same_crops(
-    small_backbone: Backbone, images: Images, tmp_path: Path
-) -> None:
+@dataclass(frozen=True)
+class Trainings:
+    """Trainings of a small backbone on few images, each in a folder named by its rate."""
+
+    backbone: Backbone
+    images: Images
+
+    def alone(
+        self, folder: Path, rate: float, dtype: torch.dtype = torch.float32
+    ) -> tuple[Classifier, TrainingSummary]:
+        """One that knows of no others."""
+        classifier = Classifier(self.backbone, 6, seed=0).to(dtype)
+        course, name = replace(COURSE, learning_rate=rate), f"{rate:g}"
+        place = folder / name
+        summary = train(
+            classifier, self.images, course, seed=0, folder=place, process=CPU, name=name
+        )
+        return classifier, summary
+
+    def together(
+        self, folder: Path, rates: tuple[float, ...] = RATES
+    ) -> tuple[list[Classifier], list[TrainingSummary | NotFiniteError]]:
+        """One of each rate, side by side."""
+        classifiers = [Classifier(self.backbone, 6, seed=0) for _ in rates]
+        summaries = train_rates(
+            classifiers,
+            self.images,
+            [replace(COURSE, learning_rate=rate) for rate in rates],
+            seed=0,
+            folders=[folder / f"{rate:g}" for rate in rates],
+            process=CPU,
+            names=[f"{rate:g}" for rate in rates],
+        )
+        return classifiers, summaries
+
+
+@pytest.fixture(scope="module")
+def trainings(small_backbone: Backbone, images: Images) -> Trainings:
+    return Trainings(small_backbone, images)
+
+
+def test_the_loop_is_plain_sgd_on_the_same_crops(trainings: Trainings, tmp_path: Path) -> None:
     # norms over four values make a rounding grow with each step: float64 and a small rate
-    found, _ = alone(small_backbone, images, tmp_path, 1e-4, torch.float64)
+    found, _ = trainings.alone(tmp_path, 1e-4, torch.float64)
+    small_backbone, images = trainings.backbone, trainings.images
     network = small_backbone.network().double().train().requires_grad_(True)
     head = torch.nn.Linear(512, 6)
     torch.nn.init.normal_(head.weight, std=0.01, generator=torch.Generator().manual_seed(0))
@@ -172,21 +180,19 @@ def assert_same_bits(one: Classifier, other: Classifier) -> None:
     assert all(torch.equal(state[name], tensor) for name, tensor in one.state_dict().items())
 
 
-@pytest.fixture(scope="module")
-def references(
-    images: Images, tmp_path_factory: pytest.TempPathFactory, small_backbone: Backbone
-) -> dict[float, tuple[Classifier, TrainingSummary]]:
-    folder = tmp_path_factory.mktemp("alone")
-    return {rate: alone(small_backbone, images, folder, rate) for rate in RATES}
-
-
 References = dict[float, tuple[Classifier, TrainingSummary]]
 
 
+@pytest.fixture(scope="module")
+def references(trainings: Trainings, tmp_path_factory: pytest.TempPathFactory) -> References:
+    folder = tmp_path_factory.mktemp("alone")
+    return {rate: trainings.alone(folder, rate) for rate in RATES}
+
+
 def test_weights_and_losses_are_those_of_trainings_alone(
-    small_backbone: Backbone, images: Images, tmp_path: Path, references: References
+    trainings: Trainings, tmp_path: Path, references: References
 ) -> None:
-    classifiers, summaries = together(small_backbone, images, tmp_path)
+    classifiers, summaries = trainings.together(tmp_path)
     for rate, classifier, summary in zip(RATES, classifiers, summaries, strict=True):
         reference, expected = references[rate]
         assert_same_bits(classifier, reference)
@@ -205,32 +211,28 @@ def stopped_at(check: int) -> Iterator[None]:
 
 
 def test_a_stopped_training_goes_on_to_the_same_bits_beside_others_too(
-    small_backbone: Backbone, images: Images, tmp_path: Path, references: References
+    trainings: Trainings, tmp_path: Path, references: References
 ) -> None:
     """Also from checkpoints that differ, and from that of a training alone."""
-    begun: list[tuple[int, Callable[[Path], object]]] = [
-        (2, lambda folder: together(small_backbone, images, folder)),
-        (3, lambda folder: alone(small_backbone, images, folder, RATES[1])),
-    ]
-    for check, begin in begun:
-        folder = tmp_path / str(check)
-        with stopped_at(check):
-            begin(folder)
-        classifiers, _ = together(small_backbone, images, folder)
+    with stopped_at(2):
+        trainings.together(tmp_path / "together")
+    with stopped_at(3):
+        trainings.alone(tmp_path / "alone", RATES[1])
+    for begun in ("together", "alone"):
+        classifiers, _ = trainings.together(tmp_path / begun)
         for rate, classifier in zip(RATES, classifiers, strict=True):
             assert_same_bits(classifier, references[rate][0])
 
 
 def test_a_rate_that_diverged_does_not_drag_a_resumed_group_back(
-    small_backbone: Backbone,
-    images: Images,
+    trainings: Trainings,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     references: References,
 ) -> None:
     rates = (DIVERGING, RATES[0])
     with stopped_at(4):
-        together(small_backbone, images, tmp_path, rates)
+        trainings.together(tmp_path, rates)
     made: list[int] = []
     step = loop.step
 
@@ -239,7 +241,7 @@ def test_a_rate_that_diverged_does_not_drag_a_resumed_group_back(
         step(job, training, *rest)
 
     monkeypatch.setattr(side_by_side, "step", counted)
-    classifiers, summaries = together(small_backbone, images, tmp_path, rates)
+    classifiers, summaries = trainings.together(tmp_path, rates)
     assert made == [4]
     assert isinstance(summaries[0], NotFiniteError)
     assert "a loss is not finite" in str(summaries[0])
@@ -247,17 +249,15 @@ def test_a_rate_that_diverged_does_not_drag_a_resumed_group_back(
 
 
 def test_a_group_that_diverged_as_a_whole_is_tried_again(
-    small_backbone: Backbone, images: Images, tmp_path: Path
+    trainings: Trainings, tmp_path: Path
 ) -> None:
-    rates = (DIVERGING, 2 * DIVERGING)
-    _, summaries = together(small_backbone, images, tmp_path, rates)
-    assert all(isinstance(one, NotFiniteError) for one in summaries)
-    notes = list(tmp_path.glob("*/diverged.txt"))
-    assert len(notes) == 2
-    for note in notes:
-        note.write_text("old words")
-    _, summaries = together(small_backbone, images, tmp_path, rates)
-    assert all("a loss is not finite" in str(one) for one in summaries)
+    for _ in range(2):
+        _, summaries = trainings.together(tmp_path, (DIVERGING, 2 * DIVERGING))
+        assert all("a loss is not finite" in str(one) for one in summaries)
+        notes = list(tmp_path.glob("*/diverged.txt"))
+        assert len(notes) == 2
+        for note in notes:
+            note.write_text("old words")
 
 
 def test_the_number_of_networks_follows_from_the_memory_of_a_gpu(
@@ -272,22 +272,3 @@ def test_the_number_of_networks_follows_from_the_memory_of_a_gpu(
     assert count(5, small_backbone, gpu) == 5
     assert (count(0, small_backbone, CPU), count(4, small_backbone, CPU)) == (1, 4)
     assert count(4, small_backbone, two) == 1
-
-
-def test_networks_of_different_streams_are_refused(
-    small_backbone: Backbone, images: Images, tmp_path: Path
-) -> None:
-    classifiers = [Classifier(small_backbone, 6, seed=0) for _ in RATES]
-    competitors = [
-        side_by_side.Competitor(
-            network=classifier,
-            optimizer=classifier.optimizer(COURSE),
-            course=replace(COURSE, iterations=iterations),
-            folder=tmp_path / str(iterations),
-            name=str(iterations),
-        )
-        for classifier, iterations in zip(classifiers, (4, 5), strict=True)
-    ]
-    samples = TrainingSamples(images, 32, seed=0)
-    with pytest.raises(ValueError, match="2 streams"):
-        side_by_side.train_side_by_side(competitors, samples, seed=0, process=CPU)

@@ -78,11 +78,6 @@ def test_skipped_passes_open_no_image_and_change_nothing(tmp_path: Path) -> None
     assert same(rest, whole[4:])
 
 
-def test_workers_change_nothing(tmp_path: Path) -> None:
-    scenes = tiny_scenes(tmp_path)
-    assert same(loaded(scenes, range(5), num_workers=2), loaded(scenes, range(5)))
-
-
 def test_an_image_is_drawn_anew_in_each_turn(tmp_path: Path) -> None:
     scenes = tiny_scenes(tmp_path).subset([0])
     samples = chain(*loaded(scenes, range(3)))

@@ -21,7 +21,6 @@ from transfer.frozen.cost_search import (
 )
 from transfer.frozen.linear_svm import (
     Problems,
-    Solution,
     eigenbasis,
     solve_batched,
     solve_scikit_learn,
@@ -114,24 +113,6 @@ def test_an_interruption_at_any_stage_changes_no_bit(tmp_path: Path) -> None:
             resumed = search(work)
             assert torch.equal(resumed.table, undisturbed.table), (when, stages)
             assert torch.equal(resumed.best, undisturbed.best), (when, stages)
-
-
-def test_an_interruption_while_solving_changes_no_bit(tmp_path: Path) -> None:
-    features, positive = toy()
-    solve, calls = batched(features), 0
-
-    def solve_or_end(problems: Problems, costs: Tensor, start: Tensor | None) -> Solution:
-        nonlocal calls
-        calls += 1
-        if calls % 2 == 0:  # ends again and again, one stage further each time
-            raise InterruptedSearchError
-        return solve(problems, costs, start)
-
-    for _ in range(3):
-        with pytest.raises(InterruptedSearchError):
-            choose_costs(solve_or_end, SEARCH, features, positive, tmp_path / "work")
-    resumed = choose_costs(solve, SEARCH, features, positive, tmp_path / "work")
-    assert torch.equal(resumed.table, search(tmp_path / "undisturbed").table)
 
 
 def test_a_torn_stage_is_computed_again(tmp_path: Path) -> None:

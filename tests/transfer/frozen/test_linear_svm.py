@@ -103,19 +103,6 @@ def test_problems_in_a_batch_do_not_disturb_each_other() -> None:
         torch.testing.assert_close(solved(features, alone, cost).weights[0], together[index])
 
 
-def test_held_out_images_have_no_say() -> None:
-    features = images()
-    problems = overlapping(features)
-    flipped = Problems(
-        positive=problems.positive ^ ~problems.trained_on,
-        trained_on=problems.trained_on,
-        positive_weight=2.0,
-    )
-    assert torch.equal(
-        solved(features, problems, 1.0).weights, solved(features, flipped, 1.0).weights
-    )
-
-
 def test_the_direction_is_newtons(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(linear_svm, "CG_REDUCTION", 1e-12)
     basis = eigenbasis(images())

@@ -1,6 +1,5 @@
 """Detection and segmentation: what both refuse and tell, and whole runs of detectors."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +7,7 @@ import pytest
 
 from transfer.backbone import Backbone, BackboneError, random_backbone
 from transfer.cells.departures import departures
-from transfer.cells.execution import evaluate, finished
+from transfer.cells.execution import evaluate
 from transfer.cells.request import Cell, CellSettings
 from transfer.convert.architectures import STEMS
 from transfer.finetuning.options import TrainingOptions
@@ -73,17 +72,3 @@ def test_learning_rates_are_tried_on_held_out_training_images(
     assert set(record.details["held_out_AP"]) == {"0.02", "0.001"}
     assert record.details["learning_rate"] in (0.02, 0.001)
     assert any("learning_rates" in line for line in record.departures)
-
-
-@pytest.mark.slow
-def test_a_record_tells_norms_sizes_and_classes(
-    small_backbone: Backbone, small_data: Path, settings: CellSettings
-) -> None:
-    asked = cell("coco_insseg", small_backbone, replace(settings, data=small_data))
-    record = evaluate(asked)
-    assert set(record.metrics) == {"AP", "AP50", "AP75"}
-    assert set(record.details["precisions"]) == {"segm", "bbox"}
-    assert record.details["norm"] == "BN"
-    assert record.engine == "torchvision"
-    assert finished(asked) == record
-    assert json.loads(asked.path.read_text())["details"]["tensors_placed"] == 120

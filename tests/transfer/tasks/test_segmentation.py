@@ -1,7 +1,6 @@
 """The segmentation task: broken masks, what it tells, and where its rates are tried."""
 
 import re
-import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -18,9 +17,7 @@ from transfer.backbone import Backbone
 from transfer.cells.execution import evaluate, finished
 from transfer.cells.request import Cell, CellSettings
 from transfer.datasets.catalog import open_segmented
-from transfer.datasets.expected import DataError
-from transfer.datasets.objects.voc_masks import FOLDER
-from transfer.datasets.segmented import IGNORED, Segmented, read_mask, write_mask
+from transfer.datasets.segmented import IGNORED, Segmented, read_mask
 from transfer.finetuning.options import TrainingOptions
 from transfer.tasks.segmentation import Predicted, Segmentation
 
@@ -38,31 +35,6 @@ def cell(
 def names(split: Segmented) -> set[str]:
     """VOC's, of its images."""
     return {Path(split.name(i)).stem for i in range(len(split))}
-
-
-def test_broken_masks_stop_a_run_before_it_starts(
-    small_backbone: Backbone,
-    settings: CellSettings,
-    small_data: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    data = tmp_path / "data"
-    shutil.copytree(small_data / FOLDER, data / FOLDER)
-    shutil.copy(small_data / "small-data.json", data)
-    unknown, other_size, missing, *_ = sorted((data / FOLDER / "SegmentationClass").iterdir())
-    write_mask(unknown, np.full_like(read_mask(unknown), 77))
-    write_mask(other_size, read_mask(other_size)[:-1])
-    missing.unlink()
-    monkeypatch.setattr(Segmentation, "prepare", lambda *_: pytest.fail("the run has started"))
-    with pytest.raises(DataError, match="3 images are missing, too many or unusable") as told:
-        evaluate(cell(small_backbone, settings, data))
-    lines = [line for line in str(told.value).splitlines() if "SegmentationClass/" in line]
-    whys = ((unknown, "unknown ids 77"), (other_size, "its image has"), (missing, "missing"))
-    for line, (file, why) in zip(sorted(lines), sorted(whys, key=lambda w: w[0].stem), strict=True):
-        assert f"JPEGImages/{file.stem}.jpg" in line
-        assert file.name in line
-        assert why in line
 
 
 @pytest.mark.slow

@@ -1,7 +1,6 @@
 """The whole network: its norms, batches without objects, gradients of the RPN, sizes."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
@@ -19,6 +18,7 @@ from transfer.detection.recipe import (
     VOC_C4_MOCO,
     VOC_C4_NONE,
     DetectorRecipe,
+    RPNGradient,
 )
 from transfer.detection.torchvision_engine import build_detector
 from transfer.detection.torchvision_engine.network import RCNN
@@ -84,7 +84,7 @@ def test_an_image_finds_the_same_beside_a_larger_one_on_a_pyramid_of_equal_paddi
     torch.testing.assert_close(alone.boxes, beside.boxes, rtol=0, atol=atol)
 
 
-def gradients(reading: Any) -> dict[str, Tensor]:
+def gradients(reading: RPNGradient) -> dict[str, Tensor]:
     """Return those of the RPN's losses."""
     network = tiny(replace(VOC_C4, rpn_gradient=reading)).train()
     in_double(network)  # norms enlarge roundings of gradients
@@ -95,9 +95,8 @@ def gradients(reading: Any) -> dict[str, Tensor]:
 
 
 def test_the_rpn_sends_a_tenth_into_every_tensor_of_the_backbone() -> None:
-    whole, tenth, weighted, slower = map(
-        gradients, ("none", "scale_input", "loss_weight", "lr_mult")
-    )
+    whole, tenth = gradients("none"), gradients("scale_input")
+    weighted, slower = gradients("loss_weight"), gradients("lr_mult")
     reached = [name for name in whole if name.startswith("backbone.") and "layer4" not in name]
     assert len(reached) == 45
     for name in reached:
