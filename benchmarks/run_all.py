@@ -202,6 +202,8 @@ def demo(request: RunAll) -> int:
     """Pre-train and evaluate on generated data, all below runs/demo; return the exit status."""
     from transfer.datasets.synthetic.generate import generate
 
+    if request != RunAll(demo=True, runs=request.runs, quiet=request.quiet, wandb=request.wandb):
+        raise ValueError("--demo goes with --runs, --quiet and --wandb alone")
     check_writable(request.runs, "--runs")
     home = request.runs / "demo"
     data, checkpoint = home / "data", home / "jcl" / "backbone.pt"

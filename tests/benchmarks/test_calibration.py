@@ -17,7 +17,6 @@ import benchmarks.report
 import benchmarks.run_all
 import transfer.convert.public_files
 from benchmarks.execution.calibration import (
-    KNOWN_NUMBERS,
     KnownNumber,
     Reference,
     write_calibration,
@@ -198,28 +197,11 @@ def test_a_number_on_other_data_or_by_another_protocol_does_not_count(tmp_path: 
         assert why in line
 
 
-def test_incomplete_data_is_said_beside_the_numbers_that_count(tmp_path: Path) -> None:
-    measure(tmp_path, "in1k_linear@moco", 60.0)
-    measure(tmp_path, "voc07_svm", 50.0, data={"tolerated": 500})
-    line = line_of(tmp_path)
-    assert "voc07_svm mAP" not in line
-    assert "; voc07_svm does not count: 500 missing" in line
-
-
 def test_the_mean_holds_each_seed_once_and_one_engine(tmp_path: Path) -> None:
     measure(tmp_path, "voc07_svm", 10.0, engine="another")
     measure(tmp_path, "voc07_svm", 49.8, seed=1, finished="2026-01-03T00:00:00Z")
     measure(tmp_path, "voc07_svm", 50.2, finished="2026-01-04T00:00:00Z")
     assert "mAP 50.00 against" in line_of(tmp_path)
-
-
-def test_a_checkpoint_without_numbers_leaves_those_of_another(tmp_path: Path) -> None:
-    measure(tmp_path, "voc07_svm", 50.0)
-    line = line_of(tmp_path)
-    other = replace(REFERENCE, file=PUBLIC_FILES[0])
-    stranger = replace(backbone_of(), sha256="0" * 64)
-    assert not write_calibration(tmp_path, other, stranger)
-    assert calibration_line(tmp_path) == line
 
 
 @pytest.mark.slow
@@ -275,21 +257,6 @@ def test_on_a_cluster_the_same_command_writes_the_comparison_when_all_is_there(
     assert calibrate(stand_in, small_data, tmp_path, "--slurm") == 0
     assert submitted == ["cifar10_fewshot"]  # nothing more
     assert "acc_5shot 50.10 against 50.0" in calibration_line(results)
-
-
-def test_cheap_tasks_come_first_and_long_ones_only_with_full(stand_in: Path) -> None:
-    backbone = load_backbone(stand_in)
-    numbers = KNOWN_NUMBERS["moco_v2_200ep_pretrain.pth.tar"]
-    reference = Reference(file=PUBLIC_FILES[1], numbers=numbers)
-    assert reference.keys(backbone, full=False) == ["voc07_svm"]
-    assert reference.keys(backbone, full=True)[0] == "voc07_svm"
-    (known,) = (file for file in PUBLIC_FILES if "800 epochs" in file.what)
-    reference = Reference(file=known, numbers=KNOWN_NUMBERS[known.file])
-    keys = reference.keys(backbone, full=True)
-    assert set(keys) == {"in1k_linear@moco", "voc0712_det_c4@moco"}
-    with pytest.raises(ValueError, match="--full") as error:
-        reference.keys(backbone, full=False)
-    assert all(f"{key} (about " in str(error.value) for key in keys)
 
 
 def test_a_calibration_chooses_its_tasks_and_runs_them_at_full_length(

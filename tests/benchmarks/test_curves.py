@@ -1,7 +1,6 @@
 """Snapshots become a table and a CSV file per curve, apart from the tables of backbones."""
 
 import csv
-import weakref
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,6 @@ from benchmarks.pages.records import read_results
 from benchmarks.run_all import main
 from benchmarks.tables import write_tables
 from tests.synthetic_records import put
-from transfer.backbone import Backbone
-from transfer.cells.request import Cell
 
 
 @pytest.fixture
@@ -69,24 +66,6 @@ def test_snapshots_end_and_show_their_states_as_other_runs_do(
     assert states == [(name, "done") for name in names]
     assert "3 done" in (tmp_path / "runs" / "status.html").read_text()
     assert f"report {tmp_path / 'results' / 'report' / 'index.html'}" in shown
-
-
-def test_only_the_weights_of_one_snapshot_are_in_memory(
-    snapshots: Path, small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    alive: list[weakref.ref[Backbone]] = []
-    most: list[int] = []
-    tolerated: list[int] = []
-
-    def succeeded(cell: Cell, *_: object) -> bool:
-        alive.append(weakref.ref(cell.backbone))
-        most.append(sum(one() is not None for one in alive))
-        tolerated.append(cell.settings.tolerated)
-        return True
-
-    monkeypatch.setattr("benchmarks.execution.sequence.run_cell", succeeded)
-    assert main([*words(snapshots, small_data, tmp_path), "--tolerate", "3"]) == 0
-    assert (most, tolerated) == ([1, 1, 1], [3, 3, 3])
 
 
 def test_a_snapshot_that_is_torn_after_the_plan_fails_alone(

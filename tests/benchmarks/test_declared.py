@@ -13,13 +13,10 @@ from benchmarks.execution.jobs import arguments_of
 from benchmarks.execution.one_cell import cell_from_arguments
 from benchmarks.pages.published import papers, published_recipes
 from benchmarks.planning.checkpoints import (
-    Origin,
     load_backbones,
     origins,
-    settle_declarations,
 )
 from benchmarks.planning.options import RunAll
-from benchmarks.planning.plan import PlannedCell
 from benchmarks.run_all import main
 from pretrain.recipes import RECIPES
 from tests.synthetic_records import page, put, record
@@ -62,16 +59,6 @@ def test_a_wrong_declaration_is_refused(foreign: Path, capsys: pytest.CaptureFix
     ):
         assert main(["--ckpt", str(foreign), "--as", *words, "--plan"]) == 2
         assert fact in capsys.readouterr().err
-
-
-def test_what_needs_no_declaration_or_is_none_is_refused(backbone: Backbone) -> None:
-    own = replace(backbone, made_by={"method": "jcl", "recipe": "jcl/in1k-r50"})
-    for declaring, recipe, fact in (
-        (own, RECIPE, r"\(jcl/in1k-r50\)"),
-        (backbone, "moco v2", "expected a recipe such as"),
-    ):
-        with pytest.raises(ValueError, match=fact):
-            with_declared_recipe(declaring, recipe)
 
 
 def test_a_record_keeps_the_declaration(backbone: Backbone, settings: CellSettings) -> None:
@@ -145,21 +132,6 @@ def test_what_is_declared_now_and_what_records_say_are_made_to_agree(
             assert settle_declaration(records, asked, given=True)[1] == ""
 
 
-def test_a_kept_recipe_reaches_the_processes_of_the_cells(
-    backbone: Backbone, settings: CellSettings
-) -> None:
-    store(settings.records, backbone, "a", RECIPE, 1)
-    cell = Cell(key="cifar10_knn", backbone=backbone, seed=0, settings=settings)
-    sources = {backbone.name: Origin(ckpt=Path("foreign.pth"))}
-    rows, settled, (line,) = settle_declarations(
-        [PlannedCell(cell, "run", (), 0.1)], sources, given=False
-    )
-    assert rows[0].cell.backbone.declared == settled[backbone.name].declared == RECIPE
-    words = arguments_of(rows[0].cell, settled)
-    assert words[words.index("--as") + 1] == RECIPE
-    assert line.startswith(f"{backbone.name}: declared as")
-
-
 def declare(results: Path, recipe: str) -> None:
     for path in results.rglob("*.json"):
         content = json.loads(path.read_text()) | {"declared": recipe}
@@ -175,15 +147,6 @@ def test_a_declared_backbone_is_compared_and_marked(tmp_path: Path) -> None:
     assert "declared as moco/in1k-r50-v1" in text
     assert text.count("†: the file does not say how it was made") == 1
     assert "†:" in page(tmp_path, "overview.md")
-
-
-def test_a_declared_backbone_is_marked_among_the_numbers_of_the_texts(tmp_path: Path) -> None:
-    probe = {"task": "in1k_linear", "protocol": "co2-2021/1"}
-    record(tmp_path, 67.5, **probe)
-    declare(tmp_path, "moco/in1k-r50-v2")
-    text = page(tmp_path, "stated.md")
-    assert re.search(r"reproduced_top1 +\| +67.6 \| +67.50† \| +-0.10 \| +pass", text)
-    assert text.endswith("nothing here has checked it.\n")
 
 
 def test_every_recipe_with_a_published_number_can_be_declared() -> None:

@@ -215,25 +215,6 @@ def test_a_random_network_takes_a_file_for_its_shape_only(
     assert again.cached.startswith(answer)
 
 
-def test_a_record_in_another_place_is_not_found(tmp_path: Path) -> None:
-    path = made("cifar10_knn", tmp_path)
-    moved = path.rename(tmp_path / "copy.json")
-    name = "mine/cifar10_knn.uniclr-2022-1.paper.seed0.json"
-    assert again_of(moved).cached.startswith(
-        f"no: the command would look for results/records/{name}, and this record is not there"
-    )
-
-
-def test_numbers_that_no_option_gives_are_named(tmp_path: Path) -> None:
-    path = made("cifar10_knn", tmp_path)
-    content = json.loads(path.read_text())
-    content["protocol"]["fields"]["num_neighbors"] = 7
-    content["protocol"]["hash"] = "another"
-    put(path.parent, path.name, content)
-    answer = again_of(path).cached
-    assert answer == "no: no option of the command gives num_neighbors as recorded"
-
-
 def test_snapshots_have_a_command_of_their_own(tmp_path: Path) -> None:
     path = made("cifar10_knn", tmp_path, backbone={"name": "run@epoch0003"})
     records = tmp_path / "records" / "snapshots"

@@ -1,6 +1,5 @@
 """The command that draws figures, and figures at the end of other commands."""
 
-import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,25 +11,11 @@ import pytest
 
 from benchmarks import run_all
 from benchmarks.drawing import FIGURES, files
-from benchmarks.drawing.figure import Picture, printed_name
+from benchmarks.drawing.figure import Picture
 from benchmarks.figures import list_lines, main, read_material, update_figures
 from benchmarks.planning.options import RunAll
 from benchmarks.tables import update_tables
 from tests.benchmarks.drawing.figure_records import jcl_keys, point
-
-PAPERS_FIGURES = {
-    "jcl": ("2(a)", "2(b)", "2(c)", "3(a)", "3(b)"),
-    "co2": ("2(a)", "2(b)", "3"),
-    "lorac": ("3(a)", "3(b)", "3(c)", "4(a)", "4(b)", "4(c)"),
-    "uniclr": ("2(a)", "2(b)"),
-    "looc": ("3(a)", "3(b)", "4"),
-}
-"""Figures with results, as the papers number them; LooC's third has two parts."""
-
-
-def test_every_figure_with_results_is_there() -> None:
-    known = [(name.partition("/")[0], printed_name(name)) for name in FIGURES]
-    assert known == [(p, f"Figure {n}") for p, own in PAPERS_FIGURES.items() for n in own]
 
 
 def test_figures_and_their_page_are_written(
@@ -49,18 +34,6 @@ def test_the_list_says_what_is_missing_and_how_to_make_it(tmp_path: Path) -> Non
     assert f"can be drawn: {tmp_path / 'figures' / 'jcl_figure2a.png'}" in text
     assert "python -m pretrain co2/in100-r18 --data $IMAGENET100/train" in text
     assert list(tmp_path.iterdir()) == [tmp_path / "records"]
-
-
-def test_captions_of_the_committed_results_say_conditions_and_order() -> None:
-    material = read_material(Path(__file__).parents[2] / "results")
-    pictures = [p for figure in FIGURES.values() for p in figure.draw(material).pictures]
-    assert {picture.file_name for picture in pictures} >= {"co2_figure3", "looc_figure4"}
-    for picture in pictures:
-        caption = " ".join(picture.caption)
-        way = " with CIFAR stem, views of 16 px, batch 64, in bfloat16."
-        for words in (way, " images, fingerprint ", "seed 0", "epochs"):
-            assert words in caption, picture.file_name
-        assert re.search(r"Order: |(As|Unlike) in the paper, ", caption), picture.file_name
 
 
 def test_pictures_whose_records_are_gone_are_removed(tmp_path: Path) -> None:
@@ -126,21 +99,6 @@ def test_tables_draw_what_is_new(
     for expected in (True, False):
         assert update_tables(tmp_path)
         assert ("figures  " in capsys.readouterr().out) is expected
-
-
-def test_a_figure_that_fails_leaves_the_tables_and_a_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: object) -> None:
-        raise ImportError("No module named 'matplotlib'")
-
-    monkeypatch.setattr("benchmarks.drawing.style.render", fail)
-    jcl_keys(tmp_path, {1: 75.0, 5: 80.0})
-    assert update_tables(tmp_path)
-    captured = capsys.readouterr()
-    assert "the figures are not up to date: No module named 'matplotlib'" in captured.err
-    assert "tables  " in captured.out
-    assert not list(tmp_path.glob("figures/jcl*"))
 
 
 def test_the_list_imports_neither_torch_nor_matplotlib(tmp_path: Path) -> None:

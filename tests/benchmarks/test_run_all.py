@@ -19,7 +19,6 @@ from pretrain.running.lock import BusyError
 from transfer.backbone import Backbone, random_backbone
 from transfer.cells.execution import evaluate
 from transfer.cells.request import Cell, CellSettings
-from transfer.datasets.expected import DataError
 from transfer.finetuning.options import TrainingOptions
 from transfer.record import Record, failure_path
 from transfer.running.folders import FolderError
@@ -147,25 +146,6 @@ def test_the_plan_names_missing_data_and_how_to_get_it(
     assert "food-101" in render_plan(rows)
 
 
-def test_a_plan_ends_with_the_command_that_gets_the_missing_data(
-    request_for: Request, only: Callable[..., Path], capsys: pytest.CaptureFixture[str]
-) -> None:
-    tasks = "transfer_linear/food,transfer_linear/birdsnap,cifar10_knn,imagenet_c100_eval@made"
-    request = request_for(tasks=tasks, data=only("cifar10", "in100"), plan=True)
-    run(request)
-    size, command = capsys.readouterr().err.splitlines()[-2:]
-    assert command == f"python -m transfer get-data food birdsnap --data {request.data}"
-    assert size.startswith("missing data: 5 GB to download, about 9.99 GB of space needed")
-    assert "birdsnap from your own archives" in size
-    run(request_for(tasks="cifar10_knn", plan=True))
-    assert "get-data" not in capsys.readouterr().err
-
-
-def test_no_data_at_all_is_a_wrong_request(request_for: Request, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="nothing can run: every cell lacks its data below"):
-        run(request_for(data=tmp_path))
-
-
 def test_several_checkpoints_and_seeds_make_a_cell_each(
     request_for: Request, checkpoint: Path, tmp_path: Path
 ) -> None:
@@ -194,6 +174,11 @@ def test_a_wrong_request_is_told_before_any_work(
     for message, changes in refused.items():
         with pytest.raises(ValueError, match=message):
             plan(request_for(**changes))
+
+
+def test_the_demo_takes_no_other_options(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--demo", "--plan"]) == 2
+    assert "--demo goes with --runs" in capsys.readouterr().err
 
 
 def test_a_task_id_means_all_its_readings() -> None:
@@ -257,15 +242,3 @@ def test_the_plan_tells_the_grid_and_the_missing_lists_of_few_labels(
     assert "7 learning rates are tried" in told
     assert "the published lists are not there" in told
     assert "lorac-2021-drawn/1" in told
-
-
-def test_a_file_that_cannot_be_read_ends_with_status_2(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "torn.pth").write_bytes(b"PK\x03\x04 torn")
-    places = ["--results", str(tmp_path / "results"), "--runs", str(tmp_path / "runs")]
-    for file, fact in (("a" * 300, "too long"), (str(tmp_path / "torn.pth"), "torn.pth")):
-        for option in ([], ["--plan"]):
-            words = ["--ckpt", file, "--name", "x", *places, "--tasks", "cifar10_knn", *option]
-            assert main(words) == 2
-            assert fact in capsys.readouterr().err

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.report_parts.page import report_page
 from benchmarks.tables import write_tables
-from tests.synthetic_records import blocks, page, put, record, transfer_records
+from tests.synthetic_records import page, put, record, transfer_records
 
 
 def test_the_same_results_give_the_same_bytes(tmp_path: Path) -> None:
@@ -44,14 +44,6 @@ def test_the_overview_has_a_part_per_schedule(tmp_path: Path) -> None:
     text = page(tmp_path, "overview.md")
     assert "## Paper schedule, full data" in text
     assert "## Smoke schedule, generated data" in text
-
-
-def test_protocols_have_columns_of_their_own_in_the_overview(tmp_path: Path) -> None:
-    for protocol, score in (("jcl-2020/1", 60.0), ("looc-2020/1", 70.0)):
-        record(tmp_path, score, task="in100_linear", protocol=protocol)
-    text = page(tmp_path, "overview.md")
-    assert re.search(r"in100 jcl-2020 \| +in100 looc-2020 \|", text)
-    assert blocks(text)[0]["mine"] == ["60.0", "70.0"]
 
 
 def test_a_missing_results_folder_is_told(tmp_path: Path) -> None:

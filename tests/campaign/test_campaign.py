@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.campaign.processes import Running
 from tests.campaign.subjects import ROOT
 
 
@@ -37,12 +36,3 @@ def test_killed_commands_end_as_if_undisturbed_and_a_campaign_goes_on(tmp_path: 
 @pytest.mark.slow
 def test_the_faults_of_machines_are_survived(tmp_path: Path) -> None:
     assert campaign(tmp_path, "--subjects", "make-corruptions", "--faults", "1")
-
-
-def ended(tmp_path: Path, *ends: tuple[int, str]) -> Running:
-    """Return commands that have ended with these statuses and outputs; none is started."""
-    run = Running(tmp_path / "log")
-    for pid, (status, text) in enumerate(ends):
-        run.leaders.append(pid)
-        run.statuses[pid], run.outputs[pid] = status, text.encode()
-    return run

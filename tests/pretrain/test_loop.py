@@ -294,16 +294,6 @@ def test_what_is_frozen_neither_moves_nor_decays_nor_gathers_momentum(
     assert len(set(biases)) == 15
 
 
-def test_bfloat16_leaves_the_weights_and_the_loss_in_float32(
-    image_folder: Path, tmp_path: Path
-) -> None:
-    execution = Execution(precision="bfloat16", read_every_steps=5)
-    low = job(image_folder, tmp_path / "run", execution=execution)
-    assert train(low, StopRequest()) == 15
-    assert {value.dtype for value in low.method.parameters()} == {torch.float32}
-    assert all(value.isfinite().all() for value in low.method.parameters())
-
-
 def test_what_is_only_logged_is_computed_where_it_is_read(
     image_folder: Path, tmp_path: Path
 ) -> None:

@@ -36,14 +36,6 @@ def test_sgd_decays_and_remembers_as_written_out() -> None:
     assert_equal_up_to_rounding(layer.weight, torch.tensor([[weight]]))
 
 
-def test_cosine_ends_at_the_final_rate_half_way_between_in_the_middle() -> None:
-    rates = [
-        scheduled_rate("cosine", share, learning_rate=1.8, final_learning_rate=0.018)
-        for share in (0, 0.5, 1)
-    ]
-    assert rates == pytest.approx([1.8, 0.909, 0.018])
-
-
 @pytest.mark.parametrize("schedule", ["cosine", "step"])
 def test_warm_up_is_linear_from_nothing_to_the_rate(schedule: Schedule) -> None:
     # 10 of 200 epochs
@@ -63,18 +55,6 @@ def test_cosine_after_a_warm_up_is_that_of_the_rest_of_the_run() -> None:
         for share in (0, 0.3, 0.7, 1)
     ]
     assert rest == pytest.approx(whole)
-
-
-def test_milestones_are_shares_of_the_whole_run_with_and_without_a_warm_up() -> None:
-    shares = (0.1, 0.59, 0.6, 0.79, 0.8, 1)
-    plain, warm = (
-        [
-            scheduled_rate("step", share, learning_rate=1.0, warmup=warmup, milestones=(0.6, 0.8))
-            for share in shares
-        ]
-        for warmup in (0.0, 0.1)
-    )
-    assert plain == warm == pytest.approx([1, 1, 0.1, 0.1, 0.01, 0.01])
 
 
 class TwoRates(Method):

@@ -14,20 +14,15 @@ from pretrain.checkpoint import CheckpointError
 from pretrain.command import Command, parse
 from pretrain.data.images import DataError, find_images
 from pretrain.loop import Job, train
-from pretrain.parts.heads import BranchedResNet
-from pretrain.parts.resnet import build_resnet
 from pretrain.precision import tf32_convolutions
 from pretrain.run import (
     backbone_origin,
-    cautions,
     describe,
-    exported_networks,
     prepare,
     write_backbone,
 )
 from pretrain.running.processes import Process
 from pretrain.running.stop import StopRequest
-from tests.rounding import assert_equal_up_to_rounding
 from tests.stop_after import StopAfter
 
 CPU = Process(device=torch.device("cpu"))
@@ -89,22 +84,6 @@ def test_a_warm_up_that_fills_the_run_is_refused(
     assert "--warmup-epochs 10 leaves nothing of --epochs" in capsys.readouterr().err
 
 
-def test_no_epochs_are_a_run_of_no_steps_that_exports_the_initialization(
-    image_folder: Path,
-) -> None:
-    assert (
-        main(["random/smoke", "--data", str(image_folder), "--out", str(image_folder.parent)]) == 0
-    )
-    found = torch.load(image_folder.parent / "backbone.pt", weights_only=True)
-    torch.manual_seed(0)
-    expected, _ = build_resnet("resnet18", "imagenet")
-    assert found["made_by"]["steps"] == 0
-    for name, value in expected.state_dict().items():
-        assert torch.equal(
-            found["state_dict"][name], value.float() if value.is_floating_point() else value
-        )
-
-
 def test_a_run_whose_images_were_written_meanwhile_exports_nothing_until_that_is_accepted(
     image_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -151,22 +130,6 @@ def test_a_run_does_not_go_on_with_another_number_of_styles(image_folder: Path) 
     style_bank(image_folder, "seurat")
     with pytest.raises(CheckpointError, match="texture"):
         train(job("moco", image_folder, *options), StopRequest())
-
-
-def test_of_several_heads_all_are_exported_and_the_first_alone() -> None:
-    torch.manual_seed(0)
-    network, _ = build_resnet("resnet18", "cifar")
-    branched = BranchedResNet(network, 3).eval()
-    files = exported_networks("resnet18", branched)
-    assert {name: arch for name, (arch, _) in files.items()} == {
-        "backbone": "resnet18-heads3",
-        "backbone-head0": "resnet18",
-    }
-    images = torch.randn(2, 3, 8, 8)
-    with torch.no_grad():
-        together, alone = (module(images) for _, module in files.values())
-    assert_equal_up_to_rounding(together[:, :512], alone)
-    assert together.shape == (2, 3 * 512)
 
 
 @pytest.mark.parametrize("precision", ["auto", "float32", "bfloat16"])
@@ -223,18 +186,6 @@ def test_settings_that_do_not_fit_are_refused_before_the_run(
     places = ["--data", str(image_folder), "--out", str(image_folder.parent / "run")]
     assert main([request_[0], *places, *request_[1:]]) == 2
     assert told in capsys.readouterr().err
-
-
-def test_a_reader_is_told_what_makes_a_run_less_than_it_seems(image_folder: Path) -> None:
-    alone = cautions(job("moco", image_folder, "--bn-splits", "1"))
-    assert any("--bn-splits 8" in line for line in alone)
-    assert not cautions(job("moco", image_folder))
-    (image_folder / "again").symlink_to("warm")
-    assert any(
-        "left out" in line and "again" in line for line in cautions(job("moco", image_folder))
-    )
-    singular = cautions(job("simtrace", image_folder, "--embedding-dim", "64"))
-    assert any("8 rows whiten 64 features" in line for line in singular)
 
 
 def groups_of(name: str, images: Path, num_processes: int, *options: str) -> object:

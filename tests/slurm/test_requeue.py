@@ -130,23 +130,6 @@ def test_what_may_pass_is_tried_again_but_not_for_ever(
     assert (put.read_text().split() if put.exists() else []) == ["7"] * starts
 
 
-def test_a_controller_that_is_away_for_a_moment_loses_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each program fails at first."""
-    line = "[ -e {0}.failed ] || {{ touch {0}.failed; echo no contact >&2; exit 1; }}; {1}"
-    queue, control = tmp_path / "q", tmp_path / "c"
-    monkeypatch.setattr(slurm.requeue, "PAUSE_S", 0.01)
-    programs(
-        tmp_path,
-        monkeypatch,
-        squeue=line.format(queue, "echo SUSPENDED"),
-        scontrol=line.format(control, f"touch {tmp_path}/put"),
-    )
-    requeue_job("7")
-    assert (tmp_path / "put").exists()
-
-
 def test_a_controller_that_stays_away_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,14 +137,6 @@ def test_a_controller_that_stays_away_is_named(
     programs(tmp_path, monkeypatch, squeue="echo no contact >&2; exit 1", scontrol="exit 1")
     with pytest.raises(ClusterError, match="no contact"):
         requeue_job("7")
-
-
-def test_a_job_that_another_process_has_put_back_is_left_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    programs(tmp_path, monkeypatch, squeue="echo PENDING", scontrol=f"touch {tmp_path}/put")
-    requeue_job("7")
-    assert not (tmp_path / "put").exists()
 
 
 def test_a_command_ends_with_its_parent(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm.state import JobState, job_states, last_log_line, saved_error
+from slurm.state import job_states, last_log_line, saved_error
 
 QUEUE = "7_0|RUNNING|None|n1\n7_1|PENDING|Priority|\n8|COMPLETED|None|n2\n99|RUNNING|None|n3"
 
@@ -18,15 +18,6 @@ def programs(folder: Path, **answers: str) -> str:
         (folder / name).write_text(f"#!/bin/sh\ncat <<'E'\n{answer}\nE\n")
         (folder / name).chmod(stat.S_IRWXU)
     return f"{folder}:/bin:/usr/bin"
-
-
-def test_jobs_that_slurm_remembers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", programs(tmp_path, squeue=QUEUE, sacct=""))
-    assert job_states(["7_0", "7_1", "8"]) == {
-        "7_0": JobState("running", "RUNNING", "on n1"),
-        "7_1": JobState("queued", "PENDING", "Priority"),
-        "8": JobState("ended", "COMPLETED", "COMPLETED on n2"),
-    }
 
 
 def test_accounts_tell_of_jobs_that_are_forgotten(

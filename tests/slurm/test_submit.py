@@ -134,22 +134,6 @@ def test_what_was_accepted_unknown_to_us_is_taken_back(
     assert (tmp_path / "cancelled").read_text().split() == ["1"]
 
 
-def test_an_interruption_takes_back_as_well(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    a_cluster(tmp_path, monkeypatch, accepted=9)
-
-    def late(array: Array, *rest: object) -> list[str]:
-        if array.after:
-            raise KeyboardInterrupt
-        return ["1"]
-
-    monkeypatch.setattr("slurm.submit._submit", late)
-    with pytest.raises(KeyboardInterrupt):
-        submit([array(1), array(1, after=(0,))], Queue(), tmp_path / "jobs", Cluster({}))
-    assert (tmp_path / "cancelled").read_text().split() == ["1"]
-
-
 def test_a_job_hands_nothing_on_to_what_it_submits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     for name in ("SLURM_CONF", "SLURM_NTASKS", "SBATCH_ACCOUNT", "RANK"):

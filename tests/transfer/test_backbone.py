@@ -1,7 +1,6 @@
 """The backbone file comes back as it was written, and every deviation from it is refused."""
 
 import hashlib
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -213,17 +212,6 @@ def test_a_file_with_another_number_of_heads_than_it_tells_is_refused(
         load_backbone(tmp_path / "file")
 
 
-def test_a_row_of_heads_says_which_they_are() -> None:
-    plain = random_backbone(arch="resnet18-heads3", stem="cifar", seed=0)
-    settings = {"config.designated": ["color", "rotation"]}
-    loocpp = replace(plain, name="mine", made_by={"settings": settings})
-    some = with_heads(loocpp, (0, 2))
-    assert (some.name, some.arch) == ("mine-heads0+2", "resnet18-heads2")
-    assert some.made_by["heads"] == ["invariant", "rotation"]
-    assert with_heads(plain, (0, 2)).made_by["heads"] == ["0", "2"]
-    assert some.sha256 not in (loocpp.sha256, with_heads(loocpp, (0, 1)).sha256)
-
-
 @pytest.mark.parametrize("heads", [(), (0, 0), (0, 3), (-1,)])
 def test_heads_that_are_not_there_are_refused(heads: tuple[int, ...]) -> None:
     backbone = random_backbone(arch="resnet18-heads3", stem="cifar", seed=0)
@@ -268,12 +256,6 @@ def test_the_report_of_a_foreign_file_tells_layout_network_and_proof(tmp_path: P
     ):
         assert words in text
     assert len(text.splitlines()) <= 12
-
-
-def test_the_long_report_of_a_foreign_file_lists_every_group_of_tensors(tmp_path: Path) -> None:
-    save_moco(tmp_path / "moco.pth")
-    text = render(inspect_file(tmp_path / "moco.pth"), everything=True)
-    assert "1 beside the backbone below state_dict.module.queue, 1,280 values" in text
 
 
 def test_the_report_of_our_own_file_is_short(cifar: Backbone, tmp_path: Path) -> None:

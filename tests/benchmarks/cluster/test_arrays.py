@@ -14,7 +14,7 @@ from benchmarks.cluster.arrays import (
     retry_failed,
     submit_cells,
 )
-from benchmarks.cluster.cell_status import render_statuses, statuses
+from benchmarks.cluster.cell_status import statuses
 from benchmarks.cluster.collect import collect
 from benchmarks.cluster.submission import Submission, read_submission
 from benchmarks.execution.jobs import AND, PREPARE
@@ -197,28 +197,6 @@ def test_each_state_is_told_from_what_there_is(
     assert second.cell.path.name in str(submission.cells[1].record)
 
 
-def test_a_job_without_a_word_is_told_by_slurm(
-    submission: Submission, settings: CellSettings, programs: Path
-) -> None:
-    for queue, state, detail in (
-        ("1_0|TIMEOUT|None|n1", "failed", "TIMEOUT"),
-        ("1_0|CANCELLED|None|n1", "cancelled", "by a user or an administrator"),
-        ("", "failed", "killed; the cluster does not say why"),
-    ):
-        (programs / "queue").write_text(queue)
-        status = statuses(settings.runs)[0][0]
-        assert (status.state, status.detail) == (state, detail)
-
-
-def test_a_silent_cluster_is_said_and_nothing_is_called_failed(
-    submission: Submission, settings: CellSettings, programs: Path
-) -> None:
-    (programs / "squeue").write_text("#!/bin/sh\necho Unable to contact >&2\nexit 1\n")
-    found, silence = statuses(settings.runs)
-    assert {status.state for status in found} == {"queued"}
-    assert "the cluster does not answer: squeue" in render_statuses(found, silence)
-
-
 def test_the_last_job_writes_tables_with_the_reasons(
     submission: Submission, rows: Rows, settings: CellSettings, programs: Path
 ) -> None:
@@ -276,14 +254,6 @@ def test_what_has_not_ended_is_cancelled(
     (programs / "queue").write_text("1_0|COMPLETED|None|n1\n1_1|RUNNING|None|n1\n2|PENDING|x|\n")
     assert cancel_all(settings.runs) == 2
     assert sorted((programs / "cancelled").read_text().split()) == ["1_1", "2"]
-
-
-def test_a_machine_without_slurm_is_told_before_anything_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert main(["--ckpt", str(tmp_path / "mine.pth"), "--slurm"]) == 2
-    assert "no sbatch on this machine" in capsys.readouterr().err
 
 
 def test_a_dry_run_prints_what_sbatch_would_be_given(

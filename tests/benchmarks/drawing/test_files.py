@@ -1,14 +1,13 @@
 """Files of figures: all three or none, the same bytes again, drawn only when something changed."""
 
 import html
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from benchmarks.drawing import files, style
+from benchmarks.drawing import style
 from benchmarks.drawing.figure import Line, LinePanel, Picture, Point
-from benchmarks.drawing.files import remove_stale, write_page, write_picture
+from benchmarks.drawing.files import write_page, write_picture
 
 
 def picture(y: float = 2.0, caption: str = "Random numbers.") -> Picture:
@@ -88,22 +87,3 @@ def test_the_page_shows_every_picture_with_its_caption(tmp_path: Path) -> None:
     text = page.read_text()
     assert "](jcl_figure2a.png)" in text
     assert "Seeds < 3 & two <words>." in text
-
-
-@pytest.mark.usefixtures("quick")
-def test_only_pictures_of_ours_that_are_not_kept_are_removed(tmp_path: Path) -> None:
-    for name in ("jcl_figure2a", "jcl_figure2a.cifar10_knn", "jcl_figure2a.old", "jcl_figure2b"):
-        write_picture(replace(picture(), file_name=name), tmp_path)
-    others = ("jcl_figure2a.mine.svg", "jcl_figure2a.mine.csv", "curve_a.csv", "jcl_figure2a-b.csv")
-    for name in others:
-        (tmp_path / name).write_text("of a user")
-    remove_stale("jcl_figure2a", {"jcl_figure2a"}, tmp_path)
-    ours = {f"jcl_figure2{letter}.{s}" for letter in "ab" for s in ("csv", "png", "svg")}
-    assert set(contents(tmp_path)) == {*ours, *others}
-
-
-@pytest.mark.usefixtures("quick")
-def test_foreign_files_of_such_a_name_are_not_shown(tmp_path: Path) -> None:
-    (tmp_path / "jcl_figure9.svg").write_bytes(b"\xff\x00 no picture")
-    assert write_page(tmp_path, "") is None
-    assert files.write_picture(picture(), tmp_path)

@@ -74,15 +74,6 @@ def test_the_whole_order_is_said_and_what_the_paper_leaves_open(tmp_path: Path) 
     assert "On MoCo-v2 the paper's text states nothing." in caption
 
 
-def test_the_caption_says_how_the_networks_were_trained(tmp_path: Path) -> None:
-    small = {"views.size_px": 16, "batch_size": 64}
-    for recipe, own in (("jcl/cifar10-cpu", {}), ("moco/cifar10-cpu", MLP)):
-        views(tmp_path, recipe, {"mean_cosine": [0, 1, 2, 1]}, settings=small | own)
-    (picture,) = drawn(tmp_path).pictures
-    words = "All with ImageNet stem, views of 16 px, batch 64, in bfloat16."
-    assert words in picture.caption
-
-
 @pytest.mark.parametrize(
     ("figure", "statistic", "words"),
     [
@@ -121,19 +112,6 @@ def test_features_and_embeddings_are_not_mixed(tmp_path: Path) -> None:
         details={"space": "feature"},
     )
     assert drawn(tmp_path).pictures == ()
-
-
-def test_moco_with_a_linear_projector_is_not_moco_v2(tmp_path: Path) -> None:
-    views(tmp_path, "jcl/cifar10-cpu", {"mean_cosine": [0, 1, 2, 1]})
-    linear = {"config.projector": "linear"}
-    views(tmp_path, "moco/cifar10-cpu", {"mean_cosine": [1, 2, 1, 0]}, settings=linear)
-    assert drawn(tmp_path) == Drawn()
-
-
-def test_statistics_of_other_protocols_are_not_mixed(tmp_path: Path) -> None:
-    views(tmp_path, "jcl/cifar10-cpu", {"mean_cosine": [0, 1, 2, 1]}, hash="trainval")
-    views(tmp_path, "moco/cifar10-cpu", {"mean_cosine": [1, 2, 1, 0]}, settings=MLP, hash="test")
-    assert drawn(tmp_path) == Drawn()
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from benchmarks.drawing import FIGURES
-from benchmarks.drawing.figure import BarPanel, Drawn, ExamplePanel, GridPanel
+from benchmarks.drawing.figure import BarPanel, Drawn, GridPanel
 from benchmarks.figures import read_material
 from tests.benchmarks.drawing.figure_records import point
 from tests.synthetic_records import put
@@ -84,23 +84,6 @@ def test_another_evaluation_is_another_picture(tmp_path: Path, change: dict[str,
     assert len({picture.file_name for picture in pictures}) == 2
 
 
-def test_a_network_with_two_names_counts_once(tmp_path: Path) -> None:
-    for suffix in ("", "-again"):
-        heads(tmp_path, "in100_linear", SHARES, suffix=suffix, sha256="a" * 64)
-    (picture,) = drawn(tmp_path, "looc/fig4").pictures
-    (panel,) = picture.panels
-    assert isinstance(panel, BarPanel)
-    assert panel.shares[0].num_runs == 1
-    assert any(text.endswith(", seed 0.") for text in picture.caption)
-
-
-def test_a_record_of_another_data_set_is_asked_for(tmp_path: Path) -> None:
-    heads(tmp_path, "in100_linear", SHARES)
-    heads(tmp_path, "inat1k_linear", None)
-    (problem,) = drawn(tmp_path, "looc/fig4").problems
-    assert "delete the file and evaluate the checkpoint again" in problem
-
-
 def test_the_caption_says_which_images_the_shares_are_of(tmp_path: Path) -> None:
     details = {
         "head_shares": SHARES,
@@ -132,13 +115,6 @@ def test_the_order_of_the_entropies_is_said(
     for task, shares in own.items():
         heads(tmp_path, task, shares)
     assert words in " ".join(drawn(tmp_path, "looc/fig4").pictures[0].caption)
-
-
-def test_without_a_correct_prediction_there_are_no_shares(tmp_path: Path) -> None:
-    cell = {"task": "in100_linear", "protocol": "looc-2020/1", "arch": "resnet50-heads4"}
-    point(tmp_path, RECIPE, 0.0, DESIGNATED, made_by={"epochs": 500.0}, **cell)
-    (problem,) = drawn(tmp_path, "looc/fig4").problems
-    assert problem.endswith("because no test image was predicted correctly")
 
 
 def image(color: int, label: int) -> dict[str, Any]:
@@ -180,14 +156,6 @@ def test_networks_stand_side_by_side_with_the_same_queries(tmp_path: Path) -> No
     assert (left.title, right.title, len(left.rows)) == ("LooC", "MoCo", 8)
     assert [tile.agrees for tile in left.rows[0]] == [None, True, True, False, True, True]
     assert len(picture.rows) == 2 * 12 * 6
-
-
-def test_the_caption_names_the_network_that_is_drawn(tmp_path: Path) -> None:
-    for recipe in ("loocpp/cifar10-cpu", "moco/cifar10-cpu"):
-        neighbors(tmp_path, recipe, [0] * 8)
-    caption = drawn(tmp_path, "looc/fig3a").pictures[0].caption
-    assert caption[0].endswith("by LooC++ with a head for color, and by MoCo.")
-    assert "The paper's figure has LooC; this is LooC++." in caption
 
 
 @pytest.mark.parametrize(("number", "words"), [(100, "within"), (10_000, "beyond")])
@@ -232,12 +200,3 @@ def test_neighbors_that_cannot_be_shown_are_said(
     outcome = drawn(tmp_path, "looc/fig3a")
     assert outcome.pictures == ()
     assert "looc-cifar10-cpu" in outcome.problems[0]
-
-
-def test_images_with_shares_are_of_many_classes(tmp_path: Path) -> None:
-    examples = [image(own, own // 2) | {"shares": SHARES} for own in range(12)]
-    details = {"head_shares": SHARES, "head_share_examples": examples}
-    heads(tmp_path, "in100_linear", None, details=details)
-    (picture,) = drawn(tmp_path, "looc/fig4").pictures
-    (panel,) = [own for own in picture.panels if isinstance(own, ExamplePanel)]
-    assert [tile.label for tile in panel.tiles] == [f"class {label}" for label in range(6)]

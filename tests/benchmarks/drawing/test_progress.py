@@ -1,7 +1,6 @@
 """Curves during pre-training: of snapshots, and of the logs of runs."""
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -74,12 +73,6 @@ def test_the_caption_counts_the_test_images_and_their_noise(tmp_path: Path) -> N
     assert "at 500 test images are 4.5 points, 6.3 of a difference." in caption
 
 
-def test_runs_of_other_lengths_are_another_picture(tmp_path: Path) -> None:
-    variant(tmp_path, "", {0: 10.0, 10: 60.0})
-    variant(tmp_path, "-without-s", {0: 10.0, 10: 60.0}, settings={"epochs": 200})
-    assert len(drawn(tmp_path, "uniclr/fig2a").pictures) == 2
-
-
 def test_two_runs_of_a_variant_become_a_mean(tmp_path: Path) -> None:
     variant(tmp_path, "", {0: 10.0, 10: 60.0})
     variant(tmp_path, "", {0: 12.0, 10: 64.0}, again="b")
@@ -87,24 +80,6 @@ def test_two_runs_of_a_variant_become_a_mean(tmp_path: Path) -> None:
     (panel,) = picture.panels
     assert isinstance(panel, LinePanel)
     assert [(p.y, p.num_runs) for p in panel.lines[0].points] == [(11, 2), (62, 2)]
-
-
-def test_a_snapshot_with_two_names_counts_once(tmp_path: Path) -> None:
-    for run in ("a", "b"):
-        for epoch in (0, 10):
-            recipe = "simaffinity/cifar10-fig2"
-            snapshot(tmp_path, run, recipe, epoch, 10.0, sha256=f"{epoch}".zfill(64))
-    (picture,) = drawn(tmp_path, "uniclr/fig2a").pictures
-    (panel,) = picture.panels
-    assert isinstance(panel, LinePanel)
-    assert [(p.num_runs, p.spread) for p in panel.lines[0].points] == [(1, None)] * 2
-    assert "One run for each point, seed 0." in picture.caption
-
-
-def test_a_run_that_goes_on_is_said(tmp_path: Path) -> None:
-    variant(tmp_path, "", {0: 10.0, 5: 40.0})
-    (picture,) = drawn(tmp_path, "uniclr/fig2a").pictures
-    assert "Runs that had not ended, epochs: SimAffinity 5 of 10." in picture.caption
 
 
 def test_logs_become_a_panel_per_metric(tmp_path: Path) -> None:
@@ -207,13 +182,6 @@ def test_a_kept_log_is_read_back(tmp_path: Path, checkpoint: Path) -> None:
     assert not warnings
     assert again.made_by["settings"] == {"epochs": 1, "arch": "resnet18"}
     assert [line["loss"] for line in again.lines] == pytest.approx([1 / 3] * 2, rel=1e-5)
-
-
-def test_numbers_that_are_not_finite_are_left_out(tmp_path: Path, checkpoint: Path) -> None:
-    run = run_folder(tmp_path / "run", checkpoint)
-    lines = [{"step": i, "epoch": i / 2, "a": math.nan, "b": math.inf, "c": 1} for i in (1, 2)]
-    (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert read_run(run, "moco").lines[1] == {"step": 2, "epoch": 1, "c": 1}
 
 
 @pytest.mark.parametrize(

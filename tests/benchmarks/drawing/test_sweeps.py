@@ -1,6 +1,5 @@
 """Lines of a sweep: which runs share one, and what their captions say."""
 
-import csv
 import math
 from pathlib import Path
 from typing import Any
@@ -84,20 +83,6 @@ def test_another_length_data_or_engine_is_another_picture(
     assert [p.y for p in lines(second)[0].points] == [5.0, 8.0]
     assert first.file_name == "jcl_figure2a"
     assert second.file_name.startswith("jcl_figure2a.")
-
-
-def test_runs_that_differ_in_another_setting_are_not_joined(tmp_path: Path) -> None:
-    jcl_keys(tmp_path, {1: 75.0, 5: 80.0})
-    point(tmp_path, "jcl/in100-r18-keys9", 99.0, {"config.num_keys": 9, "batch_size": 32})
-    (picture,) = pictures(tmp_path)
-    assert [p.x for p in lines(picture)[0].points] == [1, 5]
-
-
-def test_a_backbone_with_two_names_counts_once(tmp_path: Path) -> None:
-    jcl_keys(tmp_path, {1: 75.0, 5: 80.0}, sha256="")
-    jcl_keys(tmp_path, {1: 75.0, 5: 80.0}, sha256="", suffix="-again")
-    (picture,) = pictures(tmp_path)
-    assert {p.num_runs for p in lines(picture)[0].points} == {1}
 
 
 def test_other_data_than_the_papers_are_said_and_get_no_published_number(tmp_path: Path) -> None:
@@ -206,12 +191,3 @@ def test_tasks_of_a_sweep_exist_with_its_protocol(subtests: pytest.Subtests) -> 
 
             for probe in {swept.probe for swept in (*sweep.lines, *sweep.levels)}:
                 assert TASKS[probe.key].protocol.startswith(f"{probe.protocol}/")
-
-
-def test_rows_of_the_csv_file_can_be_read_back(tmp_path: Path) -> None:
-    from benchmarks.drawing.files import csv_text
-
-    jcl_keys(tmp_path, {1: 75.0, 5: 80.0})
-    (picture,) = pictures(tmp_path)
-    rows = list(csv.DictReader(csv_text(picture).splitlines()))
-    assert rows[0]["recipes"] == "jcl/in100-r18-keys1"

@@ -2,7 +2,6 @@
 
 import json
 import socket
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from benchmarks.execution.run_file import FOLDER, local_rows, write_run_file
 from benchmarks.execution.status_rows import StatusRow, is_over, status_page
 from transfer.backbone import Backbone
-from transfer.cells.execution import evaluate, note_failure
+from transfer.cells.execution import evaluate
 from transfer.cells.request import Cell, CellSettings
 from transfer.running.console import PROGRESS_FILE, progress_file
 
@@ -47,11 +46,6 @@ def test_a_cell_waits_runs_and_ends_by_a_record_written_since_the_start(cell: Ce
     assert state(cell)[0] == "queued"
 
 
-def test_a_failure_shows_its_reason(cell: Cell) -> None:
-    note_failure(cell, MemoryError("too many images"))
-    assert state(cell) == ("failed", "MemoryError: too many images")
-
-
 def test_a_killed_run_is_not_taken_for_a_running_one(cell: Cell) -> None:
     told = {"step": "train", "host": socket.gethostname(), "pid": 2**22 + 1}
     cell.folders.work.mkdir(parents=True)
@@ -82,11 +76,6 @@ def test_a_torn_file_is_no_run(cell: Cell) -> None:
     for content in ("", "[1]", '{"format": "other"}'):
         path.write_text(content)
         assert local_rows(cell.settings.runs) == []
-
-
-def test_another_folder_of_results_is_left_out(cell: Cell, tmp_path: Path) -> None:
-    assert local_rows(cell.settings.runs, tmp_path / "other") == []
-    assert len(local_rows(cell.settings.runs, cell.settings.results)) == 1
 
 
 def test_the_page_shows_hostile_names_as_text() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from benchmarks.pages.published import published_table, transfer_tasks
-from tests.synthetic_records import blocks, failure, page, put, record, transfer_records
+from tests.synthetic_records import blocks, page, put, record, transfer_records
 
 COCO = {"task": "coco_det", "protocol": "jcl-2020/1", "engine": "torchvision"}
 
@@ -94,21 +94,6 @@ def test_two_backbones_of_one_name_are_told_apart_by_their_weights(tmp_path: Pat
 def test_the_average_of_twelve_sets_is_unweighted(tmp_path: Path) -> None:
     transfer_records(tmp_path)  # 50, 51, ... 61
     assert blocks(page(tmp_path, "lorac_table2.md"))[0]["→ mine"][-1] == "55.5"
-
-
-def test_an_average_with_a_missing_member_is_not_told(tmp_path: Path) -> None:
-    transfer_records(tmp_path, transfer_tasks()[:-1])
-    failure(tmp_path, transfer_tasks()[-1], "DataError: no folder sun397")
-    text = page(tmp_path, "lorac_table2.md")
-    assert blocks(text)[0]["→ mine"][-2:] == ["failed ¹", "– (11 of 12)"]
-    assert "1. failed: DataError: no folder sun397" in text
-
-
-def test_a_backbone_that_only_failed_has_a_row_with_the_reason(tmp_path: Path) -> None:
-    failure(tmp_path, "voc07_svm", "MemoryError: out of memory", schedule="smoke")
-    text = page(tmp_path)
-    assert blocks(text)[1]["→ mine"][0] == "failed ¹"
-    assert "1. failed: MemoryError: out of memory" in text
 
 
 def test_a_note_of_every_number_is_said_once_and_one_of_some_is_numbered(tmp_path: Path) -> None:

@@ -64,13 +64,6 @@ def test_the_accuracy_during_pre_training_comes_with_the_backbone(tmp_path: Path
     assert line_of(tmp_path, "inst_acc_moco_final")[1:5] == ["97.57", "97.20", "-0.37", "pass"]
 
 
-def test_a_shorter_pre_training_is_no_evidence(tmp_path: Path) -> None:
-    short = {"last_epoch": {"instance_accuracy": 97.2}, "epochs": 3.0}
-    put(tmp_path, 69.0, "moco/in100-r18-v1", made_by=short)
-    assert line_of(tmp_path, "inst_acc_moco_final")[2] == "not run"
-    assert line_of(tmp_path, "without_consistency_top1")[2] == "not run"
-
-
 def test_entropies_of_heads_are_in_bits(tmp_path: Path) -> None:
     recipe = "loocpp/in100-r50-color-rotation-texture"
     heads = {"protocol": "looc-2020/1", "arch": "resnet50-heads4"}
@@ -119,13 +112,6 @@ def test_a_sweep_with_a_gap_gets_no_verdict(tmp_path: Path) -> None:
     assert line_of(tmp_path, "| best_alpha")[2:5] == ["2 of 6 values run", "–", "–"]
     missing = "- needs pre-training `co2/in100-r18-weight20`, then `in100_linear` (co2-2021)\n"
     assert missing in page(tmp_path, "stated.md")
-
-
-def test_what_is_missing_is_named_with_its_recipe(tmp_path: Path) -> None:
-    record(tmp_path, 86.0)
-    text = page(tmp_path, "stated.md")
-    assert "- needs pre-training `co2/in100-r18`, then `in100_linear` (co2-2021)\n" in text
-    assert re.search(r"^- Figure 2\(a\), .*: degrades_from_alpha 20$", text, re.M)
 
 
 def test_what_stands_against_a_number_is_a_recipe_and_a_task(subtests: pytest.Subtests) -> None:

@@ -6,10 +6,8 @@ import pytest
 
 from benchmarks.planning.plan import PlannedCell, State
 from benchmarks.planning.plan_groups import (
-    MOST_NOTES,
     hours_of_missing_data,
     render_plan_groups,
-    shortened,
 )
 from transfer.backbone import Backbone
 from transfer.cells.request import Cell, CellSettings
@@ -68,8 +66,3 @@ def test_the_plan_of_all_tasks_fits_a_screen(
 ) -> None:
     rows = [planned(key, small_backbone, settings) for key in default_tasks()]
     assert len(render_plan_groups(rows).splitlines()) <= 24
-
-
-def test_notes_beyond_a_few_are_counted() -> None:
-    assert shortened(["a"] * MOST_NOTES) == ["a"] * MOST_NOTES
-    assert shortened(["a"] * (MOST_NOTES + 2))[-1] == "... and 2 more, see --plan full"

@@ -2,9 +2,7 @@
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,12 +11,10 @@ from benchmarks.report_parts.by_task import parts_by_task
 from benchmarks.report_parts.charts import Axes, Draft, Series, line_chart, line_charts
 from benchmarks.report_parts.contents import read_contents
 from benchmarks.report_parts.costs import task_hours
-from benchmarks.report_parts.galleries import figures
 from benchmarks.report_parts.page import report_page
 from benchmarks.report_parts.pretraining import pretraining
 from benchmarks.report_parts.size import MOST_CHARACTERS, within_limit
 from tests.benchmarks.report.complete_records import HOSTILE, complete
-from transfer.galleries.rankings import FALSE, MISSED
 from transfer.galleries.store import write_gallery
 from transfer.galleries.tile import Tile
 
@@ -34,10 +30,6 @@ def test_a_chart_has_the_colors_of_the_page_and_no_outside_address() -> None:
     assert "mathdefault" not in chart.svg
     assert re.search(r">\s*0\.1\s*</text>", chart.svg)
     assert not re.search(r'(href|src)="(?!#)', chart.svg)
-
-
-def test_without_a_finite_number_there_is_no_chart() -> None:
-    assert line_chart("", [Series(name="a", x=(1.0,), y=(float("nan"),))], AXES) is None
 
 
 def test_a_name_has_one_color_in_all_charts_of_a_part() -> None:
@@ -56,18 +48,6 @@ def test_a_name_has_one_color_in_all_charts_of_a_part() -> None:
             assert entry.color.lower() in chart.svg.lower()
     assert [len(looks[name]) for name in "abc"] == [1, 1, 1]
     assert len(set.union(*looks.values())) == 3
-
-
-def test_a_second_round_through_the_colors_has_other_markers_and_strokes() -> None:
-    lines = [Series(name=str(i), x=(), y=()) for i in range(8)]
-    lines = [*lines, Series(name="ninth", x=(1.0, 2.0), y=(1.0, 2.0))]
-    first = [replace(lines[8], name="first"), *lines[1:]]
-    for axes in (AXES, replace(AXES, markers=False)):
-        chart = line_chart("", first, axes)
-        assert chart is not None
-        one, other = chart.legend
-        assert one.color == other.color
-        assert one.sign != other.sign
 
 
 def test_a_search_is_drawn_without_the_rates_that_diverged(tmp_path: Path) -> None:
@@ -119,17 +99,6 @@ def test_pictures_beside_a_record_are_embedded_with_their_words_as_text(tmp_path
     assert HOSTILE not in page
 
 
-def test_pictures_of_rankings_are_told_apart_and_explained(tmp_path: Path) -> None:
-    complete(tmp_path, "mine", TASK)
-    (result,) = read_contents(tmp_path).results.done
-    write_gallery(tmp_path / result.file, [tile(group=FALSE), tile(group=MISSED)])
-    page = report_page(tmp_path)
-    assert "<b>false positive</b>" in page
-    assert "<b>missed positive</b>" in page
-    assert "images without a class that rank high for it" in page
-    assert "most sure to be of another class" not in page
-
-
 def test_a_caption_never_leads_to_a_file_elsewhere(tmp_path: Path) -> None:
     complete(tmp_path, "mine", TASK)
     (result,) = read_contents(tmp_path).results.done
@@ -167,20 +136,6 @@ def test_queries_are_shown_with_their_nearest_images(tmp_path: Path) -> None:
     assert "Nearest images" in report_page(tmp_path)
 
 
-def test_queries_are_spread_over_the_classes(tmp_path: Path) -> None:
-    def query(name: str, number: int) -> dict[str, Any]:
-        image = {"class": name, "file": f"{name}{number}", "jpeg_base64": "/9j/"}
-        return image | {"neighbors": [image]}
-
-    queries = [query(name, number) for name in "abcdefgh" for number in range(3)]
-    complete(tmp_path, "mine", TASK, details={"queries": queries})
-    (part,) = parts_by_task(read_contents(tmp_path))
-    assert [row.query.caption for row in part.queries[0].rows] == list("abcdef")
-    complete(tmp_path, "mine", TASK, details={"queries": queries[:9]})
-    (part,) = parts_by_task(read_contents(tmp_path))
-    assert [row.query.name for row in part.queries[0].rows] == ["a0", "b0", "c0", "a1", "b1", "c1"]
-
-
 def test_logs_are_read_up_to_a_torn_line(tmp_path: Path) -> None:
     lines = [{"step": i, "epoch": i / 2, "loss": 4.0 - i, "learning_rate": 0.1} for i in (1, 2)]
     log = tmp_path / "run" / "metrics.jsonl"
@@ -198,13 +153,6 @@ def test_the_first_views_of_a_run_are_shown(tmp_path: Path) -> None:
     assert pretraining([tmp_path]).logs[0].views == "data:image/jpeg;base64,/9j/"
 
 
-def test_values_that_were_not_finite_leave_a_gap(tmp_path: Path) -> None:
-    log = tmp_path / "metrics.jsonl"
-    log.write_text('{"step": 1, "loss": null}\n{"step": 2, "loss": 1.5}\n')
-    (chart,) = pretraining([tmp_path]).charts
-    assert chart.title == "Loss"
-
-
 def test_hours_stand_beside_the_plans(tmp_path: Path) -> None:
     fields = {"crop_px": 224}
     protocol = {"name": "lorac-2021/1", "hash": "a", "paper_hash": "a", "fields": fields}
@@ -214,16 +162,6 @@ def test_hours_stand_beside_the_plans(tmp_path: Path) -> None:
     assert (row.num_results, row.hours, row.longest) == (2, 3.0, 2.0)
     assert row.planned is not None
     assert row.planned > 0
-
-
-def test_figures_are_images_that_can_run_nothing(tmp_path: Path) -> None:
-    folder = tmp_path / "figures"
-    folder.mkdir()
-    (folder / "jcl_figure2.svg").write_text("<svg><script>alert(1)</script></svg>")
-    (one,) = figures(tmp_path)
-    assert one.title == "jcl figure2"
-    assert one.source.startswith("data:image/svg+xml;base64,")
-    assert "alert(1)" not in report_page(tmp_path)
 
 
 def test_the_whole_page_is_below_the_limit_and_says_what_is_left_out(tmp_path: Path) -> None:

@@ -45,20 +45,6 @@ def test_a_difference_has_its_verdict_as_sign_word_and_place(tmp_path: Path) -> 
     assert one.pass_from < one.x < 50
 
 
-def test_numbers_that_may_not_be_compared_stand_beside_the_best_published_one(
-    tmp_path: Path,
-) -> None:
-    complete(tmp_path, "mine", transfer_tasks()[0], schedule="short")
-    contents = read_contents(tmp_path)
-    drawn = picture(contents, explained_records(contents))
-    (strip,) = drawn.strips
-    assert not drawn.differences
-    assert strip.why == "Short schedule."
-    assert strip.best_printed is not None
-    assert strip.best_printed >= 47.8  # LORAC's
-    assert "may be compared with a paper" in report_page(tmp_path)
-
-
 def test_the_best_published_number_is_one_under_the_same_protocol(tmp_path: Path) -> None:
     for protocol in ("co2-2021/1", "co2-2021-11point/1"):
         record(tmp_path, 61.0, protocol=protocol, small="generated")
@@ -68,14 +54,6 @@ def test_the_best_published_number_is_one_under_the_same_protocol(tmp_path: Path
         "co2-2021/1": 85.2,
         "co2-2021-11point/1": None,
     }
-
-
-def test_an_empty_folder_gives_a_page_and_an_absent_one_a_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert "No results yet" in report_page(tmp_path)
-    assert main(["--results", str(tmp_path / "absent")]) == 2
-    assert "no such folder" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("package", ["jinja2", "matplotlib"])

@@ -10,8 +10,6 @@ import pytest
 from benchmarks.execution.ending import remember_request
 from benchmarks.pages.published import transfer_tasks
 from benchmarks.pages.records import read_results
-from benchmarks.report_parts.checkpoints import missing_tasks
-from benchmarks.report_parts.contents import read_contents
 from benchmarks.report_parts.page import report_page
 from benchmarks.report_parts.requested import (
     FILE,
@@ -99,14 +97,6 @@ def test_a_foreign_file_asks_for_nothing(tmp_path: Path, text: str) -> None:
     remember_requested(tmp_path, [SVM])
     (tmp_path / "report" / FILE).write_text(text)
     assert left(tmp_path) == []
-
-
-def test_what_was_asked_for_is_not_repeated_below(tmp_path: Path) -> None:
-    record(tmp_path, 79.7)
-    before = {task for group in missing_tasks(read_contents(tmp_path)) for task in group.tasks}
-    remember_requested(tmp_path, [asked(TASK)])
-    after = {task for group in missing_tasks(read_contents(tmp_path)) for task in group.tasks}
-    assert before - after == {TASK}
 
 
 def test_the_page_shows_it_before_the_folded_rest_and_as_text(tmp_path: Path) -> None:

@@ -57,23 +57,6 @@ def test_the_fingerprint_follows_names_and_sizes(image_folder: Path) -> None:
     assert find_images(image_folder).fingerprint != before
 
 
-def test_names_that_are_not_utf8_are_read_like_others(image_folder: Path) -> None:
-    before = find_images(image_folder)
-    latin = Path(os.fsdecode(os.fsencode(image_folder / "warm") + b"/caf\xe9.png"))
-    pixels = read_pixels(image_folder / "warm" / "0.png")
-    (image_folder / "warm" / "0.png").rename(latin)
-    images = find_images(image_folder)
-    assert latin in images.files
-    assert images.fingerprint != before.fingerprint
-    assert torch.equal(read_pixels(latin), pixels)
-
-
-def test_an_unreadable_image_whose_name_is_not_utf8_is_named(image_folder: Path) -> None:
-    Path(os.fsdecode(os.fsencode(image_folder) + b"/caf\xe9.png")).write_bytes(b"no picture")
-    with pytest.raises(DataError, match=r"caf\udce9\.png"):
-        find_images(image_folder)
-
-
 def test_classes_are_the_sorted_folders_and_labels_their_places(image_folder: Path) -> None:
     (image_folder / "between" / "deeper").mkdir(parents=True)
     Image.new("L", (9, 5)).save(image_folder / "between" / "deeper" / "0.png")
@@ -131,25 +114,6 @@ def test_a_link_to_a_folder_around_it_or_beside_it_adds_nothing(
     images = find_images(image_folder)
     assert names(image_folder) == before
     assert [link.is_relative_to(where) for link in images.repeated] == [True]
-
-
-def test_two_folders_that_link_to_each_other_are_read_once_each(tmp_path: Path) -> None:
-    for name, other in (("a", "b"), ("b", "a")):
-        (tmp_path / name).mkdir()
-        Image.new("L", (9, 5)).save(tmp_path / name / "0.png")
-        (tmp_path / name / "other").symlink_to(tmp_path / other)
-    assert names(tmp_path) == ["a/0.png", "b/0.png"]
-
-
-def test_of_two_links_to_one_folder_the_first_by_name_is_read(
-    image_folder: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "data").mkdir()
-    for name in ("hound", "dog"):
-        (tmp_path / "data" / name).symlink_to(image_folder / "cold")
-    images = find_images(tmp_path / "data")
-    assert (len(images), images.classes) == (10, ["dog"])
-    assert images.repeated == (tmp_path / "data" / "hound",)
 
 
 @pytest.mark.parametrize("target", ["absent", "class"])

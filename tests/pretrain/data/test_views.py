@@ -72,15 +72,6 @@ def test_every_order_of_the_jitter_is_equally_likely() -> None:
     assert counts == pytest.approx(np.full(24, MANY / 24), abs=4.5 * np.sqrt(MANY / 24))
 
 
-def test_draws_of_one_image_are_independent() -> None:
-    correlation = np.corrcoef(many_numbers(), rowvar=False)
-    streams = np.concatenate(
-        [draw_view_numbers(3, 1, index, PLAIN[:2]) for index in range(MANY // 2)]
-    )
-    assert np.abs(np.corrcoef(streams, rowvar=False) - np.eye(NUM_UNIFORMS)).max() < 0.08
-    assert np.abs(correlation - np.eye(NUM_UNIFORMS)).max() < 0.08
-
-
 def test_numbers_depend_on_seed_epoch_and_image_and_on_nothing_else() -> None:
     first = draw_view_numbers(1, 2, 3, PLAIN)
     np.random.default_rng().random(7)
@@ -110,13 +101,6 @@ def test_a_view_equals_the_query_in_what_it_copies_and_nowhere_else(
             copied = np.zeros(NUM_UNIFORMS, dtype=bool)
             copied[PLACES[augmentation]] = True
             assert np.array_equal(query == key, copied)
-
-
-def test_a_copy_changes_no_number_of_any_other_view() -> None:
-    plain = draw_view_numbers(0, 0, 5, PLAIN)
-    views = (View(), View(), View(copies=("color", "rotation")), View(small=True))
-    copying = draw_view_numbers(0, 0, 5, views)
-    assert np.array_equal(copying[[0, 1, 3]], plain[[0, 1, 3]])
 
 
 def test_a_copied_color_is_that_of_the_query_whether_or_not_its_coins_fall() -> None:
@@ -154,17 +138,6 @@ def test_turns_come_at_their_probability_and_evenly_by_90_180_and_270_degrees() 
     turns = draw_colors(ViewRecipe(rotation_probability=0.5), many_numbers()).quarter_turns
     shares = np.bincount(turns, minlength=4) / MANY
     assert shares == pytest.approx([1 / 2, 1 / 6, 1 / 6, 1 / 6], abs=0.03)
-
-
-def test_textures_come_at_their_probability_with_even_kernels_and_strengths() -> None:
-    side, seed, strength = draw_colors(
-        ViewRecipe(texture_probability=0.5), many_numbers()
-    ).texture.T
-    shares = [(side == value).mean() for value in (0, 3, 5, 7)]
-    assert shares == pytest.approx([1 / 2, 1 / 6, 1 / 6, 1 / 6], abs=0.03)
-    assert len(np.unique(seed)) == MANY
-    assert (strength.min(), strength.max()) == pytest.approx((0.3, 1.0), abs=0.002)
-    assert strength.mean() == pytest.approx(0.65, abs=0.01)
 
 
 def test_a_style_is_drawn_where_a_filter_would_be() -> None:

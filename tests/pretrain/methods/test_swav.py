@@ -76,14 +76,6 @@ def test_the_sharpest_codes_share_the_images_out_by_the_best_assignment() -> Non
     assert codes.max(dim=1).values.min() > 0.99
 
 
-def test_rows_of_minus_infinity_take_no_part() -> None:
-    scores = cosines()[0]
-    absent = torch.full((3, 5), -math.inf)
-    codes = sinkhorn(torch.cat([scores, absent]), epsilon=0.05, num_iterations=3)
-    assert torch.equal(codes[6:], torch.zeros(3, 5))
-    torch.testing.assert_close(codes[:6], sinkhorn(scores, epsilon=0.05, num_iterations=3))
-
-
 def test_codes_are_float32_under_autocast_and_where_half_precision_would_overflow() -> None:
     scores = torch.tensor([[1.0, 0.5], [0.5, 1.0]])  # exp(1 / 0.05) is far above 65504
     expected = sinkhorn(scores, epsilon=0.05, num_iterations=3)

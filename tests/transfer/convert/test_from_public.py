@@ -1,6 +1,5 @@
 """Every public layout gives back the weights it was made from; everything else is refused."""
 
-import pickle
 from argparse import Namespace
 from collections import OrderedDict
 from collections.abc import Callable
@@ -9,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 
 from tests.transfer.convert.naming import (
@@ -243,17 +241,6 @@ def tensors_in(content: Any) -> list[int]:
     return [size for child in children for size in tensors_in(child)]
 
 
-def test_a_resnet50_with_its_bottlenecks_is_read_as_well(
-    weights: GetWeights, tmp_path: Path
-) -> None:
-    expected = weights("resnet50")
-    arrays = {name: tensor.numpy() for name, tensor in detectron2_names(expected).items()}
-    (tmp_path / "r50.pkl").write_bytes(pickle.dumps({"model": arrays, "__author__": "x"}))
-    backbone = load_backbone(tmp_path / "r50.pkl")
-    assert (backbone.arch, backbone.feature_dim, backbone.input.size_px) == ("resnet50", 2048, 224)
-    assert all(torch.equal(backbone.state_dict[n], expected[n]) for n in expected if "num" not in n)
-
-
 @pytest.mark.parametrize("first_layer", [3, 4])
 def test_a_cifar_stem_is_told_by_its_kernel(
     first_layer: int, weights: GetWeights, tmp_path: Path
@@ -275,13 +262,6 @@ def test_a_sequential_network_that_lost_its_relu_is_refused(
         load_backbone(tmp_path / "file")
 
 
-def test_safetensors_are_read(weights: GetWeights, tmp_path: Path) -> None:
-    expected = weights()
-    save_file(below("module.", expected), tmp_path / "file.safetensors")
-    backbone = load_backbone(tmp_path / "file.safetensors")
-    assert all(torch.equal(backbone.state_dict[name], expected[name]) for name in expected)
-
-
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_other_precision_is_cast_and_said(
     dtype: torch.dtype, weights: GetWeights, tmp_path: Path
@@ -298,13 +278,6 @@ def test_detectron2_files_come_with_a_warning_of_what_tensors_cannot_tell(
 ) -> None:
     torch.save({"model": detectron2_names(weights())}, tmp_path / "file")
     assert "BGR" in " ".join(inspect_file(tmp_path / "file").notes)
-
-
-def test_two_networks_without_a_telling_name_are_both_listed(
-    weights: GetWeights, tmp_path: Path
-) -> None:
-    content = {"a": weights(), "b": another(weights())}
-    refuse(content, tmp_path / "file", "2 complete ResNets", "a. (resnet18", "b. (resnet18")
 
 
 def test_a_missing_tensor_is_named_with_the_share_that_is_there(

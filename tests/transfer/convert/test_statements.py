@@ -289,19 +289,6 @@ def test_hostile_texts_are_searched_in_a_moment() -> None:
     assert time.process_time() - started < 20  # a search in quadratic time takes an hour
 
 
-def test_a_stated_network_may_be_the_other_one_in_the_file(
-    weights: GetWeights, tmp_path: Path
-) -> None:
-    """A distillation's arch is its student's; the teacher can still be asked for."""
-    content = {
-        "args": Namespace(arch="resnet18"),
-        **below("student.", another(weights())),
-        **below("teacher.", {**another(weights("resnet34")), **linear("fc", 10, 512)}),
-    }
-    torch.save(content, tmp_path / "file")
-    assert load_backbone(tmp_path / "file", branch="teacher").arch == "resnet34"
-
-
 def test_depths_are_read_from_the_names_in_use(subtests: pytest.Subtests) -> None:
     for text, depth in [
         ("resnet50", 50),

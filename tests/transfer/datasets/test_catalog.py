@@ -15,7 +15,6 @@ from transfer.datasets.catalog import (
     SPLITS,
     expected_sizes,
     open_any,
-    open_scenes,
     open_split,
     too_small_bank,
 )
@@ -187,20 +186,6 @@ def test_an_absent_set_says_how_to_get_it(key: str, tmp_path: Path) -> None:
     assert DATASETS[key].folder in str(error.value)
     assert DATASETS[key].how_to_get in str(error.value)
     assert len(DATASETS[key].how_to_get) > 60
-
-
-def test_of_two_needed_folders_the_absent_one_is_named(copy_of: Callable[[str], Path]) -> None:
-    data = copy_of("voc07")
-    assert not DATASETS["voc0712"].is_there(data)
-    with pytest.raises(DataError, match=r"VOCdevkit/VOC2012 is not there"):
-        open_scenes("voc0712", data, "test")
-
-
-def test_an_absent_annotation_file_is_named(copy_of: Callable[[str], Path]) -> None:
-    data = copy_of("food")
-    (data / "food-101" / "meta" / "test.json").unlink()
-    with pytest.raises(DataError, match=r"split test.*test\.json"):
-        open_split("food", data, "test")
 
 
 def test_a_wrong_voc_mark_is_named(copy_of: Callable[[str], Path]) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.transfer.getting.server import Server
 from transfer.datasets.info import Archive
-from transfer.getting.download import DownloadError, download, is_offline
+from transfer.getting.download import DownloadError, download
 
 ROOT = Path(__file__).parents[3]
 CONTENT = bytes(range(256)) * 40
@@ -107,12 +107,6 @@ def test_a_byte_that_was_spoiled_on_the_way_costs_one_more_transfer(
     assert (tmp_path / "x.tar").read_bytes() == CONTENT
 
 
-def test_a_busy_server_is_asked_again(archive: Archive, server: Server, tmp_path: Path) -> None:
-    server.statuses["a/x.tar"] = [503, 429, 500]
-    download(archive, tmp_path / "x.tar")
-    assert len(server.requests) == 4
-
-
 def test_a_file_that_never_ends_is_refused(
     archive: Archive, server: Server, tmp_path: Path
 ) -> None:
@@ -166,12 +160,6 @@ def test_a_server_is_asked_again_when_it_says(
     assert time.monotonic() - start > 1
 
 
-def test_no_server_at_all_is_offline(server: Server) -> None:
-    nowhere = "http://127.0.0.1:9/x"  # the port of a service that no machine has
-    assert is_offline([nowhere])
-    assert not is_offline([nowhere, server.url("absent")])
-
-
 PROGRAM = """
 import sys
 from pathlib import Path
@@ -207,10 +195,3 @@ def test_a_killed_process_leaves_a_beginning_that_goes_on(
     download(replace(archive, num_bytes=len(content), checksum=checksum), file)
     assert file.read_bytes() == content
     assert server.requests[-1] == ("a/x.tar", f"bytes={begun}-")
-
-
-def test_only_addresses_of_the_web_are_opened(archive: Archive, tmp_path: Path) -> None:
-    secret = tmp_path / "secret"
-    secret.write_bytes(CONTENT)
-    with pytest.raises(DownloadError, match="no address of the web"):
-        download(replace(archive, urls=(secret.as_uri(),)), tmp_path / "x.tar")

@@ -9,7 +9,6 @@ import pytest
 from tests.transfer.getting.published import tar, write_devkit
 from transfer.__main__ import main
 from transfer.datasets.check import check
-from transfer.datasets.expected import DataError
 from transfer.getting import recognize
 from transfer.getting.recognize import candidate_folders, find_all
 from transfer.getting.request import all_sources
@@ -151,15 +150,6 @@ def test_masks_are_never_written_into_a_found_voc(
     assert sorted(found.rglob("*")) == before
 
 
-def test_what_is_not_there_is_named_with_what_was_looked_for(
-    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert link(data, tmp_path / "absent", "dtd") == 2
-    (tmp_path / "empty").mkdir()
-    assert link(data, tmp_path / "empty", "dtd") == 2
-    assert "dtd/images" in capsys.readouterr().err
-
-
 def test_a_search_ends_in_a_loop_of_links_and_in_a_large_tree(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -169,11 +159,3 @@ def test_a_search_ends_in_a_loop_of_links_and_in_a_large_tree(
     monkeypatch.setattr(recognize, "MOST_CANDIDATES", 2)
     assert len(list(candidate_folders(tmp_path))) == 2
     assert "2 folders seen" in capsys.readouterr().err
-
-
-def test_a_list_that_names_other_folders_is_refused(tmp_path: Path) -> None:
-    from transfer.datasets.imagenet.val_labels import require_labels
-
-    put_kaggles_list(tmp_path, [], ["../../evil"])
-    with pytest.raises(DataError, match="no class of ImageNet"):
-        require_labels(tmp_path, ["ILSVRC2012_val_00000001.JPEG"])

@@ -152,19 +152,6 @@ def test_a_broken_annotation_is_named_and_left_out(
     assert require(key, data, tolerated=1).num_bad == 1
 
 
-def test_repeated_numbers_of_images_and_annotations_are_named(
-    copy_of: Callable[[str], Path],
-) -> None:
-    data = copy_of("coco17")
-    for name in ("images", "annotations"):
-        changed(data, INSTANCES, lambda content, name=name: content[name].append(content[name][0]))  # type: ignore[misc]
-    report = check("coco17", data, decode=False)
-    assert len(report.faults) == len(report.problems) == 2
-    assert "is listed more than once" in report.faults[0]
-    assert "is used more than once" in report.faults[1]
-    assert len(open_scenes("coco17", data, "test")) == 24
-
-
 def test_a_box_without_area_gets_a_note_but_is_no_fault(copy_of: Callable[[str], Path]) -> None:
     data = copy_of("coco17")
     entry = changed(data, INSTANCES, _annotation(bbox=[10, 10, 0, 4]))["annotations"][1]
@@ -204,16 +191,6 @@ def _widen(images: list[dict[str, Any]], file_name: str) -> None:
     for image in images:
         if image["file_name"] == file_name:
             image["width"] = 140
-
-
-def test_a_listed_image_that_is_not_there_is_named(copy_of: Callable[[str], Path]) -> None:
-    data = copy_of("coco17")
-    name = open_scenes("coco17", data, "trainval").name(5)
-    (data / name).unlink()
-    for key in REAL:
-        assert check(key, data, decode=True).problems == (f"{name}: missing",)
-        assert require(key, data, tolerated=1).unreadable == (name,)
-    assert len(open_scenes("coco17", data, "trainval").without({name})) == 47
 
 
 @pytest.mark.parametrize(
