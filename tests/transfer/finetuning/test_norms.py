@@ -10,8 +10,13 @@ from pretrain.running.processes import Process
 from tests.two_processes import two_processes
 from transfer.detection.detectron2_engine import silence_known_warnings
 from transfer.detection.engines import is_available
-from transfer.finetuning.norms import NaiveSyncBatchNorm, Norm, norm_for, norm_layer
-from transfer.finetuning.precise_norm import set_precise_norms
+from transfer.finetuning.norms import (
+    NaiveSyncBatchNorm,
+    Norm,
+    norm_for,
+    norm_layer,
+    set_precise_norms,
+)
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 ALONE = Process(device=CPU)

@@ -3,7 +3,7 @@
 import pytest
 
 from transfer.finetuning.options import with_batch
-from transfer.running.schedule import length_fraction
+from transfer.running.option_ranges import length_fraction
 from transfer.tasks import TASKS
 from transfer.tasks.detection import Detection
 from transfer.tasks.few_shot import FewShot
