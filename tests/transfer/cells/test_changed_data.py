@@ -13,10 +13,9 @@ from torch import Tensor, nn
 import transfer.frozen.extraction
 from pretrain.running.stop import Stopped
 from tests.transfer.cells.test_checked_data import before
-from transfer.backbone import Backbone
 from transfer.cells.checked_data import checked_data
 from transfer.cells.execution import evaluate
-from transfer.cells.request import Cell, CellSettings
+from transfer.cells.request import Cell
 from transfer.datasets.expected import DataError
 from transfer.datasets.unchanged import (
     ChangedDataError,
@@ -30,16 +29,6 @@ from transfer.running.folders import Folders
 from transfer.tasks.knn import KNN
 
 Forward = Callable[[nn.Module, Tensor], Tensor]
-
-
-@pytest.fixture
-def cell(small_backbone: Backbone, settings: CellSettings, tmp_path: Path) -> Cell:
-    """Nearest neighbors on a copy of a set that may be changed, in parts of 48 images."""
-    for name in ("data", "original"):
-        shutil.copytree(settings.data / "stanford_cars", tmp_path / name / "stanford_cars")
-        shutil.copy(settings.data / "small-data.json", tmp_path / name)
-    settings = replace(settings, data=tmp_path / "data")
-    return Cell(key="cars_knn", backbone=small_backbone, seed=0, settings=settings)
 
 
 @pytest.fixture(autouse=True)
@@ -101,14 +90,14 @@ def replaced_and_restored(data: Path) -> Iterator[None]:
 @pytest.mark.parametrize("change", [replaced_and_restored, moved_and_back])
 @pytest.mark.parametrize("error", [DataError("no image"), Stopped(75)])
 def test_no_row_of_replaced_images_survives_another_error(
-    cell: Cell,
+    own_cell: Cell,
     change: Callable[[Path], Iterator[None]],
     error: BaseException,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    runs = cell.settings.data.parent / "undisturbed"
-    expected = features(replace(cell, settings=replace(cell.settings, runs=runs), seed=1))
-    changes = change(cell.settings.data)
+    runs = own_cell.settings.data.parent / "undisturbed"
+    expected = features(replace(own_cell, settings=replace(own_cell.settings, runs=runs), seed=1))
+    changes = change(own_cell.settings.data)
 
     def end() -> None:
         raise error
@@ -117,36 +106,36 @@ def test_no_row_of_replaced_images_survives_another_error(
         forward = at_calls({1: lambda: next(changes), 4: end})
         patch.setattr(transfer.frozen.extraction, "forward", forward)
         with pytest.raises(type(error)):
-            evaluate(cell)
+            evaluate(own_cell)
     next(changes)
-    assert features(cell) == expected
+    assert features(own_cell) == expected
 
 
 def test_no_entry_of_replaced_images_is_visible_though_their_times_are_restored(
-    cell: Cell, monkeypatch: pytest.MonkeyPatch
+    own_cell: Cell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data = cell.settings.data
+    data = own_cell.settings.data
     forward = at_calls({1: lambda: replace_images(data), 4: lambda: restore_images(data)})
     monkeypatch.setattr(transfer.frozen.extraction, "forward", forward)
     with pytest.raises(ChangedDataError):
-        evaluate(cell)
-    assert not list(cell.folders.cache.rglob("*.npy"))
+        evaluate(own_cell)
+    assert not list(own_cell.folders.cache.rglob("*.npy"))
 
 
 def test_a_cell_whose_data_change_deletes_nothing_of_others(
-    cell: Cell, monkeypatch: pytest.MonkeyPatch
+    own_cell: Cell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    others = [cell.folders.cache / name for name in ("features/a.npy", "heads/s/heads-b.pt")]
+    others = [own_cell.folders.cache / name for name in ("features/a.npy", "heads/s/heads-b.pt")]
 
     def change() -> None:
         for file in others:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text("of another process")
-        replace_images(cell.settings.data)
+        replace_images(own_cell.settings.data)
 
     monkeypatch.setattr(KNN, "run", before(KNN.run, change))
     with pytest.raises(ChangedDataError):
-        evaluate(cell)
+        evaluate(own_cell)
     assert all(file.exists() for file in others)
 
 
@@ -154,9 +143,9 @@ def cars(data: Path) -> Folders:
     return Folders(data, data.parent / "cache", data.parent / "work")
 
 
-def test_a_stop_publishes_what_was_made_of_unchanged_data(cell: Cell) -> None:
-    folders = cars(cell.settings.data)
-    path = cell.settings.data.parent / "heads-1.pt"
+def test_a_stop_publishes_what_was_made_of_unchanged_data(own_cell: Cell) -> None:
+    folders = cars(own_cell.settings.data)
+    path = own_cell.settings.data.parent / "heads-1.pt"
     path.write_text("of an earlier version")
     with checked_data(("cars",), folders, 0, since_s=0):
         file = UnprovenFile(path)
@@ -167,8 +156,8 @@ def test_a_stop_publishes_what_was_made_of_unchanged_data(cell: Cell) -> None:
     assert (path.read_text(), file.private.exists()) == ("step 5", False)
 
 
-def test_what_a_kill_leaves_counts_for_the_very_same_files_only(cell: Cell) -> None:
-    data = cell.settings.data
+def test_what_a_kill_leaves_counts_for_the_very_same_files_only(own_cell: Cell) -> None:
+    data = own_cell.settings.data
     path, states = data.parent / "training.stage", []
     for change in (lambda _: None, lambda _: None, replace_images, restore_images):
         change(data)
@@ -180,8 +169,8 @@ def test_what_a_kill_leaves_counts_for_the_very_same_files_only(cell: Cell) -> N
     assert len({state for state, _ in states}) == 3
 
 
-def test_changed_data_end_a_block_and_drop_its_file(cell: Cell) -> None:
-    data = cell.settings.data
+def test_changed_data_end_a_block_and_drop_its_file(own_cell: Cell) -> None:
+    data = own_cell.settings.data
     with checked_data(("cars",), cars(data), 0, since_s=0):
         file = UnprovenFile(data.parent / "work.stage")
         file.private.write_text("work")

@@ -19,17 +19,6 @@ from transfer.datasets.unchanged import ChangedDataError, require_unchanged
 from transfer.tasks.knn import KNN
 
 
-@pytest.fixture
-def cell(small_backbone: Backbone, settings: CellSettings, tmp_path: Path) -> Cell:
-    """Nearest neighbors on a copy of a data set that may be changed."""
-    data = tmp_path / "data"
-    shutil.copytree(settings.data / "stanford_cars", data / "stanford_cars")
-    shutil.copy(settings.data / "small-data.json", data)
-    return Cell(
-        key="cars_knn", backbone=small_backbone, seed=0, settings=replace(settings, data=data)
-    )
-
-
 def swap_an_image(data: Path, pattern: str = "stanford_cars/cars_train/*.jpg") -> None:
     """Replace one image by another: the set stays whole, but is not the same."""
     first, *others = sorted(data.glob(pattern))
@@ -67,31 +56,31 @@ def remove_the_set(data: Path) -> None:
     ],
 )
 def test_a_set_that_changes_or_is_replaced_and_put_back_within_a_cell_leaves_no_record(
-    cell: Cell, method: str, change: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+    own_cell: Cell, method: str, change: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    changing = before(getattr(KNN, method), lambda: change(cell.settings.data))
+    changing = before(getattr(KNN, method), lambda: change(own_cell.settings.data))
     monkeypatch.setattr(KNN, method, changing)
     told = "trainval: image files were" if change == rewrite_an_image else r"Cars \(cars\) has"
     with pytest.raises(ChangedDataError, match=told):
-        evaluate(cell)
-    assert not cell.path.exists()
+        evaluate(own_cell)
+    assert not own_cell.path.exists()
     made_before = 0 if method == "prepare" else 2
-    assert len(list(cell.folders.cache.rglob("*.npy"))) == made_before
+    assert len(list(own_cell.folders.cache.rglob("*.npy"))) == made_before
 
 
 def test_a_preparation_during_which_an_image_was_replaced_leaves_no_features(
-    cell: Cell, monkeypatch: pytest.MonkeyPatch
+    own_cell: Cell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    changing = before(KNN.prepare, lambda: rewrite_an_image(cell.settings.data))
+    changing = before(KNN.prepare, lambda: rewrite_an_image(own_cell.settings.data))
     monkeypatch.setattr(KNN, "prepare", changing)
     monkeypatch.setattr(KNN, "extract_together", lambda *_: False)
     with pytest.raises(ChangedDataError, match="image files were written meanwhile"):
-        prepare([cell])
-    assert not list(cell.folders.cache.rglob("*.npy"))
+        prepare([own_cell])
+    assert not list(own_cell.folders.cache.rglob("*.npy"))
 
 
-def test_the_error_tells_how_many_images_were_checked_and_are_there(cell: Cell) -> None:
-    data = cell.settings.data
+def test_the_error_tells_how_many_images_were_checked_and_are_there(own_cell: Cell) -> None:
+    data = own_cell.settings.data
     report = require("cars", data, tolerated=0)
     count = report.counts["trainval"][0]
     images = open_split("cars", data, "trainval")
@@ -132,25 +121,25 @@ def test_sets_of_every_kind_are_compared_where_they_are_opened(
         evaluate(cell)
 
 
-def test_a_change_between_two_cells_is_checked_again_and_recorded_or_told(cell: Cell) -> None:
-    second, third = (replace(cell, seed=seed) for seed in (1, 2))
-    first = evaluate(cell)
-    rewrite_an_image(cell.settings.data)
+def test_a_change_between_two_cells_is_checked_again_and_recorded_or_told(own_cell: Cell) -> None:
+    second, third = (replace(own_cell, seed=seed) for seed in (1, 2))
+    first = evaluate(own_cell)
+    rewrite_an_image(own_cell.settings.data)
     assert evaluate(second).data == first.data
-    swap_an_image(cell.settings.data)
-    now = require("cars", cell.settings.data, tolerated=0).fingerprint
-    assert evaluate(cell).data["cars"]["fingerprint"] == now  # though it was finished
+    swap_an_image(own_cell.settings.data)
+    now = require("cars", own_cell.settings.data, tolerated=0).fingerprint
+    assert evaluate(own_cell).data["cars"]["fingerprint"] == now  # though it was finished
     assert evaluate(third).data["cars"]["fingerprint"] == now
     assert first.data["cars"]["fingerprint"] != now
-    image = min((cell.settings.data / "stanford_cars" / "cars_train").glob("*.jpg"))
+    image = min((own_cell.settings.data / "stanford_cars" / "cars_train").glob("*.jpg"))
     image.unlink()
     with pytest.raises(ValueError, match=image.name):
-        evaluate(replace(cell, seed=3))
-    assert not replace(cell, seed=3).path.exists()
+        evaluate(replace(own_cell, seed=3))
+    assert not replace(own_cell, seed=3).path.exists()
 
 
-def test_a_change_between_two_preparations_is_checked_again(cell: Cell) -> None:
-    prepare([cell])
-    swap_an_image(cell.settings.data)
-    prepare([cell])
-    assert len(list(cell.folders.cache.rglob("*.npy"))) == 3  # train twice, test once
+def test_a_change_between_two_preparations_is_checked_again(own_cell: Cell) -> None:
+    prepare([own_cell])
+    swap_an_image(own_cell.settings.data)
+    prepare([own_cell])
+    assert len(list(own_cell.folders.cache.rglob("*.npy"))) == 3  # train twice, test once

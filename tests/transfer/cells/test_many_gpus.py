@@ -93,22 +93,21 @@ def test_a_process_that_dies_after_the_record_was_written_is_no_failure(
         evaluate_on_gpus(cell)
 
 
+@pytest.fixture
+def words(checkpoint: Path, small_data: Path, settings: CellSettings) -> list[str]:
+    """A detector in two processes, as words behind the name of a program."""
+    places = ["--results", str(settings.results), "--runs", str(settings.runs)]
+    words = ["coco_det", "--ckpt", str(checkpoint), "--data", str(small_data), *places]
+    return [*words, "--schedule", "smoke", "--engine", "torchvision", "--gpus", "2"]
+
+
 @pytest.mark.slow
 def test_a_killed_process_leaves_the_cell_to_be_started_again(
-    checkpoint: Path, small_data: Path, settings: CellSettings
+    words: list[str], settings: CellSettings
 ) -> None:
-    words = [
-        sys.executable,
-        "-m",
-        "benchmarks.execution.one_cell",
-        "coco_det",
-        "--ckpt",
-        str(checkpoint),
-    ]
-    words += ["--data", str(small_data), "--schedule", "smoke", "--engine", "torchvision"]
-    words += ["--results", str(settings.results), "--runs", str(settings.runs), "--gpus", "2"]
+    program = [sys.executable, "-m", "benchmarks.execution.one_cell", *words]
     with subprocess.Popen(
-        [*words, "--iterations", "200"], stderr=subprocess.PIPE, text=True
+        [*program, "--iterations", "200"], stderr=subprocess.PIPE, text=True
     ) as cell:
         assert cell.stderr is not None
         next(line for line in cell.stderr if "  weights " in line)
@@ -121,18 +120,15 @@ def test_a_killed_process_leaves_the_cell_to_be_started_again(
 
 @pytest.mark.slow
 def test_a_request_to_stop_reaches_every_process_and_the_same_command_goes_on(
-    checkpoint: Path, small_data: Path, settings: CellSettings
+    words: list[str],
 ) -> None:
-    words = [sys.executable, "-m", "transfer", "coco_det", "--ckpt", str(checkpoint)]
-    words += ["--data", str(small_data), "--schedule", "smoke", "--engine", "torchvision"]
-    words += ["--results", str(settings.results), "--runs", str(settings.runs), "--gpus", "2"]
-    words += ["--iterations", "60"]
-    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as first:
+    command = [sys.executable, "-m", "transfer", *words, "--iterations", "60"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as first:
         assert first.stderr is not None
         next(line for line in first.stderr if "  weights " in line)
         time.sleep(5)
         first.send_signal(signal.SIGTERM)
         first.stderr.read()
     assert first.returncode == stop.EXIT_RESUMABLE
-    second = subprocess.run(words, stderr=subprocess.PIPE, text=True, check=True)
+    second = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=True)
     assert "going on after iteration" in second.stderr

@@ -152,7 +152,8 @@ def test_the_rpn_and_the_norm_in_front_of_it_are_told_apart() -> None:
 
 def rpn() -> RPN:
     torch.manual_seed(0)
-    made = RPN(VOC_C4_NONE.tiny(), channels=8, strides_px=(16,), norm=nn.BatchNorm2d)
+    recipe = replace(VOC_C4_NONE.tiny(), rpn_proposals=(7, 4))
+    made = RPN(recipe, channels=8, strides_px=(16,), norm=nn.BatchNorm2d)
     for layer in (made.objectness, made.deltas):
         nn.init.normal_(layer.weight, std=0.3)
     return made
@@ -160,6 +161,14 @@ def rpn() -> RPN:
 
 def shared_map() -> Tensor:
     return torch.randn(1, 8, 7, 8, generator=torch.Generator().manual_seed(1))
+
+
+def test_proposals_are_inside_the_image_and_of_the_number_for_training_or_test() -> None:
+    for made, count in ((rpn().train(), 7), (rpn().eval(), 4)):
+        (boxes,), _ = made([shared_map()], [(96, 128)], small_samples(1))
+        assert len(boxes) == count
+        assert boxes.min() >= 0
+        assert (boxes[:, 2:] <= torch.tensor([128, 96])).all()
 
 
 def test_an_object_that_no_anchor_fits_is_learned_all_the_same() -> None:

@@ -1,4 +1,4 @@
-"""The report of the few-shot task."""
+"""What tasks of few labels report: means over trials and banks, classes, the worst images."""
 
 from pathlib import Path
 from statistics import fmean, stdev
@@ -8,10 +8,12 @@ import torch
 from torch.nn.functional import one_hot
 
 from transfer.datasets.catalog import open_split
+from transfer.datasets.images import Images
 from transfer.frozen.features import Features, TrainAndTest
 from transfer.metrics import top1
 from transfer.running.folders import Folders
 from transfer.tasks.few_shot import FewShot, FewShotScores
+from transfer.tasks.low_shot_knn import LowShotKNN
 
 
 def test_a_mean_over_trials_and_its_interval_have_one_name() -> None:
@@ -41,24 +43,59 @@ def test_accuracy_by_class_is_the_mean_over_the_trials_of_the_fewest_shots() -> 
     assert found["classes_counted_over"] == "4 trials of 5 images per class"
 
 
-def test_a_run_keeps_numbers_by_class_and_shows_its_worst_images(
-    small_data: Path, tmp_path: Path
-) -> None:
-    folders = Folders(small_data, tmp_path, tmp_path)
-    images = open_split("cifar10", small_data, "test")
-    task = FewShot(dataset="cifar10", shots=(2,), trials=2, iterations=3)
+@pytest.fixture
+def folders(small_data: Path, tmp_path: Path) -> Folders:
+    return Folders(small_data, tmp_path, tmp_path)
+
+
+@pytest.fixture
+def prepared(small_data: Path) -> TrainAndTest:
+    """Random features of the small CIFAR-10."""
     generator = torch.Generator().manual_seed(0)
-    train = Features(torch.randn(60, 4, generator=generator), torch.arange(60) % 6)
-    test = Features(torch.randn(len(images), 4, generator=generator), images.labels)
-    predictions = task.run(TrainAndTest(train, test, 6), folders, seed=0)
+    labels = open_split("cifar10", small_data, "test").labels
+    train = Features(torch.randn(120, 4, generator=generator), torch.arange(120) % 6)
+    test = Features(torch.randn(len(labels), 4, generator=generator), labels)
+    return TrainAndTest(train, test, 6)
+
+
+def worst(shares: list[list[float]], images: Images) -> str:
+    """Return the image whose wrong class leads most."""
+    labels = images.labels.tolist()
+    leads = [max(row) - row[label] for row, label in zip(shares, labels, strict=True)]
+    return images.name(max(range(len(images)), key=lambda i: leads[i]))
+
+
+def test_a_run_keeps_numbers_by_class_and_shows_its_worst_images(
+    prepared: TrainAndTest, folders: Folders
+) -> None:
+    images = open_split("cifar10", folders.data, "test")
+    task = FewShot(dataset="cifar10", shots=(2,), trials=2, iterations=3)
+    predictions = task.run(prepared, folders, seed=0)
     assert list(predictions.details["accuracy_per_class"]) == list(images.class_names)
     shares = torch.stack([trial.softmax(dim=1) for trial in predictions.scores[2]]).mean(dim=0)
-    leads = [float(max(row) - row[label]) for row, label in zip(shares, images.labels, strict=True)]
-    worst = max(range(len(images)), key=lambda i: leads[i])
-    assert task.gallery(predictions, folders)[0].name == images.name(worst)
+    assert task.gallery(predictions, folders)[0].name == worst(shares.tolist(), images)
 
 
 def test_fewer_images_than_a_class_needs_are_refused(small_data: Path) -> None:
     assert FewShot(dataset="cifar10", shots=(5, 32)).too_few_images(small_data) == ""
     reason = FewShot(dataset="cifar10", shots=(5, 33)).too_few_images(small_data)
     assert "33 images of each class are drawn, but cifar10 has 192 training images of 6" in reason
+
+
+def test_low_shot_votes_are_told_of_the_smallest_banks_by_class_and_by_image(
+    prepared: TrainAndTest, folders: Folders
+) -> None:
+    task = LowShotKNN(dataset="cifar10", percents=(10, 5), draws=3, num_neighbors=4)
+    images = open_split("cifar10", folders.data, "test")
+    votes = task.run(prepared, folders, seed=0)
+    details = task.details(votes)
+    found = details["accuracy_per_class"]
+    assert isinstance(found, dict)
+    banks = votes.votes["5pct"]
+    for label, name in enumerate(images.class_names):
+        own = votes.labels == label
+        each = [top1(bank[own], votes.labels[own]) for bank in banks]
+        assert found[name] == pytest.approx(fmean(each), abs=0.005)
+    assert details["classes_counted_over"] == "3 banks of 5 % of the training images"
+    shares = torch.stack([bank / bank.sum(dim=1, keepdim=True) for bank in banks]).mean(dim=0)
+    assert task.gallery(votes, folders)[0].name == worst(shares.tolist(), images)

@@ -1,0 +1,21 @@
+"""A cell on data of its own, which a test may change."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from transfer.backbone import Backbone
+from transfer.cells.request import Cell, CellSettings
+
+
+@pytest.fixture
+def own_cell(small_backbone: Backbone, settings: CellSettings, tmp_path: Path) -> Cell:
+    """Nearest neighbors on a copy of a set; beside it "original" leads to what was copied."""
+    data = tmp_path / "data"
+    shutil.copytree(settings.data / "stanford_cars", data / "stanford_cars")
+    shutil.copy(settings.data / "small-data.json", data)
+    (tmp_path / "original").symlink_to(settings.data)
+    settings = replace(settings, data=data)
+    return Cell(key="cars_knn", backbone=small_backbone, seed=0, settings=settings)
