@@ -1,7 +1,7 @@
 """Damaged files by seed, each with its expected end: python -m tests.transfer.convert.corpus.
 
-Each file is written, read by another process within limits of time and memory, and deleted. Exit
-status: 0 every file ended as expected, 1 one did not.
+Each file is written, read within limits of time and memory, and deleted. Exit status: 0 every file
+ended as expected, 1 one did not.
 """
 
 import random
@@ -12,11 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 import tyro
 
 from tests.transfer.convert.damage import KINDS, base_weights
-from tests.transfer.convert.guarded import Outcome, Reader
+from tests.transfer.convert.guarded import Outcome, read_guarded
 from transfer.convert.architectures import is_optional
 from transfer.running.console import print_line, progress
 
@@ -45,17 +44,16 @@ class Read:
 
 def read_corpus(seed: int, count: int, folder: Path, kinds: Sequence[str] = ()) -> list[Read]:
     """Read `count` damaged files of these kinds, or of all; each is written into `folder`."""
-    reference, marker, path = (folder / name for name in ("reference.pt", "marker", "file.pth"))
-    weights = {n: t.float() for n, t in base_weights().items() if not is_optional(n)}
-    torch.save(weights, reference)
+    marker, path = folder / "marker", folder / "file.pth"
+    reference = {n: t.float() for n, t in base_weights().items() if not is_optional(n)}
     kinds = kinds or list(KINDS)
     reads = []
-    with Reader(reference) as reader, progress("corpus", "damage", count, "files") as counter:
+    with progress("corpus", "damage", count, "files") as counter:
         for number in range(count):
             kind = kinds[number % len(kinds)]
             damaged = KINDS[kind](random.Random(f"{seed} {number}"), marker)
             damaged.write(path)
-            outcome = reader.read(path)
+            outcome = read_guarded(path, reference)
             path.unlink()
             end = _end(outcome, marker, "changed" in damaged.expected)
             reads.append(Read(kind, number, end, end in damaged.expected, outcome.message[:300]))
