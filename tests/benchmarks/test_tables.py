@@ -1,6 +1,7 @@
 """All pages of a results folder: overview, methods, and how they are written."""
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,20 @@ def test_the_same_results_give_the_same_bytes(tmp_path: Path) -> None:
     transfer_records(tmp_path, schedule="smoke", backbone="other")
     first = {path: path.read_bytes() for path in write_tables(tmp_path)}
     assert {path: path.read_bytes() for path in write_tables(tmp_path)} == first
+
+
+def test_the_committed_tables_are_those_of_the_committed_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Run python -m benchmarks.tables if they are not."""
+    committed = Path("results").resolve()
+    shutil.copytree(committed / "records", tmp_path / "results" / "records")
+    monkeypatch.chdir(tmp_path)
+    write_tables(Path("results"))
+    made = [path for path in Path("results").rglob("*") if path.suffix in (".md", ".csv")]
+    assert len(made) > 30
+    for path in made:
+        assert (committed.parent / path).read_bytes() == path.read_bytes(), path
 
 
 def test_a_torn_file_is_a_warning_below_the_overview(tmp_path: Path) -> None:
