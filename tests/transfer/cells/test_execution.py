@@ -13,8 +13,9 @@ from pretrain.running.lock import BusyError, lock_folder
 from transfer.backbone import Backbone
 from transfer.cells.command import summary
 from transfer.cells.departures import departures
-from transfer.cells.execution import evaluate, finished
+from transfer.cells.execution import evaluate
 from transfer.cells.request import Cell, CellSettings
+from transfer.cells.staleness import finished
 from transfer.datasets.expected import DataError
 from transfer.datasets.synthetic.generate import generate
 from transfer.finetuning.options import TrainingOptions

@@ -14,9 +14,10 @@ from benchmarks.planning.plan import PlannedCell, plan_cell, with_classifiers
 from benchmarks.run_all import origins_by_name, plan
 from pretrain.running.lock import lock_folder
 from transfer.backbone import Backbone, random_backbone
-from transfer.cells.execution import classifier_hash, evaluate, finished, prepare
+from transfer.cells.execution import evaluate, prepare
 from transfer.cells.request import Cell, CellSettings
 from transfer.cells.shared_classifier import ClassifierError
+from transfer.cells.staleness import classifier_hash, finished
 from transfer.datasets.images import Images
 from transfer.datasets.synthetic.generate import generate
 from transfer.frozen.classifier import Heads, classifier_file, save_classifier
