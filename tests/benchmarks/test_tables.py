@@ -1,20 +1,29 @@
 """All pages of a results folder: overview, methods, and how they are written."""
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
 from benchmarks.report_parts.page import report_page
 from benchmarks.tables import write_tables
-from tests.synthetic_records import blocks, page, put, record, transfer_records
+from tests.synthetic_records import blocks, page, put, record
+
+OWN = Path(__file__).parents[2] / "results"
 
 
-def test_the_same_results_give_the_same_bytes(tmp_path: Path) -> None:
-    transfer_records(tmp_path)
-    transfer_records(tmp_path, schedule="smoke", backbone="other")
-    first = {path: path.read_bytes() for path in write_tables(tmp_path)}
-    assert {path: path.read_bytes() for path in write_tables(tmp_path)} == first
+def test_the_committed_records_give_the_committed_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(OWN / "records", tmp_path / "results" / "records")
+    monkeypatch.chdir(tmp_path)
+    made = [*write_tables(Path("results")), *Path("results/figures").glob("*.csv")]
+    made.append(Path("results/results.csv"))
+    assert [path for path in made if path.read_bytes() != (OWN.parent / path).read_bytes()] == []
+    assert {path.name for path in made if path.suffix == ".md"} == {
+        path.name for path in (OWN / "tables").iterdir()
+    }
 
 
 def test_a_torn_file_is_a_warning_below_the_overview(tmp_path: Path) -> None:
