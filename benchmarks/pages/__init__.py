@@ -15,10 +15,9 @@ matching.py    the published rows of a backbone
 against.py     our numbers beside the published ones of the same method
 calibration.py the line on the public checkpoint that was reproduced
 final_screen.py the last screen of a run: its numbers, verdicts and failures
-overview.py    every backbone and every task on one page
+overview.py    every backbone and every task on one page; methods beside each other
 paper_page.py  one published table with our rows in it
 stated.py      numbers of the running texts
-method_page.py methods that were trained alike, beside each other
 curve_page.py  curves over pre-training, and their CSV files
 table_rows.py  lines of numbers, the best of each column bold
 markdown.py    padded tables and numbered notes

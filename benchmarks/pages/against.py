@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmarks.pages.blocks import Block, sort_into_blocks
-from benchmarks.pages.entries import NOT_A_NUMBER, Score, TableEntry, average_entry, table_entry
+from benchmarks.pages.entries import NOT_A_NUMBER, Score, table_entry
 from benchmarks.pages.markdown import table
 from benchmarks.pages.matching import pretraining_differences, published_counterparts
-from benchmarks.pages.published import AVERAGE, Column, Row, Table
+from benchmarks.pages.published import Column, Row, Table
 from benchmarks.pages.records import Model, Result
 from benchmarks.pages.verdict import tolerance, verdict
 
@@ -155,7 +155,8 @@ def _pairs(published: Table, block: Block, model: Model, row: Row) -> list[Pair]
         for column in published.columns
         for protocol in [row.protocol_of(column)]
         if (paper := row.number(column)) is not None
-        for entry in [_our_entry(block, model, row, column, protocol)]
+        for task in [row.task or column.task]
+        for entry in [table_entry(block, model, task, protocol or column.protocol, column.metric)]
         if (ours := entry.score) is not None
     ]
 
@@ -175,10 +176,3 @@ def _line(pair: Pair) -> list[str]:
         verdict(difference, pair.task) if pair.judged else unjudged,
         f"{limits.passes} / {limits.warns}" if pair.judged else "–",
     ]
-
-
-def _our_entry(block: Block, model: Model, row: Row, column: Column, protocol: str) -> TableEntry:
-    task, protocol = row.task or column.task, protocol or column.protocol
-    if task == AVERAGE:
-        return average_entry(block, model, protocol)
-    return table_entry(block, model, task, protocol, column.metric)

@@ -11,7 +11,7 @@ from benchmarks.pages.conditions import (
     processes_words,
     tolerated_words,
 )
-from benchmarks.pages.published import transfer_tasks
+from benchmarks.pages.published import AVERAGE, transfer_tasks
 from benchmarks.pages.reasons import schedule_words
 from benchmarks.pages.records import SMALL_DATA, Failure, Model, Result
 
@@ -66,7 +66,12 @@ def score_of(values: list[float]) -> Score:
 
 
 def table_entry(block: Block, model: Model, task: str, protocol: str, metric: str) -> TableEntry:
-    """Return the entry of a model for a metric of a task; protocol without version."""
+    """Return the entry of a model for a metric of a task, or for LORAC's average.
+
+    protocol: without version.
+    """
+    if task == AVERAGE:
+        return _average_entry(block, model, protocol)
     done = block.done.get((model, (task, protocol)), ())
     failed = block.failed.get((model, (task, protocol)), ())
     values = [result.metrics[metric] for result in done if metric in result.metrics]
@@ -85,7 +90,7 @@ def table_entry(block: Block, model: Model, task: str, protocol: str, metric: st
     return TableEntry(missing="") if model.other_conditions else TableEntry()
 
 
-def average_entry(block: Block, model: Model, protocol: str) -> TableEntry:
+def _average_entry(block: Block, model: Model, protocol: str) -> TableEntry:
     """Return LORAC's average, the unweighted mean of the twelve data sets, if all are there."""
     done = [block.done.get((model, (task, protocol)), ()) for task in transfer_tasks()]
     members = [_metric_by_seed(results) for results in done if results]

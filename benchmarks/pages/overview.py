@@ -1,9 +1,15 @@
-"""Overview of every backbone and every task on one page, one part per schedule."""
+"""Our results alone: every backbone and task on one page, and methods beside each other.
+
+The overview has one part per schedule. The page of methods compares backbones whose recipes,
+METHOD/SIZE, have one size.
+"""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import chain, groupby
 
 from benchmarks.pages.blocks import Block, Column, sort_into_blocks
-from benchmarks.pages.entries import TableEntry, average_entry, table_entry
+from benchmarks.pages.entries import table_entry
 from benchmarks.pages.markdown import Notes
 from benchmarks.pages.published import AVERAGE, transfer_tasks
 from benchmarks.pages.records import Model, Results
@@ -58,19 +64,11 @@ def _block(block: Block, notes: Notes) -> list[str]:
     parts = []
     for kind, columns in kinds.items():
         models = [m for m in block.models if any((m, c) in _filled_entries(block) for c in columns)]
-        rows = {model: [_entry(block, model, column) for column in columns] for model in models}
-        table_notes = TableNotes.of_entries(
-            (entry for row in rows.values() for entry in row), notes
-        )
-        decimals = [DECIMALS] * len(columns)
-        lines = [
-            backbone_line(row_label(model, block.models), row, table_notes, decimals=decimals)
-            for model, row in rows.items()
-        ]
-        headings = [Heading(label, column[0]) for label, column in _with_labels(columns)]
+        labeled = [(label, block, column) for label, column in _with_labels(columns)]
+        printed, table_notes = _our_table(labeled, models, block.models, notes)
         parts += [
             f"### {kind}",
-            grid(["backbone"], headings, lines),
+            printed,
             "\n".join(_notes_lines(block, columns, table_notes)),
         ]
     return parts
@@ -132,8 +130,86 @@ def _notes_lines(block: Block, columns: Sequence[Column], table_notes: TableNote
     return lines
 
 
-def _entry(block: Block, model: Model, column: Column) -> TableEntry:
-    task, protocol = column
-    if task == AVERAGE:
-        return average_entry(block, model, protocol)
-    return table_entry(block, model, task, protocol, block.metric_and_heading(column)[0])
+def _our_table(
+    columns: Sequence[tuple[str, Block, Column]],
+    models: Sequence[Model],
+    named: Sequence[Model],
+    notes: Notes,
+) -> tuple[str, TableNotes]:
+    """Return a table of these labeled columns, and the notes on it; `named`: rows by whose names
+    twins are told apart."""
+    rows = {
+        model: [
+            table_entry(block, model, *column, _metric_and_heading(block, column)[0])
+            for _, block, column in columns
+        ]
+        for model in models
+    }
+    table_notes = TableNotes.of_entries(chain.from_iterable(rows.values()), notes)
+    decimals = [DECIMALS] * len(columns)
+    lines = [
+        backbone_line(row_label(model, named), row, table_notes, decimals=decimals)
+        for model, row in rows.items()
+    ]
+    headings = [Heading(label, column[0]) for label, _, column in columns]
+    return grid(["backbone"], headings, lines), table_notes
+
+
+def method_page(results: Results, command: str) -> str:
+    """Return the page; empty if no two methods have a result on the same task."""
+    blocks = sort_into_blocks(results.done, results.failed)
+    models = {model for block in blocks for model in block.models if "/" in model.recipe}
+    parts = []
+    ordered = sorted(models, key=_sort_key)
+    for size, group in groupby(ordered, key=lambda model: _sort_key(model)[0]):
+        parts += _methods_of_size(size, list(group), blocks)
+    if not parts:
+        return ""
+    header = [
+        "# Methods",
+        "Percent; one row per method, all of one size of recipe. Only numbers of one column may be "
+        f"compared. Made by `{command}`.",
+    ]
+    return "\n\n".join([*header, *parts]) + "\n"
+
+
+def _sort_key(model: Model) -> tuple[str, bool, Model]:
+    """Return the sort key of a backbone: recipe size, then random initializations first."""
+    return model.recipe.partition("/")[2], model.method != "random", model
+
+
+def _methods_of_size(size: str, models: Sequence[Model], blocks: Sequence[Block]) -> list[str]:
+    columns = [(block, column) for block in blocks for column in _shared_columns(block, models)]
+    rows = [m for m in models if any((m, column) in block.done for block, column in columns)]
+    if not columns:
+        return []
+    notes = Notes()
+    labeled = [
+        (f"{column[0]} {block.metric_and_heading(column)[0]}", block, column)
+        for block, column in columns
+    ]
+    printed, table_notes = _our_table(labeled, rows, rows, notes)
+    protocols = [
+        f"- {task}: protocol {block.protocols([(task, protocol)])}; {block.heading.lower()}."
+        for block, (task, protocol) in columns
+    ]
+    backbones = dict.fromkeys(replace(model, other_conditions="") for model in rows)
+    return [
+        f"## {size}",
+        noise_rule(sorted({task for _, (task, _) in columns})),
+        printed,
+        "\n".join([*protocols, f"- All rows: {'; '.join(table_notes.everywhere)}."]),
+        "\n".join(notes.lines()),
+        "\n".join(map(backbone_description, backbones)),
+        *declaration_notes(backbones),
+    ]
+
+
+def _shared_columns(block: Block, models: Sequence[Model]) -> list[Column]:
+    """Return the columns in which two methods have a result, without random initializations."""
+    trained = [model for model in models if model.method != "random"]
+    return [
+        column
+        for column in block.columns
+        if len({model.method for model in trained if (model, column) in block.done}) > 1
+    ]

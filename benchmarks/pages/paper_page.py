@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from benchmarks.pages.against import comparison_lines, missing_row_lines
 from benchmarks.pages.blocks import Block, sort_into_blocks
-from benchmarks.pages.entries import Score, TableEntry, average_entry, table_entry
+from benchmarks.pages.entries import Score, TableEntry, table_entry
 from benchmarks.pages.markdown import Notes
 from benchmarks.pages.matching import rows_of_recipe
 from benchmarks.pages.published import (
@@ -337,10 +337,8 @@ def _random_score(published: Table, block: Block, column: Column) -> Score | Non
 
 def _entry(block: Block, model: Model, column: Column, section_task: str) -> TableEntry:
     task = section_task or column.task
-    if task == AVERAGE:
-        names = [name for member, name in block.columns if member in transfer_tasks()]
-        return average_entry(block, model, names[0] if names else "")
-    names = [name for member, name in block.columns if member == task]
+    members = transfer_tasks() if task == AVERAGE else (task,)
+    names = [name for member, name in block.columns if member in members]
     return table_entry(block, model, task, names[0] if names else "", column.metric)
 
 
