@@ -1,15 +1,15 @@
 """Our comparable numbers beside the published ones of the same method and pre-training."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from benchmarks.pages.blocks import Block, sort_into_blocks
+from benchmarks.pages.blocks import NO_ROWS, Block, sort_into_blocks
 from benchmarks.pages.entries import NOT_A_NUMBER, Score, table_entry
 from benchmarks.pages.markdown import table
 from benchmarks.pages.matching import pretraining_differences, published_counterparts
-from benchmarks.pages.published import Column, Row, Table
+from benchmarks.pages.published import Column, Paper, Row, Table, papers
 from benchmarks.pages.records import Model, Result
-from benchmarks.pages.verdict import tolerance, verdict
+from benchmarks.pages.verdict import Verdict, tolerance, verdict
 
 HEADER = ("ours", "published", "number", "ours", "paper", "diff.", "verdict", "pass / warn up to")
 
@@ -34,6 +34,16 @@ class Pair:
         return not self.no_verdict
 
     @property
+    def difference(self) -> float:
+        """Return ours minus the paper's."""
+        return self.ours.mean - self.paper
+
+    @property
+    def verdict(self) -> Verdict:
+        """Return the verdict, which counts only if the number is judged."""
+        return verdict(self.difference, self.task)
+
+    @property
     def task(self) -> str:
         """Return the id of the task that measures the number."""
         return self.row.task or self.column.task
@@ -41,7 +51,7 @@ class Pair:
 
 def comparison_lines(published: Table, results: Sequence[Result]) -> list[str]:
     """Return a table of differences, and a line for each of our rows that cannot be compared."""
-    if not _comparable_models(results):
+    if not comparable_block(results).models:
         return ["No comparable row yet: nothing was run under the paper's protocol on full data."]
     pairs, apart = compared_numbers(published, results)
     rows = [_line(pair) for pair in pairs]
@@ -56,22 +66,31 @@ def compared_numbers(
     published: Table, results: Sequence[Result]
 ) -> tuple[list[Pair], dict[Model, str]]:
     """Return every number that we and the paper have, and our other rows with the reason."""
-    blocks = [block for block in sort_into_blocks(results, ()) if block.comparable]
+    block = comparable_block(results)
     pairs: list[Pair] = []
     apart: dict[Model, str] = {}
-    for model in _comparable_models(results):
+    for model in block.models:
         rows, why = published_counterparts(published, model)
-        of_model = [pair for row in rows for pair in _pairs(published, blocks[0], model, row)]
+        of_model = [pair for row in rows for pair in _pairs(published, block, model, row)]
         pairs += of_model
         if not of_model:
             apart[model] = why
     return pairs, apart
 
 
-def _comparable_models(results: Sequence[Result]) -> tuple[Model, ...]:
-    """Return our rows under a paper's protocol on full data."""
-    blocks = [block for block in sort_into_blocks(results, ()) if block.comparable]
-    return blocks[0].models if blocks else ()
+def judged_pairs(results: Sequence[Result]) -> Iterator[tuple[Paper, Table, Pair]]:
+    """Yield every number with a verdict, and where it is printed."""
+    for paper in papers():
+        for published in paper.tables:
+            for pair in compared_numbers(published, results)[0]:
+                if pair.judged:
+                    yield paper, published, pair
+
+
+def comparable_block(results: Sequence[Result]) -> Block:
+    """Return our rows under the papers' protocols on full data."""
+    blocks = sort_into_blocks(results, ())
+    return next((block for block in blocks if block.comparable), NO_ROWS)
 
 
 def missing_row_lines(published: Table, results: Sequence[Result]) -> list[str]:
@@ -80,7 +99,7 @@ def missing_row_lines(published: Table, results: Sequence[Result]) -> list[str]:
     Only results under the paper's protocol on full data count. The last line names the rows that
     nothing here can produce.
     """
-    models = _comparable_models(results)
+    models = comparable_block(results).models
     measured = [
         row
         for model in models
@@ -162,7 +181,7 @@ def _pairs(published: Table, block: Block, model: Model, row: Row) -> list[Pair]
 
 
 def _line(pair: Pair) -> list[str]:
-    limits, difference = tolerance(pair.task), pair.ours.mean - pair.paper
+    limits = tolerance(pair.task)
     unjudged = "not judged" if pair.ours.finite else "–"
     label = f"{pair.row.group} {pair.column.label}" if pair.row.task else pair.column.label
     other_reading = " (another reading)" if pair.model.recipe in pair.row.beside else ""
@@ -172,7 +191,7 @@ def _line(pair: Pair) -> list[str]:
         label,
         pair.ours.text(2),
         f"{pair.paper}",
-        f"{difference:+.2f}" if pair.ours.finite else "–",
-        verdict(difference, pair.task) if pair.judged else unjudged,
+        f"{pair.difference:+.2f}" if pair.ours.finite else "–",
+        pair.verdict if pair.judged else unjudged,
         f"{limits.passes} / {limits.warns}" if pair.judged else "–",
     ]

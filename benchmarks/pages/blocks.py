@@ -81,6 +81,9 @@ class Block:
         return text[0].upper() + text[1:]
 
 
+NO_ROWS = Block(reasons=COMPARABLE, version=0, done={}, failed={})
+
+
 def backbone_key(model: Model) -> Hashable:
     """Return the backbone itself: only its own results are sorted into rows by their conditions."""
     return model

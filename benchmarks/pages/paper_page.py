@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import NamedTuple
 
 from benchmarks.pages.against import comparison_lines, missing_row_lines
-from benchmarks.pages.blocks import Block, sort_into_blocks
+from benchmarks.pages.blocks import NO_ROWS, Block, sort_into_blocks
 from benchmarks.pages.entries import Score, TableEntry, table_entry
 from benchmarks.pages.markdown import Notes
 from benchmarks.pages.matching import rows_of_recipe
@@ -19,8 +21,6 @@ from benchmarks.pages.published import (
     transfer_tasks,
 )
 from benchmarks.pages.reasons import (
-    COMPARABLE,
-    OtherProtocol,
     ProtocolCheck,
     Reasons,
     without_version,
@@ -44,15 +44,18 @@ from benchmarks.pages.verdict import low_score_warning, noise_rule
 MARKS = {True: "✓", False: "", None: "?", "default": "*"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Section:
-    """Consecutive rows of one group; our rows are added if `ours` is true."""
+class Section(NamedTuple):
+    """Consecutive rows of one group."""
 
     title: str
     task: str
     """Task of the rows; empty where the columns name their tasks."""
     rows: tuple[Row, ...]
-    ours: bool
+
+    @property
+    def ours(self) -> bool:
+        """Return whether our rows are added."""
+        return bool(self.task) or not self.rows
 
 
 def tasks_of(published: Table) -> set[str]:
@@ -62,31 +65,16 @@ def tasks_of(published: Table) -> set[str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PaperBlock:
-    """One of a page's tables: the paper's rows with ours, or a block that stands apart."""
-
-    heading: str
-    """Conditions of a block that stands apart; empty for the table with the paper's rows."""
-    block: Block
-    table: PrintedTable
-    legend: str
-    """Meaning of the signs, as a list; empty if there are none."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class PaperTables:
     """Tables of one page, and the notes below them."""
 
-    blocks: tuple[PaperBlock, ...]
+    blocks: tuple[PrintedTable, ...]
     """The table with the paper's rows first."""
     notes: Notes
     done: tuple[Result, ...]
     """All results that the page shows."""
-
-    @property
-    def backbones(self) -> list[Model]:
-        """Return each backbone of the page once."""
-        return backbones_of(model for block in self.blocks for model in block.block.models)
+    backbones: tuple[Model, ...]
+    """Each backbone of the page once."""
 
 
 def paper_page(published: Table, paper: Paper, results: Results, command: str) -> str:
@@ -95,8 +83,8 @@ def paper_page(published: Table, paper: Paper, results: Results, command: str) -
     parts = [_page_head(published, paper, command)]
     for block in tables.blocks:
         parts += [f"## {block.heading}"] if block.heading else []
-        parts += [markdown_table(block.table)] if block.table.lines else ["No row yet."]
-        parts += [block.table.notes, block.legend]
+        parts += [markdown_table(block)] if block.lines else ["No row yet."]
+        parts += [block.notes, block.legend]
     if tables.notes.lines():
         parts += ["## Notes", "\n".join(tables.notes.lines())]
     parts += ["## Against the paper", "\n".join(comparison_lines(published, tables.done))]
@@ -111,7 +99,7 @@ def paper_page(published: Table, paper: Paper, results: Results, command: str) -
 
 def settings_page(published: Table, paper: Paper, command: str) -> str:
     """Return the page of a table that prints settings and no result."""
-    shown = _block(published, EMPTY, Notes(), printed=True)
+    shown = _block(published, NO_ROWS, Notes(), printed=True)
     facts = "\n".join(f"- {fact}" for fact in published.facts)
     parts = [*_title(published, paper), f"Made by `{command}`.", markdown_table(shown), facts]
     return "\n\n".join(parts) + "\n"
@@ -124,35 +112,26 @@ def paper_tables(published: Table, results: Results) -> PaperTables:
     done = [r for r in results.done if _has_protocol_of_page(r, readings, of_rows)]
     failed = [f for f in results.failed if _has_protocol_of_page(f, readings, of_rows)]
     found = sort_into_blocks(done, failed, _protocol_check(published, readings, of_rows))
-    comparable = next((b for b in found if b.comparable and not b.version), EMPTY)
+    comparable = next((b for b in found if b.comparable and not b.version), NO_ROWS)
     others = [b for b in found if b is not comparable]
     others.sort(key=lambda block: not _rows_with_protocol(published, block))
     notes = Notes()
-    blocks = [
-        PaperBlock(
-            heading="",
-            block=comparable,
-            table=_block(published, comparable, notes, printed=True),
-            legend=_legend(published, comparable, printed=True),
-        )
-    ]
+    blocks = [_block(published, comparable, notes, printed=True)]
     for block in others:
         rows = _rows_with_protocol(published, block)
         beside = ": not comparable with the rows above" if published.rows else ""
         if rows:
             beside = f": the paper's protocol for {', '.join(row.label for row in rows)}"
         shown = replace(published, rows=rows or published.rows)
-        one = PaperBlock(
-            heading=f"{block.heading}{beside}",
-            block=block,
-            table=_block(shown, block, notes, printed=bool(rows)),
-            legend=_legend(published, block, printed=False),
-        )
-        blocks.append(one)
-    return PaperTables(blocks=tuple(blocks), notes=notes, done=tuple(done))
-
-
-EMPTY = Block(reasons=COMPARABLE, version=0, done={}, failed={})
+        one = _block(shown, block, notes, printed=bool(rows))
+        legend = _legend(published, block, printed=False)
+        blocks.append(replace(one, heading=f"{block.heading}{beside}", legend=legend))
+    return PaperTables(
+        blocks=tuple(blocks),
+        notes=notes,
+        done=tuple(done),
+        backbones=tuple(backbones_of(model for block in found for model in block.models)),
+    )
 
 
 def _protocol_by_task(published: Table) -> dict[str, str]:
@@ -163,19 +142,19 @@ def _protocol_by_task(published: Table) -> dict[str, str]:
 
 
 def _protocol_check(published: Table, readings: dict[str, str], of_rows: set[str]) -> ProtocolCheck:
-    """Return the function that finds protocols of results that may not stand beside printed rows.
+    """Return the function that names protocols of results that may not stand beside printed rows.
 
     A result may stand there if it has the protocol of its column. If the paper used another
     protocol for the row of the backbone's recipe, the result must have that one.
     """
 
-    def check(model: Model, task: str, name: str) -> OtherProtocol | None:
+    def check(model: Model, task: str, name: str) -> str:
         reading = readings[task]
         rows = [r for r in rows_of_recipe(published, model) if r.task in ("", task)]
         own = {row.protocol_for(task, reading) for row in rows} - {""}
         if own and name not in own and name in {reading, *of_rows}:
-            return OtherProtocol(name, tuple(sorted(own)))
-        return None if name == reading else OtherProtocol(name)
+            return f"protocol {name} instead of {', '.join(sorted(own))}"
+        return "" if name == reading else f"protocol {name}"
 
     return check
 
@@ -190,7 +169,7 @@ def _rows_with_protocol(published: Table, block: Block) -> tuple[Row, ...]:
         for row in published.rows
         if not block.version
         and any(
-            block.reasons == Reasons(protocol=OtherProtocol(name)) for name in _protocols_of(row)
+            block.reasons == Reasons(protocol=f"protocol {name}") for name in _protocols_of(row)
         )
     )
 
@@ -239,15 +218,13 @@ def _page_head(published: Table, paper: Paper, command: str) -> str:
 
 def sections(published: Table) -> list[Section]:
     """Return the printed groups of rows. If rows name the task, every group gets our rows."""
-    groups: list[Section] = []
-    for row in published.rows:
-        if groups and (groups[-1].title, groups[-1].task) == (row.group, row.task):
-            groups[-1] = replace(groups[-1], rows=(*groups[-1].rows, row))
-        else:
-            groups.append(Section(title=row.group, task=row.task, rows=(row,), ours=bool(row.task)))
+    groups = [
+        Section(*named, tuple(rows))
+        for named, rows in groupby(published.rows, lambda row: (row.group, row.task))
+    ]
     if not any(section.ours for section in groups):
         title = "measured here" if any(section.title for section in groups) else ""
-        groups.append(Section(title=title, task="", rows=(), ours=True))
+        groups.append(Section(title, "", ()))
     return groups
 
 
@@ -279,6 +256,7 @@ def _block(published: Table, block: Block, notes: Notes, *, printed: bool) -> Pr
         headings=tuple(_heading(column) for column in published.columns),
         lines=tuple(lines),
         notes=_notes_line(block, table_notes) if lines else "",
+        legend=_legend(published, block, printed=printed),
     )
 
 

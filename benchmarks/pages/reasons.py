@@ -1,50 +1,33 @@
 """Reasons why a result may not stand beside a paper's numbers."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from benchmarks.pages.records import SMALL_DATA, Failure, Model, Result
 
 SCHEDULES = ("paper", "short", "smoke")
 
 
-@dataclass(frozen=True)
-class OtherProtocol:
-    """Protocol of a result where the page expects another one; all names are without version."""
-
-    name: str
-    expected: tuple[str, ...] = ()
-    """Protocols of the paper's rows of the same recipe; empty if no row has one of its own."""
-
-    @property
-    def words(self) -> str:
-        """Return words such as "protocol a instead of b"."""
-        instead = f" instead of {', '.join(self.expected)}" if self.expected else ""
-        return f"protocol {self.name}{instead}"
+ProtocolCheck = Callable[[Model, str, str], str]
+"""Function of a backbone, a task and a protocol without version. It returns words on that protocol
+if the page expects another one, and nothing if the page expects this one."""
 
 
-ProtocolCheck = Callable[[Model, str, str], OtherProtocol | None]
-"""Function of a backbone, a task and a protocol without version. It returns that protocol if the
-page expects another one, and None if the page expects this one."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reasons:
+class Reasons(NamedTuple):
     """Differences from the paper's schedule, protocol and data; no difference by default."""
 
     schedule: str = "paper"
-    altered: bool = False
-    """The protocol has another hash than the paper's, at the paper's schedule."""
+    altered: str = ""
+    """Words if the protocol has another hash than the paper's, at the paper's schedule."""
     data: str = ""
     """Words on small or incomplete data; empty for the published data."""
-    protocol: OtherProtocol | None = None
+    protocol: str = ""
+    """Words on a protocol where the page expects another one."""
 
     def words(self, *, schedule: bool = True) -> tuple[str, ...]:
         """Return words for each reason, on request without the schedule; empty if there is none."""
-        words = [schedule_words(self.schedule)] if schedule and self.schedule != "paper" else []
-        words += ["altered protocol"] if self.altered else []
-        words += [self.data] if self.data else []
-        return (*words, self.protocol.words) if self.protocol else tuple(words)
+        length = schedule_words(self.schedule) if schedule and self.schedule != "paper" else ""
+        return tuple(word for word in (length, *self[1:]) if word)
 
     @property
     def rank(self) -> tuple[int, tuple[str, ...]]:
@@ -55,7 +38,7 @@ class Reasons:
     @property
     def of_failures(self) -> "Reasons":
         """Return those of the reasons that failure files show too: schedule and protocol."""
-        return replace(self, altered=False, data="")
+        return Reasons(schedule=self.schedule, protocol=self.protocol)
 
 
 COMPARABLE = Reasons()
@@ -67,13 +50,13 @@ def reasons_of(result: Result, check: ProtocolCheck | None = None) -> Reasons:
 
     check: if None, every protocol is allowed.
     """
-    data = SMALL_DATA[result.small] if result.small else ""
+    altered = result.schedule == "paper" and result.protocol_hash != result.paper_hash
     name = without_version(result.protocol)
     return Reasons(
         schedule=result.schedule,
-        altered=result.schedule == "paper" and result.protocol_hash != result.paper_hash,
-        data=data or ("incomplete data" if result.tolerated else ""),
-        protocol=check(result.model, result.task, name) if check else None,
+        altered="altered protocol" if altered else "",
+        data=SMALL_DATA.get(result.small, "incomplete data" if result.tolerated else ""),
+        protocol=check(result.model, result.task, name) if check else "",
     )
 
 
@@ -83,7 +66,7 @@ def reasons_of_failure(
     """Return the reasons that a failure file shows: schedule and protocol, but not the data."""
     return Reasons(
         schedule=failure.schedule,
-        protocol=check(model, failure.task, without_version(failure.protocol)) if check else None,
+        protocol=check(model, failure.task, without_version(failure.protocol)) if check else "",
     )
 
 

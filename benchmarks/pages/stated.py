@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from benchmarks.pages.blocks import Block, sort_into_blocks
+from benchmarks.pages.blocks import NO_ROWS, Block, sort_into_blocks
 from benchmarks.pages.entries import Score, score_of, table_entry
 from benchmarks.pages.markdown import table
 from benchmarks.pages.matching import pretraining_differences
@@ -20,16 +20,14 @@ HEADER = ("where", "statement", "number", "paper", "ours", "diff.", "verdict", "
 class Evidence:
     """Our results that the statements are held against."""
 
-    comparable: Block | None
-    """Results under the papers' protocols on full data; None if there are none."""
+    comparable: Block
+    """Results under the papers' protocols on full data."""
     models: tuple[Model, ...]
     """Backbones with any result: metrics of their pre-training need no evaluation."""
 
     def models_of(self, measurement: Measurement) -> tuple[Model, ...]:
         """Return the backbones whose results may stand against a number."""
-        if not measurement.task:
-            return self.models
-        return self.comparable.models if self.comparable else ()
+        return self.comparable.models if measurement.task else self.models
 
 
 def stated_page(papers: Sequence[Paper], results: Results, command: str) -> str:
@@ -37,7 +35,7 @@ def stated_page(papers: Sequence[Paper], results: Results, command: str) -> str:
     blocks = sort_into_blocks(results.done, ())
     rows = chain.from_iterable(block.models for block in blocks)
     evidence = Evidence(
-        comparable=next((block for block in blocks if block.comparable), None),
+        comparable=next((block for block in blocks if block.comparable), NO_ROWS),
         models=tuple({model.sha256: model for model in rows}.values()),
     )
     parts = [
@@ -148,7 +146,7 @@ def _row_of_recipe(recipe: str, statement: Statement, papers: Sequence[Paper]) -
 
 
 def _value(model: Model, measurement: Measurement, evidence: Evidence) -> float | None:
-    if not measurement.task or evidence.comparable is None:
+    if not measurement.task:
         return model.last_epoch.get(measurement.metric)
     entry = table_entry(
         evidence.comparable, model, measurement.task, measurement.protocol, measurement.metric

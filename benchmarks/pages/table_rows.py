@@ -57,6 +57,10 @@ class PrintedTable:
     """Rows; one without numbers is the title of those that follow."""
     notes: str = ""
     """Notes that hold for all our rows."""
+    heading: str = ""
+    """Conditions of rows that stand apart; empty for the table with the paper's rows."""
+    legend: str = ""
+    """Meaning of the signs, as a list; empty if there are none."""
 
     def best(self) -> set[tuple[int, int]]:
         """Return row and column of each number that leads its scope by more than the noise."""

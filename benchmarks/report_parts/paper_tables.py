@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmarks.pages.paper_page import PaperBlock, paper_tables, tasks_of
+from benchmarks.pages.paper_page import paper_tables, tasks_of
 from benchmarks.pages.published import Paper, papers
 from benchmarks.pages.published import Table as PublishedTable
 from benchmarks.pages.table_rows import Line, PrintedTable
@@ -86,15 +86,14 @@ def _paper_table(
     )
 
 
-def _grid(block: PaperBlock, details: Details) -> Grid:
-    table = block.table
+def _grid(table: PrintedTable, details: Details) -> Grid:
     return Grid(
-        heading=block.heading,
+        heading=table.heading,
         columns=(*table.header, *(heading.label for heading in table.headings)),
         num_texts=len(table.header),
         rows=tuple(rows_of(table, details)),
         notes=table.notes,
-        legend=tuple(line.removeprefix("- ") for line in block.legend.splitlines()),
+        legend=tuple(line.removeprefix("- ") for line in table.legend.splitlines()),
     )
 
 

@@ -16,7 +16,7 @@ from benchmarks.pages.published import Paper, best_published, papers
 from benchmarks.pages.published import Table as PublishedTable
 from benchmarks.pages.records import Model
 from benchmarks.pages.table_rows import row_label
-from benchmarks.pages.verdict import tolerance, verdict
+from benchmarks.pages.verdict import tolerance
 from benchmarks.report_parts.contents import Contents, Details
 
 SIGNS = {"pass": "✓", "warn": "!", "fail": "✗", "not judged": "–", NOT_A_NUMBER: "?"}
@@ -130,7 +130,7 @@ class Picture:
 def picture(contents: Contents, details: Details) -> Picture:
     """Return the picture of a results folder."""
     pairs = list(_pairs(contents))
-    judged = [abs(_points(pair)) for _, pair in pairs if pair.ours.finite]
+    judged = [abs(pair.difference) for _, pair in pairs if pair.ours.finite]
     widest = max((tolerance(pair.task).warns for _, pair in pairs), default=1.0)
     # a quarter wider than the widest band, so that its end can be seen
     half_axis = math.ceil(min(WIDEST, max([1.25 * widest, *judged])))
@@ -178,14 +178,10 @@ def _printed_tasks() -> list[str]:
     )
 
 
-def _points(pair: Pair) -> float:
-    return pair.ours.mean - pair.paper
-
-
 def _difference(where: str, pair: Pair, half_axis: int, details: Details) -> Difference:
-    limits, points = tolerance(pair.task), _points(pair)
+    limits, points = tolerance(pair.task), pair.difference
     unjudged = "not judged" if pair.ours.finite else NOT_A_NUMBER
-    word = verdict(points, pair.task) if pair.judged else unjudged
+    word = pair.verdict if pair.judged else unjudged
 
     def place(value: float) -> float:
         inside = max(-half_axis, min(half_axis, value))
