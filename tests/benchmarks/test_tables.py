@@ -47,26 +47,12 @@ def test_an_edited_record_is_named_and_not_used(tmp_path: Path, folder: str) -> 
     assert "96.0" not in text
 
 
-def test_the_overview_has_a_part_per_schedule(tmp_path: Path) -> None:
-    record(tmp_path, 86.0)
-    record(tmp_path, 20.0, schedule="smoke", hash="s", small="generated")
-    text = page(tmp_path, "overview.md")
-    assert "## Paper schedule, full data" in text
-    assert "## Smoke schedule, generated data" in text
-
-
 def test_protocols_have_columns_of_their_own_in_the_overview(tmp_path: Path) -> None:
     for protocol, score in (("jcl-2020/1", 60.0), ("looc-2020/1", 70.0)):
         record(tmp_path, score, task="in100_linear", protocol=protocol)
     text = page(tmp_path, "overview.md")
     assert re.search(r"in100 jcl-2020 \| +in100 looc-2020 \|", text)
     assert blocks(text)[0]["mine"] == ["60.0", "70.0"]
-
-
-def test_raw_pages_have_straight_columns(tmp_path: Path) -> None:
-    record(tmp_path, 99.0)
-    for table in re.findall(r"(?:^\|.*\n)+", page(tmp_path), flags=re.MULTILINE):
-        assert len({len(line) for line in table.splitlines()}) == 1
 
 
 def test_a_missing_results_folder_is_told(tmp_path: Path) -> None:
@@ -88,23 +74,6 @@ def test_an_interrupted_write_leaves_the_old_table(
         write_tables(tmp_path)
     assert [path.name for path in (tmp_path / "tables").glob(".*")] == []
     assert (tmp_path / "tables" / "co2_table3.md").read_text() == before
-
-
-def test_methods_of_one_size_stand_in_one_table_with_the_initialization_first(
-    tmp_path: Path,
-) -> None:
-    for method, top1 in (("jcl", 40.0), ("random", 30.0), ("moco", 39.0)):
-        made_by = {"method": method, "recipe": f"{method}/cifar10-cpu", "epochs": 1}
-        for task in ("cifar10_knn", "cifar10_linear"):
-            probe = {"task": task, "protocol": "uniclr-2022/1", "arch": "resnet18"}
-            record(tmp_path, top1, made_by=made_by, backbone=method, **probe)
-    text = page(tmp_path, "methods.md")
-    numbers = re.findall(r"^\| (\w+) +\| +\**([\d.]+).*?\| +\**([\d.]+)", text, re.MULTILINE)
-    assert numbers == [
-        ("random", "30.0", "30.0"),
-        ("jcl", "40.0", "40.0"),
-        ("moco", "39.0", "39.0"),
-    ]
 
 
 def test_one_method_alone_makes_no_page_of_methods(tmp_path: Path) -> None:

@@ -105,10 +105,6 @@ def test_the_best_published_number_is_one_under_the_same_protocol(tmp_path: Path
     assert screen(tmp_path, cell(protocol="co2-2021-11point/1"))[1].split()[-2:] == ["-", "-"]
 
 
-def test_a_run_without_a_number_says_so(tmp_path: Path) -> None:
-    assert screen(tmp_path, SVM) == ["no number of this run"]
-
-
 def test_the_newest_of_two_records_under_unlike_conditions_counts(tmp_path: Path) -> None:
     record(tmp_path, 33.8, hash="a", finished="2026-01-01T00:00:00Z")
     record(tmp_path, 43.8, hash="b", finished="2026-01-02T00:00:00Z", small="excerpt")
