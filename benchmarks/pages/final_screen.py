@@ -6,11 +6,10 @@ from types import MappingProxyType
 
 from rich.cells import cell_len, set_cell_size
 
-from benchmarks.pages.against import judged_pairs
-from benchmarks.pages.conditions import conditions
+from benchmarks.pages.against import compared_everywhere
+from benchmarks.pages.blocks import conditions, reasons_of, without_version
 from benchmarks.pages.entries import score_of
 from benchmarks.pages.published import best_published
-from benchmarks.pages.reasons import reasons_of, without_version
 from benchmarks.pages.records import Failure, Result, Results
 from benchmarks.pages.verdict import Verdict
 
@@ -172,10 +171,12 @@ def _aligned(rows: Sequence[Sequence[str]], num_words: int) -> list[str]:
 
 def verdicts_of(done: Iterable[Result]) -> dict[tuple[str, str, str], Verdict]:
     """Return the worst verdict on each (task, protocol without version, metric) over backbones."""
+    results = tuple(done)
     found: dict[tuple[str, str, str], Verdict] = {}
-    for _, _, pair in judged_pairs(tuple(done)):
-        key = (pair.task, pair.row.protocol_of(pair.column), pair.column.metric)
-        found[key] = max(found.get(key, "pass"), pair.verdict, key=VERDICTS.index)
+    for _, _, pair in compared_everywhere(results):
+        if pair.judged:
+            key = (pair.task, pair.row.protocol_of(pair.column), pair.column.metric)
+            found[key] = max(found.get(key, "pass"), pair.verdict, key=VERDICTS.index)
     return found
 
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks.pages.against import judged_pairs
-from benchmarks.pages.reasons import reasons_of
+from benchmarks.pages.against import compared_everywhere
+from benchmarks.pages.blocks import reasons_of
 from benchmarks.pages.records import SMALL_DATA, Result, Results
 from pretrain.running.atomic_files import write_whole
 
@@ -71,8 +71,8 @@ def numbers_of(results: Results) -> list[Number]:
 def verdicts_of(done: Sequence[Result]) -> dict[tuple[str, str], list[str]]:
     """Return the verdicts, such as "pass (LORAC, Table II)", by record and metric."""
     verdicts: dict[tuple[str, str], dict[str, None]] = {}
-    for paper, table, pair in judged_pairs(done):
-        for file in pair.files:
+    for paper, table, pair in compared_everywhere(done):
+        for file in pair.files if pair.judged else ():
             named = verdicts.setdefault((file, pair.column.metric), {})
             named[f"{pair.verdict} ({paper.name}, {table.number})"] = None
     return {key: list(named) for key, named in verdicts.items()}

@@ -1,31 +1,23 @@
-"""Our results alone: every backbone and task on one page, and methods beside each other.
-
-The overview has one part per schedule. The page of methods compares backbones whose recipes,
-METHOD/SIZE, have one size.
-"""
+"""Pages of ours: every backbone and task, one part per schedule; methods beside each other."""
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import chain, groupby
+from itertools import groupby
 
 from benchmarks.pages.blocks import Block, Column, sort_into_blocks
 from benchmarks.pages.entries import table_entry
-from benchmarks.pages.markdown import Notes
 from benchmarks.pages.published import AVERAGE, transfer_tasks
 from benchmarks.pages.records import Model, Results
 from benchmarks.pages.table_rows import (
     Heading,
+    Notes,
     TableNotes,
-    backbone_description,
-    backbone_line,
+    backbone_lines,
     backbones_of,
-    declaration_notes,
-    grid,
+    our_table,
     row_label,
 )
 from benchmarks.pages.verdict import noise_rule
-
-DECIMALS = 1
 
 
 def overview_page(results: Results, tables: Sequence[tuple[str, str]], command: str) -> str:
@@ -41,12 +33,9 @@ def overview_page(results: Results, tables: Sequence[tuple[str, str]], command: 
     parts.append(noise_rule(sorted(tasks)) if blocks else "No results yet.")
     for block in blocks:
         parts += [f"## {block.heading}", *_block(block, notes)]
-    if notes.lines():
-        parts += ["## Notes", "\n".join(notes.lines())]
-    models = backbones_of(model for block in blocks for model in block.models)
-    if models:
-        parts += ["## Backbones", "\n".join(backbone_description(model) for model in models)]
-        parts += declaration_notes(models)
+    parts += ["## Notes", "\n".join(notes.lines())] if notes.texts else []
+    if models := backbones_of(model for block in blocks for model in block.models):
+        parts += ["## Backbones", *backbone_lines(models)]
     if tables:
         listed = "\n".join(f"- [{title}]({file})" for title, file in tables)
         parts += ["## Beside the papers", listed]
@@ -61,24 +50,23 @@ def _block(block: Block, notes: Notes) -> list[str]:
     kinds: dict[str, list[Column]] = {}
     for column in _columns(block):
         kinds.setdefault(_metric_and_heading(block, column)[1], []).append(column)
+    filled = {*block.done, *block.failed}
+    filled |= {(m, (AVERAGE, name)) for m, (task, name) in filled if task in transfer_tasks()}
     parts = []
     for kind, columns in kinds.items():
-        models = [m for m in block.models if any((m, c) in _filled_entries(block) for c in columns)]
-        labeled = [(label, block, column) for label, column in _with_labels(columns)]
-        printed, table_notes = _our_table(labeled, models, block.models, notes)
-        parts += [
-            f"### {kind}",
-            printed,
-            "\n".join(_notes_lines(block, columns, table_notes)),
+        metrics = [_metric_and_heading(block, column)[0] for column in columns]
+        rows = [
+            (
+                row_label(model, block.models),
+                [table_entry(block, model, *one) for one in zip(columns, metrics, strict=True)],
+            )
+            for model in block.models
+            if any((model, column) in filled for column in columns)
         ]
+        headings = [Heading(label, column[0]) for label, column in _with_labels(columns)]
+        grid, table_notes = our_table(rows, headings, notes)
+        parts += [f"### {kind}", grid, "\n".join(_notes_lines(block, columns, table_notes))]
     return parts
-
-
-def _filled_entries(block: Block) -> set[tuple[Model, Column]]:
-    """Return the entries with a result or a failure, those of LORAC's average included."""
-    filled = {*block.done, *block.failed}
-    averages = {(m, (AVERAGE, name)) for m, (task, name) in filled if task in transfer_tasks()}
-    return filled | averages
 
 
 def _columns(block: Block) -> list[Column]:
@@ -130,39 +118,17 @@ def _notes_lines(block: Block, columns: Sequence[Column], table_notes: TableNote
     return lines
 
 
-def _our_table(
-    columns: Sequence[tuple[str, Block, Column]],
-    models: Sequence[Model],
-    named: Sequence[Model],
-    notes: Notes,
-) -> tuple[str, TableNotes]:
-    """Return a table of these labeled columns, and the notes on it; `named`: rows by whose names
-    twins are told apart."""
-    rows = {
-        model: [
-            table_entry(block, model, *column, _metric_and_heading(block, column)[0])
-            for _, block, column in columns
-        ]
-        for model in models
-    }
-    table_notes = TableNotes.of_entries(chain.from_iterable(rows.values()), notes)
-    decimals = [DECIMALS] * len(columns)
-    lines = [
-        backbone_line(row_label(model, named), row, table_notes, decimals=decimals)
-        for model, row in rows.items()
-    ]
-    headings = [Heading(label, column[0]) for label, _, column in columns]
-    return grid(["backbone"], headings, lines), table_notes
-
-
 def method_page(results: Results, command: str) -> str:
-    """Return the page; empty if no two methods have a result on the same task."""
+    """Return the page of backbones whose recipes, METHOD/SIZE, have one size.
+
+    It is empty if no two methods have a result on the same task.
+    """
     blocks = sort_into_blocks(results.done, results.failed)
     models = {model for block in blocks for model in block.models if "/" in model.recipe}
     parts = []
     ordered = sorted(models, key=_sort_key)
     for size, group in groupby(ordered, key=lambda model: _sort_key(model)[0]):
-        parts += _methods_of_size(size, list(group), blocks)
+        parts += _methods(size, list(group), blocks)
     if not parts:
         return ""
     header = [
@@ -178,30 +144,36 @@ def _sort_key(model: Model) -> tuple[str, bool, Model]:
     return model.recipe.partition("/")[2], model.method != "random", model
 
 
-def _methods_of_size(size: str, models: Sequence[Model], blocks: Sequence[Block]) -> list[str]:
-    columns = [(block, column) for block in blocks for column in _shared_columns(block, models)]
-    rows = [m for m in models if any((m, column) in block.done for block, column in columns)]
+def _methods(size: str, models: Sequence[Model], blocks: Sequence[Block]) -> list[str]:
+    columns = [
+        (block, column, block.metric_and_heading(column)[0])
+        for block in blocks
+        for column in _shared_columns(block, models)
+    ]
     if not columns:
         return []
+    shown = [m for m in models if any((m, column) in block.done for block, column, _ in columns)]
+    rows = [
+        (
+            row_label(model, shown),
+            [table_entry(block, model, column, metric) for block, column, metric in columns],
+        )
+        for model in shown
+    ]
     notes = Notes()
-    labeled = [
-        (f"{column[0]} {block.metric_and_heading(column)[0]}", block, column)
-        for block, column in columns
-    ]
-    printed, table_notes = _our_table(labeled, rows, rows, notes)
+    headings = [Heading(f"{column[0]} {metric}", column[0]) for _, column, metric in columns]
+    grid, table_notes = our_table(rows, headings, notes)
     protocols = [
-        f"- {task}: protocol {block.protocols([(task, protocol)])}; {block.heading.lower()}."
-        for block, (task, protocol) in columns
+        f"- {column[0]}: protocol {block.protocols([column])}; {block.heading.lower()}."
+        for block, column, _ in columns
     ]
-    backbones = dict.fromkeys(replace(model, other_conditions="") for model in rows)
     return [
         f"## {size}",
-        noise_rule(sorted({task for _, (task, _) in columns})),
-        printed,
+        noise_rule(sorted({column[0] for _, column, _ in columns})),
+        grid,
         "\n".join([*protocols, f"- All rows: {'; '.join(table_notes.everywhere)}."]),
         "\n".join(notes.lines()),
-        "\n".join(map(backbone_description, backbones)),
-        *declaration_notes(backbones),
+        *backbone_lines([*dict.fromkeys(replace(model, other_conditions="") for model in shown)]),
     ]
 
 

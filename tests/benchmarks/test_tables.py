@@ -74,12 +74,3 @@ def test_an_interrupted_write_leaves_the_old_table(
         write_tables(tmp_path)
     assert [path.name for path in (tmp_path / "tables").glob(".*")] == []
     assert (tmp_path / "tables" / "co2_table3.md").read_text() == before
-
-
-def test_one_method_alone_makes_no_page_of_methods(tmp_path: Path) -> None:
-    for method in ("jcl", "random"):  # with which nothing is compared
-        made_by = {"method": method, "recipe": f"{method}/cifar10-cpu", "epochs": 1}
-        probe = {"task": "cifar10_knn", "protocol": "uniclr-2022/1", "backbone": method}
-        record(tmp_path, 40.0, made_by=made_by, **probe)
-    page(tmp_path, "overview.md")
-    assert not (tmp_path / "tables" / "methods.md").exists()

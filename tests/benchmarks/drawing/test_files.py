@@ -69,14 +69,6 @@ def test_another_number_or_caption_is_drawn(tmp_path: Path, changed: Picture) ->
     assert write_picture(changed, tmp_path)
 
 
-@pytest.mark.usefixtures("quick")
-def test_a_missing_file_is_written_again(tmp_path: Path) -> None:
-    write_picture(picture(), tmp_path)
-    (tmp_path / "jcl_figure2a.png").unlink()
-    assert write_picture(picture(), tmp_path)
-    assert len(contents(tmp_path)) == 3
-
-
 def test_a_failure_of_drawing_leaves_no_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,12 +91,6 @@ def test_the_page_shows_every_picture_with_its_caption(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("quick")
-def test_without_pictures_there_is_no_page(tmp_path: Path) -> None:
-    assert write_page(tmp_path, "") is None
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.usefixtures("quick")
 def test_only_pictures_of_ours_that_are_not_kept_are_removed(tmp_path: Path) -> None:
     for name in ("jcl_figure2a", "jcl_figure2a.cifar10_knn", "jcl_figure2a.old", "jcl_figure2b"):
         write_picture(replace(picture(), file_name=name), tmp_path)
@@ -114,15 +100,6 @@ def test_only_pictures_of_ours_that_are_not_kept_are_removed(tmp_path: Path) -> 
     remove_stale("jcl_figure2a", {"jcl_figure2a"}, tmp_path)
     ours = {f"jcl_figure2{letter}.{s}" for letter in "ab" for s in ("csv", "png", "svg")}
     assert set(contents(tmp_path)) == {*ours, *others}
-
-
-@pytest.mark.usefixtures("quick")
-def test_the_page_goes_with_the_last_picture(tmp_path: Path) -> None:
-    write_picture(picture(), tmp_path)
-    write_page(tmp_path, "")
-    remove_stale("jcl_figure2a", (), tmp_path)
-    assert write_page(tmp_path, "") is None
-    assert contents(tmp_path) == {}
 
 
 @pytest.mark.usefixtures("quick")

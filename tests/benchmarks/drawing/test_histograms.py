@@ -111,15 +111,6 @@ def test_the_caption_names_what_differs_from_the_paper(
     assert words in " ".join(drawn(tmp_path, figure).pictures[0].caption)
 
 
-def test_networks_of_other_sizes_are_told_apart(tmp_path: Path) -> None:
-    for recipe, size, own in (("jcl/cifar10-cpu", 16, {}), ("moco/cifar10-cpu", 32, MLP)):
-        settings = {"views.size_px": size} | own
-        views(tmp_path, recipe, {"mean_cosine": [0, 1, 2, 1]}, settings=settings)
-    (picture,) = drawn(tmp_path).pictures
-    words = "JCL with ImageNet stem, views of 16 px, in bfloat16; MoCo v2 with ImageNet stem, views"
-    assert words in " ".join(picture.caption)
-
-
 def test_features_and_embeddings_are_not_mixed(tmp_path: Path) -> None:
     views(tmp_path, "jcl/cifar10-cpu", {"mean_cosine": [0, 1, 2, 1]})
     views(
@@ -145,20 +136,6 @@ def test_statistics_of_other_protocols_are_not_mixed(tmp_path: Path) -> None:
     assert drawn(tmp_path) == Drawn()
 
 
-def test_one_method_alone_is_no_figure(tmp_path: Path) -> None:
-    views(tmp_path, "jcl/cifar10-cpu", {"mean_cosine": [0, 1, 2, 1]})
-    assert drawn(tmp_path) == Drawn()
-
-
-@pytest.mark.parametrize("counts", [[], [0, 0, 0, 0], [1, 2, 3]], ids=str)
-def test_a_record_without_a_whole_histogram_is_said(tmp_path: Path, counts: list[int]) -> None:
-    both(tmp_path)
-    views(tmp_path, "jcl/cifar10-cpu", {"mean_cosine": counts}, suffix="-torn")
-    outcome = drawn(tmp_path)
-    assert len(outcome.pictures) == 1
-    assert "of jcl-cifar10-cpu-torn: a histogram of 5 edges" in outcome.problems[0]
-
-
 @pytest.mark.parametrize(
     "histogram",
     [
@@ -178,11 +155,6 @@ def test_a_foreign_histogram_is_said(tmp_path: Path, histogram: dict[str, Any]) 
     outcome = drawn(tmp_path)
     assert len(outcome.pictures) == 1
     assert "of jcl-cifar10-cpu-foreign: " in outcome.problems[0]
-
-
-def test_a_record_without_the_statistic_is_said(tmp_path: Path) -> None:
-    views(tmp_path, "jcl/cifar10-cpu", {})
-    assert "no histogram of mean_cosine" in drawn(tmp_path).problems[0]
 
 
 def test_joined_bins_keep_every_image() -> None:
@@ -213,19 +185,3 @@ def test_accuracy_and_norm_of_the_same_backbones_meet(tmp_path: Path) -> None:
     assert isinstance(panel, LinePanel)
     assert [(p.x, p.y) for p in panel.lines[0].points] == [(10, 50), (12, 60), (15, 55)]
     assert panel.lines[0].point_labels == ("1", "2", "4")
-
-
-def test_other_backbones_do_not_meet(tmp_path: Path) -> None:
-    for beta in (1.0, 2.0):
-        settings = {"config.beta": beta, "config.prior": "laplace"}
-        views(
-            tmp_path,
-            "lorac/cifar10-cpu",
-            {},
-            settings=settings,
-            suffix=f"-{beta}",
-            details={"mean_nuclear_norm": 10.0},
-        )
-        cell = {"task": "cifar10_knn", "protocol": "uniclr-2022/1", "suffix": f"-b{beta}"}
-        point(tmp_path, "lorac/cifar10-cpu", 50.0, settings, **cell)
-    assert drawn(tmp_path, "lorac/fig3c") == Drawn()

@@ -11,7 +11,6 @@ from PIL import Image
 
 from benchmarks.drawing import FIGURES
 from benchmarks.drawing.figure import BarPanel, Drawn, ExamplePanel, GridPanel
-from benchmarks.drawing.heads import entropy_bits
 from benchmarks.figures import read_material
 from tests.benchmarks.drawing.figure_records import point
 from tests.synthetic_records import put
@@ -85,13 +84,6 @@ def test_another_evaluation_is_another_picture(tmp_path: Path, change: dict[str,
     assert len({picture.file_name for picture in pictures}) == 2
 
 
-def test_other_small_data_are_another_picture(tmp_path: Path) -> None:
-    for place, fingerprint in enumerate("fg"):
-        changes = {"small": "excerpt", "fingerprint": fingerprint, "seed": place}
-        heads(tmp_path, "in100_linear", SHARES, **changes)
-    assert len(drawn(tmp_path, "looc/fig4").pictures) == 2
-
-
 def test_a_network_with_two_names_counts_once(tmp_path: Path) -> None:
     for suffix in ("", "-again"):
         heads(tmp_path, "in100_linear", SHARES, suffix=suffix, sha256="a" * 64)
@@ -100,31 +92,6 @@ def test_a_network_with_two_names_counts_once(tmp_path: Path) -> None:
     assert isinstance(panel, BarPanel)
     assert panel.shares[0].num_runs == 1
     assert any(text.endswith(", seed 0.") for text in picture.caption)
-
-
-@pytest.mark.parametrize("shares", [None, [0.5, 0.1], [1.0]], ids=str)
-def test_a_record_without_whole_shares_is_said(tmp_path: Path, shares: list[float] | None) -> None:
-    heads(tmp_path, "in100_linear", shares)
-    outcome = drawn(tmp_path, "looc/fig4")
-    assert outcome.pictures == ()
-    (problem,) = outcome.problems
-    (record,) = (tmp_path / "records").rglob("*.json")
-    assert problem.startswith(
-        f"{record}, the record of {RECIPE.replace('/', '-')}, has no head_shares"
-    )
-    why = "because an earlier version of the suite wrote it" if shares is None else "add up to 1"
-    assert why in problem
-    # the record lacks fields of today's format, from which a command would follow
-    assert problem.endswith("; delete the file and evaluate the checkpoint again")
-
-
-def test_an_older_record_is_only_mentioned_beside_a_complete_one(tmp_path: Path) -> None:
-    heads(tmp_path, "in100_linear", SHARES)
-    heads(tmp_path, "in100_linear", None, suffix="-older")
-    outcome = drawn(tmp_path, "looc/fig4")
-    assert len(outcome.pictures) == 1
-    (problem,) = outcome.problems
-    assert problem.endswith("-older, has no head_shares, as it is older, and is not shown")
 
 
 def test_a_record_of_another_data_set_is_asked_for(tmp_path: Path) -> None:
@@ -167,21 +134,11 @@ def test_the_order_of_the_entropies_is_said(
     assert words in " ".join(drawn(tmp_path, "looc/fig4").pictures[0].caption)
 
 
-def test_one_head_of_a_network_lacks_nothing(tmp_path: Path) -> None:
-    heads(tmp_path, "in100_linear", None, arch="resnet50")
-    assert drawn(tmp_path, "looc/fig4") == Drawn()
-
-
 def test_without_a_correct_prediction_there_are_no_shares(tmp_path: Path) -> None:
     cell = {"task": "in100_linear", "protocol": "looc-2020/1", "arch": "resnet50-heads4"}
     point(tmp_path, RECIPE, 0.0, DESIGNATED, made_by={"epochs": 500.0}, **cell)
     (problem,) = drawn(tmp_path, "looc/fig4").problems
     assert problem.endswith("because no test image was predicted correctly")
-
-
-def test_entropy_of_equal_shares_is_the_logarithm_of_their_number() -> None:
-    assert entropy_bits([0.25] * 4) == 2.0
-    assert entropy_bits([1.0, 0.0]) == 0.0
 
 
 def image(color: int, label: int) -> dict[str, Any]:
@@ -251,14 +208,6 @@ def test_the_caption_counts_queries_and_neighbors_and_says_the_noise(
     ) in caption
     assert f"(5,000 training and {number:,} test images)" in caption
     assert f"the difference of 1.8 points is {words} noise" in caption
-
-
-def test_the_list_says_that_no_task_shows_inaturalist(tmp_path: Path) -> None:
-    from transfer.tasks import TASKS
-
-    assert "inat1k_neighbors" not in TASKS
-    *_, last = FIGURES["looc/fig3a"].needed(read_material(tmp_path))
-    assert last.startswith("# The paper also shows neighbors on iNaturalist-1k")
 
 
 def test_other_queries_cannot_stand_side_by_side(tmp_path: Path) -> None:

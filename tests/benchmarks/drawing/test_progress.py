@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 from pathlib import Path
 from typing import Any
 
@@ -119,36 +118,6 @@ def test_logs_become_a_panel_per_metric(tmp_path: Path) -> None:
     assert [(p.x, p.y) for p in panel.lines[0].points] == [(2.5, 10), (7.5, 90)]
 
 
-def test_one_method_alone_is_no_figure(tmp_path: Path) -> None:
-    training_log(tmp_path, "moco", "moco/cifar10-cpu", MOCO)
-    assert drawn(tmp_path, "co2/fig3") == Drawn()
-
-
-def test_a_log_without_the_consistency_loss_is_said(tmp_path: Path) -> None:
-    training_log(tmp_path, "moco", "moco/cifar10-cpu", {"instance_discrimination": [3.0, 1.0]})
-    training_log(tmp_path, "co2", "co2/cifar10-cpu", MOCO)
-    (problem,) = drawn(tmp_path, "co2/fig3").problems
-    assert "the log of moco has no consistency" in problem
-    assert command_of(problem).recipe.config.consistency_temperature == 0.05
-
-
-def command_of(problem: str) -> Any:
-    """The command of pre-training that a sentence ends with, parsed."""
-    from pretrain.command import parse
-
-    recipe, *options = problem.partition("python -m pretrain ")[2].split()
-    return parse(recipe, options)
-
-
-def test_the_option_that_the_readme_names_exists() -> None:
-    from pretrain.command import parse
-
-    text = (Path(__file__).parents[3] / "benchmarks" / "drawing" / "README.md").read_text()
-    (option,) = set(re.findall(r"`(--\S*consistency-temperature)`", text))
-    command: Any = parse("moco/cifar10-cpu", [option, "0.05", "--data", "a", "--out", "b"])
-    assert command.recipe.config.consistency_temperature == 0.05
-
-
 def test_readings_stand_at_the_middle_of_their_steps_or_where_they_were_measured(
     tmp_path: Path,
 ) -> None:
@@ -247,12 +216,6 @@ def test_numbers_that_are_not_finite_are_left_out(tmp_path: Path, checkpoint: Pa
     assert read_run(run, "moco").lines[1] == {"step": 2, "epoch": 1, "c": 1}
 
 
-def test_a_kept_log_with_such_numbers_is_read_without_them(tmp_path: Path) -> None:
-    training_log(tmp_path, "moco", "moco/cifar10-cpu", {"loss": [math.nan, 1.0]})
-    (log,), _ = read_logs(tmp_path)
-    assert [line.get("loss") for line in log.lines] == [None, 1.0]
-
-
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
@@ -337,11 +300,3 @@ def test_a_kept_log_that_was_cut_short_is_no_figure(
     assert words in warnings[0]
     assert main(["--results", str(tmp_path), "--list"]) == 0
     assert words in capsys.readouterr().err
-
-
-def test_a_foreign_file_among_the_logs_is_said(tmp_path: Path) -> None:
-    (tmp_path / "training").mkdir()
-    (tmp_path / "training" / "a.json").write_text('{"format": "other"}')
-    logs, warnings = read_logs(tmp_path)
-    assert logs == ()
-    assert "not a log of pre-training" in warnings[0]

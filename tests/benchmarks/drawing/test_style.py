@@ -22,7 +22,7 @@ from benchmarks.drawing.figure import (
     PublishedPoint,
     Tile,
 )
-from benchmarks.drawing.measures import COLUMN_IN, PAGE_IN, apart
+from benchmarks.drawing.measures import COLUMN_IN
 from benchmarks.drawing.panels import _short
 from benchmarks.drawing.style import render
 
@@ -95,16 +95,6 @@ def test_names_are_no_formulas(name: str) -> None:
     bars = BarPanel(title=name, y_label="y", names=(name, "b"), shares=POINTS[:2], highest=3)
     shown = replace(picture(GridPanel(rows=((tile,),)), labels, bars), caption=(name,))
     assert render(shown, "id")[0].startswith(b"<?xml")
-
-
-def test_two_panels_take_a_page() -> None:
-    both = picture(PANELS["bars"], PANELS["examples"], columns=2)
-    assert width_in(render(both, "id")[1]) == pytest.approx(PAGE_IN, abs=0.01)
-
-
-def test_labels_move_apart_but_stay_in_order() -> None:
-    assert apart([1.0, 1.1, 5.0], [1.0] * 3, 0.0, 10.0) == [1.0, 2.0, 5.0]
-    assert apart([9.0, 9.9], [1.0] * 2, 0.0, 10.0) == [8.5, 9.5]
 
 
 def test_long_names_of_classes_become_short_lines() -> None:

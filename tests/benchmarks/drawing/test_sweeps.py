@@ -45,11 +45,6 @@ def test_seeds_become_a_mean_and_a_standard_deviation(tmp_path: Path) -> None:
     assert "Means ± standard deviation over 3 runs, seeds 0, 1, 2." in picture.caption
 
 
-def test_one_point_is_no_line(tmp_path: Path) -> None:
-    jcl_keys(tmp_path, {5: 80.0})
-    assert pictures(tmp_path) == []
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -103,16 +98,6 @@ def test_a_backbone_with_two_names_counts_once(tmp_path: Path) -> None:
     jcl_keys(tmp_path, {1: 75.0, 5: 80.0}, sha256="", suffix="-again")
     (picture,) = pictures(tmp_path)
     assert {p.num_runs for p in lines(picture)[0].points} == {1}
-
-
-def test_one_epoch_and_one_seed_are_singular(tmp_path: Path) -> None:
-    for run in ("a", "b"):
-        made_by = {"epochs": 1.0}
-        jcl_keys(tmp_path, {1: 70.0, 5: 80.0}, suffix=run, made_by=made_by)
-    (picture,) = FIGURES["jcl/fig2a"].draw(read_material(tmp_path)).pictures
-    caption = " ".join(picture.caption)
-    assert ", resnet18, 1 epoch." in caption
-    assert "over 2 runs, seed 0." in caption
 
 
 def test_other_data_than_the_papers_are_said_and_get_no_published_number(tmp_path: Path) -> None:
@@ -173,13 +158,6 @@ def test_the_level_of_co2_is_moco_with_its_projector(
     assert ("Not run: MoCo." in picture.caption) is not drawn
 
 
-def test_declared_recipes_have_the_value_of_their_name(tmp_path: Path) -> None:
-    for recipe, score in (("jcl/in100-r18-keys1", 75.0), ("jcl/in100-r18", 80.0)):
-        point(tmp_path, recipe, score, {}, made_by={"settings": {}})
-    (picture,) = pictures(tmp_path)
-    assert [p.x for p in lines(picture)[0].points] == [1, 5]
-
-
 def test_the_csv_holds_the_numbers_of_the_picture(tmp_path: Path) -> None:
     jcl_keys(tmp_path, {1: 75.0, 5: 80.25})
     (picture,) = pictures(tmp_path)
@@ -228,13 +206,6 @@ def test_tasks_of_a_sweep_exist_with_its_protocol(subtests: pytest.Subtests) -> 
 
             for probe in {swept.probe for swept in (*sweep.lines, *sweep.levels)}:
                 assert TASKS[probe.key].protocol.startswith(f"{probe.protocol}/")
-
-
-def test_list_names_only_recipes_without_a_result(tmp_path: Path) -> None:
-    jcl_keys(tmp_path, {1: 75.0, 5: 80.0})
-    (command,) = FIGURES["jcl/fig2a"].needed(read_material(tmp_path))
-    assert "jcl/in100-r18-keys2 " in command
-    assert "jcl/in100-r18-keys1 " not in command
 
 
 def test_rows_of_the_csv_file_can_be_read_back(tmp_path: Path) -> None:

@@ -94,11 +94,6 @@ def test_settings_of_jcls_sweeps_are_those_of_table_3(tmp_path: Path) -> None:
     assert "| Fig.(M.2(b)) |   5 |      – | 0.2 |" in page(tmp_path, "jcl_table3.md")
 
 
-def test_the_same_looc_model_has_the_same_numbers_in_two_tables() -> None:
-    alone, of_all = published_table("looc/table4").rows[-1], published_table("looc/table5").rows[-1]
-    assert (alone.values, alone.ci) == (of_all.values, of_all.ci)
-
-
 def test_every_cell_belongs_to_a_column(subtests: pytest.Subtests) -> None:
     for table in TABLES:
         with subtests.test(table=table):
@@ -125,11 +120,6 @@ def test_every_row_of_a_method_that_we_have_names_the_recipe_that_makes_it(
                     assert row.heads or row.pretrain.arch in (None, exported_arch(recipe))
                     assert row.pretrain.epochs in (None, recipe.epochs)
                     assert row.pretrain.batch_size in (None, recipe.batch_size)
-
-
-def test_every_recipe_of_a_point_of_jcls_figure_2_is_named() -> None:
-    named = {point.recipe for point in published_table("jcl/imagenet100").points}
-    assert named == {name for name, recipe in RECIPES.items() if "jcl/fig2" in recipe.table_row}
 
 
 def test_heads_of_looc_table_5_are_numbered_as_the_recipe_orders_them() -> None:

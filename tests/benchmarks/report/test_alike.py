@@ -50,12 +50,6 @@ def test_snapshots_of_each_schedule_and_engine_have_a_line_of_their_own(tmp_path
     assert sum("engine" in name for name in names) == 1
 
 
-def test_snapshots_of_one_kind_are_named_by_their_run(tmp_path: Path) -> None:
-    for epoch in (1, 2):
-        snapshot(tmp_path, epoch)
-    assert [entry.name for entry in snapshot_chart(tmp_path).legend] == ["jcl"]
-
-
 def test_a_snapshot_without_its_main_number_is_no_point(tmp_path: Path) -> None:
     snapshot(tmp_path, 1, metrics={"top1": 12.0})
     assert parts_by_task(read_contents(tmp_path)) == []
@@ -80,12 +74,6 @@ def test_other_conditions_are_no_spread_over_seeds(
 ) -> None:
     complete(tmp_path / "records" / "a", "mine", TASK, metrics={"mean_per_class": 40.0})
     complete(tmp_path / "records" / "b", "mine", TASK, seed, **other)
-    assert spread(tmp_path) == []
-
-
-def test_one_seed_counts_once(tmp_path: Path) -> None:
-    for folder in ("a", "b"):
-        complete(tmp_path / folder, "mine", TASK)
     assert spread(tmp_path) == []
 
 
