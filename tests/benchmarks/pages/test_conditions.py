@@ -40,36 +40,25 @@ def notes_of(text: str, marks: str) -> str:
     return "; ".join(lines[str("⁰¹²³⁴⁵⁶⁷⁸⁹".index(mark))] for mark in marks.split())
 
 
-@pytest.mark.parametrize(("changes", "label", "note"), UNLIKE.values(), ids=UNLIKE)
-def test_unlike_runs_have_rows_and_notes_of_their_own(
-    tmp_path: Path, changes: dict[str, Any], label: str, note: str
+def test_unlike_runs_have_rows_and_notes_of_their_own_and_alike_ones_a_mean(
+    tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
-    record(tmp_path, 80.0, seed=0, **changes)
-    record(tmp_path, 86.0, seed=1)
-    text = page(tmp_path)
-    first = re.search(r"→ mine (?P<marks>[¹²³⁴ ]+) +\| +86.0 ", text)
-    other = re.search(rf"→ mine \({label}\) (?P<marks>[¹²³⁴ ]+) +\| +80.0 ", text)
-    assert first is not None
-    assert other is not None
-    assert note not in notes_of(text, first["marks"])
-    assert note in notes_of(text, other["marks"])
-
-
-@pytest.mark.parametrize(("changes", "label", "note"), UNLIKE.values(), ids=UNLIKE)
-def test_runs_that_are_alike_have_one_mean(
-    tmp_path: Path, changes: dict[str, Any], label: str, note: str
-) -> None:
-    record(tmp_path, 80.0, seed=0, **changes)
-    record(tmp_path, 86.0, seed=1, **changes)
-    assert blocks(page(tmp_path, "overview.md"))[0] == {"mine": ["83.0 ± 4.2"]}
-    assert note in page(tmp_path, "overview.md")
-
-
-def test_processes_with_another_norm_stand_apart(tmp_path: Path) -> None:
-    for seed, norm in enumerate(("SyncBN", "SyncBN", "naiveSyncBN")):
-        record(tmp_path, 80.0 + seed, seed=seed, details={"num_processes": 2, "norm": norm})
-    rows = plain(page(tmp_path, "overview.md"))
-    assert set(rows) == {"mine", "mine (2 processes with naiveSyncBN)"}
+    for name, (changes, label, note) in UNLIKE.items():
+        with subtests.test(name):
+            record(tmp_path / name, 80.0, seed=0, **changes)
+            record(tmp_path / name, 86.0, seed=1)
+            text = page(tmp_path / name)
+            first = re.search(r"→ mine (?P<marks>[¹²³⁴ ]+) +\| +86.0 ", text)
+            other = re.search(rf"→ mine \({label}\) (?P<marks>[¹²³⁴ ]+) +\| +80.0 ", text)
+            assert first is not None
+            assert other is not None
+            assert note not in notes_of(text, first["marks"])
+            assert note in notes_of(text, other["marks"])
+            assert text.partition("## Backbones")[2].count("- mine: resnet50") == 1
+            record(tmp_path / name, 86.0, seed=1, **changes)
+            text = page(tmp_path / name, "overview.md")
+            assert blocks(text)[0] == {"mine": ["83.0 ± 4.2"]}
+            assert note in text
 
 
 def test_the_norm_of_a_single_process_is_no_condition(tmp_path: Path) -> None:
@@ -95,20 +84,6 @@ def test_numbers_of_tolerated_images_that_differ_stand_apart(tmp_path: Path) -> 
     assert rows == ["mine ¹ ²", f"mine (2 {told}) ³ ⁴"]
 
 
-def test_an_excerpt_and_the_whole_set_stand_apart(tmp_path: Path) -> None:
-    record(tmp_path, 80.0, seed=0, small="excerpt")
-    record(tmp_path, 86.0, seed=1)
-    assert blocks(page(tmp_path, "overview.md")) == [{"mine": ["86.0"]}, {"mine": ["80.0"]}]
-
-
-def test_a_backbone_with_two_rows_is_described_once(tmp_path: Path) -> None:
-    record(tmp_path, 80.0, seed=0, **ROUNDED)
-    record(tmp_path, 86.0, seed=1)
-    for name in ("overview.md", "co2_table3.md"):
-        described = page(tmp_path, name).partition("## Backbones")[2]
-        assert described.count("- mine: resnet50") == 1
-
-
 def test_two_seeds_of_two_engines_are_compared_with_the_paper_one_by_one(tmp_path: Path) -> None:
     made_by = {"method": "MoCo", "recipe": "moco/r50-in1k-200", "epochs": 200, "data": "in1k"}
     for seed, engine in enumerate(("detectron2", "torchvision")):
@@ -126,15 +101,6 @@ def test_a_failed_seed_stands_in_the_first_row(tmp_path: Path) -> None:
     assert plain(text)["mine"] == "86.0"
     line = next(line for line in text.splitlines() if line.startswith("| mine") and "86.0" in line)
     assert "seed 0 failed: MemoryError" in notes_of(text, line.partition("86.0")[2].strip(" |*"))
-
-
-def test_a_further_row_is_empty_where_it_has_no_run(tmp_path: Path) -> None:
-    record(tmp_path, 80.0, seed=0, **ROUNDED)
-    record(tmp_path, 86.0, seed=1)
-    record(tmp_path, 40.0, task="voc12_seg_fcn")
-    rows = blocks(page(tmp_path))[0]
-    further = next(cells for name, cells in rows.items() if "bfloat16" in name)
-    assert [cell for cell in further if cell] == ["80.0"]
 
 
 def test_no_average_is_made_of_unlike_runs(tmp_path: Path) -> None:
