@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.pages.published import transfer_tasks
 from benchmarks.report_parts.by_task import parts_by_task
-from benchmarks.report_parts.charts import Axes, Draft, Series, line_chart, line_charts
+from benchmarks.report_parts.charts import Chart, Draft, Series, line_charts
 from benchmarks.report_parts.contents import read_contents
 from benchmarks.report_parts.costs import task_hours
 from benchmarks.report_parts.figures import figures
@@ -24,12 +24,17 @@ from transfer.galleries.store import write_gallery
 from transfer.galleries.tile import Tile
 
 TASK = transfer_tasks()[0]
-AXES = Axes(x="rate", y="accuracy", log_x=True, edges=True)
+SEARCH = Draft(title="Search", x="rate", y="accuracy", series=(), log_x=True, edges=True)
+NUMBERS = ((1.0, 1.0), (2.0, 2.0))
+
+
+def charts(*lines: Series, **changes: Any) -> list[Chart]:
+    """Return the chart of these lines, if it has a finite number."""
+    return line_charts([replace(SEARCH, series=lines, **changes)])
 
 
 def test_a_chart_has_the_colors_of_the_page_and_no_outside_address() -> None:
-    chart = line_chart("Search", [Series(name="a", x=(0.1, 1, 10), y=(1, 3, 2), chosen=1)], AXES)
-    assert chart is not None
+    (chart,) = charts(Series(name="a", points=((0.1, 1), (1, 3), (10, 2)), chosen=1))
     assert "currentColor" in chart.svg
     assert "#010203" not in chart.svg
     assert "mathdefault" not in chart.svg
@@ -38,74 +43,46 @@ def test_a_chart_has_the_colors_of_the_page_and_no_outside_address() -> None:
 
 
 def test_passes_are_counted_in_whole_numbers() -> None:
-    axes = Axes(x="pass", y="accuracy")
-    chart = line_chart("", [Series(name="a", x=(1, 2, 3, 4), y=(20.0, 30.0, 40.0, 50.0))], axes)
-    assert chart is not None
+    points = tuple((i, 10.0 * i) for i in (1, 2, 3, 4))
+    (chart,) = charts(Series(name="a", points=points), log_x=False, edges=False)
     assert re.search(r">\s*2\s*</text>", chart.svg)
     assert not re.search(r">\s*[12]\.\d\s*</text>", chart.svg)
 
 
 def test_names_of_clip_paths_differ_between_charts() -> None:
-    svgs = [
-        chart.svg
-        for y in (1.0, 2.0)
-        if (chart := line_chart("", [Series(name="a", x=(1, 2), y=(y, y))], AXES))
-    ]
+    svgs = [charts(Series(name="a", points=((1, y), (2, y))))[0].svg for y in (1.0, 2.0)]
     ids = [set(re.findall(r'id="(\w+)"', svg)) for svg in svgs]
     assert ids[0]
     assert not ids[0] & ids[1]
 
 
 def test_without_a_finite_number_there_is_no_chart() -> None:
-    assert line_chart("", [Series(name="a", x=(1.0,), y=(float("nan"),))], AXES) is None
+    assert charts(Series(name="a", points=((1.0, float("nan")),))) == []
 
 
 def test_lines_beyond_the_colors_are_announced() -> None:
-    lines = [Series(name=str(i), x=(1.0, 2.0), y=(1.0, 2.0)) for i in range(10)]
-    chart = line_chart("", lines, AXES)
-    assert chart is not None
+    (chart,) = charts(*(Series(name=str(i), points=NUMBERS) for i in range(10)))
     assert len(chart.legend) == 8
     assert chart.note == "2 more are not drawn."
 
 
-def test_a_name_has_one_color_in_all_charts_of_a_part() -> None:
-    def series(name: str, *values: float) -> Series:
-        return Series(name=name, x=tuple(range(1, len(values) + 1)), y=values)
-
-    axes = Axes(x="pass", y="accuracy")
+def test_a_name_has_one_look_in_all_charts_of_a_part() -> None:
+    lines = [Series(name=str(i), points=NUMBERS) for i in range(9)]
     drafts = [
-        Draft(title="one", series=[series("a", 1.0), series("b", 2.0)], axes=axes),
-        Draft(title="two", series=[series("a"), series("b", 2.0), series("c", 3.0)], axes=axes),
+        replace(SEARCH, series=lines[:8]),
+        replace(SEARCH, series=[replace(lines[0], points=()), *lines[4:]]),
+        replace(SEARCH, series=[lines[0], lines[8]], markers=False),
     ]
     looks: dict[str, set[tuple[str, str]]] = {}
-    for chart in line_charts(drafts):
+    for chart in line_charts(drafts)[:2]:
         for entry in chart.legend:
             looks.setdefault(entry.name, set()).add((entry.color, entry.sign))
-            assert entry.color.lower() in chart.svg.lower()
-    assert [len(looks[name]) for name in "abc"] == [1, 1, 1]
-    assert len(set.union(*looks.values())) == 3
-
-
-def test_a_line_keeps_its_color_beside_one_without_numbers() -> None:
-    lines = [Series(name="a", x=(), y=()), Series(name="b", x=(1.0, 2.0), y=(1.0, 2.0))]
-    alone, both = (
-        line_chart("", [replace(lines[0], x=x, y=x), lines[1]], AXES) for x in ((), (1.0, 2.0))
-    )
-    assert alone is not None
-    assert both is not None
-    assert alone.legend[0].color == both.legend[1].color != both.legend[0].color
-
-
-def test_a_second_round_through_the_colors_has_other_markers_and_strokes() -> None:
-    lines = [Series(name=str(i), x=(), y=()) for i in range(8)]
-    lines = [*lines, Series(name="ninth", x=(1.0, 2.0), y=(1.0, 2.0))]
-    first = [replace(lines[8], name="first"), *lines[1:]]
-    for axes in (AXES, replace(AXES, markers=False)):
-        chart = line_chart("", first, axes)
-        assert chart is not None
-        one, other = chart.legend
-        assert one.color == other.color
-        assert one.sign != other.sign
+    assert [len(own) for own in looks.values()] == [1] * 9
+    assert len(set.union(*looks.values())) == 9
+    # the second round through the colors has other strokes where there are no markers
+    first, ninth = line_charts(drafts)[2].legend
+    assert first.color == ninth.color
+    assert first.sign != ninth.sign
 
 
 def test_a_search_is_drawn_without_the_rates_that_diverged(tmp_path: Path) -> None:
