@@ -15,9 +15,8 @@ import tyro
 
 from benchmarks.pages.calibration import calibration_line, with_line
 from benchmarks.pages.curve_page import curve_files, curve_pages
-from benchmarks.pages.method_page import method_page
 from benchmarks.pages.numbers import write_csv
-from benchmarks.pages.overview import overview_page
+from benchmarks.pages.overview import method_page, overview_page
 from benchmarks.pages.paper_page import paper_page, settings_page, tasks_of
 from benchmarks.pages.published import papers
 from benchmarks.pages.records import FIGURES, TABLES, read_results

@@ -2,19 +2,15 @@
 
 __main__.py  python -m pretrain
 compilation.py  torch.compile of the backbones
-command.py   the options of a run
-ranges.py    the range of every numeric option
+command.py   the options of a run, and their ranges
 start.py     starts a command, and turns errors into exit statuses
 run.py       turns a command into a job, and a job into its backbone file
 loop.py      the only pre-training loop
 launch.py    processes, devices, and one run per folder
 checkpoint.py saves and loads a run's state
-metrics.py   what a run logs: metrics.jsonl and TensorBoard
-wandb_log.py the same on Weights & Biases, on request
-view_sheet.py a picture of the first views
+metrics.py   what a run logs: metrics.jsonl, TensorBoard, Weights & Biases, its first views
 method.py    the protocol of methods: all that the rest may read of one
-export.py    writes the backbone file and the encoder file
-projector_layers.py  a projector as a plain list of layers
+export.py    writes the backbone file and the encoder file with its layers
 precision.py the arithmetic of the networks
 settings.py  checks of a recipe's numbers
 optim.py     optimizers and learning-rate schedules

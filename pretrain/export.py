@@ -4,18 +4,19 @@ import io
 import json
 import platform
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy
 import torch
 import torchvision
 from safetensors.torch import save as safetensors_bytes
-from torch import nn
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from pretrain.data.views import ViewRecipe
 from pretrain.parts.choices import Stem
-from pretrain.projector_layers import describe_projectors, plain_tensor
+from pretrain.parts.heads import BranchedResNet
 from pretrain.running.atomic_files import write_whole
 
 FORMAT = "ssl-backbone/1"
@@ -119,3 +120,64 @@ def commit() -> str:
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
     return answer.stdout.strip()
+
+
+Layer = dict[str, object]
+"""Plain values and tensors of a layer: "kind", and what that kind needs."""
+
+
+def describe_projectors(
+    backbone: nn.Module, projectors: Sequence[nn.Module]
+) -> list[dict[str, object]]:
+    """Return "features" and "layers" of each head's projector.
+
+    "features" are the columns [start, stop) of the backbone's output that the projector reads: all
+    of them, or those of its own branch of a BranchedResNet.
+    """
+    described: list[dict[str, object]] = []
+    for head, projector in enumerate(projectors):
+        first = next(layer for layer in projector.modules() if isinstance(layer, nn.Linear))
+        # all branches have one width, and their features stand side by side
+        start = head * first.in_features if isinstance(backbone, BranchedResNet) else 0
+        columns = [start, start + first.in_features]
+        described.append({"features": columns, "layers": list(describe_layers(projector))})
+    return described
+
+
+def describe_layers(module: nn.Module) -> Iterator[Layer]:
+    """Yield the layers of a projector in order; ValueError at a layer of an unknown kind."""
+    match module:
+        case nn.Sequential():
+            for child in module:
+                yield from describe_layers(child)
+        case nn.Linear():
+            yield {"kind": "linear"} | _tensors(weight=module.weight, bias=module.bias)
+        case _BatchNorm():
+            yield {"kind": "batch_norm", "eps": module.eps} | _tensors(
+                running_mean=module.running_mean,
+                running_var=module.running_var,
+                weight=module.weight,
+                bias=module.bias,
+            )
+        case nn.ReLU():
+            yield {"kind": "relu"}
+        # the tanh approximation has other values, so it would need a kind of its own
+        case nn.GELU(approximate="none"):
+            yield {"kind": "gelu"}
+        case _:
+            raise ValueError(
+                f"a projector has a layer {module}, which encoder.pt cannot describe; describe it "
+                f"in pretrain/export.py and apply it in transfer/projector.py"
+            )
+
+
+def plain_tensor(value: Tensor) -> Tensor:
+    """Return a copy on the CPU, contiguous, float32 if it holds floats."""
+    plain = value.detach().float() if value.is_floating_point() else value.detach()
+    # torch.save writes all that a view is a part of, and a plain clone keeps channels last
+    return plain.cpu().clone(memory_format=torch.contiguous_format)
+
+
+def _tensors(**tensors: Tensor | None) -> Layer:
+    """Return copies of the tensors that a layer has."""
+    return {name: plain_tensor(value) for name, value in tensors.items() if value is not None}

@@ -24,15 +24,13 @@ from pretrain.data.feed import Batch, Feed
 from pretrain.data.side_stream import made_aside
 from pretrain.launch import require_own_folder
 from pretrain.method import Method
-from pretrain.metrics import Log, NotFiniteError, Window
+from pretrain.metrics import Log, NotFiniteError, WandbLog, Window, write_view_sheet
 from pretrain.optim import fit_to_device, lars, scheduled_rate, sgd
 from pretrain.precision import network_dtype
 from pretrain.recipes import Recipe
 from pretrain.running.processes import Process, any_process
 from pretrain.running.progress import Progress, print_line
 from pretrain.running.stop import StopRequest
-from pretrain.view_sheet import write_view_sheet
-from pretrain.wandb_log import WandbLog
 
 LIMIT = torch.finfo(torch.float32).max ** 0.5
 """Size of a number whose square is none in float32, so that norms and variances are lost."""

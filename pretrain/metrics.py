@@ -1,20 +1,68 @@
-"""Log of a run: metrics.jsonl, TensorBoard and, on request, Weights & Biases.
+"""What a run logs: metrics.jsonl, TensorBoard, on request Weights & Biases, and its first views.
 
 Each line holds one mean per window of steps.
 """
 
+import io
 import json
 import math
-from collections.abc import Iterator
+import secrets
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from PIL import Image
 from torch import Tensor
 from torch.utils.tensorboard import SummaryWriter
 
 from pretrain.running.atomic_files import explain_write_errors, write_whole
-from pretrain.wandb_log import WandbLog
+
+INSTALL = "--wandb needs the package wandb, which is not installed: pip install wandb"
+
+
+def is_installed() -> bool:
+    """Return whether wandb can be imported."""
+    return find_spec("wandb") is not None
+
+
+class WandbLog:
+    """A run of a project on Weights & Biases; a resumed pre-training continues its run."""
+
+    def __init__(self, project: str, folder: Path, settings: dict[str, object]) -> None:
+        """Start or resume the run that belongs to a folder.
+
+        settings: settings of the pre-training, shown beside the curves.
+        """
+        import wandb
+
+        place = str(folder.absolute())
+        folder.mkdir(parents=True, exist_ok=True)
+        identity = folder / ID_FILE
+        if not identity.exists():
+            # in the folder: a path may mean another run on another machine, or after a new start
+            write_whole(identity, secrets.token_hex(8).encode())
+        self.run: Any = wandb.init(
+            project=project,
+            name=folder.name,
+            id=identity.read_text(),
+            dir=place,
+            resume="allow",
+            config={"folder": place, **settings},
+        )
+
+    def write(self, step: int, values: dict[str, float]) -> None:
+        """Log values by name after `step` finished steps."""
+        self.run.log(values, step=step)
+
+    def close(self) -> None:
+        """End the run; what was logged offline stays in the folder."""
+        self.run.finish()
+
 
 LOG_FILE = "metrics.jsonl"
 RATES = ("step", "epoch", "learning_rate", "images_per_s", "data_share")
@@ -123,3 +171,41 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
     for line in content.decode(errors="replace").split("\n")[:-1]:
         with suppress(ValueError, KeyError, TypeError):
             yield int(json.loads(line)["step"]), line
+
+
+ID_FILE = "wandb-id"
+"""File in the folder of a run that names its run on Weights & Biases."""
+
+
+FILE = "views.jpg"
+NUM_IMAGES, MOST_VIEWS = 6, 10
+SIDE_PX, GAP_PX = 96, 4
+
+
+def write_view_sheet(
+    folder: Path, views: Sequence[Tensor], mean: Sequence[float], std: Sequence[float]
+) -> None:
+    """Write a row per image and a column per view, if that is possible.
+
+    views: V of (n, 3, S, S), normalized by mean and std; only the first few are drawn.
+    """
+    shown = [view[:NUM_IMAGES].float().cpu() for view in views[:MOST_VIEWS]]
+    num_rows, pitch = len(shown[0]), SIDE_PX + GAP_PX
+    sheet = Image.new("RGB", (pitch * len(shown) - GAP_PX, pitch * num_rows - GAP_PX), "white")
+    for column, view in enumerate(shown):
+        for row, pixels in enumerate(levels(view, mean, std)):
+            small = Image.fromarray(pixels).resize((SIDE_PX, SIDE_PX), Image.Resampling.BILINEAR)
+            sheet.paste(small, (pitch * column, pitch * row))
+    buffer = io.BytesIO()
+    sheet.save(buffer, "JPEG", quality=80)
+    unfinished = folder / f"{FILE}.unfinished"
+    with suppress(OSError):  # a picture must not stop a run
+        unfinished.write_bytes(buffer.getvalue())
+        unfinished.replace(folder / FILE)
+
+
+def levels(views: Tensor, mean: Sequence[float], std: Sequence[float]) -> NDArray[np.uint8]:
+    """Return normalized views (n, 3, S, S) as levels of colors (n, S, S, 3) uint8."""
+    scale, shift = (torch.tensor(values).view(3, 1, 1) for values in (std, mean))
+    colors = (views * scale + shift).clamp(0, 1)
+    return (255 * colors).round().byte().permute(0, 2, 3, 1).numpy()

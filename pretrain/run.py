@@ -21,7 +21,7 @@ from pretrain.launch import folder_lock
 from pretrain.loop import Job
 from pretrain.method import Method
 from pretrain.methods import METHODS
-from pretrain.metrics import means_after
+from pretrain.metrics import INSTALL, is_installed, means_after
 from pretrain.parts.heads import BranchedResNet
 from pretrain.parts.resnet import build_resnet
 from pretrain.precision import network_dtype, tf32_convolutions
@@ -38,7 +38,6 @@ from pretrain.settings import (
     count_steps,
     local_prior_images,
 )
-from pretrain.wandb_log import INSTALL, is_installed
 
 
 def main_process_lock(folder: Path) -> AbstractContextManager[None]:

@@ -88,8 +88,7 @@ class Inspect:
         """Print also how well each known network fits, and write the best one if asked to."""
         from transfer.convert.inspection import render as render_inspection
         from transfer.topology.check import render_scores
-        from transfer.topology.rebuild import write_as_fits
-        from transfer.topology.require import compare_with_photographs
+        from transfer.topology.require import compare_with_photographs, write_as_fits
 
         backbone = load_backbone(self.file, branch=self.branch)
         topology = compare_with_photographs(backbone, images)

@@ -15,7 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from benchmarks.drawing.figure import ExamplePanel, GridPanel, Picture, path_of
-from benchmarks.pages.markdown import escape
+from benchmarks.pages.table_rows import escape
 from pretrain.running.atomic_files import explain_write_errors, write_whole
 
 SUFFIXES = ("csv", "png", "svg")

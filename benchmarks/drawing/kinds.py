@@ -11,9 +11,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from benchmarks.drawing.figure import Point
-from benchmarks.pages.conditions import conditions, processes_words, tolerated_words
-from benchmarks.pages.matching import trained_on
-from benchmarks.pages.reasons import COMPARABLE, reasons_of, schedule_words
+from benchmarks.pages.against import trained_on
+from benchmarks.pages.blocks import (
+    COMPARABLE,
+    conditions,
+    processes_words,
+    reasons_of,
+    schedule_words,
+    tolerated_words,
+)
 from benchmarks.pages.records import SMALL_DATA, STAND_IN_TEXTURE, Model, Result
 
 DESCRIPTIONS = ("paper", "table_row", "images")

@@ -7,8 +7,8 @@ from typing import Any
 
 from benchmarks.drawing.figure import Identity, Panel, Picture, printed_name
 from benchmarks.drawing.kinds import Kind, value_text
+from benchmarks.pages.blocks import schedule_words
 from benchmarks.pages.published import Statement, papers
-from benchmarks.pages.reasons import schedule_words
 from benchmarks.pages.records import Model
 
 

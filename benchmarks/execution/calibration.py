@@ -13,8 +13,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from benchmarks.pages.blocks import conditions, tolerated_words
 from benchmarks.pages.calibration import FILE, FORMAT, calibration_line
-from benchmarks.pages.conditions import conditions, tolerated_words
 from benchmarks.pages.records import SMALL_DATA, Result, read_results
 from benchmarks.pages.verdict import tolerance, verdict
 from benchmarks.tables import update_tables

@@ -21,10 +21,9 @@ from benchmarks.execution.run_file import StatusPage
 from benchmarks.execution.started import read_json, version
 from benchmarks.planning.plan import PlannedCell
 from pretrain.running import stop
-from transfer.cells.execution import note_failure
+from transfer.cells.execution import finished, note_failure
 from transfer.cells.request import Cell
 from transfer.cells.shared_classifier import ClassifierError
-from transfer.cells.staleness import finished
 from transfer.record import failure_path
 from transfer.running.console import is_quiet
 from transfer.running.memory import SHARERS

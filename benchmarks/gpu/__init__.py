@@ -4,9 +4,7 @@ measure.py      one measurement in a process of its own
 pretraining.py  steps of published recipes, and all GPUs against one
 evaluation.py   features, a linear probe, and steps that train whole networks
 photographs.py  generated photographs, and one thread
-timing.py       time of a call, peak memory, the batch that fits
-traces.py       launches, waits and copies of a step
-peaks.py        what GPUs can do at most
-rates.py        rates for plans, from what was measured
+timing.py       time of a call, its launches, waits and copies, peak memory, the batch that fits
+rates.py        what GPUs can do at most; rates for plans, from what was measured
 page.py         from answers to markdown
 """

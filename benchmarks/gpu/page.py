@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from benchmarks.pages.markdown import table
+from benchmarks.pages.table_rows import table
 
 INTRODUCTION = (
     "What this machine computes as the CPU does, and how fast it is. A comparison passes if its "

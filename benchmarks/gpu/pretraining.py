@@ -18,11 +18,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.gpu.peaks import BEST, FUSED, NATIVE_PX, bf16_peak, has_floor
 from benchmarks.gpu.photographs import one_thread, write_photographs
-from benchmarks.gpu.rates import Facts
-from benchmarks.gpu.timing import NotMeasuredError, first_that_fits, wait_for
-from benchmarks.gpu.traces import trace
+from benchmarks.gpu.rates import BEST, FUSED, NATIVE_PX, Facts, bf16_peak, has_floor
+from benchmarks.gpu.timing import NotMeasuredError, first_that_fits, trace, wait_for
 from pretrain.command import parse
 from pretrain.data.augment import constants_on
 from pretrain.data.feed import Batch, FileViews

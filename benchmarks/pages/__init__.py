@@ -2,24 +2,19 @@
 
 records.py     reads the result files, tolerant of torn ones
 published.py   reads benchmarks/published
-conditions.py  the conditions under which a result was computed
-reasons.py     reasons why a result may not stand beside a paper's numbers
-blocks.py      groups of results that may share a column
+blocks.py      groups of results that may share a table, a column, a mean
 explanation.py everything behind one record
 checkpoint_lines.py what a record says of its checkpoint
 again.py       the command that makes a record again, and whether it would find the record
 numbers.py     one row per record and metric, and results.csv
 entries.py     entries of a table: mean, deviation, number of runs
 verdict.py     tolerances, the best of a column, the meaning of a difference
-matching.py    the published rows of a backbone
-against.py     our numbers beside the published ones of the same method
+against.py     the published rows of a backbone, and our numbers beside theirs
 calibration.py the line on the public checkpoint that was reproduced
 final_screen.py the last screen of a run: its numbers, verdicts and failures
-overview.py    every backbone and every task on one page
+overview.py    every backbone and every task on one page; methods beside each other
 paper_page.py  one published table with our rows in it
 stated.py      numbers of the running texts
-method_page.py methods that were trained alike, beside each other
 curve_page.py  curves over pre-training, and their CSV files
-table_rows.py  lines of numbers, the best of each column bold
-markdown.py    padded tables and numbered notes
+table_rows.py  lines of numbers with notes, the best of each column bold, as markdown
 """

@@ -1,15 +1,16 @@
 """Our comparable numbers beside the published ones of the same method and pre-training."""
 
-from collections.abc import Sequence
+import math
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from benchmarks.pages.blocks import Block, sort_into_blocks
-from benchmarks.pages.entries import NOT_A_NUMBER, Score, TableEntry, average_entry, table_entry
-from benchmarks.pages.markdown import table
-from benchmarks.pages.matching import pretraining_differences, published_counterparts
-from benchmarks.pages.published import AVERAGE, Column, Row, Table
-from benchmarks.pages.records import Model, Result
-from benchmarks.pages.verdict import tolerance, verdict
+from benchmarks.pages.entries import NOT_A_NUMBER, Score, table_entry
+from benchmarks.pages.published import Column, Paper, Row, Table, papers
+from benchmarks.pages.records import STAND_IN_TEXTURE, Model, Result
+from benchmarks.pages.table_rows import table
+from benchmarks.pages.verdict import Verdict, tolerance, verdict
 
 HEADER = ("ours", "published", "number", "ours", "paper", "diff.", "verdict", "pass / warn up to")
 
@@ -29,6 +30,22 @@ class Pair:
     """Paths of our number's records, below the results."""
 
     @property
+    def label(self) -> str:
+        """Return the label of the number's column, with the group of rows that names its task."""
+        group = self.row.group
+        return f"{group} {self.column.label}" if self.row.task else self.column.label
+
+    @property
+    def difference(self) -> float:
+        """Ours minus the paper's, in points."""
+        return self.ours.mean - self.paper
+
+    @property
+    def verdict(self) -> Verdict:
+        """Verdict on the difference, for numbers that are judged."""
+        return verdict(self.difference, self.task)
+
+    @property
     def judged(self) -> bool:
         """Return whether the number gets a verdict."""
         return not self.no_verdict
@@ -41,9 +58,9 @@ class Pair:
 
 def comparison_lines(published: Table, results: Sequence[Result]) -> list[str]:
     """Return a table of differences, and a line for each of our rows that cannot be compared."""
-    if not _comparable_models(results):
-        return ["No comparable row yet: nothing was run under the paper's protocol on full data."]
     pairs, apart = compared_numbers(published, results)
+    if not pairs and not apart:
+        return ["No comparable row yet: nothing was run under the paper's protocol on full data."]
     rows = [_line(pair) for pair in pairs]
     grid = [table(HEADER, rows, left=3), ""] if rows else []
     sources = dict.fromkeys(_tolerance_source(pair.task) for pair in pairs if pair.judged)
@@ -56,22 +73,35 @@ def compared_numbers(
     published: Table, results: Sequence[Result]
 ) -> tuple[list[Pair], dict[Model, str]]:
     """Return every number that we and the paper have, and our other rows with the reason."""
-    blocks = [block for block in sort_into_blocks(results, ()) if block.comparable]
+    return _compared(published, _comparable_block(results))
+
+
+def _compared(published: Table, block: Block) -> tuple[list[Pair], dict[Model, str]]:
     pairs: list[Pair] = []
     apart: dict[Model, str] = {}
-    for model in _comparable_models(results):
+    for model in block.models:
         rows, why = published_counterparts(published, model)
-        of_model = [pair for row in rows for pair in _pairs(published, blocks[0], model, row)]
+        of_model = [pair for row in rows for pair in _pairs(published, block, model, row)]
         pairs += of_model
         if not of_model:
             apart[model] = why
     return pairs, apart
 
 
-def _comparable_models(results: Sequence[Result]) -> tuple[Model, ...]:
-    """Return our rows under a paper's protocol on full data."""
-    blocks = [block for block in sort_into_blocks(results, ()) if block.comparable]
-    return blocks[0].models if blocks else ()
+def compared_everywhere(results: Sequence[Result]) -> Iterator[tuple[Paper, Table, Pair]]:
+    """Yield every number that we and a paper have, with where it is printed."""
+    block = _comparable_block(results)
+    for paper in papers():
+        for published in paper.tables:
+            if published.kind != "settings":
+                for pair in _compared(published, block)[0]:
+                    yield paper, published, pair
+
+
+def _comparable_block(results: Sequence[Result]) -> Block:
+    """Return our results under a paper's protocol on full data."""
+    empty = Block(done={}, failed={})
+    return next((block for block in sort_into_blocks(results) if block.comparable), empty)
 
 
 def missing_row_lines(published: Table, results: Sequence[Result]) -> list[str]:
@@ -80,7 +110,7 @@ def missing_row_lines(published: Table, results: Sequence[Result]) -> list[str]:
     Only results under the paper's protocol on full data count. The last line names the rows that
     nothing here can produce.
     """
-    models = _comparable_models(results)
+    models = _comparable_block(results).models
     measured = [
         row
         for model in models
@@ -153,32 +183,90 @@ def _pairs(published: Table, block: Block, model: Model, row: Row) -> list[Pair]
             files=entry.files,
         )
         for column in published.columns
-        for protocol in [row.protocol_of(column)]
         if (paper := row.number(column)) is not None
-        for entry in [_our_entry(block, model, row, column, protocol)]
+        for place in [(row.task or column.task, row.protocol_of(column) or column.protocol)]
+        for entry in [table_entry(block, model, place, column.metric)]
         if (ours := entry.score) is not None
     ]
 
 
 def _line(pair: Pair) -> list[str]:
-    limits, difference = tolerance(pair.task), pair.ours.mean - pair.paper
+    limits = tolerance(pair.task)
     unjudged = "not judged" if pair.ours.finite else "–"
-    label = f"{pair.row.group} {pair.column.label}" if pair.row.task else pair.column.label
     other_reading = " (another reading)" if pair.model.recipe in pair.row.beside else ""
     return [
         f"→ {pair.model.label}",
         pair.row.label + other_reading,
-        label,
+        pair.label,
         pair.ours.text(2),
         f"{pair.paper}",
-        f"{difference:+.2f}" if pair.ours.finite else "–",
-        verdict(difference, pair.task) if pair.judged else unjudged,
+        f"{pair.difference:+.2f}" if pair.ours.finite else "–",
+        pair.verdict if pair.judged else unjudged,
         f"{limits.passes} / {limits.warns}" if pair.judged else "–",
     ]
 
 
-def _our_entry(block: Block, model: Model, row: Row, column: Column, protocol: str) -> TableEntry:
-    task, protocol = row.task or column.task, protocol or column.protocol
-    if task == AVERAGE:
-        return average_entry(block, model, protocol)
-    return table_entry(block, model, task, protocol, column.metric)
+TRAIN_IMAGES = {"in1k": 1_281_167, "in100": 126_689, "cifar10": 50_000, "cifar100": 50_000}
+"""Number of images of the data sets that the papers pre-train on."""
+
+
+def published_counterparts(published: Table, model: Model) -> tuple[list[Row], str]:
+    """Return the published rows of the model's recipe and pre-training, and why there are none.
+
+    The reason is empty if there are rows.
+    """
+    if not model.method:
+        why = "the file does not say how it was made (`--as RECIPE` declares it)"
+        return [], f"no published counterpart: {why}"
+    rows = rows_of_recipe(published, model)
+    if not rows:
+        origin = "a random initialization" if model.untrained else model.recipe or model.method
+        heads = f" with heads {', '.join(model.heads)} alone" if model.heads else ""
+        return [], f"no published counterpart: no row of the table is of {origin}{heads}"
+    fitting = [row for row in rows if not pretraining_differences(row, model)]
+    why = "; ".join(pretraining_differences(rows[0], model))
+    return fitting, "" if fitting else f"no verdict: the paper's {rows[0].label} differs ({why})"
+
+
+def rows_of_recipe(published: Table, model: Model) -> list[Row]:
+    """Return the rows that name the model's recipe and heads, of any pre-training length."""
+    if model.untrained:
+        return [row for row in published.rows if row.role == "random"]
+    return [
+        row
+        for row in published.rows
+        if model.recipe
+        and model.recipe in (row.recipe, *row.beside)
+        and set(model.heads) == set(row.heads)
+    ]
+
+
+def pretraining_differences(row: Row, model: Model) -> list[str]:
+    """Return the differences in pre-training; settings that the paper omits are not compared."""
+    paper = row.pretrain
+    differences = []
+    if paper.arch is not None and paper.arch != model.arch:
+        differences.append(f"network {paper.arch}, ours {model.arch}")
+    if paper.data is not None and not trained_on(paper.data, model):
+        differences.append(f"data {paper.data}, ours {model.data}")
+    if paper.epochs is not None and str(paper.epochs) != model.epochs:
+        differences.append(f"epochs {paper.epochs}, ours {model.epochs}")
+    if model.changed:
+        differences.append(f"ours changed its recipe in {model.changed}")
+    if model.texture == STAND_IN_TEXTURE:
+        differences.append(f"textures by style transfer, ours by {STAND_IN_TEXTURE}")
+    return differences
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"[a-z0-9+]+", text.lower()))
+
+
+def trained_on(data: str, model: Model) -> bool:
+    """Return whether a model was pre-trained on a data set.
+
+    Its recipe or folder must name the set. The number of images, if known, must fit within 1 %.
+    """
+    count = model.num_images
+    right_size = count is None or math.isclose(count, TRAIN_IMAGES[data], rel_tol=0.01)
+    return data in _words(f"{model.recipe} {model.data}") and right_size

@@ -1,4 +1,4 @@
-"""Blocks of results that may share a column.
+"""Which results may share a table, a column, a mean.
 
 A block is a table of rows that may be compared with each other. Results that leave the paper's
 protocol, length or data are in another block than those that keep them. Within a block, one column
@@ -6,31 +6,133 @@ holds one protocol hash and one state of the data. Runs that must not share a me
 different rows.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
+from typing import NamedTuple
 
-from benchmarks.pages.conditions import group_by_conditions
-from benchmarks.pages.reasons import (
-    COMPARABLE,
-    ProtocolCheck,
-    Reasons,
-    reasons_of,
-    reasons_of_failure,
-    without_version,
-)
-from benchmarks.pages.records import Failure, Model, Result
+from benchmarks.pages.records import SMALL_DATA, Failure, Model, Result
 
+SCHEDULES = ("paper", "short", "smoke")
 Column = tuple[str, str]
 """Task id, and protocol without its version: another version is another hash."""
+ProtocolCheck = Callable[[Model, str, str], str]
+"""Function of a backbone, a task and a protocol without version. It returns words if the page
+expects another protocol, and nothing if it expects this one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reasons:
+    """Differences from the paper's schedule, protocol and data; no difference by default."""
+
+    schedule: str = "paper"
+    altered: bool = False
+    """The protocol has another hash than the paper's, at the paper's schedule."""
+    data: str = ""
+    """Words on small or incomplete data; empty for the published data."""
+    protocol: str = ""
+    """Words on a protocol that the page does not expect; empty for an expected one."""
+
+    def words(self, *, schedule: bool = True) -> tuple[str, ...]:
+        """Return words for each reason, on request without the schedule; empty if there is none."""
+        length = schedule_words(self.schedule) if schedule and self.schedule != "paper" else ""
+        words = (length, "altered protocol" * self.altered, self.data, self.protocol)
+        return tuple(filter(None, words))
+
+    @property
+    def rank(self) -> tuple[int, tuple[str, ...]]:
+        """Return the sort key: schedules in order, then shares of the length."""
+        known = self.schedule in SCHEDULES
+        return SCHEDULES.index(self.schedule) if known else len(SCHEDULES), self.words()
+
+
+COMPARABLE = Reasons()
+"""No reason: the result may stand beside the paper's numbers."""
+
+
+def reasons_of(
+    entry: Result | Failure, check: ProtocolCheck | None = None, model: Model | None = None
+) -> Reasons:
+    """Return why a result may not stand beside a paper's numbers.
+
+    Of a failure, whose backbone is `model`, schedule and protocol only: its file shows no more.
+    check: if None, every protocol is allowed.
+    """
+    if isinstance(entry, Failure):
+        words = check(model or Model(name=""), *column_of(entry)) if check else ""
+        return Reasons(schedule=entry.schedule, protocol=words)
+    data = SMALL_DATA[entry.small] if entry.small else "incomplete data" if entry.tolerated else ""
+    return Reasons(
+        schedule=entry.schedule,
+        altered=entry.schedule == "paper" and entry.protocol_hash != entry.paper_hash,
+        data=data,
+        protocol=check(entry.model, *column_of(entry)) if check else "",
+    )
+
+
+def schedule_words(schedule: str) -> str:
+    """Return words such as "smoke schedule", or "0.02-length schedule" for a share."""
+    return f"{schedule} schedule" if schedule in SCHEDULES else f"{schedule}-length schedule"
+
+
+def without_version(protocol: str) -> str:
+    """Return a protocol's name without the version: "lorac-2021" of "lorac-2021/1"."""
+    return protocol.partition("/")[0]
+
+
+def column_of(entry: Result | Failure) -> Column:
+    """Return the column of a result or a failure."""
+    return entry.task, without_version(entry.protocol)
+
+
+class Conditions(NamedTuple):
+    """Words for each condition that the runs of one mean must share."""
+
+    features: str
+    engine: str
+    processes: str
+    data: str
+    tolerated: str
+    crops: str
+    departures: str
+
+
+def conditions(result: Result) -> Conditions:
+    """Return the conditions under which a result was computed, and its data."""
+    return Conditions(
+        features=f"features in {result.features_in}",
+        engine=f"engine {result.engine}",
+        processes=processes_words(result),
+        data=SMALL_DATA.get(result.small, "full data"),
+        tolerated="; ".join(tolerated_words(result)) or "nothing tolerated",
+        crops=str(result.details.get("crops") or "crops/1"),  # old records do not say it
+        departures="; ".join(result.departures) or "no departure",
+    )
+
+
+def processes_words(result: Result) -> str:
+    """Return words such as "1 process" or "2 processes with naiveSyncBN"."""
+    if result.num_processes == 1:
+        return "1 process"
+    norm = f" with {result.shared_norm}" if result.shared_norm else ""
+    return f"{result.num_processes} processes{norm}"
+
+
+def tolerated_words(result: Result) -> list[str]:
+    """Return a note for each incomplete data set."""
+    return [
+        f"{count} missing, surplus or unreadable images or annotations of {key} tolerated"
+        for key, count in result.tolerated
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Block:
     """Rows that may be compared with each other."""
 
-    reasons: Reasons
+    reasons: Reasons = COMPARABLE
     """Reasons why the rows may not be compared with the paper."""
-    version: int
+    version: int = 0
     """Number of newer blocks with the same reasons and other protocol hashes or data."""
     done: Mapping[tuple[Model, Column], tuple[Result, ...]]
     """Results of each entry, sorted by seed."""
@@ -56,21 +158,14 @@ class Block:
     def protocols(self, columns: Iterable[Column]) -> str:
         """Return the protocols, with versions, of the results in these columns."""
         wanted = set(columns)
-        names = {
-            r.protocol for (_, column), rs in self.done.items() if column in wanted for r in rs
-        }
-        return ", ".join(sorted(names))
+        done = chain.from_iterable(self.done.values())
+        return ", ".join(sorted({r.protocol for r in done if column_of(r) in wanted}))
 
     def metric_and_heading(self, column: Column) -> tuple[str, str]:
         """Return primary metric and heading of a column, as its records hold them."""
-        outcomes: list[Result | Failure] = [
-            outcome
-            for entries in (self.done, self.failed)
-            for (_, other), members in entries.items()
-            if other == column
-            for outcome in members
-        ]
-        return outcomes[0].primary_metric, outcomes[0].heading
+        entries: list[tuple[Result | Failure, ...]] = [*self.done.values(), *self.failed.values()]
+        first = next(members[0] for members in entries if column_of(members[0]) == column)
+        return first.primary_metric, first.heading
 
     @property
     def heading(self) -> str:
@@ -88,7 +183,7 @@ def backbone_key(model: Model) -> Hashable:
 
 def sort_into_blocks(
     done: Iterable[Result],
-    failed: Iterable[Failure],
+    failed: Iterable[Failure] = (),
     check: ProtocolCheck | None = None,
     group_key: Callable[[Model], Hashable] = backbone_key,
 ) -> list[Block]:
@@ -114,10 +209,10 @@ def _split_versions(
     """Return tables whose columns each have one protocol hash and one state of the data."""
     columns: dict[Column, dict[tuple[str, str], list[Result]]] = {}
     for result in results:
-        states = columns.setdefault((result.task, without_version(result.protocol)), {})
         # full data are the same as images or as arrays, so their fingerprints are not compared;
         # generated and incomplete data differ from each other
         data = result.fingerprint if result.small or result.tolerated else ""
+        states = columns.setdefault(column_of(result), {})
         states.setdefault((result.protocol_hash, data), []).append(result)
     versions: list[dict[tuple[Model, Column], tuple[Result, ...]]] = []
     for column in sorted(columns):
@@ -143,11 +238,39 @@ def _split_rows(
     for result in members:
         alike.setdefault(group_key(result.model), []).append(result)
     for results in alike.values():
-        for words, group in group_by_conditions(results).items():
+        for words, group in _group_by_conditions(results).items():
             for model in dict.fromkeys(result.model for result in group):
                 runs = [result for result in group if result.model == model]
                 row = replace(model, other_conditions=words)
                 yield row, tuple(sorted(runs, key=lambda run: run.seed))
+
+
+def _group_by_conditions(results: Sequence[Result]) -> dict[str, list[Result]]:
+    """Return the groups of results that may share a mean, by their differences from the first.
+
+    The first group is the largest; among equally large groups, the one with the fewest departures.
+    Its name is empty.
+    """
+    groups: dict[Conditions, list[Result]] = {}
+    for result in results:
+        groups.setdefault(conditions(result), []).append(result)
+
+    def rank(common: Conditions) -> tuple[int, int, Conditions]:
+        return -len(groups[common]), len(groups[common][0].departures), common
+
+    first, *others = sorted(groups, key=rank)
+
+    def differences(common: Conditions) -> str:
+        return ", ".join(mine for mine, other in zip(common, first, strict=True) if mine != other)
+
+    # departures are long: a group's name holds them only if nothing else names it uniquely
+    brief = [differences(common._replace(departures=first.departures)) for common in others]
+    names = [
+        words if words and brief.count(words) == 1 else differences(common)
+        for common, words in zip(others, brief, strict=True)
+    ]
+    named = zip(("", *names), (first, *others), strict=True)
+    return {name: groups[common] for name, common in named}
 
 
 def _with_failures(
@@ -160,36 +283,29 @@ def _with_failures(
     """
     rows = (row for block in blocks for row in block.models)
     named = {row.name: row for row in rows if not row.other_conditions}
-    failures: dict[tuple[Reasons, int], dict[tuple[Model, Column], tuple[Failure, ...]]] = {}
-    for failure in sorted(failed, key=lambda f: (f.backbone, f.task, f.protocol, f.seed)):
-        known_as = named.get(failure.backbone, Model(name=failure.backbone))
-        why = reasons_of_failure(failure, known_as, check)
-        block, model = _block_and_row(blocks, failure, why) or (None, known_as)
-        place = failures.setdefault((block.reasons, block.version) if block else (why, 0), {})
-        key = (model, (failure.task, without_version(failure.protocol)))
-        place[key] = (*place.get(key, ()), failure)
     known = {(block.reasons, block.version): block for block in blocks}
-    return [
-        Block(
-            reasons=place[0],
-            version=place[1],
-            done=known[place].done if place in known else {},
-            failed=failures.get(place, {}),
-        )
-        for place in sorted({*known, *failures}, key=lambda place: (place[0].rank, place[1]))
-    ]
+    for failure in sorted(failed, key=lambda f: (f.backbone, f.task, f.protocol, f.seed)):
+        row = named.get(failure.backbone, Model(name=failure.backbone))
+        why = reasons_of(failure, check, row)
+        alone = Block(reasons=why, done={}, failed={})
+        block, row = _block_and_row(blocks, failure, why) or (alone, row)
+        place, entry = (block.reasons, block.version), (row, column_of(failure))
+        block = known.get(place, alone)
+        others = block.failed.get(entry, ())
+        known[place] = replace(block, failed={**block.failed, entry: (*others, failure)})
+    return [known[place] for place in sorted(known, key=lambda place: (place[0].rank, place[1]))]
 
 
 def _block_and_row(
     blocks: list[Block], failure: Failure, why: Reasons
 ) -> tuple[Block, Model] | None:
     """Return the block and row of a failure, preferably those with results of other seeds."""
-    column = (failure.task, without_version(failure.protocol))
     rows = [
         (block, model)
         for block in blocks
-        if block.reasons.of_failures == why
+        if replace(block.reasons, altered=False, data="") == why
         for model in block.models
         if model.name == failure.backbone
     ]
+    column = column_of(failure)
     return min(rows, key=lambda row: (row[1], column) not in row[0].done, default=None)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from benchmarks.pages.blocks import Block, Column, sort_into_blocks
 from benchmarks.pages.entries import table_entry
-from benchmarks.pages.markdown import escape, table
 from benchmarks.pages.records import Model, Results
+from benchmarks.pages.table_rows import escape, table
 
 CURVE_SEPARATOR = "@"
 """Separator of the curve's and the snapshot's name in the name of a backbone."""
@@ -79,7 +79,7 @@ def _table(block: Block, column: Column, metric: str) -> str:
     scores = {
         (curve_of(model), float(model.epochs or 0)): score.text(2)
         for model in block.models
-        if (score := table_entry(block, model, *column, metric).score) is not None
+        if (score := table_entry(block, model, column, metric).score) is not None
     }
     curves = sorted({curve for curve, _ in scores})
     epochs = sorted({epoch for _, epoch in scores})
@@ -93,7 +93,7 @@ def curve_files(results: Results) -> dict[str, str]:
     Results that do not share a column of the page do not share a file either.
     """
     files = {}
-    for block in sort_into_blocks(results.done, (), group_key=run_of):
+    for block in sort_into_blocks(results.done, group_key=run_of):
         for column in block.columns:
             points: dict[tuple[str, str], list[tuple[float, Mapping[str, float]]]] = {}
             for (model, other), done in block.done.items():

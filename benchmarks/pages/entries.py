@@ -1,19 +1,20 @@
 """Entries of a table: mean, standard deviation and number of runs, or why there is no number."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 
-from benchmarks.pages.blocks import Block
-from benchmarks.pages.conditions import (
+from benchmarks.pages.blocks import (
+    Block,
+    Column,
     conditions,
-    crops_version,
     processes_words,
+    schedule_words,
     tolerated_words,
 )
-from benchmarks.pages.published import transfer_tasks
-from benchmarks.pages.reasons import schedule_words
-from benchmarks.pages.records import SMALL_DATA, Failure, Model, Result
+from benchmarks.pages.published import AVERAGE, transfer_tasks
+from benchmarks.pages.records import SMALL_DATA, Model, Result
 
 NOT_A_NUMBER = "not a number"
 """Text of a metric that is not finite, such as the loss of a network that diverged."""
@@ -58,17 +59,19 @@ class TableEntry:
     """Paths of the records behind the score, below the results."""
 
 
-def score_of(values: list[float]) -> Score:
+def score_of(values: Sequence[float]) -> Score:
     """Return mean and standard deviation of one or more values."""
     mean = fmean(values)
     spread = stdev(values) if len(values) > 1 and math.isfinite(mean) else 0.0
     return Score(mean=mean, std=spread, runs=len(values))
 
 
-def table_entry(block: Block, model: Model, task: str, protocol: str, metric: str) -> TableEntry:
-    """Return the entry of a model for a metric of a task; protocol without version."""
-    done = block.done.get((model, (task, protocol)), ())
-    failed = block.failed.get((model, (task, protocol)), ())
+def table_entry(block: Block, model: Model, column: Column, metric: str) -> TableEntry:
+    """Return the entry of a model for a metric of a column, which may be LORAC's average."""
+    if column[0] == AVERAGE:
+        return _average_entry(block, model, column[1])
+    done = block.done.get((model, column), ())
+    failed = block.failed.get((model, column), ())
     values = [result.metrics[metric] for result in done if metric in result.metrics]
     if values:
         broken = tuple(f"seed {f.seed} failed: {f.reason}" for f in failed)
@@ -78,51 +81,47 @@ def table_entry(block: Block, model: Model, task: str, protocol: str, metric: st
         files = tuple(result.file for result in done)
         return TableEntry(score=score, notes=_notes(done), failures=broken, files=files)
     if failed:
-        return TableEntry(missing="failed", failures=_failure_notes(failed))
+        reasons = tuple(dict.fromkeys(f"failed: {failure.reason}" for failure in failed))
+        return TableEntry(missing="failed", failures=reasons)
     if done:
         names = ", ".join(sorted(done[0].metrics))
         return TableEntry(missing="–", failures=(f"the record has {names}, not {metric}",))
     return TableEntry(missing="") if model.other_conditions else TableEntry()
 
 
-def average_entry(block: Block, model: Model, protocol: str) -> TableEntry:
+def _average_entry(block: Block, model: Model, protocol: str) -> TableEntry:
     """Return LORAC's average, the unweighted mean of the twelve data sets, if all are there."""
     done = [block.done.get((model, (task, protocol)), ()) for task in transfer_tasks()]
-    members = [_metric_by_seed(results) for results in done if results]
+    # each record's only metric, by seed
+    members = [{r.seed: next(iter(r.metrics.values())) for r in runs} for runs in done if runs]
     if len(members) < len(done):
         if model.other_conditions:
             return TableEntry(missing="")
         return TableEntry(missing=f"– ({len(members)} of {len(done)})" if members else "not run")
-    differences = _condition_differences(done)
-    if differences:
-        return TableEntry(
-            missing="–", failures=(f"no average, because the runs differ: {differences}",)
-        )
+    if differences := _differences(done):
+        why = f"no average, because the runs differ: {differences}"
+        return TableEntry(missing="–", failures=(why,))
     shared = [
         note for note in _notes(done[0]) if all(note in _notes(results) for results in done[1:])
     ]
     of_some = [note for r in done for note in (*tolerated_words(r[0]), *r[0].departures)]
-    notes = tuple(dict.fromkeys([*shared, *of_some]))
-    files = tuple(result.file for results in done for result in results)
-    seeds = set(members[0])
     # with the same seeds everywhere, the spread is that of the average, one per seed
-    if all(set(member) == seeds for member in members):
-        per_seed = [fmean(member[seed] for member in members) for seed in sorted(seeds)]
-        return TableEntry(score=score_of(per_seed), notes=notes, files=files)
-    means = [fmean(member.values()) for member in members]
-    return TableEntry(score=Score(mean=fmean(means)), notes=notes, files=files)
+    if all(member.keys() == members[0].keys() for member in members):
+        score = score_of([fmean(m[seed] for m in members) for seed in sorted(members[0])])
+    else:
+        score = Score(mean=fmean(fmean(member.values()) for member in members))
+    return TableEntry(
+        score=score,
+        notes=tuple(dict.fromkeys([*shared, *of_some])),
+        files=tuple(result.file for results in done for result in results),
+    )
 
 
-def _condition_differences(done: list[tuple[Result, ...]]) -> str:
+def _differences(done: list[tuple[Result, ...]]) -> str:
     """Return the arithmetic, engines, numbers of processes or crops in which results differ."""
     of_each = [conditions(results[0]) for results in done]
     each = zip(*((c.features, c.engine, c.processes, c.crops) for c in of_each), strict=True)
     return "; ".join(" and ".join(sorted(set(words))) for words in each if len(set(words)) > 1)
-
-
-def _metric_by_seed(results: tuple[Result, ...]) -> dict[int, float]:
-    """Return each record's only metric, by seed."""
-    return {result.seed: next(iter(result.metrics.values())) for result in results}
 
 
 def _notes(done: tuple[Result, ...]) -> tuple[str, ...]:
@@ -131,23 +130,15 @@ def _notes(done: tuple[Result, ...]) -> tuple[str, ...]:
     They are taken from the first run, because runs of one mean differ only in their seeds.
     """
     first = done[0]
-    notes = [schedule_words(first.schedule)]
-    notes.append(f"engine {first.engine}")
-    if first.num_processes > 1:
-        notes.append(processes_words(first))
+    notes = [schedule_words(first.schedule), f"engine {first.engine}"]
+    notes += [processes_words(first)] * (first.num_processes > 1)
     seeds = ", ".join(str(result.seed) for result in done)
     notes.append(f"seed {seeds}" if len(done) == 1 else f"{len(done)} runs, seeds {seeds}")
-    if first.small:
-        notes.append(SMALL_DATA[first.small])
+    notes += [SMALL_DATA[first.small]] if first.small else []
     notes += tolerated_words(first)
-    if version := crops_version(first):
+    if version := first.details.get("crops", ""):
         notes.append(f"training crops {version}")
-    at_edge = [str(result.seed) for result in done if result.at_grid_edge]
-    if at_edge:
+    if at_edge := [str(result.seed) for result in done if result.at_grid_edge]:
         of = f" (seed {', '.join(at_edge)})" if len(done) > 1 else ""
         notes.append(f"chosen learning rate at the edge of the grid{of}")
     return (*notes, *first.departures)
-
-
-def _failure_notes(failed: tuple[Failure, ...]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(f"failed: {failure.reason}" for failure in failed))

@@ -12,7 +12,7 @@ from benchmarks.pages.against import compared_numbers
 from benchmarks.pages.checkpoint_lines import Line, checkpoint_lines, value_words
 from benchmarks.pages.published import papers
 from benchmarks.pages.records import Result
-from benchmarks.pages.verdict import tolerance, verdict
+from benchmarks.pages.verdict import tolerance
 from transfer.record import Record, features_in
 from transfer.tasks import TASKS
 
@@ -126,11 +126,10 @@ def _published(result: Result) -> Iterator[Line]:
                 if pair.task != result.task:
                     continue
                 found = True
-                difference = pair.ours.mean - pair.paper
-                text = f"{pair.paper:g}, ours {pair.ours.mean:.2f} ({difference:+.2f})"
+                text = f"{pair.paper:g}, ours {pair.ours.mean:.2f} ({pair.difference:+.2f})"
                 if pair.judged:
                     limits = tolerance(pair.task)
-                    text += f": {verdict(difference, pair.task)}, "
+                    text += f": {pair.verdict}, "
                     text += f"pass up to {limits.passes:g}, warn up to {limits.warns:g}"
                 else:
                     text += f": not judged, {pair.no_verdict}"

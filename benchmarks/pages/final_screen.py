@@ -6,13 +6,12 @@ from types import MappingProxyType
 
 from rich.cells import cell_len, set_cell_size
 
-from benchmarks.pages.against import compared_numbers
-from benchmarks.pages.conditions import conditions
+from benchmarks.pages.against import compared_everywhere
+from benchmarks.pages.blocks import conditions, reasons_of, without_version
 from benchmarks.pages.entries import score_of
-from benchmarks.pages.published import best_published, papers
-from benchmarks.pages.reasons import reasons_of, without_version
+from benchmarks.pages.published import best_published
 from benchmarks.pages.records import Failure, Result, Results
-from benchmarks.pages.verdict import Verdict, verdict
+from benchmarks.pages.verdict import Verdict
 
 MOST_LINES = 46
 """Longest screen in lines of the terminal, so that everything that a run prints after its last cell
@@ -174,14 +173,10 @@ def verdicts_of(done: Iterable[Result]) -> dict[tuple[str, str, str], Verdict]:
     """Return the worst verdict on each (task, protocol without version, metric) over backbones."""
     results = tuple(done)
     found: dict[tuple[str, str, str], Verdict] = {}
-    for paper in papers():
-        for table in paper.tables:
-            for pair in compared_numbers(table, results)[0]:
-                if pair.judged:
-                    protocol = pair.row.protocol_of(pair.column)
-                    key = (pair.task, protocol, pair.column.metric)
-                    judged = verdict(pair.ours.mean - pair.paper, pair.task)
-                    found[key] = max(found.get(key, "pass"), judged, key=VERDICTS.index)
+    for _, _, pair in compared_everywhere(results):
+        if pair.judged:
+            key = (pair.task, pair.row.protocol_of(pair.column), pair.column.metric)
+            found[key] = max(found.get(key, "pass"), pair.verdict, key=VERDICTS.index)
     return found
 
 

@@ -5,11 +5,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks.pages.against import compared_numbers
-from benchmarks.pages.published import papers
-from benchmarks.pages.reasons import reasons_of
+from benchmarks.pages.against import compared_everywhere
+from benchmarks.pages.blocks import reasons_of
 from benchmarks.pages.records import SMALL_DATA, Result, Results
-from benchmarks.pages.verdict import verdict
 from pretrain.running.atomic_files import write_whole
 
 FILE = "results.csv"
@@ -73,17 +71,10 @@ def numbers_of(results: Results) -> list[Number]:
 def verdicts_of(done: Sequence[Result]) -> dict[tuple[str, str], list[str]]:
     """Return the verdicts, such as "pass (LORAC, Table II)", by record and metric."""
     verdicts: dict[tuple[str, str], dict[str, None]] = {}
-    for paper in papers():
-        for table in paper.tables:
-            if table.kind == "settings":
-                continue
-            for pair in compared_numbers(table, done)[0]:
-                if not pair.judged:
-                    continue
-                word = verdict(pair.ours.mean - pair.paper, pair.task)
-                for file in pair.files:
-                    named = verdicts.setdefault((file, pair.column.metric), {})
-                    named[f"{word} ({paper.name}, {table.number})"] = None
+    for paper, table, pair in compared_everywhere(done):
+        for file in pair.files if pair.judged else ():
+            named = verdicts.setdefault((file, pair.column.metric), {})
+            named[f"{pair.verdict} ({paper.name}, {table.number})"] = None
     return {key: list(named) for key, named in verdicts.items()}
 
 

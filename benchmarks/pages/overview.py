@@ -1,25 +1,23 @@
-"""Overview of every backbone and every task on one page, one part per schedule."""
+"""Pages of ours: every backbone and task, one part per schedule; methods beside each other."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import groupby
 
 from benchmarks.pages.blocks import Block, Column, sort_into_blocks
-from benchmarks.pages.entries import TableEntry, average_entry, table_entry
-from benchmarks.pages.markdown import Notes
+from benchmarks.pages.entries import table_entry
 from benchmarks.pages.published import AVERAGE, transfer_tasks
 from benchmarks.pages.records import Model, Results
 from benchmarks.pages.table_rows import (
     Heading,
+    Notes,
     TableNotes,
-    backbone_description,
-    backbone_line,
+    backbone_lines,
     backbones_of,
-    declaration_notes,
-    grid,
+    our_table,
     row_label,
 )
 from benchmarks.pages.verdict import noise_rule
-
-DECIMALS = 1
 
 
 def overview_page(results: Results, tables: Sequence[tuple[str, str]], command: str) -> str:
@@ -35,12 +33,9 @@ def overview_page(results: Results, tables: Sequence[tuple[str, str]], command: 
     parts.append(noise_rule(sorted(tasks)) if blocks else "No results yet.")
     for block in blocks:
         parts += [f"## {block.heading}", *_block(block, notes)]
-    if notes.lines():
-        parts += ["## Notes", "\n".join(notes.lines())]
-    models = backbones_of(model for block in blocks for model in block.models)
-    if models:
-        parts += ["## Backbones", "\n".join(backbone_description(model) for model in models)]
-        parts += declaration_notes(models)
+    parts += ["## Notes", "\n".join(notes.lines())] if notes.texts else []
+    if models := backbones_of(model for block in blocks for model in block.models):
+        parts += ["## Backbones", *backbone_lines(models)]
     if tables:
         listed = "\n".join(f"- [{title}]({file})" for title, file in tables)
         parts += ["## Beside the papers", listed]
@@ -55,32 +50,23 @@ def _block(block: Block, notes: Notes) -> list[str]:
     kinds: dict[str, list[Column]] = {}
     for column in _columns(block):
         kinds.setdefault(_metric_and_heading(block, column)[1], []).append(column)
+    filled = {*block.done, *block.failed}
+    filled |= {(m, (AVERAGE, name)) for m, (task, name) in filled if task in transfer_tasks()}
     parts = []
     for kind, columns in kinds.items():
-        models = [m for m in block.models if any((m, c) in _filled_entries(block) for c in columns)]
-        rows = {model: [_entry(block, model, column) for column in columns] for model in models}
-        table_notes = TableNotes.of_entries(
-            (entry for row in rows.values() for entry in row), notes
-        )
-        decimals = [DECIMALS] * len(columns)
-        lines = [
-            backbone_line(row_label(model, block.models), row, table_notes, decimals=decimals)
-            for model, row in rows.items()
+        metrics = [_metric_and_heading(block, column)[0] for column in columns]
+        rows = [
+            (
+                row_label(model, block.models),
+                [table_entry(block, model, *one) for one in zip(columns, metrics, strict=True)],
+            )
+            for model in block.models
+            if any((model, column) in filled for column in columns)
         ]
         headings = [Heading(label, column[0]) for label, column in _with_labels(columns)]
-        parts += [
-            f"### {kind}",
-            grid(["backbone"], headings, lines),
-            "\n".join(_notes_lines(block, columns, table_notes)),
-        ]
+        grid, table_notes = our_table(rows, headings, notes)
+        parts += [f"### {kind}", grid, "\n".join(_notes_lines(block, columns, table_notes))]
     return parts
-
-
-def _filled_entries(block: Block) -> set[tuple[Model, Column]]:
-    """Return the entries with a result or a failure, those of LORAC's average included."""
-    filled = {*block.done, *block.failed}
-    averages = {(m, (AVERAGE, name)) for m, (task, name) in filled if task in transfer_tasks()}
-    return filled | averages
 
 
 def _columns(block: Block) -> list[Column]:
@@ -132,8 +118,70 @@ def _notes_lines(block: Block, columns: Sequence[Column], table_notes: TableNote
     return lines
 
 
-def _entry(block: Block, model: Model, column: Column) -> TableEntry:
-    task, protocol = column
-    if task == AVERAGE:
-        return average_entry(block, model, protocol)
-    return table_entry(block, model, task, protocol, block.metric_and_heading(column)[0])
+def method_page(results: Results, command: str) -> str:
+    """Return the page of backbones whose recipes, METHOD/SIZE, have one size.
+
+    It is empty if no two methods have a result on the same task.
+    """
+    blocks = sort_into_blocks(results.done, results.failed)
+    models = {model for block in blocks for model in block.models if "/" in model.recipe}
+    parts = []
+    ordered = sorted(models, key=_sort_key)
+    for size, group in groupby(ordered, key=lambda model: _sort_key(model)[0]):
+        parts += _methods(size, list(group), blocks)
+    if not parts:
+        return ""
+    header = [
+        "# Methods",
+        "Percent; one row per method, all of one size of recipe. Only numbers of one column may be "
+        f"compared. Made by `{command}`.",
+    ]
+    return "\n\n".join([*header, *parts]) + "\n"
+
+
+def _sort_key(model: Model) -> tuple[str, bool, Model]:
+    """Return the sort key of a backbone: recipe size, then random initializations first."""
+    return model.recipe.partition("/")[2], model.method != "random", model
+
+
+def _methods(size: str, models: Sequence[Model], blocks: Sequence[Block]) -> list[str]:
+    columns = [
+        (block, column, block.metric_and_heading(column)[0])
+        for block in blocks
+        for column in _shared_columns(block, models)
+    ]
+    if not columns:
+        return []
+    shown = [m for m in models if any((m, column) in block.done for block, column, _ in columns)]
+    rows = [
+        (
+            row_label(model, shown),
+            [table_entry(block, model, column, metric) for block, column, metric in columns],
+        )
+        for model in shown
+    ]
+    notes = Notes()
+    headings = [Heading(f"{column[0]} {metric}", column[0]) for _, column, metric in columns]
+    grid, table_notes = our_table(rows, headings, notes)
+    protocols = [
+        f"- {column[0]}: protocol {block.protocols([column])}; {block.heading.lower()}."
+        for block, column, _ in columns
+    ]
+    return [
+        f"## {size}",
+        noise_rule(sorted({column[0] for _, column, _ in columns})),
+        grid,
+        "\n".join([*protocols, f"- All rows: {'; '.join(table_notes.everywhere)}."]),
+        "\n".join(notes.lines()),
+        *backbone_lines([*dict.fromkeys(replace(model, other_conditions="") for model in shown)]),
+    ]
+
+
+def _shared_columns(block: Block, models: Sequence[Model]) -> list[Column]:
+    """Return the columns in which two methods have a result, without random initializations."""
+    trained = [model for model in models if model.method != "random"]
+    return [
+        column
+        for column in block.columns
+        if len({model.method for model in trained if (model, column) in block.done}) > 1
+    ]

@@ -1,13 +1,18 @@
 """Page of one published table: the paper's rows in its order, ours below, then the other blocks."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import groupby
 
-from benchmarks.pages.against import comparison_lines, missing_row_lines
-from benchmarks.pages.blocks import Block, sort_into_blocks
-from benchmarks.pages.entries import Score, TableEntry, average_entry, table_entry
-from benchmarks.pages.markdown import Notes
-from benchmarks.pages.matching import rows_of_recipe
+from benchmarks.pages.against import comparison_lines, missing_row_lines, rows_of_recipe
+from benchmarks.pages.blocks import (
+    Block,
+    ProtocolCheck,
+    Reasons,
+    column_of,
+    sort_into_blocks,
+)
+from benchmarks.pages.entries import Score, TableEntry, table_entry
 from benchmarks.pages.published import (
     AVERAGE,
     ELSEWHERE,
@@ -18,41 +23,23 @@ from benchmarks.pages.published import (
     Table,
     transfer_tasks,
 )
-from benchmarks.pages.reasons import (
-    COMPARABLE,
-    OtherProtocol,
-    ProtocolCheck,
-    Reasons,
-    without_version,
-)
 from benchmarks.pages.records import Failure, Model, Result, Results
 from benchmarks.pages.table_rows import (
     Heading,
     Line,
+    Notes,
     PrintedNumber,
     PrintedTable,
     TableNotes,
-    backbone_description,
     backbone_line,
+    backbone_lines,
     backbones_of,
-    declaration_notes,
-    markdown_table,
     row_label,
+    with_best,
 )
 from benchmarks.pages.verdict import low_score_warning, noise_rule
 
 MARKS = {True: "✓", False: "", None: "?", "default": "*"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Section:
-    """Consecutive rows of one group; our rows are added if `ours` is true."""
-
-    title: str
-    task: str
-    """Task of the rows; empty where the columns name their tasks."""
-    rows: tuple[Row, ...]
-    ours: bool
 
 
 def tasks_of(published: Table) -> set[str]:
@@ -65,18 +52,20 @@ def tasks_of(published: Table) -> set[str]:
 class PaperBlock:
     """One of a page's tables: the paper's rows with ours, or a block that stands apart."""
 
-    heading: str
+    heading: str = ""
     """Conditions of a block that stands apart; empty for the table with the paper's rows."""
     block: Block
     table: PrintedTable
-    legend: str
-    """Meaning of the signs, as a list; empty if there are none."""
+    legend: tuple[str, ...]
+    """Meaning of the signs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PaperTables:
     """Tables of one page, and the notes below them."""
 
+    paper: Paper
+    published: Table
     blocks: tuple[PaperBlock, ...]
     """The table with the paper's rows first."""
     notes: Notes
@@ -84,40 +73,37 @@ class PaperTables:
     """All results that the page shows."""
 
     @property
-    def backbones(self) -> list[Model]:
-        """Return each backbone of the page once."""
-        return backbones_of(model for block in self.blocks for model in block.block.models)
+    def num_ours(self) -> int:
+        """Number of our rows."""
+        return sum(line.ours for block in self.blocks for line in block.table.lines)
 
 
 def paper_page(published: Table, paper: Paper, results: Results, command: str) -> str:
     """Return the page."""
-    tables = paper_tables(published, results)
+    tables = paper_tables(published, paper, results)
     parts = [_page_head(published, paper, command)]
     for block in tables.blocks:
         parts += [f"## {block.heading}"] if block.heading else []
-        parts += [markdown_table(block.table)] if block.table.lines else ["No row yet."]
-        parts += [block.table.notes, block.legend]
-    if tables.notes.lines():
-        parts += ["## Notes", "\n".join(tables.notes.lines())]
+        parts += [block.table.markdown() if block.table.lines else "No row yet."]
+        parts += [block.table.notes, "\n".join(f"- {line}" for line in block.legend)]
+    parts += ["## Notes", "\n".join(tables.notes.lines())] if tables.notes.texts else []
     parts += ["## Against the paper", "\n".join(comparison_lines(published, tables.done))]
-    needed = missing_row_lines(published, tables.done)
-    if needed:
+    if needed := missing_row_lines(published, tables.done):
         parts += ["## Missing rows (`python -m pretrain RECIPE`)", "\n".join(needed)]
-    if tables.backbones:
-        parts += ["## Backbones", "\n".join(map(backbone_description, tables.backbones))]
-        parts += declaration_notes(tables.backbones)
+    if models := backbones_of(m for block in tables.blocks for m in block.block.models):
+        parts += ["## Backbones", *backbone_lines(models)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def settings_page(published: Table, paper: Paper, command: str) -> str:
     """Return the page of a table that prints settings and no result."""
-    shown = _block(published, EMPTY, Notes(), printed=True)
+    shown = _table(published, EMPTY, Notes(), printed=True)
     facts = "\n".join(f"- {fact}" for fact in published.facts)
-    parts = [*_title(published, paper), f"Made by `{command}`.", markdown_table(shown), facts]
+    parts = [*_title(published, paper), f"Made by `{command}`.", shown.markdown(), facts]
     return "\n\n".join(parts) + "\n"
 
 
-def paper_tables(published: Table, results: Results) -> PaperTables:
+def paper_tables(published: Table, paper: Paper, results: Results) -> PaperTables:
     """Return the paper's rows with ours, then our rows that stand apart, block by block."""
     readings = _protocol_by_task(published)
     of_rows = {name for row in published.rows for name in _protocols_of(row)}
@@ -130,10 +116,9 @@ def paper_tables(published: Table, results: Results) -> PaperTables:
     notes = Notes()
     blocks = [
         PaperBlock(
-            heading="",
             block=comparable,
-            table=_block(published, comparable, notes, printed=True),
-            legend=_legend(published, comparable, printed=True),
+            table=_table(published, comparable, notes, printed=True),
+            legend=tuple(_legend(published, comparable, printed=True)),
         )
     ]
     for block in others:
@@ -145,14 +130,16 @@ def paper_tables(published: Table, results: Results) -> PaperTables:
         one = PaperBlock(
             heading=f"{block.heading}{beside}",
             block=block,
-            table=_block(shown, block, notes, printed=bool(rows)),
-            legend=_legend(published, block, printed=False),
+            table=_table(shown, block, notes, printed=bool(rows)),
+            legend=tuple(_legend(published, block, printed=False)),
         )
         blocks.append(one)
-    return PaperTables(blocks=tuple(blocks), notes=notes, done=tuple(done))
+    return PaperTables(
+        paper=paper, published=published, blocks=tuple(blocks), notes=notes, done=tuple(done)
+    )
 
 
-EMPTY = Block(reasons=COMPARABLE, version=0, done={}, failed={})
+EMPTY = Block(done={}, failed={})
 
 
 def _protocol_by_task(published: Table) -> dict[str, str]:
@@ -169,15 +156,19 @@ def _protocol_check(published: Table, readings: dict[str, str], of_rows: set[str
     protocol for the row of the backbone's recipe, the result must have that one.
     """
 
-    def check(model: Model, task: str, name: str) -> OtherProtocol | None:
+    def check(model: Model, task: str, name: str) -> str:
         reading = readings[task]
         rows = [r for r in rows_of_recipe(published, model) if r.task in ("", task)]
         own = {row.protocol_for(task, reading) for row in rows} - {""}
         if own and name not in own and name in {reading, *of_rows}:
-            return OtherProtocol(name, tuple(sorted(own)))
-        return None if name == reading else OtherProtocol(name)
+            return f"{_apart(name)} instead of {', '.join(sorted(own))}"
+        return "" if name == reading else _apart(name)
 
     return check
+
+
+def _apart(protocol: str) -> str:
+    return f"protocol {protocol}"
 
 
 def _rows_with_protocol(published: Table, block: Block) -> tuple[Row, ...]:
@@ -189,9 +180,7 @@ def _rows_with_protocol(published: Table, block: Block) -> tuple[Row, ...]:
         row
         for row in published.rows
         if not block.version
-        and any(
-            block.reasons == Reasons(protocol=OtherProtocol(name)) for name in _protocols_of(row)
-        )
+        if any(block.reasons == Reasons(protocol=_apart(name)) for name in _protocols_of(row))
     )
 
 
@@ -208,10 +197,10 @@ def _has_protocol_of_page(
     That is the paper's protocol of the task, a variant such as co2-2021-11point, or the protocol of
     one of the table's rows.
     """
-    reading = readings.get(entry.task)
+    task, name = column_of(entry)
+    reading = readings.get(task)
     if reading is None:
         return False
-    name = without_version(entry.protocol)
     return name == reading or name.startswith(reading + "-") or name in of_rows
 
 
@@ -237,75 +226,57 @@ def _page_head(published: Table, paper: Paper, command: str) -> str:
     return "\n".join(lines)
 
 
-def sections(published: Table) -> list[Section]:
-    """Return the printed groups of rows. If rows name the task, every group gets our rows."""
-    groups: list[Section] = []
-    for row in published.rows:
-        if groups and (groups[-1].title, groups[-1].task) == (row.group, row.task):
-            groups[-1] = replace(groups[-1], rows=(*groups[-1].rows, row))
-        else:
-            groups.append(Section(title=row.group, task=row.task, rows=(row,), ours=bool(row.task)))
-    if not any(section.ours for section in groups):
-        title = "measured here" if any(section.title for section in groups) else ""
-        groups.append(Section(title=title, task="", rows=(), ours=True))
-    return groups
+def _sections(published: Table) -> list[tuple[str, str, tuple[Row, ...]]]:
+    """Return title, task and printed rows of each group. Our rows go where a task is named.
+
+    Where no row names its task, they go to a group of their own, the last.
+    """
+    groups = [
+        (title, task, tuple(rows))
+        for (title, task), rows in groupby(published.rows, lambda row: (row.group, row.task))
+    ]
+    if any(task for _, task, _ in groups):
+        return groups
+    return [*groups, ("measured here" if any(title for title, *_ in groups) else "", "", ())]
 
 
-def _block(published: Table, block: Block, notes: Notes, *, printed: bool) -> PrintedTable:
+def _table(published: Table, block: Block, notes: Notes, *, printed: bool) -> PrintedTable:
     """Return a table with our rows, and on request with the paper's."""
     entries = {
-        (section.task, model): [
-            _checked_entry(published, block, model, column, section.task)
-            for column in published.columns
+        (task, model): [
+            _checked_entry(published, block, model, column, task) for column in published.columns
         ]
-        for section in sections(published)
-        if section.ours
+        for _, task, rows in _sections(published)
+        if task or not rows
         for model in block.models
     }
     table_notes = TableNotes.of_entries((entry for row in entries.values() for entry in row), notes)
+    decimals = [_decimals(published, column) for column in published.columns]
     lines: list[Line] = []
-    for section in sections(published):
-        rows = [_printed_line(published, row) for row in section.rows] if printed else []
-        if section.ours:
-            rows += [
-                _backbone_line(published, block, model, entries[section.task, model], table_notes)
-                for model in block.models
-            ]
-        if section.title and rows:
-            lines.append(Line(label=section.title))
-        lines += [replace(row, scope=section.task) for row in rows]
-    return PrintedTable(
-        header=("method", *(a.label for a in published.attributes)),
-        headings=tuple(_heading(column) for column in published.columns),
-        lines=tuple(lines),
-        notes=_notes_line(block, table_notes) if lines else "",
+    for title, task, rows in _sections(published):
+        own = [_printed_line(published, row) for row in rows] if printed else []
+        for model in block.models if task or not rows else ():
+            known = {"arch": model.arch, "epochs": model.epochs}
+            one = backbone_line(
+                "→ " + row_label(model, block.models),
+                entries[task, model],
+                table_notes,
+                decimals=decimals,
+                attributes=[known.get(a.key, "") for a in published.attributes],
+            )
+            own.append(one)
+        lines += [Line(label=title)] if title and own else []
+        lines += [replace(line, scope=task) for line in own]
+    headings = tuple(
+        Heading(column.label, column.task, column.higher_is_better is not False)
+        for column in published.columns
     )
-
-
-def _notes_line(block: Block, table_notes: TableNotes) -> str:
-    if not block.done:
-        return ""
-    return f"All → rows: {table_notes.line(block.protocols(block.columns))}."
-
-
-def _heading(column: Column) -> Heading:
-    return Heading(column.label, column.task, column.higher_is_better is not False)
-
-
-def _backbone_line(
-    published: Table,
-    block: Block,
-    model: Model,
-    entries: Sequence[TableEntry],
-    table_notes: TableNotes,
-) -> Line:
-    known = {"arch": model.arch, "epochs": model.epochs}
-    return backbone_line(
-        "→ " + row_label(model, block.models),
-        entries,
-        table_notes,
-        decimals=[_decimals(published, column) for column in published.columns],
-        attributes=[known.get(a.key, "") for a in published.attributes],
+    everywhere = f"All → rows: {table_notes.line(block.protocols(block.columns))}."
+    return PrintedTable(
+        ("method", *(a.label for a in published.attributes)),
+        headings,
+        with_best(lines, headings),
+        everywhere if lines and block.done else "",
     )
 
 
@@ -337,11 +308,9 @@ def _random_score(published: Table, block: Block, column: Column) -> Score | Non
 
 def _entry(block: Block, model: Model, column: Column, section_task: str) -> TableEntry:
     task = section_task or column.task
-    if task == AVERAGE:
-        names = [name for member, name in block.columns if member in transfer_tasks()]
-        return average_entry(block, model, names[0] if names else "")
-    names = [name for member, name in block.columns if member == task]
-    return table_entry(block, model, task, names[0] if names else "", column.metric)
+    members = transfer_tasks() if task == AVERAGE else (task,)
+    protocol = next((name for member, name in block.columns if member in members), "")
+    return table_entry(block, model, (task, protocol), column.metric)
 
 
 def _printed_line(published: Table, row: Row) -> Line:
@@ -386,15 +355,13 @@ def _decimals(published: Table, column: Column) -> int:
     return max((len(digits) for digits in printed), default=1)
 
 
-def _legend(published: Table, block: Block, *, printed: bool) -> str:
-    """Return the meaning of the signs in a table."""
-    lines = []
+def _legend(published: Table, block: Block, *, printed: bool) -> Iterator[str]:
+    """Yield the meaning of the signs in a table."""
     if any(len(results) > 1 for results in block.done.values()):
-        lines.append("- ± of → rows: standard deviation over the runs.")
+        yield "± of → rows: standard deviation over the runs."
     if any(results[0].interval95 for results in block.done.values() if len(results) == 1):
-        lines.append("- ± of → rows with one run: 95 % interval over its trials.")
+        yield "± of → rows with one run: 95 % interval over its trials."
     if printed:
-        empty = any(v is None for row in published.rows for v in row.values.values())
-        lines += ["- –: not reported by the paper."] if empty else []
-        lines += [f"- {fact}" for fact in published.facts]
-    return "\n".join(lines)
+        if any(v is None for row in published.rows for v in row.values.values()):
+            yield "–: not reported by the paper."
+        yield from published.facts

@@ -4,13 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 
+from benchmarks.pages.against import pretraining_differences
 from benchmarks.pages.blocks import Block, sort_into_blocks
 from benchmarks.pages.entries import Score, score_of, table_entry
-from benchmarks.pages.markdown import table
-from benchmarks.pages.matching import pretraining_differences
 from benchmarks.pages.published import Measurement, Paper, Row, Statement, SweptSetting
 from benchmarks.pages.records import DECLARED, Model, Results
-from benchmarks.pages.table_rows import declaration_notes
+from benchmarks.pages.table_rows import declaration_notes, table
 from benchmarks.pages.verdict import TOLERANCES, tolerance, verdict
 
 HEADER = ("where", "statement", "number", "paper", "ours", "diff.", "verdict", "pass / warn up to")
@@ -34,7 +33,7 @@ class Evidence:
 
 def stated_page(papers: Sequence[Paper], results: Results, command: str) -> str:
     """Return the page."""
-    blocks = sort_into_blocks(results.done, ())
+    blocks = sort_into_blocks(results.done)
     rows = chain.from_iterable(block.models for block in blocks)
     evidence = Evidence(
         comparable=next((block for block in blocks if block.comparable), None),
@@ -150,9 +149,8 @@ def _row_of_recipe(recipe: str, statement: Statement, papers: Sequence[Paper]) -
 def _value(model: Model, measurement: Measurement, evidence: Evidence) -> float | None:
     if not measurement.task or evidence.comparable is None:
         return model.last_epoch.get(measurement.metric)
-    entry = table_entry(
-        evidence.comparable, model, measurement.task, measurement.protocol, measurement.metric
-    )
+    column = (measurement.task, measurement.protocol)
+    entry = table_entry(evidence.comparable, model, column, measurement.metric)
     return entry.score.mean if entry.score else None
 
 

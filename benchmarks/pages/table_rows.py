@@ -1,4 +1,4 @@
-"""Lines of numbers with raised notes, the best of each column bold.
+"""Lines of numbers with raised notes, the best of each column bold, as padded markdown tables.
 
 entries.py makes the entries of a line from records.
 """
@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from benchmarks.pages.entries import Score, TableEntry
-from benchmarks.pages.markdown import Notes, bold, table
 from benchmarks.pages.records import DECLARED, STAND_IN_TEXTURE, Model
 from benchmarks.pages.verdict import best_index
+
+SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 @dataclass(frozen=True)
@@ -32,11 +33,18 @@ class PrintedNumber:
     score: Score | None = None
     files: tuple[str, ...] = ()
     """Paths of the records behind one of our numbers, below the results."""
+    best: bool = False
+    """It leads its column, among the lines of its scope, by more than the noise."""
+
+    @property
+    def sort(self) -> str:
+        """Return the number to sort by; empty for what is no number."""
+        return f"{self.score.mean}" if self.score and self.score.finite else ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """One row as it will be printed."""
+    """One row as it will be printed; without numbers, the title of those that follow."""
 
     label: str
     attributes: tuple[str, ...] = ()
@@ -47,25 +55,66 @@ class Line:
     """The numbers were measured here."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class PrintedTable:
     """A table as it will be printed: columns of text, columns of numbers, rows."""
 
     header: tuple[str, ...]
     headings: tuple[Heading, ...]
     lines: tuple[Line, ...]
-    """Rows; one without numbers is the title of those that follow."""
     notes: str = ""
     """Notes that hold for all our rows."""
 
-    def best(self) -> set[tuple[int, int]]:
-        """Return row and column of each number that leads its scope by more than the noise."""
-        return {
-            (row, j)
-            for j, heading in enumerate(self.headings)
-            for scope in {line.scope for line in self.lines}
-            if (row := _best_row(self.lines, j, scope, heading)) is not None
-        }
+    def markdown(self) -> str:
+        """Return the table as markdown; the best numbers are bold."""
+        width = len(self.header) - 1 + len(self.headings)
+        rows = []
+        for line in self.lines:
+            numbers = [
+                (f"**{number.text}**" if number.best else number.text) + number.after
+                for number in line.numbers
+            ]
+            label = line.label if numbers else f"*{line.label}*"
+            rows.append([label, *line.attributes, *numbers] + [""] * (0 if numbers else width))
+        return table([*self.header, *(heading.label for heading in self.headings)], rows)
+
+
+def with_best(lines: Sequence[Line], headings: Sequence[Heading]) -> tuple[Line, ...]:
+    """Return the lines with the best number of each column and scope marked."""
+    best: set[tuple[int, int]] = set()
+    for scope in {line.scope for line in lines}:
+        rows = [i for i, line in enumerate(lines) if line.numbers and line.scope == scope]
+        for j, heading in enumerate(headings):
+            scores = [lines[i].numbers[j].score for i in rows]
+            higher = heading.higher_is_better
+            leader = best_index(scores, scope or heading.task, higher_is_better=higher)
+            best |= set() if leader is None else {(rows[leader], j)}
+    return tuple(
+        replace(line, numbers=tuple(replace(n, best=(i, j) in best) for j, n in numbered))
+        for i, line in enumerate(lines)
+        for numbered in [enumerate(line.numbers)]
+    )
+
+
+class Notes:
+    """Numbered notes; the same text gets the same number."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def mark(self, texts: Iterable[str]) -> str:
+        """Return the raised numbers of these notes, each after a space; empty for no note."""
+        numbers = sorted(self._numbers.setdefault(t, len(self._numbers) + 1) for t in texts)
+        return "".join(" " + str(number).translate(SUPERSCRIPTS) for number in numbers)
+
+    @property
+    def texts(self) -> list[str]:
+        """Return the notes in the order of their numbers, which start at 1."""
+        return list(self._numbers)
+
+    def lines(self) -> list[str]:
+        """Return the notes as a numbered list."""
+        return [f"{number}. {escape(text)}" for text, number in self._numbers.items()]
 
 
 @dataclass(frozen=True)
@@ -111,6 +160,17 @@ def backbone_line(
     return Line(label=label, attributes=tuple(attributes), numbers=tuple(numbers), ours=True)
 
 
+def our_table(
+    rows: Sequence[tuple[str, Sequence[TableEntry]]], headings: Sequence[Heading], notes: Notes
+) -> tuple[str, TableNotes]:
+    """Return a table of rows of ours with their labels, to one decimal, and its notes."""
+    table_notes = TableNotes.of_entries((entry for _, row in rows for entry in row), notes)
+    decimals = [1] * len(headings)
+    lines = [backbone_line(label, row, table_notes, decimals=decimals) for label, row in rows]
+    printed = PrintedTable(("backbone",), tuple(headings), with_best(lines, headings))
+    return printed.markdown(), table_notes
+
+
 def row_label(model: Model, rows: Sequence[Model]) -> str:
     """Return the name of a row's backbone.
 
@@ -128,6 +188,11 @@ def backbones_of(models: Iterable[Model]) -> list[Model]:
     return sorted({replace(model, other_conditions="") for model in models})
 
 
+def backbone_lines(models: Sequence[Model]) -> list[str]:
+    """Return a list of the backbones, and the meaning of the sign of declared recipes if used."""
+    return ["\n".join(map(_description, models)), *declaration_notes(models)]
+
+
 def declaration_notes(models: Iterable[Model]) -> list[str]:
     """Return the meaning of the sign of declared recipes, if one of the backbones has it."""
     if not any(model.declared for model in models):
@@ -138,7 +203,7 @@ def declaration_notes(models: Iterable[Model]) -> list[str]:
     ]
 
 
-def backbone_description(model: Model) -> str:
+def _description(model: Model) -> str:
     """Return the description of a backbone as a list item."""
     network = f"{model.arch}, {model.stem} stem" if model.arch else "no result on this page"
     origin = model.source
@@ -156,29 +221,22 @@ def backbone_description(model: Model) -> str:
     return "- " + "; ".join(x for x in (f"{model.name}: {network}", origin, weights) if x)
 
 
-def grid(header: Sequence[str], headings: Sequence[Heading], lines: Sequence[Line]) -> str:
-    """Return the table; a number is bold if it leads its scope by more than the noise."""
-    printed = PrintedTable(header=tuple(header), headings=tuple(headings), lines=tuple(lines))
-    return markdown_table(printed)
+def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1) -> str:
+    """Return a padded markdown table; the first `left` columns are text, the others numbers."""
+    texts = [[escape(text) for text in line] for line in (header, *rows)]
+    widths = [max(3, *(len(line[i]) for line in texts)) for i in range(len(header))]
+    rule = [":" + "-" * (w - 1) if i < left else "-" * (w - 1) + ":" for i, w in enumerate(widths)]
+    return "\n".join(_line(line, widths, left) for line in (texts[0], rule, *texts[1:]))
 
 
-def markdown_table(printed: PrintedTable) -> str:
-    """Return the table as markdown; the best numbers are bold."""
-    best = printed.best()
-    width = len(printed.header) - 1 + len(printed.headings)
-    rows = []
-    for i, line in enumerate(printed.lines):
-        numbers = [
-            (bold(number.text) if (i, j) in best else number.text) + number.after
-            for j, number in enumerate(line.numbers)
-        ]
-        label = line.label if numbers else f"*{line.label}*"
-        rows.append([label, *line.attributes, *numbers] + [""] * (0 if numbers else width))
-    return table([*printed.header, *(heading.label for heading in printed.headings)], rows)
+def _line(texts: Sequence[str], widths: Sequence[int], left: int) -> str:
+    padded = [
+        text.ljust(width) if i < left else text.rjust(width)
+        for i, (text, width) in enumerate(zip(texts, widths, strict=True))
+    ]
+    return "| " + " | ".join(padded) + " |"
 
 
-def _best_row(lines: Sequence[Line], column: int, scope: str, heading: Heading) -> int | None:
-    rows = [i for i, line in enumerate(lines) if line.numbers and line.scope == scope]
-    scores = [lines[i].numbers[column].score for i in rows]
-    best = best_index(scores, scope or heading.task, higher_is_better=heading.higher_is_better)
-    return None if best is None else rows[best]
+def escape(text: str) -> str:
+    """Return the text on one line, with its bars escaped, so that it cannot end a table cell."""
+    return " ".join(text.replace("|", "\\|").split())

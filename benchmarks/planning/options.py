@@ -13,8 +13,7 @@ from transfer.cells.request import CellSettings
 from transfer.finetuning.options import TrainingOptions
 from transfer.frozen.precision import RequestedPrecision
 from transfer.running.folders import data_folder
-from transfer.running.option_ranges import COUNT, RANGES
-from transfer.running.schedule import length_fraction
+from transfer.running.option_ranges import COUNT, RANGES, length_fraction
 
 OPTION_RANGES: Mapping[str, Range] = {
     **RANGES,

@@ -5,18 +5,16 @@ contents.py      records and failures of a results folder, read once
 checkpoints.py   checkpoints that were evaluated, failures, tasks that nobody asked for
 requested.py     cells that runs were asked for: which have no result?
 picture.py       our numbers beside the papers', task by task, as one picture
-paper_tables.py  the papers' tables with our rows
 by_task.py       task by task: what records hold beyond the numbers of the tables
 alike.py         results that may stand on one line or in one mean
 task_details.py  details of records, read for charts and tables
 task_charts.py   its charts: searches, losses, severities, snapshots
 task_classes.py  its tables: by class and size, confusions, spread over runs
-galleries.py     pictures that cells keep beside their records
+galleries.py     pictures that cells keep beside their records, and the papers' figures
 charts.py        line charts as SVG by matplotlib
 pretraining.py   logs of pre-training runs
 run_folders.py   folders of runs that later pages show, too
 costs.py         hours of each task against the plan's, machines
 size.py          images within one limit for the whole page
-figures.py       the papers' figures, embedded
 templates/       the page's HTML, its style and its script
 """

@@ -30,7 +30,7 @@ def alike(
     group_key: key of a backbone. Results of all backbones with one key are kept apart by their
     conditions as if they were those of one backbone.
     """
-    blocks = sort_into_blocks(results, (), group_key=group_key)
+    blocks = sort_into_blocks(results, group_key=group_key)
     several_blocks = len(blocks) > 1
     several_protocols = len({column for block in blocks for column in block.columns}) > 1
     groups = []

@@ -1,4 +1,4 @@
-"""Pictures that cells keep beside their records, embedded in the page."""
+"""Pictures that cells keep beside their records, and the papers' figures, embedded in the page."""
 
 import base64
 import binascii
@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from benchmarks.drawing.files import metadata_of
+from benchmarks.pages.records import FIGURES
 from benchmarks.report_parts.task_charts import Named
 from benchmarks.report_parts.task_details import Image, Query
 from transfer.galleries.mistakes import CORRUPTED, MOST_WRONG, TURNED
@@ -185,3 +187,32 @@ def jpeg_address(content: bytes) -> str:
 
 def _address(base64_text: str) -> str:
     return f"data:image/jpeg;base64,{base64_text}"
+
+
+LARGEST_BYTES = 1_000_000
+"""Largest figure that is embedded."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """One figure."""
+
+    title: str
+    source: str
+    """Address that holds the whole image; empty for a figure that is too large."""
+
+
+def figures(results: Path) -> list[Figure]:
+    """Return the SVG files of a results folder in order of their names.
+
+    In an image element, a browser runs no script of an SVG and loads nothing for it.
+    """
+    found = []
+    for path in sorted((results / FIGURES).rglob("*.svg")):
+        source = ""
+        if path.stat().st_size <= LARGEST_BYTES:
+            text = base64.b64encode(path.read_bytes()).decode()
+            source = f"data:image/svg+xml;base64,{text}"
+        title = metadata_of(path).get("title") or path.stem.replace("_", " ")
+        found.append(Figure(title=title, source=source))
+    return found

@@ -7,13 +7,14 @@ from typing import Any
 
 from benchmarks.pages.explanation import explain
 from benchmarks.pages.numbers import numbers_of
+from benchmarks.pages.paper_page import paper_tables, tasks_of
+from benchmarks.pages.published import papers
 from benchmarks.pages.records import Result
 from benchmarks.report_parts.by_task import parts_by_task
 from benchmarks.report_parts.checkpoints import checkpoints, missing_tasks
 from benchmarks.report_parts.contents import Contents, Details, read_contents
 from benchmarks.report_parts.costs import task_hours
-from benchmarks.report_parts.figures import figures
-from benchmarks.report_parts.paper_tables import tables_of_papers
+from benchmarks.report_parts.galleries import figures
 from benchmarks.report_parts.picture import MEANINGS, SIGNS, picture
 from benchmarks.report_parts.pretraining import kept_logs, pretraining
 from benchmarks.report_parts.requested import not_run, run_command
@@ -38,7 +39,12 @@ def report_page(results: Path, runs: Sequence[Path] = ()) -> str:
         "picture": picture(contents, details),
         "signs": SIGNS,
         "meanings": MEANINGS,
-        "tables": tables_of_papers(contents, details),
+        "tables": [
+            paper_tables(table, paper, contents.results)
+            for paper in papers()
+            for table in paper.tables
+            if table.kind != "settings" and tasks_of(table)
+        ],
         "hours": task_hours(contents),
         "numbers": numbers_of(contents.results),
         "details": details,

@@ -9,14 +9,13 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from benchmarks.pages.against import Pair, compared_numbers
+from benchmarks.pages.against import Pair, compared_everywhere
 from benchmarks.pages.blocks import Block, Column, sort_into_blocks
 from benchmarks.pages.entries import NOT_A_NUMBER, table_entry
-from benchmarks.pages.published import Paper, best_published, papers
-from benchmarks.pages.published import Table as PublishedTable
+from benchmarks.pages.published import best_published, papers
 from benchmarks.pages.records import Model
 from benchmarks.pages.table_rows import row_label
-from benchmarks.pages.verdict import tolerance, verdict
+from benchmarks.pages.verdict import tolerance
 from benchmarks.report_parts.contents import Contents, Details
 
 SIGNS = {"pass": "✓", "warn": "!", "fail": "✗", "not judged": "–", NOT_A_NUMBER: "?"}
@@ -130,7 +129,7 @@ class Picture:
 def picture(contents: Contents, details: Details) -> Picture:
     """Return the picture of a results folder."""
     pairs = list(_pairs(contents))
-    judged = [abs(_points(pair)) for _, pair in pairs if pair.ours.finite]
+    judged = [abs(pair.difference) for _, pair in pairs if pair.ours.finite]
     widest = max((tolerance(pair.task).warns for _, pair in pairs), default=1.0)
     # a quarter wider than the widest band, so that its end can be seen
     half_axis = math.ceil(min(WIDEST, max([1.25 * widest, *judged])))
@@ -156,36 +155,21 @@ def picture(contents: Contents, details: Details) -> Picture:
 
 def _pairs(contents: Contents) -> Iterable[tuple[str, Pair]]:
     """Yield the place in the paper and the numbers that we and the paper have."""
-    for paper, table in _tables():
-        for pair in compared_numbers(table, contents.results.done)[0]:
-            label = f"{pair.row.group} {pair.column.label}" if pair.row.task else pair.column.label
-            yield f"{paper.name}, {table.number}: {pair.row.label}, {label}", pair
-
-
-def _tables() -> list[tuple[Paper, PublishedTable]]:
-    return [(p, table) for p in papers() for table in p.tables if table.kind != "settings"]
+    for paper, table, pair in compared_everywhere(contents.results.done):
+        yield f"{paper.name}, {table.number}: {pair.row.label}, {pair.label}", pair
 
 
 def _printed_tasks() -> list[str]:
     """Return the tasks of all tables in the order in which the papers print them."""
-    return list(
-        dict.fromkeys(
-            row.task or column.task
-            for _, table in _tables()
-            for row in table.rows
-            for column in table.columns
-        )
-    )
-
-
-def _points(pair: Pair) -> float:
-    return pair.ours.mean - pair.paper
+    tables = (table for paper in papers() for table in paper.tables if table.kind != "settings")
+    tasks = (r.task or column.task for t in tables for r in t.rows for column in t.columns)
+    return list(dict.fromkeys(tasks))
 
 
 def _difference(where: str, pair: Pair, half_axis: int, details: Details) -> Difference:
-    limits, points = tolerance(pair.task), _points(pair)
+    limits, points = tolerance(pair.task), pair.difference
     unjudged = "not judged" if pair.ours.finite else NOT_A_NUMBER
-    word = verdict(points, pair.task) if pair.judged else unjudged
+    word = pair.verdict if pair.judged else unjudged
 
     def place(value: float) -> float:
         inside = max(-half_axis, min(half_axis, value))
@@ -213,7 +197,7 @@ def _difference(where: str, pair: Pair, half_axis: int, details: Details) -> Dif
 
 def _strips(contents: Contents, details: Details, compared: set[str]) -> Iterable[Strip]:
     """Yield a strip for each task and kind of conditions without a published counterpart."""
-    for block in sort_into_blocks(contents.results.done, ()):
+    for block in sort_into_blocks(contents.results.done):
         for column in block.columns:
             marks = [
                 mark
@@ -246,7 +230,7 @@ def _marks(
 ) -> Iterable[Mark]:
     """Yield the mark of a backbone, unless it is missing or drawn as a difference."""
     metric = block.metric_and_heading(column)[0]
-    entry = table_entry(block, model, *column, metric)
+    entry = table_entry(block, model, column, metric)
     if entry.score is None or compared & set(entry.files):
         return
     yield Mark(

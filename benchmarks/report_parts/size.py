@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from benchmarks.report_parts.by_task import TaskPart
-from benchmarks.report_parts.figures import Figure
-from benchmarks.report_parts.galleries import Queries, within_page
+from benchmarks.report_parts.galleries import Figure, Queries, within_page
 from benchmarks.report_parts.pretraining import Pretraining
 
 MOST_CHARACTERS = 9_500_000

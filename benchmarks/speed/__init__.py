@@ -9,11 +9,7 @@ views.py        views of pre-training against torchvision's usual pipeline
 crops.py        crops of frozen networks against torchvision's usual pipeline
 features.py     frozen features in bfloat16 against float32
 probe.py        seven learning rates of a linear probe together against one by one
-rates.py        seven learning rates of few labels side by side against one by one
 svm.py          the batched SVM solver against scikit-learn's
-detection.py    a training step of both detection engines
-annotations.py  COCO's annotations parsed by each process against mapped by all
 commands.py     commands that compute nothing against the import of torch
-slurm.py        a job array against bare processes; --plan: the plan of many checkpoints
 harness.py      how all of them are timed
 """

@@ -13,17 +13,12 @@ from pretrain.running.option_ranges import OptionError, Range
 from transfer.running.option_ranges import check_ranges
 from transfer.running.row_names import nearest
 
-PAIRS = (
-    "losses", "steps", "views", "crops", "features", "probe",
-    "rates", "svm", "detection", "annotations", "commands", "slurm",
-)  # fmt: skip
+PAIRS = ("losses", "steps", "views", "crops", "features", "probe", "svm", "commands")
 """Files of this room with a pair of ways: their `Settings` and their `comparisons`."""
 RANGES = defaultdict(
     lambda: Range(1, 2**31 - 1),
     crop_px=Range(32, 2**13),
-    head_rates=Range(0, open_below=True),
     n=Range(40, 2**24),
-    short_px=Range(32, 2**13),
 )
 """Range of every numeric option, by the name of its field; the others are counts."""
 

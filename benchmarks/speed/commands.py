@@ -1,6 +1,6 @@
 """Processor time and memory of commands that compute nothing, against the import of torch.
 
-Each runs in a process of its own. slurm.py measures a plan.
+Each runs in a process of its own.
 """
 
 import os

@@ -19,7 +19,7 @@ from benchmarks.speed.views import usual_batches
 from pretrain.data.views import ViewRecipe
 from pretrain.parts.view import View
 from transfer.backbone import InputFormat
-from transfer.datasets.class_folders import class_names, read_class_folders
+from transfer.datasets.images import class_names, read_class_folders
 from transfer.finetuning.classification import TrainingSamples
 from transfer.frozen.crops import RandomCrops, RandomView
 from transfer.frozen.extraction import EvalImages, raw_batches

@@ -8,8 +8,7 @@ stop.py          an orderly stop after a signal
 last_line.py     the last line of a stopped run
 loader.py        a data loader whose worker processes make batches ahead
 shared_memory.py batches for another process, in shared memory or copied
-portable.py      errors that another process can raise again
-processes.py     the processes of a run, the GPUs of a machine
+processes.py     the processes of a run, the GPUs of a machine, errors from one to another
 progress.py      progress lines of a pre-training run
 option_ranges.py ranges of numbers, and the numbers of a command's options
 """

@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 
 from pretrain.running import stop
-from pretrain.running.portable import pickled_error
+from pretrain.running.processes import pickled_error
 from pretrain.running.shared_memory import (
     LARGER,
     SHARED_MEMORY,

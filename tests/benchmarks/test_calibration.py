@@ -20,11 +20,9 @@ from benchmarks.execution.calibration import (
     KNOWN_NUMBERS,
     KnownNumber,
     Reference,
-    reference_of,
     write_calibration,
 )
 from benchmarks.pages.calibration import NOT_CALIBRATED, calibration_line
-from benchmarks.pages.published import published_table
 from benchmarks.planning.plan import PlannedCell
 from benchmarks.run_all import main
 from tests.synthetic_records import page, record
@@ -208,15 +206,6 @@ def test_incomplete_data_is_said_beside_the_numbers_that_count(tmp_path: Path) -
     assert "; voc07_svm does not count: 500 missing" in line
 
 
-def test_the_records_of_all_runs_count(tmp_path: Path) -> None:
-    measure(tmp_path, "in1k_linear@moco", 60.1, finished="2026-01-05T00:00:00Z")
-    measure(tmp_path, "voc07_svm", 50.1)
-    line = line_of(tmp_path)
-    assert "in1k_linear@moco top1 60.10" in line
-    assert "voc07_svm mAP 50.10" in line
-    assert "on 2026-01-02 and 2026-01-05, A GPU" in line
-
-
 def test_the_mean_holds_each_seed_once_and_one_engine(tmp_path: Path) -> None:
     measure(tmp_path, "voc07_svm", 10.0, engine="another")
     measure(tmp_path, "voc07_svm", 49.8, seed=1, finished="2026-01-03T00:00:00Z")
@@ -303,13 +292,6 @@ def test_cheap_tasks_come_first_and_long_ones_only_with_full(stand_in: Path) -> 
     assert all(f"{key} (about " in str(error.value) for key in keys)
 
 
-def test_known_numbers_are_of_known_files_and_tasks() -> None:
-    assert set(KNOWN_NUMBERS) <= {known.file for known in PUBLIC_FILES}
-    for number in (number for numbers in KNOWN_NUMBERS.values() for number in numbers):
-        assert number.key in TASKS
-        assert number.source
-
-
 def test_a_calibration_chooses_its_tasks_and_runs_them_at_full_length(
     stand_in: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -320,19 +302,6 @@ def test_a_calibration_chooses_its_tasks_and_runs_them_at_full_length(
         )
     assert main(["--ckpt", str(stand_in), "--full", "--plan"]) == 2
     assert "--full goes with --calibrate" in capsys.readouterr().err
-
-
-def test_the_number_of_a_paper_is_not_said_to_be_of_the_authors_page() -> None:
-    for number in (number for numbers in KNOWN_NUMBERS.values() for number in numbers):
-        if number.key == "voc07_svm":
-            assert number.source.startswith("CO2 (arXiv:2010.02217), Table 3")
-            rows = published_table("co2/table3").rows
-            assert number.value in [row.values["voc07_map"] for row in rows]
-
-
-def test_an_unknown_file_is_refused_with_the_known_ones(checkpoint: Path) -> None:
-    with pytest.raises(ValueError, match=r"expected one of moco_v1_200ep"):
-        reference_of(checkpoint)
 
 
 def test_without_a_calibration_every_table_says_so(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import csv
 import weakref
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -103,20 +102,6 @@ def test_a_snapshot_that_is_torn_after_the_plan_fails_alone(
     assert [failure.backbone for failure in found.failed] == ["mine@epoch0001"]
 
 
-def test_a_full_disk_of_results_leaves_no_snapshot_untried(
-    snapshots: Path,
-    small_data: Path,
-    tmp_path: Path,
-    fill_disk: Callable[[str], None],
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    fill_disk("/results/")
-    assert main(words(snapshots, small_data, tmp_path)) == 1
-    told = capsys.readouterr().err
-    assert "3 cells, 3 failed, " in told
-    assert "the tables are not up to date: " in told
-
-
 def test_snapshots_are_no_rows_of_other_tables(
     snapshots: Path, small_data: Path, tmp_path: Path
 ) -> None:
@@ -197,25 +182,6 @@ def test_every_protocol_and_state_of_the_data_has_a_file_and_a_heading(tmp_path:
     page = (tmp_path / "tables" / "curves_in100_linear.md").read_text()
     headings = [line for line in page.splitlines() if line.startswith("## ")]
     assert len(set(headings)) == len(headings) == 3
-
-
-def test_a_page_of_curves_has_a_table_for_every_metric(tmp_path: Path) -> None:
-    point(tmp_path / "records/snapshots", 1, top1=61.25)
-    write_tables(tmp_path)
-    page = (tmp_path / "tables" / "curves_in100_linear.md").read_text()
-    first, second = page.split("top1:")[1].split("top5:")
-    assert ("61.25" in first, "90.00" in second) == (True, True)
-
-
-def test_a_failed_snapshot_has_its_reason_on_the_page(tmp_path: Path) -> None:
-    failure = {"format": "ssl-failure/1", "backbone": "mine@epoch2", "task": "in100_linear"}
-    failure |= {"protocol": "jcl-2020/1", "schedule": "paper", "reason": "OSError: torn"}
-    failure |= {"primary_metric": "top1", "heading": "Linear probes"}
-    point(tmp_path / "records/snapshots", 1)
-    put(tmp_path / "records/snapshots/mine", "2.failed.json", failure | {"seed": 0})
-    write_tables(tmp_path)
-    page = (tmp_path / "tables" / "curves_in100_linear.md").read_text()
-    assert "- mine@epoch2 failed: OSError: torn" in page
 
 
 def test_a_plan_of_snapshots_writes_nothing(

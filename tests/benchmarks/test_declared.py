@@ -14,7 +14,6 @@ from benchmarks.execution.one_cell import cell_from_arguments
 from benchmarks.pages.published import papers, published_recipes
 from benchmarks.planning.checkpoints import (
     Origin,
-    inspect_checkpoint,
     load_backbones,
     origins,
     settle_declarations,
@@ -25,11 +24,7 @@ from benchmarks.run_all import main
 from pretrain.recipes import RECIPES
 from tests.synthetic_records import page, put, record
 from transfer.backbone import Backbone, random_backbone
-from transfer.cells.declaration import (
-    declare_in_records,
-    settle_declaration,
-    with_declared_recipe,
-)
+from transfer.cells.declaration import declare_in_records, settle_declaration, with_declared_recipe
 from transfer.cells.execution import evaluate
 from transfer.cells.request import Cell, CellSettings
 from transfer.record import Record, read_record, record_path, store_record
@@ -58,16 +53,6 @@ def test_a_declared_recipe_reaches_the_backbone_and_its_process(
     cell = Cell(key="cifar10_knn", backbone=loaded, seed=0, settings=settings)
     words = arguments_of(cell, {loaded.name: origin})
     assert cell_from_arguments([*words, "--trust-topology"]).backbone.declared == RECIPE
-
-
-def test_a_plan_knows_the_declaration_and_does_not_remember_it(
-    foreign: Path, tmp_path: Path
-) -> None:
-    declared = Origin(ckpt=foreign, declared=RECIPE)
-    assert inspect_checkpoint(declared, tmp_path).declared == RECIPE
-    assert inspect_checkpoint(declared, tmp_path).declared == RECIPE
-    assert inspect_checkpoint(Origin(ckpt=foreign), tmp_path).declared == ""
-    assert inspect_checkpoint(replace(declared, random=True), tmp_path).declared == ""
 
 
 def test_a_wrong_declaration_is_refused(foreign: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -175,15 +160,6 @@ def test_a_kept_recipe_reaches_the_processes_of_the_cells(
     assert line.startswith(f"{backbone.name}: declared as")
 
 
-def test_a_record_of_before_has_no_declaration(backbone: Backbone, settings: CellSettings) -> None:
-    cell = Cell(key="cifar10_knn", backbone=backbone, seed=0, settings=settings)
-    evaluate(cell)
-    content = json.loads(cell.path.read_text())
-    del content["declared"]
-    put(cell.path.parent, cell.path.name, content)
-    assert read_record(cell.path).declared == ""
-
-
 def declare(results: Path, recipe: str) -> None:
     for path in results.rglob("*.json"):
         content = json.loads(path.read_text()) | {"declared": recipe}
@@ -208,17 +184,6 @@ def test_a_declared_backbone_is_marked_among_the_numbers_of_the_texts(tmp_path: 
     text = page(tmp_path, "stated.md")
     assert re.search(r"reproduced_top1 +\| +67.6 \| +67.50† \| +-0.10 \| +pass", text)
     assert text.endswith("nothing here has checked it.\n")
-
-
-def test_the_network_of_a_declared_backbone_is_that_of_the_file(tmp_path: Path) -> None:
-    record(tmp_path, 79.5, arch="resnet18")
-    declare(tmp_path, RECIPE)
-    assert "network resnet50, ours resnet18" in page(tmp_path)
-
-
-def test_undeclared_pages_have_no_sign(tmp_path: Path) -> None:
-    record(tmp_path, 79.5)
-    assert "†" not in page(tmp_path)
 
 
 def test_every_recipe_with_a_published_number_can_be_declared() -> None:

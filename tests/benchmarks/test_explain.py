@@ -69,14 +69,6 @@ def test_a_record_is_found_by_name_and_task_and_names_its_departures(
     assert found["Again"]["cached"].startswith("yes")
 
 
-def test_a_changed_protocol_would_run_again(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    protocol = {"name": "uniclr-2022/1", "hash": "a", "paper_hash": "b", "fields": {}}
-    assert main([str(changed_record(tmp_path, protocol=protocol))]) == 0
-    assert "no: the numbers of the protocol have changed since" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -112,17 +104,6 @@ def test_a_label_that_repeats_keeps_all_of_its_texts(capsys: pytest.CaptureFixtu
     departures = json.loads(path.read_text())["departures"]
     assert len(departures) > 1
     assert found["Protocol"]["departure"] == departures
-
-
-def test_the_proof_of_the_feature_maps_is_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    maps = {"largest_difference_of_maps": {"layer1": 0.0, "layer4": 2.5e-7}}
-    assert main([str(changed_record(tmp_path, details=maps)), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["Checkpoint"]["proven"] == (
-        "in cifar10_knn the network's feature maps differ from torchvision's with the same weights "
-        "by at most 2.5e-07"
-    )
 
 
 def test_a_number_of_a_recipe_stands_beside_the_papers(capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,9 +21,8 @@ from tests.synthetic_records import put
 from transfer.backbone import Backbone, InputFormat
 from transfer.cells import command
 from transfer.cells.command import Evaluate
-from transfer.cells.execution import request_of
+from transfer.cells.execution import classifier_hash, request_of
 from transfer.cells.request import Cell, CellSettings
-from transfer.cells.staleness import classifier_hash
 from transfer.finetuning.options import TrainingOptions
 from transfer.record import Record, protocol_hash, read_record, record_path, stored_fields
 from transfer.tasks import reading_of, task_of
@@ -177,14 +176,6 @@ def test_training_options_are_those_of_the_request(
     assert shown in again.command
 
 
-def test_a_draw_in_place_of_a_published_list_is_the_same_task(tmp_path: Path) -> None:
-    path = made("in1k_semi_1pct@co2", tmp_path)
-    assert "-drawn/" in read_record(path).protocol["name"]
-    again = again_of(path)
-    assert "python -m transfer in1k_semi_1pct@co2 " in again.command
-    assert again.cached.startswith("yes")
-
-
 def test_a_classifiers_protocol_counts(tmp_path: Path) -> None:
     path = made("objectnet13_eval", tmp_path, schedule="0.5")
     assert again_of(path).cached.startswith("yes")
@@ -224,28 +215,6 @@ def test_a_random_network_takes_a_file_for_its_shape_only(
     assert again.cached.startswith(answer)
 
 
-def test_a_hash_of_tensors_is_not_told_as_the_files(tmp_path: Path) -> None:
-    path = made("cifar10_knn", tmp_path, backbone={"file_sha256": "", "source": "unknown"})
-    again = again_of(path)
-    assert "--ckpt FILE " in again.command
-    meaning = dict(again.notes)["FILE"]
-    assert "does not hold the hash of the file" in meaning
-    assert meaning.endswith("a" * 64)
-
-
-def test_a_file_keeps_its_name_and_its_hash(tmp_path: Path) -> None:
-    again = again_of(made("cifar10_knn", tmp_path))
-    assert "--ckpt backbone.pt " in again.command
-    assert dict(again.notes)["backbone.pt"].endswith(f"The sha256 of the file is {'b' * 64}")
-
-
-def test_mixed_arithmetic_of_a_classifier_is_told(tmp_path: Path) -> None:
-    arithmetic = {"features_in": "bfloat16", "classifier_features_in": "float32"}
-    again = again_of(made("objectnet13_eval", tmp_path, details=arithmetic))
-    assert "--features-in" not in again.command
-    assert "trained on features in float32" in dict(again.notes)["arithmetic"]
-
-
 def test_a_record_in_another_place_is_not_found(tmp_path: Path) -> None:
     path = made("cifar10_knn", tmp_path)
     moved = path.rename(tmp_path / "copy.json")
@@ -253,12 +222,6 @@ def test_a_record_in_another_place_is_not_found(tmp_path: Path) -> None:
     assert again_of(moved).cached.startswith(
         f"no: the command would look for results/records/{name}, and this record is not there"
     )
-
-
-def test_a_record_of_other_conditions_is_found_beside_the_first(tmp_path: Path) -> None:
-    path = made("cifar10_knn", tmp_path)
-    longer = path.rename(path.with_name(f"{path.stem}.torch-float32-12345678.json"))
-    assert again_of(longer).cached.startswith("yes")
 
 
 def test_numbers_that_no_option_gives_are_named(tmp_path: Path) -> None:

@@ -63,19 +63,6 @@ def test_captions_of_the_committed_results_say_conditions_and_order() -> None:
         assert re.search(r"Order: |(As|Unlike) in the paper, ", caption), picture.file_name
 
 
-def test_without_material_nothing_is_written(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["--results", str(tmp_path)]) == 0
-    assert "no figure: --list" in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_no_folder_is_a_wrong_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--results", str(tmp_path / "absent")]) == 2
-    assert "no such folder" in capsys.readouterr().err
-
-
 def test_pictures_whose_records_are_gone_are_removed(tmp_path: Path) -> None:
     jcl_keys(tmp_path, {1: 75.0, 5: 80.0})
     main(["--results", str(tmp_path)])
@@ -128,11 +115,6 @@ def test_problems_are_said_at_the_end_of_an_evaluation(
     first, last = capsys.readouterr().err.splitlines()
     assert "not a log of pre-training" in first
     assert last.startswith("6 more problems of figures: python -m benchmarks.figures")
-
-
-def test_the_list_keeps_no_logs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--list", "--results", str(tmp_path), "--logs", str(tmp_path)]) == 2
-    assert "run the command without --list first" in capsys.readouterr().err
 
 
 def test_tables_draw_what_is_new(

@@ -7,13 +7,11 @@ import pytest
 
 import benchmarks.gpu_check
 from benchmarks.gpu.measure import MEASUREMENTS
-from benchmarks.gpu.page import Answer, Machine, render
 from benchmarks.gpu.rates import Facts, rates_of, write_rates
 from benchmarks.gpu_check import main
 from transfer.running.measured_rates import read_rates
 from transfer.tasks.detection import MEASURED_AS
 
-MACHINE = Machine(device="2 x A", gpu="A", software="torch", commit="c", date="2026-11-22")
 TESTS = """
 import time
 
@@ -105,19 +103,6 @@ def test_everything_is_measured_on_a_cpu(tmp_path: Path, monkeypatch: pytest.Mon
     assert content["not_run"] == []
     measured = {one["check"] for one in content["answers"] if one["status"] == "measured"}
     assert measured == set(MEASUREMENTS)
-
-
-def measured_answer(check: str, **facts: float) -> Answer:
-    return Answer(check=check, group="rates", status="measured", seconds=1.0, facts=facts)
-
-
-def test_many_measured_facts_have_a_line_each() -> None:
-    facts = {f"ms {number}": float(number) for number in range(20)}
-    page = render(
-        MACHINE, [measured_answer("step of a", **facts), measured_answer("step of b", **facts)], []
-    )
-    assert "| step of a | step of b |" in page
-    assert sum(line.startswith("| ms ") for line in page.splitlines()) == 20
 
 
 def test_measured_facts_become_the_rates_of_plans(tmp_path: Path) -> None:

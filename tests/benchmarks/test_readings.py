@@ -7,7 +7,6 @@ import pytest
 from tests.synthetic_records import blocks, page, record
 
 MOCO = "MoCo (He et al., 2020)"
-UNLIKE = "Protocol co2-2021 instead of co2-2021-v1: not comparable with the rows above"
 
 
 @pytest.fixture
@@ -28,8 +27,3 @@ def test_new_rows_stand_beside_the_papers_of_the_same_reading(text: str) -> None
     told = "(protocol co2-2021-v1)"
     assert of_v1 == [f"{MOCO} {told}", f"{MOCO} + CO2 {told}", "→ foreign", "→ one"]
     assert apart == [["→ one"], ["→ two"]]
-
-
-def test_a_heading_tells_whose_reading_it_is(text: str) -> None:
-    assert f"## Protocol co2-2021-v1: the paper's protocol for {MOCO}, {MOCO} + CO2\n" in text
-    assert f"## {UNLIKE}\n" in text

@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -120,16 +118,6 @@ def test_a_full_disk_of_results_ends_with_a_line_and_status_1(
     assert [path for path in request.results.rglob("*") if path.is_file()] == []
 
 
-def test_a_report_that_cannot_be_written_is_told_with_status_1(
-    request_for: Request, fill_disk: Callable[[str], None], capsys: pytest.CaptureFixture[str]
-) -> None:
-    request = request_for(tasks="cifar10_knn")
-    fill_disk(str(request.results / "report"))
-    assert run(request) == 1
-    assert "the report was not written: " in capsys.readouterr().err
-    assert (request.results / "tables" / "overview.md").exists()
-
-
 def test_a_results_folder_that_cannot_be_made_is_told_before_any_work(
     request_for: Request, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,33 +221,6 @@ def test_the_plan_tells_engine_hours_and_what_no_detector_fits(
     assert "the cifar stem keeps the image's full size" in told
 
 
-def test_the_plan_tells_the_hours_of_segmentation(
-    small_backbone: Backbone, small_data: Path, settings: CellSettings
-) -> None:
-    options = TrainingOptions(gpus=4)
-    paper = replace(settings, data=small_data, schedule="paper", training=options)
-    row = plan_cell(Cell(key="voc12_seg_fcn", backbone=small_backbone, seed=0, settings=paper))
-    assert row.state == "run"
-    assert row.gpu_hours == pytest.approx(0.44 * 33_069 * 16 / 20 / 3600, rel=0.01)
-    told = render_plan([row])
-    assert "mmsegmentation  0 " in told  # the engine and the seed stand apart
-    assert "about 0.0 GPU hours if a ResNet-50 passes" in told
-    assert "segmentation: about 3.2 GPU hours" in told
-    assert "0.8 hours on 4 GPUs" in told
-    assert "voc12_seg_fcn: the paper's numbers are means of three runs" in told
-    three = [replace(row, cell=replace(row.cell, seed=seed)) for seed in range(3)]
-    assert "means of three runs" not in render_plan(three)
-
-
-def test_detectron2_asked_for_and_absent_is_a_wrong_request(
-    request_for: Request, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("transfer.detection.engines.is_available", lambda: False)
-    request = request_for(training=TrainingOptions(engine="detectron2"), tasks="coco_det")
-    with pytest.raises(ValueError, match="detectron2 cannot be imported here"):
-        run(request)
-
-
 def test_heads_of_a_loocpp_file_are_rows_of_their_own(
     request_for: Request, four_heads: Path
 ) -> None:
@@ -296,15 +257,6 @@ def test_the_plan_tells_the_grid_and_the_missing_lists_of_few_labels(
     assert "7 learning rates are tried" in told
     assert "the published lists are not there" in told
     assert "lorac-2021-drawn/1" in told
-
-
-def test_a_python_without_the_packages_is_told_what_to_do(tmp_path: Path) -> None:
-    script = Path(benchmarks.run_all.__file__)
-    bare = [sys.executable, "-I", "-S", str(script), "--help"]
-    done = subprocess.run(bare, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    (line,) = done.stderr.splitlines()
-    assert "run `make setup` once, then .venv/bin/python benchmarks/run_all.py" in line
 
 
 def test_a_file_that_cannot_be_read_ends_with_status_2(

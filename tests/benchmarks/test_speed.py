@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,15 +11,10 @@ from typing import Any
 import pytest
 import torch
 
-import benchmarks.speed.slurm
-from benchmarks.speed import annotations, crops, features, losses, probe, rates, slurm, views
-from benchmarks.speed.__main__ import PAIRS, main
+from benchmarks.speed import crops, features, losses, probe
+from benchmarks.speed.__main__ import main
 from benchmarks.speed.harness import Comparison, measure, report
-from pretrain.data.images import find_images
-from pretrain.data.views import ViewRecipe
-from pretrain.parts.view import View
 from tests.pretrain.pixels.photographs import as_jpeg, photograph
-from transfer.datasets.catalog import open_scenes
 
 
 @pytest.fixture
@@ -63,12 +57,6 @@ def test_a_ratio_is_that_of_processor_times() -> None:
     assert 5 < float(fast.split(" times")[0].split()[-1]) < 20
 
 
-def test_the_help_names_every_pair(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--help"]) == 0
-    said = capsys.readouterr().out
-    assert [name for name in PAIRS if f"\n{name}.py " not in said] == []
-
-
 def test_losses_have_the_gradients_of_the_usual_ways() -> None:
     settings = losses.Settings(device="cpu", num_queries=16, queue_size=64, embedding_dim=16)
     distances = [
@@ -76,16 +64,6 @@ def test_losses_have_the_gradients_of_the_usual_ways() -> None:
     ]
     assert len(distances) == 4
     assert max(distances) < 1e-4  # a thousand eps: a softmax at 0.2 and its square amplify rounding
-
-
-def test_views_have_the_shapes_of_torchvisions(photographs: Path) -> None:
-    recipe = ViewRecipe(size_px=24, small_size_px=12)
-    two_sizes = (View(),) * 2 + (View(small=True),) * 3
-    images = find_images(photographs)
-    found = measure(views.compare("small", two_sizes, recipe, images), 1)[1]
-    expected = [(6, 3, 24, 24)] * 2 + [(6, 3, 12, 12)] * 3
-    assert [tuple(view.shape) for view in found["torchvision"]] == expected
-    assert [tuple(view.shape) for view in found["whole views"].views] == expected
 
 
 def test_crops_of_all_ways_are_the_same(photographs: Path) -> None:
@@ -115,32 +93,6 @@ def test_rates_end_alike_together_and_alone() -> None:
     assert gap < 1e-5  # sums of 512 products, in float32 in another order
 
 
-@pytest.mark.slow
-def test_rates_of_few_labels_end_with_the_same_bits(photographs: Path) -> None:
-    settings = rates.Settings(
-        photographs=photographs, crop_px=32, batch_size=4, steps=1, head_rates=(0.1, 1.0)
-    )
-    assert numbers(rates.comparisons(settings)) == [{"tensors that differ": 0}]
-
-
-def test_drawn_annotations_are_read_without_a_fault(tmp_path: Path) -> None:
-    annotations.write_annotations(tmp_path, 40)
-    scenes = open_scenes("coco17", tmp_path, "trainval")
-    assert (len(scenes), len(scenes.class_names)) == (40, 80)
-    assert scenes.objects_per_class().sum() + len(scenes.faults) == 291
-    # the size of COCO's: 470 MB for 118,287 images
-    (file,) = tmp_path.rglob("*.json")
-    assert file.stat().st_size / 40 == pytest.approx(470e6 / 118_287, rel=0.2)
-
-
-def test_the_folder_of_an_array_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(benchmarks.speed.slurm, "submit", lambda *_: [["1"]])
-    monkeypatch.setattr(benchmarks.speed.slurm, "cluster", dict)
-    monkeypatch.setattr(benchmarks.speed.slurm, "_all_ended", lambda _: True)
-    slurm.run_array(replace(slurm.Settings(), cells=1, folder=tmp_path / "new"))
-    assert (tmp_path / "new").is_dir()
-
-
 STEPS = "steps --device cpu --batch-size 16 --steps 1 --rounds 1 --recipe moco/smoke"
 
 
@@ -149,9 +101,6 @@ STEPS = "steps --device cpu --batch-size 16 --steps 1 --rounds 1 --recipe moco/s
     [
         STEPS,
         "svm --n 240 --dim 32 --classes 8",
-        "detection --arch resnet18 --tasks coco_det --short-px 64 --roi-samples 8 --rounds 1",
-        "annotations --images 20 --parallel 2",
-        pytest.param("slurm --plan --checkpoints 2", marks=pytest.mark.slow),
     ],
     ids=lambda words: words.split()[0],
 )

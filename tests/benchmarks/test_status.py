@@ -62,11 +62,3 @@ def test_a_folder_of_results_has_its_own_cells_only(
     text = capsys.readouterr().out
     assert "1 done" in text
     assert "failed" not in text
-
-
-def test_a_torn_submission_file_is_a_wrong_request(
-    runs: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (runs / "slurm" / "bad" / "submission.json").write_text("{")
-    assert main(["--runs", str(runs)]) == 2
-    assert "not a submission" in capsys.readouterr().err

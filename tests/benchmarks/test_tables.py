@@ -54,12 +54,6 @@ def test_protocols_have_columns_of_their_own_in_the_overview(tmp_path: Path) -> 
     assert blocks(text)[0]["mine"] == ["60.0", "70.0"]
 
 
-def test_raw_pages_have_straight_columns(tmp_path: Path) -> None:
-    record(tmp_path, 99.0)
-    for table in re.findall(r"(?:^\|.*\n)+", page(tmp_path), flags=re.MULTILINE):
-        assert len({len(line) for line in table.splitlines()}) == 1
-
-
 def test_a_missing_results_folder_is_told(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="no such folder"):
         write_tables(tmp_path / "nowhere")
@@ -96,12 +90,3 @@ def test_methods_of_one_size_stand_in_one_table_with_the_initialization_first(
         ("jcl", "40.0", "40.0"),
         ("moco", "39.0", "39.0"),
     ]
-
-
-def test_one_method_alone_makes_no_page_of_methods(tmp_path: Path) -> None:
-    for method in ("jcl", "random"):  # with which nothing is compared
-        made_by = {"method": method, "recipe": f"{method}/cifar10-cpu", "epochs": 1}
-        probe = {"task": "cifar10_knn", "protocol": "uniclr-2022/1", "backbone": method}
-        record(tmp_path, 40.0, made_by=made_by, **probe)
-    page(tmp_path, "overview.md")
-    assert not (tmp_path / "tables" / "methods.md").exists()

@@ -1,7 +1,6 @@
 """The waits for the device that are allowed, from budget.yaml."""
 
 from collections import Counter
-from collections.abc import Container
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -29,11 +28,3 @@ def allowed_waits(measured: str, case: str = "", *, num_passes: int = 0) -> Coun
         if number:
             allowed[Wait(entry["place"], entry["kind"])] += number
     return allowed
-
-
-def check_cases(measured: str, known: Container[str]) -> None:
-    """Raise an AssertionError unless all cases are known and each wait has a reason."""
-    for entry in load_budget().get(measured, []):
-        assert entry["reason"]
-        waits = entry.get("waits", 0)
-        assert [case for case in waits if case not in known] == [] if isinstance(waits, dict) else 1

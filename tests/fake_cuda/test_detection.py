@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.fake_cuda.budget import allowed_waits, check_cases
+from tests.fake_cuda.budget import allowed_waits
 from tests.fake_cuda.fine_tuning import FineTuningStep, take_fine_tuning_step
 from tests.fake_cuda.pretend import CUDA, on_cuda, pretend_cuda, pretend_processes
 from tests.fake_cuda.watch import Watch
@@ -112,8 +112,3 @@ def test_detections_stay_on_the_device_and_wait_as_often_as_their_budget_says(na
     kinds = {(part.dtype, part.device) for part in parts if part is not None}
     assert kinds == {(torch.float32, CUDA)}
     assert watch.waits == allowed_waits("detection", name)
-
-
-def test_the_budget_names_recipes_that_exist() -> None:
-    check_cases("training of detectors", RECIPES)
-    check_cases("detection", RECIPES)

@@ -2,11 +2,9 @@
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 
 from pretrain.data.feed import Batch
@@ -15,11 +13,9 @@ from pretrain.parts.gather import gather_with_gradient
 from pretrain.parts.shuffle_bn import upload
 from pretrain.parts.view import View
 from tests.fake_cuda.budget import allowed_waits
-from tests.fake_cuda.graph import GradientError
-from tests.fake_cuda.kernels import LayoutError
-from tests.fake_cuda.pretend import on_cuda, pretend_cuda, pretend_processes
+from tests.fake_cuda.pretend import pretend_processes
 from tests.fake_cuda.steps import Step, take_step_of
-from tests.fake_cuda.watch import AUTOGRAD, Wait, Watch
+from tests.fake_cuda.watch import AUTOGRAD
 
 Loss = Callable[[Tensor], Tensor]
 """A loss of embeddings (n, d)."""
@@ -87,54 +83,6 @@ def test_a_wait_breaks_the_budget(loss: Loss, waits: dict[str, int]) -> None:
     found = step_with(loss).watch.waits
     assert found != allowed_waits("step of pre-training", "simclr")
     assert Counter(wait.place for wait in found.elements()) == waits
-
-
-def test_a_copy_without_blocking_waits_unless_its_memory_is_pinned() -> None:
-    def loss(rows: Tensor) -> Tensor:
-        return (rows + torch.ones(8).to(rows.device, non_blocking=True)).mean()
-
-    assert list(step_with(loss).watch.waits) == [Wait(LOOP, "copy of memory that is not pinned")]
-
-
-def reduce(rows: Tensor) -> Tensor:
-    dist.all_reduce(rows)
-    return rows.mean()
-
-
-def test_a_collective_of_what_nccl_cannot_send_is_a_fault() -> None:
-    (fault,) = step_with(lambda rows: rows.mean() + reduce(rows.detach().T), 8).watch.faults
-    assert "not contiguous" in fault
-
-
-class Narrow(torch.autograd.Function):
-    """The identity with a gradient of another type, shape or device."""
-
-    @staticmethod
-    def forward(ctx: Any, rows: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
-        ctx.change = change
-        return rows.clone()
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return ctx.change(gradient), None
-
-
-def test_a_gradient_unlike_its_input_raises() -> None:
-    with pytest.raises(GradientError, match="NarrowBackward returns a gradient"):
-        step_with(lambda rows: Narrow.apply(rows, Tensor.bfloat16).sum())
-
-
-def test_a_momentum_in_another_memory_layout_than_its_weight_raises() -> None:
-    with pretend_cuda(), Watch():
-        weight = nn.Parameter(on_cuda(torch.ones(4, 3, 2, 2)))
-        optimizer = torch.optim.SGD([weight], lr=0.1, momentum=0.9, fused=True)
-        weight.grad = torch.ones_like(weight)
-        optimizer.step()
-        momentum = optimizer.state[weight]["momentum_buffer"]
-        moved = momentum.contiguous(memory_format=torch.channels_last)
-        optimizer.state[weight]["momentum_buffer"] = moved
-        with pytest.raises(LayoutError, match="a gradient or momentum"):
-            optimizer.step()
 
 
 def test_a_parameter_without_gradient_shows() -> None:

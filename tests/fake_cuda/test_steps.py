@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.fake_cuda.budget import allowed_waits, check_cases
+from tests.fake_cuda.budget import allowed_waits
 from tests.fake_cuda.pretend import CUDA
 from tests.fake_cuda.steps import take_step
 from tests.tiny_methods import LEARNING
@@ -20,7 +20,3 @@ def test_a_step_would_be_right_on_a_gpu(name: str, num_processes: int) -> None:
     assert step.without_gradient == []
     passes = step.watch.num_sync_norms
     assert step.watch.waits == allowed_waits("step of pre-training", name, num_passes=passes)
-
-
-def test_the_budget_names_methods_that_exist() -> None:
-    check_cases("step of pre-training", LEARNING)

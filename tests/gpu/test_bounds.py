@@ -6,13 +6,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.fake_cuda.budget import load_budget
 from tests.gpu import test_frozen, test_methods
-from tests.gpu.conftest import is_cuda_error
 from tests.gpu.findings import Findings
 from tests.gpu.rounding import FLOAT32_UNITS, compare, perturb
 from tests.gpu.started import Place, smooth
-from tests.gpu.waits import WAITS, WAITS_OF_METRICS
 from tests.tiny_methods import tiny_batch, tiny_method
 from transfer.frozen.network import frozen_network
 
@@ -105,19 +102,3 @@ def test_features_in_tf32_or_of_another_weight_fail(monkeypatch: pytest.MonkeyPa
         findings = Findings()
         test_frozen.test_features_in_float32("resnet18", ON_CPU, findings)
         assert findings.above
-
-
-def test_waits_are_those_of_the_pretended_gpu() -> None:
-    budget: dict[str, int] = {}
-    for entry in load_budget()["step of pre-training"]:
-        for name, number in entry.get("waits", {}).items():
-            budget[name] = budget.get(name, 0) + number
-    assert {name: number for name, (number, _) in WAITS.items()} == budget
-    assert (WAITS | WAITS_OF_METRICS).keys() <= set(test_methods.METHODS)
-
-
-def test_memory_that_runs_out_does_not_end_the_run_but_a_fault_does() -> None:
-    assert not is_cuda_error(torch.OutOfMemoryError("CUDA error: out of memory"))
-    error = RuntimeError("no answer")
-    error.__cause__ = RuntimeError("CUDA error: an illegal memory access was encountered")
-    assert is_cuda_error(error)

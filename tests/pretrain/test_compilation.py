@@ -14,7 +14,7 @@ from torch._dynamo.utils import counters
 from torch.nn.parallel import DistributedDataParallel
 
 from pretrain.command import Execution
-from pretrain.compilation import compile_networks, compiled_modules
+from pretrain.compilation import compile_networks
 from pretrain.method import Method
 from pretrain.parts.fused_batch_norm import FusedBatchNorm
 from pretrain.settings import SettingsError, check_compile
@@ -81,19 +81,6 @@ def test_a_compiled_method_computes_the_same_without_a_graph_break(name: str) ->
         assert_equal_up_to_rounding(found, expected, magnitude=10)  # logits over 0.1
     else:
         torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-9)
-
-
-def test_backbones_are_compiled_and_nothing_within_them_twice(subtests: pytest.Subtests) -> None:
-    for name in KINDS:
-        with subtests.test(name=name):
-            method = tiny_method(name)
-            modules = list(compiled_modules(method))
-            assert modules
-            inner = [part for module in modules for part in module.modules()]
-            assert len(inner) == len({*inner})
-            convolutions = {p for p in method.backbone.modules() if isinstance(p, nn.Conv2d)}
-            # of a backbone that branches, the stem is not compiled
-            assert len(convolutions - {*inner}) == (1 if name == "mocopp" else 0)
 
 
 def measure_losses(rank: int, num_processes: int) -> dict[str, Any]:

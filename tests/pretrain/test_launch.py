@@ -77,12 +77,6 @@ def test_halves_of_files_that_a_kill_has_left_are_removed_and_nothing_else(tmp_p
         assert (tmp_path / "checkpoint.pt").exists()
 
 
-def test_a_process_alone_is_the_first_of_one() -> None:
-    with join_processes("cpu") as process:
-        assert (process.rank, process.num_processes, process.device.type) == (0, 1, "cpu")
-        assert process.is_main
-
-
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
 def test_cuda_where_there_is_none_is_refused() -> None:
     with (

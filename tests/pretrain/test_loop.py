@@ -18,7 +18,7 @@ from pretrain.data.feed import Feed
 from pretrain.data.images import BatchPlan, find_images
 from pretrain.data.views import ViewRecipe
 from pretrain.launch import folder_lock
-from pretrain.loop import Job, Training, train
+from pretrain.loop import Job, train
 from pretrain.method import Method
 from pretrain.methods.jcl import JCL
 from pretrain.metrics import NotFiniteError
@@ -294,15 +294,6 @@ def test_what_is_frozen_neither_moves_nor_decays_nor_gathers_momentum(
     assert len(set(biases)) == 15
 
 
-def test_a_frozen_name_that_is_no_parameters_is_refused_before_the_first_step(
-    image_folder: Path, tmp_path: Path
-) -> None:
-    method = Freezer()
-    method.frozen_until = MappingProxyType({"backbone.wieght": 0.0})
-    with pytest.raises(AttributeError, match="wieght"):
-        Training(job(image_folder, tmp_path, method=method))
-
-
 def test_bfloat16_leaves_the_weights_and_the_loss_in_float32(
     image_folder: Path, tmp_path: Path
 ) -> None:
@@ -337,15 +328,3 @@ def test_what_is_only_logged_is_computed_where_it_is_read(
     assert [(line["step"], line["number"]) for line in lines] == [
         *((4, 4.0), (8, 8.0), (12, 12.0), (15, 15.0))
     ]
-
-
-def test_a_warm_up_grows_with_each_step_of_an_epoch(image_folder: Path, tmp_path: Path) -> None:
-    recipe = replace(RECIPE, warmup_epochs=1, learning_rate=1.0, schedule_unit="epoch")
-    execution = Execution(read_every_steps=1)
-    train(
-        job(image_folder, tmp_path, method=Recorder(), recipe=recipe, execution=execution),
-        StopRequest(),
-    )
-    lines = map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines())
-    rates = [line["learning_rate"] for line in lines]
-    assert rates[:6] == pytest.approx([0, 0.2, 0.4, 0.6, 0.8, 1.0])

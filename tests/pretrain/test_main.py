@@ -15,7 +15,6 @@ import torch
 
 import pretrain.data.kept_listing
 from pretrain.__main__ import main
-from pretrain.command import parse
 from pretrain.recipes import RECIPES
 
 ROOT = Path(__file__).parents[2]
@@ -49,30 +48,11 @@ def test_the_list_shows_every_recipe_with_its_numbers(capsys: pytest.CaptureFixt
         assert part in paper
 
 
-def test_the_list_can_be_narrowed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--list", "lorac/", "gauss"]) == 0
-    names = [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]]
-    assert names == ["lorac/in100-r18-gaussian"]
-
-
-def test_options_come_from_the_dataclasses_and_keep_the_recipes_values() -> None:
-    command = parse("jcl/in1k-r50", ["--data", "d", "--out", "o", "--num-keys", "2", "--seed", "5"])
-    assert command.recipe.config.num_keys == 2
-    assert command.recipe.config.covariance_weight == 4.0
-    assert (command.recipe.epochs, command.seed, command.data) == (200, 5, Path("d"))
-
-
 def test_an_unknown_recipe_is_refused_with_the_known_ones(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["jcl/unknown"]) == 2
     assert "jcl/smoke" in capsys.readouterr().err
-
-
-def test_a_missing_folder_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    status = main(["jcl/smoke", "--data", str(tmp_path / "no"), "--out", str(tmp_path / "run")])
-    assert status == 2
-    assert "is no folder" in capsys.readouterr().err
 
 
 def test_a_folder_of_the_run_that_is_a_file_is_refused(

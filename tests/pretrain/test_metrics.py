@@ -1,4 +1,3 @@
-import errno
 import json
 import os
 from pathlib import Path
@@ -17,13 +16,6 @@ def test_a_window_gives_means_and_is_empty_afterwards() -> None:
     assert len(window) == 3
     assert window.take_means() == {"loss": pytest.approx(3.0)}
     assert len(window) == 0
-
-
-def test_the_first_bad_loss_is_found() -> None:
-    window = Window()
-    for loss in (1.0, float("inf"), float("nan")):
-        window.add({"loss": torch.tensor(loss)})
-    assert window.first_bad_step() == 1
 
 
 def test_a_log_drops_what_lies_after_the_step_it_resumes_from(tmp_path: Path) -> None:
@@ -81,30 +73,8 @@ def test_a_full_disk_of_the_log_is_named_with_its_path(tmp_path: Path) -> None:
     log.close()
 
 
-def test_a_full_disk_of_the_board_is_named_with_its_path(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*words: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    log = Log(tmp_path, 0)
-    monkeypatch.setattr(log.board, "add_scalar", full)
-    with pytest.raises(WriteError, match=r"tensorboard: cannot be written .No space left"):
-        log.write(2, {"loss": 1.0})
-    log.close()
-
-
 def test_means_of_the_last_epoch_weigh_each_line_by_its_steps(tmp_path: Path) -> None:
     lines = [(20, 1.0), (40, 5.0), (50, 2.0)]
     text = "".join(json.dumps({"step": s, "loss": v, "epoch": 0.1}) + "\n" for s, v in lines)
     (tmp_path / "metrics.jsonl").write_text(text + '{"step": 60, "lo')
     assert means_after(tmp_path, 20) == {"loss": pytest.approx((20 * 5.0 + 10 * 2.0) / 30)}
-
-
-def test_means_leave_out_what_was_not_finite(tmp_path: Path) -> None:
-    (tmp_path / "metrics.jsonl").write_text('{"step": 20, "loss": 1.0, "consistency": null}\n')
-    assert means_after(tmp_path, 0) == {"loss": 1.0}
-
-
-def test_a_run_without_a_log_has_no_means(tmp_path: Path) -> None:
-    assert means_after(tmp_path, 0) == {}

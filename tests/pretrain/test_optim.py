@@ -13,11 +13,6 @@ from pretrain.recipes.recipe import Schedule
 from tests.rounding import assert_equal_up_to_rounding
 
 
-def test_cosine_starts_at_the_rate_and_ends_at_nothing() -> None:
-    rates = [scheduled_rate("cosine", share, learning_rate=0.06) for share in (0, 1 / 3, 0.5, 1)]
-    assert rates == pytest.approx([0.06, 0.045, 0.03, 0.0])
-
-
 def test_steps_divide_by_ten_at_each_milestone() -> None:
     # MoCo v1: a tenth at epochs 120 and 160 of 200
     rates = [
@@ -192,18 +187,6 @@ def test_lars_of_one_weight_is_as_written_out() -> None:
     assert_equal_up_to_rounding(layer.weight, torch.tensor([[weight]]))
 
 
-def test_a_step_of_lars_has_the_size_of_the_weight_whatever_the_gradient() -> None:
-    sizes = []
-    for scale in (1e-3, 1.0, 1e3):
-        network = Weights()
-        before = network.matrix.detach().clone()
-        network.matrix.grad = scale * torch.ones_like(before)
-        ours(network).step()
-        sizes.append((network.matrix - before).norm() / before.norm())
-    # rate times trust; the decay is small beside all but the smallest gradient
-    assert torch.stack(sizes[1:]).tolist() == pytest.approx([0.7 * 0.02] * 2, rel=0.02)
-
-
 def test_excluded_vectors_follow_plain_sgd_without_decay() -> None:
     network, twin = Weights(), Weights()
     run(network, ours(network), range(5))
@@ -218,14 +201,6 @@ def test_a_weight_of_zeros_is_moved_by_its_plain_gradient() -> None:
     network.zeros.grad = torch.full_like(network.zeros, 0.3)
     ours(network).step()
     torch.testing.assert_close(network.zeros.detach(), torch.full((4, 3), -0.7 * 0.3))
-
-
-def test_a_weight_whose_gradient_is_zero_only_decays() -> None:
-    network = Weights()
-    before = network.still.detach().clone()
-    network.still.grad = torch.zeros_like(before)
-    ours(network).step()
-    torch.testing.assert_close(network.still.detach(), (1 - 0.7 * 0.01) * before)
 
 
 def test_weights_without_a_gradient_and_frozen_ones_stay() -> None:
@@ -252,14 +227,6 @@ def test_lars_goes_on_from_its_state_bit_for_bit(exclude_vectors: bool) -> None:
     assert all(map(torch.equal, again.parameters(), whole.parameters()))
 
 
-def test_the_gradient_stays_as_it_was() -> None:
-    network = Weights()
-    gradient = torch.ones_like(network.matrix)
-    network.matrix.grad = gradient.clone()
-    ours(network).step()
-    assert torch.equal(network.matrix.grad, gradient)
-
-
 def layers() -> nn.Sequential:
     """Convolutions in channels last, one of 1 x 1, and a linear layer."""
     torch.manual_seed(0)
@@ -282,17 +249,6 @@ def test_factors_on_a_gpu_give_the_bits_of_scalars() -> None:
     assert all(map(torch.equal, torch._foreach_mul(tensors, repeated), expected))
     # lists of equal shapes and layouts are what a GPU multiplies together
     assert [t.stride() for t in repeated] == [t.stride() for t in tensors]
-
-
-def test_lars_with_the_factors_of_a_gpu_is_lars(monkeypatch: pytest.MonkeyPatch) -> None:
-    network, twin = Weights(), Weights()
-    run(network, ours(network), range(4))
-    monkeypatch.setattr(
-        "pretrain.optim._scale",
-        lambda tensors, factors: torch._foreach_mul_(tensors, repeat_factors(tensors, factors)),
-    )
-    run(twin, ours(twin), range(4))
-    assert all(map(torch.equal, network.parameters(), twin.parameters()))
 
 
 def test_fused_sgd_of_a_gpu_is_sgd_up_to_rounding() -> None:

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from pretrain.__main__ import main
-from pretrain.command import Command, parse
-from pretrain.ranges import RANGES, check_ranges
+from pretrain.command import RANGES, Command, check_ranges, parse
 from pretrain.recipes import RECIPES
 from pretrain.running.option_ranges import OptionError
 
@@ -107,10 +106,3 @@ def test_a_number_out_of_range_ends_with_status_2_and_the_range(
 ) -> None:
     assert main(["jcl/smoke", *PLACES, *words.split()]) == 2
     assert f"error: {message}" in capsys.readouterr().err
-
-
-def test_a_range_is_checked_in_nested_settings() -> None:
-    command: Command[Any] = parse("jcl/smoke", [*PLACES, "--temperature", "0.3"])
-    assert command.recipe.config.temperature == 0.3
-    with pytest.raises(OptionError, match=r"--temperature 0: expected above 0$"):
-        parse("jcl/smoke", [*PLACES, "--temperature", "0"])

@@ -1,7 +1,5 @@
 """Commands, jobs and files: what a run refuses, records, exports and resumes."""
 
-import json
-import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,15 +7,13 @@ from typing import Any
 import pytest
 import torch
 from PIL import Image
-from torch import nn
 
 import pretrain.start
 from pretrain.__main__ import main
 from pretrain.checkpoint import CheckpointError
-from pretrain.command import Command, Execution, parse
+from pretrain.command import Command, parse
 from pretrain.data.images import DataError, find_images
 from pretrain.loop import Job, train
-from pretrain.methods.lorac import LORAC
 from pretrain.parts.heads import BranchedResNet
 from pretrain.parts.resnet import build_resnet
 from pretrain.precision import tf32_convolutions
@@ -31,7 +27,6 @@ from pretrain.run import (
 )
 from pretrain.running.processes import Process
 from pretrain.running.stop import StopRequest
-from pretrain.settings import SettingsError
 from tests.rounding import assert_equal_up_to_rounding
 from tests.stop_after import StopAfter
 
@@ -94,11 +89,6 @@ def test_a_warm_up_that_fills_the_run_is_refused(
     assert "--warmup-epochs 10 leaves nothing of --epochs" in capsys.readouterr().err
 
 
-def test_a_run_that_rounds_to_no_step_is_refused(image_folder: Path) -> None:
-    with pytest.raises(SettingsError, match="make a run of 0 steps; choose more"):
-        job("moco", image_folder, "--epochs", "0.01")
-
-
 def test_no_epochs_are_a_run_of_no_steps_that_exports_the_initialization(
     image_folder: Path,
 ) -> None:
@@ -135,12 +125,6 @@ def test_a_run_whose_images_were_written_meanwhile_exports_nothing_until_that_is
     assert not (out / "backbone.pt").exists()
     assert main(words) == 0
     assert (out / "backbone.pt").exists()
-
-
-def test_a_style_bank_for_views_without_texture_is_refused(image_folder: Path) -> None:
-    bank = style_bank(image_folder, "munch")
-    with pytest.raises(SettingsError, match=r"has no effect.*pass --texture-probability"):
-        job("moco", image_folder, "--style-bank", str(bank))
 
 
 def test_the_record_tells_how_texture_was_changed(image_folder: Path) -> None:
@@ -185,40 +169,6 @@ def test_of_several_heads_all_are_exported_and_the_first_alone() -> None:
     assert together.shape == (2, 3 * 512)
 
 
-def test_an_ordinary_backbone_is_one_file() -> None:
-    network = nn.Identity()
-    assert exported_networks("resnet18", network) == {"backbone": ("resnet18", network)}
-
-
-def test_loocpp_writes_both_files_in_both_formats(image_folder: Path) -> None:
-    asked = replace(command("loocpp", image_folder), safetensors=True)
-    path = write_backbone(prepare("loocpp/smoke", asked, CPU), asked, 0)
-    assert {file.name for file in path.parent.iterdir()} == {
-        "backbone.pt",
-        "backbone.safetensors",
-        "backbone-head0.pt",
-        "backbone-head0.safetensors",
-        "encoder.pt",
-    }
-    content = torch.load(path.parent / "encoder.pt", weights_only=True)
-    heads = [head["features"] for head in content["projectors"]]
-    assert heads == [[512 * head, 512 * (head + 1)] for head in range(len(heads))]
-    assert content["arch"] == f"resnet18-heads{len(heads)}"
-    alone = torch.load(path.parent / "backbone-head0.pt", weights_only=True)
-    assert torch.load(path, weights_only=True)["arch"] == "resnet18-heads2"
-    assert alone["arch"] == "resnet18"
-    reference, _ = build_resnet("resnet18", "imagenet")
-    assert alone["state_dict"].keys() == reference.state_dict().keys()
-
-
-def test_the_description_names_both_sizes_of_views(image_folder: Path) -> None:
-    text = describe(job("lorac", image_folder, "--steps", "7"))
-    assert (
-        "2 views of 32 px and 2 views of 16 px, 20 images of 2 folders in memory, batch 4, 7 steps"
-        in text
-    )
-
-
 @pytest.mark.parametrize("precision", ["auto", "float32", "bfloat16"])
 def test_console_and_backbone_name_the_arithmetic_that_was_used(
     image_folder: Path, precision: str
@@ -249,44 +199,6 @@ def test_on_a_cpu_workers_color_the_views_unless_told_otherwise(
 ) -> None:
     asked = job("moco", image_folder, "--colors-in", choice, "--memory-gb", "0")
     assert asked.feed.colors_in_workers is in_workers
-
-
-def tiny_lorac(images: Path) -> Job:
-    """Two large views and a small one, LARS, a warm-up, a cosine; 10 steps of a small network."""
-    options = ["--optimizer", "lars", "--no-exclude-vectors", "--trust-coefficient", "0.1"]
-    options += ["--learning-rate", "0.5", "--final-learning-rate", "0.1", "--warmup-epochs", "1"]
-    options += ["--schedule-unit", "step", "--num-small-views", "1", "--queue-size", "16"]
-    ready = job("lorac", images, *options)
-    torch.manual_seed(0)
-    layers = [nn.Conv2d(3, 8, 3, 2), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(1)]
-    return replace(
-        ready, method=LORAC(nn.Sequential(*layers, nn.Flatten()), 8, ready.recipe.config)
-    )
-
-
-@pytest.mark.parametrize("stop", [2, 5, 8])
-def test_a_resumed_run_with_lars_warm_up_and_cosine_equals_one_that_never_stopped(
-    image_folder: Path, stop: int
-) -> None:
-    whole = tiny_lorac(image_folder)
-    assert train(whole, StopRequest()) == 10
-    whole.checkpoint_path.unlink()
-    assert train(tiny_lorac(image_folder), StopAfter(stop)) == stop
-    resumed = tiny_lorac(image_folder)
-    assert train(resumed, StopRequest()) == 10
-    expected, found = whole.method.state_dict(), resumed.method.state_dict()
-    assert all(torch.equal(expected[name], found[name]) for name in expected)
-
-
-def test_the_rate_of_a_run_grows_over_its_warm_up_and_falls_to_the_final_one(
-    image_folder: Path,
-) -> None:
-    ready = tiny_lorac(image_folder)
-    train(replace(ready, execution=Execution(read_every_steps=1)), StopRequest())
-    lines = (ready.folder / "metrics.jsonl").read_text().splitlines()
-    rates = [json.loads(line)["learning_rate"] for line in lines]
-    fall = [0.1 + 0.4 * (1 + math.cos(math.pi * step / 5)) / 2 for step in range(5)]
-    assert rates == pytest.approx([0.0, 0.1, 0.2, 0.3, 0.4, *fall])
 
 
 @pytest.mark.parametrize(
@@ -366,26 +278,11 @@ def test_a_run_of_two_processes_does_not_go_on_with_one_but_does_with_as_many_sp
     assert train(split, StopRequest()) == 2
 
 
-def test_a_run_goes_on_whose_checkpoint_quotes_another_section(image_folder: Path) -> None:
-    options = ("--bn-splits", "1", "--steps", "2")
-    begun, resumed = job("moco", image_folder, *options), job("moco", image_folder, *options)
-    train(replace(begun, settings=begun.settings | {"paper": "section 6.3"}), StopAfter(1))
-    assert train(resumed, StopRequest()) == 2
-
-
 def test_a_local_prior_binds_a_run_to_its_images_per_process(image_folder: Path) -> None:
     for scope, images in (("local", 2), ("global", 0)):
         asked = command("lorac", image_folder, "--prior", "batch", "--batch-scope", scope)
         ready = prepare("lorac/smoke", asked, replace(CPU, num_processes=2))
         assert ready.settings["local_prior_images"] == images
-
-
-def test_the_backbone_tells_its_processes(image_folder: Path) -> None:
-    asked = command("moco", image_folder, "--bn-splits", "1")
-    ready = prepare("moco/smoke", asked, replace(CPU, num_processes=2))
-    made_by = torch.load(write_backbone(ready, asked, 0), weights_only=True)["made_by"]
-    names = ("num_processes", "images_per_process", "batch_norm_groups")
-    assert [made_by[name] for name in names] == [2, 2, 2]
 
 
 def test_where_views_were_made_is_recorded_and_binds_a_resumed_run(image_folder: Path) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import torch
 
-import pretrain.start
 from pretrain.__main__ import main
 from pretrain.command import parse
 from pretrain.loop import train_to_snapshots
@@ -39,14 +38,6 @@ def test_every_epoch_is_exported_and_the_last_is_the_backbone(
     end = load(tmp_path / "run" / "backbone.pt")["state_dict"]
     same = [torch.equal(c["state_dict"]["conv1.weight"], end["conv1.weight"]) for c in contents]
     assert same == [False, False, True]
-
-
-def test_without_the_option_there_is_none(
-    image_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delattr(pretrain.start, "write_snapshot")
-    assert main([*words(image_folder, tmp_path / "run"), "--steps", "1"]) == 0
-    assert not (tmp_path / "run" / "snapshots").exists()
 
 
 def test_a_run_killed_at_a_pause_comes_to_it_again(image_folder: Path, tmp_path: Path) -> None:

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from pretrain.metrics import Log
-from pretrain.wandb_log import WandbLog, is_installed
+from pretrain.metrics import Log, WandbLog, is_installed
 
 
 class FakeRun:

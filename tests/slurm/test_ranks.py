@@ -42,8 +42,3 @@ def test_gpus_that_are_seen_are_indexed_and_left_alone() -> None:
     found = [environment(FourProcesses(), {"CUDA_VISIBLE_DEVICES": gpus}) for gpus in ("2,3", "3")]
     told = [(one["CUDA_VISIBLE_DEVICES"], one["LOCAL_RANK"]) for one in found]
     assert told == [("2,3", "1"), ("3", "0")]
-
-
-def test_a_process_alone_does_not_believe_another_launcher() -> None:
-    alone = FourProcesses(num_tasks=1, num_nodes=1)
-    assert environment(alone, {"RANK": "5", "WORLD_SIZE": "8", "A": "b"}) == {"A": "b"}

@@ -1,8 +1,6 @@
 """Commands as jobs, where there is no Slurm: through submitit's local executor."""
 
-import math
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -12,7 +10,6 @@ from typing import Any
 
 import pytest
 import submitit
-from submitit.slurm.slurm import SlurmJobEnvironment
 
 import slurm.requeue
 from slurm.cluster import ClusterError
@@ -27,7 +24,6 @@ from slurm.requeue import (
     record_kill,
     requeue_job,
     restart_after_kill,
-    seconds_left,
 )
 
 COUNTING = (sys.executable, str(Path(__file__).with_name("counting.py")))
@@ -87,11 +83,6 @@ def test_kills_are_counted_by_start_of_a_job(
     assert record_kill(tmp_path, "7_10") == 1
 
 
-def test_the_killer_is_known_by_pythons_status_and_a_shells() -> None:
-    found = [killing_signal(status) for status in (-9, 137, 134, 1, 255)]
-    assert found == ["SIGKILL", "SIGKILL", "SIGABRT", "", ""]
-
-
 @pytest.mark.parametrize(("ignored", "late"), [("", False), ("trap '' TERM; ", True)])
 def test_a_command_that_nobody_asks_leaves_before_the_limit(ignored: str, late: bool) -> None:
     requests = _Requests()
@@ -99,13 +90,6 @@ def test_a_command_that_nobody_asks_leaves_before_the_limit(ignored: str, late: 
     status = requests.run(("bash", "-c", line), dict(os.environ), limit_s=1.5)
     assert (requests.signal_name, requests.late) == ("the time limit", late)
     assert killing_signal(status) == ("SIGKILL" if late else "SIGTERM")
-
-
-def test_the_limit_is_what_slurm_tells() -> None:
-    assert seconds_left({}) == math.inf
-    assert seconds_left({"SLURM_JOB_END_TIME": str(int(time.time()) + 100)}) == pytest.approx(
-        100, abs=3
-    )
 
 
 @dataclass(frozen=True)
@@ -218,7 +202,3 @@ def test_only_a_job_that_was_killed_is_put_back(
         if leaves:
             result.touch()
         assert restart_after_kill(tmp_path, status) == again, (status, state, leaves, nodes)
-
-
-def test_what_slurm_is_asked_to_send_is_heard() -> None:
-    assert SlurmJobEnvironment._usr_sig() == signal.SIGUSR2

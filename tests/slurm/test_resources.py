@@ -4,20 +4,12 @@ from typing import Any
 
 import pytest
 
-from slurm.resources import Queue, RequestError, Resources
+from slurm.resources import RequestError, Resources
 
 
 def test_each_gpu_has_a_process_unless_told_otherwise() -> None:
     asked = (Resources(gpus=8), Resources(), Resources(gpus=8, processes=1))
     assert [one.processes_per_node for one in asked] == [8, 1, 1]
-
-
-def test_what_is_not_asked_for_is_left_to_the_cluster() -> None:
-    asked = Resources(hours=2).parameters()
-    assert asked == {"time": 120, "nodes": 1, "ntasks_per_node": 1, "signal_delay_s": 120}
-    assert Queue().parameters() == {}
-    queue = Queue(sbatch=("--reservation=course", "exclusive"))
-    assert queue.options() == {"reservation": "course", "exclusive": True}
 
 
 def test_a_job_is_warned_within_its_time() -> None:

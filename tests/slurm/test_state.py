@@ -78,11 +78,6 @@ def test_the_process_that_failed_first_tells_why(tmp_path: Path) -> None:
     assert saved_error(tmp_path, "7_1") == "bad image"
 
 
-def test_a_job_that_succeeded_leaves_no_error(tmp_path: Path) -> None:
-    leave(tmp_path, "8", 0, ("success", None), 10)
-    assert saved_error(tmp_path, "8") == ""
-
-
 def test_last_words_are_the_commands_own(tmp_path: Path) -> None:
     log = tmp_path / "log"
     assert last_log_line(log) == ""

@@ -3,7 +3,6 @@
 import os
 import re
 import stat
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -105,14 +104,6 @@ def test_what_was_accepted_before_a_refusal_is_taken_back(
     assert (tmp_path / "cancelled").read_text().split() == ["1_0", "1_1", "2"]
 
 
-def test_an_early_refusal_submits_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    a_cluster(tmp_path, monkeypatch, accepted=9)
-    (tmp_path / "sbatch").write_text("#!/bin/sh\necho invalid partition >&2\nexit 1\n")
-    with pytest.raises(ClusterError, match="invalid partition"):
-        submit([array(2)], Queue(partition="none"), tmp_path / "jobs", Cluster({}))
-    assert not (tmp_path / "accepted").exists()
-
-
 def test_an_array_that_is_too_large_is_split_and_bounded_pieces_follow_one_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,18 +162,3 @@ def test_a_job_hands_nothing_on_to_what_it_submits(monkeypatch: pytest.MonkeyPat
         assert before.keys() - os.environ.keys() == {"SLURM_NTASKS", "RANK"}
         assert "SLURM_JOB_ID" not in os.environ
     assert dict(os.environ) == before | {"SLURM_JOB_ID": "7"}
-
-
-def test_odd_folders_are_found_in_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("slurm.submit.PROJECT", Path('/my "suite" $x'))
-    lines = script(array(1), Queue(), Path("/x")).splitlines()
-    line = next(line for line in lines if "PYTHONPATH" in line)
-    for before, after in (("", ""), ("/a b", ":/a b")):
-        said = subprocess.run(
-            ["bash", "-uc", f'{line}; echo "$PYTHONPATH"'],
-            env={"PYTHONPATH": before},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        assert said == f'/my "suite" $x{after}\n'

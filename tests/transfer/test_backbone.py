@@ -1,7 +1,6 @@
 """The backbone file comes back as it was written, and every deviation from it is refused."""
 
 import hashlib
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 import torchvision
-from safetensors.torch import save_file
 
 from transfer.backbone import (
     IMAGENET_MEAN,
@@ -64,16 +62,6 @@ def test_our_own_file_comes_back_as_written(cifar: Backbone, tmp_path: Path) -> 
     assert all(torch.equal(backbone.state_dict[n], t) for n, t in cifar.state_dict.items())
     content = (tmp_path / "jcl.pt").read_bytes()
     assert backbone.file_sha256 == hashlib.sha256(content).hexdigest()
-
-
-def test_our_own_file_may_be_safetensors(cifar: Backbone, tmp_path: Path) -> None:
-    content = own_file(cifar)
-    tensors = content.pop("state_dict")
-    texts = {n: v if isinstance(v, str) else json.dumps(v) for n, v in content.items()}
-    save_file(tensors, tmp_path / "file", metadata=texts)
-    backbone = load_backbone(tmp_path / "file", name="twin")
-    assert (backbone.name, backbone.made_by, backbone.input) == ("twin", MADE_BY, cifar.input)
-    assert backbone.sha256 == cifar.sha256
 
 
 DEVIATIONS: dict[str, tuple[dict[str, object], str]] = {
@@ -225,18 +213,6 @@ def test_a_file_with_another_number_of_heads_than_it_tells_is_refused(
         load_backbone(tmp_path / "file")
 
 
-@pytest.mark.parametrize("heads", [(0, 2), (2, 0), (1,), (0, 1, 2)])
-def test_some_heads_give_their_part_of_all_heads_features(heads: tuple[int, ...]) -> None:
-    everything = random_backbone(arch="resnet18-heads3", stem="cifar", seed=0)
-    some = with_heads(everything, heads)
-    images = torch.randn(2, 3, 32, 32, dtype=torch.float64)
-    parts = everything.network().double()(images).split(512, dim=1)
-    expected = torch.cat([parts[head] for head in heads], dim=1)
-    torch.testing.assert_close(some.network().double()(images), expected)
-    assert (some is everything) == (heads == (0, 1, 2))
-    assert some.feature_dim == 512 * len(heads)
-
-
 def test_a_row_of_heads_says_which_they_are() -> None:
     plain = random_backbone(arch="resnet18-heads3", stem="cifar", seed=0)
     settings = {"config.designated": ["color", "rotation"]}
@@ -253,11 +229,6 @@ def test_heads_that_are_not_there_are_refused(heads: tuple[int, ...]) -> None:
     backbone = random_backbone(arch="resnet18-heads3", stem="cifar", seed=0)
     with pytest.raises(ValueError, match="it has heads 0 to 2"):
         with_heads(backbone, heads)
-
-
-def test_an_ordinary_network_has_no_heads_to_choose(cifar: Backbone) -> None:
-    with pytest.raises(ValueError, match="resnet18 has no heads"):
-        with_heads(cifar, (0,))
 
 
 def test_a_misshapen_tensor_of_one_head_is_named(tmp_path: Path) -> None:
@@ -324,15 +295,6 @@ def test_the_report_of_our_own_file_is_short(cifar: Backbone, tmp_path: Path) ->
         "run           seed 0",
         "code          commit c, a 1",
     ]
-
-
-def test_the_long_report_of_our_own_file_lists_every_setting(
-    cifar: Backbone, tmp_path: Path
-) -> None:
-    made_by = {**MADE_BY, "settings": {"views.blur_sigma_px": [0.1, 2.0]}}
-    torch.save({**own_file(cifar), "made_by": made_by}, tmp_path / "jcl.pt")
-    text = render(inspect_file(tmp_path / "jcl.pt"), everything=True)
-    assert "made by       settings.views.blur_sigma_px 0.1 2" in text.splitlines()
 
 
 def test_every_refusal_names_the_file(tmp_path: Path) -> None:

@@ -29,11 +29,6 @@ def record(folder: Path) -> dict[str, object]:
     return content
 
 
-def test_list_names_every_task(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--list"]) == 0
-    assert "voc07_svm@11point" in capsys.readouterr().out
-
-
 def test_an_unknown_task_exits_with_2(
     checkpoint: Path, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -65,13 +60,6 @@ def test_absent_data_exits_with_2_and_says_how_to_get_it(
     assert "dtd" in capsys.readouterr().err
 
 
-def test_heads_of_an_ordinary_network_exit_with_2(
-    checkpoint: Path, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([*words(checkpoint, small_data, tmp_path), "--heads", "0", "2"]) == 2
-    assert "resnet18 has no heads" in capsys.readouterr().err
-
-
 def test_weights_that_are_not_numbers_exit_with_2(
     checkpoint: Path, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -80,16 +68,6 @@ def test_weights_that_are_not_numbers_exit_with_2(
     torch.save(content, checkpoint)
     assert main(words(checkpoint, small_data, tmp_path)) == 2
     assert "layer1.0.conv1.weight" in capsys.readouterr().err
-
-
-def test_fewer_images_than_neighbors_exit_with_2_before_any_work(
-    checkpoint: Path, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    request = words(checkpoint, small_data, tmp_path, "cifar10_knn")
-    request[request.index("smoke")] = "paper"
-    assert main(request) == 2
-    assert "error: cifar10_knn: 200 neighbors vote, but cifar10 has " in capsys.readouterr().err
-    assert not (tmp_path / "runs").exists()
 
 
 def test_a_dry_run_writes_nothing(

@@ -111,12 +111,6 @@ def test_mocos_head_is_read_from_its_checkpoint(version: str, tmp_path: Path) ->
     assert_equal_up_to_rounding(load_projector(backbone).embeddings(features), expected)
 
 
-def test_a_backbone_file_alone_has_no_projector(checkpoint: Path) -> None:
-    message = why_no_projector(load_backbone(checkpoint))
-    assert "a backbone without its projector" in message
-    assert "Start the finished pre-training run once more" in message
-
-
 def test_a_random_backbone_and_some_heads_of_a_network_have_no_projector(
     small_backbone: Backbone, four_heads: Path
 ) -> None:
@@ -131,14 +125,6 @@ def test_the_encoder_file_of_another_backbone_is_refused(
     encoder_file(other, tmp_path / "encoder.pt")
     backbone = load_backbone(own_file(small_backbone, {}, tmp_path / "backbone.pt"))
     assert "holds another backbone" in why_no_projector(backbone)
-
-
-def test_torchvisions_classifier_is_no_projector(tmp_path: Path) -> None:
-    network: Any = build_resnet("resnet18", "imagenet")
-    network.fc = nn.Linear(512, 1000)
-    torch.save(network.state_dict(), tmp_path / "resnet18.pth")
-    backbone = load_backbone(tmp_path / "resnet18.pth")
-    assert "no projector that is known" in why_no_projector(backbone)
 
 
 def changed(**values: object) -> list[dict[str, Any]]:

@@ -19,9 +19,8 @@ from transfer.frozen.precision import RequestedPrecision
 from transfer.record import Record, file_for_record
 from transfer.running.console import format_duration
 from transfer.running.folders import check_writable, data_folder
-from transfer.running.option_ranges import check_ranges
+from transfer.running.option_ranges import check_ranges, length_fraction
 from transfer.running.row_names import check_row_name
-from transfer.running.schedule import length_fraction
 from transfer.tasks import task_of
 
 

@@ -1,10 +1,15 @@
-"""The execution of a cell, from data to record."""
+"""The execution of a cell, from data to record: what is finished, stale, or out of memory.
+
+A record is stale if protocol, weights of the backbone, data or, where requested, engine and
+arithmetic differ from those of the cell.
+"""
 
 import json
 import resource
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +24,6 @@ from transfer.cells.checked_data import (
     require_still_same,
 )
 from transfer.cells.departures import classifier_departures, departures
-from transfer.cells.out_of_memory import explain_memory_errors
 from transfer.cells.request import Cell
 from transfer.cells.shared_classifier import (
     WEIGHTS,
@@ -28,7 +32,6 @@ from transfer.cells.shared_classifier import (
     weights_file,
     why_missing,
 )
-from transfer.cells.staleness import classifier_hash, finished
 from transfer.datasets.catalog import DATASETS, map_annotations, open_split
 from transfer.datasets.check import Report
 from transfer.datasets.splits import write_list
@@ -40,6 +43,7 @@ from transfer.record import (
     newest_record,
     protocol_hash,
     read_record,
+    readable_records,
     refused_records,
     run_environment,
     store_record,
@@ -267,3 +271,99 @@ def _peak_memory_gb() -> float:
     if torch.cuda.is_available():
         return round(torch.cuda.max_memory_allocated() / 1e9, 2)
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, 2)
+
+
+def finished(cell: Cell) -> Record | None:
+    """Return a record of the same protocol, weights and data, None if there is none.
+
+    Among several, a record of the arithmetic and engine that the cell would use now is preferred.
+    """
+    found = [record for record in readable_records(cell.path).values() if _fits(cell, record)]
+    return max(found, key=lambda record: _matches_current_settings(cell, record), default=None)
+
+
+def _fits(cell: Cell, record: Record) -> bool:
+    """Return whether a record is up to date, in the requested engine and arithmetic, if any."""
+    return (
+        record.protocol["hash"] == protocol_hash(reading_of(cell.key)[0], cell.task)
+        and record.backbone["sha256"] == cell.backbone.sha256
+        and cell.task.accepts_engine(record.engine)
+        and _same_arithmetic(cell, record)
+        and record.details.get("classifier", "") == classifier_hash(cell)
+        and all(
+            record.data.get(key, {}).get("fingerprint")
+            == fingerprint(key, cell.settings.data, cell.folders.cache)
+            for key in cell.task.datasets()
+        )
+        and not (cell.with_weights and weights_file(record, cell.folders.work) is None)
+    )
+
+
+def _matches_current_settings(cell: Cell, record: Record) -> tuple[bool, bool]:
+    """Return whether the engine, and whether the arithmetic, is what the cell would use now."""
+    same_arithmetic = features_in(record) == cell.computing.precision
+    return record.engine == cell.task.engine, same_arithmetic
+
+
+def _same_arithmetic(cell: Cell, record: Record) -> bool:
+    """Return whether the arithmetic is acceptable: any, unless one was requested."""
+    asked = cell.settings.features_in
+    return asked in ("auto", features_in(record)) or cell.task.trains_backbone
+
+
+def classifier_hash(cell: Cell) -> str:
+    """Return the hash of the protocol that trains the cell's classifier; empty if it uses none."""
+    needed = cell.needed
+    return "" if needed is None else protocol_hash(reading_of(needed.key)[0], needed.task)
+
+
+@contextmanager
+def explain_memory_errors(cell: Cell) -> Iterator[None]:
+    """Shorten an error of memory that ran out, on a GPU or not, and add the advice."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if _is_out_of_memory(error):
+            reason = str(error).partition("\n")[0] or "out of memory"
+            error.args = (f"{reason}; {memory_advice(cell)}",)
+        raise
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    import torch
+
+    # torch has no class of its own for the memory of the processor
+    on_cpu = type(error) is RuntimeError and "DefaultCPUAllocator" in str(error)
+    return on_cpu or isinstance(error, MemoryError | torch.OutOfMemoryError)
+
+
+def memory_advice(cell: Cell) -> str:
+    """Return the options of a cell's task that lower the memory, each with its present value."""
+    task, options = cell.task, cell.settings.training
+    lines: list[str] = []
+
+    def offer(option: str, value: Any, now: Any) -> None:
+        """Name an option if it changes the task."""
+        settings = replace(cell.settings, training=replace(options, **{option: value}))
+        if replace(cell, settings=settings).task != task:
+            lines.append(f"--{option.replace('_', '-')} {value} (now {now})")
+
+    schedule = task.distributed_training
+    if schedule is not None:
+        passes = schedule.accumulated * task.num_processes(options)
+        images = schedule.batch_size // passes
+        if images > 1:
+            fewer = max(n for n in range(1, images) if images % n == 0)
+            offer("images_per_gpu", fewer, images)
+            # with a stated number of images a smaller batch has fewer passes, not smaller ones
+            if not options.images_per_gpu:
+                offer("batch_size", fewer * passes, schedule.batch_size)
+    if (options.precision or "float32") == "float32":
+        offer("precision", "bfloat16", "float32")
+    if options.rates_at_once != 1:
+        offer("rates_at_once", 1, options.rates_at_once or "as many as fit")
+    if not task.trains_backbone and cell.computing.precision == "float32":
+        lines.append("--features-in bfloat16 (now float32)")
+    if not lines:
+        return "no option of this task needs less; end what else uses this memory"
+    return f"these options need less: {', '.join(lines)}"

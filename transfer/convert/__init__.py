@@ -1,7 +1,7 @@
 """Conversion of weights between naming schemes.
 
 architectures.py  the architectures by name, and BackboneError
-resnet.py         the networks of these architectures
+resnet.py         the networks of these architectures, and their names in detectron2
 read_file.py      reads a file's tensors: format from its first bytes, names from its nesting
 child.py          the process that opens pickles, within limits of time and memory
 torch_file.py     the zip and the legacy container of torch.save
@@ -19,8 +19,7 @@ variants.py       the variant of the network that tensors and statements agree o
 account.py        assigns every other tensor of the file to a group
 proof.py          proves that the converted network computes what the file's tensors compute
 from_public.py    the steps above in order: a foreign file under torchvision's names
-to_detectron2.py  a backbone under detectron2's names
-compare_maps.py      proves that a backbone inside another network computes what torchvision's does
+compare_maps.py   proves that a backbone inside another network computes what torchvision's does
 public_files.py   published files, recognized by their hashes
 inspection.py     the report of `python -m transfer inspect`
 """

@@ -9,16 +9,13 @@ objects/          Pascal VOC and COCO: objects, masks, keypoints
 synthetic/        draws the images of the small versions and writes them all
 
 catalog.py        merges the data sets into DATASETS; opens a split of a set
-info.py           the form of a description
-source.py         the form of an origin: archives, addresses, checksums, terms, layout
-images.py         one split: images decoded on demand, labels, fingerprint
+info.py           the form of a description and of its origin; reads both from facts.yaml
+images.py         one split: images decoded on demand, turned upright; labels, fingerprint
 thumbnails.py     description and thumbnail of one image, for records
 scenes.py         one split of a detection set: images with objects; which are used for training
 scene_arrays.py   one image with its objects; all of them in arrays that processes share
 segmented.py      one split of a segmentation set: images with masks, and what is wrong with them
-class_folders.py  images in one folder per class
 mat_files.py      files of MATLAB, in which older sets keep their labels
-upright.py        images turned by their EXIF orientation
 splits.py         seeded draws for splits and shares that nobody published
 expected.py       how many images there should be; `small-data.json`
 check.py          counts, classes, broken files and annotations; `require` before a run

@@ -16,11 +16,10 @@ from pretrain.pixels.decoding import JPEG_START
 from pretrain.running import stop
 from transfer.datasets.catalog import SPLITS, dataset_info, expected_sizes, open_any
 from transfer.datasets.expected import DataError, small_sizes
-from transfer.datasets.images import ImageFiles, decode_file, states_of
+from transfer.datasets.images import ImageFiles, decode_file, states_of, upright_size
 from transfer.datasets.info import AnySplit
 from transfer.datasets.scenes import Scenes
 from transfer.datasets.segmented import Segmented
-from transfer.datasets.upright import upright_size
 from transfer.running.console import progress
 
 DISJOINT = ("trainval", "test")

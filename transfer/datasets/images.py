@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
+import struct
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -229,3 +231,78 @@ def decode(content: bytes) -> Image.Image:
 def states_of(files: Mapping[str, tuple[ImageFiles, ...]]) -> dict[str, tuple[str, ...]]:
     """Return the state of the files of each split as it is now."""
     return {split: tuple(part.state() for part in parts) for split, parts in files.items()}
+
+
+IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp")
+
+
+def class_names(folder: Path) -> list[str]:
+    """Return the subfolders in alphabetical order, without hidden ones."""
+    with os.scandir(folder) as entries:
+        return sorted(e.name for e in entries if e.is_dir() and not e.name.startswith("."))
+
+
+def read_class_folders(data: Path, folder: Path, classes: Sequence[str]) -> Images:
+    """Return the images of these classes by class and name; an absent folder is an empty class."""
+    names: list[str] = []
+    labels: list[int] = []
+    prefix = folder.relative_to(data).as_posix()
+    for label, name in enumerate(classes):
+        files = _image_names(folder / name)
+        names += [f"{prefix}/{name}/{file}" for file in files]
+        labels += [label] * len(files)
+    if not names:
+        raise DataError(f"{folder}: no image in any of its class folders")
+    return image_files(data, names, labels, classes)
+
+
+def _image_names(folder: Path) -> list[str]:
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(
+                e.name
+                for e in entries
+                if e.name.lower().endswith(IMAGE_ENDINGS) and not e.name.startswith(".")
+            )
+    except FileNotFoundError:
+        return []
+
+
+EXIF_ORIENTATION = 274
+UPRIGHT = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+"""The operation that undoes each EXIF orientation."""
+QUARTER_TURNS = (5, 6, 7, 8)
+"""Orientations that exchange width and height."""
+
+
+def decode_upright(file: Path) -> Image.Image:
+    """Return the upright RGB image; DataError names a file that cannot be read."""
+    with name_in_errors(file):
+        content = file.read_bytes()
+        image = decode(content)
+        with Image.open(io.BytesIO(content)) as header:
+            turn = UPRIGHT.get(_orientation(header))
+    return image if turn is None else image.transpose(turn)
+
+
+def upright_size(file: Path) -> tuple[int, int]:
+    """Return width and height in px, read from the first bytes; DataError names a bad file."""
+    with name_in_errors(file), Image.open(file) as header:
+        width, height = header.size
+        turned = _orientation(header) in QUARTER_TURNS
+    return (height, width) if turned else (width, height)
+
+
+def _orientation(image: Image.Image) -> int:
+    try:
+        return int(image.getexif().get(EXIF_ORIENTATION, 1))
+    except (OSError, SyntaxError, TypeError, ValueError, struct.error):
+        return 1  # damaged EXIF data says nothing about the orientation

@@ -8,7 +8,7 @@ missing moves no other image further than one place.
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +16,13 @@ from numpy.typing import NDArray
 from pretrain.running.atomic_files import write_whole
 from transfer.datasets.expected import SMALL_DATA, DataError, Sizes
 from transfer.datasets.images import Images
-from transfer.datasets.scenes import Scenes
-from transfer.datasets.segmented import Segmented
 
-Split = TypeVar("Split", Images, Scenes, Segmented)
-Detailed = TypeVar("Detailed", Scenes, Segmented)
+if TYPE_CHECKING:
+    from transfer.datasets.scenes import Scenes
+    from transfer.datasets.segmented import Segmented
+
+Split = TypeVar("Split", Images, "Scenes", "Segmented")
+Detailed = TypeVar("Detailed", "Scenes", "Segmented")
 SEED = "held-out 0"
 SHARE_SEED = "labelled 0"
 """Seed of `draw_balanced_share`; its spelling decides what is drawn."""

@@ -13,9 +13,9 @@ from PIL import Image
 from torch import Tensor
 
 from transfer.datasets.expected import DataError
+from transfer.datasets.images import decode_upright
 from transfer.datasets.scene_arrays import Scene
 from transfer.datasets.scenes import Scenes
-from transfer.datasets.upright import decode_upright
 from transfer.detection.recipe import DetectorRecipe
 from transfer.detection.sample import Polygons, Sample
 

@@ -8,7 +8,6 @@ stream.py                the order of the images
 options.py               the options of a user; a recipe for another length or batch
 learning_rate_search.py  search for a learning rate on held-out images
 gpu.py                   memory layout, kernels and memory on a GPU
-norms.py                 the norm layer, and the number of images it averages over
-precise_norm.py          statistics of the norms after training
+norms.py                 the norm layer, and its statistics after training
 classification.py        an image classifier with a fine-tuned backbone
 """

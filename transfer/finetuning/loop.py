@@ -20,7 +20,7 @@ from pretrain.running import stop
 from pretrain.running.processes import Process, any_process
 from transfer.datasets.unchanged import UnprovenFile, prove_if_cheap, proving
 from transfer.finetuning.gpu import measured_convolutions
-from transfer.finetuning.precise_norm import set_precise_norms
+from transfer.finetuning.norms import set_precise_norms
 from transfer.finetuning.schedule import TrainingSchedule, learning_rate, set_rate
 from transfer.finetuning.state import Training, TrainingSummary, restore, save, summary
 from transfer.finetuning.stream import Sample, Samples, images_per_pass, training_batches

@@ -5,8 +5,7 @@ from typing import Literal
 
 from pretrain.running.processes import num_gpus, started_processes
 from transfer.finetuning.schedule import AnyRecipe, Precision
-from transfer.running.option_ranges import check_ranges
-from transfer.running.schedule import length_fraction
+from transfer.running.option_ranges import check_ranges, length_fraction
 
 EngineChoice = Literal["auto", "detectron2", "torchvision"]
 

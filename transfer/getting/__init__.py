@@ -4,8 +4,7 @@ command.py    python -m transfer get-data: options, and the order of its steps
 request.py    the sources behind the names that a user gives
 overview.py   what would be got, from where, its sizes and terms, and the space for it
 assemble.py   one source from its archives to its folder, which appears when it is whole
-download.py   one archive, resumed and retried, from several addresses, by urllib3
-checksum.py   size and checksum of a file
+download.py   one archive, resumed and retried, from several addresses, by urllib3; its checksum
 unpack.py     tar and zip archives, which are not trusted
 recognize.py  sets that lie elsewhere, by their content; links to them
 """

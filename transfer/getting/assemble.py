@@ -19,9 +19,8 @@ from pretrain.running.atomic_files import explain_write_errors
 from pretrain.running.lock import LOOK_AGAIN_S, lock_file
 from transfer.datasets.check import NUM_NAMED, Report, check
 from transfer.datasets.expected import SMALL_DATA, DataError
-from transfer.datasets.source import Archive, Source
-from transfer.getting.checksum import mismatch
-from transfer.getting.download import download
+from transfer.datasets.info import Archive, Source
+from transfer.getting.download import download, mismatch
 from transfer.getting.recognize import find_root, link_set, move_parts
 from transfer.getting.unpack import is_archive, unpack
 from transfer.running.console import print_line

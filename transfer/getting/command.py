@@ -12,11 +12,10 @@ import tyro
 from transfer.datasets.catalog import DAMAGES, DATASETS
 from transfer.datasets.check import Report, check, render
 from transfer.datasets.expected import DataError
-from transfer.datasets.source import Source
+from transfer.datasets.info import Source
 from transfer.getting import overview
 from transfer.getting.assemble import Getting, get_source
-from transfer.getting.checksum import last_check, remember
-from transfer.getting.download import UnreachableError, is_offline
+from transfer.getting.download import UnreachableError, is_offline, last_check, remember
 from transfer.getting.recognize import files_by_name, find_all, local_archives, with_local_variant
 from transfer.getting.request import SUITES, Wanted, all_sources, wanted
 from transfer.running.console import print_line

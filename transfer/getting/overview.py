@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from transfer.datasets.source import Archive, Source
+from transfer.datasets.info import Archive, Source
 from transfer.getting.assemble import Getting
 
 HEADER = ("source", "state", "download", "unpacked", "folder", "from")

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from transfer.datasets.expected import DataError
-from transfer.datasets.source import Archive, Source
+from transfer.datasets.info import Archive, Source
 from transfer.running.console import print_line
 
 DEPTH = 6

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from transfer.datasets.catalog import DATASETS
-from transfer.datasets.source import Source
+from transfer.datasets.info import Source
 from transfer.running.row_names import nearest
 
 SUITES: Mapping[str, tuple[str, ...]] = {

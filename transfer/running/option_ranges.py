@@ -1,5 +1,6 @@
-"""The range of every numeric option, and the check of a command's numbers."""
+"""The range of every numeric option and of a schedule, and the check of a command's numbers."""
 
+import math
 from collections.abc import Mapping, Sequence
 
 from pretrain.running.option_ranges import OptionError, Range, numbers
@@ -33,3 +34,26 @@ def require_in_range(option: str, values: Sequence[float], range_: Range) -> Non
     if wrong := [value for value in values if value not in range_]:
         found = str(wrong[0]).removesuffix(".0")
         raise OptionError(f"{option} {found}: expected {range_}")
+
+
+NAMED = {"paper": 1.0, "short": 0.1, "smoke": 0.0}
+"""Share of each named schedule; a smoke run has none, since each task defines its few steps."""
+
+
+def length_fraction(schedule: str) -> float:
+    """Return a schedule's share of the paper's length, 0 to 1.
+
+    schedule: "paper", "short", "smoke", or a number such as "0.02".
+    """
+    if schedule in NAMED:
+        return NAMED[schedule]
+    try:
+        value = float(schedule)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < 1:
+        raise ValueError(
+            f"--schedule {schedule!r}: expected paper, short, smoke, "
+            "or the share of the paper's length, such as 0.02"
+        )
+    return value

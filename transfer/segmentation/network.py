@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, interpolate, pad
 
 from transfer.convert.architectures import FEATURE_DIM, PLAIN
-from transfer.convert.to_detectron2 import load_into_mmseg
+from transfer.convert.resnet import load_into_mmseg
 from transfer.datasets.segmented import IGNORED
 from transfer.finetuning.norms import Norm, norm_layer
 from transfer.segmentation.recipe import SegmentationRecipe

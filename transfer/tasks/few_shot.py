@@ -18,7 +18,7 @@ from transfer.datasets.catalog import expected_sizes
 from transfer.frozen.features import TrainAndTest
 from transfer.running.folders import Folders
 from transfer.running.not_finite import NotFiniteError
-from transfer.running.schedule import length_fraction
+from transfer.running.option_ranges import length_fraction
 from transfer.tasks.task import CenterCrops, Classification, Task
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from transfer.frozen.probe_training import ProbeTraining
 from transfer.frozen.transforms import QUARTER_TURNS, EvalTransform
 from transfer.running.folders import Folders
 from transfer.running.measured_rates import ASSUMED, Rates
-from transfer.running.schedule import length_fraction
+from transfer.running.option_ranges import length_fraction
 from transfer.tasks.task import Classification, Task
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from transfer.frozen.transforms import EvalTransform
 from transfer.running.folders import Folders
 from transfer.running.measured_rates import ASSUMED, Rates
 from transfer.running.not_finite import NotFiniteError
-from transfer.running.schedule import length_fraction
+from transfer.running.option_ranges import length_fraction
 from transfer.tasks.task import Classification, PlannedTask, Task
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from transfer.frozen.pass_hours import forward_hours
 from transfer.frozen.transforms import ViewSettings
 from transfer.running.folders import Folders
 from transfer.running.measured_rates import ASSUMED, Rates
-from transfer.running.schedule import length_fraction
+from transfer.running.option_ranges import length_fraction
 from transfer.tasks.task import Task
 
 if TYPE_CHECKING:

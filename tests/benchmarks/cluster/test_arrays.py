@@ -10,12 +10,11 @@ import pytest
 
 from benchmarks.cluster.arrays import (
     cancel_all,
-    merge_options,
     plan_arrays,
     retry_failed,
     submit_cells,
 )
-from benchmarks.cluster.cell_status import failed_helper_lines, render_statuses, statuses
+from benchmarks.cluster.cell_status import render_statuses, statuses
 from benchmarks.cluster.collect import collect
 from benchmarks.cluster.submission import Submission, read_submission
 from benchmarks.execution.jobs import AND, PREPARE
@@ -26,7 +25,6 @@ from benchmarks.planning.plan import PlannedCell
 from benchmarks.run_all import main
 from slurm.cluster import Cluster, ClusterError
 from slurm.requeue import Command
-from slurm.resources import Queue
 from transfer.backbone import Backbone
 from transfer.cells.execution import evaluate
 from transfer.cells.request import Cell, CellSettings
@@ -141,24 +139,11 @@ def test_several_backbones_pass_the_images_of_a_classifiers_cells_together(rows:
     assert sorted(array.after for array in cells) == [(), (0,), (1, 2)]
 
 
-def test_cells_whose_classifier_is_not_among_them_wait_for_none(rows: Rows) -> None:
-    found = rows("objectnet13_eval", "imagenet_c100_eval")
-    found.append(replace(rows("in100_linear@looc")[0], state="cached"))
-    using, _ = plan_arrays(found, ORIGINS, OPTIONS, Path("x")).arrays
-    assert (len(using.work), using.after) == (2, ())
-
-
 def test_every_size_of_job_is_an_array_of_its_own(rows: Rows) -> None:
     found = rows("in100_knn", "cifar10_knn")
     found[0] = replace(found[0], gpu_hours=5.0)
     arrays = plan_arrays(found, ORIGINS, OPTIONS, Path("x")).arrays
     assert [array.resources.hours for array in arrays[:-1]] == [5 * MARGIN, 1]
-
-
-def test_the_tables_may_have_a_partition_of_their_own(rows: Rows) -> None:
-    options = replace(OPTIONS, tables_partition="cpu")
-    cells, tables = plan_arrays(rows("in100_knn"), ORIGINS, options, Path("x")).arrays
-    assert (cells.partition, tables.partition) == ("", "cpu")
 
 
 def test_what_cannot_be_written_down_is_taken_back(
@@ -283,35 +268,6 @@ def test_on_another_try_classifiers_are_waited_for_as_well(
     trained = again.cells[0].job.partition("_")[0]
     scripts = [path.read_text() for path in programs.glob("job.*")]
     assert sum(f"--dependency=afterany:{trained}\n" in script for script in scripts) == 1
-
-
-def test_options_given_for_another_try_leave_the_others_as_they_were(
-    submission: Submission,
-) -> None:
-    old = replace(
-        submission,
-        parallel=2,
-        tables_partition="cpu",
-        queue=Queue(partition="gpu", account="me", setup=("module load cuda",)),
-    )
-    again = merge_options(SlurmOptions(parallel=5, queue=Queue(account="you")), old)
-    assert again.queue == Queue(partition="gpu", account="you", setup=("module load cuda",))
-    assert (again.parallel, again.tables_partition) == (5, "cpu")
-
-
-def test_helpers_that_fail_are_told(
-    submission: Submission, settings: CellSettings, programs: Path
-) -> None:
-    assert failed_helper_lines(settings.runs) == []
-    (submission.folder / "2_0_result.pkl").write_bytes(
-        pickle.dumps(("error", "Traceback\nslurm.requeue.CommandError: exit status 1"))
-    )
-    (line,) = failed_helper_lines(settings.runs)
-    assert line.startswith("tables failed: exit status 1; to write them, run python -m")
-    (submission.folder / "2_0_result.pkl").unlink()
-    (programs / "queue").write_text("2|TIMEOUT|None|n1\n")
-    (line,) = failed_helper_lines(settings.runs)
-    assert "TIMEOUT on n1" in line
 
 
 def test_what_has_not_ended_is_cancelled(

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.cluster import watch as watching
-from benchmarks.cluster.watch import print_states, watch
+from benchmarks.cluster.watch import watch
 from benchmarks.execution.status_rows import STATUS_PAGE, StatusRow
 
 
@@ -28,19 +28,6 @@ def test_it_ends_when_no_cell_runs_or_waits(
     ]
     assert told.out.splitlines()[-1] == "1 done, 1 failed"
     assert "1 done, 1 failed" in (tmp_path / STATUS_PAGE).read_text()
-
-
-def test_nothing_started_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert watch(tmp_path) == 0
-    assert capsys.readouterr().out == f"nothing was started below {tmp_path}\n"
-
-
-def test_states_are_printed_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(watching, "local_rows", lambda *_: rows("done", "failed"))
-    assert print_states(tmp_path) == 1
-    assert capsys.readouterr().out.splitlines()[-1] == "1 done, 1 failed"
 
 
 def test_a_folder_that_cannot_be_written_can_be_watched(

@@ -10,7 +10,6 @@ from PIL import Image
 
 from benchmarks.drawing import FIGURES
 from benchmarks.drawing.figure import BarPanel, Drawn, ExamplePanel, GridPanel
-from benchmarks.drawing.heads import entropy_bits
 from benchmarks.figures import read_material
 from tests.benchmarks.drawing.figure_records import point
 
@@ -132,11 +131,6 @@ def test_the_order_of_the_entropies_is_said(tmp_path: Path) -> None:
         heads(tmp_path / str(place), "inat1k_linear", inat)
         (picture,) = drawn(tmp_path / str(place), "looc/fig4").pictures
         assert words in " ".join(picture.caption)
-
-
-def test_entropy_of_equal_shares_is_the_logarithm_of_their_number() -> None:
-    assert entropy_bits([0.25] * 4) == 2.0
-    assert entropy_bits([1.0, 0.0]) == 0.0
 
 
 def image(color: int, label: int) -> dict[str, Any]:

@@ -143,13 +143,6 @@ def test_the_level_of_co2_is_moco_with_its_projector(tmp_path: Path) -> None:
         assert [level.label for level in panel.levels] == levels
 
 
-def test_declared_recipes_have_the_value_of_their_name(tmp_path: Path) -> None:
-    for recipe, score in (("jcl/in100-r18-keys1", 75.0), ("jcl/in100-r18", 80.0)):
-        point(tmp_path, recipe, score, {}, made_by={"settings": {}})
-    (picture,) = pictures(tmp_path)
-    assert [p.x for p in lines(picture)[0].points] == [1, 5]
-
-
 def test_the_csv_file_holds_the_numbers_and_recipes_of_the_picture(tmp_path: Path) -> None:
     jcl_keys(tmp_path, {1: 75.0, 5: 80.25})
     (picture,) = pictures(tmp_path)

@@ -7,7 +7,6 @@ from benchmarks.pages.final_screen import (
     MOST_LINES,
     RequestedCell,
     final_screen,
-    shortened,
     terminal_lines,
 )
 from benchmarks.pages.published import transfer_tasks
@@ -95,30 +94,15 @@ def test_long_reasons_are_cut_and_rows_that_a_terminal_breaks_are_counted(tmp_pa
     assert lines[-2].endswith("…")
 
 
-def test_wide_characters_count_twice() -> None:
-    assert terminal_lines(41 * "名", 80) == 2
-    assert shortened("名前名前", 5) == "名前…"
-
-
 def test_the_best_published_number_is_one_under_the_same_protocol(tmp_path: Path) -> None:
     record(tmp_path, 79.7, protocol="co2-2021-11point/1")
     assert screen(tmp_path, cell(protocol="co2-2021-11point/1"))[1].split()[-2:] == ["-", "-"]
-
-
-def test_a_run_without_a_number_says_so(tmp_path: Path) -> None:
-    assert screen(tmp_path, SVM) == ["no number of this run"]
 
 
 def test_the_newest_of_two_records_under_unlike_conditions_counts(tmp_path: Path) -> None:
     record(tmp_path, 33.8, hash="a", finished="2026-01-01T00:00:00Z")
     record(tmp_path, 43.8, hash="b", finished="2026-01-02T00:00:00Z", small="excerpt")
     assert " 43.8 " in screen(tmp_path, SVM)[1]
-
-
-def test_unlike_seeds_have_no_mean(tmp_path: Path) -> None:
-    record(tmp_path, 33.8, seed=0, details={"features_in": "float32"})
-    record(tmp_path, 43.8, seed=1, details={"features_in": "bfloat16"})
-    assert " 33.8 / 43.8 " in screen(tmp_path, SVM, cell(seed=1))[1]
 
 
 def test_a_verdict_stays_with_its_protocol(tmp_path: Path) -> None:

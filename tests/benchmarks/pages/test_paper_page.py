@@ -77,12 +77,6 @@ def test_different_protocol_hashes_never_share_a_column(tmp_path: Path) -> None:
     assert sorted(rows, key=len) == [{"→ three"}, {"→ one", "→ two"}]
 
 
-def test_different_generated_data_never_share_a_column(tmp_path: Path) -> None:
-    for backbone, data in (("one", "x"), ("two", "y")):
-        record(tmp_path, 50.0, backbone=backbone, small="generated", fingerprint=data)
-    assert [len(block) for block in blocks(page(tmp_path))[1:]] == [1, 1]
-
-
 def test_readings_of_other_papers_stay_out_of_a_papers_table(tmp_path: Path) -> None:
     record(tmp_path, 77.7, task="in100_linear", protocol="jcl-2020/1")
     assert "→ mine" not in page(tmp_path, "lorac_table5.md")
@@ -140,17 +134,6 @@ def test_uniclr_table_3_takes_our_row_into_the_block_of_its_data_set(tmp_path: P
     place = next(i for i, line in enumerate(lines) if "*ImageNet-100*" in line)
     assert "→ mine" in lines[place - 1]
     assert "66.00" in lines[place - 1]
-
-
-def test_words_of_a_reason_cannot_break_a_table_or_a_list(tmp_path: Path) -> None:
-    failure(tmp_path, "voc07_svm", "ValueError: a|b\nsecond line")
-    assert "1. failed: ValueError: a\\|b second line\n" in page(tmp_path)
-
-
-def test_a_stand_in_for_the_papers_textures_is_told_beside_its_numbers(tmp_path: Path) -> None:
-    looc = {"method": "looc", "recipe": "looc/in100-r50-texture", "epochs": 500, "data": "in100"}
-    record(tmp_path, 81.0, made_by=looc | {"texture": "randconv_luma"})
-    assert "randconv_luma instead of style transfer: no reproduction" in page(tmp_path)
 
 
 def test_one_coco_run_fills_the_tables_of_both_papers(tmp_path: Path) -> None:

@@ -226,9 +226,3 @@ def test_another_reading_of_a_row_is_compared_with_a_remark(
         if t.file_name == f"{table}.md" and recipe in row.beside
     )
     assert f"needs pre-training `{row_recipe}`" in missing
-
-
-def test_other_readings_of_rows_are_recipes() -> None:
-    beside = {r for p in papers() for t in p.tables for row in t.rows for r in row.beside}
-    assert beside <= set(RECIPES)
-    assert {name for name in RECIPES if name.endswith("-code")} <= beside

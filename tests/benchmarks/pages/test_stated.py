@@ -40,14 +40,6 @@ def test_imagenet_100_of_co2_gets_verdicts(tmp_path: Path) -> None:
     assert line_of(tmp_path, "without_consistency_top1")[2] == "not run"
 
 
-def test_label_smoothing_is_not_judged_as_its_amount_is_ours(tmp_path: Path) -> None:
-    put(tmp_path, 60.0, "moco/in100-r18-v1-smoothing0.1")
-    put(tmp_path, 63.0, "moco/in100-r18-v1")
-    assert line_of(tmp_path, "moco_label_smoothing_top1")[2:5] == ["60.00", "-1.20", "not judged"]
-    assert line_of(tmp_path, "| drop ")[2:5] == ["3.00", "+0.60", "not judged"]
-    assert re.search(r"^- .*smoothing.*: not judged, .* 0\.1, ", page(tmp_path, "stated.md"), re.M)
-
-
 def test_what_our_runs_assume_is_said(tmp_path: Path) -> None:
     record(tmp_path, 86.0)
     text = page(tmp_path, "stated.md")
@@ -127,15 +119,6 @@ def test_a_sweep_with_a_gap_gets_no_verdict(tmp_path: Path) -> None:
     assert line_of(tmp_path, "| best_alpha")[2:5] == ["2 of 6 values run", "–", "–"]
     missing = "- needs pre-training `co2/in100-r18-weight20`, then `in100_linear` (co2-2021)\n"
     assert missing in page(tmp_path, "stated.md")
-
-
-def test_the_best_settings_of_four_sweeps_are_judged() -> None:
-    sweeps = {s.swept.value: s for paper in papers() for s in paper.stated if s.swept}
-    assert set(sweeps) == {"best_alpha", "best_tau_con", "best_tau", "best_beta"}
-    for name, statement in sweeps.items():
-        assert statement.swept
-        assert set(statement.swept.recipes) <= set(RECIPES)
-        assert statement.values[name] in statement.swept.recipes.values()
 
 
 def test_what_is_missing_is_named_with_its_recipe(tmp_path: Path) -> None:

@@ -26,19 +26,6 @@ def test_a_detector_no_better_than_a_random_one_is_doubted(
     assert (NOT_LOADED in page(tmp_path, "jcl_table2.md")) == doubted
 
 
-def test_so_is_a_segmentation(tmp_path: Path) -> None:
-    voc = {"task": "voc12_seg_fcn", "protocol": "co2-2021/1"}
-    random = {"backbone": "random", "made_by": {"method": UNTRAINED}}
-    record(tmp_path, 45.0, **voc)
-    record(tmp_path, 39.0, **voc, **random, sha256="b" * 64)
-    assert "not more than 10 mIoU above a random" in page(tmp_path, "co2_table3.md")
-
-
-def test_a_short_run_is_not_held_against_the_random_row(tmp_path: Path) -> None:
-    record(tmp_path, 31.0, **COCO, schedule="short", hash="short")
-    assert NOT_LOADED not in page(tmp_path, "jcl_table2.md")
-
-
 def test_where_the_paper_has_no_random_row_ours_counts(tmp_path: Path) -> None:
     voc = {"task": "voc0712_det_c4", "protocol": "co2-2021/1"}
     random = {"backbone": "random", "made_by": {"method": UNTRAINED}}

@@ -81,18 +81,6 @@ def test_half_precision_is_planned_where_there_is_no_gpu(key: str, backbone: Bac
     assert "float16" in str(planned.cell.task)
 
 
-def test_what_the_user_gives_wins(backbone: Backbone) -> None:
-    asked = resources(row(backbone, "coco_det"), SlurmOptions(hours=5, cpus=3, memory_gb=7))
-    assert (asked.hours, asked.cpus, asked.memory_gb) == (5, 3, 7)
-
-
 def test_a_long_cell_asks_for_a_day_at_a_time(backbone: Backbone) -> None:
     slow = replace(row(backbone, "coco_det"), gpu_hours=5000.0)
     assert resources(slow, SlurmOptions()).hours == 24
-
-
-def test_a_cluster_without_gpus_is_asked_for_none(backbone: Backbone) -> None:
-    options = SlurmOptions(cell_gpus=0)
-    for key in ("in100_knn", "coco_det"):
-        asked = resources(row(backbone, key, gpus=0), options)
-        assert (asked.gpus, asked.processes) == (0, 1)

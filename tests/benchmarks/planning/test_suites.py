@@ -3,9 +3,9 @@
 import pytest
 
 from benchmarks.pages.paper_page import tasks_of
-from benchmarks.pages.published import AVERAGE, ELSEWHERE, papers, transfer_tasks
+from benchmarks.pages.published import AVERAGE, ELSEWHERE, papers
 from benchmarks.planning.cells import suites
-from transfer.tasks import TASKS, default_tasks, reading_of
+from transfer.tasks import TASKS, reading_of
 
 SIZES = {"jcl": 5, "co2": 9, "lorac": 21, "uniclr": 7, "looc": 7}
 """Tasks of each paper, counted in its sheet."""
@@ -21,19 +21,10 @@ def test_a_suite_has_the_tasks_of_its_papers_tables(subtests: pytest.Subtests) -
             assert len(suite) == SIZES[paper.id]
 
 
-def test_suites_name_tasks_that_run_by_default() -> None:
-    assert {key for keys in suites().values() for key in keys} <= set(default_tasks())
-
-
 def test_every_published_number_has_a_task_with_its_protocol() -> None:
     asked = {pair for paper in papers() for pair in paper.reported if pair[0] != AVERAGE}
     offered = {(reading_of(k)[0], task.protocol.partition("/")[0]) for k, task in TASKS.items()}
     assert asked <= offered
-
-
-def test_the_twelve_sets_of_linear_transfer_are_tasks() -> None:
-    assert len(transfer_tasks()) == 12
-    assert set(transfer_tasks()) <= set(TASKS)
 
 
 def test_protocols_of_single_numbers_are_those_of_tasks() -> None:

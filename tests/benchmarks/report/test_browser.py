@@ -208,16 +208,6 @@ def test_paper_shows_task_parts_and_identities(browser: Browser, tmp_path: Path)
     assert "sha256" not in browser.find("#evaluated").text
 
 
-def test_paper_breaks_no_number(browser: Browser, page: Path) -> None:
-    browser.open(page, width=PAPER_PX, paper=True)
-    broken = (
-        "[...document.querySelectorAll('#all-numbers td.num button')]"
-        ".filter((one) => one.getClientRects().length > 1).length"
-    )
-    assert browser.run(broken) == 0
-    assert browser.run("document.documentElement.scrollWidth") <= PAPER_PX
-
-
 def test_headings_of_numbers_are_not_broken_within_words(browser: Browser, page: Path) -> None:
     browser.open(page, width=1280)
     heights = browser.run(
@@ -249,23 +239,6 @@ def test_bars_of_one_table_have_one_scale_and_end_before_the_numbers(
     for value, length, number_starts in cells:
         assert length == pytest.approx(longest * value / 100, abs=0.5)
         assert length < number_starts
-
-
-def test_on_a_phone_missing_data_break_no_word(browser: Browser, page: Path) -> None:
-    browser.open(page, width=PHONE_PX)
-    browser.find("details.missing summary").click()
-    tall = (
-        "[...document.querySelectorAll('.missing td:first-child code')]"
-        ".filter((one) => one.getClientRects().length > 1).map((one) => one.textContent)"
-    )
-    assert browser.run(tall) == []
-
-
-def test_an_empty_folder_says_what_writes_records(browser: Browser, tmp_path: Path) -> None:
-    browser.open(write_report(tmp_path).absolute())
-    assert browser.find("h1").text == "No results yet"
-    assert "run_all.py --ckpt" in browser.find("#evaluated").text
-    assert browser.errors() == []
 
 
 def test_a_folder_of_failures_shows_their_reasons(browser: Browser, tmp_path: Path) -> None:

@@ -3,9 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from benchmarks.pages.entries import score_of
 from benchmarks.pages.published import transfer_tasks
-from benchmarks.pages.verdict import best_index
 from benchmarks.report_parts.by_task import TaskPart, parts_by_task
 from benchmarks.report_parts.contents import read_contents
 from benchmarks.report_parts.page import report_page
@@ -86,12 +84,6 @@ def test_the_page_shows_the_sentence(tmp_path: Path) -> None:
     assert HOSTILE not in page
 
 
-def test_a_foreign_proof_is_no_proof(tmp_path: Path) -> None:
-    for foreign in ("x", {"layer1": "x"}, {}, [1]):
-        complete(tmp_path, "mine", TASK, details={"largest_difference_of_maps": foreign})
-        assert "feature maps differ" not in report_page(tmp_path)
-
-
 def test_an_unknown_task_and_names_of_any_script_are_shown(tmp_path: Path) -> None:
     changes: dict[str, Any] = {"metrics": {"zap": 12.5}, "primary_metric": "zap"}
     changes["details"] = {"accuracy_per_class": {HOSTILE: 1.0, "猫 ☃\u202e": 2.0}}
@@ -101,8 +93,3 @@ def test_an_unknown_task_and_names_of_any_script_are_shown(tmp_path: Path) -> No
     assert "Ünïcode ☃ 名前" in page
     assert "猫 ☃" in page
     assert HOSTILE not in page
-
-
-def test_the_best_of_a_column_is_a_number() -> None:
-    scores = [score_of([NAN, 1.0]), score_of([40.0]), score_of([50.0])]
-    assert best_index(scores, "voc07_svm") == 2

@@ -13,12 +13,11 @@ from benchmarks.report_parts.by_task import parts_by_task
 from benchmarks.report_parts.charts import Chart, Draft, Series, line_charts
 from benchmarks.report_parts.contents import read_contents
 from benchmarks.report_parts.costs import task_hours
-from benchmarks.report_parts.figures import figures
+from benchmarks.report_parts.galleries import figures
 from benchmarks.report_parts.page import report_page
 from benchmarks.report_parts.pretraining import pretraining
 from benchmarks.report_parts.size import MOST_CHARACTERS, within_limit
 from tests.benchmarks.report.complete_records import HOSTILE, complete
-from transfer.galleries.mistakes import CORRUPTED
 from transfer.galleries.rankings import FALSE, MISSED
 from transfer.galleries.store import write_gallery
 from transfer.galleries.tile import Tile
@@ -42,13 +41,6 @@ def test_a_chart_has_the_colors_of_the_page_and_no_outside_address() -> None:
     assert not re.search(r'(href|src)="(?!#)', chart.svg)
 
 
-def test_passes_are_counted_in_whole_numbers() -> None:
-    points = tuple((i, 10.0 * i) for i in (1, 2, 3, 4))
-    (chart,) = charts(Series(name="a", points=points), log_x=False, edges=False)
-    assert re.search(r">\s*2\s*</text>", chart.svg)
-    assert not re.search(r">\s*[12]\.\d\s*</text>", chart.svg)
-
-
 def test_names_of_clip_paths_differ_between_charts() -> None:
     svgs = [charts(Series(name="a", points=((1, y), (2, y))))[0].svg for y in (1.0, 2.0)]
     ids = [set(re.findall(r'id="(\w+)"', svg)) for svg in svgs]
@@ -58,12 +50,6 @@ def test_names_of_clip_paths_differ_between_charts() -> None:
 
 def test_without_a_finite_number_there_is_no_chart() -> None:
     assert charts(Series(name="a", points=((1.0, float("nan")),))) == []
-
-
-def test_lines_beyond_the_colors_are_announced() -> None:
-    (chart,) = charts(*(Series(name=str(i), points=NUMBERS) for i in range(10)))
-    assert len(chart.legend) == 8
-    assert chart.note == "2 more are not drawn."
 
 
 def test_a_name_has_one_look_in_all_charts_of_a_part() -> None:
@@ -107,17 +93,6 @@ def test_classes_are_sorted_by_the_best_backbone_and_confusions_keep_their_order
     assert HOSTILE not in report_page(tmp_path)
 
 
-def test_numbers_of_classes_over_several_runs_say_so(tmp_path: Path) -> None:
-    pairs = [{"class": "dog", "taken_for": "cat", "images": 3, "of": 90}]
-    details = {"accuracy_per_class": {"cat": 20.0}, "most_confused": pairs}
-    counted = {"classes_counted_over": "10 trials of 5 images per class"}
-    complete(tmp_path, "mine", TASK, details=details | counted)
-    (part,) = parts_by_task(read_contents(tmp_path))
-    note = "Counted over 10 trials of 5 images per class."
-    assert part.tables[0].note == part.confusions[0].note == note
-    assert report_page(tmp_path).count(note) == 2
-
-
 def test_seeds_have_mean_deviation_and_range(tmp_path: Path) -> None:
     for seed, value in enumerate((40.0, 42.0)):
         complete(tmp_path, "mine", TASK, seed, metrics={"mean_per_class": value})
@@ -154,13 +129,6 @@ def test_pictures_of_rankings_are_told_apart_and_explained(tmp_path: Path) -> No
     assert "<b>missed positive</b>" in page
     assert "images without a class that rank high for it" in page
     assert "most sure to be of another class" not in page
-
-
-def test_pictures_under_corruptions_have_words_of_their_own(tmp_path: Path) -> None:
-    complete(tmp_path, "mine", TASK)
-    (result,) = read_contents(tmp_path).results.done
-    write_gallery(tmp_path / result.file, [tile(group=CORRUPTED)])
-    assert "no photograph twice" in report_page(tmp_path)
 
 
 def test_a_caption_never_leads_to_a_file_elsewhere(tmp_path: Path) -> None:
@@ -214,15 +182,6 @@ def test_queries_are_spread_over_the_classes(tmp_path: Path) -> None:
     assert [row.query.name for row in part.queries[0].rows] == ["a0", "b0", "c0", "a1", "b1", "c1"]
 
 
-@pytest.mark.parametrize(("number", "words"), [(7, "1 more record is"), (8, "2 more records are")])
-def test_records_beyond_the_columns_are_counted(tmp_path: Path, number: int, words: str) -> None:
-    for seed in range(number):
-        complete(tmp_path, "mine", TASK, seed, details={"accuracy_per_class": {"cat": 20.0}})
-    (part,) = parts_by_task(read_contents(tmp_path))
-    (table,) = (table for table in part.tables if table.first == "class")
-    assert table.note == f"{words} not shown."
-
-
 def test_logs_are_read_up_to_a_torn_line(tmp_path: Path) -> None:
     lines = [{"step": i, "epoch": i / 2, "loss": 4.0 - i, "learning_rate": 0.1} for i in (1, 2)]
     log = tmp_path / "run" / "metrics.jsonl"
@@ -258,16 +217,6 @@ def test_hours_stand_beside_the_plans(tmp_path: Path) -> None:
     assert row.planned > 0
 
 
-def test_hours_of_a_plan_name_the_length_that_they_are_for(tmp_path: Path) -> None:
-    protocol = {"name": "co2-2021/1", "hash": "a", "paper_hash": "b", "fields": {}}
-    departures = ["recipe: crop_px 161 instead of 513, iterations 800 instead of 33069, x 1"]
-    changes: dict[str, Any] = {"protocol": protocol, "departures": departures}
-    complete(tmp_path, "mine", "voc12_seg_fcn", **changes)
-    (row,) = task_hours(read_contents(tmp_path))
-    assert row.planned_length == "33,069 iterations"
-    assert "for the paper’s 33,069 iterations" in report_page(tmp_path)
-
-
 def test_figures_are_images_that_can_run_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "figures"
     folder.mkdir()
@@ -276,13 +225,6 @@ def test_figures_are_images_that_can_run_nothing(tmp_path: Path) -> None:
     assert one.title == "jcl figure2"
     assert one.source.startswith("data:image/svg+xml;base64,")
     assert "alert(1)" not in report_page(tmp_path)
-
-
-def test_figures_are_named_as_printed(tmp_path: Path) -> None:
-    (tmp_path / "figures").mkdir()
-    text = "<svg><dc:title>JCL, Figure 3(a)</dc:title></svg>"
-    (tmp_path / "figures" / "jcl_figure3a.svg").write_text(text)
-    assert figures(tmp_path)[0].title == "JCL, Figure 3(a)"
 
 
 def test_the_whole_page_is_below_the_limit_and_says_what_is_left_out(tmp_path: Path) -> None:

@@ -6,16 +6,13 @@ import sys
 from pathlib import Path
 from unittest.mock import Mock
 
-import pandas as pd
 import pytest
 
 from benchmarks.pages.published import transfer_tasks
-from benchmarks.pages.records import read_results
 from benchmarks.report import main, update_report
 from benchmarks.report_parts.contents import read_contents
 from benchmarks.report_parts.page import explained_records, report_page
 from benchmarks.report_parts.picture import picture
-from benchmarks.tables import write_tables
 from tests.benchmarks.report.complete_records import ENDS_SCRIPT, HOSTILE, complete, usual
 from tests.synthetic_records import record
 
@@ -73,13 +70,6 @@ def test_the_best_published_number_is_one_under_the_same_protocol(tmp_path: Path
     }
 
 
-def test_records_of_older_formats_are_shown_with_less(tmp_path: Path) -> None:
-    record(tmp_path, 61.0)
-    page = report_page(tmp_path)
-    assert "Record of an older format" in page
-    assert "61.00" in page
-
-
 def test_an_empty_folder_gives_a_page_and_an_absent_one_a_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -99,19 +89,6 @@ def test_whatever_goes_wrong_ends_in_one_sentence(
         assert not update_report(tmp_path)
         (line,) = capsys.readouterr().err.splitlines()
         assert words in line
-
-
-def test_all_numbers_are_in_one_csv_file(tmp_path: Path) -> None:
-    write_tables(usual(tmp_path))
-    frame = pd.read_csv(tmp_path / "results.csv", keep_default_na=False)
-    assert len(frame) == len(read_results(tmp_path).done)
-    first = frame[(frame.backbone == "mine") & (frame.task == transfer_tasks()[0])].iloc[0]
-    assert (first.metric, first.value, first.verdict) == (
-        "mean_per_class",
-        47.5,
-        "pass (LORAC, Table II)",
-    )
-    assert HOSTILE in set(frame.backbone)
 
 
 def test_the_command_imports_no_torch(tmp_path: Path) -> None:

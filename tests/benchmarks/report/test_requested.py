@@ -59,12 +59,6 @@ def test_each_reason_has_what_to_do(tmp_path: Path) -> None:
     assert absent.how_to_get == ("python -m transfer get-data food aircraft --data DATA",)
 
 
-def test_the_last_request_of_a_checkpoint_counts(tmp_path: Path) -> None:
-    remember_requested(tmp_path, [SVM, asked(TASK, backbone="other")])
-    remember_requested(tmp_path, [asked("cifar10_knn", protocol="uniclr-2022/1")])
-    assert left(tmp_path) == [((TASK, "cifar10_knn"), NOT_FINISHED)]
-
-
 def test_without_named_tasks_those_with_data_are_asked_for(tmp_path: Path) -> None:
     for named, tasks in ((True, [TASK, "transfer_linear/food"]), (False, [TASK])):
         rows: list[Any] = [

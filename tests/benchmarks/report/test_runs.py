@@ -42,14 +42,6 @@ def test_the_next_page_keeps_the_runs_that_were_given(tmp_path: Path) -> None:
     assert json.loads((results / "report" / "runs.json").read_text()) == [str(run), str(gone)]
 
 
-def test_a_foreign_list_of_runs_is_ignored(tmp_path: Path) -> None:
-    results = results_folder(tmp_path)
-    (results / "report").mkdir()
-    for text in ("{", '{"a": 1}', '[1, "relative"]'):
-        (results / "report" / "runs.json").write_text(text)
-        assert update_report(results)
-
-
 def test_logs_kept_below_the_results_are_shown_once(tmp_path: Path) -> None:
     results, run = results_folder(tmp_path / "results"), run_folder(tmp_path / "jcl-run")
     metrics = {name: [line[name] for line in LINES] for name in LINES[0]}

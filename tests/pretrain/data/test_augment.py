@@ -1,6 +1,5 @@
 """Single operations against torchvision's on 8-bit PIL images, in gray levels of 255."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -18,10 +17,6 @@ from pretrain.data.packing import pack, unpack
 from pretrain.data.random_numbers import NUM_UNIFORMS, Floats
 from pretrain.data.views import Colors, ViewRecipe, draw_colors
 from tests.rounding import assert_equal_up_to_rounding, rounding_error
-
-Operation = Callable[[Tensor, Tensor], Tensor]
-PILOperation = Callable[[Image.Image, float], Image.Image]
-
 
 CPU = torch.device("cpu")
 LUMA = constants_on(CPU, ViewRecipe()).luma
@@ -94,19 +89,6 @@ def test_hue_is_that_of_floating_point_and_within_two_levels_of_pil_on_average(
             assert levels_apart(result, functional.adjust_hue(as_pil(image), shift)).mean() < 2
 
 
-def test_a_full_turn_of_hue_changes_nothing_and_a_third_permutes_the_channels() -> None:
-    image = pixels() / 255
-    turn = partial(torch.full, (1, 1, 1, 1))
-    assert_equal_up_to_rounding(hue(image, turn(1.0)), image)
-    assert_equal_up_to_rounding(hue(image, turn(1 / 3)), image[:, [2, 0, 1]])
-
-
-def test_gray_is_within_one_level() -> None:
-    image = pixels()
-    theirs = functional.to_grayscale(as_pil(image), num_output_channels=3)
-    assert levels_apart(to_gray(image / 255), theirs).max() < 1
-
-
 def test_solarization_is_pils() -> None:
     image = pixels()
     apart = levels_apart(solarize(image / 255), ImageOps.solarize(as_pil(image)))
@@ -132,16 +114,6 @@ def test_each_image_of_a_batch_gets_its_own_numbers() -> None:
         one = slice(place, place + 1)
         alone = type(colors)(*(values[one] for values in vars(colors).values()))
         torch.testing.assert_close(finish(images[one].clone(), alone, recipe), together[one])
-
-
-def test_without_any_chance_views_are_only_normalized() -> None:
-    recipe = ViewRecipe(
-        jitter_probability=0, gray_probability=0, blur_probability=0, flip_probability=0
-    )
-    colors = draw_colors(recipe, np.random.default_rng(0).random((4, NUM_UNIFORMS)))
-    images = torch.rand(4, 3, 8, 8)
-    expected = functional.normalize(images, [0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
-    torch.testing.assert_close(finish(images.clone(), colors, recipe), expected)
 
 
 def texture_of(*rows: tuple[float, float, float]) -> Floats:
@@ -184,26 +156,11 @@ def test_a_texture_is_the_correlation_with_its_kernel_written_out() -> None:
     assert_equal_up_to_rounding(filter_luma(image, texture), expected)
 
 
-def test_a_texture_of_no_strength_and_one_of_a_plain_image_change_nothing() -> None:
-    plain = torch.tensor([0.2, 0.5, 0.9])[None, :, None, None].expand(1, 3, 12, 12).contiguous()
-    for image, strength in ((mild(), 0.0), (plain, 1.0)):
-        result = filter_luma(image, texture_of((5, 0.3, strength)))
-        assert_equal_up_to_rounding(result, image)
-
-
 def test_crops_with_equal_texture_numbers_share_one_kernel_and_others_do_not() -> None:
     row = (7, 0.3, 0.5)
     first, second, other = texture_kernels(texture_of(row, row, (7, 0.31, 0.5)))
     assert np.array_equal(first, second)
     assert np.abs(np.corrcoef(first.flatten(), other.flatten())[0, 1]) < 0.5
-
-
-def test_crops_of_one_batch_get_their_own_texture() -> None:
-    images, rows = torch.cat([mild(), mild().flip(2)]), texture_of((3, 0.1, 0.9), (7, 0.8, 0.5))
-    together = filter_luma(images, rows)
-    for place in range(2):
-        one = slice(place, place + 1)
-        torch.testing.assert_close(filter_luma(images[one], rows[one]), together[one])
 
 
 @pytest.mark.parametrize("side", [3, 5, 7])

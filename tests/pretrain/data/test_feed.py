@@ -79,11 +79,6 @@ def test_workers_change_nothing(image_folder: Path) -> None:
         assert torch.equal(torch.cat(ours.views), torch.cat(theirs.views))
 
 
-def test_views_of_an_image_differ(image_folder: Path) -> None:
-    first, second, _ = next(feed(image_folder).batches(0, 1)).views
-    assert not np.allclose(first, second)
-
-
 def test_memory_is_used_only_where_all_images_fit(image_folder: Path) -> None:
     small = feed(image_folder)
     assert small.in_memory
@@ -116,20 +111,6 @@ def levels(views: list[Tensor]) -> Tensor:
     """Views of one size as gray levels (V, n, 3, S, S)."""
     mean, std = (torch.tensor(value)[:, None, None] for value in (WHOLE.mean, WHOLE.std))
     return (torch.stack(views) * std + mean) * 255
-
-
-@WAYS
-def test_small_views_follow_the_large_ones(
-    image_folder: Path, memory_gb: float, colors_in_workers: bool
-) -> None:
-    views, *_ = next(multi_crop(image_folder, memory_gb, colors_in_workers).batches(0, 1))
-    assert [tuple(view.shape) for view in views] == [(4, 3, 16, 16)] * 2 + [(4, 3, 8, 8)] * 3
-
-
-def test_a_small_view_before_a_large_one_is_refused(image_folder: Path) -> None:
-    disorder = replace(feed(image_folder), views=(View(small=True), View()))
-    with pytest.raises(ValueError, match="are small, but small views come last"):
-        next(disorder.batches(0, 1))
 
 
 @WAYS
@@ -175,10 +156,6 @@ def test_labels_are_those_of_the_images(
         assert torch.equal(labels, (red > blue).long())  # cold is 0, warm is 1
 
 
-def test_there_are_no_labels_for_methods_that_use_none(image_folder: Path) -> None:
-    assert next(feed(image_folder).batches(0, 1)).labels is None
-
-
 @WAYS
 def test_indices_are_the_places_of_the_images_in_the_set(
     image_folder: Path, memory_gb: float, colors_in_workers: bool
@@ -195,10 +172,6 @@ def test_indices_are_the_places_of_the_images_in_the_set(
     assert sorted(indices.flatten().tolist()) == list(range(20))
     labels = torch.from_numpy(counting.images.labels)
     assert all(torch.equal(batch.extras[0], labels[batch.extras[1]]) for batch in found)
-
-
-def test_a_method_that_uses_neither_labels_nor_indices_gets_none(image_folder: Path) -> None:
-    assert next(feed(image_folder).batches(0, 1)).extras == []
 
 
 @WAYS
@@ -365,10 +338,6 @@ def test_a_styled_copy_of_another_size_is_cut_at_the_same_place(tmp_path: Path) 
     for ours, theirs in zip(plain.batches(0, 2), larger.batches(0, 2), strict=True):
         # the slopes begin half a small pixel later
         assert (levels(ours.views) - levels(theirs.views)).abs().mean() < 4
-
-
-def test_a_style_bank_is_read_from_files_however_much_memory_there_is(image_folder: Path) -> None:
-    assert not styled_feed(image_folder, memory_gb=1000.0).in_memory
 
 
 @pytest.mark.parametrize(

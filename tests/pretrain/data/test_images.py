@@ -85,13 +85,6 @@ def test_classes_are_the_sorted_folders_and_labels_their_places(image_folder: Pa
     assert images.labels.tolist() == [0] + [1] * 10 + [2] * 10
 
 
-def test_an_image_without_a_folder_has_no_label(image_folder: Path) -> None:
-    Image.new("L", (9, 5)).save(image_folder / "flat.png")
-    images = find_images(image_folder)
-    with pytest.raises(DataError, match="images without a folder, so they have no label"):
-        images.classes  # noqa: B018
-
-
 def names(folder: Path) -> list[str]:
     """Relative names of the images that are found, in their order."""
     return [file.relative_to(folder).as_posix() for file in find_images(folder).files]
@@ -128,14 +121,6 @@ def test_a_folder_of_links_has_the_fingerprint_of_the_copy(
     assert find_images(tmp_path / "linked").fingerprint == find_images(image_folder).fingerprint
 
 
-def test_links_within_linked_folders_are_followed(image_folder: Path, tmp_path: Path) -> None:
-    for folder in ("data", "store"):
-        (tmp_path / folder).mkdir()
-    (tmp_path / "data" / "all").symlink_to(tmp_path / "store")
-    (tmp_path / "store" / "x").symlink_to(image_folder / "cold")
-    assert names(tmp_path / "data") == [f"all/x/{number}.png" for number in range(10)]
-
-
 @pytest.mark.parametrize("target", [".", "..", "../..", "warm"])
 def test_a_link_to_a_folder_around_it_or_beside_it_adds_nothing(
     image_folder: Path, target: str
@@ -165,16 +150,6 @@ def test_of_two_links_to_one_folder_the_first_by_name_is_read(
     images = find_images(tmp_path / "data")
     assert (len(images), images.classes) == (10, ["dog"])
     assert images.repeated == (tmp_path / "data" / "hound",)
-
-
-def test_the_folder_itself_comes_before_a_link_to_it(image_folder: Path) -> None:
-    (image_folder / "a link").symlink_to("warm")
-    assert find_images(image_folder).classes == ["cold", "warm"]
-
-
-def test_a_link_to_a_file_is_a_file(image_folder: Path) -> None:
-    (image_folder / "cold" / "again.png").symlink_to(image_folder / "warm" / "0.png")
-    assert "cold/again.png" in names(image_folder)
 
 
 @pytest.mark.parametrize("target", ["absent", "class"])

@@ -135,24 +135,3 @@ def test_a_damaged_listing_is_made_again(old: Path, walks: list[Path], damage: s
     path.write_bytes(damaged[damage])
     assert_same(kept_or_listed(old), expected)
     assert len(walks) == 2
-
-
-def test_without_a_place_for_listings_every_start_lists(
-    old: Path, tmp_path: Path, walks: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    for _ in range(2):
-        assert len(kept_or_listed(old)) == 20
-    assert len(walks) == 2
-
-
-def test_a_name_that_is_not_utf8_is_kept(old: Path, walks: list[Path]) -> None:
-    latin = Path(os.fsdecode(os.fsencode(old / "warm") + b"/caf\xe9.png"))
-    (old / "warm" / "0.png").rename(latin)
-    wait()
-    kept_or_listed(old)
-    found = kept_or_listed(old)
-    assert latin in found.files
-    assert_same(found, find_images(old))
-    assert len(walks) == 1

@@ -25,10 +25,6 @@ def test_arrays_come_back_with_values_types_and_shapes() -> None:
         assert torch.equal(tensor, expected)
 
 
-def test_no_arrays_make_an_empty_list() -> None:
-    assert unpack(pack([]), torch.device("cpu")) == []
-
-
 def test_all_arrays_come_with_one_copy() -> None:
     with Copies() as copies:
         found = unpack(pack(ARRAYS), torch.device("meta"))

@@ -40,14 +40,3 @@ def test_missing_copies_are_counted_and_the_first_is_named(
     message = r"2 of 40 styled copies are missing, first seurat/cold/7\.png"
     with pytest.raises(DataError, match=message):
         find_styles(bank, images)
-
-
-def test_a_missing_or_empty_bank_is_refused(image_folder: Path, tmp_path: Path) -> None:
-    images, bank = find_images(image_folder), tmp_path / "bank"
-    with pytest.raises(DataError, match="is no folder"):
-        find_styles(bank, images)
-    bank.mkdir()
-    with pytest.raises(
-        DataError, match="holds no folder; --style-bank expects one folder per style"
-    ):
-        find_styles(bank, images)

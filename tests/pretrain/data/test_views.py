@@ -15,7 +15,6 @@ from pretrain.data.random_numbers import (
 )
 from pretrain.data.views import ViewRecipe, draw_boxes, draw_colors, draw_style, effect, redraw
 from pretrain.parts.view import Augmentation, View
-from pretrain.recipes.recipe import MOCO_V1_VIEWS
 
 MANY = 4000
 PLAIN = (View(),) * 4
@@ -51,11 +50,6 @@ def test_boxes_lie_inside_images_of_unequal_sizes() -> None:
     assert (box_width > 0).all()
     assert (top + box_height <= height).all()
     assert (left + box_width <= width).all()
-
-
-def test_an_image_that_no_box_fits_is_cut_in_the_middle() -> None:
-    wide = draw_boxes(ViewRecipe(crop_area=(1.0, 1.0)), many_numbers()[:1], *np.array([[30], [90]]))
-    assert wide.tolist() == [[0, 25, 30, 40]]
 
 
 def test_colors_have_the_recipes_probabilities_and_ranges() -> None:
@@ -156,13 +150,6 @@ def test_what_a_view_goes_without_never_happens_even_at_probability_one() -> Non
     assert (draw_style(recipe, numbers, 3) == -1).all()
 
 
-def test_a_query_without_an_augmentation_leaves_it_to_the_key() -> None:
-    plain = draw_view_numbers(0, 0, 5, PLAIN[:2])
-    query, key = draw_view_numbers(0, 0, 5, (View(without=("color",)), View()))
-    assert np.array_equal(key, plain[1])
-    assert (query != plain[0]).nonzero()[0].tolist() == list(APPLY_POSITIONS["color"])
-
-
 def test_turns_come_at_their_probability_and_evenly_by_90_180_and_270_degrees() -> None:
     turns = draw_colors(ViewRecipe(rotation_probability=0.5), many_numbers()).quarter_turns
     shares = np.bincount(turns, minlength=4) / MANY
@@ -180,34 +167,10 @@ def test_textures_come_at_their_probability_with_even_kernels_and_strengths() ->
     assert strength.mean() == pytest.approx(0.65, abs=0.01)
 
 
-def test_without_their_probabilities_nothing_turns_and_no_texture_changes() -> None:
-    colors = draw_colors(ViewRecipe(), many_numbers())
-    assert not colors.quarter_turns.any()
-    assert not colors.texture[:, 0].any()
-
-
-def test_styles_come_at_their_probability_and_evenly() -> None:
-    styles = draw_style(ViewRecipe(texture_probability=0.6), many_numbers(), 3)
-    shares = [(styles == style).mean() for style in (-1, 0, 1, 2)]
-    assert shares == pytest.approx([0.4, 0.2, 0.2, 0.2], abs=0.03)
-
-
 def test_a_style_is_drawn_where_a_filter_would_be() -> None:
     recipe, numbers = ViewRecipe(texture_probability=0.5), many_numbers()
     filtered = draw_colors(recipe, numbers).texture[:, 0] > 0
     assert np.array_equal(draw_style(recipe, numbers, 4) >= 0, filtered)
-
-
-def test_views_of_moco_v1_are_always_jittered_with_much_hue_and_never_blurred() -> None:
-    # its code: RandomGrayscale(0.2), ColorJitter(0.4, 0.4, 0.4, 0.4), RandomHorizontalFlip
-    colors = draw_colors(MOCO_V1_VIEWS, many_numbers())
-    assert MOCO_V1_VIEWS.gray_first
-    assert (colors.jitter_order >= 0).all()
-    assert not colors.blur_sigma_px.any()
-    assert colors.gray.mean() == pytest.approx(0.2, abs=0.03)
-    low, high = colors.jitter.min(axis=0), colors.jitter.max(axis=0)
-    assert low == pytest.approx([0.6, 0.6, 0.6, -0.4], abs=0.002)
-    assert high == pytest.approx([1.4, 1.4, 1.4, 0.4], abs=0.002)
 
 
 def test_small_views_show_the_small_share_of_the_area_at_the_small_size() -> None:

@@ -17,7 +17,6 @@ from torch import Tensor
 from pretrain.methods.barlow_twins import barlow_twins_loss
 from pretrain.methods.vicreg import vicreg_loss
 from pretrain.methods.wmse import wmse_loss
-from pretrain.recipes.wmse import WMSEConfig
 
 lightly: Any = pytest.importorskip("lightly.loss", reason="needs lightly: pip install '.[compare]'")
 
@@ -66,22 +65,3 @@ def test_loss_and_gradient_are_lightlys(name: str) -> None:
     torch.testing.assert_close(ours, theirs)
     gradients = [torch.autograd.grad(loss, views)[0] for loss in (ours, theirs)]
     torch.testing.assert_close(gradients[0], gradients[1])
-
-
-def test_lightlys_w_mse_raises_where_ours_counts_a_sub_batch_as_zero() -> None:
-    views = torch.zeros(2, 64, 16)
-    with pytest.raises(RuntimeError, match="cholesky"):
-        lightly_wmse(views)
-    assert our_wmse(views).item() == 0
-
-
-def test_lightlys_w_mse_refuses_fewer_rows_than_twice_the_features() -> None:
-    with pytest.raises(ValueError, match="at least twice"):
-        lightly.WMSELoss(embedding_dim=16, w_size=31)
-    WMSEConfig(embedding_dim=16, whitening_size=31)
-
-
-def test_lightly_keeps_to_the_images_of_one_process_unless_told() -> None:
-    assert not lightly.BarlowTwinsLoss().gather_distributed
-    assert not lightly.VICRegLoss().gather_distributed
-    assert not hasattr(lightly.WMSELoss(), "gather_distributed")

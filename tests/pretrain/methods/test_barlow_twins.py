@@ -47,15 +47,6 @@ def test_loss_is_equation_1(num_images: int, dim: int) -> None:
     assert loss.item() == pytest.approx(equation_1(z1, z2, 0.3))
 
 
-def test_equal_views_of_uncorrelated_features_cost_nothing_and_opposite_ones_four_each() -> None:
-    z = uncorrelated()
-    equal = barlow_twins_loss(z, z, off_diagonal_weight=1.0).loss
-    opposite = barlow_twins_loss(z, -z, off_diagonal_weight=1.0).loss
-    # in float64: epsilon beside a variance of 1 takes its own size from each correlation
-    assert equal.item() == pytest.approx(0, abs=7 * 1.01 * EPSILON**2)
-    assert opposite.item() == pytest.approx(4 * 7, rel=2 * EPSILON)
-
-
 def test_a_repeated_feature_costs_the_weight_for_each_order() -> None:
     z = uncorrelated()
     z = torch.cat([z, z[:, :1]], dim=1)
@@ -71,15 +62,6 @@ def test_scale_and_shift_of_each_feature_do_not_matter() -> None:
     expected = barlow_twins_loss(z1, z2, off_diagonal_weight=0.3).loss
     # epsilon weighs more beside the variances of half the scale, which are above 1
     torch.testing.assert_close(moved, expected, rtol=10 * EPSILON, atol=0)
-
-
-def test_constant_embeddings_cost_one_per_feature_with_a_finite_gradient() -> None:
-    z1, z2 = (torch.full((6, 4), 0.3, requires_grad=True) for _ in range(2))
-    loss = barlow_twins_loss(z1, z2, off_diagonal_weight=0.3).loss
-    loss.backward()
-    assert_equal_up_to_rounding(loss, 4.0)
-    assert z1.grad is not None
-    assert z1.grad.isfinite().all()
 
 
 def tiny_barlow_twins(**changes: Any) -> BarlowTwins:
@@ -142,9 +124,3 @@ def test_loss_scale_is_the_relative_rate_of_biases_and_batch_norm_if_the_decay_h
         expected = step if step.ndim > 1 else 0.024 * step
         # a step is a difference of weights of up to one, and has their rounding
         assert_equal_up_to_rounding(scaled[name], expected, magnitude=1.0, operations=SHORT_CHAIN)
-
-
-def test_a_decay_without_the_loss_scale_weighs_more_beside_the_scaled_gradient() -> None:
-    plain, scaled = step_of_lars(1.0, 0.1), step_of_lars(0.024, 0.1)
-    weight = "backbone.1.weight"
-    assert (scaled[weight] - plain[weight]).norm() > 0.1 * plain[weight].norm()

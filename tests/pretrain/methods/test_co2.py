@@ -79,35 +79,6 @@ def test_gradient_is_that_of_the_closed_form_over_logits() -> None:
     )
 
 
-def test_loss_is_zero_for_equal_embeddings_alone_and_positive_elsewhere() -> None:
-    query, key, queue = problem(n=1)
-    assert consistency_loss(query, query, queue, temperature=V1).item() == 0
-    for share in (0.01, 0.1, 1.0):
-        between = normalize(query.lerp(key, share), dim=1)
-        assert consistency_loss(query, between, queue, temperature=V1).item() > 0
-
-
-def test_value_is_symmetric_in_query_and_key() -> None:
-    query, key, queue = problem()
-    forth = consistency_loss(query, key, queue, temperature=V1)
-    back = consistency_loss(key, query, queue, temperature=V1)
-    assert_equal_up_to_rounding(forth, back)
-
-
-def test_a_move_that_no_negative_sees_costs_nothing() -> None:
-    axes = torch.eye(4)
-    query, key = axes[:1], axes[1:2]
-    assert consistency_loss(query, key, axes[2:], temperature=V1).item() == 0
-
-
-def test_only_the_query_gets_a_gradient() -> None:
-    query, key, queue = (tensor.requires_grad_() for tensor in problem())
-    consistency_loss(query, key, queue, temperature=V1).backward()
-    assert query.grad is not None
-    assert key.grad is None
-    assert queue.grad is None
-
-
 def test_step_sums_both_losses_over_the_queue_before_it_and_pushes_the_key() -> None:
     method = tiny_co2(consistency_weight=10.0, consistency_temperature=V1, temperature=0.07)
     views = list(torch.randn(2, 5, 3, 4, 4))

@@ -1,6 +1,5 @@
 """NT-Xent against its equation by other routes: Chen et al., arXiv:2002.05709."""
 
-import math
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ from torch.nn.functional import cosine_similarity, cross_entropy, normalize
 from pretrain.methods.simclr import SimCLR, nt_xent_loss
 from pretrain.parts.view import View
 from pretrain.recipes.simclr import SimCLRConfig
-from tests.rounding import SHORT_CHAIN, assert_equal_up_to_rounding
 
 
 def problem(*, n: int = 6, dim: int = 8) -> tuple[Tensor, Tensor]:
@@ -63,15 +61,6 @@ def test_loss_and_gradient_are_those_of_the_printed_sums_over_pairs(temperature:
         torch.testing.assert_close(ours, theirs)
 
 
-@pytest.mark.parametrize("n", [2, 5, 8])
-def test_orthogonal_images_cost_the_logarithm_of_their_2n_minus_2_negatives(n: int) -> None:
-    axes = torch.eye(n)
-    loss = nt_xent_loss(axes, axes, temperature=0.5).loss
-    assert_equal_up_to_rounding(
-        loss, math.log(1 + (2 * n - 2) * math.exp(-2)), magnitude=1 / 0.5, operations=SHORT_CHAIN
-    )
-
-
 def test_lengths_do_not_matter() -> None:
     z1, z2 = problem()
     loss = nt_xent_loss(z1, z2, temperature=0.5).loss
@@ -109,8 +98,3 @@ def test_accuracy_is_the_share_of_views_that_are_most_like_their_partner() -> No
     found = similarity.argmax(dim=1) == (torch.arange(10) + 5) % 10
     accuracy = method(views, 1.0)["instance_accuracy"]
     assert accuracy.item() == pytest.approx(100 * found.float().mean().item())
-
-
-def test_the_same_view_twice_is_always_found() -> None:
-    images = two_views()[0]
-    assert tiny_simclr()([images, images], 1.0)["instance_accuracy"].item() == 100

@@ -6,9 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pretrain.methods.vicreg import VICReg, redundancy, shortfall, vicreg_loss
+from pretrain.methods.vicreg import VICReg, shortfall, vicreg_loss
 from pretrain.recipes.vicreg import VICRegConfig
-from tests.rounding import assert_equal_up_to_rounding
 
 WEIGHTS = {"invariance_weight": 2.0, "variance_weight": 3.0, "covariance_weight": 0.5}
 
@@ -45,25 +44,10 @@ def test_loss_is_equation_6_with_the_mean_over_features_of_algorithm_1(
     assert vicreg_loss(z1, z2, **WEIGHTS).loss.item() == pytest.approx(expected)
 
 
-def test_constant_outputs_cost_all_of_the_variance_and_have_a_finite_gradient() -> None:
-    z1, z2 = (torch.full((6, 4), 0.3, requires_grad=True) for _ in range(2))
-    loss = vicreg_loss(z1, z2, **WEIGHTS).loss
-    loss.backward()
-    # the deviation of a constant is the root of epsilon
-    assert_equal_up_to_rounding(loss, 2 * 3.0 * (1 - 1e-2))
-    assert z1.grad is not None
-    assert z1.grad.isfinite().all()
-
-
 def test_variance_asks_no_more_than_a_deviation_of_one() -> None:
     z = torch.tensor([[-1.0, -9.0], [1.0, 9.0], [-1.0, 9.0], [1.0, -9.0]])
     assert shortfall(z).item() == 0
     assert shortfall(z / 20).item() > 0
-
-
-def test_covariance_sees_scale_and_not_shift() -> None:
-    z, _ = embeddings()
-    torch.testing.assert_close(redundancy(3 * z + 7), 81 * redundancy(z))
 
 
 def test_each_view_has_its_own_variance_and_covariance() -> None:
@@ -94,9 +78,3 @@ def test_method_is_the_loss_of_the_projected_views_and_logs_the_terms_without_we
     names = ("invariance", "variance", "covariance")
     weighted = sum(WEIGHTS[f"{name}_weight"] * metrics[name] for name in names)
     torch.testing.assert_close(weighted, expected.detach())
-
-
-def test_the_default_weights_are_the_papers() -> None:
-    config = VICRegConfig()
-    weights = (config.invariance_weight, config.variance_weight, config.covariance_weight)
-    assert weights == (25.0, 25.0, 1.0)

@@ -116,21 +116,6 @@ def test_rows_in_bfloat16_keep_their_type_and_layout() -> None:
         assert values.is_contiguous(memory_format=torch.channels_last)
 
 
-@pytest.mark.usefixtures("several")
-def test_frozen_parameters_get_no_gradient() -> None:
-    norm = FusedBatchNorm(CHANNELS).requires_grad_(False)
-    rows = torch.randn(4, CHANNELS, requires_grad=True)
-    norm(rows).square().sum().backward()
-    assert rows.grad is not None
-    assert norm.weight.grad is None
-
-
-def test_evaluation_uses_the_running_statistics() -> None:
-    fused, plain = FusedBatchNorm(CHANNELS).eval(), nn.BatchNorm1d(CHANNELS).eval()
-    rows = torch.randn(4, CHANNELS)
-    assert torch.equal(fused(rows), plain(rows))
-
-
 def test_gpus_get_the_kernels_and_a_mean_over_all_batches_does_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

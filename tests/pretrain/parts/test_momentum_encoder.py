@@ -20,12 +20,6 @@ def test_follow_equals_a_loop_over_parameters_and_leaves_buffers_alone() -> None
     assert torch.equal(statistics, torch.zeros(4))
 
 
-def test_the_copy_learns_nothing_by_gradient() -> None:
-    follower = MomentumEncoder(nn.Linear(3, 2), momentum=0.9)
-    assert not follower(torch.randn(2, 3)).requires_grad
-    assert not any(parameter.requires_grad for parameter in follower.parameters())
-
-
 def test_momentum_rises_to_one_by_half_a_cosine() -> None:
     assert rising_momentum(0.99, 0.0) == pytest.approx(0.99)
     assert rising_momentum(0.99, 0.5) == pytest.approx(0.995)

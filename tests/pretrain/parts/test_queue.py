@@ -1,4 +1,3 @@
-import pytest
 import torch
 
 from pretrain.parts.queue import KeyQueue
@@ -24,13 +23,3 @@ def test_a_loaded_queue_goes_on_at_its_position() -> None:
     for ring in (queue, copy):
         ring.push(torch.full((3, 1), 2.0))
     assert torch.equal(queue.keys, copy.keys)
-
-
-def test_a_push_longer_than_the_queue_is_refused() -> None:
-    with pytest.raises(ValueError, match="6 keys do not fit into a queue of 5"):
-        KeyQueue(5, 1).push(torch.ones(6, 1))
-
-
-def test_a_queue_without_rows_is_refused() -> None:
-    with pytest.raises(ValueError, match="a queue of 0 keys holds nothing"):
-        KeyQueue(0, 1)

@@ -1,4 +1,3 @@
-import pytest
 import torch
 from torchvision.models import resnet50
 
@@ -17,8 +16,3 @@ def test_the_cifar_stem_keeps_the_resolution() -> None:
     images = torch.randn(2, 3, 32, 32)
     assert backbone.maxpool(backbone.conv1(images)).shape[2:] == images.shape[2:]
     assert backbone(images).shape == (2, feature_dim)
-
-
-def test_an_unknown_architecture_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match="unknown architecture 'vit'; choose one of resnet18"):
-        build_resnet("vit", "imagenet")

@@ -10,11 +10,6 @@ import pytest
 from pretrain.running.atomic_files import WriteError, explain_write_errors, write_whole
 
 
-def test_folders_above_a_file_are_made(tmp_path: Path) -> None:
-    write_whole(tmp_path / "new" / "folder" / "file", b"content")
-    assert (tmp_path / "new" / "folder" / "file").read_bytes() == b"content"
-
-
 def test_a_full_disk_leaves_the_file_before_and_nothing_else(
     tmp_path: Path, fill_disk: Callable[[str], None]
 ) -> None:
@@ -40,12 +35,6 @@ def test_an_error_says_what_to_do(subtests: pytest.Subtests) -> None:
                 explain_write_errors(Path("/a/file"), "--results"),
             ):
                 raise OSError(number, os.strerror(number))
-
-
-def test_what_is_explained_once_is_not_explained_again() -> None:
-    outer, inner = (explain_write_errors(Path(path)) for path in ("/outer", "/inner"))
-    with pytest.raises(WriteError, match="/inner: "), outer, inner:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def test_two_writers_of_a_file_do_not_share_its_unfinished_half(

@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from pretrain.running.portable import pickled_error
+from pretrain.running.processes import pickled_error
 
 
 class LineError(ValueError):

@@ -15,7 +15,6 @@ import torch.distributed as dist
 from pretrain.launch import join_processes
 from pretrain.running import stop
 from pretrain.running.processes import (
-    Process,
     indices_of_process,
     process_group,
     this_process,
@@ -46,10 +45,6 @@ def test_processes_share_images_and_leave_together(tmp_path: Path) -> None:
     assert (first["share"], second["share"]) == ([0, 2, 4], [1, 3])
     assert (first["begun"], second["begun"]) == ([0], [1])
     assert first["status"] == second["status"] == stop.EXIT_RESUMABLE
-
-
-def test_one_process_takes_all() -> None:
-    assert list(indices_of_process(3, Process(device=torch.device("cpu")))) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("join", [process_group, partial(join_processes, "auto")])

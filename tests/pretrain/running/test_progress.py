@@ -2,7 +2,7 @@ import time
 
 import pytest
 
-from pretrain.running.progress import LOG_INTERVAL_S, Progress, duration
+from pretrain.running.progress import LOG_INTERVAL_S, Progress
 
 
 def progress_started(seconds_ago: float) -> Progress:
@@ -35,10 +35,3 @@ def test_without_a_terminal_a_line_comes_every_half_minute(
     progress.show(21, 1.0)
     progress.show(22, 1.0)
     assert capsys.readouterr().err.count("\n") == 1
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(9.4, "9 s"), (247, "4 min 07 s"), (7500, "2 h 05 min")]
-)
-def test_durations_read_as_people_say_them(seconds: float, text: str) -> None:
-    assert duration(seconds) == text

@@ -74,20 +74,6 @@ def test_batches_larger_than_the_shared_memory_come_in_order() -> None:
     ]
 
 
-def test_what_others_have_taken_meanwhile_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_room(tensor: Tensor) -> Tensor:
-        raise RuntimeError("unable to allocate shared memory(shm) for file </torch_1_2_0>")
-
-    monkeypatch.setattr(Tensor, "share_memory_", no_room)
-    assert torch.equal(send(Batch(torch.eye(3), [])).images, torch.eye(3))
-
-
-def test_a_tensor_is_shared_where_there_is_room() -> None:
-    batch = Batch(torch.zeros(1000, 1000), [])
-    assert len(pack_batch(batch)) < 2_000
-    assert batch.images.is_shared()
-
-
 @pytest.mark.parametrize(("total", "lines"), [(2**26, 1), (2**33, 0)])
 def test_a_small_shared_memory_is_noted_once_with_advice(
     total: int, lines: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -13,9 +13,9 @@ import pytest
 
 from pretrain.running import stop
 from transfer.backbone import Backbone
+from transfer.cells.execution import finished
 from transfer.cells.many_gpus import KilledError, evaluate_on_gpus, wait_for_workers
 from transfer.cells.request import Cell, CellSettings
-from transfer.cells.staleness import finished
 from transfer.datasets.expected import DataError
 from transfer.finetuning.options import TrainingOptions
 from transfer.running.not_finite import NotFiniteError

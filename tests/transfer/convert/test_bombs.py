@@ -10,16 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 from tests.transfer.convert.bombs import FILES, SPARSE
 from tests.transfer.convert.guarded import Reader
 from transfer.__main__ import main
-from transfer.backbone import BackboneError, load_backbone
 from transfer.convert.inert import load_pickle
-from transfer.convert.read_file import read_file
 
 
 @pytest.fixture(scope="module")
@@ -81,54 +78,9 @@ def test_a_bomb_ends_the_command_line_with_status_2(
     assert "bytes are spelled as int" in capsys.readouterr().err
 
 
-LONG = "x" * 1_000_000
-OWN = {
-    "format": "ssl-backbone/1",
-    "arch": "resnet18",
-    "stem": "imagenet",
-    "state_dict": {},
-    "input": {},
-    "made_by": {},
-}
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [{"arch": LONG}, {"stem": LONG}, {"state_dict": {LONG: 1}}, {"input": {LONG: LONG}}],
-    ids=lambda fields: next(iter(fields)),
-)
-def test_long_texts_of_our_own_format_are_not_repeated(
-    fields: dict[str, Any], tmp_path: Path
-) -> None:
-    (tmp_path / "file").write_bytes(pickle.dumps({**OWN, **fields}))
-    with pytest.raises(BackboneError) as raised:
-        load_backbone(tmp_path / "file")
-    assert len(str(raised.value)) < 5000
-
-
-@pytest.mark.slow
-def test_a_log_of_100_000_entries_stays_within_the_budget(tmp_path: Path) -> None:
-    log = [{"iter": i, "loss": float(i), "lr": np.float64(i)} for i in range(100_000)]
-    for protocol in (2, pickle.HIGHEST_PROTOCOL):
-        content = {"weight": torch.ones(2), "log": log}
-        (tmp_path / "file").write_bytes(pickle.dumps(content, protocol=protocol))
-        contents = read_file(tmp_path / "file")
-        assert contents.values["log.99999.iter"] == 99_999
-        assert list(contents.tensors) == ["weight"]
-
-
 def image_list(num_images: int) -> list[tuple[str, int]]:
     """A list of images as ImageFolder keeps it."""
     return [(f"/data/train/n{i:08d}/n{i:08d}_{i}.JPEG", i % 1000) for i in range(num_images)]
-
-
-@pytest.mark.slow
-def test_a_list_of_all_images_of_imagenet_is_read_beside_the_network(tmp_path: Path) -> None:
-    content = {"weight": torch.ones(2), "samples": image_list(1_281_167)}
-    torch.save(content, tmp_path / "file")
-    contents = read_file(tmp_path / "file")
-    assert list(contents.tensors) == ["weight"]
-    assert contents.values["samples.9999.1"] == 999
 
 
 @pytest.mark.slow
@@ -139,22 +91,6 @@ def test_the_list_of_imagenet_stays_within_the_memory(reader: Reader, tmp_path: 
     # time, whose limit then ends the process
     assert outcome.end in ("refused", "above budget"), outcome
     assert "MemoryError" not in outcome.message
-
-
-@pytest.mark.parametrize("is_zip", [True, False])
-def test_thousands_of_tensors_with_their_optimizer_stay_within_the_budget(
-    is_zip: bool, tmp_path: Path
-) -> None:
-    parameters = [torch.nn.Parameter(torch.full((2,), float(i))) for i in range(500)]
-    optimizer = torch.optim.Adam(parameters)
-    for parameter in parameters:
-        parameter.grad = torch.ones(2)
-    optimizer.step()
-    content = {"model": parameters, "optimizer": optimizer.state_dict()}
-    torch.save(content, tmp_path / "file", _use_new_zipfile_serialization=is_zip)
-    tensors = read_file(tmp_path / "file").tensors
-    assert len(tensors) == 2000
-    assert torch.equal(tensors["model.499"].read(), parameters[499])
 
 
 def nested_values(dice: random.Random, depth: int) -> Any:

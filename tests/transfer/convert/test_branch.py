@@ -42,17 +42,6 @@ def test_teacher_and_student_of_different_networks_are_listed_with_the_option(
         assert words in str(error.value)
 
 
-@pytest.mark.parametrize("branch", ["student", "student.backbone", "student.backbone.", "dent.b"])
-def test_a_part_of_one_prefix_names_the_branch(
-    branch: str, distilled: Path, weights: GetWeights
-) -> None:
-    backbone = load_backbone(distilled, branch=branch)
-    assert is_resnet18(backbone, weights())
-    assert backbone.source == (
-        f"kd.pth: DINO layout, prefix student.backbone. (asked for by --branch {branch})"
-    )
-
-
 @pytest.mark.parametrize(
     ("branch", "words"),
     [("backbone", "names 2 of them"), ("momentum", "names none of them"), ("", "no name tells")],
@@ -72,20 +61,6 @@ def test_a_whole_prefix_goes_before_a_part_of_another(
     content = {**below("net.", weights()), **below("target.net.", another(weights()))}
     torch.save(content, tmp_path / "file")
     assert is_resnet18(load_backbone(tmp_path / "file", branch=branch), weights())
-
-
-def test_the_branch_goes_before_every_rule(weights: GetWeights, tmp_path: Path) -> None:
-    content = {**below("encoder_q.", another(weights())), **below("encoder_k.", weights())}
-    torch.save(content, tmp_path / "file")
-    assert is_resnet18(load_backbone(tmp_path / "file", branch="encoder_k"), weights())
-
-
-def test_a_network_without_a_prefix_is_named_as_the_list_names_it(
-    weights: GetWeights, tmp_path: Path
-) -> None:
-    torch.save({**weights(), **below("old.", another(weights("resnet34")))}, tmp_path / "file")
-    backbone = load_backbone(tmp_path / "file", branch="(no prefix)")
-    assert is_resnet18(backbone, weights())
 
 
 def test_a_damaged_branch_is_refused_with_its_flaws(weights: GetWeights, tmp_path: Path) -> None:

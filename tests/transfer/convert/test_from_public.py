@@ -254,13 +254,6 @@ def test_a_resnet50_with_its_bottlenecks_is_read_as_well(
     assert all(torch.equal(backbone.state_dict[n], expected[n]) for n in expected if "num" not in n)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("arch", ["resnet34", "resnet101", "resnet152"])
-def test_the_depth_is_told_by_the_tensors(arch: str, weights: GetWeights, tmp_path: Path) -> None:
-    torch.save(weights(arch), tmp_path / "resnet18.pth")
-    assert load_backbone(tmp_path / "resnet18.pth").arch == arch
-
-
 @pytest.mark.parametrize("first_layer", [3, 4])
 def test_a_cifar_stem_is_told_by_its_kernel(
     first_layer: int, weights: GetWeights, tmp_path: Path
@@ -307,14 +300,6 @@ def test_detectron2_files_come_with_a_warning_of_what_tensors_cannot_tell(
     assert "BGR" in " ".join(inspect_file(tmp_path / "file").notes)
 
 
-def test_the_choice_of_the_query_encoder_is_said_aloud(weights: GetWeights, tmp_path: Path) -> None:
-    content = {**below("encoder_q.", weights()), **below("encoder_k.", another(weights()))}
-    torch.save(content, tmp_path / "jcl.pth")
-    assert load_backbone(tmp_path / "jcl.pth").source == (
-        "jcl.pth: MoCo layout, prefix encoder_q. (the query side, not its momentum copy)"
-    )
-
-
 def test_two_networks_without_a_telling_name_are_both_listed(
     weights: GetWeights, tmp_path: Path
 ) -> None:
@@ -352,11 +337,6 @@ def test_a_tensor_that_no_resnet_has_is_named(
     refuse(below("net.", {**weights(), name: torch.ones(4)}), tmp_path / "file", f"net.{name}")
 
 
-def test_a_vision_transformer_is_recognized_as_one(tmp_path: Path) -> None:
-    content = {"cls_token": torch.ones(1, 1, 8), **linear("blocks.0.attn.qkv", 24, 8)}
-    refuse({"model": content}, tmp_path / "file", "Vision Transformer", "resnet50")
-
-
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_weights_that_are_not_finite_are_named(
     value: float, weights: GetWeights, tmp_path: Path
@@ -364,11 +344,6 @@ def test_weights_that_are_not_finite_are_named(
     content = weights()
     content["layer3.0.bn1.bias"] = torch.full((256,), value)
     refuse(below("module.", content), tmp_path / "file", "module.layer3.0.bn1.bias", "256 values")
-
-
-def test_quantized_weights_are_refused(weights: GetWeights, tmp_path: Path) -> None:
-    content = {n: t.to(torch.int8) for n, t in weights().items()}
-    refuse(content, tmp_path / "file", "torch.int8")
 
 
 @pytest.mark.parametrize("content", [{}, [], 3, {"epoch": 3, "state_dict": OrderedDict()}])

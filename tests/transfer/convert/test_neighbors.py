@@ -124,11 +124,6 @@ def test_a_feature_pyramid_in_an_encoder_is_left_out_and_named(
     assert torch.equal(backbone.state_dict["conv1.weight"], expected["conv1.weight"])
 
 
-def test_something_else_called_fpn_is_still_refused(weights: GetWeights, tmp_path: Path) -> None:
-    content = below("encoder_q.", {**another(weights()), "fpnlike.weight": torch.ones(3)})
-    refuse(content, tmp_path / "file", "fpnlike.weight")
-
-
 def clip(prefix: str) -> Weights:
     """Return the telling tensors of CLIP's ResNet-50, whose blocks have torchvision's names."""
     blocks = {f"layer1.0.conv{i}.weight": torch.ones(64, 64, 1, 1) for i in (1, 2, 3)}
@@ -167,23 +162,7 @@ def test_a_classifier_of_imagenet_is_noted(
     assert ("state_dict.module.fc.weight tells 1000 classes apart" in notes) == noted
 
 
-def test_the_classifier_of_a_network_that_is_not_taken_is_noted(
-    weights: GetWeights, tmp_path: Path
-) -> None:
-    content = {
-        **below("encoder_q.", another(weights())),
-        **below("encoder_k.", {**another(weights()), **linear("fc", 1000, 512)}),
-    }
-    torch.save(content, tmp_path / "file")
-    assert "encoder_k.fc.weight tells 1000" in " ".join(inspect_file(tmp_path / "file").notes)
-
-
 LONG = "a" * 300
-
-
-def test_a_name_of_300_characters_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BackboneError, match="too long"):
-        load_backbone(tmp_path / f"{LONG}.pth")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from tests.transfer.convert.naming import Weights, another, below, linear, numbe
 from transfer.backbone import (
     IMAGENET_MEAN,
     IMAGENET_STD,
-    BackboneError,
     InputFormat,
     inspect_file,
     load_backbone,
@@ -185,12 +184,6 @@ def test_a_contradiction_is_refused_with_the_entry_and_what_to_do(
     refuse(content, tmp_path / "file", entry, "state_dict alone")
 
 
-def test_padding_of_two_with_max_pool_is_refused(weights: GetWeights, tmp_path: Path) -> None:
-    said = {"conv1_padding": 2, "maxpool1": True}
-    content = {"hparams": said, "state_dict": another(weights(stem="cifar"))}
-    refuse(content, tmp_path / "file", "conv1_padding 2", "maxpool1 True")
-
-
 def test_pooling_is_not_stated_where_the_names_show_that_it_is_absent(
     weights: GetWeights, tmp_path: Path
 ) -> None:
@@ -329,34 +322,3 @@ def test_depths_are_read_from_the_names_in_use(subtests: pytest.Subtests) -> Non
     ]:
         with subtests.test(text=text, depth=depth):
             assert depth_in(text) == depth
-
-
-def test_entries_of_configuration_objects_are_found_under_their_keys() -> None:
-    """OmegaConf nests the values of an object below _content and _val, a namespace below 0."""
-    values: dict[str, str | int | float] = {
-        "hyper_parameters.0._content.backbone.0._content.name.0._val": "resnet18",
-        "hyper_parameters.0._content.maxpool1.0._val": False,
-        "args.0.output_stride": 16,
-    }
-    said = read_statements(values)
-    assert [(s.key, s.value) for s in said.depths] == [("hyper_parameters.backbone.name", 18)]
-    assert [(s.key, s.value) for s in said.max_pool] == [("hyper_parameters.maxpool1", False)]
-    assert [s.key for s in said.unbuildable] == ["args.output_stride"]
-
-
-def test_a_very_long_text_is_not_searched() -> None:
-    assert read_statements({"cfg": "backbone=dict(" * 10**6}).depths == ()
-
-
-def test_numbers_of_any_length_are_no_obstacle(weights: GetWeights, tmp_path: Path) -> None:
-    huge = 10**300
-    said = {"arch": huge, "maxpool1": huge, "conv1_padding": huge, "backbone": {"depth": huge}}
-    content: dict[str, Any] = {"args": said, "strides": [huge], "dilation": huge}
-    content["state_dict"] = another(weights())
-    refuse(content, tmp_path / "file", "dilation (a long number)")
-
-
-def test_refusal_is_an_error_of_the_backbone(weights: GetWeights, tmp_path: Path) -> None:
-    torch.save({"arch": "resnet50", "state_dict": another(weights())}, tmp_path / "file")
-    with pytest.raises(BackboneError, match="resnet18, imagenet stem"):
-        load_backbone(tmp_path / "file")

@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from transfer.convert.architectures import FEATURE_DIM
-from transfer.convert.resnet import tensor_shapes
-from transfer.convert.to_detectron2 import detectron2_name, to_detectron2
+from transfer.convert.resnet import detectron2_name, tensor_shapes, to_detectron2
 
 
 def test_every_tensor_gets_a_name_of_its_own(subtests: pytest.Subtests) -> None:
@@ -36,11 +35,6 @@ def test_names_are_those_of_detectron2s_released_models(subtests: pytest.Subtest
     ]:
         with subtests.test(name=name, fpn=fpn, c4=c4):
             assert (detectron2_name(name, "fpn"), detectron2_name(name, "c4")) == (fpn, c4)
-
-
-def test_tensors_are_handed_on_as_they_are() -> None:
-    tensor = torch.ones(2)
-    assert to_detectron2({"bn1.weight": tensor}, "c4")["backbone.stem.conv1.norm.weight"] is tensor
 
 
 def test_a_tensor_without_a_place_is_refused(subtests: pytest.Subtests) -> None:

@@ -8,13 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 from transfer.datasets.catalog import open_split
-from transfer.datasets.class_folders import read_class_folders
 from transfer.datasets.expected import DataError
-from transfer.datasets.images import decode_file, image_files
+from transfer.datasets.images import decode_file, read_class_folders
 
 
 def picture(mode: str) -> Image.Image:
@@ -103,27 +101,6 @@ def test_a_copy_with_new_times_keeps_the_fingerprint(small_data: Path, tmp_path:
     shutil.copytree(small_data / "dtd", tmp_path / "dtd", copy_function=shutil.copy)
     here = open_split("dtd", small_data, "train").fingerprint
     assert open_split("dtd", tmp_path, "train").fingerprint == here
-
-
-def test_a_subset_keeps_image_name_and_label_together(small_data: Path) -> None:
-    images = open_split("food", small_data, "test")
-    chosen = images.subset(torch.tensor([9, 2, 2]))
-    assert [chosen.name(i) for i in range(3)] == [images.name(i) for i in (9, 2, 2)]
-    assert [chosen[i][1] for i in range(3)] == [images[i][1] for i in (9, 2, 2)]
-    assert chosen[0][0].tobytes() == images[9][0].tobytes()
-    assert chosen.fingerprint != images.fingerprint
-
-
-def test_images_left_out_by_name_are_gone(small_data: Path) -> None:
-    images = open_split("food", small_data, "test")
-    rest = images.without({images.name(0), images.name(5)})
-    assert len(rest) == len(images) - 2
-    assert rest.name(0) == images.name(1)
-
-
-def test_labels_that_do_not_match_the_images_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="2 images but 1 labels"):
-        image_files(tmp_path, ["a.jpg", "b.jpg"], [0], ["class"])
 
 
 def test_a_name_that_is_not_utf8_is_named(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -56,17 +55,6 @@ def test_the_draw_of_this_seed_never_changes() -> None:
 FIXED_VAL = ["folder/019.jpg", "folder/038.jpg", "folder/048.jpg"]
 
 
-def test_the_order_of_the_names_does_not_matter() -> None:
-    shuffled = random.Random(1).sample(NAMES, len(NAMES))
-    for split in ("train", "val"):
-        one = balanced_split(pool(NAMES), split, val_per_class=4)
-        other = balanced_split(pool(shuffled), split, val_per_class=4)
-        assert names_of(one) == names_of(other)
-        one = uniform_split(pool(NAMES), split, num_val=13)
-        other = uniform_split(pool(shuffled), split, num_val=13)
-        assert names_of(one) == names_of(other)
-
-
 def test_a_missing_image_is_replaced_by_one_other() -> None:
     val = names_of(balanced_split(pool(NAMES), "val", val_per_class=5))
     without_one = [name for name in NAMES if name != min(val)]
@@ -87,7 +75,7 @@ def test_the_order_of_a_directory_does_not_matter(
     key: str, small_data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = {s: open_split(key, small_data, s).fingerprint for s in ("train", "val", "test")}
-    monkeypatch.setattr("transfer.datasets.class_folders.os.scandir", _reversed_scandir(os.scandir))
+    monkeypatch.setattr("transfer.datasets.images.os.scandir", _reversed_scandir(os.scandir))
     after = {s: open_split(key, small_data, s).fingerprint for s in ("train", "val", "test")}
     assert after == before
 
@@ -119,9 +107,3 @@ def test_a_share_is_the_same_everywhere() -> None:
 
 
 DRAWN_BEFORE = ["002", "007", "016", "030", "033", "035"]
-
-
-def test_a_class_too_small_for_its_share_is_named() -> None:
-    short = POOL.subset([0, 3, 6, 1, *range(2, 60, 3)])
-    with pytest.raises(DataError, match="class b has 1 images"):
-        draw_balanced_share(short, 0.5)

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image, ImageOps
 
 from transfer.datasets.expected import DataError
-from transfer.datasets.upright import decode_upright, upright_size
+from transfer.datasets.images import decode_upright, upright_size
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG"])
@@ -24,12 +24,6 @@ def test_images_and_their_sizes_are_those_that_pillow_turns(
         turned = ImageOps.exif_transpose(image)
     assert np.array_equal(np.asarray(decode_upright(file)), np.asarray(turned))
     assert upright_size(file) == turned.size
-
-
-def test_damaged_exif_data_turns_nothing(tmp_path: Path) -> None:
-    file = tmp_path / "image.jpg"
-    Image.new("RGB", (45, 31)).save(file, exif=b"Exif\0\0no such header")
-    assert decode_upright(file).size == upright_size(file) == (45, 31)
 
 
 def test_a_file_that_is_no_image_is_named(tmp_path: Path) -> None:

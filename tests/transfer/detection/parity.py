@@ -6,28 +6,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from tests.transfer.detection.fixed_detector import (
-    Answer,
-    answer,
-    everything_sampled,
-    fill,
-    in_double,
-    lean,
-    settle_at_once,
-)
+from tests.transfer.detection.fixed_detector import everything_sampled
 from transfer.detection import recipe as recipes
 from transfer.detection.recipe import DetectorRecipe
 from transfer.detection.sample import ResizedDetections
-
-__all__ = [
-    "Answer",
-    "answer",
-    "everything_sampled",
-    "fill",
-    "in_double",
-    "lean",
-    "settle_at_once",
-]
 
 NUM_CLASSES = 3
 
@@ -67,7 +49,6 @@ CASES = {
     "c4 co2": Case(recipe=CO2, arch="resnet50"),
     "fpn boxes resnet18": Case(recipe=FPN),
     "c4 co2 resnet18": Case(recipe=CO2),
-    "c4 co2 loss weight": Case(recipe=replace(CO2, rpn_gradient="loss_weight")),
     "keypoints all norms": Case(
         recipe=replace(
             everything_sampled(recipes.COCO_FPN_KEYPOINTS),

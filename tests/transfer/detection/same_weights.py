@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from transfer.convert.to_detectron2 import IN_A_BLOCK, IN_THE_STEM
+from transfer.convert.resnet import IN_A_BLOCK, IN_THE_STEM
 from transfer.detection.recipe import DetectorRecipe
 
 BLOCK_PARTS = {theirs: ours for ours, theirs in IN_A_BLOCK.items()}

@@ -9,17 +9,9 @@ import json
 
 import pytest
 
+from tests.transfer.detection.fixed_detector import answer, fill, in_double
 from tests.transfer.detection.golden import GOLDEN, path_of, summary
-from tests.transfer.detection.parity import (
-    BOX_PX,
-    GRADIENT,
-    LOSS,
-    NUM_CLASSES,
-    SCORE,
-    answer,
-    fill,
-    in_double,
-)
+from tests.transfer.detection.parity import BOX_PX, GRADIENT, LOSS, NUM_CLASSES, SCORE
 from tests.transfer.detection.small_samples import small_samples
 from transfer.detection.torchvision_engine import build_detector
 

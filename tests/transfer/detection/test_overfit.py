@@ -1,6 +1,5 @@
 """A handful of images can be learned by heart: boxes, masks and keypoints, from random weights."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import torch
 from PIL import Image, ImageDraw
 
 from pretrain.running.processes import Process
+from tests.transfer.detection.scenes import scene, with_coco_file
 from transfer.backbone import random_backbone
 from transfer.datasets.scene_arrays import Scene
 from transfer.datasets.scenes import Scenes
@@ -47,10 +47,9 @@ def outline(box: tuple[int, int, int, int]) -> np.ndarray:
     return np.array([x, top, right, y, x, bottom, left, y], dtype=np.float64)
 
 
-def scenes(folder: Path, *, with_points: bool) -> Scenes:
+def drawn(folder: Path, *, with_points: bool) -> Scenes:
     """Colored diamonds on gray; with points: one class, and a dot for each of 17 keypoints."""
-    drawn: list[Scene] = []
-    annotations: list[dict[str, object]] = []
+    images: list[Scene] = []
     for number, boxes in enumerate(BOXES):
         image = Image.new("RGB", (WIDTH, HEIGHT), "gray")
         labels = [0 if with_points else (number + k) % 2 for k in range(len(boxes))]
@@ -59,47 +58,14 @@ def scenes(folder: Path, *, with_points: bool) -> Scenes:
             pen.polygon(outline(box).tolist(), fill=COLORS[label])
             for k, (x, y, _) in enumerate(points(box) if with_points else ()):
                 pen.ellipse((x - 2, y - 2, x + 2, y + 2), fill=(15 * k, 255 - 15 * k, 90))
-            annotations.append(annotation(len(annotations) + 1, number, label, box))
-        image.save(folder / f"{number}.png")
-        drawn.append(scene(number, boxes, labels))
+        name = f"{number}.png"
+        image.save(folder / name)
+        polygons = tuple((outline(box),) for box in boxes)
+        keypoints = np.stack([points(box) for box in boxes])
+        shapes = {"polygons": polygons, "keypoints": keypoints}
+        images.append(scene(name, number, WIDTH, HEIGHT, boxes, labels, **shapes))
     names = ["red", "blue"][: 1 if with_points else 2]
-    categories = [{"id": k + 1, "name": name} for k, name in enumerate(names)]
-    images = [{"id": i, "width": WIDTH, "height": HEIGHT} for i in range(len(BOXES))]
-    truth = {"images": images, "annotations": annotations, "categories": categories}
-    (folder / "truth.json").write_text(json.dumps(truth))
-    ids = range(1, len(names) + 1)
-    return Scenes(folder, drawn, names, category_ids=ids, annotations=folder / "truth.json")
-
-
-def scene(number: int, boxes: tuple[tuple[int, int, int, int], ...], labels: list[int]) -> Scene:
-    return Scene(
-        name=f"{number}.png",
-        image_id=number,
-        width=WIDTH,
-        height=HEIGHT,
-        boxes=np.array(boxes, dtype=np.float64),
-        classes=np.array(labels),
-        aside=np.zeros(len(boxes), dtype=np.bool_),
-        polygons=tuple((outline(box),) for box in boxes),
-        keypoints=np.stack([points(box) for box in boxes]),
-    )
-
-
-def annotation(
-    number: int, image: int, label: int, box: tuple[int, int, int, int]
-) -> dict[str, object]:
-    left, top, right, bottom = box
-    return {
-        "id": number,
-        "image_id": image,
-        "category_id": label + 1,
-        "bbox": [left, top, right - left, bottom - top],
-        "area": (right - left) * (bottom - top) / 2,
-        "iscrowd": 0,
-        "segmentation": [outline(box).tolist()],
-        "keypoints": points(box).flatten().tolist(),
-        "num_keypoints": 17,
-    }
+    return with_coco_file(folder, images, names, folder / "truth.json")
 
 
 def by_heart(recipe: DetectorRecipe) -> DetectorRecipe:
@@ -138,7 +104,7 @@ def test_four_images_are_learned_by_heart(
     recipe: DetectorRecipe, kinds: tuple[Kind, ...], tmp_path: Path
 ) -> None:
     recipe = by_heart(recipe)
-    images = scenes(tmp_path, with_points="keypoints" in kinds)
+    images = drawn(tmp_path, with_points="keypoints" in kinds)
     backbone = random_backbone(arch="resnet18", stem="imagenet", seed=0)
     torch.manual_seed(0)
     num_classes = len(images.class_names)

@@ -1,9 +1,7 @@
-"""Both engines are one detector: the same losses, gradients, detections, steps and AP.
+"""Both engines are one detector: the same draws, losses, gradients, detections and steps.
 
 Convolutions in float64: then no rounding of theirs decides which proposal is kept, and what is left
 are some operations in float32 on losses, scores and boxes.
-
-`python -m tests.transfer.detection.test_parity` prints the differences as a table.
 """
 
 from collections.abc import Mapping
@@ -14,8 +12,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.transfer.detection.fixed_detector import answer, fill, in_double, lean
 from tests.transfer.detection.parity import (
-    BOX_PX,
     CASES,
     CO2,
     EPS,
@@ -24,10 +22,6 @@ from tests.transfer.detection.parity import (
     NUM_CLASSES,
     SCORE,
     Case,
-    answer,
-    fill,
-    in_double,
-    lean,
     worst_found,
     worst_loss,
     worst_tensor,
@@ -75,44 +69,6 @@ def both_at_their_start(case: Case) -> tuple[Detector, Detector]:
 
 def samples_of(case: Case) -> list[Sample]:
     return small_samples(3 if case.recipe.neck == "fpn" else 2, NUM_CLASSES)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Differences:
-    """Differences between the engines' answers."""
-
-    loss: float
-    gradient: float
-    found: dict[str, float]
-    num_gradients: int
-    num_found: int
-
-
-def differences(case: Case) -> Differences:
-    theirs, ours = both(replace(case, recipe=lean(case.recipe)))
-    in_double(theirs.network)
-    in_double(ours.network)
-    samples = samples_of(case)
-    one, other = answer(theirs, samples), answer(ours, samples)
-    gradients = to_torchvision(one.gradients, case.recipe, NUM_CLASSES)
-    return Differences(
-        loss=worst_loss(one.losses, other.losses),
-        gradient=worst_tensor(gradients, other.gradients),
-        found=worst_found(one.found, other.found),
-        num_gradients=len(gradients),
-        num_found=sum(len(found.boxes) for found in one.found),
-    )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_one_batch_gives_the_same_answer(case: Case) -> None:
-    found = differences(case)
-    assert found.loss < LOSS
-    assert found.gradient < GRADIENT
-    assert found.num_found > 10
-    assert max(found.found["boxes"], found.found.get("keypoints", 0)) < BOX_PX
-    assert max(found.found["scores"], found.found.get("masks", 0)) < SCORE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,26 +176,6 @@ def test_five_steps_of_both_solvers_lead_to_the_same_weights(case: Case) -> None
     assert total(theirs.losses[-1]) != pytest.approx(total(theirs.losses[0]), rel=1e-2)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("case", STEPS.values(), ids=STEPS)
-def test_the_first_losses_in_float32_are_those_in_float64(case: Case) -> None:
-    # not those of later steps: a step enlarges the last bit tenfold and more, until a proposal is
-    # suppressed in one engine only; the steps themselves are compared in float64 above
-    detectors = both_at_their_start(case)
-    rounded = [first_losses(detector, case) for detector in detectors]
-    for detector in detectors:
-        in_double(detector.network)
-    for detector, losses in zip(detectors, rounded, strict=True):
-        assert worst_loss(first_losses(detector, case), losses) < 256 * EPS  # some 30 layers
-
-
-def first_losses(detector: Detector, case: Case) -> dict[str, Tensor]:
-    """Return the losses in training mode, before any step."""
-    with torch.no_grad():
-        losses: dict[str, Tensor] = detector.network.train()(samples_of(case))
-    return losses
-
-
 def total(losses: Mapping[str, Tensor]) -> float:
     return sum(loss.item() for loss in losses.values())
 
@@ -289,15 +225,3 @@ def test_one_seed_draws_the_same_anchors_and_regions(name: str) -> None:
         torch.manual_seed(5)
         losses.append(detector.network(samples_of(case)))
     assert worst_loss(*losses) < LOSS
-
-
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    print(f"{'case':22} {'loss':>8} {'gradient':>8} of  detections")
-    for name, case in CASES.items():
-        each = differences(case)
-        found = ", ".join(f"{kind} {value:.1e}" for kind, value in each.found.items())
-        print(
-            f"{name:22} {each.loss:8.1e} {each.gradient:8.1e} {each.num_gradients:3}"
-            f"  {each.num_found}: {found}"
-        )

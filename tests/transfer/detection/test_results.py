@@ -4,15 +4,14 @@ import warnings
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+from tests.transfer.detection.scenes import scene as any_scene
 from transfer.datasets.scene_arrays import Scene
 from transfer.datasets.scenes import Scenes
 from transfer.detection.results import (
-    Detections,
     check_same_images,
     paste_mask,
     run_lengths,
@@ -22,15 +21,7 @@ from transfer.detection.sample import ResizedDetections
 
 
 def scene(width: int, height: int) -> Scene:
-    return Scene(
-        name="image.jpg",
-        image_id=1,
-        width=width,
-        height=height,
-        boxes=np.zeros((0, 4)),
-        classes=np.zeros(0, dtype=np.int64),
-        aside=np.zeros(0, dtype=np.bool_),
-    )
+    return any_scene("image.jpg", 1, width, height)
 
 
 def random_found(k: int, *, seed: int, side: float) -> ResizedDetections:
@@ -112,17 +103,6 @@ def test_run_lengths_decode_to_the_mask() -> None:
     assert torch.equal(decoded(run_lengths(mask), 31, 23), mask)
 
 
-def test_detections_survive_a_file_that_may_hold_no_code(tmp_path: Path) -> None:
-    with torch.inference_mode():
-        found = random_found(6, seed=3, side=64)
-        original = to_original_size(found, scene(90, 70), torch.empty(3, 64, 64))
-    torch.save([vars(original)], tmp_path / "found.pt")
-    (fields,) = torch.load(tmp_path / "found.pt", weights_only=True)
-    loaded = Detections(**fields)
-    assert loaded.masks == original.masks
-    assert torch.equal(loaded.boxes, original.boxes)
-
-
 def test_detections_of_other_images_are_refused(tmp_path: Path) -> None:
     found = to_original_size(
         random_found(3, seed=4, side=64), scene(90, 70), torch.empty(3, 64, 64)
@@ -131,39 +111,6 @@ def test_detections_of_other_images_are_refused(tmp_path: Path) -> None:
         check_same_images([found], Scenes(tmp_path, [scene(70, 90)], ["thing"]))
     with pytest.raises(ValueError, match="on 2 images for a split of 1"):
         check_same_images([found, found], Scenes(tmp_path, [scene(90, 70)], ["thing"]))
-
-
-@pytest.mark.detectron2
-@pytest.mark.parametrize("seed", range(5))
-def test_boxes_masks_and_keypoints_are_those_of_detectron2(seed: int) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it imports what torch has deprecated
-        from detectron2.modeling.postprocessing import detector_postprocess
-        from detectron2.structures import Boxes, Instances
-    found = random_found(40, seed=seed, side=160)
-    assert found.masks is not None
-    assert found.keypoints is not None
-    theirs = Instances(
-        (160, 163),
-        pred_boxes=Boxes(found.boxes.clone()),
-        scores=found.scores,
-        pred_classes=found.classes,
-        pred_masks=found.masks[:, None],
-        pred_keypoints=found.keypoints.clone(),
-    )
-    theirs = detector_postprocess(theirs, 111, 217)
-    ours = to_original_size(found, scene(217, 111), torch.empty(3, 160, 163))
-    assert ours.masks is not None
-    assert ours.keypoints is not None
-    # a few operations in float32 on px up to 217
-    atol = 4 * 217 * torch.finfo(torch.float32).eps
-    torch.testing.assert_close(ours.boxes, theirs.pred_boxes.tensor, rtol=0, atol=atol)
-    assert torch.equal(ours.scores, theirs.scores)
-    assert torch.equal(ours.classes, theirs.pred_classes)
-    torch.testing.assert_close(ours.keypoints, theirs.pred_keypoints, rtol=0, atol=atol)
-    masks = torch.stack([decoded(counts, 111, 217) for counts in ours.masks])
-    # of a million pixels in boxes few are within an eps of 0.5, where rounding decides
-    assert (masks != theirs.pred_masks).double().mean() < 1e-5
 
 
 def test_boxes_alone_have_neither_masks_nor_keypoints() -> None:

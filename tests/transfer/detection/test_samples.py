@@ -15,12 +15,12 @@ from transfer.datasets.scene_arrays import Scene
 from transfer.datasets.scenes import Scenes
 from transfer.detection.detectron2_engine import silence_known_warnings
 from transfer.detection.recipe import Finds
+from transfer.detection.sample import Sample
 from transfer.detection.samples import (
     resize_sample,
     resized_size,
     test_image,
     training_sample,
-    upright_image,
 )
 
 LEFT, RIGHT = 5, 6
@@ -51,37 +51,36 @@ def one_scene(folder: Path, **changes: Any) -> Scenes:
     return Scenes(folder, [replace(scene, **changes)], ("a",), category_ids=(1,))
 
 
-@pytest.mark.parametrize(
-    ("size", "short_px", "resized"),
-    [((640, 480), 800, (1067, 800)), ((1000, 400), 800, (1333, 533)), ((50, 75), 100, (100, 150))],
-)
-def test_the_short_side_rules_until_the_long_side_is_full(
-    size: tuple[int, int], short_px: int, resized: tuple[int, int]
-) -> None:
-    assert resized_size(size, short_px, 1333) == resized
+def resized(
+    folder: Path, finds: Finds, short_px: int = 20, *, flipped: bool = False, **changes: Any
+) -> Sample:
+    """That image and its object."""
+    recipe = replace(RECIPE, finds=finds)
+    scenes = one_scene(folder, **changes)
+    return resize_sample(scenes, 0, recipe, short_px=short_px, flipped=flipped)
 
 
-def test_a_flip_mirrors_pixels_boxes_and_outlines(tmp_path: Path) -> None:
-    recipe = replace(RECIPE, finds="masks")
-    sample = resize_sample(one_scene(tmp_path), 0, recipe, short_px=20, flipped=True)
-    assert sample.image[:, :, -1].eq(255).all()
-    assert sample.image[:, :, :-1].eq(0).all()
-    assert sample.boxes.tolist() == [[30, 2, 36, 12]]
-    assert sample.polygons is not None
-    assert sample.polygons[0][0].tolist() == [36, 2, 30, 2, 30, 12]
+def test_the_short_side_rules_until_the_long_side_is_full() -> None:
+    assert resized_size((640, 480), 800, 1333) == (1067, 800)
+    assert resized_size((1000, 400), 800, 1333) == (1333, 533)
+    assert resized_size((50, 75), 100, 1333) == (100, 150)
 
 
-def test_objects_grow_with_the_image(tmp_path: Path) -> None:
-    sample = resize_sample(one_scene(tmp_path), 0, RECIPE, short_px=40, flipped=False)
-    assert sample.image.shape == (3, 40, 80)
-    assert sample.boxes.tolist() == [[8, 4, 20, 24]]
+def test_objects_grow_with_the_image_and_a_flip_mirrors_both(tmp_path: Path) -> None:
+    large = resized(tmp_path, "boxes", 40)
+    assert large.image.shape == (3, 40, 80)
+    assert large.boxes.tolist() == [[8, 4, 20, 24]]
+    flipped = resized(tmp_path, "masks", flipped=True)
+    assert flipped.image[:, :, -1].eq(255).all()
+    assert flipped.image[:, :, :-1].eq(0).all()
+    assert flipped.boxes.tolist() == [[30, 2, 36, 12]]
+    assert flipped.polygons is not None
+    assert flipped.polygons[0][0].tolist() == [36, 2, 30, 2, 30, 12]
 
 
 def test_a_keypoint_is_a_pixels_center_and_changes_sides_in_a_mirror(tmp_path: Path) -> None:
-    recipe = replace(RECIPE, finds="keypoints")
     plain, mirrored = (
-        resize_sample(one_scene(tmp_path), 0, recipe, short_px=40, flipped=flipped).keypoints
-        for flipped in (False, True)
+        resized(tmp_path, "keypoints", 40, flipped=flipped).keypoints for flipped in (False, True)
     )
     assert plain is not None
     assert mirrored is not None
@@ -90,14 +89,14 @@ def test_a_keypoint_is_a_pixels_center_and_changes_sides_in_a_mirror(tmp_path: P
     assert mirrored[0, LEFT].tolist() == [0, 0, 0]
 
 
-def test_a_keypoint_outside_of_the_image_is_not_labeled(tmp_path: Path) -> None:
+def test_what_lies_outside_of_the_image_is_dropped(tmp_path: Path) -> None:
     keypoints = np.zeros((1, 17, 3))
     keypoints[0, LEFT] = [40, 4, 2]
-    scenes = one_scene(tmp_path, keypoints=keypoints)
-    recipe = replace(RECIPE, finds="keypoints")
-    sample = resize_sample(scenes, 0, recipe, short_px=20, flipped=False)
-    assert sample.keypoints is not None
-    assert sample.keypoints.eq(0).all()
+    points = resized(tmp_path, "keypoints", keypoints=keypoints).keypoints
+    assert points is not None
+    assert points.eq(0).all()
+    nothing = resized(tmp_path, "boxes", boxes=np.array([[41.0, 2.0, 50.0, 12.0]]))
+    assert (nothing.boxes.shape, nothing.classes.shape) == ((0, 4), (0,))
 
 
 def test_crowds_are_not_learned_but_difficult_objects_are(tmp_path: Path) -> None:
@@ -123,24 +122,19 @@ def test_size_and_flip_are_the_seeds(tmp_path: Path) -> None:
     assert len({tuple(boxes.flatten().tolist()) for boxes in large}) == 2
 
 
-def test_an_image_lies_as_its_exif_orientation_says(tmp_path: Path) -> None:
+def test_an_image_lies_as_its_exif_orientation_says_and_is_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     scenes = one_scene(tmp_path)
     upright = Image.open(tmp_path / "0.png")
     exif = Image.Exif()
     exif[274] = 6  # a camera held upright: a quarter turn clockwise puts it right
     upright.transpose(Image.Transpose.ROTATE_90).save(tmp_path / "0.png", exif=exif)
-    image = test_image(scenes, 0, replace(RECIPE, test_short_px=20))
-    assert image[:, :, 0].eq(255).all()
-
-
-def test_a_file_is_read_once_for_pixels_and_orientation(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    scenes = one_scene(tmp_path)
     left = [(tmp_path / "0.png").read_bytes()]
     monkeypatch.setattr(Path, "read_bytes", lambda _: left.pop())
     (tmp_path / "0.png").unlink()
-    assert upright_image(scenes, 0).size == (40, 20)
+    image = test_image(scenes, 0, replace(RECIPE, test_short_px=20))
+    assert image[:, :, 0].eq(255).all()
 
 
 def test_an_image_of_another_size_than_noted_is_named(tmp_path: Path) -> None:

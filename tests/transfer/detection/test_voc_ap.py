@@ -9,6 +9,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from tests.transfer.detection.scenes import scene as any_scene
 from transfer.datasets.scene_arrays import Scene
 from transfer.datasets.scenes import Scenes
 from transfer.detection.results import Detections
@@ -21,15 +22,8 @@ SIDE = 100
 def scene(
     name: str, boxes: Sequence[Box], classes: Sequence[int], difficult: Sequence[int]
 ) -> Scene:
-    return Scene(
-        name=f"{name}.jpg",
-        image_id=name,
-        width=SIDE,
-        height=SIDE,
-        boxes=np.array(boxes, dtype=np.float64).reshape(-1, 4),
-        classes=np.array(classes, dtype=np.int64),
-        aside=np.array(difficult, dtype=np.bool_),
-    )
+    aside = np.array(difficult, dtype=np.bool_)
+    return any_scene(f"{name}.jpg", name, SIDE, SIDE, boxes, classes, aside=aside)
 
 
 def found(boxes: Sequence[Box], scores: Sequence[float], classes: Sequence[int]) -> Detections:
@@ -114,23 +108,6 @@ def slow_ap(recalls: list[float], precisions: list[float]) -> tuple[float, float
     return 100 * sum(points) / 11, 100 * float(area)
 
 
-def test_finding_exactly_the_objects_is_100_in_both_metrics() -> None:
-    boxes = [column(0), column(1), column(2)]
-    scenes = Scenes(Path(), [scene("1", boxes, [0, 1, 1], [0, 0, 0])], ["cat", "dog"])
-    ap = voc_ap([found(boxes, [0.9, 0.8, 0.7], [0, 1, 1])], scenes)
-    assert {round(value, 9) for value in ap.values()} == {100.0}
-    assert {"AP", "AP50", "AP75", "AP_area", "AP50_area", "AP75_area", "AP50/dog"} <= set(ap)
-
-
-def test_a_second_detection_of_an_object_is_a_miss() -> None:
-    scenes = one_class(scene("1", [column(0), column(5)], [0, 0], [0, 0]))
-    boxes = [column(0), column(0), column(5)]
-    ap = voc_ap([found(boxes, [0.9, 0.8, 0.7], [0, 0, 0])], scenes)
-    # precision 1 up to recall 1/2, then 2/3: 6 and 5 of the 11 points
-    assert ap["AP50"] == pytest.approx(100 * (6 + 5 * 2 / 3) / 11)
-    assert ap["AP50_area"] == pytest.approx(100 * (1 / 2 + 1 / 2 * 2 / 3))
-
-
 def test_difficult_objects_are_neither_hits_nor_misses_nor_missed() -> None:
     scenes = one_class(scene("1", [column(0), column(3), column(5)], [0, 0, 0], [0, 1, 1]))
     boxes = [column(3), column(3), column(0)]
@@ -145,13 +122,6 @@ def test_only_iou_above_the_threshold_hits_and_edge_pixels_count() -> None:
     assert voc_ap([found([(0, 0, 6, 1)], [0.9], [0])], scenes)["AP50"] == pytest.approx(100)
     iou = pixel_iou(np.array([[1.0, 1, 6, 1]]), np.array([[1.0, 1, 10, 1]]))
     assert iou.item() == pytest.approx(0.6)
-
-
-def test_a_detection_never_falls_back_to_a_second_best_object() -> None:
-    scenes = one_class(scene("1", [(0, 0, 20, 20), (0, 3, 20, 23)], [0, 0], [0, 0]))
-    boxes: list[Box] = [(0, 0, 20, 20), (0, 1, 20, 21)]
-    ap = voc_ap([found(boxes, [0.9, 0.8], [0, 0])], scenes)
-    assert ap["AP50_area"] == pytest.approx(50)
 
 
 def test_a_class_without_objects_counts_as_0() -> None:

@@ -1,7 +1,10 @@
-"""Two learning rates for two groups, and a training resumed that is one undisturbed."""
+"""Images classified by a whole network that is trained alone or beside others, and stopped."""
 
-from dataclasses import asdict, replace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,17 +17,21 @@ from pretrain.running.processes import Process
 from transfer.backbone import Backbone
 from transfer.datasets.catalog import open_split
 from transfer.datasets.images import Images
-from transfer.finetuning import classification, loop
+from transfer.finetuning import classification, loop, side_by_side
 from transfer.finetuning.classification import (
     Classifier,
     FineTuning,
     TrainingSamples,
     predict_scores,
     train,
+    train_rates,
     training_folder,
 )
+from transfer.finetuning.loop import Job
+from transfer.finetuning.state import Training, TrainingSummary
 from transfer.frozen.kept_images import with_kept_pixels
 from transfer.frozen.transforms import EvalTransform
+from transfer.running.not_finite import NotFiniteError
 
 CPU = Process(device=torch.device("cpu"))
 COURSE = FineTuning(
@@ -39,6 +46,8 @@ COURSE = FineTuning(
     weight_decay=1e-4,
     crop_px=32,
 )
+RATES = (0.01, 0.1)
+DIVERGING = 1e30
 
 
 @pytest.fixture(scope="module")
@@ -46,41 +55,51 @@ def images(small_data: Path) -> Images:
     return open_split("cars", small_data, "train").subset(range(12))
 
 
-def trained(
-    backbone: Backbone,
-    images: Images,
-    folder: Path,
-    course: FineTuning = COURSE,
-    dtype: torch.dtype = torch.float32,
-) -> Classifier:
-    classifier = Classifier(backbone, len(images.class_names), seed=0).to(dtype)
-    train(
-        classifier,
-        images,
-        course,
-        seed=0,
-        folder=folder,
-        process=CPU,
-        name="test",
-    )
-    return classifier
+@dataclass(frozen=True)
+class Trainings:
+    """Trainings of a small backbone on few images, each in a folder named by its rate."""
+
+    backbone: Backbone
+    images: Images
+
+    def alone(
+        self, folder: Path, rate: float, dtype: torch.dtype = torch.float32
+    ) -> tuple[Classifier, TrainingSummary]:
+        """One that knows of no others."""
+        classifier = Classifier(self.backbone, 6, seed=0).to(dtype)
+        course, name = replace(COURSE, learning_rate=rate), f"{rate:g}"
+        place = folder / name
+        summary = train(
+            classifier, self.images, course, seed=0, folder=place, process=CPU, name=name
+        )
+        return classifier, summary
+
+    def together(
+        self, folder: Path, rates: tuple[float, ...] = RATES
+    ) -> tuple[list[Classifier], list[TrainingSummary | NotFiniteError]]:
+        """One of each rate, side by side."""
+        classifiers = [Classifier(self.backbone, 6, seed=0) for _ in rates]
+        summaries = train_rates(
+            classifiers,
+            self.images,
+            [replace(COURSE, learning_rate=rate) for rate in rates],
+            seed=0,
+            folders=[folder / f"{rate:g}" for rate in rates],
+            process=CPU,
+            names=[f"{rate:g}" for rate in rates],
+        )
+        return classifiers, summaries
 
 
-def test_every_parameter_is_in_one_group_and_the_head_in_the_second(
-    small_backbone: Backbone,
-) -> None:
-    classifier = Classifier(small_backbone, 6, seed=0)
-    backbone, head = classifier.optimizer(COURSE).param_groups
-    assert [tuple(p.shape) for p in head["params"]] == [(6, 512), (6,)]
-    assert len(backbone["params"]) + 2 == len(list(classifier.parameters()))
+@pytest.fixture(scope="module")
+def trainings(small_backbone: Backbone, images: Images) -> Trainings:
+    return Trainings(small_backbone, images)
 
 
-def test_the_loop_is_plain_sgd_on_the_same_crops(
-    small_backbone: Backbone, images: Images, tmp_path: Path
-) -> None:
+def test_the_loop_is_plain_sgd_on_the_same_crops(trainings: Trainings, tmp_path: Path) -> None:
     # norms over four values make a rounding grow with each step: float64 and a small rate
-    slow = replace(COURSE, learning_rate=1e-4)
-    found = trained(small_backbone, images, tmp_path, slow, torch.float64)
+    found, _ = trainings.alone(tmp_path, 1e-4, torch.float64)
+    small_backbone, images = trainings.backbone, trainings.images
     network = small_backbone.network().double().train().requires_grad_(True)
     head = torch.nn.Linear(512, 6)
     torch.nn.init.normal_(head.weight, std=0.01, generator=torch.Generator().manual_seed(0))
@@ -106,19 +125,6 @@ def test_the_loop_is_plain_sgd_on_the_same_crops(
     torch.testing.assert_close(statistics, network.get_buffer("bn1.running_mean"))
 
 
-def test_a_training_that_was_stopped_ends_with_the_same_bits(
-    small_backbone: Backbone, images: Images, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = trained(small_backbone, images, tmp_path / "whole")
-    answers = iter([False, False, True])
-    with monkeypatch.context() as patch:
-        patch.setattr(stop, "is_requested", lambda: next(answers))
-        with pytest.raises(stop.Stopped):
-            trained(small_backbone, images, tmp_path / "parts")
-    resumed = trained(small_backbone, images, tmp_path / "parts").state_dict()
-    assert all(torch.equal(resumed[name], tensor) for name, tensor in whole.state_dict().items())
-
-
 def test_kept_images_give_the_same_crops_without_decoding(
     images: Images, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,16 +134,6 @@ def test_kept_images_give_the_same_crops_without_decoding(
     monkeypatch.setattr(transfer.datasets.images, "decoding", None)
     (found,) = TrainingSamples(kept, 32, seed=0).batch(places)
     assert torch.equal(found.pixels, expected.pixels)
-
-
-def test_the_number_of_loader_processes_changes_no_bit(
-    small_backbone: Backbone, images: Images, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    states = []
-    for workers in (0, 2):
-        monkeypatch.setattr(loop, "usual_workers", lambda _, workers=workers: workers)
-        states.append(trained(small_backbone, images, tmp_path / str(workers)).state_dict())
-    assert all(torch.equal(states[0][name], tensor) for name, tensor in states[1].items())
 
 
 def test_a_training_on_older_crops_starts_anew_and_says_so(
@@ -176,3 +172,103 @@ def test_scores_are_those_of_the_network_in_eval_mode(
     # twenty layers in float32, alone and in a batch: 512 eps of the largest score
     atol = 512 * torch.finfo(torch.float32).eps * float(expected.abs().max())
     torch.testing.assert_close(scores[4], expected, rtol=0, atol=atol)
+
+
+def assert_same_bits(one: Classifier, other: Classifier) -> None:
+    assert not one.training
+    state = other.state_dict()
+    assert all(torch.equal(state[name], tensor) for name, tensor in one.state_dict().items())
+
+
+References = dict[float, tuple[Classifier, TrainingSummary]]
+
+
+@pytest.fixture(scope="module")
+def references(trainings: Trainings, tmp_path_factory: pytest.TempPathFactory) -> References:
+    folder = tmp_path_factory.mktemp("alone")
+    return {rate: trainings.alone(folder, rate) for rate in RATES}
+
+
+def test_weights_and_losses_are_those_of_trainings_alone(
+    trainings: Trainings, tmp_path: Path, references: References
+) -> None:
+    classifiers, summaries = trainings.together(tmp_path)
+    for rate, classifier, summary in zip(RATES, classifiers, summaries, strict=True):
+        reference, expected = references[rate]
+        assert_same_bits(classifier, reference)
+        assert isinstance(summary, TrainingSummary)
+        assert (summary.losses, summary.curve) == (expected.losses, expected.curve)
+
+
+@contextmanager
+def stopped_at(check: int) -> Iterator[None]:
+    """Within it a request to stop comes before this check, counted from 1."""
+    answers = iter([*[False] * (check - 1), True])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stop, "is_requested", lambda: next(answers))
+        with pytest.raises(stop.Stopped):
+            yield
+
+
+def test_a_stopped_training_goes_on_to_the_same_bits_beside_others_too(
+    trainings: Trainings, tmp_path: Path, references: References
+) -> None:
+    """Also from checkpoints that differ, and from that of a training alone."""
+    with stopped_at(2):
+        trainings.together(tmp_path / "together")
+    with stopped_at(3):
+        trainings.alone(tmp_path / "alone", RATES[1])
+    for begun in ("together", "alone"):
+        classifiers, _ = trainings.together(tmp_path / begun)
+        for rate, classifier in zip(RATES, classifiers, strict=True):
+            assert_same_bits(classifier, references[rate][0])
+
+
+def test_a_rate_that_diverged_does_not_drag_a_resumed_group_back(
+    trainings: Trainings,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    references: References,
+) -> None:
+    rates = (DIVERGING, RATES[0])
+    with stopped_at(4):
+        trainings.together(tmp_path, rates)
+    made: list[int] = []
+    step = loop.step
+
+    def counted(job: Job, training: Training, *rest: Any) -> None:
+        made.append(training.iteration)
+        step(job, training, *rest)
+
+    monkeypatch.setattr(side_by_side, "step", counted)
+    classifiers, summaries = trainings.together(tmp_path, rates)
+    assert made == [4]
+    assert isinstance(summaries[0], NotFiniteError)
+    assert "a loss is not finite" in str(summaries[0])
+    assert_same_bits(classifiers[1], references[RATES[0]][0])
+
+
+def test_a_group_that_diverged_as_a_whole_is_tried_again(
+    trainings: Trainings, tmp_path: Path
+) -> None:
+    for _ in range(2):
+        _, summaries = trainings.together(tmp_path, (DIVERGING, 2 * DIVERGING))
+        assert all("a loss is not finite" in str(one) for one in summaries)
+        notes = list(tmp_path.glob("*/diverged.txt"))
+        assert len(notes) == 2
+        for note in notes:
+            note.write_text("old words")
+
+
+def test_the_number_of_networks_follows_from_the_memory_of_a_gpu(
+    small_backbone: Backbone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu, two = Process(device=torch.device("cuda")), Process(num_processes=2, device=CPU.device)
+    values = sum(tensor.numel() for tensor in small_backbone.state_dict.values())
+    free = int(3.5 * 16 * values / side_by_side.FREE_SHARE)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (free, 2 * free))
+    count = side_by_side.number_at_once
+    assert count(0, small_backbone, gpu) == 3
+    assert count(5, small_backbone, gpu) == 5
+    assert (count(0, small_backbone, CPU), count(4, small_backbone, CPU)) == (1, 4)
+    assert count(4, small_backbone, two) == 1

@@ -2,23 +2,18 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.rounding import SHORT_CHAIN, assert_equal_up_to_rounding
+from tests.transfer.detection.fixed_detector import answer, fill, in_double, lean
 from tests.transfer.detection.parity import (
     CASES,
     GRADIENT,
     LOSS,
     NUM_CLASSES,
-    answer,
-    fill,
-    in_double,
-    lean,
     worst_loss,
     worst_tensor,
 )
@@ -27,9 +22,6 @@ from transfer.detection.torchvision_engine.detector import TorchvisionDetector
 from transfer.detection.torchvision_engine.network import RCNN
 from transfer.finetuning import gpu
 from transfer.finetuning.state import Training, restore, save
-from transfer.segmentation.network import build_network
-from transfer.segmentation.recipe import VOC_FCN
-from transfer.segmentation.samples import Sample
 
 CPU = torch.device("cpu")
 
@@ -55,36 +47,6 @@ def test_a_detector_in_channels_last_has_the_same_losses_and_gradients(name: str
     plain, changed = answers
     assert worst_loss(plain.losses, changed.losses) < LOSS
     assert worst_tensor(plain.gradients, changed.gradients) < GRADIENT
-
-
-@pytest.mark.slow
-def test_a_segmentation_network_in_channels_last_has_the_same_loss_and_gradients(
-    tmp_path: Path,
-) -> None:
-    results = []
-    for channels_last in (False, True):
-        torch.manual_seed(0)
-        recipe = replace(VOC_FCN.tiny(), crop_px=49)
-        log = tmp_path / "log"
-        network = build_network(recipe, arch="resnet18", num_classes=3, norm="BN", log=log)
-        network.double().train()
-        if channels_last:
-            gpu.use_channels_last(network)
-        generator = torch.Generator().manual_seed(1)
-        samples = [
-            Sample(
-                image=torch.randint(256, (3, 49, side), generator=generator).byte(),
-                mask=torch.randint(3, (49, side), generator=generator).byte(),
-            )
-            for side in (49, 30)
-        ]
-        (loss,) = network(samples).values()
-        loss.backward()
-        gradients = [weight.grad for weight in network.parameters() if weight.grad is not None]
-        results.append([loss.detach(), *gradients])
-    for found, expected in zip(*results, strict=True):
-        scale = float(expected.abs().max().clamp_min(1))
-        torch.testing.assert_close(found, expected, rtol=0, atol=1e-10 * scale)
 
 
 def test_algorithms_are_measured_for_one_size_on_a_gpu_only_and_only_within() -> None:
@@ -134,16 +96,3 @@ def test_momenta_come_back_in_the_layout_of_their_weights(tmp_path: Path) -> Non
     steps(again, range(2, 4))
     pairs = zip(again.network.parameters(), whole.network.parameters(), strict=True)
     assert all(torch.equal(found, expected) for found, expected in pairs)
-
-
-def test_fused_sgd_is_plain_sgd_up_to_rounding() -> None:
-    plain, other = new_training(), new_training()
-    other = replace(
-        other,
-        optimizer=torch.optim.SGD(other.network.parameters(), lr=0.1, momentum=0.9, fused=True),
-    )
-    for training in (plain, other):
-        steps(training, range(4))
-    pairs = zip(other.network.parameters(), plain.network.parameters(), strict=True)
-    for found, expected in pairs:
-        assert_equal_up_to_rounding(found, expected, operations=SHORT_CHAIN)

@@ -1,4 +1,4 @@
-"""Norm layers: their kind, and the naive synchronized one."""
+"""Norm layers: their kind, the naive synchronized one, and statistics over many batches."""
 
 from typing import Any
 
@@ -6,12 +6,20 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from pretrain.running.processes import Process
 from tests.two_processes import two_processes
 from transfer.detection.detectron2_engine import silence_known_warnings
 from transfer.detection.engines import is_available
-from transfer.finetuning.norms import NaiveSyncBatchNorm, Norm, norm_for, norm_layer
+from transfer.finetuning.norms import (
+    NaiveSyncBatchNorm,
+    Norm,
+    norm_for,
+    norm_layer,
+    set_precise_norms,
+)
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
+ALONE = Process(device=CPU)
 
 
 def maps(num_images: int, seed: int = 0) -> Tensor:
@@ -27,17 +35,10 @@ def naive(layer: nn.Module) -> nn.Module:
     return layer.double().train()
 
 
-def test_statistics_are_shared_where_there_is_someone_to_share_with(
-    subtests: pytest.Subtests,
-) -> None:
-    for device, num_processes, kind in [
-        (CPU, 1, "BN"),
-        (GPU, 1, "BN"),
-        (CPU, 2, "naiveSyncBN"),
-        (GPU, 2, "SyncBN"),
-    ]:
-        with subtests.test(device=device, num_processes=num_processes, kind=kind):
-            assert norm_for("SyncBN", device, num_processes) == kind
+def test_statistics_are_shared_where_there_is_someone_to_share_with() -> None:
+    asked = [(CPU, 1), (GPU, 1), (CPU, 2), (GPU, 2)]
+    kinds = [norm_for("SyncBN", device, num_processes) for device, num_processes in asked]
+    assert kinds == ["BN", "BN", "naiveSyncBN", "SyncBN"]
 
 
 @pytest.mark.parametrize("norm", ["BN", "SyncBN", "naiveSyncBN"])
@@ -57,6 +58,37 @@ def passed(layer: nn.Module, input: Tensor) -> dict[str, Tensor]:
     return {"output": output.detach(), "input": leaf.grad, **gradients, **statistics}
 
 
+def batches(sizes: tuple[int, ...] = (2, 3, 4, 5)) -> list[Tensor]:
+    """Return maps of so many images, (n, 3, 5, 5), float64."""
+    generator = torch.Generator().manual_seed(0)
+    return [
+        3 * torch.randn(n, 3, 5, 5, generator=generator, dtype=torch.float64) + n for n in sizes
+    ]
+
+
+def set_norms(network: nn.Module, given: list[Tensor], process: Process = ALONE) -> None:
+    set_precise_norms(network, given, process)  # type: ignore[arg-type]
+
+
+def two_layers() -> nn.Sequential:
+    torch.manual_seed(1)
+    return nn.Sequential(
+        nn.BatchNorm2d(3), nn.Conv2d(3, 4, 3), nn.ReLU(), nn.BatchNorm2d(4, momentum=0.3)
+    ).double()
+
+
+def statistics(layer: nn.Module) -> Tensor:
+    return torch.stack([layer.get_buffer("running_mean"), layer.get_buffer("running_var")])
+
+
+def precise_statistics(rank: int, num_processes: int) -> dict[str, Tensor]:
+    """Statistics after every second batch, each process's own."""
+    network = two_layers()
+    process = Process(rank=rank, num_processes=num_processes, device=torch.device("cpu"))
+    set_norms(network, batches()[rank::num_processes], process)
+    return {"first": statistics(network[0]), "last": statistics(network[3])}
+
+
 def measure_losses(rank: int, num_processes: int) -> dict[str, Any]:
     """Return a process's results: half of four images; one image and three; overflow; nothing."""
     uneven = maps(1 + 2 * rank, seed=rank)
@@ -71,6 +103,7 @@ def measure_losses(rank: int, num_processes: int) -> dict[str, Any]:
         "uneven": passed(naive(NaiveSyncBatchNorm(3)), uneven),
         "half precision": NaiveSyncBatchNorm(1).train()(half).detach(),
         "refusal": refusal,
+        "precise": precise_statistics(rank, num_processes),
     }
     if is_available():
         with silence_known_warnings():
@@ -118,3 +151,65 @@ def test_squares_of_half_precision_do_not_overflow(processes: list[dict[str, Any
 def test_the_naive_layer_is_detectron2s(processes: list[dict[str, Any]]) -> None:
     for process in processes:
         torch.testing.assert_close(process["uneven"], process["detectron2"], rtol=1e-12, atol=1e-12)
+
+
+def test_the_first_layer_has_the_statistics_of_all_values() -> None:
+    network = two_layers()
+    set_norms(network, batches())
+    values = torch.cat(batches()).transpose(0, 1).flatten(1)
+    expected = torch.stack([values.mean(dim=1), values.var(dim=1, correction=0)])
+    torch.testing.assert_close(statistics(network[0]), expected)
+
+
+def test_momenta_come_back_after_a_failure() -> None:
+    network = two_layers()
+    with pytest.raises(RuntimeError, match="Kernel size"):
+        set_norms(network, [torch.zeros(2, 3, px, px, dtype=torch.float64) for px in (5, 2)])
+    assert [network[0].momentum, network[3].momentum] == [0.1, 0.3]
+    assert not network[0]._forward_hooks
+
+
+def test_a_layer_that_is_called_twice_counts_both_calls() -> None:
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm = nn.BatchNorm2d(3)
+
+        def forward(self, both: tuple[Tensor, Tensor]) -> None:
+            self.norm(both[0])
+            self.norm(both[1])
+
+    network, plain = Twice().double(), nn.BatchNorm2d(3).double()
+    given = batches()
+    set_norms(network, [(given[0], given[1]), (given[2], given[3])])  # type: ignore[list-item]
+    set_norms(plain, given)
+    torch.testing.assert_close(statistics(network.norm), statistics(plain))
+
+
+def test_a_batch_without_values_counts_nothing() -> None:
+    with_empty, without = nn.BatchNorm2d(3).double(), nn.BatchNorm2d(3).double()
+    set_norms(with_empty, [*batches(), torch.zeros(0, 3, 7, 7, dtype=torch.float64)])
+    set_norms(without, batches())
+    assert torch.equal(statistics(with_empty), statistics(without))
+    untouched = nn.BatchNorm2d(3)
+    set_norms(untouched, [torch.zeros(0, 3, 7, 7)])
+    assert torch.equal(statistics(untouched), statistics(nn.BatchNorm2d(3)))
+
+
+@pytest.mark.detectron2
+def test_statistics_equal_those_of_fvcore() -> None:
+    reference = pytest.importorskip("fvcore.nn.precise_bn")
+    ours, theirs = two_layers(), two_layers()
+    set_norms(ours, batches())
+    reference.update_bn_stats(theirs, batches(), num_iters=4)
+    for index in (0, 3):
+        torch.testing.assert_close(statistics(ours[index]), statistics(theirs[index]))
+
+
+@pytest.mark.slow
+def test_two_processes_find_the_precise_statistics_of_one(processes: list[dict[str, Any]]) -> None:
+    first, second = (process["precise"] for process in processes)
+    alone = precise_statistics(0, 1)
+    for name in ("first", "last"):
+        assert torch.equal(first[name], second[name])
+        torch.testing.assert_close(first[name], alone[name])

@@ -1,4 +1,4 @@
-"""A kept classifier, and labels counted as its classes are."""
+"""A kept classifier, labels counted as its classes are, accuracy by class and confused pairs."""
 
 from pathlib import Path
 
@@ -8,12 +8,14 @@ import torch
 from transfer.frozen.classifier import (
     IMAGES_PER_PART,
     Heads,
+    class_results,
     classifier_file,
     classifier_scores,
     labels_among,
     load_classifier,
     save_classifier,
 )
+from transfer.metrics import mean_per_class
 
 HEAD = Heads(torch.arange(12.0).view(1, 3, 4), torch.tensor([[0.0, 1.0, 2.0]]))
 
@@ -24,31 +26,39 @@ def test_more_images_than_one_part_holds_are_scored_in_their_order() -> None:
     assert torch.equal(classifier_scores(HEAD, features), expected)
 
 
-def test_a_torn_or_absent_file_is_none(tmp_path: Path) -> None:
-    file = classifier_file(tmp_path, "0" * 16)
-    assert load_classifier(file) is None
-    file = classifier_file(tmp_path, save_classifier(tmp_path, HEAD))
-    file.write_bytes(file.read_bytes()[:-1])
-    assert load_classifier(file) is None
-
-
-def test_classifiers_of_one_folder_are_never_taken_for_each_other(tmp_path: Path) -> None:
+def test_classifiers_of_one_folder_are_never_taken_for_each_other_nor_torn_ones_read(
+    tmp_path: Path,
+) -> None:
+    assert load_classifier(classifier_file(tmp_path, "0" * 16)) is None
     other = Heads(HEAD.weight, HEAD.bias + 1)
-    names = [save_classifier(tmp_path, head) for head in (HEAD, other)]
-    files = [classifier_file(tmp_path, name) for name in names]
+    files = [classifier_file(tmp_path, save_classifier(tmp_path, head)) for head in (HEAD, other)]
     for file, head in zip(files, (HEAD, other), strict=True):
         found = load_classifier(file)
         assert found is not None
         assert torch.equal(found.bias, head.bias)
     files[1].replace(files[0])
     assert load_classifier(files[0]) is None
+    file = classifier_file(tmp_path, save_classifier(tmp_path, HEAD))
+    file.write_bytes(file.read_bytes()[:-1])
+    assert load_classifier(file) is None
 
 
-def test_labels_are_counted_by_name() -> None:
+def test_labels_are_counted_by_name_and_a_class_that_is_lacking_is_named() -> None:
     labels = torch.tensor([0, 1, 1, 0])
     assert labels_among(labels, ("n3", "n1"), ("n1", "n2", "n3")).tolist() == [2, 0, 0, 2]
-
-
-def test_a_class_that_the_classifier_lacks_is_named() -> None:
     with pytest.raises(ValueError, match="of 2 classes knows no n9"):
         labels_among(torch.tensor([0]), ("n9", "n1"), ("n1", "n2"))
+
+
+def test_pairs_are_counted_from_the_label_to_the_prediction() -> None:
+    scores = torch.eye(3)[[0, 1, 1, 1, 2, 0]]
+    labels = torch.tensor([0, 0, 0, 1, 2, 2])
+    found = class_results(scores, labels, ("cat", "dog", "fox"))
+    assert found["most_confused"] == [
+        {"class": "cat", "taken_for": "dog", "images": 2, "of": 3},
+        {"class": "fox", "taken_for": "cat", "images": 1, "of": 2},
+    ]
+    accuracies = found["accuracy_per_class"]
+    assert sum(accuracies.values()) / 3 == pytest.approx(mean_per_class(scores, labels), abs=0.01)
+    missing = class_results(scores[:3], labels[:3], ("cat", "dog", "fox"))
+    assert list(missing["accuracy_per_class"]) == ["cat"]

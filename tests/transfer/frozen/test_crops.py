@@ -23,11 +23,6 @@ def test_every_image_is_seen_once_per_pass() -> None:
     assert seen[:10] != seen[10:]
 
 
-def test_places_after_an_interruption_are_those_of_the_whole_run() -> None:
-    whole = list(BatchIndices(num_images=10, batch_size=4, seed=0, steps=range(8)))
-    assert list(BatchIndices(num_images=10, batch_size=4, seed=0, steps=range(5, 8))) == whole[5:]
-
-
 @pytest.mark.parametrize("position", [0, 7, 128_000_000])
 def test_seed_0_draws_by_the_position_alone_within_two_levels_of_torchvision(
     position: int, small_data: Path

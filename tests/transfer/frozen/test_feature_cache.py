@@ -13,7 +13,6 @@ import transfer.frozen.network
 from pretrain.running import stop
 from transfer.backbone import Backbone, InputFormat, random_backbone
 from transfer.datasets.catalog import open_split
-from transfer.frozen.feature_file import unfinished_rows
 from transfer.frozen.features import Features, cache_key, features_of_backbones, frozen_features
 from transfer.frozen.precision import feature_precision
 from transfer.frozen.transforms import EvalTransform
@@ -41,39 +40,6 @@ def test_features_equal_a_plain_forward_pass(small_backbone: Backbone, folders: 
     atol = 512 * torch.finfo(torch.float32).eps * float(expected.max())
     torch.testing.assert_close(found.features[:3], expected, rtol=0, atol=atol)
     assert torch.equal(found.labels, images.labels)
-
-
-def test_an_interrupted_extraction_goes_on_and_ends_the_same(
-    small_backbone: Backbone, folders: Folders, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # before both: batches of other sizes may differ in the last bit
-    monkeypatch.setattr(transfer.frozen.extraction, "IMAGES_PER_PART", 32)
-    whole = extract(small_backbone, folders).features
-    elsewhere = replace(folders, cache=folders.cache / "second")
-    calls = []
-    forward = transfer.frozen.network.forward
-
-    def breaks(network: torch.nn.Module, images: torch.Tensor) -> torch.Tensor:
-        calls.append(len(images))
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        return forward(network, images)
-
-    monkeypatch.setattr(transfer.frozen.extraction, "forward", breaks)
-    with pytest.raises(KeyboardInterrupt):
-        extract(small_backbone, elsewhere)
-    assert torch.equal(extract(small_backbone, elsewhere).features, whole)
-    assert sum(calls) == len(whole) + 32  # only the part under way was done twice
-
-
-def test_a_request_to_stop_is_heard_while_another_process_extracts(
-    small_backbone: Backbone, folders: Folders, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    images = open_split("dtd", folders.data, "val")
-    path = folders.cache / "features" / f"{cache_key(small_backbone, images, TRANSFORM)}.npy"
-    monkeypatch.setattr(stop, "_asked", [15])
-    with unfinished_rows(path, (len(images), 512)), pytest.raises(stop.Stopped):
-        extract(small_backbone, folders)
 
 
 def test_a_stop_within_a_part_keeps_the_batches_that_are_done(

@@ -278,14 +278,12 @@ def test_a_damaged_mark_is_not_believed(
     assert same(extract(), expected)
 
 
-@pytest.mark.parametrize("length", [0, 5, 130, 9000])
-def test_a_torn_entry_is_made_anew(
-    extract: Work, expected: list[Tensor], cache: Path, length: int
-) -> None:
-    extract()
-    for path in cache.iterdir():
-        path.write_bytes(path.read_bytes()[:length])
-    assert same(extract(), expected)
+def test_a_torn_entry_is_made_anew(extract: Work, expected: list[Tensor], cache: Path) -> None:
+    for length in (0, 5, 130, 9000):
+        extract()
+        for path in cache.iterdir():
+            path.write_bytes(path.read_bytes()[:length])
+        assert same(extract(), expected), length
 
 
 def test_a_read_only_cache_is_read(extract: Work, expected: list[Tensor], cache: Path) -> None:

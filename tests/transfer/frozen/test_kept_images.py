@@ -1,4 +1,4 @@
-"""Kept images have the pixels of decoded ones, and a set without room is decoded each time."""
+"""Kept images have the pixels of decoded ones, on the host and the device, where there is room."""
 
 import mmap
 from pathlib import Path
@@ -14,8 +14,18 @@ from tests.pretrain.pixels.photographs import as_jpeg, photograph
 from transfer.backbone import InputFormat
 from transfer.datasets.expected import DataError
 from transfer.datasets.images import ImageFiles, Images, image_files
-from transfer.frozen.crops import RandomView, crop_batches
+from transfer.frozen.crops import (
+    CropSource,
+    Draws,
+    RandomCrops,
+    RandomView,
+    Uploads,
+    crop_batches,
+    cut_uploads,
+)
+from transfer.frozen.device_crops import DeviceCrops, fits_on
 from transfer.frozen.kept_images import ImageMemoryError, KeptImages, keep_images, with_kept_pixels
+from transfer.frozen.probe_training import Labels
 from transfer.running.memory import image_memory
 
 NUM_IMAGES, STEPS = 7, range(1, 6)
@@ -69,8 +79,7 @@ def test_images_are_kept_up_to_the_limit(
 ) -> None:
     with image_memory(limit / 1e9):
         assert (keep_images(images, 100) is not None) == keeps
-    told = "for every pass: decoded they need" in capsys.readouterr().err
-    assert told != keeps
+    assert ("decoded they need" in capsys.readouterr().err) != keeps
 
 
 def test_a_set_that_is_far_too_large_is_not_looked_through(
@@ -89,15 +98,10 @@ def test_a_set_that_is_far_too_large_is_not_looked_through(
     assert asked == [2]
 
 
-def test_a_broken_image_is_named(images: Images, workers: int, tmp_path: Path) -> None:
-    (tmp_path / "3.jpg").write_bytes(as_jpeg(photograph(40, 53, 3))[:500])
-    with image_memory(1), pytest.raises(DataError, match=r"3\.jpg: cannot be decoded"):
-        keep_images(images, 100)
-
-
-def test_a_file_without_an_image_is_named(images: Images, tmp_path: Path) -> None:
-    (tmp_path / "3.jpg").write_bytes(b"")
-    with image_memory(1), pytest.raises(DataError, match=r"3\.jpg: cannot be decoded"):
+@pytest.mark.parametrize("size", [0, 500])
+def test_a_broken_image_is_named(images: Images, workers: int, tmp_path: Path, size: int) -> None:
+    (tmp_path / "3.jpg").write_bytes(as_jpeg(photograph(40, 53, 3))[:size])
+    with image_memory(1), pytest.raises(DataError, match=r"3\.jpg"):
         keep_images(images, 100)
 
 
@@ -134,3 +138,78 @@ def test_images_with_kept_pixels_and_their_parts_read_no_file(
     part = kept.subset([5, 2, 2])
     assert [part.name(i) for i in range(3)] == ["5.jpg", "2.jpg", "2.jpg"]
     assert all(np.array_equal(part.source.read(k), expected[i]) for k, i in enumerate((5, 2, 2)))
+
+
+PLACES = [(place, place % 5) for place in range(40)]
+
+
+@pytest.fixture
+def kept(images: Images) -> KeptImages:
+    with image_memory(1):
+        kept = keep_images(images, 100)
+    assert kept is not None
+    return kept
+
+
+def within_a_level_on(
+    where: torch.device, labels: Labels, images: Images, kept: KeptImages
+) -> bool:
+    view = RandomView(px=24, labels=labels)
+    expected, classes = RandomCrops(images, view, 3, kept)(PLACES)
+    views, found_classes = Draws(images, view, 3, kept.sizes)(PLACES)
+    found = DeviceCrops(kept, 24, where)(views)
+    assert found.dtype == torch.uint8
+    assert torch.equal(classes, found_classes)
+    return int((expected.int() - found.cpu().int()).abs().max()) <= 1
+
+
+@pytest.mark.parametrize("labels", ["classes", "rotations"])
+def test_crops_of_the_device_are_within_a_level_of_those_of_the_host(
+    labels: Labels, images: Images, kept: KeptImages
+) -> None:
+    assert within_a_level_on(torch.device("cpu"), labels, images, kept)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("labels", ["classes", "rotations"])
+def test_crops_of_a_gpu_are_within_a_level_of_those_of_the_host(
+    labels: Labels, images: Images, kept: KeptImages
+) -> None:
+    where = torch.device("cuda")
+    assert fits_on(kept, where)
+    assert within_a_level_on(where, labels, images, kept)
+
+
+def test_only_a_gpu_with_room_holds_images(
+    kept: KeptImages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not fits_on(kept, torch.device("cpu"))
+    for share, fits in ((4, True), (3, False)):
+        free = share * len(kept.pixels)
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _, free=free: (free, free))
+        assert fits_on(kept, torch.device("cuda")) == fits
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_uploaded_images_have_the_crops_of_those_on_the_device(
+    keeps: bool, images: Images, kept: KeptImages
+) -> None:
+    where, view = torch.device("cpu"), RandomView(px=24, labels="rotations")
+    views, labels = Draws(images, view, 3, kept.sizes)(PLACES)
+    made = Uploads(images, view, 3, kept if keeps else None)(PLACES)
+    assert torch.equal(cut_uploads(made, 24, where), DeviceCrops(kept, 24, where)(views))
+    assert torch.equal(made[1], labels)
+
+
+@pytest.mark.parametrize("fits", [True, False])
+def test_a_resumed_training_keeps_to_the_processor_that_it_began_with(
+    fits: bool, images: Images, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfer.frozen.crops, "fits_on", lambda *_: fits)
+    with image_memory(1):
+        whole = CropSource(images, 24, 100, 100)
+        old_state = CropSource(images, 24, 100, 3)
+        for began in ("host", "device"):
+            for remaining in (3, 50):
+                assert CropSource(images, 24, 100, remaining, began).maker == began
+    assert whole.maker == old_state.maker == ("device" if fits else "host")

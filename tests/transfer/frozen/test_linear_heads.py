@@ -1,6 +1,7 @@
 """The heads trained together are those trained alone, and a training resumed is one undisturbed."""
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from pretrain.running import stop
 from transfer.backbone import Backbone
 from transfer.datasets.catalog import open_split
 from transfer.frozen.classifier import Heads
-from transfer.frozen.features import Features
+from transfer.frozen.features import Features, Predictions
 from transfer.frozen.head_optimizer import HeadOptimizer, new_heads
 from transfer.frozen.linear_heads import (
     NotFrozenError,
@@ -97,28 +98,29 @@ def test_a_saved_training_goes_on_bit_for_bit(tmp_path: Path) -> None:
     first = HeadOptimizer(start(), training, CPU)
     for step, (features, labels) in enumerate(batches(10)[:4]):
         first.step(features, labels, step / 10)
-    SavedTraining(tmp_path / "heads.pt").save(first, 4)
+    saved, found = (SavedTraining(tmp_path / "heads.pt") for _ in range(2))
+    saved.maker = "device"
+    saved.save(first, 4)
     second = HeadOptimizer(start(), training, CPU)
-    done = SavedTraining(tmp_path / "heads.pt").restore(second)
+    done = found.restore(second)
+    assert found.maker == "device"
     for step, (features, labels) in enumerate(batches(10)[done:], done):
         second.step(features, labels, step / 10)
     assert torch.equal(second.heads().weight, train(RATES, training, 10).weight)
 
 
-@pytest.mark.parametrize("share", [0.0, 0.001, 0.5, 0.99])
-@pytest.mark.parametrize("zeros", [False, True])
-def test_a_state_that_a_dying_machine_has_torn_counts_as_none(
-    tmp_path: Path, share: float, zeros: bool
-) -> None:
+def test_a_state_that_a_dying_machine_has_torn_counts_as_none(tmp_path: Path) -> None:
     training = ProbeTraining(learning_rates=RATES, steps=10)
     saved = SavedTraining(tmp_path / "heads.pt")
     saved.save(HeadOptimizer(start(), training, CPU), 4)
     content = saved.path.read_bytes()
-    kept = int(share * len(content))
-    saved.path.write_bytes(content[:kept] + bytes(len(content) - kept if zeros else 0))
-    optimizer = HeadOptimizer(start(), training, CPU)
-    assert saved.restore(optimizer) == 0
-    assert torch.equal(optimizer.heads().weight, start().weight)
+    for share in (0.0, 0.001, 0.5, 0.99):
+        for zeros in (False, True):
+            kept = int(share * len(content))
+            saved.path.write_bytes(content[:kept] + bytes(len(content) - kept if zeros else 0))
+            optimizer = HeadOptimizer(start(), training, CPU)
+            assert saved.restore(optimizer) == 0, (share, zeros)
+            assert torch.equal(optimizer.heads().weight, start().weight)
 
 
 def test_lars_is_that_of_pre_training_for_each_head_alone() -> None:
@@ -188,64 +190,50 @@ def test_norm_statistics_that_move_stop_the_training_after_the_first_pass(
     assert seen == [8, 8]
 
 
-def test_the_last_head_is_scored_and_the_best_only_told(
-    small_backbone: Backbone, small_data: Path, tmp_path: Path
-) -> None:
+@pytest.fixture
+def score(small_backbone: Backbone, small_data: Path) -> Callable[..., Predictions]:
+    """Return a function that trains for some epochs in a folder, and scores six test images."""
     images = open_split("cars", small_data, "train").subset(range(16))
-    test = Features(torch.randn(6, 512), torch.arange(6) % 3)
-    training = ProbeTraining(learning_rates=(1.0,), epochs=3, batch_size=8, crop_px=32)
-    found = train_and_score(small_backbone, images, training, test, 0, tmp_path)
-    passes = found.details["top1_after_each_pass"]
+
+    def scored(folder: Path, labels: Tensor = LABELS, epochs: int = 3) -> Predictions:
+        training = ProbeTraining(learning_rates=(1.0,), epochs=epochs, batch_size=8, crop_px=32)
+        test = Features(TEST, labels)
+        return train_and_score(small_backbone, images, training, test, 0, folder)
+
+    return scored
+
+
+TEST, LABELS = torch.randn(6, 512), torch.arange(6) % 3
+
+
+def test_an_interrupted_probe_tells_the_curve_of_an_undisturbed_one_and_its_best_pass(
+    score: Callable[..., Predictions], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = score(tmp_path / "whole")
+    passes = whole.details["top1_after_each_pass"]
     assert len(passes) == 3
-    assert found.details["best_top1"] == max(passes)
-    last = train_heads(small_backbone, images, training, 0, tmp_path).scores(test.features)[0]
-    assert torch.equal(found.scores, last)
-    # found again, not made again
-    again = train_and_score(small_backbone, images, training, test, 0, tmp_path)
-    assert again.details == found.details
-
-
-def test_an_interrupted_probe_tells_the_curve_of_an_undisturbed_one(
-    small_backbone: Backbone, small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    images = open_split("cars", small_data, "train").subset(range(16))
-    test = Features(torch.randn(6, 512), torch.arange(6) % 3)
-    training = ProbeTraining(learning_rates=(1.0,), epochs=3, batch_size=8, crop_px=32)
-    whole = train_and_score(small_backbone, images, training, test, 0, tmp_path / "whole")
+    assert whole.details["best_top1"] == max(passes)
+    assert passes[-1] == top1(whole.scores, LABELS)
     answers = iter([False, False, True])
     with monkeypatch.context() as patch:
         patch.setattr(stop, "is_requested", lambda: next(answers))
         patch.setattr(stop, "_asked", [15])
         with pytest.raises(stop.Stopped):
-            train_and_score(small_backbone, images, training, test, 0, tmp_path / "parts")
-    resumed = train_and_score(small_backbone, images, training, test, 0, tmp_path / "parts")
-    assert torch.equal(resumed.scores, whole.scores)
-    assert resumed.details == whole.details
+            score(tmp_path / "parts")
+    for folder in ("parts", "whole"):  # the latter is found again, not made again
+        again = score(tmp_path / folder)
+        assert torch.equal(again.scores, whole.scores)
+        assert again.details == whole.details
 
 
 def test_the_curve_of_other_test_features_is_not_told(
-    small_backbone: Backbone, small_data: Path, tmp_path: Path
+    score: Callable[..., Predictions], tmp_path: Path
 ) -> None:
-    images = open_split("cars", small_data, "train").subset(range(16))
-    test = Features(torch.randn(6, 512), torch.arange(6) % 3)
-    repaired = Features(test.features, (test.labels + 1) % 3)
-    for epochs in (2, 1):
-        training = ProbeTraining(learning_rates=(1.0,), epochs=epochs, batch_size=8, crop_px=32)
-        train_and_score(small_backbone, images, training, test, 0, tmp_path)
-        found = train_and_score(small_backbone, images, training, repaired, 0, tmp_path)
-        if epochs > 1:
-            assert not {"top1_after_each_pass", "best_top1", "best_pass"} & found.details.keys()
-        else:  # the only pass ends with the final weights
-            own = top1(found.scores, repaired.labels)
-            assert found.details["top1_after_each_pass"] == [own]
-            assert found.details["best_top1"] == own
-
-
-def test_the_maker_of_crops_is_part_of_the_state(tmp_path: Path) -> None:
-    optimizer = HeadOptimizer(start(), ProbeTraining(learning_rates=RATES, steps=10), CPU)
-    saved = SavedTraining(tmp_path / "heads.pt")
-    saved.maker = "device"
-    saved.save(optimizer, 4)
-    again = SavedTraining(tmp_path / "heads.pt")
-    again.restore(optimizer)
-    assert again.maker == "device"
+    repaired = (LABELS + 1) % 3
+    score(tmp_path, epochs=2)
+    found = score(tmp_path, repaired, epochs=2)
+    assert not {"top1_after_each_pass", "best_top1", "best_pass"} & found.details.keys()
+    score(tmp_path, epochs=1)
+    found = score(tmp_path, repaired, epochs=1)  # the only pass ends with the final weights
+    own = top1(found.scores, repaired)
+    assert (found.details["top1_after_each_pass"], found.details["best_top1"]) == ([own], own)

@@ -9,7 +9,6 @@ from transfer.frozen.linear_svm import (
     Problems,
     Solution,
     eigenbasis,
-    line_search,
     newton_direction,
     solve_batched,
     solve_scikit_learn,
@@ -104,31 +103,6 @@ def test_problems_in_a_batch_do_not_disturb_each_other() -> None:
         torch.testing.assert_close(solved(features, alone, cost).weights[0], together[index])
 
 
-def test_held_out_images_have_no_say() -> None:
-    features = images()
-    problems = overlapping(features)
-    flipped = Problems(
-        positive=problems.positive ^ ~problems.trained_on,
-        trained_on=problems.trained_on,
-        positive_weight=2.0,
-    )
-    assert torch.equal(
-        solved(features, problems, 1.0).weights, solved(features, flipped, 1.0).weights
-    )
-
-
-@pytest.mark.parametrize("dim", [12, 300], ids=["more images", "more features"])
-def test_the_eigenbasis_turns_the_gram_matrix_into_a_diagonal(dim: int) -> None:
-    features = images(dim=dim)
-    basis = eigenbasis(features)
-    extended = torch.cat([features, torch.ones(len(features), 1)], dim=1)
-    torch.testing.assert_close(
-        basis.axes.T @ basis.axes, torch.eye(min(150, dim + 1), dtype=torch.float64)
-    )
-    torch.testing.assert_close(basis.images @ basis.axes.T, extended.double())
-    torch.testing.assert_close(basis.images.T @ basis.images, basis.eigenvalues.diag())
-
-
 def test_the_direction_is_newtons(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(linear_svm, "CG_REDUCTION", 1e-12)
     basis = eigenbasis(images())
@@ -141,28 +115,6 @@ def test_the_direction_is_newtons(monkeypatch: pytest.MonkeyPatch) -> None:
         expected = -torch.linalg.solve(hessian.double(), gradient[problem])
         torch.testing.assert_close(direction[problem], expected)
     torch.testing.assert_close(change, direction @ basis.images.T)
-
-
-def test_the_line_search_finds_the_least_value_on_a_fine_grid() -> None:
-    draw = torch.Generator().manual_seed(3)
-    point, direction = torch.randn(2, 5, 8, generator=draw, dtype=torch.float64)
-    margin, change = torch.randn(2, 5, 40, generator=draw, dtype=torch.float64)
-    pull = 50 * torch.rand(5, 40, generator=draw, dtype=torch.float64)
-
-    def value(length: Tensor) -> Tensor:
-        loss = pull * (1 - margin - length * change).clamp(min=0).square()
-        total: Tensor = (point + length * direction).square().sum(dim=1) + loss.sum(dim=1)
-        return total / 2
-
-    slope_at_zero = (point * direction).sum(dim=1) - (
-        pull * (1 - margin).clamp(min=0) * change
-    ).sum(dim=1)
-    turn = -slope_at_zero.sign()[:, None]  # downhill, as a Newton direction is
-    direction, change = turn * direction, turn * change
-    found = line_search(point, direction, margin, change, pull)
-    grid = torch.linspace(0, 4, 4001, dtype=torch.float64)
-    least = torch.stack([value(length.expand(5, 1)) for length in grid]).min(dim=0).values
-    assert bool((value(found) <= least + 1e-9 * least).all())
 
 
 def test_a_solver_that_runs_out_of_steps_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,15 +26,6 @@ def test_votes_equal_a_loop_over_all_pairs() -> None:
             assert float(row[label]) == pytest.approx(vote, rel=1e-5)
 
 
-def test_an_image_in_the_bank_finds_itself() -> None:
-    bank = torch.eye(6)
-    labels = torch.arange(6)
-    votes = knn_scores(
-        Features(bank, labels), bank, num_classes=6, num_neighbors=1, temperature=0.1
-    )
-    assert votes.argmax(dim=1).tolist() == labels.tolist()
-
-
 def test_more_neighbors_than_images_is_an_error() -> None:
     bank = Features(torch.eye(3), torch.arange(3))
     with pytest.raises(ValueError, match="4 neighbors are asked of a bank of 3"):

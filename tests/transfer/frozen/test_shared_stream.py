@@ -1,7 +1,7 @@
 """Probes of different batches, optimizers and lengths on one stream of crops are those alone."""
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -67,6 +67,22 @@ def counted(sizes: list[int]) -> list[int]:
     return sizes
 
 
+Train = Callable[..., Heads]
+
+
+@pytest.fixture(scope="module")
+def train(small_backbone: Backbone, images: Images) -> Train:
+    """Return a function of a probe, a folder, and the probes on its stream: all, unless given."""
+
+    def trained(
+        one: ProbeTraining, folder: Path, together: tuple[ProbeTraining, ...] = ALL
+    ) -> Heads:
+        peers = tuple(other for other in together if other != one)
+        return train_heads(small_backbone, images, one, 0, folder, peers=peers)
+
+    return trained
+
+
 def peers(own: ProbeTraining) -> tuple[ProbeTraining, ...]:
     return tuple(one for one in ALL if one != own)
 
@@ -76,41 +92,25 @@ def equal(one: Heads, other: Heads) -> bool:
 
 
 @pytest.fixture(scope="module")
-def alone(
-    small_backbone: Backbone,
-    images: Images,
-    sizes: list[int],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> list[Heads]:
+def alone(train: Train, sizes: list[int], tmp_path_factory: pytest.TempPathFactory) -> list[Heads]:
     """The heads of each probe by itself."""
     folder = tmp_path_factory.mktemp("alone")
-    return [train_heads(small_backbone, images, one, 0, folder) for one in ALL]
+    return [train(one, folder, ()) for one in ALL]
 
 
-@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
 def test_probes_of_one_stream_are_bit_for_bit_those_alone_and_its_crops_pass_once(
-    small_backbone: Backbone,
-    images: Images,
-    tmp_path: Path,
-    alone: list[Heads],
-    counted: list[int],
-    order: tuple[int, ...],
+    train: Train, tmp_path: Path, alone: list[Heads], counted: list[int]
 ) -> None:
-    for index in order:
-        found = train_heads(
-            small_backbone, images, ALL[index], 0, tmp_path / "shared", peers=peers(ALL[index])
-        )
-        assert equal(found, alone[index])
-    # the longest needs 80 images; a call that goes on from 60 repeats an incomplete batch at most
-    assert 80 <= sum(counted) <= 80 + 2 * (LARGE.batch_size - 4)
+    for order in ((0, 1, 2), (2, 1, 0), (1, 2, 0)):
+        counted.clear()
+        for index in order:
+            assert equal(train(ALL[index], tmp_path / str(order)), alone[index])
+        # the longest needs 80 images; a call that goes on from 60 repeats an incomplete batch
+        assert 80 <= sum(counted) <= 80 + 2 * (LARGE.batch_size - 4)
 
 
 def test_a_stream_that_is_stopped_at_every_chunk_ends_with_the_same_heads(
-    small_backbone: Backbone,
-    images: Images,
-    tmp_path: Path,
-    alone: list[Heads],
-    monkeypatch: pytest.MonkeyPatch,
+    train: Train, tmp_path: Path, alone: list[Heads], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stop, "_asked", [15])
     stops = 0
@@ -118,10 +118,7 @@ def test_a_stream_that_is_stopped_at_every_chunk_ends_with_the_same_heads(
         while True:
             try:
                 with image_memory(0):  # decoding to keep would be stopped, too
-                    found = train_heads(
-                        *(small_backbone, images, ALL[index], 0, tmp_path / "s"),
-                        peers=peers(ALL[index]),
-                    )
+                    found = train(ALL[index], tmp_path)
                 break
             except stop.Stopped:
                 stops += 1
@@ -132,17 +129,13 @@ def test_a_stream_that_is_stopped_at_every_chunk_ends_with_the_same_heads(
 
 
 def test_heads_that_no_comparison_followed_are_found_for_the_same_files_only(
-    small_backbone: Backbone,
-    images: Images,
-    tmp_path: Path,
-    counted: list[int],
-    monkeypatch: pytest.MonkeyPatch,
+    train: Train, tmp_path: Path, counted: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(unchanged, "prove", lambda *_: None)
     passes = []
     for state in ("a", "a", "b"):
         with working_on((), state):
-            train_heads(small_backbone, images, SMALL, 0, tmp_path)
+            train(SMALL, tmp_path, ())
         passes.append(sum(counted))
     assert passes[0] == passes[1] == passes[2] / 2
     assert {file.name.split(".")[1] for file in tmp_path.glob("heads-*")} == {"a", "b"}
@@ -150,8 +143,7 @@ def test_heads_that_no_comparison_followed_are_found_for_the_same_files_only(
 
 @pytest.mark.parametrize("writes", range(1, 13))
 def test_a_full_disk_at_any_save_costs_no_second_pass(
-    small_backbone: Backbone,
-    images: Images,
+    train: Train,
     tmp_path: Path,
     alone: list[Heads],
     counted: list[int],
@@ -169,10 +161,8 @@ def test_a_full_disk_at_any_save_costs_no_second_pass(
     with monkeypatch.context() as full:
         full.setattr(transfer.frozen.running_probe, "write_whole", write)
         with pytest.raises(OSError, match="no space left"):
-            train_heads(small_backbone, images, SMALL, 0, tmp_path, peers=peers(SMALL))
-    for index, probe in enumerate(ALL):
-        found = train_heads(small_backbone, images, probe, 0, tmp_path, peers=peers(probe))
-        assert equal(found, alone[index])
+            train(SMALL, tmp_path)
+    assert all(equal(train(one, tmp_path), alone[index]) for index, one in enumerate(ALL))
     # one chunk and the incomplete batches of LARGE are read again, at most twice
     assert 80 <= sum(counted) <= 80 + 2 * LARGE.batch_size
 
@@ -184,41 +174,29 @@ def every(count: int) -> object:
 
 
 def test_one_that_lags_behind_does_not_delay_another(
-    small_backbone: Backbone, images: Images, tmp_path: Path, counted: list[int]
+    train: Train, tmp_path: Path, counted: list[int]
 ) -> None:
-    train_heads(small_backbone, images, SMALL, 0, tmp_path, peers=(LONG,))
+    train(SMALL, tmp_path, (LONG,))
     counted.clear()
-    train_heads(small_backbone, images, LONG, 0, tmp_path, peers=(LARGE,))  # LARGE has no state
+    train(LONG, tmp_path, (LARGE,))  # LARGE has no state
     assert sum(counted) == 40
 
 
-def test_a_probe_that_diverges_ends_only_itself(
-    small_backbone: Backbone,
-    images: Images,
-    tmp_path: Path,
-    alone: list[Heads],
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    wild = ProbeTraining(learning_rates=(float("inf"),), epochs=1, batch_size=4, crop_px=32)
-    found = train_heads(small_backbone, images, SMALL, 0, tmp_path / "both", peers=(wild,))
-    assert "the probe of rates inf, batch size 4 and sgd on the same" in capsys.readouterr().err
-    assert equal(found, alone[0])
-    with pytest.raises(NotFiniteError, match="no result is written"):
-        train_heads(small_backbone, images, wild, 0, tmp_path / "both", peers=(SMALL,))
-
-
-def test_what_went_along_with_a_probe_that_diverges_is_saved(
-    small_backbone: Backbone,
-    images: Images,
+def test_a_probe_that_diverges_ends_only_itself_and_what_went_along_is_saved(
+    train: Train,
     tmp_path: Path,
     alone: list[Heads],
     counted: list[int],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     wild = ProbeTraining(learning_rates=(float("inf"),), epochs=1, batch_size=4, crop_px=32)
-    with pytest.raises(NotFiniteError, match="no result is written"):
-        train_heads(small_backbone, images, wild, 0, tmp_path, peers=(SMALL,))
+    assert equal(train(SMALL, tmp_path / "first", (wild,)), alone[0])
+    assert "rates inf, batch size 4 and sgd" in capsys.readouterr().err
+    for folder in ("first", "second"):
+        with pytest.raises(NotFiniteError):
+            train(wild, tmp_path / folder, (SMALL,))
     counted.clear()
-    assert equal(train_heads(small_backbone, images, SMALL, 0, tmp_path), alone[0])
+    assert equal(train(SMALL, tmp_path / "second", ()), alone[0])
     assert sum(counted) == 40 - 16  # its fifth batch ends the other before SMALL gets it
 
 
@@ -272,7 +250,7 @@ def test_a_pass_of_another_process_is_waited_for_and_only_what_is_missing_is_tra
 
 
 def test_other_forward_passes_change_heads_by_rounding_only(
-    small_backbone: Backbone, images: Images, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A large batch in forward passes of four, and in one.
 
@@ -282,8 +260,8 @@ def test_other_forward_passes_change_heads_by_rounding_only(
     monkeypatch.setattr(transfer.frozen.linear_heads, "forward", forward)
     monkeypatch.setattr(transfer.frozen.linear_heads, "FORWARD_IMAGES", 256)
     short = replace(LARGE, epochs=0, steps=2)
-    whole = train_heads(small_backbone, images, short, 0, tmp_path / "whole").weight
+    whole = train(short, tmp_path / "whole", ()).weight
     monkeypatch.setattr(transfer.frozen.linear_heads, "FORWARD_IMAGES", 4)
-    parts = train_heads(small_backbone, images, short, 0, tmp_path / "parts").weight
+    parts = train(short, tmp_path / "parts", ()).weight
     bound = 1000 * short.steps * torch.finfo(torch.float32).eps * float(whole.abs().max())
     torch.testing.assert_close(parts, whole, rtol=0, atol=bound)

@@ -107,24 +107,6 @@ def test_misplaced_images_are_those_of_a_count_over_all_pairs() -> None:
     assert [(tile.group, tile.name) for tile in tiles] == names
 
 
-def test_captions_of_misplaced_images_tell_rank_and_content() -> None:
-    scores = torch.tensor([[0.9, 0.1], [0.5, 0.9], [0.1, 0.2], [0.2, 0.8]])
-    present = torch.tensor([[False, True], [True, True], [True, False], [True, False]])
-    tiles = misplaced(numbered(4), scores, present, ~present, ("cat", "dog"))
-    assert [tile.caption for tile in tiles] == [
-        "rank 1 of 4 for cat; shows dog",
-        "rank 2 of 4 for dog; shows cat",
-        "cat, rank 4 of 4",
-    ]
-    assert [tile.name for tile in tiles] == ["0.png", "3.png", "2.png"]
-
-
-def test_a_ranking_without_a_mistake_has_no_picture() -> None:
-    present = torch.tensor([[True, False], [True, True], [False, True]])
-    scores = torch.tensor([[3.0, 1.0], [2.0, 2.0], [1.0, 3.0]])
-    assert misplaced(numbered(3), scores, present, ~present, ("cat", "dog")) == []
-
-
 @pytest.mark.parametrize("count", [2, 4])
 def test_predictions_of_other_images_are_refused(count: int) -> None:
     scores = torch.zeros(3, 2)

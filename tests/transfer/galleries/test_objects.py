@@ -51,10 +51,6 @@ def test_a_box_of_another_class_on_an_object_is_confused() -> None:
     assert outcome.missed == (0, 1)
 
 
-def test_objects_set_aside_are_never_missed() -> None:
-    assert match(scene(aside=np.array([True, True])), found([], [], [])).missed == ()
-
-
 def test_the_surest_box_is_shown_even_if_it_is_unsure() -> None:
     shown = sure_ones(found([[0, 0, 1, 1], [0, 0, 2, 2]], [0, 0], [0.2, 0.1]))
     assert shown.scores.tolist() == torch.tensor([0.2]).tolist()

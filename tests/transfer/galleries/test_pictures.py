@@ -4,14 +4,13 @@ import json
 from pathlib import Path
 
 import numpy as np
-import pytest
 import torch
 from PIL import Image
 
 from transfer.datasets.images import ImageArrays, Images
 from transfer.datasets.segmented import Segmented
 from transfer.galleries.mistakes import mistakes
-from transfer.galleries.segments import palette, segments
+from transfer.galleries.segments import segments
 from transfer.galleries.store import MOST_BYTES, gallery_folder, keep_gallery, write_gallery
 from transfer.galleries.tile import Tile, chosen_images, thumbnail
 
@@ -55,12 +54,6 @@ def test_masks_are_sorted_by_their_right_pixels_and_outlines_do_not_count(tmp_pa
     assert second.caption.startswith("33 % of the pixels right; truth cat; predicted nothing")
 
 
-def test_the_colors_of_the_classes_are_those_of_voc() -> None:
-    # the development kit's first colors, and that of outlines
-    assert palette()[:4].tolist() == [[0, 0, 0], [128, 0, 0], [0, 128, 0], [128, 128, 0]]
-    assert palette()[255].tolist() == [224, 224, 192]
-
-
 def test_pictures_replace_earlier_ones_and_stay_small(tmp_path: Path) -> None:
     record = tmp_path / "task.paper.seed0.json"
     write_gallery(record, [TILE, TILE])
@@ -71,16 +64,6 @@ def test_pictures_replace_earlier_ones_and_stay_small(tmp_path: Path) -> None:
     assert json.loads(line)["file"] == "01.jpg"
     assert sorted(path.name for path in folder.iterdir()) == ["01.jpg", "captions.jsonl"]
     assert [path.name for path in tmp_path.iterdir()] == [folder.name]
-
-
-def test_a_picture_that_cannot_be_drawn_is_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def draw() -> list[Tile]:
-        raise ValueError("no image\nat all")
-
-    keep_gallery(tmp_path / "task.json", draw)
-    assert capsys.readouterr().err == "no pictures of task.json: no image\n"
 
 
 def test_pictures_of_an_earlier_record_do_not_outlive_it(tmp_path: Path) -> None:

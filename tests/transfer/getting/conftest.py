@@ -11,7 +11,7 @@ from tests.transfer.getting.published import Packed, pack
 from tests.transfer.getting.server import Server, serve
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.expected import SMALL_DATA
-from transfer.datasets.source import Source
+from transfer.datasets.info import Source
 from transfer.getting import download
 from transfer.getting.request import all_sources
 

@@ -18,7 +18,6 @@ from transfer.datasets.check import check
 from transfer.datasets.expected import DataError
 from transfer.getting import assemble
 from transfer.getting.assemble import WORK, Getting, get_source
-from transfer.getting.request import all_sources
 from transfer.getting.unpack import ArchiveError
 
 Packing = Callable[[str], Packed]
@@ -186,22 +185,3 @@ def test_what_killed_runs_left_goes_at_the_next(publish: Publish, data: Path) ->
     get_source(source, Getting(data=data, remove_archives=True))
     assert {path.name for path in data.iterdir()} == {"dtd", "small-data.json"}
     assert not list(data.rglob(".*"))
-
-
-def test_masks_that_killed_runs_left_half_written_go(publish: Publish, data: Path) -> None:
-    for key in ("voc12", "sbd"):
-        get_source(publish(key), Getting(data=data))
-    voc = data / "VOCdevkit" / "VOC2012"
-    (voc / "SegmentationClassAug" / ".2008_1.png.0123abcd").touch()
-    (voc / "ImageSets" / "Segmentation" / "trainaug.txt").unlink()
-    get_source(all_sources()["sbd"], Getting(data=data))
-    assert not list(voc.rglob(".*"))
-
-
-def test_archives_are_kept_or_removed(publish: Publish, data: Path, tmp_path: Path) -> None:
-    publish("dtd")
-    assert main(["get-data", "dtd", "--data", str(data)]) == 0
-    assert [p.name for p in (data / "archives" / "dtd").iterdir()] == ["dtd-r1.0.1.tar.gz"]
-    shutil.rmtree(data / "dtd")
-    assert main(["get-data", "dtd", "--data", str(data), "--remove-archives"]) == 0
-    assert not (data / "archives" / "dtd").exists()

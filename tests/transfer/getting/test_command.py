@@ -9,16 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.planning.cells import suites
-from benchmarks.run_all import main as run_all
 from tests.transfer.getting.conftest import Publish
 from tests.transfer.getting.published import PACKERS, Packed, tar, zip_
 from tests.transfer.getting.server import Server
 from transfer.__main__ import main
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.check import check
-from transfer.getting.request import SUITES, all_sources
-from transfer.tasks import TASKS
+from transfer.getting.request import all_sources
 
 ROOT = Path(__file__).parents[3]
 FREE = [key for key in PACKERS if all_sources()[key].access == "download"]
@@ -141,18 +138,6 @@ def test_without_network_only_the_first_set_is_tried(
     assert [line.split()[0] for line in lines if "no server can be reached" in line] == keys[1:]
 
 
-def test_a_damaged_list_of_one_set_does_not_stop_the_others(
-    publish: Publish, data: Path, small_sets: Path, tmp_path: Path
-) -> None:
-    shutil.copytree(small_sets / "flowers-102", tmp_path / "flowers-102")
-    content = (small_sets / "flowers-102" / "setid.mat").read_bytes()
-    (tmp_path / "flowers-102" / "setid.mat").write_bytes(content[:100])
-    shutil.copytree(small_sets / "dtd", tmp_path / "dtd")
-    words = ["--link", str(tmp_path), "--data", str(data)]
-    assert main(["get-data", "flowers", "dtd", *words]) == 1
-    assert check("dtd", data, decode=False).ok
-
-
 def test_the_plan_of_all_sets_names_sizes_addresses_and_terms(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -180,18 +165,6 @@ def test_a_wrong_request_is_refused(
 ) -> None:
     assert main(["get-data", *words, "--data", str(data)]) == 2
     assert why in capsys.readouterr().err
-
-
-def test_the_data_sets_of_a_suite_are_those_of_its_papers_tasks() -> None:
-    assert {
-        name: {key for task in tasks for key in TASKS[task].datasets()}
-        for name, tasks in suites().items()
-    } == {name: set(keys) for name, keys in SUITES.items()}
-
-
-def test_every_set_of_the_papers_has_a_source() -> None:
-    used = {key for keys in SUITES.values() for key in keys}
-    assert [key for key in used if not DATASETS[key].sources] == []
 
 
 def test_the_facts_of_a_source_are_well_formed(subtests: pytest.Subtests) -> None:
@@ -222,28 +195,6 @@ def test_an_incomplete_set_that_was_there_is_not_touched(
     assert main(["get-data", "dtd", "--data", str(data)]) == 1
     assert "was there before and is not whole; move" in capsys.readouterr().err
     assert not server.requests
-
-
-def test_the_corruptions_of_imagenet_c_need_no_extra_archive(
-    publish: Publish, packed: Callable[[str], Packed], data: Path, tmp_path: Path
-) -> None:
-    publish("imagenet-c")
-    packed("imagenet-c").files["extra.tar"].unlink()
-    words = ["get-data", "imagenet_c100", "--data", str(data), "--from", str(tmp_path / "packed")]
-    assert main([*words, "--tolerate", "1000000"]) == 0
-    assert (data / "imagenet-c" / "fog").is_dir()
-    assert not (data / "imagenet-c" / "spatter").exists()
-
-
-def test_data_that_was_got_serves_a_run(
-    publish: Publish, data: Path, checkpoint: Path, tmp_path: Path
-) -> None:
-    publish("cifar10")
-    assert main(["get-data", "cifar10", "--data", str(data)]) == 0
-    words = ["--ckpt", str(checkpoint), "--data", str(data), "--tasks", "cifar10_knn"]
-    folders = ["--results", str(tmp_path / "results"), "--runs", str(tmp_path / "runs")]
-    assert run_all([*words, *folders, "--schedule", "smoke"]) == 0
-    assert list((tmp_path / "results").rglob("cifar10_knn*"))
 
 
 def kaggles_copy(imagenet: Path, folder: Path) -> dict[str, Path]:

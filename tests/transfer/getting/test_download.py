@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.transfer.getting.server import Server
-from transfer.datasets.source import Archive
+from transfer.datasets.info import Archive
 from transfer.getting.download import DownloadError, download, is_offline
 
 ROOT = Path(__file__).parents[3]
@@ -56,15 +56,6 @@ def test_a_server_without_ranges_sends_the_file_again(
     server.cuts["a/x.tar"] = [1000]
     download(archive, tmp_path / "x.tar")
     assert (tmp_path / "x.tar").read_bytes() == CONTENT
-
-
-def test_a_file_that_is_all_there_is_only_verified(
-    archive: Archive, server: Server, tmp_path: Path
-) -> None:
-    (tmp_path / "x.tar.part").write_bytes(CONTENT)
-    download(replace(archive, exact=False), tmp_path / "x.tar")
-    assert (tmp_path / "x.tar").read_bytes() == CONTENT
-    assert server.requests == [("a/x.tar", f"bytes={len(CONTENT)}-")]
 
 
 @pytest.mark.parametrize("exact", [True, False])
@@ -122,15 +113,6 @@ def test_a_busy_server_is_asked_again(archive: Archive, server: Server, tmp_path
     assert len(server.requests) == 4
 
 
-def test_an_address_that_always_fails_is_given_up(
-    archive: Archive, server: Server, tmp_path: Path
-) -> None:
-    server.statuses["a/x.tar"] = [503] * 100
-    with pytest.raises(DownloadError, match="status 503"):
-        download(archive, tmp_path / "x.tar")
-    assert len(server.requests) == 6
-
-
 def test_a_file_that_never_ends_is_refused(
     archive: Archive, server: Server, tmp_path: Path
 ) -> None:
@@ -164,14 +146,6 @@ def test_every_address_that_failed_is_named(
     assert [why for why, line in zip(refused.values(), lines, strict=True) if why not in line] == []
 
 
-def test_a_length_that_is_no_number_is_ignored(
-    archive: Archive, server: Server, tmp_path: Path
-) -> None:
-    server.headers["a/x.tar"] = {"Content-Length": "abc", "Connection": "close"}
-    download(archive, tmp_path / "x.tar")
-    assert (tmp_path / "x.tar").read_bytes() == CONTENT
-
-
 def test_a_server_that_sends_a_byte_now_and_then_is_left(
     archive: Archive, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -201,7 +175,7 @@ def test_no_server_at_all_is_offline(server: Server) -> None:
 PROGRAM = """
 import sys
 from pathlib import Path
-from transfer.datasets.source import Archive
+from transfer.datasets.info import Archive
 from transfer.getting.download import download
 from pretrain.running import stop
 address, num_bytes, file = sys.argv[1:]
@@ -233,18 +207,6 @@ def test_a_killed_process_leaves_a_beginning_that_goes_on(
     download(replace(archive, num_bytes=len(content), checksum=checksum), file)
     assert file.read_bytes() == content
     assert server.requests[-1] == ("a/x.tar", f"bytes={begun}-")
-
-
-def test_a_proxy_of_the_environment_is_used(
-    archive: Archive, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("no_proxy", "NO_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("http_proxy", server.address)
-    elsewhere = "http://data.invalid/x.tar"
-    server.files[elsewhere] = CONTENT  # a proxy is asked for the whole address
-    download(replace(archive, urls=(elsewhere,)), tmp_path / "x.tar")
-    assert (tmp_path / "x.tar").read_bytes() == CONTENT
 
 
 def test_only_addresses_of_the_web_are_opened(archive: Archive, tmp_path: Path) -> None:

@@ -8,11 +8,10 @@ import pytest
 
 from tests.transfer.getting.published import tar, write_devkit
 from transfer.__main__ import main
-from transfer.datasets.catalog import DATASETS
 from transfer.datasets.check import check
 from transfer.datasets.expected import DataError
 from transfer.getting import recognize
-from transfer.getting.recognize import candidate_folders, find_all, find_root
+from transfer.getting.recognize import candidate_folders, find_all
 from transfer.getting.request import all_sources
 
 WITH_FOLDERS = [key for key in all_sources() if key != "sbd"]
@@ -43,11 +42,6 @@ def test_the_whole_data_folder_is_found_and_linked(small_sets: Path, data: Path)
 def test_without_names_every_set_of_a_folder_is_linked(small_sets: Path, data: Path) -> None:
     assert link(data, small_sets / "VOCdevkit" / "VOC2007") == 0
     assert check("voc07", data, decode=False).ok
-
-
-def test_a_link_needs_no_space_and_copies_nothing(small_sets: Path, data: Path) -> None:
-    assert link(data, small_sets, "food") == 0
-    assert (data / "food-101").resolve() == (small_sets / "food-101").resolve()
 
 
 def flat_val(imagenet: Path, folder: Path) -> list[str]:
@@ -157,24 +151,6 @@ def test_masks_are_never_written_into_a_found_voc(
     assert sorted(found.rglob("*")) == before
 
 
-def test_sbd_is_not_needed_beside_its_masks(small_sets: Path, data: Path) -> None:
-    assert link(data, small_sets / "VOCdevkit" / "VOC2012", "voc12_seg") == 0
-    assert check("voc12_seg", data, decode=False).ok
-
-
-def test_a_proposal_is_printed_for_each_known_set(
-    small_sets: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "a" / "b c").mkdir(parents=True)
-    (tmp_path / "a" / "b c" / "textures").symlink_to(small_sets / "dtd")
-    assert main(["get-data", "--find", str(tmp_path / "a"), "--data", str(data)]) == 0
-    place = tmp_path / "a" / "b c" / "textures"
-    assert capsys.readouterr().out.splitlines() == [
-        f"python -m transfer get-data dtd --link '{place}' --data {data}"
-    ]
-    assert not (data / "dtd").exists()
-
-
 def test_what_is_not_there_is_named_with_what_was_looked_for(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -182,17 +158,6 @@ def test_what_is_not_there_is_named_with_what_was_looked_for(
     (tmp_path / "empty").mkdir()
     assert link(data, tmp_path / "empty", "dtd") == 2
     assert "dtd/images" in capsys.readouterr().err
-
-
-def test_class_folders_are_not_searched(tmp_path: Path) -> None:
-    for i in range(300):
-        (tmp_path / "many" / f"{i}").mkdir(parents=True)
-    source = DATASETS["dtd"].sources[0]
-    (tmp_path / "many" / "7" / "images" / "banded").mkdir(parents=True)
-    (tmp_path / "many" / "7" / "labels").mkdir()
-    (tmp_path / "many" / "7" / "labels" / "train1.txt").write_text("")
-    assert find_root(source, tmp_path / "many" / "7") is not None
-    assert find_root(source, tmp_path) is None
 
 
 def test_a_search_ends_in_a_loop_of_links_and_in_a_large_tree(

@@ -112,16 +112,6 @@ def test_a_bomb_is_refused_before_it_is_written(
     assert not (tmp_path / "out" / "a").exists()
 
 
-def test_written_bytes_are_counted_whatever_is_declared(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(unpacking, "ALWAYS_ALLOWED", 10_000)
-    monkeypatch.setattr(unpacking._Budget, "declare", lambda budget, num_bytes: None)
-    file = write_tar(tmp_path / "x.tar.gz", plain("a", bytes(2_000_000)))
-    with pytest.raises(ArchiveError, match="holds more"):
-        unpack(file, tmp_path / "out")
-
-
 def test_a_bomb_in_a_nested_archive_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,13 +120,6 @@ def test_a_bomb_in_a_nested_archive_is_refused(
     file = write_tar(tmp_path / "x.tar", plain("inner.tar.gz", inner))
     with pytest.raises(ArchiveError, match="times its own size"):
         unpack(file, tmp_path / "out", "*.tar.gz")
-
-
-def test_too_many_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unpacking, "MOST_FILES", 3)
-    file = write_tar(tmp_path / "x.tar", *(plain(f"{i}", b"") for i in range(9)))
-    with pytest.raises(ArchiveError, match="files"):
-        unpack(file, tmp_path / "out")
 
 
 @pytest.mark.parametrize("kind", ["tar", "tar.gz", "zip"])

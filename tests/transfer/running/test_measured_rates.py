@@ -1,5 +1,6 @@
 """Measured rates are found by the name of this machine's GPU, and damaged ones are refused."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -39,49 +40,28 @@ def describe(driver: Path, gpu: str) -> None:
     file.write_text(f"Model: \t\t {gpu}\nIRQ:   \t\t 130\n")
 
 
-def test_rates_are_found_by_the_name_that_the_driver_gives(tmp_path: Path, driver: Path) -> None:
-    describe(driver, "NVIDIA H200")
-    assert save_rates(tmp_path, H200) == tmp_path / "rates" / "nvidia-h200.json"
-    machine_file(tmp_path).unlink()
-    with assume_gpus(1):
-        assert rates_of_this_machine(tmp_path) == H200
-
-
-def test_without_a_described_gpu_the_measured_one_of_this_machine_counts(
+def test_rates_are_found_by_the_name_that_the_driver_gives_or_that_was_measured_here(
     tmp_path: Path, driver: Path
 ) -> None:
-    save_rates(tmp_path, H200)
+    assert save_rates(tmp_path, H200) == tmp_path / "rates" / "nvidia-h200.json"
+    with assume_gpus(0):  # a plan for other machines
+        assert rates_of_this_machine(tmp_path) == ASSUMED
     with assume_gpus(1):
         assert rates_of_this_machine(tmp_path) == H200
-
-
-def test_another_gpu_has_no_rates(tmp_path: Path, driver: Path) -> None:
-    save_rates(tmp_path, H200)
-    machine_file(tmp_path).unlink()
-    describe(driver, "NVIDIA A100-SXM4-80GB")
-    with assume_gpus(1):
+        machine_file(tmp_path).unlink()
+        describe(driver, "NVIDIA H200")
+        assert rates_of_this_machine(tmp_path) == H200
+        shutil.rmtree(driver)
+        describe(driver, "NVIDIA A100-SXM4-80GB")
         assert rates_of_this_machine(tmp_path) == ASSUMED
 
 
-def test_a_plan_for_other_machines_takes_no_rates_of_this_one(tmp_path: Path, driver: Path) -> None:
+def test_a_damaged_file_is_named_with_the_remedy(tmp_path: Path, driver: Path) -> None:
     save_rates(tmp_path, H200)
-    with assume_gpus(0):
-        assert rates_of_this_machine(tmp_path) == ASSUMED
-
-
-@pytest.mark.parametrize("content", ["torn", "[]", '{"unknown": 1}'])
-def test_a_damaged_file_is_named_with_the_remedy(
-    tmp_path: Path, driver: Path, content: str
-) -> None:
-    save_rates(tmp_path, H200)
-    rates_file(tmp_path, H200.gpu).write_text(content)
-    with assume_gpus(1), pytest.raises(ValueError, match=r"nvidia-h200\.json.*make gpu-check"):
-        rates_of_this_machine(tmp_path)
-
-
-def test_the_source_names_gpu_and_day_or_the_command_that_measures() -> None:
-    assert H200.source == "measured on NVIDIA H200, 2026-11-22"
-    assert ASSUMED.source == "assumed, see make gpu-check"
+    for content in ("torn", "[]", '{"unknown": 1}'):
+        rates_file(tmp_path, H200.gpu).write_text(content)
+        with assume_gpus(1), pytest.raises(ValueError, match=r"nvidia-h200\.json.*make gpu-check"):
+            rates_of_this_machine(tmp_path)
 
 
 def test_half_precision_takes_the_time_of_bfloat16() -> None:

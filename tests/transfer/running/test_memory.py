@@ -65,39 +65,26 @@ def test_this_machine_has_some() -> None:
     assert free_memory() > 0
 
 
-def test_images_may_take_a_share_or_what_is_asked() -> None:
-    with image_memory(1.5):
-        assert image_memory_bytes() == 1_500_000_000
-    with image_memory(0):
-        assert image_memory_bytes() == 0
-    assert image_memory_bytes() <= DEFAULT_SHARE * free_memory() * 1.5
-
-
-@pytest.mark.parametrize(
-    ("text", "free"), [("3", 3 * 2**20), ("0", 8000 * 1024), ("90", 8000 * 1024)]
-)
-def test_a_job_has_no_more_than_slurm_gave_it(
-    text: str, free: int, machine: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_job_has_no_more_than_slurm_gave_it_in_all_or_per_core(
+    machine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(JOB_MEMORY, text)
-    assert free_memory(machine, machine / "groups") == free
-
-
-@pytest.mark.parametrize(("cores", "free"), [("2", 6 * 2**20), ("", 8000 * 1024)])
-def test_memory_that_slurm_gives_per_core_counts_for_all_of_them(
-    cores: str, free: int, machine: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    whole = 8000 * 1024
+    for text, free in [("3", 3 * 2**20), ("0", whole), ("90", whole)]:
+        monkeypatch.setenv(JOB_MEMORY, text)
+        assert free_memory(machine, machine / "groups") == free
+    monkeypatch.delenv(JOB_MEMORY)
     monkeypatch.setenv(CPU_MEMORY, "3")
-    monkeypatch.setenv(JOB_CPUS, cores)
-    assert free_memory(machine, machine / "groups") == free
+    for cores, free in [("2", 6 * 2**20), ("", whole)]:
+        monkeypatch.setenv(JOB_CPUS, cores)
+        assert free_memory(machine, machine / "groups") == free
 
 
-@pytest.mark.parametrize(("text", "parts"), [("4", 4), ("", 1), ("0", 1), ("many", 1)])
-def test_processes_side_by_side_share_what_is_free(
-    text: str, parts: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(SHARERS, text)
+def test_processes_side_by_side_share_what_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfer.running.memory, "free_memory", lambda: 8_000_000)
-    assert image_memory_bytes() == int(8_000_000 * DEFAULT_SHARE) // parts
-    with image_memory(1.5):
-        assert image_memory_bytes() == 1_500_000_000, "an option of each process"
+    for text, parts in [("4", 4), ("", 1), ("0", 1), ("many", 1)]:
+        monkeypatch.setenv(SHARERS, text)
+        assert image_memory_bytes() == int(8_000_000 * DEFAULT_SHARE) // parts
+        with image_memory(1.5):
+            assert image_memory_bytes() == 1_500_000_000, "an option of each process"
+        with image_memory(0):
+            assert image_memory_bytes() == 0

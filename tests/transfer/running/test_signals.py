@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -97,8 +98,10 @@ CELLS = {
 """The data and the words of a cell."""
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize(("key", "words"), CELLS.values(), ids=CELLS)
+@pytest.mark.parametrize(
+    ("number", "key", "words"),
+    [(signal.SIGTERM, *cell) for cell in CELLS.values()] + [(signal.SIGINT, *CELLS["probe"])],
+)
 def test_a_cell_that_all_processes_were_asked_to_stop_goes_on_to_the_same_record(
     tmp_path: Path,
     checkpoint: Path,
@@ -152,18 +155,17 @@ def test_cells_side_by_side_go_on_after_a_signal_to_all_their_processes(
     assert OneCell(tmp_path / "b", ()).record("cifar10_linear*") == undisturbed.record()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_corruptions_go_on_after_a_signal_to_all_processes(
-    data_to_corrupt: Path, tmp_path: Path, number: signal.Signals
+    data_to_corrupt: Path, tmp_path: Path
 ) -> None:
     words = ["make-corruptions", "--data", str(data_to_corrupt), "--workers", "2"]
     with closed_gate(tmp_path) as gate:
         command = ForkedCommand(transfer.__main__.main, words, tmp_path / "log")
         command.wait_for_workers()
-        command.signal_all(number)
+        command.signal_all(signal.SIGTERM)
         gate.touch()
     assert command.wait() == stop.EXIT_RESUMABLE, command.log.read_text()
-    assert command.last_line() == f"stopped by {number.name}, run the same command to go on"
+    assert command.last_line() == "stopped by SIGTERM, run the same command to go on"
     assert ForkedCommand(transfer.__main__.main, words, tmp_path / "log").wait() == 0
     made = contents(data_to_corrupt)
     shutil.rmtree(data_to_corrupt / "imagenet-c-made")
@@ -201,26 +203,27 @@ def test_the_second_ctrl_c_means_now(
     assert command.last_line() == "KeyboardInterrupt"
 
 
-def test_a_cell_whose_worker_was_killed_has_failed_and_says_what_it_probably_was(
-    tmp_path: Path, checkpoint: Path, workers: None, monkeypatch: pytest.MonkeyPatch
+def broken() -> None:
+    raise DataError("cat.jpg does not decode")
+
+
+@pytest.mark.parametrize(
+    ("happens", "told"),
+    [
+        (lambda: signal.raise_signal(signal.SIGKILL), "WorkerKilledError: .*SIGKILL.*memory"),
+        (broken, r"DataError: cat\.jpg does not decode$"),
+    ],
+)
+def test_a_cell_whose_worker_was_killed_or_could_not_read_a_file_has_failed_and_says_why(
+    tmp_path: Path,
+    checkpoint: Path,
+    workers: None,
+    monkeypatch: pytest.MonkeyPatch,
+    happens: Callable[[], object],
+    told: str,
 ) -> None:
-    slow_images(monkeypatch, lambda: signal.raise_signal(signal.SIGKILL))
+    slow_images(monkeypatch, happens)
     cell = extracting(tmp_path, checkpoint)
     assert cell.start().wait() == 1
     (file,) = cell.home.rglob("*.failed.json")
-    reason = json.loads(file.read_text())["reason"]
-    assert reason.startswith("WorkerKilledError: a process that loads images was killed by SIGKILL")
-    assert "memory ran out" in reason
-
-
-def test_a_cell_tells_the_file_that_a_worker_could_not_read(
-    tmp_path: Path, checkpoint: Path, workers: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken() -> None:
-        raise DataError("cat.jpg does not decode")
-
-    slow_images(monkeypatch, broken)
-    cell = extracting(tmp_path, checkpoint)
-    assert cell.start().wait() == 1
-    (file,) = cell.home.rglob("*.failed.json")
-    assert json.loads(file.read_text())["reason"] == "DataError: cat.jpg does not decode"
+    assert re.match(told, json.loads(file.read_text())["reason"])

@@ -33,14 +33,6 @@ def test_the_loss_is_the_logarithm_of_each_classs_share_by_a_slow_loop() -> None
     assert pixel_loss(logits, masks).item() == pytest.approx(total / masks.numel())
 
 
-def test_only_ignored_pixels_cost_nothing_and_teach_nothing() -> None:
-    logits = torch.randn(1, 3, 2, 2).requires_grad_()
-    loss = pixel_loss(logits, torch.full((1, 2, 2), IGNORED, dtype=torch.uint8))
-    loss.backward()
-    assert loss.item() == 0
-    assert torch.equal(logits.grad, torch.zeros_like(logits))  # type: ignore[arg-type]
-
-
 def test_small_crops_are_filled_on_the_right_and_below_with_the_mean_color() -> None:
     network = color_reader()
     network([crop(SIDE, SIDE), crop(30, 20)])
@@ -49,12 +41,6 @@ def test_small_crops_are_filled_on_the_right_and_below_with_the_mean_color() -> 
     assert torch.equal(filled[:, :30, :20], whole[:, :30, :20])
     filled[:, :30, :20] = 0
     assert not filled.any()
-
-
-def test_filling_is_not_learned_but_counts_in_the_mean() -> None:
-    network = color_reader().double()
-    whole, part = (network([crop(*size)])["loss_seg"] for size in ((SIDE, SIDE), (30, 20)))
-    assert part.item() == pytest.approx(whole.item() * 30 * 20 / SIDE**2)
 
 
 def test_halves_of_a_batch_average_to_its_loss() -> None:

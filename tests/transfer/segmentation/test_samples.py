@@ -15,7 +15,7 @@ from transfer.segmentation.samples import Sample, TrainingSamples, training_samp
 
 AS_IT_IS = replace(VOC_FCN, scales=(1.0, 1.0), flip_share=0.0)
 PALETTE = torch.tensor(COLORS, dtype=torch.uint8)
-GRAY = PALETTE[0]
+GRAY = PALETTE[0].view(3, 1, 1)
 """Color of the background."""
 
 
@@ -35,27 +35,21 @@ def test_without_scale_and_flip_a_large_crop_is_the_image(split: Segmented) -> N
     assert torch.equal(sample.image, painted(sample))
 
 
-@pytest.mark.parametrize("scale", [0.5, 1.3, 2.0])
-def test_the_scale_is_of_the_original_image(split: Segmented, scale: float) -> None:
-    sample = training_sample(split, 0, replace(AS_IT_IS, scales=(scale, scale)), 0)
-    assert sample.mask.shape == (round(48 * scale), round(72 * scale))
-    assert sample.image.shape[1:] == sample.mask.shape
-
-
-def test_a_double_scale_repeats_each_pixel_of_the_mask(split: Segmented) -> None:
-    sample = training_sample(split, 1, replace(AS_IT_IS, scales=(2.0, 2.0)), 0)
-    assert np.array_equal(sample.mask.numpy(), split.mask(1).repeat(2, axis=0).repeat(2, axis=1))
-
-
-@pytest.mark.parametrize("index", range(4))
-@pytest.mark.parametrize("scale", [0.5, 0.7, 1.3, 2.0])  # no edge falls on a pixel's center
-def test_image_and_mask_are_scaled_alike(split: Segmented, scale: float, index: int) -> None:
-    sample = training_sample(split, index, replace(AS_IT_IS, scales=(scale, scale)), 0)
-    inside = PALETTE[int(split.mask(index).max())]
-    away = [(sample.image.float() - color.view(3, 1, 1)).norm(dim=0) for color in (inside, GRAY)]
-    differing = (away[0] < away[1]) != (sample.mask > 0)
-    # of a square's corner pixels less than half may be inside, though half of each side is
-    assert differing.sum() <= 4
+def test_image_and_mask_are_scaled_alike_from_the_original(split: Segmented) -> None:
+    for scale in (0.5, 0.7, 1.3, 2.0):  # no edge falls on a pixel's center
+        for index in range(4):
+            recipe = replace(AS_IT_IS, scales=(scale, scale))
+            sample = training_sample(split, index, recipe, 0)
+            assert sample.image.shape[1:] == sample.mask.shape
+            assert sample.mask.shape == (round(48 * scale), round(72 * scale))
+            inside = PALETTE[int(split.mask(index).max())].view(3, 1, 1)
+            away = [(sample.image.float() - color).norm(dim=0) for color in (inside, GRAY)]
+            differing = (away[0] < away[1]) != (sample.mask > 0)
+            # of a square's corner pixels less than half may be inside, though half of each side is
+            assert differing.sum() <= 4
+            if scale == 2:
+                doubled = split.mask(index).repeat(2, axis=0).repeat(2, axis=1)
+                assert np.array_equal(sample.mask.numpy(), doubled)
 
 
 def test_a_flip_turns_both(split: Segmented) -> None:

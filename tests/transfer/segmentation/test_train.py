@@ -9,12 +9,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pretrain.running import stop
 from pretrain.running.processes import Process
 from tests.transfer.segmentation.drawn_split import drawn_split
 from transfer.backbone import random_backbone
 from transfer.datasets.segmented import Segmented, read_mask
-from transfer.finetuning import loop
 from transfer.finetuning.schedule import Precision
 from transfer.segmentation.iou import confusion, overlap
 from transfer.segmentation.network import FCN, build_network, load_backbone
@@ -32,14 +30,6 @@ def network_for(folder: Path) -> FCN:
     backbone = random_backbone(arch="resnet18", stem="imagenet", seed=0)
     load_backbone(network, backbone.state_dict)
     return network
-
-
-def trained(folder: Path, images: Path, network: FCN | None = None) -> dict[str, Tensor]:
-    network = network or network_for(folder)
-    images.mkdir(exist_ok=True)
-    split = drawn_split(images)
-    train(network, split, SHORT, seed=1, folder=folder, process=ALONE, num_workers=0)
-    return {name: tensor.clone() for name, tensor in network.state_dict().items()}
 
 
 class Sum(nn.Module):
@@ -80,51 +70,6 @@ def test_four_images_are_learned_by_heart(tmp_path: Path) -> None:
         guess = read_mask(prediction_path(tmp_path / "predictions", split, i))
         counts += confusion(guess, split.mask(i), 3)
     assert overlap(counts).mean > 50  # background alone gives 23
-
-
-@slow
-def test_stopped_and_resumed_equals_undisturbed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    signals: list[int] = []
-    monkeypatch.setattr(stop, "_asked", signals)
-    undisturbed = trained(tmp_path / "a", tmp_path / "images")
-    network = network_for(tmp_path / "b")
-    calls: list[int] = []
-
-    def note(*_: object) -> None:
-        calls.append(1)
-        if len(calls) == 3:
-            signals.append(15)
-
-    network.register_forward_pre_hook(note)
-    with pytest.raises(stop.Stopped):
-        trained(tmp_path / "b", tmp_path / "images", network)
-    signals.clear()
-    resumed = trained(tmp_path / "b", tmp_path / "images")
-    assert all(torch.equal(resumed[name], tensor) for name, tensor in undisturbed.items())
-
-
-@slow
-def test_killed_and_resumed_equals_undisturbed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    undisturbed = trained(tmp_path / "a", tmp_path / "images")
-    network = network_for(tmp_path / "b")
-    calls: list[int] = []
-
-    def kill(*_: object) -> None:
-        calls.append(1)
-        if len(calls) == 5:
-            raise KeyboardInterrupt
-
-    network.register_forward_pre_hook(kill)
-    with monkeypatch.context() as patched:
-        patched.setattr(loop, "SAVE_EVERY_S", 0)
-        with pytest.raises(KeyboardInterrupt):
-            trained(tmp_path / "b", tmp_path / "images", network)
-    resumed = trained(tmp_path / "b", tmp_path / "images")
-    assert all(torch.equal(resumed[name], tensor) for name, tensor in undisturbed.items())
 
 
 def two_steps(

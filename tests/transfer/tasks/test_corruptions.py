@@ -1,4 +1,4 @@
-"""Groups, all and severities of the corruption table, on scores made for it."""
+"""A classifier on corrupted images and other viewpoints: groups and means, its worst mistakes."""
 
 import itertools
 from pathlib import Path
@@ -9,11 +9,12 @@ import torch
 
 import transfer.frozen.features
 from transfer.datasets.imagenet.imagenet_c import EXTRA_KINDS, GROUPS, KINDS, MAIN_KINDS
+from transfer.datasets.imagenet.objectnet import WNIDS, with_words
 from transfer.datasets.images import ImageArrays, Images, encode_names
 from transfer.frozen.classifier import ClassifierTest, Heads
 from transfer.frozen.features import Features
 from transfer.running.folders import Folders
-from transfer.tasks.robustness import Corrupted, CorruptionEval, accuracies
+from transfer.tasks.robustness import Corrupted, CorruptionEval, ObjectNetEval, accuracies
 
 
 def corrupted(right: dict[tuple[str, int], int]) -> Corrupted:
@@ -28,49 +29,29 @@ def corrupted(right: dict[tuple[str, int], int]) -> Corrupted:
     return Corrupted(scores, labels, tuple(kinds), tuple(severities))
 
 
-@pytest.fixture
-def predictions() -> Corrupted:
+def test_groups_all_and_severe_are_means_of_corruptions_over_severities() -> None:
     """Noise 100 %, blur 75, weather 50, digital 25, the extra four 0; from severity 4 on all 0."""
     counts = dict(zip(GROUPS, (4, 3, 2, 1), strict=True))
     per_kind = {kind: counts[group] for group, kinds in GROUPS.items() for kind in kinds}
     per_kind |= dict.fromkeys(EXTRA_KINDS, 0)
-    return corrupted(
+    predictions = corrupted(
         {(k, s): n if s <= 3 else 0 for k, n in per_kind.items() for s in (1, 2, 3, 4, 5)}
     )
-
-
-def test_a_group_is_the_mean_of_its_corruptions_over_five_severities(
-    predictions: Corrupted,
-) -> None:
     found = CorruptionEval().metrics(predictions)
     groups = [found[f"{group}_top1"] for group in GROUPS]
     assert groups == pytest.approx([60.0, 45.0, 30.0, 15.0])
-
-
-def test_all_is_of_the_fifteen_and_all19_of_the_nineteen(predictions: Corrupted) -> None:
-    found = CorruptionEval().metrics(predictions)
     fifteen = 3 * 60 + 4 * 45 + 4 * 30 + 4 * 15
     assert found["all_top1"] == pytest.approx(fifteen / 15)
     assert found["all19_top1"] == pytest.approx(fifteen / 19)
-
-
-def test_severe_means_three_and_above(predictions: Corrupted) -> None:
-    found = CorruptionEval().metrics(predictions)
     at_three = 3 * 100 + 4 * 75 + 4 * 50 + 4 * 25
     assert found["sev3plus_top1"] == pytest.approx(at_three / 15 / 3)
     assert found["sev3plus19_top1"] == pytest.approx(at_three / 19 / 3)
-
-
-def test_without_the_extra_four_nothing_is_said_of_nineteen() -> None:
-    found = CorruptionEval().metrics(corrupted({(k, s): 2 for k in MAIN_KINDS for s in (1, 3)}))
-    assert found["all_top1"] == 50.0
-    assert not [name for name in found if "19" in name]
-
-
-def test_details_have_every_corruption_by_severity(predictions: Corrupted) -> None:
     cells = accuracies(predictions)
     assert list(cells) == list(KINDS)
     assert cells["fog"] == {1: 50.0, 2: 50.0, 3: 50.0, 4: 0.0, 5: 0.0}
+    found = CorruptionEval().metrics(corrupted({(k, s): 2 for k in MAIN_KINDS for s in (1, 3)}))
+    assert found["all_top1"] == 50.0
+    assert not [name for name in found if "19" in name]
 
 
 def test_each_picture_is_the_worst_that_is_left_and_of_another_corruption(
@@ -112,3 +93,37 @@ def test_numbers_by_class_are_of_all_corruptions_and_say_so() -> None:
     details = task.details(task.run(test, Folders(Path(), Path(), Path()), seed=0))
     assert details["accuracy_per_class"] == {"n1": 50.0, "n2": 100.0}
     assert details["classes_counted_over"] == "all corruptions and severities"
+
+
+def test_only_classes_that_objectnet_names_get_its_label() -> None:
+    assert with_words(["n02870880", WNIDS["Chair"]]) == ("n02870880", "Chair (n04099969)")
+
+
+def test_the_worst_image_leads_and_only_tested_classes_have_an_accuracy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    classes = ("n0", WNIDS["Chair"], WNIDS["Bench"])
+    truth = torch.arange(30) % 2 + 1  # ObjectNet has the last two
+    names = [f"objectnet-1.0/images/{i}.png" for i in range(30)]
+    pixels = np.zeros((30, 2, 2, 3), np.uint8)
+    source = ImageArrays(pixels, encode_names(names))
+    splits = {
+        "objectnet13": Images(source, truth.numpy() - 1, classes[1:]),
+        "in100": Images(source, truth.numpy(), classes),
+    }
+    monkeypatch.setattr(transfer.frozen.features, "open_images", lambda key, *_: splits[key])
+    generator = torch.Generator().manual_seed(0)
+    head = Heads(torch.randn(1, 3, 4, generator=generator), torch.zeros(1, 3))
+    features = torch.randn(30, 4, generator=generator)
+    test = ClassifierTest(head, classes, Features(features, truth - 1), classes[1:], files=())
+    folders, task = Folders(Path(), Path(), Path()), ObjectNetEval()
+    predictions = task.run(test, folders, seed=0)
+    words = ("n0", f"Chair ({classes[1]})", f"Bench ({classes[2]})")
+    assert set(predictions.details["accuracy_per_class"]) == set(words[1:])
+    scores = (features @ head.weight[0].T).tolist()
+    leads = [max(row) - row[true] for row, true in zip(scores, truth, strict=True)]
+    worst = max(range(30), key=lambda i: leads[i])
+    tile = task.gallery(predictions, folders)[0]
+    guess = words[scores[worst].index(max(scores[worst]))]
+    assert tile.name == names[worst]
+    assert tile.caption == f"{words[truth[worst]]} taken for {guess}"

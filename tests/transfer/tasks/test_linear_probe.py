@@ -1,6 +1,5 @@
 """The readings of the fixed-rate probe, as the papers print them."""
 
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +7,6 @@ import pytest
 import torch
 
 import transfer.frozen.linear_heads
-from pretrain.running.lock import lock_folder
 from transfer.backbone import Backbone
 from transfer.cells.departures import departures
 from transfer.cells.request import Cell, CellSettings
@@ -80,22 +78,3 @@ def test_a_second_reading_finds_its_head_trained_and_it_is_the_same_as_alone(
     monkeypatch.setattr(transfer.frozen.linear_heads, "forward", None)  # nothing is trained
     again = replace(folders, work=tmp_path / "a third settings")
     assert torch.equal(ran(READINGS[0], small_backbone, again).scores, first.scores)
-
-
-@pytest.mark.slow
-def test_where_another_process_trains_the_heads_a_reading_waits_for_them(
-    small_backbone: Backbone, small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A pass of its own would take the hours of the one that is under way once more."""
-    folders = Folders(small_data, tmp_path / "cache", tmp_path / "work")
-    first = ran(READINGS[0], small_backbone, folders)
-    (stream,) = (tmp_path / "cache" / "heads").glob("stream-*")
-    states = sorted(stream.glob("heads-*.pt"))
-    assert len(states) == 2  # with LooC's probe of twice the length
-    for state in states:
-        state.unlink()
-    with ExitStack() as holder:
-        holder.enter_context(lock_folder(stream))
-        monkeypatch.setattr("time.sleep", lambda _: holder.close())  # it ends in the meantime
-        assert torch.equal(ran(READINGS[0], small_backbone, folders).scores, first.scores)
-    assert all(state.exists() for state in states)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from transfer.backbone import IMAGENET_MEAN, Backbone, InputFormat, random_backbone
+from transfer.backbone import Backbone, random_backbone
 from transfer.convert.architectures import Stem
 from transfer.convert.resnet import build_resnet
 from transfer.topology.check import (
@@ -16,7 +16,6 @@ from transfer.topology.check import (
     Score,
     Topology,
     check_topology,
-    inputs_of,
 )
 from transfer.topology.known_networks import INPUTS, NETWORKS, Input, Network
 from transfer.topology.statistics import MAX_DIVERGENCE, divergence
@@ -102,13 +101,6 @@ def test_a_variant_that_fits_a_little_better_makes_the_topology_unclear(better: 
     assert topology.contradiction == ""
     assert f"unclear on 32 photographs: other {better} fits better" in topology.sentence
     assert f"plain {better}: 0.0100" in topology.sentence
-
-
-def test_an_input_of_the_file_is_compared_once() -> None:
-    ways = inputs_of(InputFormat(mean=IMAGENET_MEAN, std=(1 / 255, 1 / 255, 1 / 255)))
-    assert len(ways) == len(INPUTS)
-    assert ways[0].name == "RGB from 0 to 255, mean of ImageNet"
-    assert inputs_of(InputFormat(mean=(0.1, 0.2, 0.3)))[0].name == "RGB, mean and std of the file"
 
 
 def test_too_few_photographs_prove_nothing() -> None:

@@ -8,7 +8,7 @@ from torch import nn
 
 from transfer.convert.architectures import Stem
 from transfer.convert.resnet import build_resnet
-from transfer.topology.known_networks import INPUTS, NETWORKS, BlurPool
+from transfer.topology.known_networks import NETWORKS, BlurPool
 
 BY_NAME = {network.name: network for network in NETWORKS}
 IMAGES = torch.rand(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
@@ -71,14 +71,3 @@ def test_a_variant_keeps_names_in_order_and_shapes_of_tensors(subtests: pytest.S
             assert [tuple(t.shape) for t in plain.state_dict().values()] == [
                 tuple(t.shape) for t in changed.state_dict().values()
             ]
-
-
-def test_every_input_differs_from_the_others() -> None:
-    found = [way(IMAGES) for way in INPUTS]
-    for number, one in enumerate(found):
-        assert not any(torch.equal(one, other) for other in found[number + 1 :])
-
-
-def test_an_input_in_bgr_has_reversed_channels_of_the_same_normalization() -> None:
-    rgb, bgr = (way for way in INPUTS if way.name[3:] == ", mean and std of ImageNet")
-    assert torch.equal(bgr(IMAGES), rgb(IMAGES).flip(1))

@@ -12,7 +12,7 @@ from transfer.convert.resnet import network_with
 from transfer.topology import require
 from transfer.topology.check import Topology, check_topology
 from transfer.topology.known_networks import INPUTS, NETWORKS
-from transfer.topology.rebuild import write_as_fits
+from transfer.topology.require import write_as_fits
 
 BY_NAME = {network.name: network for network in NETWORKS}
 PLAIN = BY_NAME["as torchvision"]

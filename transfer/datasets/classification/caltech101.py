@@ -9,13 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from transfer.datasets.class_folders import class_names, read_class_folders
 from transfer.datasets.expected import Sizes
-from transfer.datasets.facts import info, source
-from transfer.datasets.images import Images
+from transfer.datasets.images import Images, class_names, read_class_folders
+from transfer.datasets.info import info, source
 from transfer.datasets.splits import balanced_split, ranks_in_class
-from transfer.datasets.synthetic.files import write_file
-from transfer.datasets.synthetic.labeled import Draw, PerClass, labeled_jpegs
+from transfer.datasets.synthetic.labeled import Draw, PerClass, labeled_jpegs, write_file
 
 
 def read_caltech101(data: Path, split: str, sizes: Sizes) -> Images:

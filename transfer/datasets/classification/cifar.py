@@ -15,14 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from transfer.datasets.class_folders import class_names, read_class_folders
 from transfer.datasets.expected import DataError, Sizes
-from transfer.datasets.facts import info, source
-from transfer.datasets.images import ImageArrays, Images
-from transfer.datasets.info import SmallVersion
+from transfer.datasets.images import ImageArrays, Images, class_names, read_class_folders
+from transfer.datasets.info import SmallVersion, info, source
 from transfer.datasets.splits import balanced_split
-from transfer.datasets.synthetic.files import write_file
-from transfer.datasets.synthetic.labeled import PerClass
+from transfer.datasets.synthetic.labeled import PerClass, write_file
 from transfer.datasets.synthetic.patterns import kinds_of_classes, paint
 
 SIDE_PX = 32

@@ -6,11 +6,16 @@ val is a seeded draw of the same number of images from each class.
 from pathlib import Path
 
 from transfer.datasets.expected import Sizes
-from transfer.datasets.facts import info, source
 from transfer.datasets.images import Images, image_files
+from transfer.datasets.info import info, source
 from transfer.datasets.splits import balanced_split
-from transfer.datasets.synthetic.files import write_file, write_lines
-from transfer.datasets.synthetic.labeled import Draw, PerClass, labeled_jpegs
+from transfer.datasets.synthetic.labeled import (
+    Draw,
+    PerClass,
+    labeled_jpegs,
+    write_file,
+    write_lines,
+)
 
 
 def read_cub200(data: Path, split: str, sizes: Sizes) -> Images:

@@ -3,10 +3,15 @@
 from pathlib import Path
 
 from transfer.datasets.expected import Sizes
-from transfer.datasets.facts import info, source
 from transfer.datasets.images import Images, image_files, names_below
-from transfer.datasets.synthetic.files import write_file, write_lines
-from transfer.datasets.synthetic.labeled import Draw, PerClass, labeled_jpegs
+from transfer.datasets.info import info, source
+from transfer.datasets.synthetic.labeled import (
+    Draw,
+    PerClass,
+    labeled_jpegs,
+    write_file,
+    write_lines,
+)
 
 
 def read_dtd(data: Path, split: str, sizes: Sizes) -> Images:

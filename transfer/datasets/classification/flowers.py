@@ -9,11 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from transfer.datasets.expected import Sizes
-from transfer.datasets.facts import info, source
 from transfer.datasets.images import Images, image_files
+from transfer.datasets.info import info, source
 from transfer.datasets.mat_files import read_mat
-from transfer.datasets.synthetic.files import write_file
-from transfer.datasets.synthetic.labeled import Draw, PerClass, labeled_jpegs
+from transfer.datasets.synthetic.labeled import Draw, PerClass, labeled_jpegs, write_file
 
 FIELDS = {
     "train": ("trnid",),

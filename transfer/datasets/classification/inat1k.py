@@ -12,11 +12,10 @@ from pathlib import Path
 import numpy as np
 
 from transfer.datasets.expected import DataError, Sizes
-from transfer.datasets.facts import info, source
 from transfer.datasets.images import Images, image_files
+from transfer.datasets.info import info, source
 from transfer.datasets.splits import balanced_split, seeded_ranks
-from transfer.datasets.synthetic.files import write_file
-from transfer.datasets.synthetic.labeled import Draw, PerClass, labeled_jpegs
+from transfer.datasets.synthetic.labeled import Draw, PerClass, labeled_jpegs, write_file
 
 RESPLIT_SEED = "looc re-split 0"
 SMALL_MOVED = 4

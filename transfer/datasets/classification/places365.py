@@ -8,11 +8,16 @@ of the complete lists, which a small copy cannot have.
 from pathlib import Path
 
 from transfer.datasets.expected import DataError, Sizes
-from transfer.datasets.facts import info, source
 from transfer.datasets.images import Images, image_files
+from transfer.datasets.info import info, source
 from transfer.datasets.splits import balanced_split
-from transfer.datasets.synthetic.files import write_file, write_lines
-from transfer.datasets.synthetic.labeled import Draw, PerClass, labeled_jpegs
+from transfer.datasets.synthetic.labeled import (
+    Draw,
+    PerClass,
+    labeled_jpegs,
+    write_file,
+    write_lines,
+)
 
 TRAIN_FOLDERS = ("data_256_standard", "data_256", "data_large_standard", "data_large")
 """The 256-pixel version is preferred; the second name is what its archive unpacks to."""

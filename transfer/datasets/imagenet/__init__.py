@@ -1,7 +1,6 @@
 """ImageNet, its subsets, and the test sets that share its classes.
 
-classes.py           the classes of ImageNet-100, and those of the small ImageNet
-imagenet.py          ImageNet-1k and ImageNet-100
+imagenet.py          ImageNet-1k and ImageNet-100, and their classes
 imagenet100.txt      the class folders of ImageNet-100
 imagenet_subsets.py  the labeled 1 % and 10 % of ImageNet-1k
 val_labels.py        lists of the classes of val images, which sort a flat folder

@@ -13,8 +13,7 @@ import numpy as np
 
 from pretrain.running.atomic_files import write_whole
 from transfer.datasets.expected import DataError, Sizes
-from transfer.datasets.facts import info
-from transfer.datasets.imagenet.classes import imagenet100_wnids
+from transfer.datasets.imagenet.imagenet import imagenet100_wnids
 from transfer.datasets.imagenet.imagenet_c import (
     KINDS,
     MAIN_KINDS,
@@ -23,7 +22,7 @@ from transfer.datasets.imagenet.imagenet_c import (
     write_small_corruptions,
 )
 from transfer.datasets.images import Images, image_files
-from transfer.datasets.info import SmallVersion
+from transfer.datasets.info import SmallVersion, info
 
 FOLDER = "imagenet-c-made"
 MANIFEST_FILE = "made.json"

@@ -10,16 +10,18 @@ from pathlib import Path
 
 import numpy as np
 
-from transfer.datasets.class_folders import class_names
 from transfer.datasets.expected import DataError, Sizes
-from transfer.datasets.facts import info, source
-from transfer.datasets.imagenet.classes import SMALL_WNIDS
-from transfer.datasets.imagenet.imagenet import IMAGENET, SMALL, read_in1k, small_train_file
-from transfer.datasets.images import Images, image_files
-from transfer.datasets.info import SmallVersion
+from transfer.datasets.imagenet.imagenet import (
+    IMAGENET,
+    SMALL,
+    SMALL_WNIDS,
+    read_in1k,
+    small_train_file,
+)
+from transfer.datasets.images import Images, class_names, image_files
+from transfer.datasets.info import SmallVersion, info, source
 from transfer.datasets.splits import balanced_split
-from transfer.datasets.synthetic.files import write_lines
-from transfer.datasets.synthetic.labeled import PerClass
+from transfer.datasets.synthetic.labeled import PerClass, write_lines
 
 FOLDER = "imagenet_subsets"
 """Folder of the lists, below the data folder; its name in SimCLR's repository."""

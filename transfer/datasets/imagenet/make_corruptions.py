@@ -33,7 +33,7 @@ from transfer.datasets.imagenet.imagenet_c_made import (
     write_manifest,
 )
 from transfer.datasets.images import Images
-from transfer.datasets.synthetic.files import mark_small
+from transfer.datasets.synthetic.labeled import mark_small
 from transfer.running.console import progress
 
 PACKAGE = "torch-uncertainty"

@@ -11,13 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
-from transfer.datasets.class_folders import class_names, read_class_folders
 from transfer.datasets.expected import DataError, Sizes
-from transfer.datasets.facts import info, source
-from transfer.datasets.imagenet.classes import SMALL_WNIDS, paint_small_class
-from transfer.datasets.images import Images, image_files
-from transfer.datasets.info import SmallVersion
-from transfer.datasets.synthetic.files import write_file
+from transfer.datasets.imagenet.imagenet import SMALL_WNIDS, paint_small_class
+from transfer.datasets.images import Images, class_names, image_files, read_class_folders
+from transfer.datasets.info import SmallVersion, info, source
+from transfer.datasets.synthetic.labeled import write_file
 from transfer.datasets.synthetic.patterns import png
 
 FOLDER = "objectnet-1.0"

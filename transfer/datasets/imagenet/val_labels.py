@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 
-from transfer.datasets.class_folders import class_names
 from transfer.datasets.expected import DataError
+from transfer.datasets.images import class_names
 from transfer.datasets.mat_files import read_mat
 
 FLAT = "ILSVRC2012_val_*.JPEG"

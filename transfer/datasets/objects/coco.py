@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transfer.datasets.expected import DataError, Sizes
-from transfer.datasets.facts import info, source
-from transfer.datasets.info import SmallVersion, split_counts
+from transfer.datasets.info import SmallVersion, info, source, split_counts
 from transfer.datasets.objects.annotation_store import read_once, stored
 from transfer.datasets.objects.coco_faults import (
     NUM_KEYPOINTS,

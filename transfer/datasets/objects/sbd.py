@@ -10,7 +10,7 @@ import numpy as np
 from pretrain.running import stop
 from pretrain.running.atomic_files import write_whole
 from transfer.datasets.expected import DataError
-from transfer.datasets.facts import source
+from transfer.datasets.info import source
 from transfer.datasets.mat_files import read_mat
 from transfer.datasets.segmented import Mask, write_mask
 from transfer.running.console import progress

@@ -12,11 +12,9 @@ from pathlib import Path
 import numpy as np
 
 from transfer.datasets.expected import DataError, Sizes
-from transfer.datasets.facts import info, source
 from transfer.datasets.images import ImageFiles, Images
-from transfer.datasets.info import SmallVersion, split_counts
+from transfer.datasets.info import SmallVersion, first_lines_match, info, source, split_counts
 from transfer.datasets.objects.voc_classes import CLASSES
-from transfer.datasets.source import first_lines_match
 from transfer.datasets.splits import uniform_split
 from transfer.datasets.synthetic.voc import SMALL_IMAGES, write_voc
 

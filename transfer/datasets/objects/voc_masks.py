@@ -8,8 +8,7 @@ VOC's val. Where VOC has a mask of its own, that one is read. val is a seeded dr
 from pathlib import Path
 
 from transfer.datasets.expected import DataError, Sizes
-from transfer.datasets.facts import info
-from transfer.datasets.info import SmallVersion, split_counts
+from transfer.datasets.info import SmallVersion, info, split_counts
 from transfer.datasets.objects.sbd import AUGMENTED_LISTS, SOURCE, read_ids, sbd_folder
 from transfer.datasets.objects.voc import VOC12
 from transfer.datasets.objects.voc_classes import CLASSES

@@ -11,8 +11,7 @@ from xml.etree import ElementTree
 import numpy as np
 
 from transfer.datasets.expected import DataError, Sizes
-from transfer.datasets.facts import info
-from transfer.datasets.info import SmallVersion, split_counts
+from transfer.datasets.info import SmallVersion, info, split_counts
 from transfer.datasets.objects.voc import VOC07, VOC12
 from transfer.datasets.objects.voc_classes import CLASSES
 from transfer.datasets.scene_arrays import Scene

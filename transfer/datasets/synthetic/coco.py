@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
-from transfer.datasets.synthetic.files import write_file
+from transfer.datasets.synthetic.labeled import write_file
 from transfer.datasets.synthetic.patterns import Pixels, jpeg, kinds_of_classes, paint
 
 SMALL_IMAGES = {"train2017": 48, "val2017": 24}

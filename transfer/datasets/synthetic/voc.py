@@ -12,7 +12,7 @@ import numpy as np
 
 from transfer.datasets.objects.voc_classes import CLASSES
 from transfer.datasets.segmented import IGNORED, write_mask
-from transfer.datasets.synthetic.files import write_file, write_lines
+from transfer.datasets.synthetic.labeled import write_file, write_lines
 from transfer.datasets.synthetic.patterns import Pixels, jpeg, kinds_of_classes, paint
 
 SMALL_IMAGES: dict[str, dict[str, int]] = {

@@ -17,7 +17,7 @@ from transfer.datasets.imagenet.imagenet_c import (
     MAIN_KINDS,
     kind_and_severity,
 )
-from transfer.datasets.synthetic.files import mark_small
+from transfer.datasets.synthetic.labeled import mark_small
 
 
 def test_there_are_fifteen_corruptions_in_four_groups_and_four_more() -> None:

@@ -1,6 +1,5 @@
 """Corruptions made here: where they go, and that each is the same again."""
 
-import sys
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -14,16 +13,15 @@ import transfer.datasets.imagenet.make_corruptions
 from transfer.datasets.catalog import dataset_info, open_split
 from transfer.datasets.check import check
 from transfer.datasets.expected import DataError, Sizes
-from transfer.datasets.imagenet.imagenet_c import KINDS, SEVERITIES, kind_and_severity
+from transfer.datasets.imagenet.imagenet_c import SEVERITIES, kind_and_severity
 from transfer.datasets.imagenet.make_corruptions import (
-    CLASS_NAMES,
     corrupt,
     make_corruptions,
     package_corruptions,
     round_to_image,
 )
-from transfer.datasets.synthetic.files import mark_small
 from transfer.datasets.synthetic.generate import generate
+from transfer.datasets.synthetic.labeled import mark_small
 
 KINDS_MADE = ("snow", "fog", "contrast")
 
@@ -76,16 +74,6 @@ def test_made_corruptions_are_a_set_of_their_own(data: Path) -> None:
     assert images[0][0].size == (16, 16)
     assert not (data / "imagenet-c").exists()
     assert check("imagenet_c100_made", data, decode=False).ok
-
-
-def test_an_image_made_again_is_the_same_whatever_was_drawn_before(data: Path) -> None:
-    make_corruptions(data)
-    before = contents(data)
-    for file in (data / "imagenet-c-made" / "snow").rglob("*.JPEG"):
-        file.unlink()
-    make_corruptions(data)
-    assert contents(data) == before
-    assert len(set(before.values())) == len(before)
 
 
 def test_images_that_a_dying_machine_has_left_torn_are_made_anew(data: Path) -> None:
@@ -143,12 +131,6 @@ def test_what_another_version_or_the_generator_made_is_not_mixed_in(
         make_corruptions(data)
 
 
-def test_what_generate_data_wrote_is_not_written_into(data: Path) -> None:
-    generate(data, keys=["imagenet_c100_made"])
-    with pytest.raises(DataError, match="holds corruptions by generate-data"):
-        make_corruptions(data)
-
-
 def test_an_incomplete_imagenet_100_is_not_corrupted(data: Path) -> None:
     mark_small(data, "in100", Sizes(classes=8, counts={"test": 9}))
     with pytest.raises(DataError, match="8 test images, 9 are expected"):
@@ -165,16 +147,6 @@ def test_an_image_that_is_gone_from_one_cell_is_named(copy_of: Callable[[str], P
     assert not report.ok
 
 
-def test_pixels_are_rounded_to_the_nearest_level() -> None:
-    levels = torch.tensor([0.4, 0.6, 254.4, 254.6, 300.0])
-    image = round_to_image((levels / 255).expand(3, 1, 5))
-    assert [image.getpixel((x, 0))[0] for x in range(5)] == [0, 1, 254, 255, 255]  # type: ignore[index]
-
-
-def test_only_spatter_has_no_class_in_the_package() -> None:
-    assert set(KINDS) - set(CLASS_NAMES) == {"spatter"}
-
-
 @pytest.mark.slow  # the package alone takes ten seconds to import
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # its use of NumPy
 def test_every_corruption_of_the_package_is_the_same_again() -> None:
@@ -189,14 +161,6 @@ def test_every_corruption_of_the_package_is_the_same_again() -> None:
         if hasattr(corruption, "rng"):
             other = round_to_image(corrupt(pixels, corruption, f"{key} b"))
             assert other.tobytes() != first.tobytes(), key
-
-
-def test_an_absent_package_is_an_error_that_says_how_to_get_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(sys.modules, "torch_uncertainty", None)
-    with pytest.raises(DataError, match=r"pip install -e '.\[corruptions\]'"):
-        package_corruptions()
 
 
 def test_made_corruptions_name_their_maker_in_every_record(small_data: Path) -> None:

@@ -6,12 +6,10 @@ from pathlib import Path
 
 from PIL import Image
 
-from transfer.datasets.catalog import open_split
 from transfer.datasets.check import check
 from transfer.datasets.expected import SMALL_DATA, Sizes
-from transfer.datasets.imagenet.classes import imagenet100_wnids
+from transfer.datasets.imagenet.imagenet import imagenet100_wnids
 from transfer.datasets.imagenet.objectnet import WNIDS, read_objectnet13
-from transfer.datasets.synthetic.generate import generate
 
 
 def test_the_thirteen_classes_are_on_the_list_of_imagenet_100() -> None:
@@ -32,12 +30,6 @@ def test_folders_find_their_class_by_label_whatever_they_are_called(tmp_path: Pa
     assert found == {"aa_bowl": "n03775546", "zz_chair": "n04099969"}
 
 
-def test_generated_photographs_have_the_red_border(small_data: Path) -> None:
-    image, _ = open_split("objectnet13", small_data, "test")[0]
-    assert {image.getpixel((x, 1)) for x in range(image.width)} == {(255, 0, 0)}
-    assert image.getpixel((2, 2)) != (255, 0, 0)
-
-
 def test_a_half_unpacked_objectnet_is_known_by_its_total(copy_of: Callable[[str], Path]) -> None:
     data = copy_of("objectnet13")
     (data / SMALL_DATA).unlink()
@@ -52,14 +44,3 @@ def test_a_class_of_objectnet_without_images_is_named(copy_of: Callable[[str], P
         file.unlink()
     report = check("objectnet13", data, decode=False)
     assert "test: class n03594734 has no image" in report.problems
-
-
-def test_small_imagenet_100_has_several_of_objectnets_classes(tmp_path: Path) -> None:
-    generate(tmp_path, keys=["in1k", "objectnet13"])
-    of_100 = open_split("in100", tmp_path, "test").class_names
-    images = open_split("objectnet13", tmp_path, "test")
-    assert len(set(images.labels.tolist())) == len(images.class_names) == 4
-    assert set(images.class_names) < set(of_100)
-    folders = sorted(folder.name for folder in (tmp_path / "objectnet-1.0" / "images").iterdir())
-    by_wnid = [images.name(i).split("/")[2] for i in range(0, len(images), 12)]
-    assert by_wnid != [name for name in folders if name != "air_freshener"]

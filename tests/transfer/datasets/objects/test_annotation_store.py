@@ -11,7 +11,6 @@ import pytest
 
 from transfer.cells.checked_data import fingerprint
 from transfer.datasets.catalog import map_annotations, open_scenes
-from transfer.datasets.expected import DataError
 from transfer.datasets.objects import annotation_store, coco
 from transfer.datasets.scenes import Scenes
 from transfer.running.folders import Folders
@@ -113,10 +112,6 @@ def test_odd_annotations_are_those_of_the_json_file(
     assert_same(mapped(key, data, split, tmp_path), expected)
 
 
-def _no_parse(content: bytes) -> Scenes:
-    raise AssertionError("parsed again")
-
-
 def _store(cache: Path) -> Path:
     (path,) = cache.glob("annotations/*.scenes")
     return path
@@ -125,19 +120,6 @@ def _store(cache: Path) -> Path:
 @pytest.fixture
 def published(small_data: Path) -> coco._Published:
     return coco._Published(small_data, "instances", "val2017")
-
-
-def test_a_second_process_does_not_parse(published: coco._Published, tmp_path: Path) -> None:
-    first = annotation_store.read_once(published.file, "x", tmp_path, published.parse)
-    assert_same(annotation_store.read_once(published.file, "x", tmp_path, _no_parse), first)
-
-
-def test_what_is_read_of_a_file_is_part_of_the_name(
-    published: coco._Published, tmp_path: Path
-) -> None:
-    annotation_store.read_once(published.file, "x", tmp_path, published.parse)
-    with pytest.raises(AssertionError, match="parsed again"):
-        annotation_store.read_once(published.file, "y", tmp_path, _no_parse)
 
 
 @pytest.mark.parametrize("damage", ["torn", "absent", "foreign"])
@@ -172,19 +154,6 @@ def test_what_a_plan_has_parsed_is_stored_and_mapped_by_the_evaluation(
     assert fingerprint("coco17", small_data, tmp_path) == expected
 
 
-def test_a_plan_maps_what_is_stored_and_parses_nothing(
-    small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    map_annotations(["coco17"], Folders(small_data, tmp_path, tmp_path))
-    coco._recent.clear()
-    fingerprint.cache_clear()
-    monkeypatch.setattr(coco, "_parse", None)
-    assert fingerprint("coco17", small_data, tmp_path)
-    before = dict(coco._recent)
-    map_annotations(["coco17"], Folders(small_data, tmp_path, tmp_path))
-    assert before == coco._recent  # they are not read a second time
-
-
 def test_a_changed_annotation_file_has_its_own_store(
     copy_of: Callable[[str], Path], tmp_path: Path
 ) -> None:
@@ -214,15 +183,6 @@ def test_a_full_disk_is_one_line_and_the_run_goes_on(
     assert not list(tmp_path.glob("annotations/*"))
 
 
-def test_a_cache_that_cannot_be_written_is_one_line(
-    published: coco._Published, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "annotations").write_text("a file where the folder would be")
-    scenes = annotation_store.read_once(published.file, "x", tmp_path, published.parse)
-    assert_same(scenes, published.read())
-    assert "cannot be written" in capsys.readouterr().err
-
-
 def _read_and_count(published: coco._Published, cache: Path, counts: Any, start: Any) -> None:
     def parse(content: bytes) -> Scenes:
         with counts.get_lock():
@@ -248,13 +208,3 @@ def test_processes_that_start_together_parse_once(
         process.join()
     assert [process.exitcode for process in processes] == [0, 0, 0]
     assert counts.value == 1
-
-
-def test_broken_annotations_are_left_to_the_reader(
-    copy_of: Callable[[str], Path], tmp_path: Path
-) -> None:
-    data = copy_of("coco17")
-    (data / "coco" / "annotations" / "instances_val2017.json").write_text("{")
-    map_annotations(["coco17"], Folders(data, tmp_path, tmp_path))
-    with pytest.raises(DataError, match="is no JSON"):
-        open_scenes("coco17", data, "test")

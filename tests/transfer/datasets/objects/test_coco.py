@@ -19,7 +19,7 @@ from transfer.datasets.check import check, render, require
 from transfer.datasets.expected import DataError, Sizes, small_sizes
 from transfer.datasets.scene_arrays import Scene
 from transfer.datasets.scenes import usable_for_training
-from transfer.datasets.synthetic.files import mark_small
+from transfer.datasets.synthetic.labeled import mark_small
 
 Change = Callable[[dict[str, Any]], None]
 INSTANCES = Path("coco", "annotations", "instances_val2017.json")
@@ -64,30 +64,6 @@ def test_classes_are_the_categories_in_the_order_of_their_numbers(
     scenes = open_scenes("coco17", data, "test")
     assert scenes.category_ids == (1, 3, 17, 18, 62)
     assert scenes.class_names == ("person", "car", "cat", "dog", "chair")
-
-
-def test_keypoints_are_as_published(small_data: Path) -> None:
-    scenes, coco = open_scenes("coco17_keypoints", small_data, "test"), api(small_data / PERSONS)
-    marks = set()
-    for scene in scenes:
-        assert scene.keypoints is not None
-        published = [entry["keypoints"] for entry in coco.imgToAnns[scene.image_id]]
-        assert scene.keypoints.reshape(-1, 51).tolist() == published
-        marks |= set(scene.keypoints[:, :, 2].ravel().tolist())
-    assert marks == {0, 1, 2}
-
-
-@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # pycocotools
-def test_generated_crowds_cover_their_boxes(small_data: Path) -> None:
-    coco = api(small_data / INSTANCES)
-    crowds = coco.loadAnns(coco.getAnnIds(iscrowd=True))
-    assert crowds
-    for crowd in crowds:
-        mask = coco.annToMask(crowd)
-        rows, columns = np.nonzero(mask)
-        left, top = columns.min(), rows.min()
-        assert crowd["bbox"] == [left, top, columns.max() + 1 - left, rows.max() + 1 - top]
-        assert crowd["area"] == mask.sum()
 
 
 @pytest.mark.parametrize("split", ["trainval", "test"])
@@ -198,17 +174,6 @@ def test_a_box_without_area_gets_a_note_but_is_no_fault(copy_of: Callable[[str],
     assert report.notes[0] in render([report])
 
 
-@pytest.mark.parametrize(("box", "num_notes"), [([-0.5, -1, 129, 98], 0), ([100, 10, 30.5, 20], 1)])
-def test_a_box_that_passes_the_border_by_more_than_rounding_gets_a_note(
-    box: list[float], num_notes: int, copy_of: Callable[[str], Path]
-) -> None:
-    data = copy_of("coco17")
-    changed(data, INSTANCES, _annotation(bbox=box))
-    report = require("coco17", data, tolerated=0)
-    assert sum(f"box {box} passes the border" in note for note in report.notes) == num_notes
-    assert any(box[0] in scene.boxes for scene in open_scenes("coco17", data, "test"))
-
-
 @pytest.mark.parametrize("decode", [False, True])
 def test_an_image_of_another_size_is_named_before_a_run_and_left_out(
     decode: bool, copy_of: Callable[[str], Path]
@@ -233,16 +198,6 @@ def test_an_image_that_exif_turns_upright_has_its_annotated_size(
         exif[274] = 6
         upright.transpose(Image.Transpose.ROTATE_90).save(file, exif=exif)
     assert check("coco17", data, decode=True).ok
-
-
-def test_an_image_without_area_is_named_itself(copy_of: Callable[[str], Path]) -> None:
-    data = copy_of("coco17")
-    changed(data, INSTANCES, lambda content: content["images"][0].update(width=0))
-    report = check("coco17", data, decode=False)
-    (line,) = report.faults
-    assert line.startswith(f"{INSTANCES}: image ")
-    assert line.endswith("is said to have 0 x 96 px")
-    assert len(open_scenes("coco17", data, "test")) == 23
 
 
 def _widen(images: list[dict[str, Any]], file_name: str) -> None:

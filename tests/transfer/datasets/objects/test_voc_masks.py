@@ -61,15 +61,6 @@ def test_train_aug_is_vocs_train_and_what_is_added_without_val(data: Path) -> No
     assert trainval.class_names[:2] == ("background", "aeroplane")
 
 
-def test_the_list_names_the_masks_that_should_be_there(data: Path) -> None:
-    first, second, *_ = sorted((voc(data) / "SegmentationClassAug").iterdir())
-    listing = voc(data) / "ImageSets" / "Segmentation" / "trainaug.txt"
-    listing.write_text(f"{first.stem}\n{second.stem}\n")
-    second.unlink()
-    (line, *_) = (p for p in check("voc12_seg", data, decode=False).problems if "mask" in p)
-    assert line.endswith(f"SegmentationClassAug/{second.name}: missing")
-
-
 def test_a_list_of_paths_is_a_list_of_ids(data: Path) -> None:
     before = ids(open_segmented("voc12_seg", data, "trainval"))
     pairs = [f"/JPEGImages/{i}.jpg /SegmentationClassAug/{i}.png\n" for i in before]
@@ -137,22 +128,8 @@ def test_classes_that_are_no_ids_in_two_dimensions_are_refused(
         read_sbd_mask(file)
 
 
-def test_a_conversion_keeps_what_was_listed(data: Path) -> None:
-    into_sbd(data)
-    listing = voc(data) / "ImageSets" / "Segmentation" / "trainaug.txt"
-    listing.write_text("2099_000001\n")
-    convert_sbd(data)
-    assert "2099_000001" in listing.read_text().split()
-    assert len(listing.read_text().split()) == 101
-
-
 def test_an_interrupted_conversion_is_named(data: Path) -> None:
     into_sbd(data)
     convert_sbd(data)
     (voc(data) / "ImageSets" / "Segmentation" / "trainaug.txt").unlink()
     assert "run it again" in check("voc12_seg", data, decode=False).notes[0]
-
-
-def test_absent_sbd_says_how_to_get_it(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"SBD is not there.*benchmark\.tgz"):
-        convert_sbd(tmp_path)

@@ -10,13 +10,12 @@ from typing import Any
 
 from torch import Tensor
 
-from tests.transfer.detection.parity import CASES, Answer, Case, lean
+from tests.transfer.detection.fixed_detector import Answer, lean
+from tests.transfer.detection.parity import CASES, Case
 from transfer.detection.sample import ResizedDetections
 
 GOLDEN = {
-    name: Case(recipe=lean(case.recipe))
-    for name, case in CASES.items()
-    if "resnet18" not in name and "weight" not in name
+    name: Case(recipe=lean(case.recipe)) for name, case in CASES.items() if "resnet18" not in name
 } | {"fpn boxes resnet50": CASES["fpn boxes"]}
 """resnet18 where the name says nothing else: fast enough for every run of the tests."""
 

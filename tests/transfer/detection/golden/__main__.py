@@ -7,8 +7,9 @@ against these files on every machine.
 import json
 from typing import Any
 
+from tests.transfer.detection.fixed_detector import answer, fill, in_double
 from tests.transfer.detection.golden import GOLDEN, path_of, summary
-from tests.transfer.detection.parity import NUM_CLASSES, answer, fill, in_double
+from tests.transfer.detection.parity import NUM_CLASSES
 from tests.transfer.detection.same_weights import to_torchvision, torchvision_name
 from tests.transfer.detection.small_samples import small_samples
 from transfer.detection import detectron2_engine

@@ -1,55 +1,20 @@
-"""How heads are made and how they start."""
-
-from dataclasses import replace
+"""Heads: how they start, and what the stored answers to a few objects do not show."""
 
 import pytest
 import torch
 from torch import nn
 
-from transfer.detection.recipe import COCO_4CONV1FC, COCO_FPN, COCO_FPN_MASKS, DetectorRecipe, Part
-from transfer.detection.torchvision_engine.heads import (
-    BoxPredictor,
-    box_head,
-    keypoint_head,
-    mask_head,
-)
+from tests.transfer.detection.small_samples import small_samples
+from transfer.detection.recipe import COCO_FPN, COCO_FPN_MASKS
+from transfer.detection.sample import Sample
+from transfer.detection.torchvision_engine.boxes import select_detections
+from transfer.detection.torchvision_engine.heads import BoxPredictor, box_head, mask_head
+from transfer.detection.torchvision_engine.keypoints import select_regions_with_keypoints
+from transfer.detection.torchvision_engine.masks import mask_loss, mask_targets
+from transfer.detection.torchvision_engine.regions import Regions
 
-
-def num_norms(module: nn.Module) -> int:
-    return sum(isinstance(part, nn.BatchNorm2d) for part in module.modules())
-
-
-@pytest.mark.parametrize(
-    ("recipe", "norms"),
-    [(COCO_FPN, 0), (COCO_4CONV1FC, 4), (replace(COCO_4CONV1FC, normed=()), 0)],
-)
-def test_a_box_head_gives_its_features_and_has_a_norm_per_convolution(
-    recipe: DetectorRecipe, norms: int
-) -> None:
-    head, num_features = box_head(recipe.tiny(), nn.BatchNorm2d)
-    assert head(torch.zeros(2, 32, 7, 7)).shape == (2, num_features) == (2, 64)
-    assert num_norms(head) == norms
-
-
-def test_a_box_head_without_layers_hands_its_convolutions_on() -> None:
-    recipe = replace(COCO_4CONV1FC.tiny(), box_head_fcs=0)
-    head, num_features = box_head(recipe, nn.BatchNorm2d)
-    assert head(torch.zeros(2, 32, 7, 7)).shape == (2, num_features) == (2, 32 * 49)
-
-
-@pytest.mark.parametrize(("normed", "norms"), [((), 0), (("mask_head",), 4)])
-def test_a_mask_head_doubles_its_map(normed: tuple[Part, ...], norms: int) -> None:
-    recipe = replace(COCO_FPN_MASKS.tiny(), normed=normed)
-    head = mask_head(recipe, 5, nn.BatchNorm2d)
-    assert head(torch.zeros(2, 32, 14, 14)).shape == (2, 5, 28, 28)
-    assert num_norms(head) == norms
-
-
-@pytest.mark.parametrize(("normed", "norms"), [((), 0), (("keypoint_head",), 8)])
-def test_a_keypoint_head_quadruples_its_map(normed: tuple[Part, ...], norms: int) -> None:
-    head = keypoint_head(replace(COCO_FPN.tiny(), normed=normed), nn.BatchNorm2d)
-    assert head(torch.zeros(2, 32, 14, 14)).shape == (2, 17, 56, 56)
-    assert num_norms(head) == norms
+BOX = torch.tensor([[10.0, 20.0, 66.0, 76.0]])
+ON_THE_OBJECT = Regions(boxes=BOX, classes=torch.tensor([0]), objects=torch.tensor([0]))
 
 
 def test_predictors_start_near_zero() -> None:
@@ -60,11 +25,8 @@ def test_predictors_start_near_zero() -> None:
     assert boxes.classes.weight.std().item() == pytest.approx(0.01, rel=0.02)
     assert boxes.deltas.weight.std().item() == pytest.approx(0.001, rel=0.02)
     assert masks.mask_fcn_logits.weight.std().item() == pytest.approx(0.001, rel=0.02)
-    assert all(
-        not b.any()
-        for n, b in [*boxes.named_parameters(), *masks.named_parameters()]
-        if "bias" in n
-    )
+    named = [*boxes.named_parameters(), *masks.named_parameters()]
+    assert all(not bias.any() for name, bias in named if "bias" in name)
 
 
 def test_layers_start_uniform_within_the_square_root_of_three_over_the_inputs() -> None:
@@ -73,3 +35,36 @@ def test_layers_start_uniform_within_the_square_root_of_three_over_the_inputs() 
     # of 100,352 draws the largest is short of the bound by about 1e-5
     assert first.weight.abs().max().item() == pytest.approx((3 / (32 * 49)) ** 0.5, rel=1e-3)
     assert not first.bias.any()
+
+
+def test_one_proposal_may_be_two_classes_and_doubles_of_a_class_are_dropped() -> None:
+    proposals = torch.tensor([[0.0, 0, 10, 10], [0.0, 0, 10, 11], [50.0, 50, 70, 90]])
+    scores = torch.tensor([[0.5, 0.4, 0.1], [0.6, 0.01, 0.39], [0.02, 0.01, 0.97]])
+    found = select_detections(scores.log(), torch.zeros(3, 2, 4), proposals, (60, 60), COCO_FPN)
+    assert found.classes.tolist() == [0, 1]
+    assert found.scores.tolist() == pytest.approx([0.6, 0.4])
+    assert found.boxes.tolist() == [[0, 0, 10, 11], [0, 0, 10, 10]]
+
+
+def test_boxes_end_at_the_image_and_what_is_not_finite_is_dropped() -> None:
+    proposals = torch.tensor([[0.0, 0, 10, 10], [50.0, 50, 70, 90]])
+    logits = torch.tensor([[float("nan"), 0.0], [5.0, 0.0]])
+    found = select_detections(logits, torch.zeros(2, 1, 4), proposals, (80, 60), COCO_FPN)
+    assert found.boxes.tolist() == [[50, 50, 60, 80]]
+
+
+def test_a_region_learns_if_it_holds_a_labeled_keypoint() -> None:
+    cases = [(30, 30, 2, 1), (30, 30, 1, 1), (30, 30, 0, 0), (66, 76, 2, 1), (66.1, 30, 2, 0)]
+    for x, y, visible, kept in cases:
+        points = torch.zeros(1, 17, 3)
+        points[0, 3] = torch.tensor([x, y, visible])
+        image = small_samples(1)[0].image
+        sample = Sample(image=image, boxes=BOX, classes=torch.tensor([0]), keypoints=points)
+        assert len(select_regions_with_keypoints(ON_THE_OBJECT, sample).boxes) == kept, (x, visible)
+
+
+def test_an_object_without_outlines_is_nowhere_and_a_sample_without_any_an_error() -> None:
+    assert mask_targets(BOX, [()], 28).sum() == 0
+    bare = Sample(image=small_samples(1)[0].image, boxes=BOX, classes=torch.tensor([0]))
+    with pytest.raises(ValueError, match="polygons"):
+        mask_loss(torch.zeros(1, 1, 28, 28), [ON_THE_OBJECT], [bare])

@@ -13,19 +13,6 @@ def ramp(height: int, width: int, stride_px: int) -> Tensor:
     return ((torch.stack([x, y])[None] + 0.5) * stride_px).float()
 
 
-def test_bins_of_a_box_see_their_own_centers() -> None:
-    box = torch.tensor([[20.0, 12.0, 52.0, 44.0]])
-    pooled = pool([ramp(16, 16, 4)], [box], [4], 2)[0]
-    torch.testing.assert_close(pooled[0], torch.tensor([[28.0, 44.0], [28.0, 44.0]]))
-    torch.testing.assert_close(pooled[1], torch.tensor([[20.0, 20.0], [36.0, 36.0]]))
-
-
-def test_a_bin_sees_as_many_points_as_pixels() -> None:
-    noise = torch.rand(1, 1, 16, 16)
-    pooled = pool([noise], [torch.tensor([[4.0, 2.0, 12.0, 10.0]])], [1], 1)
-    torch.testing.assert_close(pooled[0, 0, 0, 0], noise[0, 0, 2:10, 4:12].mean())
-
-
 def test_a_box_of_224_px_belongs_to_stride_16_and_each_half_one_level_lower() -> None:
     sides = torch.tensor([10.0, 56.0, 112.0, 224.0, 448.0, 2000.0])
     boxes = torch.stack([torch.zeros(6), torch.zeros(6), sides, sides], dim=1)

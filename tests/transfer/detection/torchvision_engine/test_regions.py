@@ -1,25 +1,69 @@
-"""Regions sampled among proposals and objects."""
+"""Boxes, their matches to objects, and samples of them: what is drawn, and the limits."""
 
+import pytest
 import torch
 
 from tests.transfer.detection.small_samples import small_samples
 from transfer.detection.recipe import COCO_FPN
-from transfer.detection.torchvision_engine.regions import sample_regions, select_foreground
+from transfer.detection.torchvision_engine.regions import (
+    BACKGROUND,
+    OBJECT,
+    decode,
+    match,
+    sample_positives_and_negatives,
+    sample_regions,
+    select_foreground,
+)
 
-LEVELS = 5
+CLASSES = 5
 PROPOSALS = torch.tensor([[8.0, 12.0, 56.0, 69.0], [0.0, 0.0, 5.0, 5.0], [90.0, 60.0, 99.0, 90.0]])
 
 
-def test_objects_are_among_the_regions_and_know_their_class() -> None:
-    sample = small_samples(1, num_classes=LEVELS)[0]
-    regions = sample_regions(PROPOSALS, sample, COCO_FPN, LEVELS)
-    (on_objects,) = select_foreground([regions], LEVELS)
+def test_no_box_grows_more_than_from_16_to_1000_px() -> None:
+    box = torch.tensor([[0.0, 0.0, 16.0, 16.0]])
+    grown = decode(box, torch.tensor([[0.0, 0.0, 99.0, 0.0]]), (1.0, 1.0, 1.0, 1.0))[0]
+    assert (grown[2] - grown[0]).item() == pytest.approx(1000)
+
+
+def test_deltas_of_half_precision_move_in_float32() -> None:
+    box = torch.tensor([[1000.0, 0.0, 1001.0, 1.0]])
+    moved = decode(box, torch.full((1, 4), 0.25).half(), (1.0, 1.0, 1.0, 1.0))
+    assert moved.dtype == torch.float32
+    assert ((moved[0, 0] + moved[0, 2]) / 2).item() == pytest.approx(1000.75)
+
+
+def test_an_overlap_on_the_upper_threshold_is_an_object() -> None:
+    assert match(torch.tensor([[0.5, 0.499]]), below=0.5, above=0.5)[1].tolist() == [1, 0]
+
+
+def test_the_best_boxes_of_an_object_count_however_little_they_overlap() -> None:
+    iou = torch.tensor([[0.80, 0.20, 0.50, 0.00, 0.10], [0.10, 0.25, 0.60, 0.00, 0.29]])
+    labels = match(iou, below=0.3, above=0.7, best_too=True)[1]
+    assert labels.tolist() == [OBJECT, BACKGROUND, OBJECT, BACKGROUND, BACKGROUND]
+    labels = match(torch.tensor([[0.2, 0.2, 0.1]]), below=0.3, above=0.7, best_too=True)[1]
+    assert labels.tolist() == [OBJECT, OBJECT, BACKGROUND]
+
+
+def test_positives_fill_their_share_negatives_the_rest_and_none_is_drawn_twice() -> None:
+    for there, samples, share, drawn in [
+        (40, 32, 0.25, (8, 24)),
+        (3, 32, 0.5, (3, 29)),
+        (50, 200, 0.5, (50, 50)),
+    ]:
+        positive = torch.arange(100) < there
+        some, others = sample_positives_and_negatives(
+            positive, ~positive, num_samples=samples, positive_share=share
+        )
+        assert (len(set(some.tolist())), len(set(others.tolist()))) == drawn
+        assert positive[some].all()
+        assert not positive[others].any()
+
+
+def test_objects_are_among_the_regions_and_all_others_are_background_the_last_class() -> None:
+    sample = small_samples(1, num_classes=CLASSES)[0]
+    regions = sample_regions(PROPOSALS, sample, COCO_FPN, CLASSES)
+    (on_objects,) = select_foreground([regions], CLASSES)
     assert sorted(on_objects.objects.tolist()) == [0, 0, 1, 2]  # one proposal, three objects
     torch.testing.assert_close(on_objects.classes, sample.classes[on_objects.objects])
-
-
-def test_all_others_are_background_the_last_class() -> None:
-    sample = small_samples(1, num_classes=LEVELS)[0]
-    regions = sample_regions(PROPOSALS, sample, COCO_FPN, LEVELS)
-    background = regions.boxes[regions.classes == LEVELS]
+    background = regions.boxes[regions.classes == CLASSES]
     assert sorted(background.tolist()) == PROPOSALS[1:].tolist()

@@ -1,0 +1,64 @@
+"""Scenes for tests, and COCO's file of them."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from transfer.datasets.scene_arrays import Scene
+from transfer.datasets.scenes import Scenes
+
+
+def scene(
+    name: str,
+    image_id: int | str,
+    width: int,
+    height: int,
+    boxes: Sequence[Sequence[float]] = (),
+    classes: Sequence[int] = (),
+    **more: Any,
+) -> Scene:
+    """None of its objects is aside unless that is given."""
+    return Scene(
+        name=name,
+        image_id=image_id,
+        width=width,
+        height=height,
+        boxes=np.array(boxes, dtype=np.float64).reshape(-1, 4),
+        classes=np.array(classes, dtype=np.int64),
+        **{"aside": np.zeros(len(classes), dtype=np.bool_), **more},
+    )
+
+
+def with_coco_file(
+    folder: Path, scenes: Sequence[Scene], class_names: Sequence[str], file: Path
+) -> Scenes:
+    """A split, and COCO's file of it; each object has one outline and all of its keypoints."""
+    annotations: list[dict[str, object]] = []
+    for one in scenes:
+        assert one.polygons is not None
+        assert one.keypoints is not None
+        objects = zip(one.boxes, one.classes, one.polygons, one.keypoints, strict=True)
+        for box, label, (outline,), points in objects:
+            x, y = outline[::2], outline[1::2]
+            annotations.append(
+                {
+                    "id": len(annotations) + 1,
+                    "image_id": one.image_id,
+                    "category_id": int(label) + 1,
+                    "bbox": [*box[:2], *(box[2:] - box[:2])],
+                    "area": abs(float(x @ np.roll(y, 1) - y @ np.roll(x, 1))) / 2,
+                    "iscrowd": 0,
+                    "segmentation": [outline.tolist()],
+                    "keypoints": points.flatten().tolist(),
+                    "num_keypoints": 17,
+                }
+            )
+    images = [{"id": one.image_id, "width": one.width, "height": one.height} for one in scenes]
+    categories = [{"id": number, "name": name} for number, name in enumerate(class_names, 1)]
+    content = {"images": images, "categories": categories, "annotations": annotations}
+    file.write_text(json.dumps(content))
+    ids = range(1, len(class_names) + 1)
+    return Scenes(folder, scenes, class_names, category_ids=ids, annotations=file)
