@@ -149,7 +149,7 @@ def _svg(draft: Draft, places: Mapping[str, int]) -> str:
             shape = MARKERS[marker] if draft.markers and len(line.points) <= 20 else ""
             xs, ys = zip(*line.points, strict=True)
             plot.plot(xs, ys, STROKES[stroke], c=color, marker=shape, markersize=4, linewidth=1.6)
-            if line.chosen in xs:
+            if line.chosen is not None and line.chosen in xs:
                 y = ys[xs.index(line.chosen)]
                 plot.plot([line.chosen], [y], "o", ms=11, mfc="none", mec=color, mew=1.8)
         every = [point for line in draft.series for point in line.points]
