@@ -35,10 +35,8 @@ from benchmarks.drawing.kinds import (
 from benchmarks.drawing.order import num_test_images, spread_over_images
 from benchmarks.drawing.pictures import captioned, numbered
 from benchmarks.drawing.thumbnails import pixels
-from benchmarks.pages.again import make_again
 from benchmarks.pages.published import papers
 from benchmarks.pages.records import Result
-from transfer.record import RecordError, read_record
 
 METHOD = "loocpp"
 SEVERAL_HEADS = re.compile(r"-heads\d+$")
@@ -94,13 +92,8 @@ class HeadShares(Identity):
         kinds: list[Kind] = [kind_of(next(iter(own.values()))[0]) for own in found]
         pictures = [self._picture(own) for own in found]
         shown = {task for own in found for task in own}
-        problems = tuple(
-            _older(result)
-            if result.task in shown and SHARES not in result.details
-            # asking for a new record is worth it only if the figure has no other
-            else _what_lacks(result)
-            for result in lacking
-        )
+        # asking for a new record is worth it only if the figure has no other
+        problems = tuple(_what_lacks(result, shown=result.task in shown) for result in lacking)
         return Drawn(pictures=numbered(self.file_name, pictures, kinds), problems=problems)
 
     def needed(self, material: Material) -> Sequence[str]:
@@ -282,31 +275,15 @@ def entropy_bits(shares: Sequence[float]) -> float:
     return -sum(share * math.log2(share) for share in shares if share > 0)
 
 
-def _older(result: Result) -> str:
-    """Return a note on a record that the figure can do without."""
-    return (
-        f"{result.path}, the record of {result.model.name}, has no {SHARES}, as it is older, and "
-        "is not shown"
-    )
-
-
-def _what_lacks(result: Result) -> str:
-    """Return what a record without whole shares lacks, why, and the command that makes it anew."""
+def _what_lacks(result: Result, *, shown: bool) -> str:
+    """Return what a record without whole shares lacks and, unless others are shown, what to do."""
     what = f"{result.path}, the record of {result.model.name}, has no {SHARES}"
-    if SHARES in result.details:
-        why = f"{what} that add up to 1, so the file was altered"
-    elif not result.metrics.get(result.primary_metric, 1.0):
-        return f"{what}, because no test image was predicted correctly"
-    else:
-        why = f"{what} (the shares of the heads), because an earlier version of the suite wrote it"
-    try:
-        again = make_again(read_record(result.path), result.path)
-    except RecordError:
-        return f"{why}; delete the file and evaluate the checkpoint again"
-    if again is None:
-        return f"{why}; this version has no such task, so delete the file"
-    words = "; ".join(f"{word}: {meaning}" for word, meaning in again.notes)
-    return f"{why}; delete the file, then make it anew: {again.command} ({words})"
+    if shown and SHARES not in result.details:
+        return f"{what}, as it is older, and is not shown"
+    return (
+        f"{what} (shares of correct predictions, which add up to 1); if there are any, delete "
+        "the file and run the command again that python -m benchmarks.explain prints for it"
+    )
 
 
 def _has_shares(result: Result) -> bool:

@@ -7,6 +7,7 @@ of a run that has ended is taken: a line over a part of the run would be half a 
 import json
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -28,16 +29,19 @@ def read_run(folder: Path, name: str) -> TrainingLog:
     path, backbone = folder / LOG_FILE, folder / BACKBONE_FILE
     if not path.is_file():
         raise LogError(f"{folder}: no {LOG_FILE}; expected the --out folder of python -m pretrain")
-    lines, torn = _lines(path)
-    if torn:
+    lines = [{k: v for k, v in line.items() if math.isfinite(v)} for line in read_lines(path)]
+    places = (place for place, line in enumerate(lines) if not {"step", "epoch"} <= line.keys())
+    torn = next(places, len(lines))
+    last = f"step {lines[torn - 1]['step'] if torn else 0:g}"
+    if torn < len(lines):
         raise LogError(
-            f"{path}: line {torn} is torn, the log was cut short after step "
-            f"{lines[-1]['step'] if lines else 0:g}; the command that started the run continues it"
+            f"{path}: line {torn + 1} is torn, the log was cut short after {last}; the command "
+            "that started the run continues it"
         )
     if not backbone.is_file():
         raise LogError(
-            f"{folder}: no {BACKBONE_FILE}, so the run has not ended (step "
-            f"{lines[-1]['step'] if lines else 0:g}); the command that started it continues it"
+            f"{folder}: no {BACKBONE_FILE}, so the run has not ended ({last}); the command that "
+            "started it continues it"
         )
     made_by = _origin(backbone)
     if lack := _what_lacks(lines, made_by):
@@ -45,22 +49,16 @@ def read_run(folder: Path, name: str) -> TrainingLog:
     return TrainingLog(name=name, made_by=made_by, lines=tuple(lines))
 
 
-def _lines(path: Path) -> tuple[list[dict[str, float]], int]:
-    """Return the lines' finite numbers, and the number of the first torn line or 0.
-
-    A line without a finite step and epoch is torn.
-    """
+def read_lines(path: Path) -> list[dict[str, float]]:
+    """Return the numbers of each line of a run's log; none of a line that is torn."""
     lines: list[dict[str, float]] = []
-    for number, text in enumerate(path.read_text(errors="replace").splitlines(), 1):
-        try:
-            line = json.loads(text)
-            numbers = {k: float(v) for k, v in line.items() if isinstance(v, int | float)}
-            finite = {k: v for k, v in numbers.items() if math.isfinite(v)}
-            finite["step"], finite["epoch"]
-        except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
-            return lines, number
-        lines.append(finite)
-    return lines, 0
+    for text in path.read_bytes().decode(errors="replace").splitlines():
+        line: dict[str, float] = {}
+        with suppress(ValueError, TypeError, AttributeError, OverflowError):
+            found = json.loads(text).items()
+            line = {name: float(value) for name, value in found if isinstance(value, int | float)}
+        lines.append(line)
+    return lines
 
 
 def _what_lacks(lines: Sequence[Mapping[str, float]], made_by: Mapping[str, Any]) -> str:

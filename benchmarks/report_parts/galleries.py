@@ -5,7 +5,7 @@ import binascii
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.drawing.files import metadata_of
@@ -90,29 +90,6 @@ def galleries_of(folder: Path, records: Sequence[Named]) -> list[Gallery]:
         if pictures and len(found) < MOST_RECORDS:
             found.append(Gallery(backbone=one.name, pictures=pictures))
     return found
-
-
-def within_page(galleries: Sequence[Gallery], limit: int) -> list[Gallery]:
-    """Return the galleries with so many pictures each that all have at most `limit` characters.
-
-    What remains of a gallery is spread over it, so that every kind of outcome is still shown.
-    """
-    total = sum(len(p.source) for gallery in galleries for p in gallery.pictures)
-    share = max(0.0, min(1.0, limit / max(total, 1)))
-    thinned = []
-    for gallery in galleries:
-        kept = []
-        for picture in _spread(gallery.pictures, share):
-            if len(picture.source) <= limit:
-                limit -= len(picture.source)
-                kept.append(picture)
-        thinned.append(replace(gallery, pictures=tuple(kept)))
-    return thinned
-
-
-def _spread(pictures: Sequence[Picture], share: float) -> Iterator[Picture]:
-    number = max(1, int(len(pictures) * share))
-    return (pictures[i * len(pictures) // number] for i in range(number))
 
 
 def _pictures(folder: Path) -> Iterator[Picture]:

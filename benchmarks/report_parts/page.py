@@ -54,7 +54,7 @@ def report_page(results: Path, runs: Sequence[Path] = ()) -> str:
     def with_images(limit: int) -> str:
         images = within_limit(*pictured, limit)
         shown: dict[str, Any] = {"by_task": images.by_task, "pretraining": images.pretraining}
-        shown |= {"figures": images.figures, "left_out": images.left_out()}
+        shown |= {"figures": images.figures, "left_out": images.left_out}
         return render(parts | shown)
 
     page = with_images(MOST_CHARACTERS)

@@ -1,15 +1,13 @@
 """Logs of pre-training runs: loss, rate, speed, waiting, and what shows a collapse."""
 
-import json
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.drawing.logs import LOG_FILE, read_logs
+from benchmarks.drawing.logs import LOG_FILE, read_lines, read_logs
 from benchmarks.pages.records import TRAINING_LOGS
-from benchmarks.report_parts.charts import Axes, Chart, Series, line_chart
+from benchmarks.report_parts.charts import Chart, Draft, Series, line_charts
 from benchmarks.report_parts.galleries import jpeg_address
 
 VIEW_SHEET = "views.jpg"
@@ -105,24 +103,13 @@ def log_files(run: Path) -> list[Path]:
 
 def _read(path: Path) -> Log:
     """Return the complete lines of a log that hold a step."""
-    lines, num_torn = [], 0
-    for text in path.read_bytes().decode(errors="replace").splitlines():
-        line: dict[str, float] = {}
-        with suppress(ValueError, TypeError, AttributeError, OverflowError):
-            line = {
-                name: float(value)
-                for name, value in json.loads(text).items()
-                if isinstance(value, int | float)
-            }
-        if "step" in line:
-            lines.append(line)
-        else:
-            num_torn += 1
+    every = read_lines(path)
+    lines = tuple(line for line in every if "step" in line)
     return Log(
         name=path.parent.name,
         path=str(path),
-        lines=tuple(lines),
-        num_torn=num_torn,
+        lines=lines,
+        num_torn=len(every) - len(lines),
         views=_view_sheet(path.with_name(VIEW_SHEET)),
     )
 
@@ -135,26 +122,30 @@ def _view_sheet(path: Path) -> str:
         return ""
 
 
-def _charts(logs: Sequence[Log]) -> Iterator[Chart]:
-    """Yield a chart for each logged quantity: those of every run first, then the methods' own."""
-    names = dict.fromkeys(TITLES)
-    names |= dict.fromkeys(name for log in logs for line in log.lines for name in line)
-    for name in names:
-        if name in PLACES:
-            continue
-        place = "epoch" if all("epoch" in line for log in logs for line in log.lines) else "step"
-        title = TITLES.get(name, name.replace("_", " ").capitalize())
-        axes = Axes(
-            x=place,
-            y=title.lower() if len(title) < 20 else "",
-            markers=False,
-            from_zero=name in RATES,
+def _charts(logs: Sequence[Log]) -> list[Chart]:
+    """Return a chart for each logged quantity: those of every run first, then the methods' own."""
+    quantities = dict.fromkeys(TITLES)
+    quantities |= dict.fromkeys(name for log in logs for line in log.lines for name in line)
+    place = "epoch" if all("epoch" in line for log in logs for line in log.lines) else "step"
+    names = [log.name for log in logs]
+    unique = [log.path if names.count(log.name) > 1 else log.name for log in logs]
+    drafts = []
+    for quantity in (each for each in quantities if each not in PLACES):
+        title = TITLES.get(quantity, quantity.replace("_", " ").capitalize())
+        series = [
+            Series(
+                name=name, points=[(one[place], one.get(quantity, math.nan)) for one in log.lines]
+            )
+            for name, log in zip(unique, logs, strict=True)
+        ]
+        drafts.append(
+            Draft(
+                title=title,
+                x=place,
+                y=title.lower() if len(title) < 20 else "",
+                series=series,
+                markers=False,
+                from_zero=quantity in RATES,
+            )
         )
-        chart = line_chart(title, [_series(log, place, name) for log in logs], axes)
-        if chart is not None:
-            yield chart
-
-
-def _series(log: Log, place: str, name: str) -> Series:
-    points = [(line[place], line.get(name, math.nan)) for line in log.lines]
-    return Series(name=log.name, x=tuple(x for x, _ in points), y=tuple(y for _, y in points))
+    return line_charts(drafts)

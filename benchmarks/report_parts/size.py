@@ -1,11 +1,10 @@
 """Images within one limit for the whole page; whatever is left out is counted."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 
 from benchmarks.report_parts.by_task import TaskPart
-from benchmarks.report_parts.galleries import Figure, Queries, within_page
+from benchmarks.report_parts.galleries import Figure, Gallery, Neighbors, Queries
 from benchmarks.report_parts.pretraining import Pretraining
 
 MOST_CHARACTERS = 9_500_000
@@ -21,66 +20,72 @@ class Images:
     by_task: tuple[TaskPart, ...]
     pretraining: Pretraining
     figures: tuple[Figure, ...]
-    figures_left_out: int
-    pictures_left_out: int
-    """Pictures of tasks, and queries with their nearest images."""
-    views_left_out: int
+    left_out: Mapping[str, str]
+    """A sentence for each part that lacks images, or no words."""
 
-    def left_out(self) -> dict[str, str]:
-        """Return a sentence for each part that lacks images."""
-        return {
-            "figures": _words(self.figures_left_out, "figure", "results/figures"),
-            "pictures": _words(
-                self.pictures_left_out, "picture", "the .gallery folders and records in results"
-            ),
-            "views": _words(self.views_left_out, "picture", "views.jpg in the runs’ folders"),
-        }
+
+@dataclass
+class Room:
+    """Characters that are left for images."""
+
+    left: int
+
+    def takes(self, *sources: str) -> bool:
+        """Return whether there was room for these addresses of images, which is now taken."""
+        size = sum(map(len, sources))
+        fits = size <= self.left
+        self.left -= size * fits
+        return fits
 
 
 def within_limit(
     by_task: Sequence[TaskPart], runs: Pretraining, figures: Sequence[Figure], limit: int
 ) -> Images:
     """Return the parts with so many images that these have at most `limit` characters."""
-    logs = []
-    left = limit
-    for log in runs.logs:
-        fits = len(log.views) <= left
-        left -= len(log.views) if fits else 0
-        logs.append(log if fits else replace(log, views=""))
-    shown, for_figures = [], int(left * FIGURES_SHARE)
-    for figure in figures:
-        if figure.source and len(figure.source) <= for_figures:
-            for_figures -= len(figure.source)
-            left -= len(figure.source)
-            shown.append(figure)
-    parts = []
-    for part in by_task:
-        queries, left = _fitting(part.queries, left)
-        parts.append(replace(part, queries=queries))
-    kept = iter(within_page([gallery for part in parts for gallery in part.galleries], left))
-    parts = [replace(p, galleries=tuple(islice(kept, len(p.galleries)))) for p in parts]
+    room = Room(limit)
+    logs = tuple(log if room.takes(log.views) else replace(log, views="") for log in runs.logs)
+    for_figures = Room(int(room.left * FIGURES_SHARE))
+    shown = tuple(one for one in figures if one.source and for_figures.takes(one.source))
+    room.takes(*(one.source for one in shown))
+    parts = [replace(part, queries=_fitting(part.queries, room)) for part in by_task]
+    every = [
+        picture for part in parts for gallery in part.galleries for picture in gallery.pictures
+    ]
+    share = min(1.0, room.left / max(sum(len(picture.source) for picture in every), 1))
+    parts = [
+        replace(part, galleries=tuple(_thinned(one, share, room) for one in part.galleries))
+        for part in parts
+    ]
+    num_pictures = _num_pictures(by_task) - _num_pictures(parts)
+    num_views = sum(bool(log.views) for log in runs.logs) - sum(bool(log.views) for log in logs)
+    folders = "the .gallery folders and records in results"
     return Images(
         by_task=tuple(parts),
-        pretraining=replace(runs, logs=tuple(logs)),
-        figures=tuple(shown),
-        figures_left_out=len(figures) - len(shown),
-        pictures_left_out=_num_pictures(by_task) - _num_pictures(parts),
-        views_left_out=sum(bool(log.views) for log in runs.logs) - sum(bool(g.views) for g in logs),
+        pretraining=replace(runs, logs=logs),
+        figures=shown,
+        left_out={
+            "figures": _words(len(figures) - len(shown), "figure", "results/figures"),
+            "pictures": _words(num_pictures, "picture", folders),
+            "views": _words(num_views, "picture", "views.jpg in the runs’ folders"),
+        },
     )
 
 
-def _fitting(queries: Sequence[Queries], left: int) -> tuple[tuple[Queries, ...], int]:
-    """Return the queries that fit, and the characters that are left."""
-    found = []
-    for one in queries:
-        rows = []
-        for row in one.rows:
-            size = sum(len(picture.source) for picture in (row.query, *row.nearest))
-            if size <= left:
-                left -= size
-                rows.append(row)
-        found += [replace(one, rows=tuple(rows))] if rows else []
-    return tuple(found), left
+def _fitting(queries: Sequence[Queries], room: Room) -> tuple[Queries, ...]:
+    """Return the queries for which there is room."""
+
+    def fits(row: Neighbors) -> bool:
+        return room.takes(*(picture.source for picture in (row.query, *row.nearest)))
+
+    found = (replace(one, rows=tuple(filter(fits, one.rows))) for one in queries)
+    return tuple(one for one in found if one.rows)
+
+
+def _thinned(gallery: Gallery, share: float, room: Room) -> Gallery:
+    """Return a share of the pictures, spread over all so that every kind of outcome is shown."""
+    number = max(1, int(len(gallery.pictures) * share))
+    spread = (gallery.pictures[i * len(gallery.pictures) // number] for i in range(number))
+    return replace(gallery, pictures=tuple(one for one in spread if room.takes(one.source)))
 
 
 def _num_pictures(parts: Sequence[TaskPart]) -> int:

@@ -8,7 +8,7 @@ from statistics import fmean
 from benchmarks.pages.curve_page import curve_of, run_of
 from benchmarks.pages.records import Result
 from benchmarks.report_parts.alike import alike
-from benchmarks.report_parts.charts import Axes, Chart, Draft, Series, line_charts
+from benchmarks.report_parts.charts import Chart, Draft, Series, line_charts
 from benchmarks.report_parts.task_details import SEARCHES, TaskDetails, task_details
 from transfer.record import Record
 
@@ -81,25 +81,25 @@ def _searches(records: Sequence[Named]) -> Iterable[Draft]:
         diverged = 0
         for one in records:
             found = one.details.searches[scores]
-            diverged += sum(score < 0 for _, score in found)
             points = [(rate, score) for rate, score in found if score >= 0]
-            rate = one.details.chosen.get(chosen, math.nan)
-            series.append(
-                Series(
-                    name=one.name,
-                    x=tuple(rate for rate, _ in points),
-                    y=tuple(score for _, score in points),
-                    chosen=_nearest(rate, [rate for rate, _ in points]),
-                )
-            )
+            diverged += sum(score < 0 for _, score in found)
+            place = _nearest(one.details.chosen.get(chosen, math.nan), [x for x, _ in points])
+            series.append(Series(name=one.name, points=points, chosen=place))
         setting = "cost" if not chosen else "learning rate"
         note = "Shaded: edges of the search, beyond which the best may lie."
         if any(one.chosen is not None for one in series):
             note = f"Ring: chosen. {note}"
         if diverged:
             note += f" {diverged} {setting.split()[-1]}s diverged and are left out."
-        axes = Axes(x=setting, y=words, log_x=True, edges=True)
-        yield Draft(title=f"Search over the {setting}", series=series, axes=axes, note=note)
+        yield Draft(
+            title=f"Search over the {setting}",
+            x=setting,
+            y=words,
+            series=series,
+            note=note,
+            log_x=True,
+            edges=True,
+        )
 
 
 def _nearest(value: float, places: Sequence[float]) -> float | None:
@@ -117,10 +117,10 @@ def _severities(records: Sequence[Named]) -> Draft:
         for severities in one.details.corruptions.values():
             for severity, value in severities:
                 by_severity.setdefault(severity, []).append(value)
-        x = tuple(sorted(by_severity))
-        series.append(Series(name=one.name, x=x, y=tuple(fmean(by_severity[s]) for s in x)))
-    axes = Axes(x="severity", y="top-1, percent")
-    return Draft(title="Accuracy by severity of the corruption", series=series, axes=axes)
+        points = [(severity, fmean(values)) for severity, values in sorted(by_severity.items())]
+        series.append(Series(name=one.name, points=points))
+    title = "Accuracy by severity of the corruption"
+    return Draft(title=title, x="severity", y="top-1, percent", series=series)
 
 
 def _snapshots(snapshots: Sequence[Result]) -> Iterable[Draft]:
@@ -134,31 +134,26 @@ def _snapshots(snapshots: Sequence[Result]) -> Iterable[Draft]:
             point = (float(group.model.epochs or 0), first.metrics[metric])
             curves.setdefault(metric, {}).setdefault(name, []).append(point)
     for metric, of_metric in curves.items():
-        series = [
-            Series(name=name, x=tuple(x for x, _ in sorted(of)), y=tuple(y for _, y in sorted(of)))
-            for name, of in of_metric.items()
-        ]
-        axes = Axes(x="epoch of pre-training", y=f"{metric}, percent")
-        yield Draft(title="During pre-training", series=series, axes=axes)
+        yield Draft(
+            title="During pre-training",
+            x="epoch of pre-training",
+            y=f"{metric}, percent",
+            series=[Series(name=name, points=sorted(of)) for name, of in of_metric.items()],
+        )
 
 
 def _passes(records: Sequence[Named]) -> Draft:
     """Return the accuracy of a probe after each pass over its training images."""
-    series = []
-    for one in records:
-        values = one.details.passes
-        x = tuple(float(number) for number in range(1, len(values) + 1))
-        series.append(Series(name=one.name, x=x, y=values))
-    axes = Axes(x="pass over the training images", y="accuracy on test, percent")
-    note = "The last pass is the result; none is chosen."
-    return Draft(title="Accuracy after each pass", series=series, axes=axes, note=note)
+    return Draft(
+        title="Accuracy after each pass",
+        x="pass over the training images",
+        y="accuracy on test, percent",
+        series=[Series(name=r.name, points=[*enumerate(r.details.passes, 1)]) for r in records],
+        note="The last pass is the result; none is chosen.",
+    )
 
 
 def _losses(records: Sequence[Named]) -> Draft:
     """Return the training loss of tasks that train the network."""
-    series = []
-    for one in records:
-        points = one.details.losses
-        x = tuple(step for step, _ in points)
-        series.append(Series(name=one.name, x=x, y=tuple(loss for _, loss in points)))
-    return Draft(title="Training loss", series=series, axes=Axes(x="step", y="loss", markers=False))
+    series = [Series(name=one.name, points=one.details.losses) for one in records]
+    return Draft(title="Training loss", x="step", y="loss", series=series, markers=False)

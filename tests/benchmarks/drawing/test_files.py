@@ -1,16 +1,17 @@
 """Files of figures: all three or none, the same bytes again, drawn only when something changed."""
 
 import html
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from benchmarks.drawing import style
 from benchmarks.drawing.figure import Line, LinePanel, Picture, Point
-from benchmarks.drawing.files import write_page, write_picture
+from benchmarks.drawing.files import remove_stale, write_page, write_picture
 
 
-def picture(y: float = 2.0, caption: str = "Random numbers.") -> Picture:
+def picture(y: float = 2.0, caption: str = "Seeds < 3 & two <words>.") -> Picture:
     points = (Point(x=0, y=1), Point(x=1, y=y, spread=0.5, num_runs=3))
     lines = (Line(label="a", points=points), Line(label="b", points=points))
     return Picture(
@@ -40,10 +41,14 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_a_picture_has_three_files(tmp_path: Path) -> None:
+def test_a_picture_has_three_files_and_the_page_its_caption(tmp_path: Path) -> None:
     assert write_picture(picture(), tmp_path)
     assert sorted(contents(tmp_path)) == [f"jcl_figure2a.{s}" for s in ("csv", "png", "svg")]
     assert (tmp_path / "jcl_figure2a.csv").read_text() == "x,y\n0,1\n1,2.0\n"
+    page = write_page(tmp_path, "python -m benchmarks.figures")
+    assert page is not None
+    assert "](jcl_figure2a.png)" in page.read_text()
+    assert "Seeds < 3 & two <words>." in page.read_text()
 
 
 def test_drawing_again_gives_the_same_bytes(tmp_path: Path) -> None:
@@ -53,19 +58,14 @@ def test_drawing_again_gives_the_same_bytes(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("quick")
-def test_what_has_not_changed_is_not_drawn_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_what_has_changed_or_is_missing_is_drawn_again(tmp_path: Path) -> None:
     write_picture(picture(), tmp_path)
-    monkeypatch.setattr(style, "render", None)
     assert not write_picture(picture(), tmp_path)
-
-
-@pytest.mark.parametrize("changed", [picture(y=3.0), picture(caption="Others.")], ids=["y", "text"])
-@pytest.mark.usefixtures("quick")
-def test_another_number_or_caption_is_drawn(tmp_path: Path, changed: Picture) -> None:
-    write_picture(picture(), tmp_path)
-    assert write_picture(changed, tmp_path)
+    assert write_picture(picture(y=3.0), tmp_path)
+    assert write_picture(picture(y=3.0, caption="Others."), tmp_path)
+    (tmp_path / "jcl_figure2a.png").unlink()
+    assert write_picture(picture(y=3.0, caption="Others."), tmp_path)
+    assert len(contents(tmp_path)) == 3
 
 
 def test_a_failure_of_drawing_leaves_no_file(
@@ -80,10 +80,24 @@ def test_a_failure_of_drawing_leaves_no_file(
     assert contents(tmp_path) == {}
 
 
-def test_the_page_shows_every_picture_with_its_caption(tmp_path: Path) -> None:
-    write_picture(picture(caption="Seeds < 3 & two <words>."), tmp_path)
-    page = write_page(tmp_path, "python -m benchmarks.figures")
-    assert page is not None
-    text = page.read_text()
-    assert "](jcl_figure2a.png)" in text
-    assert "Seeds < 3 & two <words>." in text
+@pytest.mark.usefixtures("quick")
+def test_only_pictures_of_ours_that_are_not_kept_are_removed(tmp_path: Path) -> None:
+    for name in ("jcl_figure2a", "jcl_figure2a.cifar10_knn", "jcl_figure2a.old", "jcl_figure2b"):
+        write_picture(replace(picture(), file_name=name), tmp_path)
+    others = ("jcl_figure2a.mine.svg", "jcl_figure2a.mine.csv", "curve_a.csv", "jcl_figure2a-b.csv")
+    for name in others:
+        (tmp_path / name).write_text("of a user")
+    remove_stale("jcl_figure2a", {"jcl_figure2a"}, tmp_path)
+    ours = {f"jcl_figure2{letter}.{s}" for letter in "ab" for s in ("csv", "png", "svg")}
+    assert set(contents(tmp_path)) == {*ours, *others}
+
+
+@pytest.mark.usefixtures("quick")
+def test_the_page_comes_and_goes_with_pictures_of_ours(tmp_path: Path) -> None:
+    (tmp_path / "jcl_figure9.svg").write_bytes(b"\xff\x00 no picture")
+    assert write_page(tmp_path, "") is None
+    write_picture(picture(), tmp_path)
+    assert write_page(tmp_path, "") is not None
+    remove_stale("jcl_figure2a", (), tmp_path)
+    assert write_page(tmp_path, "") is None
+    assert set(contents(tmp_path)) == {"jcl_figure9.svg"}

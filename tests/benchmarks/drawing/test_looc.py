@@ -2,7 +2,6 @@
 
 import base64
 import io
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +9,9 @@ import pytest
 from PIL import Image
 
 from benchmarks.drawing import FIGURES
-from benchmarks.drawing.figure import BarPanel, Drawn, GridPanel
+from benchmarks.drawing.figure import BarPanel, Drawn, ExamplePanel, GridPanel
 from benchmarks.figures import read_material
 from tests.benchmarks.drawing.figure_records import point
-from tests.synthetic_records import put
 
 RECIPE = "loocpp/in100-r50-color-rotation-texture"
 DESIGNATED = {"config.designated": ["color", "rotation", "texture"]}
@@ -43,45 +41,71 @@ def test_each_data_set_has_a_panel_with_the_heads_by_name(tmp_path: Path) -> Non
     assert any("the paper says close to 1" in text for text in picture.caption)
 
 
+def bars(results: Path) -> list[BarPanel]:
+    """Return the panels of bars of all pictures."""
+    pictures = drawn(results, "looc/fig4").pictures
+    return [panel for p in pictures for panel in p.panels if isinstance(panel, BarPanel)]
+
+
 def test_a_stand_in_for_textures_is_not_the_papers_own(tmp_path: Path) -> None:
-    for seed, texture in enumerate(("style bank", "randconv_luma")):
+    for texture in ("style bank", "randconv_luma"):
         made_by = {"epochs": 500.0, "texture": texture}
-        heads(tmp_path / texture, "in100_linear", SHARES, seed=seed, made_by=made_by)
-        (picture,) = drawn(tmp_path / texture, "looc/fig4").pictures
-        caption = " ".join(picture.caption)
+        heads(tmp_path / texture, "in100_linear", SHARES, made_by=made_by)
+        caption = " ".join(drawn(tmp_path / texture, "looc/fig4").pictures[0].caption)
         stand_in = texture == "randconv_luma"
         assert ("Not the paper's runs" in caption) == stand_in
         assert ("textures by randconv_luma" in caption) == stand_in
 
 
-def test_seeds_of_a_probe_are_averaged(tmp_path: Path) -> None:
-    heads(tmp_path, "in100_linear", [0.1, 0.2, 0.3, 0.4], seed=0)
-    heads(tmp_path, "in100_linear", [0.3, 0.2, 0.1, 0.4], seed=1)
-    (picture,) = drawn(tmp_path, "looc/fig4").pictures
-    (panel,) = picture.panels
-    assert isinstance(panel, BarPanel)
+def test_seeds_of_a_probe_are_averaged_and_a_network_with_two_names_counts_once(
+    tmp_path: Path,
+) -> None:
+    for suffix in ("", "-again"):
+        same = {"suffix": suffix, "sha256": "a" * 64}
+        heads(tmp_path, "in100_linear", [0.1, 0.2, 0.3, 0.4], seed=0, **same)
+        heads(tmp_path, "in100_linear", [0.3, 0.2, 0.1, 0.4], seed=1, **same)
+    (panel,) = bars(tmp_path)
     assert [share.y for share in panel.shares] == pytest.approx([0.2, 0.2, 0.2, 0.4])
+    assert panel.shares[0].num_runs == 2
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
+def test_another_evaluation_is_another_picture(tmp_path: Path) -> None:
+    small = {"small": "excerpt", "hash": "other"}
+    changes: tuple[dict[str, Any], ...] = (
         {"protocol": "jcl-2020/1"},
         {"hash": "other"},
         {"schedule": "0.5", "hash": "other"},
-        {"small": "excerpt", "fingerprint": "g", "hash": "other"},
+        small | {"fingerprint": "g"},
+        small | {"fingerprint": "h"},
         {"engine": "torch"},
-    ],
-    ids=str,
-)
-def test_another_evaluation_is_another_picture(tmp_path: Path, change: dict[str, Any]) -> None:
-    same = {"engine": "batched", "sha256": "a" * 64}
-    heads(tmp_path, "in100_linear", [0.1, 0.2, 0.3, 0.4], **same)
-    heads(tmp_path, "in100_linear", [0.3, 0.2, 0.1, 0.4], **same | {"suffix": "-b"} | change)
-    pictures = drawn(tmp_path, "looc/fig4").pictures
-    shares = [panel.shares for p in pictures for panel in p.panels if isinstance(panel, BarPanel)]
-    assert [own[0].num_runs for own in shares] == [1, 1]
-    assert len({picture.file_name for picture in pictures}) == 2
+    )
+    for place, change in enumerate(({"engine": "batched"}, *changes)):
+        same = {"engine": "batched", "sha256": "a" * 64, "suffix": f"-{place}"}
+        heads(tmp_path, "in100_linear", SHARES, **same | change)
+    assert [panel.shares[0].num_runs for panel in bars(tmp_path)] == [1] * 7
+    assert len({picture.file_name for picture in drawn(tmp_path, "looc/fig4").pictures}) == 7
+
+
+def test_a_record_without_whole_shares_is_named(tmp_path: Path) -> None:
+    for place, shares in enumerate((None, [0.5, 0.1], [1.0])):
+        folder = tmp_path / str(place)
+        heads(folder, "in100_linear", shares)
+        outcome = drawn(folder, "looc/fig4")
+        assert outcome.pictures == ()
+        (record,) = (folder / "records").rglob("*.json")
+        assert outcome.problems[0].startswith(f"{record}, the record of ")
+        assert "delete the file" in outcome.problems[0]
+    # one head of such a network lacks nothing
+    heads(tmp_path / "one", "in100_linear", None, arch="resnet50")
+    assert drawn(tmp_path / "one", "looc/fig4") == Drawn()
+
+
+def test_an_older_record_is_asked_for_only_if_the_figure_lacks_its_data_set(tmp_path: Path) -> None:
+    heads(tmp_path, "in100_linear", SHARES)
+    for task in ("in100_linear", "inat1k_linear"):
+        heads(tmp_path, task, None, suffix="-older")
+    problems = drawn(tmp_path, "looc/fig4").problems
+    assert ["delete the file" in problem for problem in problems] == [False, True]
 
 
 def test_the_caption_says_which_images_the_shares_are_of(tmp_path: Path) -> None:
@@ -98,23 +122,15 @@ def test_the_caption_says_which_images_the_shares_are_of(tmp_path: Path) -> None
     assert "none of deer, dog; two standard errors of a share are 3.4 points" in caption
 
 
-@pytest.mark.parametrize(
-    ("own", "words"),
-    [
-        (
-            {"in100_linear": [1.0, 0.0, 0.0, 0.0], "inat1k_linear": SHARES},
-            "(close to 2), with four heads; the same here.",
-        ),
-        ({"inat1k_linear": [1.0, 0.0, 0.0, 0.0], "in100_linear": SHARES}, "; not so here."),
-        ({"in100_linear": SHARES}, "not both data sets are here, so there is no order"),
-    ],
-)
-def test_the_order_of_the_entropies_is_said(
-    tmp_path: Path, own: dict[str, list[float]], words: str
-) -> None:
-    for task, shares in own.items():
-        heads(tmp_path, task, shares)
-    assert words in " ".join(drawn(tmp_path, "looc/fig4").pictures[0].caption)
+def test_the_order_of_the_entropies_is_said(tmp_path: Path) -> None:
+    sure = [1.0, 0.0, 0.0, 0.0]
+    for place, (in100, inat, words) in enumerate(
+        ((sure, SHARES, "; the same here."), (SHARES, sure, "; not so here."))
+    ):
+        heads(tmp_path / str(place), "in100_linear", in100)
+        heads(tmp_path / str(place), "inat1k_linear", inat)
+        (picture,) = drawn(tmp_path / str(place), "looc/fig4").pictures
+        assert words in " ".join(picture.caption)
 
 
 def image(color: int, label: int) -> dict[str, Any]:
@@ -140,7 +156,7 @@ def neighbors(results: Path, recipe: str, labels: list[int], **changes: Any) -> 
         "task": "cifar10_neighbors",
         "protocol": "looc-2020/1",
         "metric": "same_class",
-        "details": {"queries": queries},
+        "details": {"queries": queries, "num_test": changes.pop("num_test", None)},
         "settings": {"config.designated": ["color"]} if "looc" in recipe else {},
     }
     point(results, recipe, changes.pop("score", 50.0), **(cell | changes))
@@ -158,24 +174,15 @@ def test_networks_stand_side_by_side_with_the_same_queries(tmp_path: Path) -> No
     assert len(picture.rows) == 2 * 12 * 6
 
 
-@pytest.mark.parametrize(("number", "words"), [(100, "within"), (10_000, "beyond")])
-def test_the_caption_counts_queries_and_neighbors_and_says_the_noise(
-    tmp_path: Path, number: int, words: str
-) -> None:
-    neighbors(tmp_path, "looc/cifar10-cpu", [0] * 8, score=25.4)
-    neighbors(tmp_path, "moco/cifar10-cpu", [1] * 8, score=23.6)
-    for path in (tmp_path / "records").rglob("*.json"):
-        content = json.loads(path.read_text())
-        content["details"]["num_test"] = number
-        content["data"]["set"]["counts"] = {"trainval": 5000, "test": number}
-        put(path.parent, path.name, content)
-    caption = " ".join(drawn(tmp_path, "looc/fig3a").pictures[0].caption)
-    assert (
-        f"among the 8 nearest, over all {number:,} test images (shown are 5 neighbors of 8 of "
-        "these): LooC 25.4 %, MoCo 23.6 %."
-    ) in caption
-    assert f"(5,000 training and {number:,} test images)" in caption
-    assert f"the difference of 1.8 points is {words} noise" in caption
+def test_the_noise_of_a_difference_follows_from_the_test_images(tmp_path: Path) -> None:
+    for number, words in ((100, "within"), (10_000, "beyond")):
+        folder = tmp_path / str(number)
+        counts = {"counts": {"trainval": 5000, "test": number}, "num_test": number}
+        neighbors(folder, "looc/cifar10-cpu", [0] * 8, score=25.4, **counts)
+        neighbors(folder, "moco/cifar10-cpu", [1] * 8, score=23.6, **counts)
+        caption = " ".join(drawn(folder, "looc/fig3a").pictures[0].caption)
+        assert f"all {number:,} test images" in caption
+        assert f"the difference of 1.8 points is {words} noise" in caption
 
 
 def test_other_queries_cannot_stand_side_by_side(tmp_path: Path) -> None:
@@ -187,16 +194,22 @@ def test_other_queries_cannot_stand_side_by_side(tmp_path: Path) -> None:
     assert "have other queries" in outcome.problems[0]
 
 
-@pytest.mark.parametrize(
-    "queries",
-    [[], [{"class": "a"}], [image(1, 0) | {"neighbors": [{"jpeg_base64": "no picture"}]}]],
-    ids=["none", "fields", "thumbnail"],
-)
-def test_neighbors_that_cannot_be_shown_are_said(
-    tmp_path: Path, queries: list[dict[str, Any]]
-) -> None:
-    neighbors(tmp_path, "looc/cifar10-cpu", [0], details={"queries": queries})
-    neighbors(tmp_path, "moco/cifar10-cpu", [0])
-    outcome = drawn(tmp_path, "looc/fig3a")
-    assert outcome.pictures == ()
-    assert "looc-cifar10-cpu" in outcome.problems[0]
+def test_neighbors_that_cannot_be_shown_are_said(tmp_path: Path) -> None:
+    no_thumbnail = image(1, 0) | {"neighbors": [{"jpeg_base64": "no picture"}]}
+    foreign: tuple[list[dict[str, Any]], ...] = ([], [{"class": "a"}], [no_thumbnail])
+    for place, queries in enumerate(foreign):
+        folder = tmp_path / str(place)
+        neighbors(folder, "looc/cifar10-cpu", [0], details={"queries": queries})
+        neighbors(folder, "moco/cifar10-cpu", [0])
+        outcome = drawn(folder, "looc/fig3a")
+        assert outcome.pictures == ()
+        assert "looc-cifar10-cpu" in outcome.problems[0]
+
+
+def test_images_with_shares_are_of_many_classes(tmp_path: Path) -> None:
+    examples = [image(own, own // 2) | {"shares": SHARES} for own in range(12)]
+    details = {"head_shares": SHARES, "head_share_examples": examples}
+    heads(tmp_path, "in100_linear", None, details=details)
+    (picture,) = drawn(tmp_path, "looc/fig4").pictures
+    (panel,) = [own for own in picture.panels if isinstance(own, ExamplePanel)]
+    assert [tile.label for tile in panel.tiles] == [f"class {label}" for label in range(6)]

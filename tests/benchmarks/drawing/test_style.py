@@ -1,7 +1,6 @@
 """Drawing: every kind of panel, and where texts stand."""
 
 import io
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -22,79 +21,70 @@ from benchmarks.drawing.figure import (
     PublishedPoint,
     Tile,
 )
-from benchmarks.drawing.measures import COLUMN_IN
+from benchmarks.drawing.measures import COLUMN_IN, PAGE_IN, apart
 from benchmarks.drawing.panels import _short
 from benchmarks.drawing.style import render
 
+NAME = r"a $\frac{$"
+"""Name of a class or a run, which is no formula."""
 POINTS = (Point(x=1, y=1, spread=0.1, num_runs=3), Point(x=2, y=3), Point(x=4, y=2))
-TILE = Tile(pixels=np.full((8, 8, 3), 128, dtype=np.uint8), label="a class")
+TILE = Tile(pixels=np.full((8, 8, 3), 128, dtype=np.uint8), label=NAME)
 OTHER = Tile(pixels=TILE.pixels, agrees=False)
-PANELS: dict[str, Panel] = {
-    "lines": LinePanel(
+LINE, SECOND = Line(label=NAME, points=POINTS), Line(label="b", points=POINTS)
+PANELS: tuple[Panel, ...] = (
+    LinePanel(
         x_label="τ_con",
         y_label="y",
-        lines=(Line(label="a", points=POINTS), Line(label="b", points=POINTS)),
+        lines=(LINE, SECOND),
         levels=(Level(label="c", point=POINTS[0]),),
         published=(PublishedPoint(label="paper", x=2, y=2.5),),
         log_x=True,
     ),
-    "labelled points": LinePanel(
+    LinePanel(
         x_label="x",
         y_label="y",
         lines=(Line(label="a", points=POINTS, point_labels=("1", "2", "3")),),
     ),
-    "curves": LinePanel(
-        x_label="x", y_label="y", lines=(Line(label="a", points=POINTS),), marked=False
-    ),
-    "histograms": HistogramPanel(
+    LinePanel(x_label="x", y_label="y", lines=(LINE,), marked=False),
+    HistogramPanel(
         x_label="x",
         histograms=tuple(
             Histogram(label=f"method {i}", edges=(0.0, 0.001, 0.002), counts=(1, i), mean=0.001)
             for i in (1, 2, 3)
         ),
     ),
-    "bars": BarPanel(y_label="y", names=("a", "b"), shares=POINTS[:2], highest=3),
-    "grid": GridPanel(rows=((TILE, OTHER), (TILE, OTHER))),
-    "examples": ExamplePanel(tiles=(TILE, TILE), shares=((0.5, 0.5), (0.1, 0.9))),
-}
+    BarPanel(title=NAME, y_label="y", names=(NAME, "b"), shares=POINTS[:2], highest=3),
+    GridPanel(rows=((TILE, OTHER), (TILE, OTHER))),
+    ExamplePanel(tiles=(TILE, TILE), shares=((0.5, 0.5), (0.1, 0.9))),
+)
 
 
-def picture(*panels: Panel, columns: int = 1) -> Picture:
-    return Picture(
+def width_in(*panels: Panel) -> float:
+    """Return the width of a picture of these panels in one row."""
+    picture = Picture(
         file_name="jcl_figure2a",
         title="JCL, Figure 2(a)",
         panels=panels,
-        columns=columns,
-        caption=("A caption.",),
+        columns=len(panels),
+        caption=(NAME,),
         header=("x",),
         rows=(),
     )
-
-
-def width_in(png: bytes) -> float:
+    svg, png = render(picture, "id")
+    assert svg.startswith(b"<?xml")
     with Image.open(io.BytesIO(png)) as image:
         return image.width / 300
 
 
-def test_every_kind_of_panel_fits_a_column(subtests: pytest.Subtests) -> None:
-    for kind in PANELS:
-        with subtests.test(kind=kind):
-            svg, png = render(picture(PANELS[kind]), "id")
-            assert svg.startswith(b"<?xml")
-            assert width_in(png) == pytest.approx(COLUMN_IN, abs=0.01)
+def test_every_kind_of_panel_fits_a_column_and_two_a_page() -> None:
+    widths = [width_in(panel) for panel in PANELS]
+    assert widths == pytest.approx([COLUMN_IN] * len(PANELS), abs=0.01)
+    assert width_in(*PANELS[-2:]) == pytest.approx(PAGE_IN, abs=0.01)
 
 
-@pytest.mark.parametrize("name", [r"a$\x$", "cost $5 to $6", r"$\frac{$"])
-def test_names_are_no_formulas(name: str) -> None:
-    tile = Tile(pixels=TILE.pixels, label=name)
-    labels = LinePanel(
-        x_label="τ_con",
-        y_label="y",
-        lines=(Line(label=name, points=POINTS), Line(label="b", points=POINTS)),
-    )
-    bars = BarPanel(title=name, y_label="y", names=(name, "b"), shares=POINTS[:2], highest=3)
-    shown = replace(picture(GridPanel(rows=((tile,),)), labels, bars), caption=(name,))
-    assert render(shown, "id")[0].startswith(b"<?xml")
+def test_labels_move_apart_but_stay_in_order() -> None:
+    assert apart([1.0, 1.1, 5.0], [1.0] * 3, 0.0, 10.0) == [1.0, 2.0, 5.0]
+    assert apart([9.0, 9.9], [1.0] * 2, 0.0, 10.0) == [8.5, 9.5]
 
 
 def test_long_names_of_classes_become_short_lines() -> None:

@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from benchmarks.pages.published import transfer_tasks
 from benchmarks.report_parts.by_task import parts_by_task
 from benchmarks.report_parts.charts import Chart
@@ -55,26 +53,23 @@ def test_a_snapshot_without_its_main_number_is_no_point(tmp_path: Path) -> None:
     assert parts_by_task(read_contents(tmp_path)) == []
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
+def test_other_conditions_and_equal_seeds_are_no_spread_over_seeds(tmp_path: Path) -> None:
+    protocol = {"name": "lorac-2021/1", "hash": "b", "paper_hash": "a", "fields": {}}
+    others: tuple[dict[str, Any], ...] = (
         SHORT,
         {"engine": "other"},
         {"details": {"features_in": "bfloat16"}},
         {"details": {"num_processes": 2}},
         {"departures": ["epochs 2 instead of 100"]},
-        {"protocol": {"name": "lorac-2021/1", "hash": "b", "paper_hash": "a", "fields": {}}},
+        {"protocol": protocol},
         {"data": {"aircraft": {"fingerprint": "g", "small": "excerpt", "tolerated": 0}}},
-    ],
-    ids=str,
-)
-@pytest.mark.parametrize("seed", [0, 1])
-def test_other_conditions_are_no_spread_over_seeds(
-    tmp_path: Path, other: dict[str, Any], seed: int
-) -> None:
-    complete(tmp_path / "records" / "a", "mine", TASK, metrics={"mean_per_class": 40.0})
-    complete(tmp_path / "records" / "b", "mine", TASK, seed, **other)
-    assert spread(tmp_path) == []
+    )
+    for place, other in enumerate(others):
+        complete(tmp_path / str(place) / "a", "mine", TASK)
+        complete(tmp_path / str(place) / "b", "mine", TASK, 1, **other)
+    for folder in ("a", "b"):
+        complete(tmp_path / "same" / folder, "mine", TASK)
+    assert [folder.name for folder in tmp_path.iterdir() if spread(folder)] == []
 
 
 def test_kinds_of_runs_have_rows_of_their_own(tmp_path: Path) -> None:
@@ -86,12 +81,15 @@ def test_kinds_of_runs_have_rows_of_their_own(tmp_path: Path) -> None:
     assert all(name.endswith(", seeds") for name in names)
 
 
-@pytest.mark.parametrize(("chosen", "ring"), [({}, False), ({"learning_rate": 1.0}, True)])
-def test_a_ring_is_explained_only_where_one_is_drawn(
-    tmp_path: Path, chosen: dict[str, float], ring: bool
-) -> None:
+def test_a_ring_is_explained_only_where_one_is_drawn(tmp_path: Path) -> None:
     scores = {"0.1": 40.0, "1.0": 50.0, "10.0": 45.0}
-    key = "val_accuracy" if chosen else "mean_cross_validated_AP"
-    complete(tmp_path, "mine", TASK, details={key: scores} | chosen)
-    (part,) = parts_by_task(read_contents(tmp_path))
-    assert part.charts[0].note.startswith("Ring") == ring
+    found: tuple[dict[str, Any], ...] = (
+        {"mean_cross_validated_AP": scores},
+        {"val_accuracy": scores, "learning_rate": 1.0},
+    )
+    rings = []
+    for place, details in enumerate(found):
+        complete(tmp_path / str(place), "mine", TASK, details=details)
+        (part,) = parts_by_task(read_contents(tmp_path / str(place)))
+        rings.append(part.charts[0].note.startswith("Ring"))
+    assert rings == [False, True]

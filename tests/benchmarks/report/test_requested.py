@@ -1,11 +1,9 @@
 """What runs were asked for stands before everything else that could be run."""
 
-import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-
-import pytest
 
 from benchmarks.execution.ending import remember_request
 from benchmarks.pages.published import transfer_tasks
@@ -25,15 +23,9 @@ SVM = Requested(backbone="mine", key="voc07_svm", protocol="co2-2021/1", schedul
 TASK = transfer_tasks()[0]
 
 
-def asked(key: str, protocol: str = "lorac-2021/1", **changes: Any) -> Requested:
-    fields: dict[str, Any] = {
-        "backbone": "mine",
-        "key": key,
-        "protocol": protocol,
-        "schedule": "paper",
-        "seed": 0,
-    }
-    return Requested(**{**fields, **changes})
+def asked(key: str, **changes: Any) -> Requested:
+    """Return SVM's request, for another task."""
+    return replace(SVM, key=key, **({"protocol": "lorac-2021/1"} | changes))
 
 
 def left(results: Path) -> list[tuple[tuple[str, ...], str]]:
@@ -50,7 +42,7 @@ def test_only_what_has_no_result_is_left(tmp_path: Path) -> None:
 def test_each_reason_has_what_to_do(tmp_path: Path) -> None:
     requests = [
         SVM,
-        asked("coco_det", "jcl-2020/1", why="its strides are not 4 to 32"),
+        asked("coco_det", protocol="jcl-2020/1", why="its strides are not 4 to 32"),
         asked("transfer_linear/food", data=("food",), seed=0),
         asked(TASK, data=("aircraft",), seed=1),
     ]
@@ -65,38 +57,33 @@ def test_each_reason_has_what_to_do(tmp_path: Path) -> None:
     assert absent.how_to_get == ("python -m transfer get-data food aircraft --data DATA",)
 
 
-@pytest.mark.parametrize("named", [True, False])
-def test_without_named_tasks_those_with_data_are_asked_for(tmp_path: Path, named: bool) -> None:
-    settings = SimpleNamespace(schedule="paper")
-    backbone, protocol = SimpleNamespace(name="mine"), SimpleNamespace(protocol="lorac-2021/1")
-    rows: list[Any] = [
-        SimpleNamespace(
-            cell=SimpleNamespace(
-                backbone=backbone, key=key, task=protocol, settings=settings, seed=0
-            ),
-            state=state,
-            missing=missing,
-            why="",
-        )
-        for key, state, missing in (
-            (TASK, "run", ()),
-            ("transfer_linear/food", "no data", ("food",)),
-        )
-    ]
-    remember_request(rows, tmp_path, named=named)
-    assert [task for tasks, _ in left(tmp_path) for task in tasks] == [
-        TASK,
-        *["transfer_linear/food"] * named,
-    ]
+def test_without_named_tasks_those_with_data_are_asked_for(tmp_path: Path) -> None:
+    for named, tasks in ((True, [TASK, "transfer_linear/food"]), (False, [TASK])):
+        rows: list[Any] = [
+            SimpleNamespace(
+                cell=SimpleNamespace(
+                    backbone=SimpleNamespace(name="mine"),
+                    key=key,
+                    task=SimpleNamespace(protocol="lorac-2021/1"),
+                    settings=SimpleNamespace(schedule="paper"),
+                    seed=0,
+                ),
+                state="no data" if missing else "run",
+                missing=missing,
+                why="",
+            )
+            for key, missing in ((TASK, ()), ("transfer_linear/food", ("food",)))
+        ]
+        remember_request(rows, tmp_path, named=named)
+        assert [task for own, _ in left(tmp_path) for task in own] == tasks
 
 
-@pytest.mark.parametrize(
-    "text", ["", "[]", '{"format": "other"}', '{"format": "ssl-requested/1", "cells": [1]}']
-)
-def test_a_foreign_file_asks_for_nothing(tmp_path: Path, text: str) -> None:
+def test_a_foreign_file_asks_for_nothing(tmp_path: Path) -> None:
     remember_requested(tmp_path, [SVM])
-    (tmp_path / "report" / FILE).write_text(text)
-    assert left(tmp_path) == []
+    cells = '{"format": "ssl-requested/1", "cells": [1]}'
+    for text in ("", "[]", '{"format": "other"}', cells):
+        (tmp_path / "report" / FILE).write_text(text)
+        assert left(tmp_path) == []
 
 
 def test_the_page_shows_it_before_the_folded_rest_and_as_text(tmp_path: Path) -> None:
@@ -107,6 +94,4 @@ def test_the_page_shows_it_before_the_folded_rest_and_as_text(tmp_path: Path) ->
     first, folded = page.index("Asked for, without a result"), page.index('class="missing"')
     assert first < page.index(f"<code>{TASK}</code>") < folded
     assert HOSTILE not in page
-    rest = page[folded:]
-    assert "<code>python benchmarks/run_all.py --ckpt FILE --data DATA</code>" in rest
-    assert json.loads((tmp_path / "report" / FILE).read_text())["format"] == "ssl-requested/1"
+    assert "<code>python benchmarks/run_all.py --ckpt FILE --data DATA</code>" in page[folded:]
