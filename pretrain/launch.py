@@ -121,7 +121,8 @@ def require_own_folder(folder: Path) -> None:
     """
     if folder.resolve() not in _HELD:
         return
-    owner = (folder / LOCK).read_text(errors="replace").strip()
+    lock = folder / LOCK
+    owner = lock.read_text(errors="replace").strip() if lock.exists() else ""  # it may be deleted
     if owner not in ("", _owner()):
         raise WriteError(
             f"{folder} was taken by another run (process {owner}), which goes on from the last "
