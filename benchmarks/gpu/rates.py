@@ -1,4 +1,7 @@
-"""What GPUs can do at most, and their rates for plans, from what `measure.py` has measured."""
+"""What GPUs can do at most, and their rates for plans, from what `measure.py` has measured.
+
+Peaks are those of the makers' data sheets, dense, with sums in float32.
+"""
 
 import re
 from collections.abc import Mapping

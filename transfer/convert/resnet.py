@@ -2,6 +2,10 @@
 
 He et al., "Deep Residual Learning for Image Recognition", CVPR 2016, arXiv:1512.03385. Our own
 files may hold several copies of layer4: Xiao et al., ICLR 2021, arXiv:2008.05659 (LooC++).
+
+detectron2 0.6 calls torchvision's layer1 res2 and stores a norm inside its convolution; an explicit
+rule gives each name. Its bottlenecks stride in the 3x3 convolution only if STRIDE_IN_1X1 is False.
+Shapes do not show that: `transfer.detection.proof` compares features.
 """
 
 import re

@@ -1,4 +1,9 @@
-"""The kind of norm layers in training, which only this module decides, and their statistics."""
+"""The kind of norm layers in training, which only this module decides, and their statistics.
+
+Statistics after training: Wu and Johnson, Rethinking "Batch" in BatchNorm, arXiv:2105.07576:
+population statistics replace the moving average, at fixed weights. Each batch is weighted by its
+number of values, as in detectron2.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
