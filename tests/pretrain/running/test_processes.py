@@ -41,7 +41,7 @@ def measure_losses(rank: int, num_processes: int) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_processes_share_images_and_leave_together(tmp_path: Path) -> None:
-    first, second = two_processes("tests.transfer.running.test_processes", tmp_path)
+    first, second = two_processes("tests.pretrain.running.test_processes", tmp_path)
     assert (first["share"], second["share"]) == ([0, 2, 4], [1, 3])
     assert (first["begun"], second["begun"]) == ([0], [1])
     assert first["status"] == second["status"] == stop.EXIT_RESUMABLE
