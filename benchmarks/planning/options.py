@@ -10,6 +10,7 @@ import tyro
 from pretrain.running.option_ranges import Range
 from slurm.resources import Queue
 from transfer.cells.request import CellSettings
+from transfer.encoders.options import AnyEncoder, EncoderOptions
 from transfer.finetuning.options import TrainingOptions
 from transfer.frozen.precision import RequestedPrecision
 from transfer.running.folders import data_folder
@@ -78,6 +79,8 @@ class RunAll:
     withdraws that of an earlier run."""
     branch: tuple[str, ...] = ()
     """Parts of the prefixes of the ResNets to take, such as student, one per checkpoint."""
+    network: AnyEncoder = field(default_factory=EncoderOptions)
+    """Options for checkpoints of another network."""
     random: bool = False
     """Also evaluate a random initialization of the first checkpoint's network."""
     snapshots: tuple[Path, ...] = ()

@@ -8,12 +8,14 @@ from typing import Annotated
 import tyro
 
 from pretrain.running.processes import this_process
-from transfer.backbone import load_backbone, random_twin, with_heads
+from transfer.backbone import with_heads
 from transfer.cells.declaration import settle_declaration, with_declared_recipe
 from transfer.cells.departures import departures
 from transfer.cells.request import Cell, CellSettings
 from transfer.datasets.expected import DataError
 from transfer.detection.engines import engine_for
+from transfer.encoders.encoder import load
+from transfer.encoders.options import AnyEncoder, EncoderOptions
 from transfer.finetuning.options import TrainingOptions
 from transfer.frozen.precision import RequestedPrecision
 from transfer.record import Record, file_for_record
@@ -39,6 +41,8 @@ class Evaluate:
     that of an earlier run."""
     branch: str = ""
     """Part of the prefix of the ResNet to take where a file holds several, such as student."""
+    network: AnyEncoder = field(default_factory=EncoderOptions)
+    """Options for a checkpoint of another network."""
     data: Path = field(default_factory=data_folder)
     """Folder of all data sets; $DATASETS or ./datasets."""
     results: Path = Path("results")
@@ -120,7 +124,7 @@ class Evaluate:
             image_memory_gb=self.image_memory_gb,
             trust_topology=self.trust_topology,
         )
-        backbone = load_backbone(self.ckpt, name=self.name, branch=self.branch)
+        backbone = load(self.ckpt, self.network, name=self.name, branch=self.branch)
         if not (self.random or self.dry_run):
             from transfer.topology.require import with_checked_topology
 
@@ -131,7 +135,7 @@ class Evaluate:
             backbone = with_heads(backbone, self.heads)
         backbone = with_declared_recipe(backbone, self.declared or "")
         if self.random:
-            backbone = random_twin(backbone)
+            backbone = backbone.random_twin()
         return Cell(
             key=self.task,
             backbone=backbone,
