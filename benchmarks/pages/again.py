@@ -35,7 +35,7 @@ DEFAULT_RESULTS = Path("results")
 NOWHERE = Path(os.devnull) / "none"
 """Folder without data sets."""
 UNKNOWN_FILE = "FILE"
-FILE_NAME = re.compile(r"(.+?): [^:,]+ layout\b")
+FILE_NAME = re.compile(r"(.+?): [^,]+ layout\b")
 BRANCH = re.compile(r"\(asked for by --branch (.+?)\)(?=$|;|,)")
 HEADS = re.compile(r", heads (\d+(?:\+\d+)*) of \d+")
 CONTRADICTED = "fit another network: "

@@ -96,11 +96,13 @@ def plain_features(weights: Weights, images: Tensor, pool: str) -> Tensor | None
     if "cls_token" in weights and "blocks.0.attn.qkv.weight" in weights:
         if not _known_vit(weights):
             return None
-        tokens = _vit(weights, images)
+        layers = _vit(weights, images)
+        tokens = layers[-1]
         prefix = 1 + weights["reg_token"].shape[1] if "reg_token" in weights else 1
         patches = tokens[:, prefix:].mean(dim=1)
         parts = {"": tokens[:, 0], "cls": tokens[:, 0], "mean": tokens.mean(dim=1)}
         parts |= {"patch-mean": patches, "cls+mean": torch.cat([tokens[:, 0], patches], dim=1)}
+        parts |= {"cls-of-last-4": torch.cat([layer[:, 0] for layer in layers[-4:]], dim=1)}
         return parts[pool]
     fc1 = weights.get("stages.0.blocks.0.mlp.fc1.weight")
     if "stem.1.weight" in weights and fc1 is not None and fc1.ndim == 2:
@@ -122,8 +124,9 @@ def _known_vit(weights: Weights) -> bool:
     return all(p[2] in block if p[0] == "blocks" else ".".join(p) in stem for p in parts)
 
 
-def _vit(weights: Weights, images: Tensor) -> Tensor:
-    """Return the tokens (n, T, C) of a Vision Transformer: class token, registers, patches."""
+def _vit(weights: Weights, images: Tensor) -> list[Tensor]:
+    """Return the normalized tokens (n, T, C) after each block: class token, registers, patches."""
+    layers = []
     kernel = weights["patch_embed.proj.weight"]
     patches = F.conv2d(images, kernel, weights["patch_embed.proj.bias"], stride=kernel.shape[-2:])
     x, cls = patches.flatten(2).transpose(1, 2), weights["cls_token"]
@@ -142,7 +145,8 @@ def _vit(weights: Weights, images: Tensor) -> Tensor:
         x = x + _attention(_layer_norm(x, block, "norm1"), block) * block.get("ls1.gamma", 1)
         hidden = F.gelu(_linear(_layer_norm(x, block, "norm2"), block, "mlp.fc1"))
         x = x + _linear(hidden, block, "mlp.fc2") * block.get("ls2.gamma", 1)
-    return _layer_norm(x, weights, "norm")
+        layers.append(_layer_norm(x, weights, "norm"))
+    return layers
 
 
 def _attention(x: Tensor, block: Weights) -> Tensor:

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from transfer.convert.architectures import BackboneError
 from transfer.encoders.options import Pool
 
+LAST_FOUR = "cls-of-last-4"
 FORMS = "timm:NAME, torchvision:NAME, hf:FOLDER or FILE.py:FUNCTION"
 
 
@@ -42,6 +43,8 @@ class Built:
     """Tokens (n, T, C) or maps (n, C, H, W) of images; None if the source offers features alone."""
     own: Callable[[nn.Module, Tensor], Tensor] | None = None
     """Features (n, C) with the network's own pooling; None if it has none."""
+    last_four: Callable[[nn.Module, Tensor], Tensor] | None = None
+    """Class tokens of the last four blocks (n, 4 C), normalized; None if the source has none."""
     folder: Path | None = None
     """Folder of a model of transformers, which stores tensors under other names than it has."""
 
@@ -53,9 +56,11 @@ class Pooled(nn.Module):
         """Combine a network with a pooling; BackboneError if the network does not offer it."""
         super().__init__()
         features = built.unpooled if pool else built.own
+        if pool == LAST_FOUR:
+            features = built.last_four
         if features is None:
             raise BackboneError(
-                f"{asked} offers its own pooling alone; leave out --pool {pool}"
+                f"{asked} does not offer --pool {pool}; leave it out for its own pooling"
                 if pool
                 else f"{asked} has no pooling of its own: say --pool cls, mean, ..."
             )
@@ -63,7 +68,7 @@ class Pooled(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Return features (n, C) of images (n, 3, H, W)."""
-        if not self.pool:
+        if self.pool in ("", LAST_FOUR):
             return self.features(self.network, images)
         return pooled(self.features(self.network, images), self.pool, self.network)
 
@@ -156,7 +161,20 @@ def _timm(name: str, size_px: int) -> Built:
         else "timm knows no weights of it",
         unpooled=_timm_tokens,
         own=lambda net, images: net(images),
+        last_four=_timm_last_four if hasattr(network, "cls_token") else None,
     )
+
+
+def _timm_last_four(network: Any, images: Tensor) -> Tensor:
+    layers = network.forward_intermediates(
+        images,
+        indices=4,
+        norm=True,
+        output_fmt="NLC",
+        return_prefix_tokens=True,
+        intermediates_only=True,
+    )
+    return torch.cat([prefix[:, 0] for _, prefix in layers], dim=1)
 
 
 def _timm_tokens(network: Any, images: Tensor) -> Tensor:

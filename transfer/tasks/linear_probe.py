@@ -249,4 +249,15 @@ TASKS = with_shared_passes(
             by_default=False,
         ),
     }
-)
+) | {
+    # DINO's eval_linear.py (Caron et al., ICCV 2021): 0.001 * batch / 256; a ViT-S is read by
+    # --pool cls-of-last-4. Its authors swept the rate for each checkpoint and print none, and
+    # their cosine goes down by epochs, not by steps
+    "in1k_linear@dino": LinearProbe(
+        dataset="in1k",
+        protocol="dino-2021/1",
+        learning_rate=0.004,
+        batch_size=1024,
+        by_default=False,
+    ),
+}

@@ -192,7 +192,7 @@ def test_what_nothing_says_is_asked_for(tmp_path: Path, own_file: tuple[Path, Pa
         "expected timm:NAME": (vit, {"encoder": "vit"}),
         "no class token": (own, {"encoder": own_words, "pool": "cls"}),
         "say --pool": (own, {"encoder": own_words}),
-        "leave out --pool": (vit, {"encoder": "torchvision:vit_b_32", "pool": "cls"}),
+        "does not offer --pool": (vit, {"encoder": "torchvision:vit_b_32", "pool": "cls"}),
         "no such file": (own, {"encoder": f"{code}x.py:build"}),
         "no function": (own, {"encoder": f"{code}:make"}),
         "none of its": (own, {"encoder": VIT}),
@@ -235,6 +235,19 @@ def test_the_teacher_of_dino_is_taken(tmp_path: Path) -> None:
     other, _ = load_encoder(file, EncoderOptions(encoder=VIT), branch="student")
     assert torch.equal(other.state_dict["norm.bias"], student["norm.bias"])
     assert other.sha256 != encoder.sha256
+
+
+def test_dinos_probe_reads_the_last_four_class_tokens(tmp_path: Path) -> None:
+    network: Any = timm_model("vit_tiny_patch16_224")
+    options = EncoderOptions(encoder=VIT, pool="cls-of-last-4")
+    encoder, _ = load_encoder(saved(tmp_path, network.state_dict()), options)
+    seen: list[torch.Tensor] = []
+    for block in network.blocks[-4:]:
+        block.register_forward_hook(lambda *call: seen.append(network.norm(call[2])[:, 0]))
+    with torch.no_grad():
+        network(images(224))
+        torch.testing.assert_close(encoder.network()(images(224)), torch.cat(seen, dim=1))
+    assert (encoder.proof, encoder.feature_dim) == ("outputs", 4 * 192)
 
 
 def test_a_random_twin_and_a_plan_know_network_and_input(tmp_path: Path) -> None:
