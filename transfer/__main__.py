@@ -81,6 +81,7 @@ class Inspect:
             raise ValueError(
                 f"--write {self.write}: give --images DIR, whose photographs tell the network"
             )
+        self.network.check()
         if self.network.encoder:
             if self.images is not None:
                 raise ValueError("--images compares the known forms of a ResNet, not of --encoder")

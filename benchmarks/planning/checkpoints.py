@@ -73,6 +73,7 @@ def origins(request: RunAll) -> list[Origin]:
             f"--branch {' '.join(request.branch)}: {len(request.branch)} branches for "
             f"{len(request.ckpt)} checkpoints; '' leaves the choice to the suite"
         )
+    request.network.check()
     declared = declared_recipes(request.declared, len(request.ckpt))
     names: tuple[str | None, ...] = request.name or (None,) * len(request.ckpt)
     for path, name in zip(request.ckpt, names, strict=True):

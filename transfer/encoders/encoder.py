@@ -191,6 +191,7 @@ def load(
 
     BackboneError, with what was found and expected, if the file does not hold it.
     """
+    options.check()
     if options.encoder:
         return load_encoder(path, options, name=name, branch=branch)[0]
     return load_backbone(path, name=name, branch=branch)

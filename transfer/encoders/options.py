@@ -30,7 +30,7 @@ class EncoderOptions:
     input_std: tuple[float, ...] = ()
     """Standard deviation of red, green and blue, beside --input-mean."""
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         """Raise ValueError for options that do not fit each other."""
         given = [name for name, value in self.given.items() if value and name != "encoder"]
         if given and not self.encoder:

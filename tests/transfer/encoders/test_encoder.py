@@ -205,7 +205,7 @@ def test_what_nothing_says_is_asked_for(tmp_path: Path, own_file: tuple[Path, Pa
             found[words] = str(error)
     assert [words for words in refused if words not in found.get(words, "")] == []
     with pytest.raises(ValueError, match="--pool goes with --encoder"):
-        EncoderOptions(pool="cls")
+        EncoderOptions(pool="cls").check()
 
 
 def test_tensors_that_change_nothing_are_named() -> None:
