@@ -52,7 +52,6 @@ def test_the_callback_of_lightning_logs_neighbors(small_data: Path, tmp_path: Pa
     trainer = lightning.Trainer(
         max_epochs=1, callbacks=[names["Neighbors"]()], logger=False, enable_checkpointing=False
     )
-    trainer.fit(
-        Module(), torch.utils.data.DataLoader(list(torch.randn(4, 3, 32, 32)), batch_size=2)
-    )
+    images: Any = torch.randn(4, 3, 32, 32)
+    trainer.fit(Module(), torch.utils.data.DataLoader(images, batch_size=2))
     assert 0 <= trainer.callback_metrics["knn"] <= 100

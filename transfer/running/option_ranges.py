@@ -13,7 +13,7 @@ RANGES: Mapping[str, Range] = {
     "image_memory_gb": Range(0, 1e6),
     "image_px": Range(32, 2**13, or_zero=True),
     "images_per_gpu": Range(0, 2**24),
-    "input_mean": Range(-1e3, 1e3),
+    "input_mean": Range(0, 1),
     "input_px": Range(8, 2**13, or_zero=True),
     "input_std": Range(0, 1e3, open_below=True),
     "iterations": COUNT,
