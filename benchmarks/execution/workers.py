@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.execution.jobs import Job, evaluations, extractions, process_command
 from benchmarks.execution.run_file import StatusPage
-from benchmarks.execution.started import read_json, version
+from benchmarks.execution.states import read_json, version
 from benchmarks.planning.plan import PlannedCell
 from pretrain.running import stop
 from transfer.cells.execution import note_failure

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.cluster.cell_status import CellStatus, statuses
+from benchmarks.cluster.cell_status import SubmittedStates, submitted_states
 from benchmarks.cluster.submission import submissions
 from benchmarks.planning.options import RunAll, SlurmOptions
 from benchmarks.run_all import main, run
@@ -60,11 +60,11 @@ def there(request: RunAll) -> RunAll:
     return replace(request, results=home / "there", runs=home / "runs", cluster=options)
 
 
-def finished(request: RunAll) -> list[CellStatus]:
+def finished(request: RunAll) -> SubmittedStates:
     """Once the tables of the last submission are made."""
     *_, last = submissions(request.runs)
     wait_for_all([*last.helpers, *dict.fromkeys(cell.job for cell in last.cells)])
-    return statuses(request.runs)[0]
+    return submitted_states(request.runs)[0]
 
 
 def load_records(results: Path) -> dict[str, dict[str, Any]]:
@@ -121,7 +121,7 @@ def test_a_cell_that_fails_tells_why_and_succeeds_once_the_reason_is_gone(
     assert "DataError" in bad.detail
     assert "DataError" in (request.results / "tables" / "overview.md").read_text()
     assert main(["--status", "--runs", str(request.runs)]) == 1
-    assert bad.row.log in capsys.readouterr().out
+    assert bad.log in capsys.readouterr().out
     images.rmdir()
     shutil.move(home / "images", images)
     main(["--retry-failed", "--runs", str(request.runs)])
@@ -133,7 +133,7 @@ def test_cancelled_cells_are_told_and_can_be_submitted_again(request_here: RunAl
     assert run(request) == 0
     assert main(["--cancel", "--runs", str(request.runs)]) == 1
     until = time.monotonic() + PATIENCE_S
-    while {status.state for status in statuses(request.runs)[0]} != {"cancelled"}:
+    while {status.state for status in submitted_states(request.runs)[0]} != {"cancelled"}:
         assert time.monotonic() < until
         time.sleep(0.5)
     assert not list(request.results.rglob("*.failed.json"))

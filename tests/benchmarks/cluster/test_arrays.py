@@ -14,7 +14,7 @@ from benchmarks.cluster.arrays import (
     retry_failed,
     submit_cells,
 )
-from benchmarks.cluster.cell_status import statuses
+from benchmarks.cluster.cell_status import submitted_states
 from benchmarks.cluster.collect import collect
 from benchmarks.cluster.submission import Submission, read_submission
 from benchmarks.execution.jobs import AND, PREPARE
@@ -25,6 +25,7 @@ from benchmarks.planning.plan import PlannedCell
 from benchmarks.run_all import main
 from slurm.cluster import Cluster, ClusterError
 from slurm.requeue import Command
+from slurm.submit import Array
 from transfer.backbone import Backbone
 from transfer.cells.execution import evaluate
 from transfer.cells.request import Cell, CellSettings
@@ -92,9 +93,12 @@ def submission(rows: Rows, settings: CellSettings, programs: Path) -> Submission
     return submission
 
 
+def arrays_of(rows: list[PlannedCell]) -> list[Array]:
+    return [array for array, _ in plan_arrays(rows, ORIGINS, OPTIONS, Path("x"))]
+
+
 def test_cells_of_one_size_are_one_array_and_the_tables_come_last(rows: Rows) -> None:
-    plan = plan_arrays(rows("cifar10_knn", "in100_knn", "voc07_svm"), ORIGINS, OPTIONS, Path("x"))
-    cells, tables = plan.arrays
+    cells, tables = arrays_of(rows("cifar10_knn", "in100_knn", "voc07_svm"))
     assert (len(cells.work), cells.parallel, cells.after) == (3, 2, ())
     assert (len(tables.work), tables.after) == (1, (0,))
 
@@ -115,10 +119,10 @@ def test_cells_of_one_pass_have_one_job_and_a_state_each(
     done = Path(submission.cells[0].record)
     done.parent.mkdir(parents=True, exist_ok=True)
     done.write_text("{}")
-    assert [status.state for status in statuses(settings.runs)[0]] == ["done", "running"]
+    assert [status.state for status in submitted_states(settings.runs)[0]] == ["done", "running"]
     assert cancel_all(settings.runs) == 1
     (programs / "queue").write_text(f"{job}|TIMEOUT|None|n1\n")
-    assert [status.state for status in statuses(settings.runs)[0]] == ["done", "failed"]
+    assert [status.state for status in submitted_states(settings.runs)[0]] == ["done", "failed"]
     done.unlink()
     (again,) = retry_failed(settings.runs, SlurmOptions())
     assert [cell.key for cell in again.cells] == list(PASS)
@@ -128,7 +132,7 @@ def test_cells_of_one_pass_have_one_job_and_a_state_each(
 def test_several_backbones_pass_the_images_of_a_classifiers_cells_together(rows: Rows) -> None:
     keys = ("imagenet_c100_eval", "in100_linear@looc", "voc07_svm", "voc07_svm@11point")
     found = rows(*keys, names=("mine", "random"))
-    own, passed, *cells, _ = plan_arrays(found, ORIGINS, OPTIONS, Path("x")).arrays
+    own, passed, *cells, _ = arrays_of(found)
     (work,) = passed.work
     assert isinstance(work, Command)
     words = work.words[work.words.index(PREPARE) :]
@@ -142,7 +146,7 @@ def test_several_backbones_pass_the_images_of_a_classifiers_cells_together(rows:
 def test_every_size_of_job_is_an_array_of_its_own(rows: Rows) -> None:
     found = rows("in100_knn", "cifar10_knn")
     found[0] = replace(found[0], gpu_hours=5.0)
-    arrays = plan_arrays(found, ORIGINS, OPTIONS, Path("x")).arrays
+    arrays = arrays_of(found)
     assert [array.resources.hours for array in arrays[:-1]] == [5 * MARGIN, 1]
 
 
@@ -184,7 +188,7 @@ def test_each_state_is_told_from_what_there_is(
     (programs / "queue").write_text("1_0|PENDING|Priority|\n1_1|RUNNING|None|n1\n")
     log = submission.folder / "1_1_0_log.err"
     log.write_text("12:00:31  train  3/9 steps\n")
-    found = [(status.state, status.detail) for status in statuses(settings.runs)[0]]
+    found = [(status.state, status.detail) for status in submitted_states(settings.runs)[0]]
     assert found == [("queued", "Priority"), ("running", "12:00:31  train  3/9 steps")]
     evaluate(first.cell)
     log.write_text("error: no such file\n")
@@ -192,7 +196,7 @@ def test_each_state_is_told_from_what_there_is(
         pickle.dumps(("error", "Traceback\nslurm.requeue.CommandError: exit status 2"))
     )
     (programs / "queue").write_text("")
-    found = [(status.state, status.detail) for status in statuses(settings.runs)[0]]
+    found = [(status.state, status.detail) for status in submitted_states(settings.runs)[0]]
     assert found == [("done", ""), ("failed", "exit status 2; error: no such file")]
     assert second.cell.path.name in str(submission.cells[1].record)
 
@@ -231,7 +235,7 @@ def test_only_what_failed_is_submitted_once_more(
     assert [(cell.key, cell.resources.hours) for cell in again.cells] == [("in100_knn", 9)]
     assert again.cells[0].words == submission.cells[1].words
     (programs / "queue").write_text(f"{again.cells[0].job}|PENDING|Priority|\n")
-    assert [status.state for status in statuses(settings.runs)[0]] == ["done", "queued"]
+    assert [status.state for status in submitted_states(settings.runs)[0]] == ["done", "queued"]
     assert retry_failed(settings.runs, SlurmOptions()) == []
 
 
