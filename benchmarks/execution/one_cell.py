@@ -13,7 +13,6 @@ on, 128 plus the number of the signal that killed one of its processes.
 import sys
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import tyro
 
@@ -26,9 +25,6 @@ from transfer.cells.execution import note_failure, prepare
 from transfer.cells.many_gpus import KilledError, evaluate_on_gpus
 from transfer.cells.request import Cell
 from transfer.datasets.expected import DataError
-
-if TYPE_CHECKING:
-    pass
 
 RETRY_INTERVAL_S = 10.0
 

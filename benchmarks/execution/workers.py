@@ -11,14 +11,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.execution.jobs import Job, evaluations, extractions, process_command
 from benchmarks.execution.run_file import StatusPage
-from benchmarks.execution.states import read_json, version
+from benchmarks.execution.states import StartedCell, read_json, start_of
 from benchmarks.planning.plan import PlannedCell
 from pretrain.running import stop
 from transfer.cells.execution import note_failure
@@ -49,8 +49,8 @@ class Pool:
     sharers: int
     """Most processes that run at a time; they share the memory of the machine."""
     running: dict[subprocess.Popen[bytes], tuple[Job, list[str]]] = field(default_factory=dict)
-    old_failures: dict[Path, int] = field(default_factory=dict)
-    """Version of each failure file before the cell's process was started, by the cell's record."""
+    started: dict[Path, StartedCell] = field(default_factory=dict)
+    """What was there before the cell's process was started, by the cell's record."""
 
 
 def run_side_by_side(rows: Sequence[PlannedCell], origins: "Origins", workers: int) -> list[Cell]:
@@ -160,7 +160,7 @@ def _start(job: Job, origins: "Origins", pool: Pool, num_gpus: int) -> None:
     environment[SHARERS] = str(pool.sharers)
     if gpus:
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
-    pool.old_failures |= {cell.path: version(failure_path(cell.path)) for cell in job.cells}
+    pool.started |= {cell.path: StartedCell(**start_of(cell)) for cell in job.cells}
     process = subprocess.Popen(
         process_command(job.arguments(origins)),
         env=environment,
@@ -183,21 +183,18 @@ def _collect_ended(pool: Pool) -> list[Cell]:
             warning = f"joint extraction failed: {_exit_reason(status)}; each cell extracts alone"
             print(f"{job.cell.key}  {warning}", file=sys.stderr, flush=True)
             continue
-        failed += _failed_cells(job, status, pool.old_failures)
+        failed += _failed_cells(job, status, pool)
     return failed
 
 
-def _failed_cells(job: Job, status: int, old_failures: Mapping[Path, int]) -> list[Cell]:
+def _failed_cells(job: Job, status: int, pool: Pool) -> list[Cell]:
     """Return the cells of a process that have no record, and see that each has a failure file."""
     if status == FAILURE_WRITTEN and len(job.cells) == 1:
         return [job.cell]
     # a process may be killed after it has written a record
     failed = [cell for cell in job.cells if finished(cell) is None]
     for cell in failed:
-        if (
-            status != FAILURE_WRITTEN
-            and version(failure_path(cell.path)) == old_failures[cell.path]
-        ):
+        if status != FAILURE_WRITTEN and pool.started[cell.path].failure is None:
             note_failure(cell, RuntimeError(_exit_reason(status)))
             print(f"{cell.key}  failed: {_exit_reason(status)}", file=sys.stderr, flush=True)
     return failed
