@@ -51,12 +51,6 @@ def patient(path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_command_that_fails_says_with_which_status(tmp_path: Path) -> None:
-    error = submit_command(tmp_path, "bash", "-c", "exit 3").exception()
-    assert "CommandError: exit status 3" in str(error)
-
-
-@pytest.mark.slow
 def test_a_preempted_command_goes_on_where_it_was(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     job = submit_command(tmp_path, *COUNTING, str(tmp_path / "count"), "30", str(gate))

@@ -3,7 +3,6 @@
 import errno
 import json
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -74,15 +73,6 @@ def test_a_failure_leaves_its_reason(cell: Cell, monkeypatch: pytest.MonkeyPatch
     assert reason == "OSError: no space left on device"
 
 
-def test_a_reason_that_the_disk_does_not_take_is_told(
-    cell: Cell, fill_disk: Callable[[str], None], capsys: pytest.CaptureFixture[str]
-) -> None:
-    fill_disk(str(cell.settings.results))
-    assert run(cell) == 1
-    told = capsys.readouterr().err
-    assert f"the reason of a failure is not noted: {failure_path(cell.path)}: " in told
-
-
 def test_a_full_disk_while_features_are_prepared_is_one_line(
     cell: Cell,
     checkpoint: Path,
@@ -130,27 +120,22 @@ def test_a_killed_process_is_no_failure_of_the_cell(
     assert not failure_path(cell.path).exists()
 
 
-@pytest.mark.parametrize(
-    ("statuses", "expected"), [((0, 0), 0), ((1, 0), 1), ((0, 1), 1), ((137, 0), 137)]
-)
 def test_cells_of_a_pass_run_one_after_another_until_one_is_killed(
-    cell: Cell,
-    checkpoint: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    statuses: tuple[int, int],
-    expected: int,
+    cell: Cell, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cells = [cell, replace(cell, key="cifar10_linear")]
     origins = {cell.backbone.name: Origin(ckpt=checkpoint)}
-    answers, keys = iter(statuses), []
+    words = list(arguments_of_all(arguments_of(one, origins) for one in cells))
+    for statuses, expected in (((0, 0), 0), ((1, 0), 1), ((0, 1), 1), ((137, 0), 137)):
+        answers, keys = dict(zip(["cifar10_knn", "cifar10_linear"], statuses, strict=True)), []
 
-    def answer(one: Cell) -> int:
-        keys.append(one.key)
-        return next(answers)
+        def answer(one: Cell, answers: dict[str, int] = answers, keys: list[str] = keys) -> int:
+            keys.append(one.key)
+            return answers[one.key]
 
-    monkeypatch.setattr(benchmarks.execution.one_cell, "run", answer)
-    assert main(list(arguments_of_all(arguments_of(one, origins) for one in cells))) == expected
-    assert keys == ["cifar10_knn", "cifar10_linear"][: 1 if expected > 1 else 2]
+        monkeypatch.setattr(benchmarks.execution.one_cell, "run", answer)
+        assert main(words) == expected
+        assert keys == list(answers)[: 1 if expected > 1 else 2]
 
 
 def test_preparing_fills_the_cache_and_leaves_no_record(cell: Cell, checkpoint: Path) -> None:

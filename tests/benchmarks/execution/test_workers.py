@@ -14,9 +14,7 @@ import pytest
 import benchmarks.execution.workers
 from benchmarks.execution.workers import run_side_by_side
 from benchmarks.planning.checkpoints import Origin
-from benchmarks.planning.options import RunAll
 from benchmarks.planning.plan import PlannedCell
-from benchmarks.run_all import run
 from pretrain.running import stop
 from transfer.backbone import Backbone
 from transfer.cells.execution import evaluate
@@ -43,41 +41,22 @@ def instead(monkeypatch: pytest.MonkeyPatch, line: str) -> None:
     )
 
 
-def test_each_cell_has_a_gpu_of_its_own(
+def test_each_cell_has_a_gpu_of_its_own_and_a_share_of_the_memory(
     four: list[PlannedCell], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(benchmarks.execution.workers, "visible_gpus", lambda: ["3", "5"])
     log = tmp_path / "log"
-    instead(
-        monkeypatch,
-        f'echo "+$CUDA_VISIBLE_DEVICES" >> {log}; sleep 0.3; '
-        f'echo "-$CUDA_VISIBLE_DEVICES" >> {log}',
-    )
-    assert run_side_by_side(four, ORIGINS, workers=4) == []
+    share = f"echo ${SHARERS} >> {tmp_path}/shares"
+    begin, end = (f'echo "{sign}$CUDA_VISIBLE_DEVICES" >> {log}' for sign in "+-")
+    instead(monkeypatch, f"{share}; {begin}; sleep 0.3; {end}; [ $1 != in100_knn ]")
+    failed = run_side_by_side(four, ORIGINS, workers=9)
+    assert [cell.key for cell in failed] == ["in100_knn"]  # which leaves the others
+    assert (tmp_path / "shares").read_text().split() == ["4"] * 4
     used: set[str] = set()
     for word in log.read_text().split():
-        sign, name = word[0], word[1:]
-        assert name in ("3", "5")
-        assert (name in used) == (sign == "-")
-        used ^= {name}
-
-
-def test_each_process_knows_how_many_share_the_memory(
-    four: list[PlannedCell], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    instead(monkeypatch, f'echo "${SHARERS}" >> {tmp_path}/log')
-    for workers in (3, 9):
-        assert run_side_by_side(four, ORIGINS, workers=workers) == []
-    assert (tmp_path / "log").read_text().split() == ["3"] * 4 + ["4"] * 4
-
-
-def test_one_that_fails_leaves_the_others(
-    four: list[PlannedCell], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    instead(monkeypatch, f"[ $1 != in100_knn ] && touch {tmp_path}/$1")
-    failed = run_side_by_side(four, ORIGINS, workers=2)
-    assert [cell.key for cell in failed] == ["in100_knn"]
-    assert len(list(tmp_path.glob("*_*"))) == 3
+        assert word[1:] in ("3", "5")
+        assert (word[1:] in used) == (word[0] == "-")
+        used ^= {word[1:]}
 
 
 def test_reasons_that_a_full_disk_does_not_take_end_nothing(
@@ -260,32 +239,6 @@ def appears(path: Path) -> None:
     while not path.exists():
         assert time.monotonic() < until
         time.sleep(0.05)
-
-
-@pytest.mark.slow
-def test_two_at_a_time_leave_the_records_of_one_at_a_time(
-    checkpoint: Path, small_data: Path, tmp_path: Path
-) -> None:
-    def request(name: str, workers: int) -> RunAll:
-        return RunAll(
-            ckpt=(checkpoint,),
-            data=small_data,
-            results=tmp_path / name,
-            runs=tmp_path / f"{name}-runs",
-            schedule="smoke",
-            tasks="cifar10_knn,in100_knn",
-            workers=workers,
-        )
-
-    assert run(request("alone", 1)) == run(request("together", 2)) == 0
-    paths = sorted((tmp_path / "alone/records/mine").glob("*.json"))
-    assert len(paths) == 2
-    for path in paths:
-        other = read_record(tmp_path / "together/records/mine" / path.name)
-        assert (read_record(path).metrics, read_record(path).details) == (
-            other.metrics,
-            other.details,
-        )
 
 
 @pytest.mark.slow
