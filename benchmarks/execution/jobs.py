@@ -8,13 +8,12 @@ over all backbones, so that their images are decoded once for all.
 
 import sys
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.planning.plan import PlannedCell, pass_of
 from transfer.cells.request import Cell
-from transfer.finetuning.options import TrainingOptions
 
 if TYPE_CHECKING:
     from benchmarks.planning.checkpoints import Origins
@@ -136,12 +135,7 @@ def arguments_of(cell: Cell, origins: "Origins") -> tuple[str, ...]:
         words += ["--image-memory-gb", str(place.image_memory_gb)]
     words += ["--trust-topology"] if place.trust_topology else []
     words += ["--with-weights"] if cell.with_weights else []
-    for option in fields(TrainingOptions):
-        value = getattr(place.training, option.name)
-        if value != option.default:
-            values = value if isinstance(value, tuple) else (value,)
-            words += [f"--{option.name.replace('_', '-')}", *map(str, values)]
-    return tuple(words)
+    return (*words, *place.training.words())
 
 
 def preparation_arguments(cells: Sequence[Cell], origins: "Origins") -> tuple[str, ...]:

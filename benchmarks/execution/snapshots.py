@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
-from benchmarks.execution.ending import finish_run, print_counts
+from benchmarks.execution.ending import finish_run
 from benchmarks.execution.run_file import write_run_file
 from benchmarks.execution.sequence import Overall, overall_progress, run_in_turn
 from benchmarks.pages.curve_page import CURVE_SEPARATOR
@@ -60,11 +60,7 @@ def evaluate_snapshots(request: RunAll) -> int:
     planned = [row for row in rows if row.state == "run"]
     write_run_file([row.cell for row in planned], request.runs)
     failed = run_snapshots(planned, files)
-    pages_written = finish_run(
-        rows, request.results, request.runs, unreadable=unreadable, snapshots=True
-    )
-    print_counts(rows, failed, start, len(unreadable))
-    return int(bool(failed or unreadable) or not pages_written)
+    return finish_run(rows, failed, request, start, unreadable)
 
 
 def plan_snapshots(

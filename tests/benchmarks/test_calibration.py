@@ -61,7 +61,7 @@ def no_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither tables nor a report are made."""
     monkeypatch.setattr(benchmarks.execution.calibration, "update_tables", lambda *_: True)
     monkeypatch.setattr(benchmarks.report, "update_report", lambda *_: True)
-    monkeypatch.setattr(benchmarks.run_all, "finish_run", lambda *_: True)
+    monkeypatch.setattr(benchmarks.run_all, "finish_run", lambda _, failed, *__: int(bool(failed)))
 
 
 def calibrate(file: Path, data: Path, tmp_path: Path, *more: str) -> int:

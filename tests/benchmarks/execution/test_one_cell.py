@@ -127,7 +127,8 @@ def test_cells_of_a_pass_run_one_after_another_until_one_is_killed(
     origins = {cell.backbone.name: Origin(ckpt=checkpoint)}
     words = list(arguments_of_all(arguments_of(one, origins) for one in cells))
     for statuses, expected in (((0, 0), 0), ((1, 0), 1), ((0, 1), 1), ((137, 0), 137)):
-        answers, keys = dict(zip(["cifar10_knn", "cifar10_linear"], statuses, strict=True)), []
+        answers = dict(zip(["cifar10_knn", "cifar10_linear"], statuses, strict=True))
+        keys: list[str] = []
 
         def answer(one: Cell, answers: dict[str, int] = answers, keys: list[str] = keys) -> int:
             keys.append(one.key)
