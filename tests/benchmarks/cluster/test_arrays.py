@@ -1,7 +1,6 @@
 """Which arrays become of a plan, and what is known of them later; no cluster is needed."""
 
 import pickle
-import stat
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -26,9 +25,10 @@ from benchmarks.run_all import main
 from slurm.cluster import Cluster, ClusterError
 from slurm.requeue import Command
 from slurm.submit import Array
-from transfer.backbone import Backbone
+from tests.benchmarks.conftest import Rows
+from tests.slurm.fake_programs import fake_programs
 from transfer.cells.execution import evaluate
-from transfer.cells.request import Cell, CellSettings
+from transfer.cells.request import CellSettings
 
 ORIGINS: Origins = {
     "mine": Origin(ckpt=Path("mine.pth")),
@@ -44,44 +44,12 @@ PROGRAMS = {
     "scancel": 'echo "$@" >> "$(dirname "$0")/cancelled"',
     "sacct": "exit 1",
 }
-Rows = Callable[..., list[PlannedCell]]
 
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Slurm's programs without a cluster behind them; what is in `queue` is what squeue says."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    for name, text in PROGRAMS.items():
-        (folder / name).write_text(f"#!/bin/bash\n{text}\n")
-        (folder / name).chmod(stat.S_IRWXU)
-    monkeypatch.setenv("PATH", f"{folder}:/bin:/usr/bin")
-    return folder
-
-
-@pytest.fixture
-def rows(small_backbone: Backbone, settings: CellSettings) -> Rows:
-    """Cells to run of these tasks, of one backbone or two."""
-
-    def make(*keys: str, names: tuple[str, ...] = ("mine",), seeds: int = 1) -> list[PlannedCell]:
-        return [
-            PlannedCell(
-                Cell(
-                    key=key,
-                    backbone=replace(small_backbone, name=name, sha256=name),
-                    seed=seed,
-                    settings=settings,
-                ),
-                "run",
-                (),
-                0.1,
-            )
-            for name in names
-            for key in keys
-            for seed in range(seeds)
-        ]
-
-    return make
+    return fake_programs(tmp_path / "bin", monkeypatch, **PROGRAMS)
 
 
 @pytest.fixture
@@ -144,7 +112,7 @@ def test_several_backbones_pass_the_images_of_a_classifiers_cells_together(rows:
 
 
 def test_every_size_of_job_is_an_array_of_its_own(rows: Rows) -> None:
-    found = rows("in100_knn", "cifar10_knn")
+    found = rows("in100_knn", "cifar10_knn", hours=0.1)
     found[0] = replace(found[0], gpu_hours=5.0)
     arrays = arrays_of(found)
     assert [array.resources.hours for array in arrays[:-1]] == [5 * MARGIN, 1]

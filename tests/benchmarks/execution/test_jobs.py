@@ -1,34 +1,11 @@
 """Which cells one process works on, and what it waits for, here and on a cluster."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
-import pytest
-
 from benchmarks.execution.jobs import Job, evaluations, extractions, without_cells
-from benchmarks.planning.plan import PlannedCell
-from transfer.backbone import Backbone
-from transfer.cells.request import Cell, CellSettings
+from tests.benchmarks.conftest import Rows
 
-Rows = Callable[..., list[PlannedCell]]
 PASS = ("in100_linear@jcl", "in100_linear@looc")
-
-
-@pytest.fixture
-def rows(small_backbone: Backbone, settings: CellSettings) -> Rows:
-    """Cells to run of these tasks, of one backbone or two, each of an hour."""
-
-    def make(*keys: str, names: tuple[str, ...] = ("mine",), seeds: int = 1) -> list[PlannedCell]:
-        backbones = [replace(small_backbone, name=name, sha256=name) for name in names]
-        cells = [
-            Cell(key=key, backbone=backbone, seed=seed, settings=settings)
-            for backbone in backbones
-            for key in keys
-            for seed in range(seeds)
-        ]
-        return [PlannedCell(cell, "run", (), 1.0) for cell in cells]
-
-    return make
 
 
 def shown(jobs: list[Job]) -> list[tuple[list[str], float]]:

@@ -5,8 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,9 +15,8 @@ from benchmarks.execution.workers import run_side_by_side
 from benchmarks.planning.checkpoints import Origin
 from benchmarks.planning.plan import PlannedCell
 from pretrain.running import stop
-from transfer.backbone import Backbone
+from tests.benchmarks.conftest import Rows
 from transfer.cells.execution import evaluate
-from transfer.cells.request import Cell, CellSettings
 from transfer.record import failure_path, read_record
 from transfer.running.memory import SHARERS
 
@@ -26,10 +24,8 @@ ORIGINS = {"random": Origin(ckpt=Path("x.pth"), random=True)}
 
 
 @pytest.fixture
-def four(small_backbone: Backbone, settings: CellSettings) -> list[PlannedCell]:
-    keys = ("cifar10_knn", "in100_knn", "voc07_svm", "cifar10_linear")
-    cells = [Cell(key=key, backbone=small_backbone, seed=0, settings=settings) for key in keys]
-    return [PlannedCell(cell, "run", (), 0.0) for cell in cells]
+def four(rows: Rows) -> list[PlannedCell]:
+    return rows("cifar10_knn", "in100_knn", "voc07_svm", "cifar10_linear", hours=0.0)
 
 
 def instead(monkeypatch: pytest.MonkeyPatch, line: str) -> None:
@@ -71,16 +67,8 @@ def test_reasons_that_a_full_disk_does_not_take_end_nothing(
     assert capsys.readouterr().err.count("the reason of a failure is not noted: ") == 4
 
 
-def rows_of(backbones: Sequence[Backbone], settings: CellSettings, *keys: str) -> list[PlannedCell]:
-    cells = [
-        Cell(key=key, backbone=b, seed=0, settings=settings) for b in backbones for key in keys
-    ]
-    return [PlannedCell(cell, "run", (), 0.0) for cell in cells]
-
-
 def test_what_uses_a_classifier_starts_once_that_is_trained(
-    small_backbone: Backbone,
-    settings: CellSettings,
+    rows: Rows,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -89,7 +77,7 @@ def test_what_uses_a_classifier_starts_once_that_is_trained(
     # nobody ends before both that need no classifier have started, however busy the machine is
     wait = f"while ! grep -q +cifar10_knn {log} || ! grep -q +in100 {log}; do sleep 0.01; done"
     instead(monkeypatch, f"echo +$1 >> {log}; {wait}; echo -$1 >> {log}")
-    assert run_side_by_side(rows_of([small_backbone], settings, *keys), ORIGINS, 4) == []
+    assert run_side_by_side(rows(*keys), ORIGINS, 4) == []
     told = (tmp_path / "log").read_text().split()
     assert set(told[:2]) == {"+in100_linear@looc", "+cifar10_knn"}
     trained = told.index("-in100_linear@looc")
@@ -97,18 +85,17 @@ def test_what_uses_a_classifier_starts_once_that_is_trained(
 
 
 def test_what_uses_a_classifier_that_failed_is_not_started_and_told_why(
-    small_backbone: Backbone,
-    settings: CellSettings,
+    rows: Rows,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     keys = ("imagenet_c100_eval", "objectnet13_eval", "in100_linear@looc")
-    rows = rows_of([small_backbone], settings, *keys)
+    planned = rows(*keys)
     instead(monkeypatch, f"echo $1 >> {tmp_path}/log; kill -9 $$")
-    failed = run_side_by_side(rows, ORIGINS, 2)
+    failed = run_side_by_side(planned, ORIGINS, 2)
     assert sorted(cell.key for cell in failed) == sorted(keys)
     assert (tmp_path / "log").read_text().split() == ["in100_linear@looc"]
-    reason = json.loads(failure_path(rows[0].cell.path).read_text())["reason"]
+    reason = json.loads(failure_path(planned[0].cell.path).read_text())["reason"]
     assert "classifier in100_linear@looc failed" in reason
     assert "killed by SIGKILL" in reason
 
@@ -118,19 +105,18 @@ PASS = ("in100_linear@jcl", "in100_linear@looc", "in100_linear@lorac")
 
 @pytest.mark.parametrize("line", ["exit 1", "kill -9 $$"])
 def test_of_a_pass_those_fail_that_have_left_no_record(
-    small_backbone: Backbone,
-    settings: CellSettings,
+    rows: Rows,
     monkeypatch: pytest.MonkeyPatch,
     line: str,
 ) -> None:
-    rows = rows_of([small_backbone], settings, *PASS)
-    first, second, third = (row.cell for row in rows)
+    planned = rows(*PASS)
+    first, second, third = (row.cell for row in planned)
     instead(monkeypatch, f"echo '{{\"reason\": \"own\"}}' > '{failure_path(second.path)}'; {line}")
     failure_path(third.path).parent.mkdir(parents=True)
     failure_path(third.path).write_text('{"reason": "of an earlier run"}')
     done = {first.path: read_record}
     monkeypatch.setattr(benchmarks.execution.workers, "finished", lambda cell: done.get(cell.path))
-    assert run_side_by_side(rows, ORIGINS, 1) == [second, third]
+    assert run_side_by_side(planned, ORIGINS, 1) == [second, third]
     reasons = [
         json.loads(failure_path(cell.path).read_text())["reason"] for cell in (second, third)
     ]
@@ -139,17 +125,15 @@ def test_of_a_pass_those_fail_that_have_left_no_record(
 
 
 def test_cells_of_several_backbones_wait_for_their_features_even_if_these_fail(
-    small_backbone: Backbone,
-    settings: CellSettings,
+    rows: Rows,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    both = [replace(small_backbone, name=name, sha256=name) for name in ("random", "other")]
     origins = {"random": ORIGINS["random"], "other": Origin(ckpt=Path("y.pth"))}
-    rows = rows_of(both, settings, "imagenet_c100_eval")
+    planned = rows("imagenet_c100_eval", names=("random", "other"))
     prepares = f"sleep 0.5; echo $1 >> {tmp_path}/log; exit 1"
     instead(monkeypatch, f"[ $1 = --prepare ] && {{ {prepares}; }}; echo $1 >> {tmp_path}/log")
-    assert run_side_by_side(rows, origins, 3) == []
+    assert run_side_by_side(planned, origins, 3) == []
     assert (tmp_path / "log").read_text().split() == ["--prepare", *["imagenet_c100_eval"] * 2]
 
 
