@@ -30,7 +30,6 @@ from benchmarks.execution.jobs import (
     evaluations,
     extractions,
     process_command,
-    without_cells,
 )
 from benchmarks.execution.states import versions
 from benchmarks.planning.checkpoints import Origins
@@ -139,7 +138,7 @@ def submit_cells(
     under_way = {
         one.cell.record for one in submitted_states(runs)[0] if one.state in ("queued", "running")
     }
-    new = without_cells(rows, under_way)
+    new = [row for row in rows if str(row.cell.path.absolute()) not in under_way]
     if len(new) < len(rows):
         count = len(rows) - len(new)
         print(

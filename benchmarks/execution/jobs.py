@@ -7,8 +7,8 @@ over all backbones, so that their images are decoded once for all.
 """
 
 import sys
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -88,36 +88,17 @@ def extractions(rows: Sequence[PlannedCell]) -> list[Job]:
 
 
 def evaluations(rows: Sequence[PlannedCell]) -> list[Job]:
-    """Return the jobs that evaluate the cells in state "run"; those that use classifiers last."""
-    jobs = [Job(tuple(g)) for g in groups_sharing_passes([r for r in rows if r.state == "run"])]
-    return sorted(jobs, key=lambda job: job.cell.needed is not None)
+    """Return the jobs that evaluate the cells in state "run"; those that use classifiers last.
 
-
-def groups_sharing_passes(rows: Sequence[PlannedCell]) -> list[list[PlannedCell]]:
-    """Return the rows in groups that one process runs: those of one pass over images, or one row.
-
-    Groups stand at the place of their first row.
+    Cells of one pass over images are one job, at the place of the first of them.
     """
-    groups: dict[object, list[PlannedCell]] = {}
+    passes: dict[object, list[PlannedCell]] = {}
     for row in rows:
-        read = pass_of(row)
-        groups.setdefault(id(row) if read is None else read, []).append(row)
-    return list(groups.values())
-
-
-def without_cells(rows: Sequence[PlannedCell], records: Collection[str]) -> list[PlannedCell]:
-    """Return the rows but those of these records; what is left of a pass costs the whole pass.
-
-    The readings that are left wait for the pass of those that are not, or make it themselves.
-    """
-    left: list[PlannedCell] = []
-    for group in groups_sharing_passes(rows):
-        kept = [row for row in group if str(row.cell.path.absolute()) not in records]
-        if kept and len(kept) < len(group):
-            hours = sum(row.gpu_hours for row in group)
-            kept = [replace(kept[0], gpu_hours=hours), *(replace(r, gpu_hours=0) for r in kept[1:])]
-        left += kept
-    return left
+        if row.state == "run":
+            read = pass_of(row)
+            passes.setdefault(id(row) if read is None else read, []).append(row)
+    jobs = [Job(tuple(group)) for group in passes.values()]
+    return sorted(jobs, key=lambda job: job.cell.needed is not None)
 
 
 def arguments_of(cell: Cell, origins: "Origins") -> tuple[str, ...]:

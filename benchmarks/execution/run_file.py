@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.execution.states import (
-    REFRESH_S,
     CellState,
     StartedCell,
     State,
@@ -109,22 +108,10 @@ def local_states(runs: Path, results: Path | None = None) -> list[CellState[RunC
     return list(latest.values())
 
 
-class StatusPage:
-    """The page runs/status.html of a run on this machine."""
-
-    def __init__(self, runs: Path) -> None:
-        self.runs, self.written_s = runs, 0.0
-
-    def refresh(self) -> None:
-        """Write the page anew; a full disk is not an error here."""
-        self.written_s = time.monotonic()
-        with suppress(WriteError):
-            write_status_page(self.runs, local_states(self.runs))
-
-    def refresh_if_old(self) -> None:
-        """Write the page anew if that is longer ago than the page waits to load itself again."""
-        if time.monotonic() - self.written_s > REFRESH_S:
-            self.refresh()
+def refresh_page(runs: Path) -> None:
+    """Write the page of all states anew; a full disk is not an error here."""
+    with suppress(WriteError):
+        write_status_page(runs, local_states(runs))
 
 
 def _run_files(runs: Path) -> list[tuple[Path, LocalRun]]:

@@ -2,13 +2,13 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.execution.run_file import StatusPage
+from benchmarks.execution.run_file import refresh_page
 from benchmarks.planning.plan import PlannedCell
 from pretrain.running import stop
 from pretrain.running.lock import BusyError
@@ -34,8 +34,8 @@ class Overall:
     hours: float
     """Sum of the weights of all cells."""
     bars: "Bars | None" = None
-    refresh: Callable[[], None] = lambda: None
-    """Function that writes the page of states."""
+    runs: Collection[Path] = ()
+    """Folders that have a page of states."""
     started: int = 0
     ended: int = 0
     failed: int = 0
@@ -76,16 +76,17 @@ class Overall:
             count, done = self.state(), self.hours_ended
             self.bars.update(self.bar, description=title, completed=done, count=count)
             self.bars.refresh()
-        self.refresh()
+        for runs in self.runs:
+            refresh_page(runs)
 
 
 @contextmanager
 def overall_progress(planned: Sequence[PlannedCell]) -> Iterator[Overall]:
     """Yield the progress of these cells, which the terminal and the page runs/status.html show."""
-    refresh = StatusPage(planned[0].cell.settings.runs).refresh if planned else lambda: None
+    runs = {row.cell.settings.runs for row in planned}
     hours = sum(max(row.gpu_hours, LEAST_HOURS) for row in planned)
     with live_bars() as bars:
-        yield Overall(len(planned), hours, bars, refresh)
+        yield Overall(len(planned), hours, bars, runs)
 
 
 def run_cells(rows: list[PlannedCell]) -> list[Cell]:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from benchmarks.execution.jobs import Job, evaluations, extractions, without_cells
+from benchmarks.execution.jobs import Job, evaluations, extractions
 from tests.benchmarks.conftest import Rows
 
 PASS = ("in100_linear@jcl", "in100_linear@looc")
@@ -32,9 +32,3 @@ def test_an_extraction_counts_the_longest_cell_of_each_backbone(rows: Rows) -> N
     ]
     last = evaluations(found)[-1]
     assert [last.waits_for(job) for job in jobs] == [False, True, False]
-
-
-def test_the_rest_of_a_pass_that_is_under_way_costs_the_whole_pass(rows: Rows) -> None:
-    found = rows(*PASS)
-    left = without_cells(found, [str(found[0].cell.path.absolute())])
-    assert [(row.cell.key, row.gpu_hours) for row in left] == [(PASS[1], 2.0)]
