@@ -22,6 +22,7 @@ from benchmarks.planning.cluster_resources import MARGIN
 from benchmarks.planning.options import SlurmOptions
 from benchmarks.planning.plan import PlannedCell
 from benchmarks.run_all import main
+from benchmarks.status import main as status
 from slurm.cluster import Cluster, ClusterError
 from slurm.requeue import Command
 from slurm.submit import Array
@@ -29,6 +30,7 @@ from tests.benchmarks.conftest import Rows
 from tests.slurm.fake_programs import fake_programs
 from transfer.cells.execution import evaluate
 from transfer.cells.request import CellSettings
+from transfer.record import write_failure
 
 ORIGINS: Origins = {
     "mine": Origin(ckpt=Path("mine.pth")),
@@ -150,7 +152,11 @@ def test_what_waits_already_is_not_submitted_again(
 
 
 def test_each_state_is_told_from_what_there_is(
-    submission: Submission, rows: Rows, settings: CellSettings, programs: Path
+    submission: Submission,
+    rows: Rows,
+    settings: CellSettings,
+    programs: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     first, second = rows("cifar10_knn", "in100_knn")
     (programs / "queue").write_text("1_0|PENDING|Priority|\n1_1|RUNNING|None|n1\n")
@@ -166,7 +172,16 @@ def test_each_state_is_told_from_what_there_is(
     (programs / "queue").write_text("")
     found = [(status.state, status.detail) for status in submitted_states(settings.runs)[0]]
     assert found == [("done", ""), ("failed", "exit status 2; error: no such file")]
-    assert second.cell.path.name in str(submission.cells[1].record)
+    write_failure(second.cell.path, {"reason": "DataError: no folder cifar10"})
+    capsys.readouterr()
+    words = ["--runs", str(settings.runs), "--results"]
+    assert status([*words, str(settings.results)]) == 1
+    shown = capsys.readouterr().out
+    assert "DataError: no folder cifar10" in shown
+    assert str(log) in shown
+    assert "1 done, 1 failed" in shown
+    assert status([*words, "others"]) == 0
+    assert "cifar10" not in capsys.readouterr().out
 
 
 def test_the_last_job_writes_tables_with_the_reasons(
