@@ -26,9 +26,9 @@ from benchmarks.cluster.submission import (
 from benchmarks.cluster.watch import print_states, watch
 from benchmarks.execution.jobs import (
     arguments_of,
-    arguments_of_all,
     evaluations,
     extractions,
+    joined,
     process_command,
 )
 from benchmarks.execution.states import versions
@@ -96,7 +96,7 @@ def _with_cells(
     training: tuple[int, ...] = ()
     for (size, extraction, trains, uses), members in groups.items():
         after = () if extraction is None else (extraction,)
-        words = [arguments_of_all(cell.words for cell in cells) for cells in members]
+        words = [joined(cell.words for cell in cells) for cells in members]
         array = _array("cells", words, size, options, after=after + training * uses)
         training += (len(arrays),) * trains
         arrays.append((array, members))

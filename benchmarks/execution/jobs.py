@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from benchmarks.planning.checkpoints import Origins
 
 
-PREPARE, AND, THEN = "--prepare", "--and", "--then"
+PREPARE, THEN = "--prepare", "--then"
 """Words of benchmarks.execution.one_cell."""
 
 
@@ -70,9 +70,11 @@ class Job:
 
     def arguments(self, origins: "Origins") -> tuple[str, ...]:
         """Return the arguments of benchmarks.execution.one_cell."""
-        if self.prepares:
-            return preparation_arguments(self.cells, origins)
-        return arguments_of_all(arguments_of(cell, origins) for cell in self.cells)
+        if not self.prepares:
+            return joined(arguments_of(cell, origins) for cell in self.cells)
+        keys = ",".join(dict.fromkeys(cell.key for cell in self.cells))
+        each = {cell.backbone.sha256: arguments_of(cell, origins) for cell in self.cells}
+        return (PREPARE, keys, *joined(each.values()))
 
 
 def extractions(rows: Sequence[PlannedCell]) -> list[Job]:
@@ -119,17 +121,9 @@ def arguments_of(cell: Cell, origins: "Origins") -> tuple[str, ...]:
     return (*words, *place.training.words())
 
 
-def preparation_arguments(cells: Sequence[Cell], origins: "Origins") -> tuple[str, ...]:
-    """Return the arguments that prepare the tasks of these cells, each backbone once."""
-    keys = ",".join(dict.fromkeys(cell.key for cell in cells))
-    each = {cell.backbone.sha256: arguments_of(cell, origins)[1:] for cell in cells}
-    first, *others = each.values()
-    return (PREPARE, keys, *first, *(word for more in others for word in (AND, *more)))
-
-
-def arguments_of_all(words: Iterable[Sequence[str]]) -> tuple[str, ...]:
-    """Return the arguments that run cells one after another; words: the arguments of each."""
-    first, *others = words
+def joined(arguments: Iterable[Sequence[str]]) -> tuple[str, ...]:
+    """Return the arguments for several cells, given those of each."""
+    first, *others = arguments
     return (*first, *(word for more in others for word in (THEN, *more)))
 
 

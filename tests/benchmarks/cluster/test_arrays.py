@@ -16,7 +16,7 @@ from benchmarks.cluster.arrays import (
 from benchmarks.cluster.cell_status import submitted_states
 from benchmarks.cluster.collect import collect
 from benchmarks.cluster.submission import Submission, read_submission
-from benchmarks.execution.jobs import AND, PREPARE
+from benchmarks.execution.jobs import PREPARE, THEN
 from benchmarks.planning.checkpoints import Origin, Origins
 from benchmarks.planning.cluster_resources import MARGIN
 from benchmarks.planning.options import SlurmOptions
@@ -107,7 +107,7 @@ def test_several_backbones_pass_the_images_of_a_classifiers_cells_together(rows:
     assert isinstance(work, Command)
     words = work.words[work.words.index(PREPARE) :]
     assert words[1] == "imagenet_c100_eval"
-    assert (words.count("--ckpt"), words.count(AND), words.count("--random")) == (2, 1, 1)
+    assert (words.count("--ckpt"), words.count(THEN), words.count("--random")) == (2, 1, 1)
     assert (len(own.work), own.after, passed.after) == (2, (), ())
     # SVMs wait for their own features only, corruptions for theirs and for the classifiers
     assert sorted(array.after for array in cells) == [(), (0,), (1, 2)]
