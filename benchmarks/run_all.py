@@ -26,7 +26,7 @@ from itertools import pairwise
 import tyro
 
 from benchmarks.execution.calibration import finish_calibration, reference_of
-from benchmarks.execution.ending import finish_run, print_counts, remember_request
+from benchmarks.execution.ending import finish_run, remember_request
 from benchmarks.execution.run_file import write_run_file
 from benchmarks.execution.sequence import run_cells
 from benchmarks.execution.wandb_results import require_wandb
@@ -132,9 +132,7 @@ def run(request: RunAll) -> int:
         failed = run_side_by_side(rows, sources, request.workers)
     else:
         failed = run_cells(rows)
-    pages_written = finish_run(rows, request.results, request.runs, request.wandb)
-    print_counts(rows, failed, start)
-    return int(bool(failed) or not pages_written)
+    return finish_run(rows, failed, request, start)
 
 
 def calibrate(request: RunAll) -> int:

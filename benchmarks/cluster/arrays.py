@@ -9,31 +9,29 @@ job writes the tables once all others have ended.
 """
 
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import NamedTuple
 
-from benchmarks.cluster.cell_status import CellStatus, statuses
+from benchmarks.cluster.cell_status import submitted_states
 from benchmarks.cluster.submission import (
     FILE,
     Submission,
     SubmittedCell,
     new_folder,
+    read_submission,
     submissions,
     submitted_cell,
 )
 from benchmarks.cluster.watch import print_states, watch
 from benchmarks.execution.jobs import (
-    Job,
     arguments_of,
-    arguments_of_all,
     evaluations,
     extractions,
+    joined,
     process_command,
-    without_cells,
 )
-from benchmarks.execution.started import versions
+from benchmarks.execution.states import versions
 from benchmarks.planning.checkpoints import Origins
 from benchmarks.planning.cluster_resources import resources
 from benchmarks.planning.options import SlurmOptions
@@ -48,107 +46,85 @@ from transfer.tasks import task_of
 TABLES_RESOURCES = Resources(cpus=1, hours=1)
 JobCells = tuple[SubmittedCell, ...]
 """Cells of one job: those of one pass over images, or a single one."""
-
-
-class ArrayKind(NamedTuple):
-    """What the jobs of an array share."""
-
-    resources: Resources
-    extracted: tuple[int, ...]
-    """Places of the arrays that extract their features."""
-    trains: bool
-    """Others use a classifier that they train."""
-    uses: bool
-    """They use a classifier."""
-
-
-@dataclass(frozen=True)
-class ArrayPlan:
-    """Arrays that will be submitted, and the cells of each."""
-
-    arrays: tuple[Array, ...]
-    cells: tuple[tuple[JobCells, ...], ...]
-    """Cells of each job of each array; empty for arrays that only help."""
+Arrays = Sequence[tuple[Array, Sequence[JobCells]]]
+"""Arrays that will be submitted, with the cells of each job; none for arrays that only help."""
 
 
 def plan_arrays(
     rows: Sequence[PlannedCell], origins: Origins, options: SlurmOptions, folder: Path
-) -> ArrayPlan:
+) -> Arrays:
     """Return the arrays for the rows in state "run"."""
     helpers: list[Array] = []
-    extracted: dict[Path, tuple[int, ...]] = {}
+    extracted: dict[str, int] = {}
     for joint in (False, True):  # two arrays: other cells need not wait for the long joint pass
         jobs = [job for job in extractions(rows) if (job.cell.needed is not None) == joint]
         if jobs:
-            extracted |= {cell.path: (len(helpers),) for job in jobs for cell in job.cells}
-            helpers.append(_extraction_array(jobs, origins, options))
-    evaluating = evaluations(rows)
-    needed = {job.needs for job in evaluating}
-    sizes: dict[ArrayKind, list[JobCells]] = {}
-    for job in evaluating:
-        requested = resources(replace(job.rows[0], gpu_hours=job.hours), options)
-        kind = ArrayKind(
-            requested,
-            extracted.get(job.cell.path, ()),
-            trains=any(cell.path in needed for cell in job.cells),
-            uses=job.needs is not None,
+            cells = (cell for job in jobs for cell in job.cells)
+            extracted |= {str(cell.path.absolute()): len(helpers) for cell in cells}
+            longest = replace(jobs[0].rows[0], gpu_hours=max(job.hours for job in jobs))
+            words = [job.arguments(origins) for job in jobs]
+            helpers.append(_array("extract", words, resources(longest, options), options))
+    evaluating = []
+    for job in evaluations(rows):
+        size = resources(replace(job.rows[0], gpu_hours=job.hours), options)
+        evaluating.append(
+            tuple(submitted_cell(cell, arguments_of(cell, origins), size) for cell in job.cells)
         )
-        cells = (submitted_cell(c, arguments_of(c, origins), requested) for c in job.cells)
-        sizes.setdefault(kind, []).append(tuple(cells))
-    return _with_tables(helpers, sizes, options, folder)
+    return _with_cells(helpers, evaluating, extracted, options, folder)
 
 
-def _extraction_array(jobs: Sequence[Job], origins: Origins, options: SlurmOptions) -> Array:
-    """Return an array of jobs that extract features, as long as the longest of them."""
-    hours = max(job.hours for job in jobs)
-    return Array(
-        name="extract",
-        work=tuple(Command(process_command(job.arguments(origins))) for job in jobs),
-        resources=resources(replace(jobs[0].rows[0], gpu_hours=hours), options),
-        parallel=options.parallel,
-    )
-
-
-def _with_tables(
+def _with_cells(
     helpers: Sequence[Array],
-    sizes: Mapping[ArrayKind, Sequence[JobCells]],
+    jobs: Sequence[JobCells],
+    extracted: Mapping[str, int],
     options: SlurmOptions,
     folder: Path,
-) -> ArrayPlan:
-    """Return the helpers, an array for each kind of jobs, and last the one that writes the tables.
+) -> Arrays:
+    """Return the helpers, the arrays of these jobs, and last the one that writes the tables.
 
-    Arrays that use classifiers wait for all that train any.
-    sizes: kinds in order; those that train classifiers come before those that use them.
+    Jobs of an array have one size and wait for the same: the helper that extracts their features
+    and, if they use a classifier, all arrays that train any. Those must come before.
+    extracted: places of helpers by record.
     """
-    arrays = list(helpers)
+    used = {_classifier_of(cell) for cells in jobs for cell in cells}
+    groups: dict[tuple[Resources, int | None, bool, bool], list[JobCells]] = {}
+    for cells in jobs:
+        trains = any(cell.key in used for cell in cells)
+        waits = (extracted.get(cells[0].record), trains, bool(_classifier_of(cells[0])))
+        groups.setdefault((cells[0].resources, *waits), []).append(cells)
+    arrays: list[tuple[Array, Sequence[JobCells]]] = [(helper, ()) for helper in helpers]
     training: tuple[int, ...] = ()
-    for kind, jobs in sizes.items():
-        after = kind.extracted + training * kind.uses
-        training += (len(arrays),) * kind.trains
-        work = tuple(
-            Command(process_command(arguments_of_all(cell.words for cell in job))) for job in jobs
-        )
-        arrays.append(
-            Array(
-                name="cells",
-                work=work,
-                resources=kind.resources,
-                parallel=options.parallel,
-                after=after,
-            )
-        )
-    arrays.append(_tables_array(len(arrays), folder, options.tables_partition))
-    return ArrayPlan(tuple(arrays), (*((),) * len(helpers), *map(tuple, sizes.values()), ()))
-
-
-def _tables_array(num_arrays: int, folder: Path, partition: str) -> Array:
-    """Return the array that writes the tables after all others have ended, failed or not."""
-    words = (sys.executable, "-m", "benchmarks.cluster.collect", str(folder / FILE))
-    after = tuple(range(num_arrays))
-    work = (Command(words),)
-    return Array(
-        name="tables", work=work, resources=TABLES_RESOURCES, after=after, partition=partition
+    for (size, extraction, trains, uses), members in groups.items():
+        after = () if extraction is None else (extraction,)
+        words = [joined(cell.words for cell in cells) for cells in members]
+        array = _array("cells", words, size, options, after=after + training * uses)
+        training += (len(arrays),) * trains
+        arrays.append((array, members))
+    tables = Array(
+        name="tables",
+        work=(Command((sys.executable, "-m", "benchmarks.cluster.collect", str(folder / FILE))),),
+        resources=TABLES_RESOURCES,
+        after=tuple(range(len(arrays))),
+        partition=options.tables_partition,
     )
+    return [*arrays, (tables, ())]
+
+
+def _array(
+    name: str,
+    words: Iterable[Sequence[str]],
+    size: Resources,
+    options: SlurmOptions,
+    after: tuple[int, ...] = (),
+) -> Array:
+    """Return an array of processes with these arguments."""
+    work = tuple(Command(process_command(each)) for each in words)
+    return Array(name=name, work=work, resources=size, parallel=options.parallel, after=after)
+
+
+def _classifier_of(cell: SubmittedCell) -> str:
+    """Return the key of the cell that trains the classifier which this one uses; empty for none."""
+    return task_of(cell.key).needs
 
 
 def submit_cells(
@@ -160,11 +136,9 @@ def submit_cells(
 ) -> Submission | None:
     """Submit the cells in state "run" that are not queued or running; None if there are none."""
     under_way = {
-        status.cell.record: status
-        for status in statuses(runs)[0]
-        if status.state in ("queued", "running")
+        one.cell.record for one in submitted_states(runs)[0] if one.state in ("queued", "running")
     }
-    new = without_cells(rows, under_way)
+    new = [row for row in rows if str(row.cell.path.absolute()) not in under_way]
     if len(new) < len(rows):
         count = len(rows) - len(new)
         print(
@@ -174,40 +148,35 @@ def submit_cells(
     if not any(row.state == "run" for row in new):
         return None
     folder = new_folder(runs)
-    plan = plan_arrays(new, origins, options, folder)
-    return _submit_plan(plan, options, folder, where, new[0].cell.settings.results)
+    arrays = plan_arrays(new, origins, options, folder)
+    return _submit_arrays(arrays, options, folder, where, new[0].cell.settings.results)
 
 
-def _submit_plan(
-    plan: ArrayPlan, options: SlurmOptions, folder: Path, where: Cluster, results: Path
+def _submit_arrays(
+    arrays: Arrays, options: SlurmOptions, folder: Path, where: Cluster, results: Path
 ) -> Submission:
     """Submit the arrays and write the submission file; ClusterError if it cannot be written."""
-    jobs = submit(plan.arrays, options.queue, folder, where)
-    # not strict below: helpers have jobs but no cells
-    cells = tuple(
-        replace(cell, job=job)
-        for members, ids in zip(plan.cells, jobs, strict=True)
-        for together, job in zip(members, ids, strict=False)
-        for cell in together
-    )
-    helpers = tuple(
-        job for members, ids in zip(plan.cells, jobs, strict=True) if not members for job in ids
-    )
+    jobs = submit([array for array, _ in arrays], options.queue, folder, where)
+    cells, helpers = [], []
+    for (_, members), ids in zip(arrays, jobs, strict=True):
+        helpers += [] if members else ids
+        for together, job in zip(members, ids, strict=False):  # helpers have no cells
+            cells += [replace(cell, job=job, folder=str(folder)) for cell in together]
     submission = Submission(
         folder=folder,
         results=str(results.absolute()),
         parallel=options.parallel,
         queue=options.queue,
         tables_partition=options.tables_partition,
-        cells=cells,
-        helpers=helpers,
+        cells=tuple(cells),
+        helpers=tuple(helpers),
     )
     try:
         path = submission.save()
     except OSError as error:  # without the file, the next run would submit the same cells again
         raise ClusterError(f"{error}; {cancel_submitted(folder, jobs)}") from error
     print(
-        f"{len(cells)} cells submitted as {len(plan.arrays) - 1} arrays, jobs "
+        f"{len(cells)} cells submitted as {len(arrays) - 1} arrays, jobs "
         f"{', '.join(dict.fromkeys(ids[0].partition('_')[0] for ids in jobs))}  ->  {path}\n"
         f"No process needs to stay open; python -m benchmarks.status shows the states"
     )
@@ -219,10 +188,9 @@ def sbatch_scripts(
 ) -> str:
     """Return the scripts that sbatch would get."""
     folder = (runs / "slurm" / "WHEN").absolute()
-    plan = plan_arrays(rows, origins, options, folder)
     return "\n\n".join(
         f"# {array.name}: {len(array.work)} jobs\n{script(array, options.queue, folder)}"
-        for array in plan.arrays
+        for array, _ in plan_arrays(rows, origins, options, folder)
     )
 
 
@@ -232,53 +200,29 @@ def retry_failed(runs: Path, options: SlurmOptions) -> list[Submission]:
     They keep the resources of their first submission, except where an option is given.
     """
     where = cluster(options.queue.partition)
-    again: dict[Path, list[CellStatus]] = {}
-    for status in statuses(runs)[0]:
-        if status.state in ("failed", "cancelled"):
-            again.setdefault(status.submission.folder, []).append(status)
+    again: dict[str, list[SubmittedCell]] = {}
+    for one in submitted_states(runs)[0]:
+        if one.state in ("failed", "cancelled"):
+            again.setdefault(one.cell.folder, []).append(one.cell)
     return [_retry(failed, options, runs, where) for failed in again.values()]
 
 
 def _retry(
-    failed: Sequence[CellStatus], options: SlurmOptions, runs: Path, where: Cluster
+    failed: Sequence[SubmittedCell], options: SlurmOptions, runs: Path, where: Cluster
 ) -> Submission:
     """Submit these cells of one submission again, as a new submission."""
-    old = failed[0].submission
+    old = read_submission(Path(failed[0].folder) / FILE)
     options = merge_options(options, old)
+    given = {name: getattr(options, name) for name in ("hours", "cpus", "memory_gb")}
+    changes = {name: value for name, value in given.items() if value}
+    jobs: dict[str, list[SubmittedCell]] = {}  # cells of one pass over images have one job
+    for cell in sorted(failed, key=lambda cell: bool(_classifier_of(cell))):
+        size = replace(cell.resources, **changes)
+        fresh = replace(cell, job="", resources=size, before=versions(Path(cell.record)))
+        jobs.setdefault(cell.job, []).append(fresh)
     folder = new_folder(runs)
-    used = {status.cell.key: task_of(status.cell.key).needs for status in failed}
-    sizes: dict[ArrayKind, list[JobCells]] = {}
-    for job in sorted(_by_job(failed), key=lambda job: bool(used[job[0].cell.key])):
-        requested = job[0].cell.resources
-        requested = replace(
-            requested,
-            hours=options.hours or requested.hours,
-            cpus=options.cpus or requested.cpus,
-            memory_gb=options.memory_gb or requested.memory_gb,
-        )
-        fresh = tuple(
-            replace(
-                status.cell, job="", resources=requested, before=versions(Path(status.cell.record))
-            )
-            for status in job
-        )
-        kind = ArrayKind(
-            requested,
-            (),
-            trains=any(status.cell.key in used.values() for status in job),
-            uses=bool(used[job[0].cell.key]),
-        )
-        sizes.setdefault(kind, []).append(fresh)
-    plan = _with_tables([], sizes, options, folder)
-    return _submit_plan(plan, options, folder, where, Path(old.results))
-
-
-def _by_job(statuses: Sequence[CellStatus]) -> list[list[CellStatus]]:
-    """Return the cells of each job, which read the same pass over images."""
-    jobs: dict[str, list[CellStatus]] = {}
-    for status in statuses:
-        jobs.setdefault(status.cell.job, []).append(status)
-    return list(jobs.values())
+    arrays = _with_cells([], [*map(tuple, jobs.values())], {}, options, folder)
+    return _submit_arrays(arrays, options, folder, where, Path(old.results))
 
 
 def merge_options(options: SlurmOptions, old: Submission) -> SlurmOptions:

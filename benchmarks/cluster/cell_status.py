@@ -4,13 +4,11 @@ Records are consulted first, then Slurm, then the files that a job has left. So 
 right long after Slurm has forgotten the job, and where there is no accounting.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Literal, get_args
 
 from benchmarks.cluster.submission import Submission, SubmittedCell, submissions
-from benchmarks.execution.status_rows import StatusRow, render_rows
+from benchmarks.execution.states import CellState, State, any_failed, render_states
 from slurm.cluster import ClusterError
 from slurm.state import JobState, job_states, last_log_line, log_path, saved_error
 
@@ -19,59 +17,43 @@ CONSEQUENCES = {
     "tables": "to write them, run python -m benchmarks.tables",
 }
 """Consequence of a failed helper job."""
-State = Literal["queued", "running", "done", "failed", "cancelled"]
+COUNTED = ("queued", "running", "done", "failed", "cancelled")
+"""The order in which states are counted."""
+SubmittedStates = list[CellState[SubmittedCell]]
 
 
-@dataclass(frozen=True)
-class CellStatus:
-    """State of a cell in its latest submission."""
-
-    submission: Submission
-    cell: SubmittedCell
-    state: State
-    detail: str
-    """Progress, or the reason."""
-
-    @property
-    def row(self) -> StatusRow:
-        """Return the state as it is shown."""
-        cell, log = self.cell, log_path(self.submission.folder, self.cell.job)
-        return StatusRow(
-            cell.backbone, cell.key, cell.seed, self.state, self.detail, "cluster", str(log)
-        )
-
-
-def statuses(runs: Path, results: Path | None = None) -> tuple[list[CellStatus], str]:
-    """Return the status of every cell ever submitted below `runs`.
+def submitted_states(runs: Path, results: Path | None = None) -> tuple[SubmittedStates, str]:
+    """Return the state of every cell ever submitted below `runs`, in its latest submission.
 
     results: if given, only cells whose records belong into this folder. The second value says why
     Slurm did not answer; it is empty if it did.
     """
-    latest: dict[str, tuple[Submission, SubmittedCell]] = {}
-    for submission in _submissions_with(runs, results):
-        for cell in submission.cells:
-            latest[cell.record] = (submission, cell)
-    known, no_answer = _query_jobs([cell.job for _, cell in latest.values() if not cell.done])
-    return [_cell_status(*pair, known, bool(no_answer)) for pair in latest.values()], no_answer
+    every = (cell for one in _submissions_with(runs, results) for cell in one.cells)
+    return states_of({cell.record: cell for cell in every}.values())
 
 
-def print_statuses(runs: Path, results: Path | None = None) -> int:
-    """Print the status of every cell submitted below `runs`, or of those of a folder of results.
+def states_of(cells: Iterable[SubmittedCell]) -> tuple[SubmittedStates, str]:
+    """Return the states of these cells, and why Slurm did not answer."""
+    cells = list(cells)
+    known, no_answer = _query_jobs([cell.job for cell in cells if not cell.done])
+    states = [
+        CellState(cell, *_state(cell, known, unanswered=bool(no_answer)), str(cell.log))
+        for cell in cells
+    ]
+    return states, no_answer
+
+
+def print_submitted(runs: Path, results: Path | None = None) -> int:
+    """Print the state of every cell submitted below `runs`, or of those of a folder of results.
 
     Returns 1 if any of them failed or was cancelled, else 0.
     """
-    cells, no_answer = statuses(runs, results)
-    if not cells:
+    states, no_answer = submitted_states(runs, results)
+    if not states:
         print(f"nothing was submitted below {runs}" + (f" for {results}" if results else ""))
         return 0
-    print("\n".join([render_statuses(cells, no_answer), *failed_helper_lines(runs, results)]))
-    return int(any(status.state in ("failed", "cancelled") for status in cells))
-
-
-def status_of(submission: Submission) -> list[CellStatus]:
-    """Return the status of the cells of one submission."""
-    known, no_answer = _query_jobs([cell.job for cell in submission.cells if not cell.done])
-    return [_cell_status(submission, cell, known, bool(no_answer)) for cell in submission.cells]
+    print("\n".join([render_submitted(states, no_answer), *failed_helper_lines(runs, results)]))
+    return int(any_failed(states))
 
 
 def _submissions_with(runs: Path, results: Path | None) -> list[Submission]:
@@ -90,12 +72,8 @@ def failed_helper_lines(runs: Path, results: Path | None = None) -> list[str]:
     for job in last.helpers:
         error = saved_error(last.folder, job)
         state = known.get(job, JobState("unknown"))
-        died = (
-            error is None
-            and state.stage == "ended"
-            and state.word not in ("COMPLETED", "CANCELLED")
-        )
-        if state.stage in ("queued", "running") or not (error or died):
+        died = state.stage == "ended" and state.word not in ("COMPLETED", "CANCELLED")
+        if state.stage in ("queued", "running") or not (error or (error is None and died)):
             continue
         what = "tables" if job == last.helpers[-1] else "extraction"
         log = log_path(last.folder, job)
@@ -114,42 +92,37 @@ def _query_jobs(jobs: Sequence[str]) -> tuple[dict[str, JobState], str]:
         return {}, str(error)
 
 
-def _cell_status(
-    submission: Submission, cell: SubmittedCell, known: dict[str, JobState], unanswered: bool
-) -> CellStatus:
-    def with_state(state: State, detail: str = "") -> CellStatus:
-        return CellStatus(submission, cell, state, detail)
-
+def _state(
+    cell: SubmittedCell, known: dict[str, JobState], *, unanswered: bool
+) -> tuple[State, str]:
+    """Return state and detail of a cell; known: the states of jobs that Slurm knows."""
     if cell.done:
-        return with_state("done")
+        return "done", ""
     job = known.get(cell.job, JobState("unknown"))
-    last_line = last_log_line(log_path(submission.folder, cell.job))
+    last_line = last_log_line(cell.log)
+    logged = f"; last log line: {last_line}" if last_line else ""
     if job.stage == "queued":
-        return with_state(
-            "queued", f"{job.reason}; last log line: {last_line}" if last_line else job.reason
-        )
+        return "queued", job.reason + logged
     if job.stage == "running":
-        return with_state("running", last_line)
+        return "running", last_line
     if job.word == "CANCELLED":
-        return with_state("cancelled", "by a user or an administrator")
-    error = saved_error(submission.folder, cell.job)
+        return "cancelled", "by a user or an administrator"
+    error = saved_error(Path(cell.folder), cell.job)
     if error == "":  # it ended well without a new record: it found that of another run
-        return with_state("done")
-    reason = cell.failure or "; ".join(part for part in (error, last_line) if part)
-    if error is None and not cell.failure:
-        if unanswered:
-            return with_state("queued", "or running or killed; the cluster does not answer")
-        ended = job.word or "killed; the cluster does not say why"
-        reason = f"{ended}; last log line: {last_line}" if last_line else ended
-    return with_state("failed", reason)
+        return "done", ""
+    if error or cell.failure:
+        return "failed", cell.failure or "; ".join(part for part in (error, last_line) if part)
+    if unanswered:
+        return "queued", "or running or killed; the cluster does not answer"
+    return "failed", (job.word or "killed; the cluster does not say why") + logged
 
 
-def render_statuses(cells: Sequence[CellStatus], no_answer: str) -> str:
+def render_submitted(states: SubmittedStates, no_answer: str) -> str:
     """Return the states as text: a line per cell, the logs of failed cells, and the counts."""
-    lines = [render_rows([status.row for status in cells], get_args(State))]
+    lines = [render_states(states, COUNTED)]
     if no_answer:
         lines.append(f"the cluster does not answer: {no_answer}")
-    if any(status.state in ("failed", "cancelled") for status in cells):
+    if any_failed(states):
         lines.append(
             "run_all.py --retry-failed submits them again; each continues where it stopped"
         )

@@ -7,9 +7,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.execution.started import StartedCell, versions
+from benchmarks.execution.states import StartedCell, start_of, with_tuples
 from pretrain.running.atomic_files import explain_write_errors
 from slurm.resources import Queue, Resources
+from slurm.state import log_path
 from transfer.cells.request import Cell
 from transfer.record import write_failure, write_json
 from transfer.tasks import reading_of, task_of
@@ -28,6 +29,13 @@ class SubmittedCell(StartedCell):
     words: tuple[str, ...]
     """Arguments of benchmarks.execution.one_cell."""
     resources: Resources
+    folder: str = ""
+    """Folder of its submission."""
+
+    @property
+    def log(self) -> Path:
+        """Return the path of its messages."""
+        return log_path(Path(self.folder), self.job)
 
     def note_failure(self, reason: str) -> None:
         """Write the failure file of a cell that was killed before it could do so."""
@@ -75,16 +83,11 @@ class Submission:
 
 def submitted_cell(cell: Cell, words: tuple[str, ...], resources: Resources) -> SubmittedCell:
     """Return the description of a cell that has no job yet."""
-    path = cell.path.absolute()
     return SubmittedCell(
+        **start_of(cell),
         job="",
-        backbone=cell.backbone.name,
-        key=cell.key,
         protocol=cell.task.protocol,
         schedule=cell.settings.schedule,
-        seed=cell.seed,
-        record=str(path),
-        before=versions(path),
         words=words,
         resources=resources,
     )
@@ -107,29 +110,17 @@ def new_folder(runs: Path) -> Path:
 def read_submission(path: Path) -> Submission:
     """Read a submission file; ValueError if it is not one."""
     try:
-        content: dict[str, Any] = json.loads(path.read_text())
+        content: dict[str, Any] = json.loads(path.read_text(), object_hook=with_tuples)
         found = content.pop("format")
         if found != FORMAT:
             raise ValueError(f"format {found!r}, expected {FORMAT!r}")
+        own = {"folder": str(path.parent)}
         cells = tuple(
-            SubmittedCell(
-                **cell
-                | {
-                    "before": tuple(cell["before"]),
-                    "words": tuple(cell["words"]),
-                    "resources": Resources(**cell["resources"]),
-                }
-            )
+            SubmittedCell(**cell | own | {"resources": Resources(**cell["resources"])})
             for cell in content.pop("cells")
         )
-        queue: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in content.pop("queue").items()
-        }
-        helpers = tuple(content.pop("helpers"))
-        return Submission(
-            folder=path.parent, cells=cells, queue=Queue(**queue), helpers=helpers, **content
-        )
+        queue = Queue(**content.pop("queue"))
+        return Submission(folder=path.parent, cells=cells, queue=queue, **content)
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path}: not a submission ({error})") from error
 

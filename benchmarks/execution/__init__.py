@@ -6,9 +6,8 @@ one_cell.py       one cell in a process of its own, and its command line
 workers.py        cells side by side on one machine
 snapshots.py      snapshots of pre-training runs: curves
 calibration.py    a public checkpoint against the numbers published for it
-started.py        a cell that was started, and what its files tell of it since
+states.py         the state of a cell that was started, as text, and as a page that refreshes itself
 run_file.py       the cells of a run on this machine, and their states from files
-status_rows.py    states of cells as text, and as a page that refreshes itself
 ending.py         what a run leaves: its request, tables, the last screen
 wandb_results.py  result tables on Weights & Biases, on request
 """

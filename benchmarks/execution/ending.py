@@ -6,42 +6,54 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from benchmarks.execution.wandb_results import log_results
-from benchmarks.pages.final_screen import RequestedCell, final_screen
-from benchmarks.pages.records import Results, read_results
+from benchmarks.pages.final_screen import final_screen
+from benchmarks.pages.records import read_results
+from benchmarks.planning.options import RunAll
 from benchmarks.planning.plan import PlannedCell
 from benchmarks.tables import update_tables
 from pretrain.running.atomic_files import WriteError
 from transfer.cells.request import Cell
 from transfer.running.console import format_duration
-from transfer.tasks import reading_of
+
+if TYPE_CHECKING:
+    from benchmarks.report_parts.requested import Requested
 
 
 def finish_run(
-    rows: list[PlannedCell],
-    results: Path,
-    runs: Path,
-    wandb: str = "",
-    *,
-    unreadable: Mapping[str, str] | None = None,
-    snapshots: bool = False,
-) -> bool:
-    """Write tables and report, print the last screen; return whether both were written.
+    rows: Sequence[PlannedCell],
+    failed: Sequence[Cell],
+    request: RunAll,
+    start_s: float,
+    unreadable: Mapping[str, str] = MappingProxyType({}),
+) -> int:
+    """Write tables and report, print the last screen and the counts; return the exit status.
 
-    wandb: project of Weights & Biases that the results are logged to, too; empty for none.
-    unreadable: reasons of checkpoints without cells, by name. snapshots: the cells are of
-    snapshots, whose records have a folder of their own.
+    start_s: the start of the run, as monotonic. unreadable: reasons of checkpoints without cells,
+    since their files could not be read, by name.
     """
     from benchmarks.report import update_report  # a plan needs no report
     from benchmarks.report_parts.run_folders import runs_of_files
 
-    tables_written = update_tables(results)
-    print_final_screen(rows, read_results(results, snapshots=snapshots), unreadable or {})
-    report_written = update_report(results, runs_of_files(row.cell.backbone.file for row in rows))
-    if wandb:
-        log_results(wandb, results, runs)
-    return tables_written and report_written
+    written = [update_tables(request.results)]
+    # the records of snapshots have a folder of their own
+    results = read_results(request.results, snapshots=bool(request.snapshots))
+    cells = [_requested(row).cell for row in rows if row.state in ("run", "cached")]
+    width = shutil.get_terminal_size().columns
+    print(f"\n{final_screen(results, cells, unreadable, width)}\n", flush=True)
+    runs = runs_of_files(row.cell.backbone.file for row in rows)
+    written.append(update_report(request.results, runs))
+    if request.wandb:
+        log_results(request.wandb, request.results, request.runs)
+    words = [f"{len(rows)} {'cell' if len(rows) == 1 else 'cells'}", f"{len(failed)} failed"]
+    if unreadable:
+        checkpoints = "checkpoint" if len(unreadable) == 1 else "checkpoints"
+        words.append(f"{len(unreadable)} {checkpoints} could not be read")
+    print(", ".join([*words, format_duration(time.monotonic() - start_s)]), file=sys.stderr)
+    return int(bool(failed or unreadable) or not all(written))
 
 
 def remember_request(rows: Sequence[PlannedCell], results: Path, *, named: bool) -> None:
@@ -49,54 +61,21 @@ def remember_request(rows: Sequence[PlannedCell], results: Path, *, named: bool)
 
     named: the user named the tasks; else only those were asked for whose data are there.
     """
-    from benchmarks.report_parts.requested import Requested, remember_requested
+    from benchmarks.report_parts.requested import remember_requested
 
-    requested = [
-        Requested(
-            backbone=row.cell.backbone.name,
-            key=row.cell.key,
-            protocol=row.cell.task.protocol,
-            schedule=row.cell.settings.schedule,
-            seed=row.cell.seed,
-            why=row.why if row.state in ("unfit", "no data") else "",
-            data=row.missing,
-        )
-        for row in rows
-        if named or not row.missing
-    ]
     with suppress(WriteError):  # a full disk: the cells say so
-        remember_requested(results, requested)
+        remember_requested(results, [_requested(row) for row in rows if named or not row.missing])
 
 
-def print_final_screen(
-    rows: list[PlannedCell], results: Results, unreadable: Mapping[str, str]
-) -> None:
-    """Print the numbers of the cells that a run had to evaluate, and their failures."""
-    cells = [
-        RequestedCell(
-            backbone=row.cell.backbone.name,
-            task=reading_of(row.cell.key)[0],
-            protocol=row.cell.task.protocol,
-            schedule=row.cell.settings.schedule,
-            seed=row.cell.seed,
-        )
-        for row in rows
-        if row.state in ("run", "cached")
-    ]
-    width = shutil.get_terminal_size().columns
-    print(f"\n{final_screen(results, cells, unreadable, width)}\n", flush=True)
+def _requested(row: PlannedCell) -> "Requested":
+    from benchmarks.report_parts.requested import Requested
 
-
-def print_counts(
-    rows: Sequence[PlannedCell], failed: Sequence[Cell], start_s: float, num_unreadable: int = 0
-) -> None:
-    """Print how many cells there were and failed, and the time since `start_s`, as monotonic.
-
-    num_unreadable: checkpoints without cells, since their files could not be read.
-    """
-    cells = "cell" if len(rows) == 1 else "cells"
-    checkpoints = "checkpoint" if num_unreadable == 1 else "checkpoints"
-    words = [f"{len(rows)} {cells}", f"{len(failed)} failed"]
-    words += [f"{num_unreadable} {checkpoints} could not be read"] * (num_unreadable > 0)
-    words.append(format_duration(time.monotonic() - start_s))
-    print(", ".join(words), file=sys.stderr)
+    return Requested(
+        backbone=row.cell.backbone.name,
+        key=row.cell.key,
+        protocol=row.cell.task.protocol,
+        schedule=row.cell.settings.schedule,
+        seed=row.cell.seed,
+        why=row.why if row.state in ("unfit", "no data") else "",
+        data=row.missing,
+    )

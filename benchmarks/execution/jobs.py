@@ -7,20 +7,19 @@ over all backbones, so that their images are decoded once for all.
 """
 
 import sys
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.planning.plan import PlannedCell, pass_of
 from transfer.cells.request import Cell
-from transfer.finetuning.options import TrainingOptions
 
 if TYPE_CHECKING:
     from benchmarks.planning.checkpoints import Origins
 
 
-PREPARE, AND, THEN = "--prepare", "--and", "--then"
+PREPARE, THEN = "--prepare", "--then"
 """Words of benchmarks.execution.one_cell."""
 
 
@@ -71,9 +70,11 @@ class Job:
 
     def arguments(self, origins: "Origins") -> tuple[str, ...]:
         """Return the arguments of benchmarks.execution.one_cell."""
-        if self.prepares:
-            return preparation_arguments(self.cells, origins)
-        return arguments_of_all(arguments_of(cell, origins) for cell in self.cells)
+        if not self.prepares:
+            return joined(arguments_of(cell, origins) for cell in self.cells)
+        keys = ",".join(dict.fromkeys(cell.key for cell in self.cells))
+        each = {cell.backbone.sha256: arguments_of(cell, origins) for cell in self.cells}
+        return (PREPARE, keys, *joined(each.values()))
 
 
 def extractions(rows: Sequence[PlannedCell]) -> list[Job]:
@@ -89,36 +90,17 @@ def extractions(rows: Sequence[PlannedCell]) -> list[Job]:
 
 
 def evaluations(rows: Sequence[PlannedCell]) -> list[Job]:
-    """Return the jobs that evaluate the cells in state "run"; those that use classifiers last."""
-    jobs = [Job(tuple(g)) for g in groups_sharing_passes([r for r in rows if r.state == "run"])]
-    return sorted(jobs, key=lambda job: job.cell.needed is not None)
+    """Return the jobs that evaluate the cells in state "run"; those that use classifiers last.
 
-
-def groups_sharing_passes(rows: Sequence[PlannedCell]) -> list[list[PlannedCell]]:
-    """Return the rows in groups that one process runs: those of one pass over images, or one row.
-
-    Groups stand at the place of their first row.
+    Cells of one pass over images are one job, at the place of the first of them.
     """
-    groups: dict[object, list[PlannedCell]] = {}
+    passes: dict[object, list[PlannedCell]] = {}
     for row in rows:
-        read = pass_of(row)
-        groups.setdefault(id(row) if read is None else read, []).append(row)
-    return list(groups.values())
-
-
-def without_cells(rows: Sequence[PlannedCell], records: Collection[str]) -> list[PlannedCell]:
-    """Return the rows but those of these records; what is left of a pass costs the whole pass.
-
-    The readings that are left wait for the pass of those that are not, or make it themselves.
-    """
-    left: list[PlannedCell] = []
-    for group in groups_sharing_passes(rows):
-        kept = [row for row in group if str(row.cell.path.absolute()) not in records]
-        if kept and len(kept) < len(group):
-            hours = sum(row.gpu_hours for row in group)
-            kept = [replace(kept[0], gpu_hours=hours), *(replace(r, gpu_hours=0) for r in kept[1:])]
-        left += kept
-    return left
+        if row.state == "run":
+            read = pass_of(row)
+            passes.setdefault(id(row) if read is None else read, []).append(row)
+    jobs = [Job(tuple(group)) for group in passes.values()]
+    return sorted(jobs, key=lambda job: job.cell.needed is not None)
 
 
 def arguments_of(cell: Cell, origins: "Origins") -> tuple[str, ...]:
@@ -137,25 +119,12 @@ def arguments_of(cell: Cell, origins: "Origins") -> tuple[str, ...]:
         words += ["--image-memory-gb", str(place.image_memory_gb)]
     words += ["--trust-topology"] if place.trust_topology else []
     words += ["--with-weights"] if cell.with_weights else []
-    for option in fields(TrainingOptions):
-        value = getattr(place.training, option.name)
-        if value != option.default:
-            values = value if isinstance(value, tuple) else (value,)
-            words += [f"--{option.name.replace('_', '-')}", *map(str, values)]
-    return tuple(words)
+    return (*words, *place.training.words())
 
 
-def preparation_arguments(cells: Sequence[Cell], origins: "Origins") -> tuple[str, ...]:
-    """Return the arguments that prepare the tasks of these cells, each backbone once."""
-    keys = ",".join(dict.fromkeys(cell.key for cell in cells))
-    each = {cell.backbone.sha256: arguments_of(cell, origins)[1:] for cell in cells}
-    first, *others = each.values()
-    return (PREPARE, keys, *first, *(word for more in others for word in (AND, *more)))
-
-
-def arguments_of_all(words: Iterable[Sequence[str]]) -> tuple[str, ...]:
-    """Return the arguments that run cells one after another; words: the arguments of each."""
-    first, *others = words
+def joined(arguments: Iterable[Sequence[str]]) -> tuple[str, ...]:
+    """Return the arguments for several cells, given those of each."""
+    first, *others = arguments
     return (*first, *(word for more in others for word in (THEN, *more)))
 
 

@@ -4,8 +4,8 @@
 
 The arguments are those of python -m transfer. There are two differences: a failure leaves its
 reason for the tables, and a cell that another process works on is waited for. --prepare TASK,TASK
---ckpt FILE only fills the cache that these tasks share. After it, --and --ckpt FILE adds another
-backbone, so that data sets such as ImageNet-C are decoded once for all.
+in front only fills the cache that these tasks share on the backbones of the cells, so that data
+sets such as ImageNet-C are decoded once for all.
 Exit status: 0 all records are there, 1 a cell failed, 2 the request is wrong, 75 stopped and can go
 on, 128 plus the number of the signal that killed one of its processes.
 """
@@ -13,11 +13,11 @@ on, 128 plus the number of the signal that killed one of its processes.
 import sys
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
 import tyro
 
-from benchmarks.execution.jobs import AND, PREPARE, THEN
+from benchmarks.execution.jobs import PREPARE, THEN
 from pretrain.running import stop
 from pretrain.running.lock import BusyError
 from transfer.backbone import BackboneError
@@ -26,9 +26,6 @@ from transfer.cells.execution import note_failure, prepare
 from transfer.cells.many_gpus import KilledError, evaluate_on_gpus
 from transfer.cells.request import Cell
 from transfer.datasets.expected import DataError
-
-if TYPE_CHECKING:
-    pass
 
 RETRY_INTERVAL_S = 10.0
 
@@ -43,11 +40,11 @@ def cell_from_arguments(words: Sequence[str]) -> Cell:
     ).cell()
 
 
-def _split(words: Sequence[str], separator: str) -> list[list[str]]:
-    """Split the arguments at each separator."""
+def _split(words: Sequence[str]) -> list[list[str]]:
+    """Return the arguments of each cell."""
     parts: list[list[str]] = [[]]
     for word in words:
-        if word == separator:
+        if word == THEN:
             parts.append([])
         else:
             parts[-1].append(word)
@@ -95,10 +92,12 @@ def main(words: list[str]) -> int:
     """Run the command line; return its exit status."""
     stop.listen()
     try:
-        if words[:1] != [PREPARE]:
-            return run_all_of([cell_from_arguments(part) for part in _split(words, THEN)])
-        for key in words[1].split(","):
-            prepare([cell_from_arguments([key, *part]) for part in _split(words[2:], AND)])
+        keys, words = (words[1], words[2:]) if words[:1] == [PREPARE] else ("", words)
+        cells = [cell_from_arguments(part) for part in _split(words)]
+        if not keys:
+            return run_all_of(cells)
+        for key in keys.split(","):
+            prepare([replace(cell, key=key) for cell in cells])
             stop.exit_if_requested()
     except (BackboneError, DataError, ValueError, FileNotFoundError) as error:
         print(f"error: {error}", file=sys.stderr)

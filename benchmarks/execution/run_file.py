@@ -14,8 +14,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.execution.started import StartedCell, read_json, version, versions
-from benchmarks.execution.status_rows import REFRESH_S, StatusRow, write_status_page
+from benchmarks.execution.states import (
+    CellState,
+    StartedCell,
+    State,
+    read_json,
+    start_of,
+    version,
+    write_status_page,
+)
 from pretrain.running.atomic_files import WriteError
 from transfer.cells.request import Cell
 from transfer.record import write_json
@@ -78,55 +85,33 @@ def write_run_file(cells: Sequence[Cell], runs: Path) -> None:
         pid=os.getpid(),
         started=time.strftime(TIME_FORMAT, time.gmtime()),
         results=str(cells[0].settings.results.absolute()),
-        cells=tuple(map(_run_cell, cells)),
+        cells=tuple(
+            RunCell(**start_of(cell), work=str(cell.folders.work.absolute())) for cell in cells
+        ),
     )
     path = folder / f"{run.started.replace(':', '')}-{run.host}-{run.pid}.json"
     write_json(path, {"format": FORMAT, **asdict(run)}, "--runs")
 
 
-def local_rows(runs: Path, results: Path | None = None) -> list[StatusRow]:
+def local_states(runs: Path, results: Path | None = None) -> list[CellState[RunCell]]:
     """Return the state of each cell of the runs on this and other machines, latest run first.
 
     results: if given, only cells whose records belong into this folder.
     """
     folder = None if results is None else str(results.absolute())
-    latest: dict[str, StatusRow] = {}
+    latest: dict[str, CellState[RunCell]] = {}
     for _, run in sorted(_run_files(runs), key=lambda pair: pair[1].started, reverse=True):
         if folder in (None, run.results):
             for cell in run.cells:
                 if cell.record not in latest:
-                    latest[cell.record] = _row(cell, run)
+                    latest[cell.record] = CellState(cell, *_state(cell, run))
     return list(latest.values())
 
 
-class StatusPage:
-    """The page runs/status.html of a run on this machine."""
-
-    def __init__(self, runs: Path) -> None:
-        self.runs, self.written_s = runs, 0.0
-
-    def refresh(self) -> None:
-        """Write the page anew; a full disk is not an error here."""
-        self.written_s = time.monotonic()
-        with suppress(WriteError):
-            write_status_page(self.runs, local_rows(self.runs))
-
-    def refresh_if_old(self) -> None:
-        """Write the page anew if that is longer ago than the page waits to load itself again."""
-        if time.monotonic() - self.written_s > REFRESH_S:
-            self.refresh()
-
-
-def _run_cell(cell: Cell) -> RunCell:
-    path = cell.path.absolute()
-    return RunCell(
-        backbone=cell.backbone.name,
-        key=cell.key,
-        seed=cell.seed,
-        record=str(path),
-        work=str(cell.folders.work.absolute()),
-        before=versions(path),
-    )
+def refresh_page(runs: Path) -> None:
+    """Write the page of all states anew; a full disk is not an error here."""
+    with suppress(WriteError):
+        write_status_page(runs, local_states(runs))
 
 
 def _run_files(runs: Path) -> list[tuple[Path, LocalRun]]:
@@ -134,36 +119,28 @@ def _run_files(runs: Path) -> list[tuple[Path, LocalRun]]:
     for path in sorted((runs / FOLDER).glob("*.json")):
         content = read_json(path)
         if content is not None and content.get("format") == FORMAT:
-            cells = tuple(
-                RunCell(**cell | {"before": tuple(cell["before"])}) for cell in content["cells"]
-            )
+            cells = tuple(RunCell(**cell) for cell in content["cells"])
             known = {name: content[name] for name in ("host", "pid", "started", "results")}
             found.append((path, LocalRun(**known, cells=cells)))
     return found
 
 
-def _row(cell: RunCell, run: LocalRun) -> StatusRow:
-    """Return the state of a cell, from its record, failure and progress files."""
-
-    def with_state(state: str, detail: str = "") -> StatusRow:
-        return StatusRow(cell.backbone, cell.key, cell.seed, state, detail, run.host)
-
+def _state(cell: RunCell, run: LocalRun) -> tuple[State, str]:
+    """Return state and detail of a cell, from its record, failure and progress files."""
     if cell.done:
-        return with_state("done")
+        return "done", ""
     if (reason := cell.failure) is not None:
-        return with_state("failed", reason)
+        return "failed", reason
     progress = Path(cell.work) / PROGRESS_FILE
     told = read_json(progress)
     if told is not None and _belongs_to_living(told):
         silence = time.time() - version(progress) / 1e9
-        words = (
-            f"{told.get('step', '')}  {told.get('subject', '')}  {told.get('state', '')}".strip()
-        )
+        words = "  ".join(str(told.get(name, "")) for name in ("step", "subject", "state")).strip()
         quiet = f"; no progress for {format_duration(silence)}" if silence > SILENCE_S else ""
-        return with_state("running", words + quiet)
+        return "running", words + quiet
     if run.is_alive:
-        return with_state("queued")
-    return with_state("stopped", "its run has ended; the same command continues")
+        return "queued", ""
+    return "stopped", "its run has ended; the same command continues"
 
 
 def _belongs_to_living(told: dict[str, Any]) -> bool:

@@ -12,9 +12,9 @@ from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
-from benchmarks.execution.ending import finish_run, print_counts
+from benchmarks.execution.ending import finish_run
 from benchmarks.execution.run_file import write_run_file
-from benchmarks.execution.sequence import Overall, run_in_turn, shown_progress
+from benchmarks.execution.sequence import Overall, overall_progress, run_in_turn
 from benchmarks.pages.curve_page import CURVE_SEPARATOR
 from benchmarks.planning.cells import cells_of, split_words
 from benchmarks.planning.checkpoints import Origin, inspect_checkpoint
@@ -60,11 +60,7 @@ def evaluate_snapshots(request: RunAll) -> int:
     planned = [row for row in rows if row.state == "run"]
     write_run_file([row.cell for row in planned], request.runs)
     failed = run_snapshots(planned, files)
-    pages_written = finish_run(
-        rows, request.results, request.runs, unreadable=unreadable, snapshots=True
-    )
-    print_counts(rows, failed, start, len(unreadable))
-    return int(bool(failed or unreadable) or not pages_written)
+    return finish_run(rows, failed, request, start, unreadable)
 
 
 def plan_snapshots(
@@ -106,7 +102,7 @@ def run_snapshots(planned: Sequence[PlannedCell], files: Mapping[str, Path]) -> 
     The weights of one snapshot at a time are in memory. files: the snapshots by their names.
     """
     failed: list[Cell] = []
-    with shown_progress(planned) as overall:
+    with overall_progress(planned) as overall:
         for name, group in groupby(planned, key=lambda row: row.cell.backbone.name):
             stop.exit_if_requested()
             failed += _run_snapshot(list(group), name, files[name], overall)

@@ -11,21 +11,21 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.execution.jobs import Job, evaluations, extractions, process_command
-from benchmarks.execution.run_file import StatusPage
-from benchmarks.execution.started import read_json, version
+from benchmarks.execution.run_file import refresh_page
+from benchmarks.execution.states import REFRESH_S, StartedCell, start_of
 from benchmarks.planning.plan import PlannedCell
 from pretrain.running import stop
+from slurm.requeue import killing_signal
 from transfer.cells.execution import note_failure
 from transfer.cells.request import Cell
 from transfer.cells.shared_classifier import ClassifierError
 from transfer.cells.staleness import finished
-from transfer.record import failure_path
 from transfer.running.console import is_quiet
 from transfer.running.memory import SHARERS
 
@@ -49,8 +49,8 @@ class Pool:
     sharers: int
     """Most processes that run at a time; they share the memory of the machine."""
     running: dict[subprocess.Popen[bytes], tuple[Job, list[str]]] = field(default_factory=dict)
-    old_failures: dict[Path, int] = field(default_factory=dict)
-    """Version of each failure file before the cell's process was started, by the cell's record."""
+    started: dict[Path, StartedCell] = field(default_factory=dict)
+    """What was there before the cell's process was started, by the cell's record."""
 
 
 def run_side_by_side(rows: Sequence[PlannedCell], origins: "Origins", workers: int) -> list[Cell]:
@@ -64,7 +64,7 @@ def run_side_by_side(rows: Sequence[PlannedCell], origins: "Origins", workers: i
     number, total = 0, len(waiting)
     gpus = visible_gpus()
     pool = Pool(list(gpus), sharers=max(1, min(workers, total)))
-    page = StatusPage(rows[0].cell.settings.runs)
+    runs, page_s = rows[0].cell.settings.runs, time.monotonic() - REFRESH_S
     failed: list[Cell] = []
     forwarded = False
     while waiting or pool.running:
@@ -86,13 +86,15 @@ def run_side_by_side(rows: Sequence[PlannedCell], origins: "Origins", workers: i
                 print(f"[{number}/{total}] {what}  {keys}", file=sys.stderr)
             needed = [cell for cell in failed if cell.path == job.needs]
             if needed:
-                failed += [_skip_cell(cell, needed[0]) for cell in job.cells]
+                failed += [_skip_cell(cell, needed[0], pool) for cell in job.cells]
             else:
                 _start(job, origins, pool, len(gpus))
         failed += _collect_ended(pool)
-        page.refresh_if_old()
+        if time.monotonic() - page_s >= REFRESH_S:
+            page_s = time.monotonic()
+            refresh_page(runs)
         _sleep(pool)
-    page.refresh()
+    refresh_page(runs)
     stop.exit_if_requested()
     return failed
 
@@ -126,11 +128,10 @@ def _next_job(waiting: Sequence[Job], pool: Pool) -> Job | None:
     return next(free, None)
 
 
-def _skip_cell(cell: Cell, failed_classifier: Cell) -> Cell:
+def _skip_cell(cell: Cell, classifier: Cell, pool: Pool) -> Cell:
     """Write the failure file of a cell whose classifier could not be trained; return the cell."""
-    failure = read_json(failure_path(failed_classifier.path)) or {}
-    reason = str(failure.get("reason", "it has no readable failure file"))
-    error = ClassifierError(failed_classifier.key, reason)
+    reason = pool.started[classifier.path].failure or "it has no readable failure file"
+    error = ClassifierError(classifier.key, reason)
     note_failure(cell, error)
     print(f"{cell.key}  failed: {error}", file=sys.stderr, flush=True)
     return cell
@@ -160,7 +161,7 @@ def _start(job: Job, origins: "Origins", pool: Pool, num_gpus: int) -> None:
     environment[SHARERS] = str(pool.sharers)
     if gpus:
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
-    pool.old_failures |= {cell.path: version(failure_path(cell.path)) for cell in job.cells}
+    pool.started |= {cell.path: StartedCell(**start_of(cell)) for cell in job.cells}
     process = subprocess.Popen(
         process_command(job.arguments(origins)),
         env=environment,
@@ -183,21 +184,18 @@ def _collect_ended(pool: Pool) -> list[Cell]:
             warning = f"joint extraction failed: {_exit_reason(status)}; each cell extracts alone"
             print(f"{job.cell.key}  {warning}", file=sys.stderr, flush=True)
             continue
-        failed += _failed_cells(job, status, pool.old_failures)
+        failed += _failed_cells(job, status, pool)
     return failed
 
 
-def _failed_cells(job: Job, status: int, old_failures: Mapping[Path, int]) -> list[Cell]:
+def _failed_cells(job: Job, status: int, pool: Pool) -> list[Cell]:
     """Return the cells of a process that have no record, and see that each has a failure file."""
     if status == FAILURE_WRITTEN and len(job.cells) == 1:
         return [job.cell]
     # a process may be killed after it has written a record
     failed = [cell for cell in job.cells if finished(cell) is None]
     for cell in failed:
-        if (
-            status != FAILURE_WRITTEN
-            and version(failure_path(cell.path)) == old_failures[cell.path]
-        ):
+        if status != FAILURE_WRITTEN and pool.started[cell.path].failure is None:
             note_failure(cell, RuntimeError(_exit_reason(status)))
             print(f"{cell.key}  failed: {_exit_reason(status)}", file=sys.stderr, flush=True)
     return failed
@@ -207,9 +205,9 @@ def _exit_reason(status: int) -> str:
     """Return the words for the exit status of a process that has left no failure file."""
     if status == stop.EXIT_RESUMABLE:
         return "stopped by another process; run the same command to continue"
-    # Popen reports a signal as its negative number. A cell adds 128 to the number of the signal
-    # that killed one of its own processes.
-    number = -status if status < 0 else status - 128
-    if number in {known.value for known in signal.Signals}:
-        return f"killed by {signal.Signals(number).name}; run the same command to continue"
-    return f"exit status {status}"
+    killer = killing_signal(status)
+    return (
+        f"killed by {killer}; run the same command to continue"
+        if killer
+        else f"exit status {status}"
+    )

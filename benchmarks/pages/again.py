@@ -154,17 +154,6 @@ def _as_asked(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def option_words(options: TrainingOptions) -> list[str]:
-    """Return the words of a command line that give these options; those at their default do not."""
-    words: list[str] = []
-    defaults = vars(TrainingOptions())
-    for name, value in vars(options).items():
-        if value != defaults[name]:
-            values = value if isinstance(value, tuple) else (value,)
-            words += [f"--{name.replace('_', '-')}", *map(str, values)]
-    return words
-
-
 def _differing(task: Task, recorded: Mapping[str, Any]) -> tuple[str, ...]:
     planned = fields_of(task)
     names = dict.fromkeys((*recorded, *planned))
@@ -213,7 +202,7 @@ def _cell_words(record: Record, key: str, planned: Planned | None) -> Iterator[s
         if heads:
             yield from ("--heads", *heads[1].split("+"))
     yield from ("--seed", str(record.seed))
-    yield from option_words(planned.options) if planned else ()
+    yield from planned.options.words() if planned else ()
 
 
 def _snapshot_words(record: Record, key: str, planned: Planned | None) -> Iterator[str]:

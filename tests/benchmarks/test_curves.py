@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks.execution.run_file import local_rows
+from benchmarks.execution.run_file import local_states
 from benchmarks.pages.records import read_results
 from benchmarks.run_all import main
 from benchmarks.tables import write_tables
@@ -62,7 +62,7 @@ def test_snapshots_end_and_show_their_states_as_other_runs_do(
     assert begun == sorted(begun)
     assert "3 cells, 0 failed, " in told
     assert shown.index("task         metric") < shown.index("report ")
-    states = [(row.backbone, row.state) for row in local_rows(tmp_path / "runs")]
+    states = [(one.cell.backbone, one.state) for one in local_states(tmp_path / "runs")]
     assert states == [(name, "done") for name in names]
     assert "3 done" in (tmp_path / "runs" / "status.html").read_text()
     assert f"report {tmp_path / 'results' / 'report' / 'index.html'}" in shown

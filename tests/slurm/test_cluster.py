@@ -1,11 +1,11 @@
 """The warnings about a configuration, and the error where there is no cluster."""
 
-import stat
 from pathlib import Path
 
 import pytest
 
 from slurm.cluster import Cluster, ClusterError, cluster, grace_s, parse_settings
+from tests.slurm.fake_programs import fake_programs
 
 SOUND = {
     "AccountingStorageType": "accounting_storage/slurmdbd",
@@ -58,10 +58,7 @@ def test_a_machine_without_slurm_is_told_so(
 def test_what_slurm_complains_about_is_passed_on(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    for name in ("sbatch", "srun", "scontrol"):
-        program = tmp_path / name
-        program.write_text("#!/bin/sh\necho Unable to contact the controller >&2\nexit 1\n")
-        program.chmod(stat.S_IRWXU)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
+    lines = dict.fromkeys(("sbatch", "srun", "scontrol"), "echo Unable to contact >&2; exit 1")
+    fake_programs(tmp_path, monkeypatch, **lines)
     with pytest.raises(ClusterError, match="scontrol show config: Unable to contact"):
         cluster()

@@ -25,6 +25,7 @@ from slurm.requeue import (
     requeue_job,
     restart_after_kill,
 )
+from tests.slurm.fake_programs import fake_programs
 
 COUNTING = (sys.executable, str(Path(__file__).with_name("counting.py")))
 
@@ -35,25 +36,11 @@ def submit_command(folder: Path, *words: str) -> Any:
     return executor.submit(Command(words))
 
 
-def programs(folder: Path, patch: pytest.MonkeyPatch, **lines: str) -> None:
-    """Slurm's programs are these lines of shell."""
-    for name, line in lines.items():
-        (folder / name).write_text(f"#!/bin/sh\n{line}\n")
-        (folder / name).chmod(0o700)
-    patch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-
-
 def patient(path: Path) -> None:
     until = time.monotonic() + 120
     while not path.exists():
         assert time.monotonic() < until
         time.sleep(0.05)
-
-
-@pytest.mark.slow
-def test_a_command_that_fails_says_with_which_status(tmp_path: Path) -> None:
-    error = submit_command(tmp_path, "bash", "-c", "exit 3").exception()
-    assert "CommandError: exit status 3" in str(error)
 
 
 @pytest.mark.slow
@@ -118,7 +105,9 @@ def test_what_may_pass_is_tried_again_but_not_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, nodes: int, starts: int
 ) -> None:
     """A failure on one node is final; on several it may be the death of another node."""
-    programs(tmp_path, monkeypatch, squeue="echo RUNNING", scontrol=f"echo $2 >> {tmp_path}/put")
+    fake_programs(
+        tmp_path, monkeypatch, squeue="echo RUNNING", scontrol=f"echo $2 >> {tmp_path}/put"
+    )
     for start in range(starts):
         monkeypatch.setenv("SLURM_RESTART_COUNT", str(start))
         with pytest.raises(SystemExit):
@@ -134,7 +123,7 @@ def test_a_controller_that_stays_away_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slurm.requeue, "PATIENCE_S", 0.0)
-    programs(tmp_path, monkeypatch, squeue="echo no contact >&2; exit 1", scontrol="exit 1")
+    fake_programs(tmp_path, monkeypatch, squeue="echo no contact >&2; exit 1", scontrol="exit 1")
     with pytest.raises(ClusterError, match="no contact"):
         requeue_job("7")
 
@@ -171,7 +160,7 @@ def test_only_a_job_that_was_killed_is_put_back(
         (1, "RUNNING", False, 2, True),  # srun has found a dead node
         (75, "RUNNING", False, 2, False),  # its process puts it back
     ):
-        programs(tmp_path, monkeypatch, squeue=f"echo {state}", scontrol="exit 0")
+        fake_programs(tmp_path, monkeypatch, squeue=f"echo {state}", scontrol="exit 0")
         monkeypatch.setenv("SLURM_JOB_NUM_NODES", str(nodes))
         result.unlink(missing_ok=True)
         if leaves:

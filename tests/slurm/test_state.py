@@ -2,35 +2,31 @@
 
 import os
 import pickle
-import stat
 from pathlib import Path
 
 import pytest
 
 from slurm.state import job_states, last_log_line, saved_error
+from tests.slurm.fake_programs import fake_programs
 
 QUEUE = "7_0|RUNNING|None|n1\n7_1|PENDING|Priority|\n8|COMPLETED|None|n2\n99|RUNNING|None|n3"
 
 
-def programs(folder: Path, **answers: str) -> str:
-    """A PATH on which these programs answer so."""
-    for name, answer in answers.items():
-        (folder / name).write_text(f"#!/bin/sh\ncat <<'E'\n{answer}\nE\n")
-        (folder / name).chmod(stat.S_IRWXU)
-    return f"{folder}:/bin:/usr/bin"
+def answer(folder: Path, patch: pytest.MonkeyPatch, squeue: str, sacct: str = "") -> None:
+    fake_programs(folder, patch, squeue=f"echo '{squeue}'", sacct=f"echo '{sacct}'")
 
 
 def test_accounts_tell_of_jobs_that_are_forgotten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     accounts = "5_0|TIMEOUT|None|n1\n5_1|CANCELLED by 0|None|n1"
-    monkeypatch.setenv("PATH", programs(tmp_path, squeue=QUEUE, sacct=accounts))
+    answer(tmp_path, monkeypatch, QUEUE, accounts)
     states = job_states(["5_0", "5_1"])
     assert {job: state.word for job, state in states.items()} == {
         "5_0": "TIMEOUT",
         "5_1": "CANCELLED",
     }
-    (tmp_path / "sacct").write_text("#!/bin/sh\nexit 1\n")  # without accounts they are unknown
+    fake_programs(tmp_path, monkeypatch, sacct="exit 1")  # without accounts they are unknown
     assert list(job_states(["5_0", "8"])) == ["8"]
 
 
@@ -38,7 +34,7 @@ def test_a_cancelled_rest_of_an_array_is_told_for_each_element(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue = "6_0|COMPLETED|None|n1\n6_[1-2,4%2]|CANCELLED|None|\n17|CANCELLED|Dependency|"
-    monkeypatch.setenv("PATH", programs(tmp_path, squeue=queue, sacct=""))
+    answer(tmp_path, monkeypatch, queue)
     jobs = ["6_0", "6_1", "6_2", "6_3", "6_4", "17_0", "17_5"]
     words = {job: state.word for job, state in job_states(jobs).items()}
     assert words == {"6_0": "COMPLETED"} | dict.fromkeys(
@@ -49,9 +45,8 @@ def test_a_cancelled_rest_of_an_array_is_told_for_each_element(
 def test_a_list_that_was_shortened_is_asked_for_whole_and_its_dots_are_no_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PATH", programs(tmp_path, squeue="", sacct=""))
     line = '[ "$SLURM_BITSTR_LEN" = 0 ] && echo "6_[1,3,...%2]|PENDING|None|"'
-    (tmp_path / "squeue").write_text(f"#!/bin/bash\n{line}\n")
+    fake_programs(tmp_path, monkeypatch, squeue=line, sacct="")
     assert list(job_states(["6_1", "6_2", "6_3"])) == ["6_1", "6_3"]
 
 

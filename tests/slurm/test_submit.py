@@ -2,7 +2,6 @@
 
 import os
 import re
-import stat
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,9 +11,10 @@ from slurm.cluster import Cluster, ClusterError
 from slurm.requeue import Command
 from slurm.resources import Queue, Resources
 from slurm.submit import Array, hide_job_variables, script, submit
+from tests.slurm.fake_programs import fake_programs
 
 JOB = Command(("true",))
-SBATCH = """#!/bin/bash
+SBATCH = """
 [ "$1" = --test-only ] && exit 0
 echo "$(grep -c . "$1") $(grep dependency= "$1") $(grep array= "$1")" >> {folder}/accepted
 number=$(wc -l < {folder}/accepted)
@@ -25,15 +25,9 @@ echo "Submitted batch job $number"
 
 def a_cluster(folder: Path, monkeypatch: pytest.MonkeyPatch, *, accepted: int) -> None:
     """Programs that accept so many arrays and refuse the next."""
-    programs = {
-        "sbatch": SBATCH.format(folder=folder, accepted=accepted),
-        "scancel": f'#!/bin/bash\necho "$@" >> {folder}/cancelled\n',
-        "srun": "#!/bin/bash\n",
-    }
-    for name, text in programs.items():
-        (folder / name).write_text(text)
-        (folder / name).chmod(stat.S_IRWXU)
-    monkeypatch.setenv("PATH", f"{folder}:/bin:/usr/bin")
+    sbatch = SBATCH.format(folder=folder, accepted=accepted)
+    scancel = f'echo "$@" >> {folder}/cancelled'
+    fake_programs(folder, monkeypatch, sbatch=sbatch, scancel=scancel, srun="")
 
 
 def array(number: int, after: tuple[int, ...] = ()) -> Array:
@@ -122,8 +116,7 @@ def test_what_was_accepted_unknown_to_us_is_taken_back(
 ) -> None:
     """The disk is full when the pickles of an accepted array are to be moved."""
     a_cluster(tmp_path, monkeypatch, accepted=9)
-    (tmp_path / "squeue").write_text(f"#!/bin/sh\necho '1|{tmp_path}/jobs'\necho '8|other'\n")
-    (tmp_path / "squeue").chmod(stat.S_IRWXU)
+    fake_programs(tmp_path, monkeypatch, squeue=f"echo '1|{tmp_path}/jobs'; echo '8|other'")
 
     def full(*words: object, **options: object) -> None:
         raise OSError("no space left on device")

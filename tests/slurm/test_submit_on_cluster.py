@@ -12,7 +12,7 @@ from slurm.resources import Queue, Resources
 from slurm.state import last_log_line, log_path, saved_error
 from slurm.submit import Array, submit
 from tests.slurm.conftest import wait_for_all
-from tests.slurm.pretend_cluster import PretendCluster, pretend_cluster
+from tests.slurm.pretend_cluster import PretendCluster
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.xdist_group("slurm")]
 SMALL = Resources(cpus=1, hours=1)
@@ -70,48 +70,30 @@ def test_a_broken_environment_ends_the_job_and_says_why(folder: Path) -> None:
     assert last_log_line(log_path(folder, id_)) == "failed: module load cuda"
 
 
-@pytest.mark.parametrize(
-    ("asked", "queue"),
-    [
+def test_what_the_cluster_does_not_have_is_refused_before_anything_waits(
+    folder: Path, pretend: PretendCluster
+) -> None:
+    for asked, queue in (
         (SMALL, Queue(partition="nosuch")),
         (Resources(gpus=9, hours=1), Queue()),
         (Resources(nodes=3, hours=1), Queue()),
         (SMALL, Queue(constraint="h200")),
-    ],
-)
-def test_what_the_cluster_does_not_have_is_refused_before_anything_waits(
-    folder: Path, asked: Resources, queue: Queue, pretend: PretendCluster
-) -> None:
-    arrays = [
-        Array(name=name, work=(bash("true"),), resources=size)
-        for name, size in (("fine", SMALL), ("refused", asked))
-    ]
-    with pytest.raises(ClusterError, match="sbatch --test-only"):
-        submit(arrays, queue, folder, cluster())
-    assert pretend.tell("squeue", "--noheader") == ""
-
-
-def test_a_large_array_is_split_where_the_cluster_asks_for_it(
-    folder: Path, pretend: PretendCluster
-) -> None:
-    try:
-        pretend.reconfigure("MaxArraySize=3")
-        (jobs,) = submit(
-            [Array(name="many", work=(bash("true"),) * 5, resources=SMALL)],
-            Queue(),
-            folder,
-            cluster(),
-        )
-    finally:
-        pretend.reconfigure()
-    assert len({job.partition("_")[0] for job in jobs}) == 3
-    assert {state.word for state in wait_for_all(jobs).values()} == {"COMPLETED"}
+    ):
+        arrays = [
+            Array(name=name, work=(bash("true"),), resources=size)
+            for name, size in (("fine", SMALL), ("refused", asked))
+        ]
+        with pytest.raises(ClusterError, match="sbatch --test-only"):
+            submit(arrays, queue, folder, cluster())
+        assert pretend.tell("squeue", "--noheader") == ""
 
 
 def test_without_its_controller_nothing_is_half_submitted(
     folder: Path, pretend: PretendCluster
 ) -> None:
     where = cluster()
+    (warning,) = where.warnings()
+    assert "AccountingStorageType=" in warning
     job = Array(name="late", work=(bash("true"),), resources=SMALL)
     pretend.stop_controller()
     try:
@@ -123,33 +105,3 @@ def test_without_its_controller_nothing_is_half_submitted(
         pretend.start_controller()
         pretend.wait_for_nodes()
     assert pretend.tell("squeue", "--noheader") == ""
-
-
-def test_ends_are_known_where_there_are_no_accounts(
-    pretend: PretendCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with tempfile.TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as name:
-        folder = Path(name)
-        with pretend_cluster(folder, accounts=False) as other:
-            monkeypatch.setenv("SLURM_CONF", str(other.conf))
-            where = cluster()
-            assert any("AccountingStorageType=" in warning for warning in where.warnings())
-            work = tuple(bash(line) for line in ("true", "exit 3", "sleep 300"))
-            ends = Array(name="ends", work=work, resources=SMALL)
-            (jobs,) = submit([ends], Queue(), folder, where)
-            wait_for_all(jobs[:2])
-            other.tell("scancel", jobs[2])
-            states = wait_for_all(jobs)
-        monkeypatch.setenv("SLURM_CONF", str(pretend.conf))
-        assert [states[job].word for job in jobs] == ["COMPLETED", "FAILED", "CANCELLED"]
-        assert [saved_error(folder, job) for job in jobs[:2]] == ["", "exit status 3"]
-
-
-def test_the_pretend_cluster_is_a_sound_one(pretend: PretendCluster) -> None:
-    assert cluster().warnings() == []
-    try:
-        pretend.reconfigure("SlurmctldParameters=idle_on_node_suspend")
-        (warning,) = cluster().warnings()
-    finally:
-        pretend.reconfigure()
-    assert "preempt_send_user_signal" in warning

@@ -1,6 +1,6 @@
 """Options of a user for long trainings, and recipes of another length or batch size."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Literal
 
 from pretrain.running.processes import num_gpus, started_processes
@@ -46,6 +46,16 @@ class TrainingOptions:
     def searched_rates(self) -> tuple[float, ...]:
         """Learning rates to compare; empty if there are fewer than two."""
         return self.learning_rates if len(self.learning_rates) > 1 else ()
+
+    def words(self) -> list[str]:
+        """Return the words of a command line that give these options but those at their default."""
+        words: list[str] = []
+        for option in fields(self):
+            value = getattr(self, option.name)
+            if value != option.default:
+                values = value if isinstance(value, tuple) else (value,)
+                words += [f"--{option.name.replace('_', '-')}", *map(str, values)]
+        return words
 
     def num_processes(self, batch_size: int) -> int:
         """Return the number of processes: torchrun's, else `gpus`, else the most that divide."""

@@ -1,7 +1,6 @@
 """Which arrays become of a plan, and what is known of them later; no cluster is needed."""
 
 import pickle
-import stat
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,20 +13,24 @@ from benchmarks.cluster.arrays import (
     retry_failed,
     submit_cells,
 )
-from benchmarks.cluster.cell_status import statuses
+from benchmarks.cluster.cell_status import submitted_states
 from benchmarks.cluster.collect import collect
 from benchmarks.cluster.submission import Submission, read_submission
-from benchmarks.execution.jobs import AND, PREPARE
+from benchmarks.execution.jobs import PREPARE, THEN
 from benchmarks.planning.checkpoints import Origin, Origins
 from benchmarks.planning.cluster_resources import MARGIN
 from benchmarks.planning.options import SlurmOptions
 from benchmarks.planning.plan import PlannedCell
 from benchmarks.run_all import main
+from benchmarks.status import main as status
 from slurm.cluster import Cluster, ClusterError
 from slurm.requeue import Command
-from transfer.backbone import Backbone
+from slurm.submit import Array
+from tests.benchmarks.conftest import Rows
+from tests.slurm.fake_programs import fake_programs
 from transfer.cells.execution import evaluate
-from transfer.cells.request import Cell, CellSettings
+from transfer.cells.request import CellSettings
+from transfer.record import write_failure
 
 ORIGINS: Origins = {
     "mine": Origin(ckpt=Path("mine.pth")),
@@ -43,44 +46,12 @@ PROGRAMS = {
     "scancel": 'echo "$@" >> "$(dirname "$0")/cancelled"',
     "sacct": "exit 1",
 }
-Rows = Callable[..., list[PlannedCell]]
 
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Slurm's programs without a cluster behind them; what is in `queue` is what squeue says."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    for name, text in PROGRAMS.items():
-        (folder / name).write_text(f"#!/bin/bash\n{text}\n")
-        (folder / name).chmod(stat.S_IRWXU)
-    monkeypatch.setenv("PATH", f"{folder}:/bin:/usr/bin")
-    return folder
-
-
-@pytest.fixture
-def rows(small_backbone: Backbone, settings: CellSettings) -> Rows:
-    """Cells to run of these tasks, of one backbone or two."""
-
-    def make(*keys: str, names: tuple[str, ...] = ("mine",), seeds: int = 1) -> list[PlannedCell]:
-        return [
-            PlannedCell(
-                Cell(
-                    key=key,
-                    backbone=replace(small_backbone, name=name, sha256=name),
-                    seed=seed,
-                    settings=settings,
-                ),
-                "run",
-                (),
-                0.1,
-            )
-            for name in names
-            for key in keys
-            for seed in range(seeds)
-        ]
-
-    return make
+    return fake_programs(tmp_path / "bin", monkeypatch, **PROGRAMS)
 
 
 @pytest.fixture
@@ -92,9 +63,12 @@ def submission(rows: Rows, settings: CellSettings, programs: Path) -> Submission
     return submission
 
 
+def arrays_of(rows: list[PlannedCell]) -> list[Array]:
+    return [array for array, _ in plan_arrays(rows, ORIGINS, OPTIONS, Path("x"))]
+
+
 def test_cells_of_one_size_are_one_array_and_the_tables_come_last(rows: Rows) -> None:
-    plan = plan_arrays(rows("cifar10_knn", "in100_knn", "voc07_svm"), ORIGINS, OPTIONS, Path("x"))
-    cells, tables = plan.arrays
+    cells, tables = arrays_of(rows("cifar10_knn", "in100_knn", "voc07_svm"))
     assert (len(cells.work), cells.parallel, cells.after) == (3, 2, ())
     assert (len(tables.work), tables.after) == (1, (0,))
 
@@ -115,10 +89,10 @@ def test_cells_of_one_pass_have_one_job_and_a_state_each(
     done = Path(submission.cells[0].record)
     done.parent.mkdir(parents=True, exist_ok=True)
     done.write_text("{}")
-    assert [status.state for status in statuses(settings.runs)[0]] == ["done", "running"]
+    assert [status.state for status in submitted_states(settings.runs)[0]] == ["done", "running"]
     assert cancel_all(settings.runs) == 1
     (programs / "queue").write_text(f"{job}|TIMEOUT|None|n1\n")
-    assert [status.state for status in statuses(settings.runs)[0]] == ["done", "failed"]
+    assert [status.state for status in submitted_states(settings.runs)[0]] == ["done", "failed"]
     done.unlink()
     (again,) = retry_failed(settings.runs, SlurmOptions())
     assert [cell.key for cell in again.cells] == list(PASS)
@@ -128,21 +102,21 @@ def test_cells_of_one_pass_have_one_job_and_a_state_each(
 def test_several_backbones_pass_the_images_of_a_classifiers_cells_together(rows: Rows) -> None:
     keys = ("imagenet_c100_eval", "in100_linear@looc", "voc07_svm", "voc07_svm@11point")
     found = rows(*keys, names=("mine", "random"))
-    own, passed, *cells, _ = plan_arrays(found, ORIGINS, OPTIONS, Path("x")).arrays
+    own, passed, *cells, _ = arrays_of(found)
     (work,) = passed.work
     assert isinstance(work, Command)
     words = work.words[work.words.index(PREPARE) :]
     assert words[1] == "imagenet_c100_eval"
-    assert (words.count("--ckpt"), words.count(AND), words.count("--random")) == (2, 1, 1)
+    assert (words.count("--ckpt"), words.count(THEN), words.count("--random")) == (2, 1, 1)
     assert (len(own.work), own.after, passed.after) == (2, (), ())
     # SVMs wait for their own features only, corruptions for theirs and for the classifiers
     assert sorted(array.after for array in cells) == [(), (0,), (1, 2)]
 
 
 def test_every_size_of_job_is_an_array_of_its_own(rows: Rows) -> None:
-    found = rows("in100_knn", "cifar10_knn")
+    found = rows("in100_knn", "cifar10_knn", hours=0.1)
     found[0] = replace(found[0], gpu_hours=5.0)
-    arrays = plan_arrays(found, ORIGINS, OPTIONS, Path("x")).arrays
+    arrays = arrays_of(found)
     assert [array.resources.hours for array in arrays[:-1]] == [5 * MARGIN, 1]
 
 
@@ -178,13 +152,17 @@ def test_what_waits_already_is_not_submitted_again(
 
 
 def test_each_state_is_told_from_what_there_is(
-    submission: Submission, rows: Rows, settings: CellSettings, programs: Path
+    submission: Submission,
+    rows: Rows,
+    settings: CellSettings,
+    programs: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     first, second = rows("cifar10_knn", "in100_knn")
     (programs / "queue").write_text("1_0|PENDING|Priority|\n1_1|RUNNING|None|n1\n")
     log = submission.folder / "1_1_0_log.err"
     log.write_text("12:00:31  train  3/9 steps\n")
-    found = [(status.state, status.detail) for status in statuses(settings.runs)[0]]
+    found = [(status.state, status.detail) for status in submitted_states(settings.runs)[0]]
     assert found == [("queued", "Priority"), ("running", "12:00:31  train  3/9 steps")]
     evaluate(first.cell)
     log.write_text("error: no such file\n")
@@ -192,9 +170,18 @@ def test_each_state_is_told_from_what_there_is(
         pickle.dumps(("error", "Traceback\nslurm.requeue.CommandError: exit status 2"))
     )
     (programs / "queue").write_text("")
-    found = [(status.state, status.detail) for status in statuses(settings.runs)[0]]
+    found = [(status.state, status.detail) for status in submitted_states(settings.runs)[0]]
     assert found == [("done", ""), ("failed", "exit status 2; error: no such file")]
-    assert second.cell.path.name in str(submission.cells[1].record)
+    write_failure(second.cell.path, {"reason": "DataError: no folder cifar10"})
+    capsys.readouterr()
+    words = ["--runs", str(settings.runs), "--results"]
+    assert status([*words, str(settings.results)]) == 1
+    shown = capsys.readouterr().out
+    assert "DataError: no folder cifar10" in shown
+    assert str(log) in shown
+    assert "1 done, 1 failed" in shown
+    assert status([*words, "others"]) == 0
+    assert "cifar10" not in capsys.readouterr().out
 
 
 def test_the_last_job_writes_tables_with_the_reasons(
@@ -231,7 +218,7 @@ def test_only_what_failed_is_submitted_once_more(
     assert [(cell.key, cell.resources.hours) for cell in again.cells] == [("in100_knn", 9)]
     assert again.cells[0].words == submission.cells[1].words
     (programs / "queue").write_text(f"{again.cells[0].job}|PENDING|Priority|\n")
-    assert [status.state for status in statuses(settings.runs)[0]] == ["done", "queued"]
+    assert [status.state for status in submitted_states(settings.runs)[0]] == ["done", "queued"]
     assert retry_failed(settings.runs, SlurmOptions()) == []
 
 

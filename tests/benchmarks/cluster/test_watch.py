@@ -6,11 +6,12 @@ import pytest
 
 from benchmarks.cluster import watch as watching
 from benchmarks.cluster.watch import watch
-from benchmarks.execution.status_rows import STATUS_PAGE, StatusRow
+from benchmarks.execution.states import STATUS_PAGE, CellState, StartedCell, State, States
 
 
-def rows(*states: str) -> list[StatusRow]:
-    return [StatusRow("mine", f"task{i}", 0, state, "") for i, state in enumerate(states)]
+def rows(*states: State) -> States:
+    cell = StartedCell(backbone="mine", key="task", seed=0, record="", before=(0, 0))
+    return [CellState(cell, state) for state in states]
 
 
 def test_it_ends_when_no_cell_runs_or_waits(
@@ -18,7 +19,7 @@ def test_it_ends_when_no_cell_runs_or_waits(
 ) -> None:
     steps = iter([rows("queued", "running"), rows("queued", "running"), rows("running", "done")])
     last = rows("done", "failed")
-    monkeypatch.setattr(watching, "all_rows", lambda *_: (next(steps, last), ""))
+    monkeypatch.setattr(watching, "all_states", lambda *_: (next(steps, last), ""))
     assert watch(tmp_path, interval_s=0.0) == 1
     told = capsys.readouterr()
     assert [line[10:] for line in told.err.splitlines()] == [
@@ -33,6 +34,6 @@ def test_it_ends_when_no_cell_runs_or_waits(
 def test_a_folder_that_cannot_be_written_can_be_watched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watching, "all_rows", lambda *_: (rows("done"), ""))
+    monkeypatch.setattr(watching, "all_states", lambda *_: (rows("done"), ""))
     (tmp_path / STATUS_PAGE).mkdir()
     assert watch(tmp_path) == 0

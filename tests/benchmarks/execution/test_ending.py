@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks.execution.ending import finish_run, print_counts
+from benchmarks.execution.ending import finish_run
 from benchmarks.pages.final_screen import terminal_lines
 from benchmarks.pages.published import transfer_tasks
+from benchmarks.planning.options import RunAll
 from tests.synthetic_records import put, record
 
 REASON = " ".join(["a long reason"] * 22)
@@ -35,6 +36,7 @@ def row(name: str, task: str, seed: int) -> Any:
             seed=seed,
         ),
         state="run",
+        missing=(),
     )
 
 
@@ -55,8 +57,9 @@ def test_the_whole_end_fits_60_lines_of_80_columns(
         rows.append(row("mine", transfer_tasks()[0], seed))
     for place in range(7):  # problems of figures, too
         put(results / "training", f"{place}.json", {})
-    assert finish_run(rows, results, tmp_path / "runs", unreadable={"torn": REASON})
-    print_counts(rows, [one.cell for one in rows[-10:]], time.monotonic(), 1)
+    request = RunAll(results=results, runs=tmp_path / "runs")
+    failed = [one.cell for one in rows[-10:]]
+    assert finish_run(rows, failed, request, time.monotonic(), {"torn": REASON}) == 1
     printed = capsys.readouterr()
     lines = (printed.out + printed.err).splitlines()
     assert sum(terminal_lines(line, COLUMNS) for line in lines) <= 60

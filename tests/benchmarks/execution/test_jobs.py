@@ -1,34 +1,11 @@
 """Which cells one process works on, and what it waits for, here and on a cluster."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
-import pytest
+from benchmarks.execution.jobs import Job, evaluations, extractions
+from tests.benchmarks.conftest import Rows
 
-from benchmarks.execution.jobs import Job, evaluations, extractions, without_cells
-from benchmarks.planning.plan import PlannedCell
-from transfer.backbone import Backbone
-from transfer.cells.request import Cell, CellSettings
-
-Rows = Callable[..., list[PlannedCell]]
 PASS = ("in100_linear@jcl", "in100_linear@looc")
-
-
-@pytest.fixture
-def rows(small_backbone: Backbone, settings: CellSettings) -> Rows:
-    """Cells to run of these tasks, of one backbone or two, each of an hour."""
-
-    def make(*keys: str, names: tuple[str, ...] = ("mine",), seeds: int = 1) -> list[PlannedCell]:
-        backbones = [replace(small_backbone, name=name, sha256=name) for name in names]
-        cells = [
-            Cell(key=key, backbone=backbone, seed=seed, settings=settings)
-            for backbone in backbones
-            for key in keys
-            for seed in range(seeds)
-        ]
-        return [PlannedCell(cell, "run", (), 1.0) for cell in cells]
-
-    return make
 
 
 def shown(jobs: list[Job]) -> list[tuple[list[str], float]]:
@@ -55,9 +32,3 @@ def test_an_extraction_counts_the_longest_cell_of_each_backbone(rows: Rows) -> N
     ]
     last = evaluations(found)[-1]
     assert [last.waits_for(job) for job in jobs] == [False, True, False]
-
-
-def test_the_rest_of_a_pass_that_is_under_way_costs_the_whole_pass(rows: Rows) -> None:
-    found = rows(*PASS)
-    left = without_cells(found, [str(found[0].cell.path.absolute())])
-    assert [(row.cell.key, row.gpu_hours) for row in left] == [(PASS[1], 2.0)]

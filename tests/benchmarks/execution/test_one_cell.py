@@ -3,7 +3,6 @@
 import errno
 import json
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,10 @@ import pytest
 
 import benchmarks.execution.one_cell
 import transfer.frozen.extraction
-from benchmarks.execution.jobs import PREPARE, arguments_of, arguments_of_all, preparation_arguments
+from benchmarks.execution.jobs import PREPARE, Job, arguments_of, joined
 from benchmarks.execution.one_cell import cell_from_arguments, main, run
 from benchmarks.planning.checkpoints import Origin, load_backbones
+from benchmarks.planning.plan import PlannedCell
 from pretrain.running.lock import BusyError
 from transfer.backbone import Backbone, load_backbone
 from transfer.cells.execution import evaluate
@@ -74,15 +74,6 @@ def test_a_failure_leaves_its_reason(cell: Cell, monkeypatch: pytest.MonkeyPatch
     assert reason == "OSError: no space left on device"
 
 
-def test_a_reason_that_the_disk_does_not_take_is_told(
-    cell: Cell, fill_disk: Callable[[str], None], capsys: pytest.CaptureFixture[str]
-) -> None:
-    fill_disk(str(cell.settings.results))
-    assert run(cell) == 1
-    told = capsys.readouterr().err
-    assert f"the reason of a failure is not noted: {failure_path(cell.path)}: " in told
-
-
 def test_a_full_disk_while_features_are_prepared_is_one_line(
     cell: Cell,
     checkpoint: Path,
@@ -94,7 +85,7 @@ def test_a_full_disk_while_features_are_prepared_is_one_line(
 
     monkeypatch.setattr(os, "posix_fallocate", full)
     words = arguments_of(cell, {cell.backbone.name: Origin(ckpt=checkpoint)})
-    assert main([PREPARE, "cifar10_knn", *words[1:]]) == 1
+    assert main([PREPARE, "cifar10_knn", *words]) == 1
     (told,) = capsys.readouterr().err.splitlines()
     assert told.startswith(f"failed: {cell.folders.cache}")
     assert "give another --runs" in told
@@ -130,32 +121,28 @@ def test_a_killed_process_is_no_failure_of_the_cell(
     assert not failure_path(cell.path).exists()
 
 
-@pytest.mark.parametrize(
-    ("statuses", "expected"), [((0, 0), 0), ((1, 0), 1), ((0, 1), 1), ((137, 0), 137)]
-)
 def test_cells_of_a_pass_run_one_after_another_until_one_is_killed(
-    cell: Cell,
-    checkpoint: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    statuses: tuple[int, int],
-    expected: int,
+    cell: Cell, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cells = [cell, replace(cell, key="cifar10_linear")]
     origins = {cell.backbone.name: Origin(ckpt=checkpoint)}
-    answers, keys = iter(statuses), []
+    words = list(joined(arguments_of(one, origins) for one in cells))
+    for statuses, expected in (((0, 0), 0), ((1, 0), 1), ((0, 1), 1), ((137, 0), 137)):
+        answers = dict(zip(["cifar10_knn", "cifar10_linear"], statuses, strict=True))
+        keys: list[str] = []
 
-    def answer(one: Cell) -> int:
-        keys.append(one.key)
-        return next(answers)
+        def answer(one: Cell, answers: dict[str, int] = answers, keys: list[str] = keys) -> int:
+            keys.append(one.key)
+            return answers[one.key]
 
-    monkeypatch.setattr(benchmarks.execution.one_cell, "run", answer)
-    assert main(list(arguments_of_all(arguments_of(one, origins) for one in cells))) == expected
-    assert keys == ["cifar10_knn", "cifar10_linear"][: 1 if expected > 1 else 2]
+        monkeypatch.setattr(benchmarks.execution.one_cell, "run", answer)
+        assert main(words) == expected
+        assert keys == list(answers)[: 1 if expected > 1 else 2]
 
 
 def test_preparing_fills_the_cache_and_leaves_no_record(cell: Cell, checkpoint: Path) -> None:
     words = arguments_of(cell, {cell.backbone.name: Origin(ckpt=checkpoint)})
-    assert main([PREPARE, "cifar10_knn,cifar10_linear", *words[1:]]) == 0
+    assert main([PREPARE, "cifar10_knn,cifar10_linear", *words]) == 0
     assert len(list((cell.folders.cache / "features").glob("*.npy"))) == 2
     assert not cell.path.exists()
 
@@ -173,7 +160,8 @@ def test_preparing_for_several_backbones_decodes_once(
     backbones = load_backbones(origins)
     cells = [Cell(key="objectnet13_eval", backbone=b, seed=0, settings=settings) for b in backbones]
     names = [backbone.name for backbone in backbones]
-    words = preparation_arguments([*cells, cells[0]], dict(zip(names, origins, strict=True)))
+    planned = tuple(PlannedCell(cell, "run", (), 0.0) for cell in [*cells, cells[0]])
+    words = Job(planned, prepares=True).arguments(dict(zip(names, origins, strict=True)))
     extract, passes = transfer.frozen.extraction.extract, []
 
     def counted(entries: dict[Path, Backbone], *others: Any) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.execution.run_file import FOLDER, local_rows, write_run_file
-from benchmarks.execution.status_rows import StatusRow, is_over, status_page
+from benchmarks.execution.run_file import FOLDER, local_states, write_run_file
+from benchmarks.execution.states import CellState, StartedCell, is_over, status_page
 from transfer.backbone import Backbone
 from transfer.cells.execution import evaluate
 from transfer.cells.request import Cell, CellSettings
@@ -23,9 +23,10 @@ def cell(small_backbone: Backbone, settings: CellSettings) -> Cell:
 
 
 def state(cell: Cell) -> tuple[str, str]:
-    (row,) = local_rows(cell.settings.runs)
-    assert (row.backbone, row.key, row.seed) == (cell.backbone.name, cell.key, 0)
-    return row.state, row.detail
+    (one,) = local_states(cell.settings.runs)
+    started = one.cell
+    assert (started.backbone, started.key, started.seed) == (cell.backbone.name, cell.key, 0)
+    return one.state, one.detail
 
 
 def change(cell: Cell, **changes: Any) -> None:
@@ -41,7 +42,7 @@ def test_a_cell_waits_runs_and_ends_by_a_record_written_since_the_start(cell: Ce
     assert state(cell)[0] == "queued"
     evaluate(cell)
     assert state(cell) == ("done", "")
-    assert is_over(local_rows(cell.settings.runs))
+    assert is_over(local_states(cell.settings.runs))
     write_run_file([cell], cell.settings.runs)
     assert state(cell)[0] == "queued"
 
@@ -75,11 +76,12 @@ def test_a_torn_file_is_no_run(cell: Cell) -> None:
     (path,) = (cell.settings.runs / FOLDER).glob("*.json")
     for content in ("", "[1]", '{"format": "other"}'):
         path.write_text(content)
-        assert local_rows(cell.settings.runs) == []
+        assert local_states(cell.settings.runs) == []
 
 
 def test_the_page_shows_hostile_names_as_text() -> None:
-    page = status_page([StatusRow("<img src=x>", "voc07_svm", 0, "failed", "a <b> & c")])
+    cell = StartedCell(backbone="<img src=x>", key="voc07_svm", seed=0, record="", before=(0, 0))
+    page = status_page([CellState(cell, "failed", "a <b> & c")])
     assert "<img src=x>" not in page
     assert "&lt;img src=x&gt;" in page
     assert "a &lt;b&gt; &amp; c" in page

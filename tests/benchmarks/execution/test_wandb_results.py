@@ -2,8 +2,7 @@
 
 import sys
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -12,51 +11,19 @@ from benchmarks.execution.wandb_results import COLUMNS, log_results, require_wan
 from tests.synthetic_records import record
 
 
-class FakeRun:
-    """A run that keeps what it is told."""
-
-    def __init__(self) -> None:
-        self.logged: dict[str, Any] = {}
-        self.summary: dict[str, float] = {}
-
-    def log(self, values: dict[str, Any]) -> None:
-        self.logged |= values
-
-    def finish(self) -> None:
-        pass
-
-
-def stand_in(run: FakeRun, error: Exception | None = None) -> SimpleNamespace:
-    def init(**_: Any) -> FakeRun:
-        if error is not None:
-            raise error
-        return run
-
-    def table(columns: list[str], data: list[Any]) -> dict[str, Any]:
-        return {"columns": columns, "data": data}
-
-    return SimpleNamespace(init=init, Table=table, Error=ConnectionError)
-
-
-def test_every_metric_is_a_row_and_a_summary(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = FakeRun()
-    monkeypatch.setitem(sys.modules, "wandb", stand_in(run))
-    record(tmp_path, 79.7)
-    log_results("ssl", tmp_path, tmp_path / "runs")
-    table = run.logged["results"]
-    assert table["columns"] == list(COLUMNS)
-    assert table["data"] == [
-        ["mine", "voc07_svm", "mAP", 79.7, "co2-2021/1", "paper", 0, "batched", "published"]
-    ]
-    assert run.summary == {"mine/voc07_svm/co2-2021/1/paper/seed0/mAP": 79.7}
-
-
-def test_no_network_is_told_in_a_line(
+def test_every_metric_is_a_row_and_a_summary_and_no_network_is_told_in_a_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(sys.modules, "wandb", stand_in(FakeRun(), ConnectionError("no network")))
+    wandb = MagicMock(Error=ConnectionError)
+    wandb.init.return_value.summary = {}
+    monkeypatch.setitem(sys.modules, "wandb", wandb)
+    record(tmp_path, 79.7)
+    log_results("ssl", tmp_path, tmp_path / "runs")
+    numbers = ["mine", "voc07_svm", "mAP", 79.7, "co2-2021/1", "paper", 0, "batched", "published"]
+    wandb.Table.assert_called_once_with(columns=list(COLUMNS), data=[numbers])
+    name = "mine/voc07_svm/co2-2021/1/paper/seed0/mAP"
+    assert wandb.init.return_value.summary == {name: 79.7}
+    wandb.init.side_effect = ConnectionError("no network")
     log_results("ssl", tmp_path, tmp_path / "runs")
     assert capsys.readouterr().err == "results were not logged with wandb: no network\n"
 

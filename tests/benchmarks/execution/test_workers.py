@@ -5,8 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,13 +13,10 @@ import pytest
 import benchmarks.execution.workers
 from benchmarks.execution.workers import run_side_by_side
 from benchmarks.planning.checkpoints import Origin
-from benchmarks.planning.options import RunAll
 from benchmarks.planning.plan import PlannedCell
-from benchmarks.run_all import run
 from pretrain.running import stop
-from transfer.backbone import Backbone
+from tests.benchmarks.conftest import Rows
 from transfer.cells.execution import evaluate
-from transfer.cells.request import Cell, CellSettings
 from transfer.record import failure_path, read_record
 from transfer.running.memory import SHARERS
 
@@ -28,10 +24,8 @@ ORIGINS = {"random": Origin(ckpt=Path("x.pth"), random=True)}
 
 
 @pytest.fixture
-def four(small_backbone: Backbone, settings: CellSettings) -> list[PlannedCell]:
-    keys = ("cifar10_knn", "in100_knn", "voc07_svm", "cifar10_linear")
-    cells = [Cell(key=key, backbone=small_backbone, seed=0, settings=settings) for key in keys]
-    return [PlannedCell(cell, "run", (), 0.0) for cell in cells]
+def four(rows: Rows) -> list[PlannedCell]:
+    return rows("cifar10_knn", "in100_knn", "voc07_svm", "cifar10_linear", hours=0.0)
 
 
 def instead(monkeypatch: pytest.MonkeyPatch, line: str) -> None:
@@ -43,41 +37,22 @@ def instead(monkeypatch: pytest.MonkeyPatch, line: str) -> None:
     )
 
 
-def test_each_cell_has_a_gpu_of_its_own(
+def test_each_cell_has_a_gpu_of_its_own_and_a_share_of_the_memory(
     four: list[PlannedCell], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(benchmarks.execution.workers, "visible_gpus", lambda: ["3", "5"])
     log = tmp_path / "log"
-    instead(
-        monkeypatch,
-        f'echo "+$CUDA_VISIBLE_DEVICES" >> {log}; sleep 0.3; '
-        f'echo "-$CUDA_VISIBLE_DEVICES" >> {log}',
-    )
-    assert run_side_by_side(four, ORIGINS, workers=4) == []
+    share = f"echo ${SHARERS} >> {tmp_path}/shares"
+    begin, end = (f'echo "{sign}$CUDA_VISIBLE_DEVICES" >> {log}' for sign in "+-")
+    instead(monkeypatch, f"{share}; {begin}; sleep 0.3; {end}; [ $1 != in100_knn ]")
+    failed = run_side_by_side(four, ORIGINS, workers=9)
+    assert [cell.key for cell in failed] == ["in100_knn"]  # which leaves the others
+    assert (tmp_path / "shares").read_text().split() == ["4"] * 4
     used: set[str] = set()
     for word in log.read_text().split():
-        sign, name = word[0], word[1:]
-        assert name in ("3", "5")
-        assert (name in used) == (sign == "-")
-        used ^= {name}
-
-
-def test_each_process_knows_how_many_share_the_memory(
-    four: list[PlannedCell], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    instead(monkeypatch, f'echo "${SHARERS}" >> {tmp_path}/log')
-    for workers in (3, 9):
-        assert run_side_by_side(four, ORIGINS, workers=workers) == []
-    assert (tmp_path / "log").read_text().split() == ["3"] * 4 + ["4"] * 4
-
-
-def test_one_that_fails_leaves_the_others(
-    four: list[PlannedCell], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    instead(monkeypatch, f"[ $1 != in100_knn ] && touch {tmp_path}/$1")
-    failed = run_side_by_side(four, ORIGINS, workers=2)
-    assert [cell.key for cell in failed] == ["in100_knn"]
-    assert len(list(tmp_path.glob("*_*"))) == 3
+        assert word[1:] in ("3", "5")
+        assert (word[1:] in used) == (word[0] == "-")
+        used ^= {word[1:]}
 
 
 def test_reasons_that_a_full_disk_does_not_take_end_nothing(
@@ -92,16 +67,8 @@ def test_reasons_that_a_full_disk_does_not_take_end_nothing(
     assert capsys.readouterr().err.count("the reason of a failure is not noted: ") == 4
 
 
-def rows_of(backbones: Sequence[Backbone], settings: CellSettings, *keys: str) -> list[PlannedCell]:
-    cells = [
-        Cell(key=key, backbone=b, seed=0, settings=settings) for b in backbones for key in keys
-    ]
-    return [PlannedCell(cell, "run", (), 0.0) for cell in cells]
-
-
 def test_what_uses_a_classifier_starts_once_that_is_trained(
-    small_backbone: Backbone,
-    settings: CellSettings,
+    rows: Rows,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -110,7 +77,7 @@ def test_what_uses_a_classifier_starts_once_that_is_trained(
     # nobody ends before both that need no classifier have started, however busy the machine is
     wait = f"while ! grep -q +cifar10_knn {log} || ! grep -q +in100 {log}; do sleep 0.01; done"
     instead(monkeypatch, f"echo +$1 >> {log}; {wait}; echo -$1 >> {log}")
-    assert run_side_by_side(rows_of([small_backbone], settings, *keys), ORIGINS, 4) == []
+    assert run_side_by_side(rows(*keys), ORIGINS, 4) == []
     told = (tmp_path / "log").read_text().split()
     assert set(told[:2]) == {"+in100_linear@looc", "+cifar10_knn"}
     trained = told.index("-in100_linear@looc")
@@ -118,18 +85,17 @@ def test_what_uses_a_classifier_starts_once_that_is_trained(
 
 
 def test_what_uses_a_classifier_that_failed_is_not_started_and_told_why(
-    small_backbone: Backbone,
-    settings: CellSettings,
+    rows: Rows,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     keys = ("imagenet_c100_eval", "objectnet13_eval", "in100_linear@looc")
-    rows = rows_of([small_backbone], settings, *keys)
+    planned = rows(*keys)
     instead(monkeypatch, f"echo $1 >> {tmp_path}/log; kill -9 $$")
-    failed = run_side_by_side(rows, ORIGINS, 2)
+    failed = run_side_by_side(planned, ORIGINS, 2)
     assert sorted(cell.key for cell in failed) == sorted(keys)
     assert (tmp_path / "log").read_text().split() == ["in100_linear@looc"]
-    reason = json.loads(failure_path(rows[0].cell.path).read_text())["reason"]
+    reason = json.loads(failure_path(planned[0].cell.path).read_text())["reason"]
     assert "classifier in100_linear@looc failed" in reason
     assert "killed by SIGKILL" in reason
 
@@ -139,19 +105,18 @@ PASS = ("in100_linear@jcl", "in100_linear@looc", "in100_linear@lorac")
 
 @pytest.mark.parametrize("line", ["exit 1", "kill -9 $$"])
 def test_of_a_pass_those_fail_that_have_left_no_record(
-    small_backbone: Backbone,
-    settings: CellSettings,
+    rows: Rows,
     monkeypatch: pytest.MonkeyPatch,
     line: str,
 ) -> None:
-    rows = rows_of([small_backbone], settings, *PASS)
-    first, second, third = (row.cell for row in rows)
+    planned = rows(*PASS)
+    first, second, third = (row.cell for row in planned)
     instead(monkeypatch, f"echo '{{\"reason\": \"own\"}}' > '{failure_path(second.path)}'; {line}")
     failure_path(third.path).parent.mkdir(parents=True)
     failure_path(third.path).write_text('{"reason": "of an earlier run"}')
     done = {first.path: read_record}
     monkeypatch.setattr(benchmarks.execution.workers, "finished", lambda cell: done.get(cell.path))
-    assert run_side_by_side(rows, ORIGINS, 1) == [second, third]
+    assert run_side_by_side(planned, ORIGINS, 1) == [second, third]
     reasons = [
         json.loads(failure_path(cell.path).read_text())["reason"] for cell in (second, third)
     ]
@@ -160,17 +125,15 @@ def test_of_a_pass_those_fail_that_have_left_no_record(
 
 
 def test_cells_of_several_backbones_wait_for_their_features_even_if_these_fail(
-    small_backbone: Backbone,
-    settings: CellSettings,
+    rows: Rows,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    both = [replace(small_backbone, name=name, sha256=name) for name in ("random", "other")]
     origins = {"random": ORIGINS["random"], "other": Origin(ckpt=Path("y.pth"))}
-    rows = rows_of(both, settings, "imagenet_c100_eval")
+    planned = rows("imagenet_c100_eval", names=("random", "other"))
     prepares = f"sleep 0.5; echo $1 >> {tmp_path}/log; exit 1"
     instead(monkeypatch, f"[ $1 = --prepare ] && {{ {prepares}; }}; echo $1 >> {tmp_path}/log")
-    assert run_side_by_side(rows, origins, 3) == []
+    assert run_side_by_side(planned, origins, 3) == []
     assert (tmp_path / "log").read_text().split() == ["--prepare", *["imagenet_c100_eval"] * 2]
 
 
@@ -260,32 +223,6 @@ def appears(path: Path) -> None:
     while not path.exists():
         assert time.monotonic() < until
         time.sleep(0.05)
-
-
-@pytest.mark.slow
-def test_two_at_a_time_leave_the_records_of_one_at_a_time(
-    checkpoint: Path, small_data: Path, tmp_path: Path
-) -> None:
-    def request(name: str, workers: int) -> RunAll:
-        return RunAll(
-            ckpt=(checkpoint,),
-            data=small_data,
-            results=tmp_path / name,
-            runs=tmp_path / f"{name}-runs",
-            schedule="smoke",
-            tasks="cifar10_knn,in100_knn",
-            workers=workers,
-        )
-
-    assert run(request("alone", 1)) == run(request("together", 2)) == 0
-    paths = sorted((tmp_path / "alone/records/mine").glob("*.json"))
-    assert len(paths) == 2
-    for path in paths:
-        other = read_record(tmp_path / "together/records/mine" / path.name)
-        assert (read_record(path).metrics, read_record(path).details) == (
-            other.metrics,
-            other.details,
-        )
 
 
 @pytest.mark.slow

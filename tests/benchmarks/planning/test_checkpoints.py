@@ -52,18 +52,6 @@ def test_a_full_disk_only_forgets(
     assert same(inspect_checkpoint(origin, tmp_path), load_backbone(checkpoint, name="a"))
 
 
-def test_another_version_remembers_nothing(
-    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    origin = Origin(ckpt=checkpoint, name="a")
-    inspect_checkpoint(origin, tmp_path)
-    monkeypatch.setattr(
-        benchmarks.planning.checkpoints, "VERSION", benchmarks.planning.checkpoints.VERSION + 1
-    )
-    inspect_checkpoint(origin, tmp_path)
-    assert len(list((tmp_path / "cache" / "checkpoints").glob("*.json"))) == 2
-
-
 def test_a_file_that_changed_is_read_again(checkpoint: Path, tmp_path: Path) -> None:
     origin = Origin(ckpt=checkpoint, name="a")
     inspect_checkpoint(origin, tmp_path)

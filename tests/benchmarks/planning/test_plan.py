@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from benchmarks.planning.plan import (
-    PlannedCell,
     plan_cell,
     render_plan,
     with_passes_counted_once,
 )
 from pretrain.running.processes import assume_gpus
+from tests.benchmarks.conftest import Rows
 from transfer.backbone import Backbone, random_backbone
 from transfer.cells.request import Cell, CellSettings
 from transfer.finetuning.options import TrainingOptions
@@ -22,37 +22,23 @@ from transfer.running import measured_rates
 from transfer.running.measured_rates import ASSUMED, Rates, save_rates
 
 
-def test_heads_that_another_row_trains_are_counted_once(
-    small_backbone: Backbone, settings: CellSettings
-) -> None:
-    other = replace(random_backbone(arch="resnet18", stem="imagenet", seed=1), name="other")
+def test_heads_that_another_row_trains_are_counted_once(rows: Rows) -> None:
     keys = ("in1k_linear@jcl", "in1k_linear@lorac", "in1k_linear@uniclr", "in100_linear@jcl")
-    rows = [
-        PlannedCell(Cell(key=key, backbone=one, seed=seed, settings=settings), "run", (), 2.0)
-        for one in (small_backbone, other)
-        for seed in (0, 1)
-        for key in keys
-    ]
-    found = with_passes_counted_once(rows)
-    assert [row.gpu_hours for row in found] == [2.0, 0.0, 0.0, 2.0] * 4
-    assert found[1].why == found[2].why == "its head is trained by in1k_linear@jcl"
-    done = replace(rows[0], state="cached", gpu_hours=0.0)
-    assert with_passes_counted_once([done, *rows[1:4]])[1].gpu_hours == 2.0
+    planned = rows(*keys, names=("one", "other"), seeds=2, hours=2.0)
+    found = with_passes_counted_once(planned)
+    assert [row.gpu_hours for row in found] == [*[2.0] * 2, *[0.0] * 4, *[2.0] * 2] * 2
+    assert found[2].why == found[4].why == "its head is trained by in1k_linear@jcl"
+    done = replace(planned[0], state="cached", gpu_hours=0.0)
+    assert with_passes_counted_once([done, planned[2]])[1].gpu_hours == 2.0
 
 
-def test_a_longer_probe_of_a_pass_costs_what_it_takes_beyond_the_others(
-    small_backbone: Backbone, settings: CellSettings
-) -> None:
-    cells = [
-        Cell(key=f"in100_linear@{reading}", backbone=small_backbone, seed=0, settings=settings)
-        for reading in ("jcl", "looc", "lorac")
-    ]
-    hours = (1.0, 2.5, 1.0)
-    rows = [PlannedCell(cell, "run", (), h) for cell, h in zip(cells, hours, strict=True)]
-    found = with_passes_counted_once(rows)
+def test_a_longer_probe_of_a_pass_costs_what_it_takes_beyond_the_others(rows: Rows) -> None:
+    planned = rows(*(f"in100_linear@{reading}" for reading in ("jcl", "looc", "lorac")))
+    planned[1] = replace(planned[1], gpu_hours=2.5)
+    found = with_passes_counted_once(planned)
     assert [row.gpu_hours for row in found] == [1.0, 1.5, 0.0]
     assert found[1].why == "continues the pass of in100_linear@jcl"
-    assert [row.gpu_hours for row in with_passes_counted_once(rows[1:])] == [2.5, 0.0]
+    assert [row.gpu_hours for row in with_passes_counted_once(planned[1:])] == [2.5, 0.0]
 
 
 def test_too_few_images_are_named_in_the_plan(

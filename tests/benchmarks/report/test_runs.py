@@ -7,6 +7,7 @@ from typing import Any
 
 from benchmarks.execution.ending import finish_run
 from benchmarks.pages.published import transfer_tasks
+from benchmarks.planning.options import RunAll
 from benchmarks.report import main, update_report
 from benchmarks.report_parts.run_folders import runs_of_files, runs_with_logs
 from tests.benchmarks.report.complete_records import complete
@@ -60,7 +61,8 @@ def test_the_run_of_an_evaluated_checkpoint_is_shown(tmp_path: Path) -> None:
     results, run = results_folder(tmp_path / "results"), run_folder(tmp_path / "jcl-run")
     backbone = SimpleNamespace(name="mine", file=str(run / "backbone.pt"))
     row: Any = SimpleNamespace(cell=SimpleNamespace(backbone=backbone), state="unfit")
-    finish_run([row], results, tmp_path / "runs", "")
+    request = RunAll(results=results, runs=tmp_path / "runs")
+    assert finish_run([row], [], request, 0.0) == 0
     assert "jcl-run</b>: step 2" in page(results)
 
 

@@ -1,0 +1,31 @@
+"""Cells of a plan, for all tests of what becomes of them."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from benchmarks.planning.plan import PlannedCell
+from transfer.backbone import Backbone
+from transfer.cells.request import Cell, CellSettings
+
+Rows = Callable[..., list[PlannedCell]]
+
+
+@pytest.fixture
+def rows(small_backbone: Backbone, settings: CellSettings) -> Rows:
+    """Cells to run of these tasks, of one backbone or several, each of these hours."""
+
+    def make(
+        *keys: str, names: tuple[str, ...] = (), seeds: int = 1, hours: float = 1.0
+    ) -> list[PlannedCell]:
+        named = [replace(small_backbone, name=name, sha256=name) for name in names]
+        cells = [
+            Cell(key=key, backbone=backbone, seed=seed, settings=settings)
+            for backbone in named or [small_backbone]
+            for key in keys
+            for seed in range(seeds)
+        ]
+        return [PlannedCell(cell, "run", (), hours) for cell in cells]
+
+    return make

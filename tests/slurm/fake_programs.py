@@ -1,0 +1,15 @@
+"""Slurm's programs without a cluster behind them: each is a few lines of bash."""
+
+from pathlib import Path
+
+import pytest
+
+
+def fake_programs(folder: Path, patch: pytest.MonkeyPatch, **lines: str) -> Path:
+    """Let these programs be found before all others; return their folder."""
+    folder.mkdir(exist_ok=True)
+    for name, text in lines.items():
+        (folder / name).write_text(f"#!/bin/bash\n{text}\n")
+        (folder / name).chmod(0o700)
+    patch.setenv("PATH", f"{folder}:/bin:/usr/bin")
+    return folder
