@@ -1,7 +1,7 @@
 """The options of run_all: what is evaluated, how, and where it runs."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated
 
@@ -60,6 +60,17 @@ class SlurmOptions:
     queue: Annotated[Queue, tyro.conf.arg(name="")] = field(default_factory=Queue)
     """Options of the queue."""
 
+    def require_used(self) -> None:
+        """Raise ValueError for an option of clusters on a run that submits nothing."""
+        if self.slurm or self.concerns_submitted_cells:
+            return
+        for part in (self, self.queue):
+            for option in fields(part):
+                value = getattr(part, option.name)
+                if option.name != "queue" and value != option.default:
+                    name = option.name.replace("_", "-")
+                    raise ValueError(f"--{name} is for cells on a cluster: say --slurm, too")
+
     @property
     def concerns_submitted_cells(self) -> bool:
         """Return whether the options concern cells that were submitted before."""
@@ -96,6 +107,8 @@ class RunAll:
     """Folder of caches and unfinished work."""
     tasks: str = ""
     """Task ids, separated by commas; all that run by default if not given."""
+    skip: str = ""
+    """Task ids, separated by commas, that do not run."""
     suite: str = ""
     """Only the tasks of one paper: jcl, co2, lorac, uniclr or looc."""
     schedule: str = "paper"

@@ -24,6 +24,7 @@ from transfer.running.folders import check_writable, data_folder
 from transfer.running.option_ranges import check_ranges, length_fraction
 from transfer.running.row_names import check_row_name
 from transfer.tasks import task_of
+from transfer.tasks.task import require_heeded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +81,8 @@ class Evaluate:
         """Evaluate the checkpoint and print the result; return the exit status."""
         from transfer.cells.many_gpus import evaluate_on_gpus
 
+        check_ranges(self)
+        require_heeded(self.training, [task_of(self.task)])
         check_writable(self.results, "--results")
         check_writable(self.runs, "--runs")
         cell = self.cell()

@@ -94,6 +94,11 @@ class RecipeTraining(ABC, Generic[AnyRecipe]):
         recipe = options.applied(self.recipe)
         return replace(self, recipe=recipe, learning_rates=options.searched_rates)
 
+    @property
+    def heeded_options(self) -> frozenset[str]:
+        """Return the names of all training options but that of few labels."""
+        return frozenset(vars(TrainingOptions())) - {"rates_at_once"}
+
     def num_processes(self, options: TrainingOptions) -> int:
         """Return the number of processes of the training."""
         return options.num_processes(self.recipe.batch_size)

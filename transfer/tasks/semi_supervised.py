@@ -97,6 +97,11 @@ class SemiSupervised(Classification, Task):
             rates_at_once=options.rates_at_once,
         )
 
+    @property
+    def heeded_options(self) -> frozenset[str]:
+        """Return the names of the training options that few labels have."""
+        return frozenset({"learning_rates", "precision", "rates_at_once"})
+
     def with_data(self, data: Path) -> Self:
         """Return the protocol; where the published list is missing, with a draw of the same share.
 
