@@ -2,6 +2,7 @@
 
 import errno
 import io
+from collections.abc import Mapping
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -28,8 +29,14 @@ def save(path: Path, state: dict[str, Any]) -> None:
     write_whole(path, buffer.getbuffer())
 
 
-def load(path: Path, settings: dict[str, object]) -> dict[str, Any] | None:
-    """Return the state saved under the same settings, on the CPU; None where none was saved."""
+def load(
+    path: Path, settings: dict[str, object], defaults: Mapping[str, object] | None = None
+) -> dict[str, Any] | None:
+    """Return the state saved under the same settings, on the CPU; None where none was saved.
+
+    defaults: of settings by name. One that the checkpoint does not know, since it was written
+    before there was such an option, may have its default.
+    """
     if not path.exists():
         return None
     try:
@@ -46,6 +53,8 @@ def load(path: Path, settings: dict[str, object]) -> dict[str, Any] | None:
     compared = (settings.keys() | saved.keys()) - DESCRIPTIONS
     if "batch_norm_groups" in saved:
         compared -= {"config.bn_splits"}  # only its product with the processes must agree
+    before = {name: value for name, value in (defaults or {}).items() if name not in saved}
+    saved = before | saved
     names = [name for name in sorted(compared) if settings.get(name) != saved.get(name)]
     if names:
         changed = "; ".join(

@@ -6,9 +6,9 @@ state before it, so a resumed run equals one that never stopped.
 
 import time
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,8 @@ class Job:
     num_steps: int
     settings: dict[str, object]
     """Settings that a checkpoint must agree with."""
+    defaults: Mapping[str, object] = field(default_factory=dict)
+    """Defaults of settings, for checkpoints from before there was such an option."""
     folder: Path
     process: Process
     execution: Execution
@@ -140,7 +142,7 @@ def train_to_snapshots(job: Job, stop: StopRequest) -> Generator[int, None, None
     interrupted snapshot. Close the generator to end the workers that make the batches.
     """
     training = Training(job)
-    state = checkpoint.load(job.checkpoint_path, job.settings)
+    state = checkpoint.load(job.checkpoint_path, job.settings, job.defaults)
     if state is not None:
         training.load_state_dict(state)
         if problem := find_problem(training):

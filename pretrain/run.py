@@ -2,7 +2,7 @@
 
 import os
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, replace
+from dataclasses import MISSING, asdict, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +103,7 @@ def prepare(
         feed=feed,
         num_steps=num_steps,
         settings={"recipe": name} | _lasting_settings(command, process, feed, num_steps),
+        defaults=flatten_defaults(recipe),
         folder=command.out,
         process=process,
         execution=command.execution,
@@ -335,6 +336,19 @@ def exported_networks(arch: str, backbone: nn.Module) -> dict[str, tuple[str, nn
         "backbone": (f"{arch}-heads{len(backbone.layer4)}", backbone),
         "backbone-head0": (arch, backbone.head(0)),
     }
+
+
+def flatten_defaults(options: Any, prefix: str = "") -> dict[str, object]:
+    """Return the defaults of a dataclass and those in it under dotted names, where there are any."""
+    plain: dict[str, object] = {}
+    for spec in fields(options):
+        value = getattr(options, spec.name)
+        if is_dataclass(value):
+            plain |= flatten_defaults(value, f"{prefix}{spec.name}.")
+        elif spec.default is not MISSING:
+            default = spec.default
+            plain[prefix + spec.name] = list(default) if isinstance(default, tuple) else default
+    return plain
 
 
 def flatten(nested: dict[str, Any], prefix: str = "") -> dict[str, object]:

@@ -110,7 +110,9 @@ def check_views(recipe: ViewRecipe, views: Sequence[View], *, has_styles: bool) 
             raise SettingsError(
                 f"a view goes without {', '.join(view.without)}, but its crop gives a view its size"
             )
-        for name in {*view.copies, *view.without, *view.differs}:
+        # a weak view goes without all that the recipe has, one augmentation of them at least
+        needed = any(is_ever_applied(recipe, name) for name in view.without)
+        for name in {*view.copies, *view.differs, *(() if needed else view.without)}:
             if not is_ever_applied(recipe, name):
                 raise SettingsError(
                     f"the method's views share or withhold {name}, which this recipe never "

@@ -1,4 +1,4 @@
-"""Numbers that the five papers print, from published/<paper>.yaml."""
+"""Numbers that papers print, from published/<paper>.yaml and from installed packages."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,8 +8,11 @@ from typing import Any, Literal
 
 import yaml
 
+from pretrain.running.plugins import with_plugins
+
 FOLDER = Path(__file__).parents[1] / "published"
-PAPERS = ("jcl", "co2", "lorac", "uniclr", "looc")
+FIRST = ("jcl", "co2", "lorac", "uniclr", "looc")
+"""Papers that come first, in this order; others follow by name."""
 
 ELSEWHERE = "elsewhere"
 """Protocol of a number that was measured by other means than those of any task here."""
@@ -233,6 +236,7 @@ class Paper:
             # a table without rows still reports the tasks of its columns
             for row in table.rows or (Row(label="", role="", values={}),)
             if row.task or column.task
+            if (row.protocol or column.protocol) != ELSEWHERE
         }
 
 
@@ -242,8 +246,14 @@ ARCHITECTURES = {"ResNet-18": "resnet18", "ResNet-50": "resnet50", "R50": "resne
 
 @cache
 def papers() -> tuple[Paper, ...]:
-    """Return the five papers in the order of PAPERS."""
-    return tuple(load_paper(FOLDER / f"{paper}.yaml") for paper in PAPERS)
+    """Return all papers: those of the suite, first FIRST, then those of installed packages.
+
+    PluginError if two have one name.
+    """
+    own = {path.stem: path for path in sorted(FOLDER.glob("*.yaml"))}
+    files = with_plugins(own, "papers")
+    names = [*FIRST, *(name for name in files if name not in FIRST)]
+    return tuple(load_paper(files[name]) for name in names)
 
 
 @cache
@@ -324,7 +334,7 @@ def load_paper(path: Path) -> Paper:
         venue=content["venue"],
         arxiv=content["arxiv"],
         tables=tuple(_table(entry) for entry in content["tables"]),
-        stated=tuple(_statement(entry) for entry in content["stated"]),
+        stated=tuple(_statement(entry) for entry in content.get("stated", ())),
         also=tuple(content.get("also", ())),
     )
 

@@ -45,7 +45,7 @@ def stated_page(papers: Sequence[Paper], results: Results, command: str) -> str:
         f"subtracted, or bits for entropies. Made by `{command}`."
     ]
     for paper in papers:
-        parts += _paper_parts(paper, papers, evidence)
+        parts += _paper_parts(paper, papers, evidence) if paper.stated else []
     parts += declaration_notes(evidence.models)
     return "\n\n".join(part for part in parts if part) + "\n"
 

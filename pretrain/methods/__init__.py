@@ -17,6 +17,8 @@ wmse.py        W-MSE, distances between views that are whitened in sub-batches
 zero_cl.py     Zero-CL, features and images decorrelated by ZCA
 swav.py        SwAV, predicts the cluster of another view
 dino.py        DINO, predicts a centered momentum encoder's output for another view
+ressl.py       ReSSL, a strong view relates to past images as a weak one does
+nnclr.py       NNCLR, the positive is the nearest past neighbor of the other view
 supervised.py  cross entropy with labels, for reference
 random.py      the initialization, for reference
 """
@@ -36,7 +38,9 @@ from pretrain.methods.looc import LooC, MoCoPP
 from pretrain.methods.lorac import LORAC
 from pretrain.methods.moco import MoCo
 from pretrain.methods.multi_key import MultiKey
+from pretrain.methods.nnclr import NNCLR
 from pretrain.methods.random import Random
+from pretrain.methods.ressl import ReSSL
 from pretrain.methods.simclr import SimCLR
 from pretrain.methods.simsiam import SimSiam
 from pretrain.methods.supervised import Supervised
@@ -55,6 +59,8 @@ from pretrain.recipes.jcl import JCLConfig
 from pretrain.recipes.looc import LooCConfig, MoCoPPConfig
 from pretrain.recipes.lorac import LORACConfig
 from pretrain.recipes.moco import MoCoConfig, MultiKeyConfig
+from pretrain.recipes.nnclr import NNCLRConfig
+from pretrain.recipes.ressl import ReSSLConfig
 from pretrain.recipes.simclr import SimCLRConfig
 from pretrain.recipes.simsiam import SimSiamConfig
 from pretrain.recipes.swav import SwAVConfig
@@ -62,8 +68,9 @@ from pretrain.recipes.uniclr import UniCLRConfig
 from pretrain.recipes.vicreg import VICRegConfig
 from pretrain.recipes.wmse import WMSEConfig
 from pretrain.recipes.zero_cl import ZeroCLConfig
+from pretrain.running.plugins import with_plugins
 
-METHODS: Mapping[str, tuple[type[Method], Callable[..., Any]]] = {
+OWN: Mapping[str, tuple[type[Method], Callable[..., Any]]] = {
     "moco": (MoCo, MoCoConfig),
     "multi_key": (MultiKey, MultiKeyConfig),
     "jcl": (JCL, JCLConfig),
@@ -86,7 +93,10 @@ METHODS: Mapping[str, tuple[type[Method], Callable[..., Any]]] = {
     "zero_cl": (ZeroCL, ZeroCLConfig),
     "swav": (SwAV, SwAVConfig),
     "dino": (DINO, DINOConfig),
+    "ressl": (ReSSL, ReSSLConfig),
+    "nnclr": (NNCLR, NNCLRConfig),
     "supervised": (Supervised, SupervisedConfig),
     "random": (Random, RandomConfig),
 }
+METHODS = with_plugins(OWN, "methods")
 """Name -> method, built from (backbone, feature_dim, config), and its config."""

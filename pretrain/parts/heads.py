@@ -149,8 +149,10 @@ def mlp(in_features: int, hidden_features: int, out_features: int) -> nn.Sequent
     )
 
 
-def mlp_with_final_norm(in_features: int, hidden_features: int, out_features: int) -> nn.Sequential:
-    """Return three layers with batch norm, (n, in) -> (n, out), the last norm not affine.
+def mlp_with_final_norm(
+    in_features: int, hidden_features: int, out_features: int, *, affine: bool = False
+) -> nn.Sequential:
+    """Return three layers with batch norm, (n, in) -> (n, out), the last one affine or not.
 
     It is the projector of SimSiam: Chen & He, CVPR 2021, arXiv:2011.10566.
     """
@@ -162,7 +164,7 @@ def mlp_with_final_norm(in_features: int, hidden_features: int, out_features: in
         nn.BatchNorm1d(hidden_features),
         nn.ReLU(inplace=True),
         nn.Linear(hidden_features, out_features, bias=False),
-        nn.BatchNorm1d(out_features, affine=False),
+        nn.BatchNorm1d(out_features, affine=affine),
     )
 
 

@@ -15,6 +15,8 @@ byol.py    BYOL
 simsiam.py SimSiam
 swav.py    SwAV
 dino.py    DINO
+ressl.py   ReSSL
+nnclr.py   NNCLR
 barlow_twins.py  Barlow Twins
 vicreg.py  VICReg
 wmse.py    W-MSE
@@ -37,6 +39,8 @@ from pretrain.recipes import (
     looc,
     lorac,
     moco,
+    nnclr,
+    ressl,
     simclr,
     simsiam,
     small,
@@ -47,10 +51,11 @@ from pretrain.recipes import (
     zero_cl,
 )
 from pretrain.recipes.recipe import Config, Recipe
+from pretrain.running.plugins import with_plugins
 
 __all__ = ["RECIPES", "Config", "Recipe"]
 
-RECIPES: Mapping[str, Recipe[Any]] = {
+OWN: Mapping[str, Recipe[Any]] = {
     **jcl.RECIPES,
     **moco.RECIPES,
     **co2.RECIPES,
@@ -62,6 +67,8 @@ RECIPES: Mapping[str, Recipe[Any]] = {
     **simsiam.RECIPES,
     **swav.RECIPES,
     **dino.RECIPES,
+    **ressl.RECIPES,
+    **nnclr.RECIPES,
     **barlow_twins.RECIPES,
     **vicreg.RECIPES,
     **wmse.RECIPES,
@@ -69,4 +76,5 @@ RECIPES: Mapping[str, Recipe[Any]] = {
     **looc.RECIPES,
     **small.RECIPES,
 }
+RECIPES = with_plugins(OWN, "recipes")
 """Name -> recipe of a run."""

@@ -1,7 +1,7 @@
 """Small runs of every method: CIFAR-10 on a GPU or on a few CPU cores, a demo, and a smoke test.
 
 They are ours and not the papers', with one schedule for all, so that methods can be compared. Only
-the cifar10 recipes of SimAffinity, SimWhitening and SimTrace are their paper's; see uniclr.py.
+the cifar10 recipes of UniCLR's three methods, ReSSL and NNCLR stand in files of their own.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from pretrain.data.views import ViewRecipe
-from pretrain.recipes import uniclr
+from pretrain.recipes import nnclr, ressl, uniclr
 from pretrain.recipes.barlow_twins import BarlowTwinsConfig
 from pretrain.recipes.baselines import RandomConfig, SupervisedConfig
 from pretrain.recipes.byol import BYOLConfig
@@ -20,7 +20,9 @@ from pretrain.recipes.jcl import JCLConfig
 from pretrain.recipes.looc import LooCConfig, MoCoPPConfig
 from pretrain.recipes.lorac import LORACConfig
 from pretrain.recipes.moco import MoCoConfig, MultiKeyConfig
+from pretrain.recipes.nnclr import NNCLRConfig
 from pretrain.recipes.recipe import Recipe, linear_rate
+from pretrain.recipes.ressl import ReSSLConfig
 from pretrain.recipes.simclr import SimCLRConfig
 from pretrain.recipes.simsiam import SimSiamConfig
 from pretrain.recipes.swav import SwAVConfig
@@ -89,6 +91,8 @@ CONFIGS: Mapping[str, Any] = {
         hidden_dim=512,
         embedding_dim=64,
     ),
+    "ressl": ReSSLConfig(hidden_dim=512, embedding_dim=128),
+    "nnclr": NNCLRConfig(hidden_dim=512, predictor_dim=512, embedding_dim=128, sync_bn=False),
     "supervised": SupervisedConfig(num_classes=10),
     "random": RandomConfig(),
 }
@@ -159,7 +163,7 @@ RECIPES: Mapping[str, Recipe[Any]] = {
             CIFAR10, method, config, queue_size=2048, momentum=0.99, bn_splits=4
         )
         for method, config in CONFIGS.items()
-        if f"{method}/cifar10" not in uniclr.RECIPES  # theirs is the paper's
+        if f"{method}/cifar10" not in {**uniclr.RECIPES, **ressl.RECIPES, **nnclr.RECIPES}
     },
     **{
         f"{method}/cifar10-cpu": at_scale(

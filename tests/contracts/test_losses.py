@@ -17,6 +17,8 @@ from pretrain.methods.jcl import jcl_loss
 from pretrain.methods.looc import looc_loss, moco_pp_loss
 from pretrain.methods.lorac import lorac_loss
 from pretrain.methods.multi_key import multi_key_loss
+from pretrain.methods.nnclr import neighbor_loss
+from pretrain.methods.ressl import relation_loss
 from pretrain.methods.simclr import nt_xent_loss
 from pretrain.methods.simsiam import simsiam_loss
 from pretrain.methods.swav import swav_loss
@@ -78,6 +80,8 @@ OF_QUERIES: dict[str, Loss] = {
     "lorac": lambda q, k: lorac_loss(
         q[None], k, QUEUE, **SHORT, log_prior=torch.linspace(-1, 0, 8)
     ),
+    "ressl": lambda q, k: relation_loss(q, k, QUEUE, **SHORT, target_temperature=0.1),
+    "nnclr": lambda q, k: neighbor_loss(k, q, **SHORT),
     "looc": lambda q, k: looc_loss(
         torch.stack([q, q]), torch.stack([k, -k]).expand(2, 2, 8, 6), QUEUE.expand(2, 40, 6),
         **SHORT,

@@ -81,7 +81,9 @@ def test_gradients_reach_all_that_learns_and_no_momentum_encoder_nor_queue(name:
     assert all(parameter.grad is None for parameter in frozen)
     assert not any(b.requires_grad or b.grad is not None for b in method.buffers())
     largest = {n: p.grad.abs().max() for n, p in method.named_parameters() if p.requires_grad}
-    assert [key for key, value in largest.items() if value < 1e-5] == []
+    idle = [key for key, value in largest.items() if value < 1e-5]
+    # the norm of NNCLR's predictor cancels a shift of what it reads
+    assert idle == (["encoder.1.7.bias"] if name == "nnclr" else [])
 
 
 @every_method

@@ -92,3 +92,12 @@ def test_a_disk_that_cannot_be_read_is_no_broken_checkpoint(
     monkeypatch.setattr(torch, "load", fail)
     with pytest.raises(OSError, match="Input/output error"):
         load(path, SETTINGS)
+
+
+def test_an_option_from_after_the_checkpoint_may_have_its_default(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint.pt"
+    save(path, state(1.5))
+    defaults = {"config.negative_weight": 1.0}
+    assert load(path, SETTINGS | defaults, defaults) is not None
+    with pytest.raises(CheckpointError, match=r"negative_weight 1.0 -> 2.0"):
+        load(path, SETTINGS | {"config.negative_weight": 2.0}, defaults)

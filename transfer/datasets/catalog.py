@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from pretrain.running.plugins import with_plugins
 from transfer.datasets.classification import (
     aircraft,
     birdsnap,
@@ -74,9 +75,8 @@ FILES = (
 """The files that describe data sets, in the order of the tables of `check-data`."""
 DAMAGES = (OSError, RuntimeError, ValueError, LookupError, TypeError, OverflowError)
 """Errors of torchvision, scipy and our own readers on absent and damaged annotation files."""
-DATASETS: dict[str, DatasetInfo] = {
-    key: info for file in FILES for key, info in file.DATASETS.items()
-}
+OWN: dict[str, DatasetInfo] = {key: info for file in FILES for key, info in file.DATASETS.items()}
+DATASETS = with_plugins(OWN, "datasets")
 
 
 def dataset_info(key: str) -> DatasetInfo:

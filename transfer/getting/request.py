@@ -16,6 +16,9 @@ SUITES: Mapping[str, tuple[str, ...]] = {
         *("coco17", "coco17_keypoints", "in100"),
     ),
     "uniclr": ("in1k", "cifar10", "cifar100", "in100"),
+    "dino": ("in1k",),
+    "nnclr": ("in1k", "aircraft", "caltech101", "cifar10", "cifar100", "dtd", "flowers"),
+    "ressl": ("in1k",),
     "looc": ("in100", "inat1k", "cub200", "flowers", "objectnet13", "imagenet_c100"),
 }
 """Data sets of each paper's tasks. The papers' tasks are known to `benchmarks`, which this room may

@@ -23,6 +23,7 @@ A key is the task's id in the papers' tables. Where papers differ in the protoco
 "@reading" follows.
 """
 
+from pretrain.running.plugins import with_plugins
 from transfer.running.row_names import nearest
 from transfer.tasks import (
     detection,
@@ -43,7 +44,7 @@ from transfer.tasks.named import NamedTask as NamedTask
 from transfer.tasks.named import TaskError as TaskError
 from transfer.tasks.task import Task
 
-TASKS: dict[str, Task] = {
+OWN: dict[str, Task] = {
     **linear_transfer.TASKS,
     **voc_svm.TASKS,
     **linear_probe.TASKS,
@@ -58,6 +59,7 @@ TASKS: dict[str, Task] = {
     **view_statistics.TASKS,
     **neighbors.TASKS,
 }
+TASKS = with_plugins(OWN, "tasks")
 """All tasks by key; those that are not `by_default` run only when they are named."""
 
 

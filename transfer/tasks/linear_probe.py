@@ -250,6 +250,10 @@ TASKS = with_shared_passes(
         ),
     }
 ) | {
+    # the authors' linear_eval.py (Zheng et al., NeurIPS 2021)
+    "in1k_linear@ressl": LinearProbe(
+        dataset="in1k", protocol="ressl-2021/1", learning_rate=0.3, by_default=False
+    ),
     # DINO's eval_linear.py (Caron et al., ICCV 2021): 0.001 * batch / 256; a ViT-S is read by
     # --pool cls-of-last-4. Its authors swept the rate for each checkpoint and print none, and
     # their cosine goes down by epochs, not by steps

@@ -1,0 +1,72 @@
+"""NNCLR: an image's nearest past neighbor is the positive of its other view.
+
+Dwibedi et al., ICCV 2021, arXiv:2104.14548. There is no authors' code; what is a reading of
+reimplementations stands in recipes/nnclr.py.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, normalize
+
+from pretrain.method import Method
+from pretrain.parts.gather import gather, gather_with_gradient
+from pretrain.parts.heads import mlp_with_final_norm, predictor
+from pretrain.parts.queue import KeyQueue
+from pretrain.parts.sync_bn import synchronize_batch_norms
+from pretrain.parts.view import View
+from pretrain.recipes.nnclr import NNCLRConfig
+
+
+@torch.no_grad()
+def nearest_keys(query: Tensor, queue: Tensor) -> Tensor:
+    """Return the row of the queue (K, d) with the largest cosine to each query: (n, d)."""
+    return queue[(query.float() @ queue.float().T).argmax(dim=1)]
+
+
+def neighbor_loss(neighbor: Tensor, prediction: Tensor, *, temperature: float) -> Tensor:
+    """Return the cross entropy of n images by their similarities, mean over rows and columns.
+
+    neighbor (n, d), prediction (n, d), of unit length; float32, also under autocast. Row i asks for
+    image i among the predictions of the batch, column j for image j among its neighbors. A neighbor
+    is a constant: only the predictions get a gradient.
+    """
+    with torch.autocast(prediction.device.type, enabled=False):
+        logits = neighbor.detach().float() @ prediction.float().T / temperature
+        own = torch.arange(len(logits), device=logits.device)
+        return (cross_entropy(logits, own) + cross_entropy(logits.T, own)) / 2
+
+
+class NNCLR(Method):
+    """An encoder, a predictor, and a queue of past projections in which neighbors are found."""
+
+    def __init__(self, backbone: nn.Module, feature_dim: int, config: NNCLRConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.views = (View(), View())
+        projector = mlp_with_final_norm(
+            feature_dim, config.hidden_dim, config.embedding_dim, affine=True
+        )
+        self.set_encoder(backbone, projector, sync_bn=config.sync_bn)
+        self.predictor = predictor(config.embedding_dim, config.predictor_dim)
+        if config.sync_bn:
+            synchronize_batch_norms(self.predictor)
+        self.queue = KeyQueue(config.queue_size, config.embedding_dim)
+
+    def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
+        """Return the loss of two views (n, 3, H, W), mean of both directions and all processes.
+
+        The first view's projections are queued. progress has no effect.
+        """
+        projections = [self.encoder(images) for images in views]
+        predictions = [
+            gather_with_gradient(normalize(self.predictor(z).float(), dim=1)) for z in projections
+        ]
+        keys = [normalize(z.detach().float(), dim=1) for z in projections]
+        neighbors = [gather(nearest_keys(key, self.queue.keys)) for key in keys]
+        first, second = (
+            neighbor_loss(neighbor, prediction, temperature=self.config.temperature)
+            for neighbor, prediction in zip(neighbors, reversed(predictions), strict=True)
+        )
+        similarity = (gather(keys[0]) * neighbors[0]).sum(dim=1).mean()
+        self.queue.push(keys[0])  # after the loss: an image is not its own neighbor
+        return {"loss": (first + second) / 2, "neighbor_cosine": similarity}

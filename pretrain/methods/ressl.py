@@ -1,0 +1,77 @@
+"""ReSSL: a strong view should relate to past images as a momentum encoder's weak view does.
+
+Zheng et al., NeurIPS 2021, arXiv:2107.09282, as in the authors' code.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from pretrain.method import Method
+from pretrain.parts.heads import mlp
+from pretrain.parts.momentum_encoder import MomentumEncoder
+from pretrain.parts.queue import KeyQueue, queue_logsumexp
+from pretrain.parts.shuffle_bn import shuffled_forward, split_forward
+from pretrain.parts.view import View
+from pretrain.recipes.ressl import ReSSLConfig
+
+
+def relation_loss(
+    student: Tensor,
+    teacher: Tensor,
+    queue: Tensor,
+    *,
+    temperature: float,
+    target_temperature: float,
+) -> Tensor:
+    """Return the cross entropy of two softmaxes over the queue, mean over the batch, in nats.
+
+    student (n, d), teacher (n, d), queue (K, d); rows of unit length; float32, also under autocast.
+    The target is the softmax of the teacher's similarities over target_temperature. There is no
+    positive pair, and only the student gets a gradient.
+    """
+    expected = expected_key(teacher, queue, temperature=target_temperature)
+    similarity = (student.float() * expected).sum(dim=1) / temperature
+    return (queue_logsumexp(student, queue, temperature=temperature) - similarity).mean()
+
+
+def expected_key(query: Tensor, queue: Tensor, *, temperature: float) -> Tensor:
+    """Return the mean key (n, d) under the softmax of a query's similarities to the queue (K, d).
+
+    It is temperature times the gradient of the log partition, which is computed block by block.
+    """
+    with torch.enable_grad():
+        point = query.detach().float().requires_grad_()
+        partition = queue_logsumexp(point, queue, temperature=temperature).sum()
+    (gradient,) = torch.autograd.grad(partition, point)
+    return temperature * gradient
+
+
+class ReSSL(Method):
+    """An encoder of the strong view, a momentum encoder of the weak one, a queue of its keys."""
+
+    def __init__(self, backbone: nn.Module, feature_dim: int, config: ReSSLConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.views = (View(), View(without=("color", "blur", "solarize")))
+        projector = mlp(feature_dim, config.hidden_dim, config.embedding_dim)
+        self.set_encoder(backbone, projector)
+        self.teacher = MomentumEncoder(self.encoder, config.momentum)
+        self.queue = KeyQueue(config.queue_size, config.embedding_dim)
+
+    def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
+        """Return the loss of a strong and a weak view (n, 3, H, W); progress has no effect."""
+        config = self.config
+        self.teacher.update(self.encoder)
+        key = shuffled_forward(self.teacher, views[1], config.bn_splits)
+        key = normalize(key.float(), dim=1)
+        query = normalize(split_forward(self.encoder, views[0], config.bn_splits).float(), dim=1)
+        loss = relation_loss(
+            query,
+            key,
+            self.queue.keys,
+            temperature=config.temperature,
+            target_temperature=config.target_temperature,
+        )
+        self.queue.push(key)  # after the loss: an image is not related to itself
+        return {"loss": loss, "view_cosine": (query.detach() * key).sum(dim=1).mean()}

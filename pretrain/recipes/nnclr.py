@@ -1,0 +1,74 @@
+"""Runs of NNCLR: Dwibedi et al., ICCV 2021, arXiv:2104.14548.
+
+The authors published no code. Readings, by reimplementations that say what they take from the
+paper: temperature 0.1; a queue of 98,304 projections of the first view; four terms, over both views
+and over rows and columns; BYOL's views; LARS with 0.3 per 256 images, weight decay 1e-6, 1000
+epochs of 4096 images. Projector and predictor are as the paper describes them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pretrain.data.views import ViewRecipe
+from pretrain.recipes.recipe import BYOL_VIEWS, Recipe, linear_rate
+
+
+@dataclass(frozen=True, kw_only=True)
+class NNCLRConfig:
+    """Settings of NNCLR; the defaults are readings of the paper for ImageNet-1k."""
+
+    temperature: float = 0.1
+    """Tau, divides cosine similarities; a reading."""
+    queue_size: int = 98_304
+    """Past projections in which neighbors are found; a reading."""
+    hidden_dim: int = 2048
+    """Width of the projector's two hidden layers."""
+    predictor_dim: int = 4096
+    """Width of the predictor's hidden layer."""
+    embedding_dim: int = 256
+    """d."""
+    sync_bn: bool = True
+    """Batch norm over the images of all processes; a reading."""
+
+
+IN1K: Recipe[Any] = Recipe(
+    method="nnclr",
+    config=NNCLRConfig(),
+    arch="resnet50",
+    images="ImageNet-1k train",
+    views=BYOL_VIEWS,
+    epochs=1000,
+    batch_size=4096,
+    learning_rate=linear_rate(4096, per_256=0.3),
+    warmup_epochs=10,
+    schedule_unit="step",
+    optimizer="lars",
+    weight_decay=1e-6,
+    paper="NNCLR (arXiv:2104.14548); no authors' code: readings of reimplementations",
+    table_row="nnclr/abstract: NNCLR",
+)
+CIFAR10 = replace(
+    IN1K,
+    config=NNCLRConfig(
+        temperature=0.2, queue_size=4096, predictor_dim=2048, embedding_dim=128, sync_bn=False
+    ),
+    arch="resnet18",
+    stem="cifar",
+    images="CIFAR-10 train, as images",
+    views=ViewRecipe(size_px=32, blur_probability=0.0),
+    epochs=200,
+    batch_size=256,
+    learning_rate=0.06,
+    warmup_epochs=5,
+    optimizer="sgd",
+    weight_decay=5e-4,
+    paper="NNCLR (arXiv:2104.14548) on small sets as the MNN benchmark runs it; not the authors'",
+    table_row="nnclr/reproductions: NNCLR (MNN benchmark)",
+)
+
+RECIPES: Mapping[str, Recipe[Any]] = {
+    "nnclr/in1k-r50": IN1K,
+    "nnclr/cifar10": CIFAR10,
+    "nnclr/cifar100": replace(CIFAR10, images="CIFAR-100 train, as images"),
+}
