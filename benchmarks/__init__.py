@@ -17,3 +17,29 @@ pages/          from records to tables
 published/      the numbers printed in the five papers, one file each
 speed/          several ways to do one thing, in turn in one process, and their ratio
 """
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def read_results(results: Path | str = "results") -> pd.DataFrame:
+    """Return the numbers of all records below a folder, with the columns of results.csv.
+
+    A number under a paper's protocol on full data has a row for each published counterpart, whose
+    paper, table, row and task join it with `read_published`; these are empty for other numbers.
+    """
+    from benchmarks.pages.numbers import with_counterparts
+
+    return with_counterparts(Path(results))
+
+
+def read_published() -> pd.DataFrame:
+    """Return every published number: paper, table, row, task, metric, value in percent."""
+    from benchmarks.pages.numbers import published_numbers
+
+    return published_numbers()

@@ -61,6 +61,8 @@ from transfer.finetuning.options import TrainingOptions
 from transfer.running.console import QUIET
 from transfer.running.folders import check_writable
 from transfer.running.option_ranges import RANGES, check_ranges
+from transfer.tasks import task_of
+from transfer.tasks.task import require_heeded
 
 
 def plan(request: RunAll) -> list[PlannedCell]:
@@ -69,7 +71,8 @@ def plan(request: RunAll) -> list[PlannedCell]:
     settings = settings_of(request)
     engine_for(request.training.engine)
     seeds = split_numbers(request.seeds, "--seeds", "0,1,2", RANGES["seed"])
-    keys = task_keys(request.tasks, request.suite)
+    keys = task_keys(request.tasks, request.suite, request.skip)
+    require_heeded(request.training, map(task_of, keys))
     cells = cells_of(backbones(request), keys, settings, seeds)
     if not request.cluster.slurm:
         return with_passes_counted_once(with_classifiers([plan_cell(cell) for cell in cells]))
@@ -94,6 +97,9 @@ def run(request: RunAll) -> int:
     check_writable(request.runs, "--runs")
     if request.wandb:
         require_wandb(submits=request.cluster.slurm)
+    request.cluster.require_used()
+    if request.cluster.slurm and request.workers > 1:
+        raise ValueError("--workers is for cells on this machine; --slurm has --parallel")
     where = cluster(request.cluster.queue.partition) if request.cluster.slurm else None
     rows = plan(request)
     sources = origins_by_name(request, rows)

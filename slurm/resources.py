@@ -87,7 +87,7 @@ class Queue:
     """Account that the hours are charged to."""
     constraint: str = ""
     """Features that the nodes must have."""
-    exclude: str = ""
+    exclude_nodes: str = ""
     """Nodes that must not be taken."""
     gpu_type: str = ""
     """Type of GPU by the cluster's name for it, such as a100; empty: any."""
@@ -103,7 +103,7 @@ class Queue:
             "qos": self.qos,
             "account": self.account,
             "constraint": self.constraint,
-            "exclude": self.exclude,
+            "exclude": self.exclude_nodes,
         }
         return {name: value for name, value in parameters.items() if value}
 

@@ -1,6 +1,9 @@
-"""Evaluate a backbone file on downstream tasks.
+"""Evaluate a backbone file, or an encoder in memory, on downstream tasks.
+
+    from transfer import Encoder, evaluate, tasks
 
 __main__.py    python -m transfer
+api.py         evaluate(encoder, task), for Python
 readme_tables.py
                renews the generated tables of README.md
 cells/         one evaluation: one backbone, task, protocol and seed, from the data to the record
@@ -11,6 +14,7 @@ segmentation/  semantic segmentation
 finetuning/    the loop that trains a whole network, and its parts
 frozen/        features of a frozen backbone, and everything that is trained on them
 topology/      which network the tensors of a foreign file belong to, by its running statistics
+encoders/      encoders other than ResNets: timm, torchvision, transformers, the user's own
 projector.py   reads the projector of a backbone, for tasks that look at embeddings
 backbone.py    reads the backbone file and foreign checkpoints
 convert/       conversion of weights between naming schemes, and the proof that it is right
@@ -22,3 +26,45 @@ running/       console, memory, ranges of options, measured rates
 
 A module imports only from modules below it in this list.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pretrain.running.atomic_files import WriteError as WriteError
+    from pretrain.running.errors import SuiteError as SuiteError
+    from pretrain.running.lock import BusyError as BusyError
+    from transfer.api import Result as Result
+    from transfer.api import evaluate as evaluate
+    from transfer.backbone import BackboneError as BackboneError
+    from transfer.backbone import load_backbone as load_backbone
+    from transfer.datasets.expected import DataError as DataError
+    from transfer.encoders.encoder import Encoder as Encoder
+    from transfer.frozen.on_features import knn as knn
+    from transfer.frozen.on_features import linear_probe as linear_probe
+    from transfer.frozen.on_features import svm as svm
+    from transfer.tasks import TaskError as TaskError
+
+PUBLIC = {
+    "BackboneError": "transfer.backbone",
+    "BusyError": "pretrain.running.lock",
+    "DataError": "transfer.datasets.expected",
+    "Encoder": "transfer.encoders.encoder",
+    "Result": "transfer.api",
+    "SuiteError": "pretrain.running.errors",
+    "TaskError": "transfer.tasks",
+    "WriteError": "pretrain.running.atomic_files",
+    "evaluate": "transfer.api",
+    "knn": "transfer.frozen.on_features",
+    "linear_probe": "transfer.frozen.on_features",
+    "load_backbone": "transfer.backbone",
+    "svm": "transfer.frozen.on_features",
+}
+"""Names of the Python API, imported when they are first used: commands stay light."""
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name of the API."""
+    if name not in PUBLIC:
+        raise AttributeError(f"module 'transfer' has no attribute {name!r}")
+    return getattr(import_module(PUBLIC[name]), name)

@@ -20,6 +20,8 @@ from transfer.cells.command import Evaluate
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.check import check, render, render_found
 from transfer.datasets.expected import DataError
+from transfer.encoders.encoder import load_encoder
+from transfer.encoders.options import AnyEncoder, EncoderOptions
 from transfer.getting.command import GetData
 from transfer.running.folders import data_folder
 from transfer.running.option_ranges import check_ranges
@@ -62,6 +64,8 @@ class Inspect:
     """Checkpoint file."""
     branch: str = ""
     """Part of the prefix of the ResNet to take where a file holds several, such as student."""
+    network: AnyEncoder = field(default_factory=EncoderOptions)
+    """Options for a checkpoint of another network."""
     all: bool = False
     """Also list every group of tensors, and all that the file says about its training."""
     images: Path | None = None
@@ -77,7 +81,13 @@ class Inspect:
             raise ValueError(
                 f"--write {self.write}: give --images DIR, whose photographs tell the network"
             )
-        inspection = inspect_file(self.file, self.branch)
+        self.network.check()
+        if self.network.encoder:
+            if self.images is not None:
+                raise ValueError("--images compares the known forms of a ResNet, not of --encoder")
+            _, inspection = load_encoder(self.file, self.network, branch=self.branch)
+        else:
+            inspection = inspect_file(self.file, self.branch)
         if self.images is None:
             print(render_inspection(inspection, everything=self.all))
         else:

@@ -44,7 +44,6 @@ __all__ = [
     "inspect_file",
     "load_backbone",
     "random_backbone",
-    "random_twin",
     "with_heads",
 ]
 
@@ -107,6 +106,15 @@ class Backbone:
     def feature_dim(self) -> int:
         """Feature dimension C, the sum over all heads."""
         return feature_dim(self.arch)
+
+    @property
+    def num_heads(self) -> int:
+        """Number of copies of layer4, 0 for an ordinary network."""
+        return network_and_heads(self.arch)[1]
+
+    def random_twin(self) -> Backbone:
+        """Return a random initialization of the same network with the same input: "random"."""
+        return random_backbone(arch=self.arch, stem=self.stem, seed=0, input=self.input)
 
     def network(self) -> ResNet:
         """Return the network (n, 3, H, W) -> (n, C) in eval mode, without gradients."""
@@ -230,11 +238,6 @@ def random_backbone(
         file_sha256="",
         sha256=content_sha256(arch, stem, input, state_dict),
     )
-
-
-def random_twin(backbone: Backbone) -> Backbone:
-    """Return a random initialization of the same network with the same input, named "random"."""
-    return random_backbone(arch=backbone.arch, stem=backbone.stem, seed=0, input=backbone.input)
 
 
 def _usual_input(stem: Stem) -> InputFormat:

@@ -22,6 +22,7 @@ from urllib.parse import urlparse
 from urllib.request import url2pathname
 
 from pretrain.running.atomic_files import WriteError, content_hash, write_whole
+from pretrain.running.errors import SuiteError
 
 PACKAGES = (
     "torch",
@@ -34,7 +35,7 @@ PACKAGES = (
 )
 
 
-class RecordError(ValueError):
+class RecordError(SuiteError, ValueError):
     """Error for a result file that is torn, edited or not one of ours."""
 
 

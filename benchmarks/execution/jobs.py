@@ -109,6 +109,7 @@ def arguments_of(cell: Cell, origins: "Origins") -> tuple[str, ...]:
     words = [cell.key, "--ckpt", str(origin.ckpt.absolute()), "--seed", str(cell.seed)]
     words += ["--random"] if origin.random else ["--name", origin.name or origin.ckpt.stem]
     words += ["--branch", origin.branch] if origin.branch else []
+    words += origin.encoder.words
     words += ["--as", origin.declared] if origin.declared else []
     words += ["--heads", *map(str, origin.heads)] if origin.heads else []
     words += ["--data", str(place.data.absolute()), "--results", str(place.results.absolute())]

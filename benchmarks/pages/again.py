@@ -16,6 +16,8 @@ from benchmarks.pages.curve_page import CURVE_SEPARATOR
 from benchmarks.pages.records import UNTRAINED
 from pretrain.running.processes import assume_gpus
 from transfer.backbone import Backbone, InputFormat
+from transfer.convert.architectures import network_words
+from transfer.encoders.options import EncoderOptions
 from transfer.finetuning.options import TrainingOptions
 from transfer.record import (
     RECORDS,
@@ -33,7 +35,7 @@ DEFAULT_RESULTS = Path("results")
 NOWHERE = Path(os.devnull) / "none"
 """Folder without data sets."""
 UNKNOWN_FILE = "FILE"
-FILE_NAME = re.compile(r"(.+?): [^:,]+ layout\b")
+FILE_NAME = re.compile(r"(.+?): [^,]+ layout\b")
 BRANCH = re.compile(r"\(asked for by --branch (.+?)\)(?=$|;|,)")
 HEADS = re.compile(r", heads (\d+(?:\+\d+)*) of \d+")
 CONTRADICTED = "fit another network: "
@@ -195,6 +197,8 @@ def _cell_words(record: Record, key: str, planned: Planned | None) -> Iterator[s
             yield from ("--as", record.declared)
         if CONTRADICTED in source:
             yield "--trust-topology"
+        asked = record.request.get("encoder", {})
+        yield from EncoderOptions(**{k: _as_asked(v) for k, v in asked.items()}).words
         if heads:
             yield from ("--heads", *heads[1].split("+"))
     yield from ("--seed", str(record.seed))
@@ -295,7 +299,7 @@ def _network_of(record: Record) -> str:
     held = " and ".join(f"{told[part]} {value_words(form[part])}" for part in told if part in form)
     unknown = " and ".join(name for part, name in told.items() if part not in form)
     return (
-        f"any checkpoint of a {backbone['arch']} with {backbone['stem']} stem"
+        f"any checkpoint of a {network_words(backbone['arch'], backbone['stem'])}"
         + (f" for images of {held}" if held else "")
         + (f"; the record does not hold their {unknown}" if unknown else "")
         + ". The command takes network and input from it, not the weights. The hash of network, "

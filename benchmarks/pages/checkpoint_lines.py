@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from transfer.convert.architectures import network_words
 from transfer.record import Record
 
 Line = tuple[str, str]
@@ -15,7 +16,7 @@ def checkpoint_lines(record: Record) -> Iterator[Line]:
     """Yield identity and origin of the checkpoint, and what was proven of it."""
     backbone = record.backbone
     yield "name", backbone["name"]
-    yield "network", f"{backbone['arch']}, {backbone['stem']} stem"
+    yield "network", network_words(backbone["arch"], backbone["stem"])
     yield "tensors", f"sha256 {backbone['sha256']}"
     if backbone.get("file_sha256"):
         yield "file", f"sha256 {backbone['file_sha256']}"

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from benchmarks.pages.entries import Score, TableEntry
 from benchmarks.pages.records import DECLARED, STAND_IN_TEXTURE, Model
 from benchmarks.pages.verdict import best_index
+from transfer.convert.architectures import network_words
 
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -205,7 +206,7 @@ def declaration_notes(models: Iterable[Model]) -> list[str]:
 
 def _description(model: Model) -> str:
     """Return the description of a backbone as a list item."""
-    network = f"{model.arch}, {model.stem} stem" if model.arch else "no result on this page"
+    network = network_words(model.arch, model.stem) if model.arch else "no result on this page"
     origin = model.source
     if model.recipe:
         origin = f"{model.method} ({model.recipe}), {model.epochs} epochs on {model.data}"

@@ -31,8 +31,21 @@ def split_words(words: str) -> list[str]:
     return [word.strip() for word in words.split(",") if word.strip()]
 
 
-def task_keys(tasks: str, suite: str) -> list[str]:
-    """Return the keys of TASKS that the request names; ValueError for an unknown task or paper."""
+def task_keys(tasks: str, suite: str, skip: str = "") -> list[str]:
+    """Return the keys of TASKS that the request names and does not skip.
+
+    ValueError for an unknown task or paper, and if nothing is left.
+    """
+    keys = _named_keys(tasks, suite)
+    left_out = set(_named_keys(skip, "")) if skip else set()
+    if unused := sorted(left_out - set(keys)):
+        raise ValueError(f"--skip {unused[0]}: it is not among the tasks that are asked for")
+    if not (left := [key for key in keys if key not in left_out]):
+        raise ValueError(f"--skip {skip}: no task is left")
+    return left
+
+
+def _named_keys(tasks: str, suite: str) -> list[str]:
     wanted = split_words(tasks)
     if suite:
         known = suites()
@@ -53,12 +66,14 @@ def _keys_of(task: str) -> list[str]:
 
 
 def split_numbers(words: str, option: str, example: str, allowed: Range) -> list[int]:
-    """Return the numbers between commas; ValueError for other words or one out of range."""
+    """Return the numbers between commas; ValueError for others, out of range or twice."""
     try:
         numbers = [int(word) for word in words.split(",")]
     except ValueError as error:
         raise ValueError(f"{option} {words!r}: expected numbers such as {example}") from error
     require_in_range(option, numbers, allowed)
+    if len(set(numbers)) < len(numbers):
+        raise ValueError(f"{option} {words}: each number once")
     return numbers
 
 

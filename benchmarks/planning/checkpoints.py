@@ -8,7 +8,7 @@ checks the file again. Recipes that a user declares by --as belong to the origin
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -19,8 +19,10 @@ from benchmarks.planning.cells import split_numbers
 from benchmarks.planning.options import RunAll
 from benchmarks.planning.plan import PlannedCell
 from pretrain.running.atomic_files import content_hash
-from transfer.backbone import Backbone, InputFormat, load_backbone, random_twin, with_heads
+from transfer.backbone import Backbone, InputFormat, with_heads
 from transfer.cells.declaration import settle_declaration, with_declared_recipe
+from transfer.encoders.encoder import Encoder, load
+from transfer.encoders.options import EncoderOptions
 from transfer.record import commit, write_json
 from transfer.running.option_ranges import RANGES
 from transfer.running.row_names import check_row_name
@@ -41,6 +43,8 @@ class Origin:
     """Recipe that the user declares for a file that does not say how it was made."""
     heads: tuple[int, ...] = ()
     """Heads of the file that are used; all if empty."""
+    encoder: EncoderOptions = field(default_factory=EncoderOptions)
+    """Network that is no ResNet, if the request names one."""
     random: bool = False
     """The backbone is a random initialization of the file's network."""
 
@@ -48,7 +52,7 @@ class Origin:
         """Return the backbone of this origin, given the whole backbone in the file."""
         backbone = with_heads(whole, self.heads) if self.heads else whole
         backbone = with_declared_recipe(backbone, self.declared)
-        return random_twin(backbone) if self.random else backbone
+        return backbone.random_twin() if self.random else backbone
 
 
 Origins = Mapping[str, Origin]
@@ -69,19 +73,22 @@ def origins(request: RunAll) -> list[Origin]:
             f"--branch {' '.join(request.branch)}: {len(request.branch)} branches for "
             f"{len(request.ckpt)} checkpoints; '' leaves the choice to the suite"
         )
+    request.network.check()
     declared = declared_recipes(request.declared, len(request.ckpt))
     names: tuple[str | None, ...] = request.name or (None,) * len(request.ckpt)
     for path, name in zip(request.ckpt, names, strict=True):
         check_row_name(path.stem if name is None else name, path.stem)
     branches = request.branch or ("",) * len(request.ckpt)
     whole = [
-        Origin(ckpt=path, name=name, branch=branch, declared=recipe)
+        Origin(ckpt=path, name=name, branch=branch, declared=recipe, encoder=request.network)
         for path, name, branch, recipe in zip(request.ckpt, names, branches, declared, strict=True)
     ]
     subsets = [
         tuple(split_numbers(words, "--heads", "0,2", RANGES["heads"])) for words in request.heads
     ]
     parts = [replace(origin, heads=heads) for heads in subsets for origin in whole]
+    if request.heads and request.network.encoder:
+        raise ValueError(f"--heads are of LooC++'s ResNets, not of {request.network.encoder}")
     return [*whole, *parts, *[replace(whole[0], random=True)] * request.random]
 
 
@@ -138,8 +145,10 @@ def load_backbones(origins: Sequence[Origin]) -> list[Backbone]:
     BackboneError if a file is no backbone.
     """
     files = {
-        (path, name, branch): load_backbone(path, name=name, branch=branch)
-        for path, name, branch in dict.fromkeys((o.ckpt, o.name, o.branch) for o in origins)
+        (path, name, branch): load(path, encoder, name=name, branch=branch)
+        for path, name, branch, encoder in dict.fromkeys(
+            (o.ckpt, o.name, o.branch, o.encoder) for o in origins
+        )
     }
     return [origin.select(files[origin.ckpt, origin.name, origin.branch]) for origin in origins]
 
@@ -165,8 +174,9 @@ def _read_or_cached(origin: Origin, runs: Path) -> Backbone:
     try:
         status = path.stat()
     except OSError:  # missing, or a name that no file can have
-        return load_backbone(path)  # raises the error that says what is wrong
+        return load(path, origin.encoder)  # raises the error that says what is wrong
     version = [VERSION, _code_version(), list(origin.heads), origin.random, origin.branch]
+    version += origin.encoder.words
     identity = [
         str(path.absolute()),
         status.st_size,
@@ -199,6 +209,12 @@ def _backbone_from(content: dict[str, Any]) -> Backbone:
         key: tuple(value) if isinstance(value, list) else value
         for key, value in content.pop("input").items()
     }
+    if options := content.pop("options", None):
+        given: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value
+            for key, value in options.items()
+        }
+        return Encoder(input=InputFormat(**form), options=EncoderOptions(**given), **content)
     return Backbone(input=InputFormat(**form), **content)
 
 

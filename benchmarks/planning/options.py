@@ -1,7 +1,7 @@
 """The options of run_all: what is evaluated, how, and where it runs."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +10,7 @@ import tyro
 from pretrain.running.option_ranges import Range
 from slurm.resources import Queue
 from transfer.cells.request import CellSettings
+from transfer.encoders.options import AnyEncoder, EncoderOptions
 from transfer.finetuning.options import TrainingOptions
 from transfer.frozen.precision import RequestedPrecision
 from transfer.running.folders import data_folder
@@ -59,6 +60,17 @@ class SlurmOptions:
     queue: Annotated[Queue, tyro.conf.arg(name="")] = field(default_factory=Queue)
     """Options of the queue."""
 
+    def require_used(self) -> None:
+        """Raise ValueError for an option of clusters on a run that submits nothing."""
+        if self.slurm or self.concerns_submitted_cells:
+            return
+        for part in (self, self.queue):
+            for option in fields(part):
+                value = getattr(part, option.name)
+                if option.name != "queue" and value != option.default:
+                    name = option.name.replace("_", "-")
+                    raise ValueError(f"--{name} is for cells on a cluster: say --slurm, too")
+
     @property
     def concerns_submitted_cells(self) -> bool:
         """Return whether the options concern cells that were submitted before."""
@@ -78,6 +90,8 @@ class RunAll:
     withdraws that of an earlier run."""
     branch: tuple[str, ...] = ()
     """Parts of the prefixes of the ResNets to take, such as student, one per checkpoint."""
+    network: AnyEncoder = field(default_factory=EncoderOptions)
+    """Options for checkpoints of another network."""
     random: bool = False
     """Also evaluate a random initialization of the first checkpoint's network."""
     snapshots: tuple[Path, ...] = ()
@@ -93,6 +107,8 @@ class RunAll:
     """Folder of caches and unfinished work."""
     tasks: str = ""
     """Task ids, separated by commas; all that run by default if not given."""
+    skip: str = ""
+    """Task ids, separated by commas, that do not run."""
     suite: str = ""
     """Only the tasks of one paper: jcl, co2, lorac, uniclr or looc."""
     schedule: str = "paper"

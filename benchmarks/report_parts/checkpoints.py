@@ -13,6 +13,7 @@ from benchmarks.pages.records import Model, Result
 from benchmarks.pages.table_rows import backbones_of, row_label
 from benchmarks.report_parts.contents import Contents
 from benchmarks.report_parts.requested import how_to_get, requested_tasks
+from transfer.convert.architectures import network_words
 from transfer.datasets.catalog import DATASETS
 from transfer.tasks import TASKS, reading_of
 
@@ -70,7 +71,7 @@ def _checkpoint(contents: Contents, model: Model, models: Sequence[Model]) -> Ch
 
 def _description(model: Model) -> str:
     """Return network and pre-training in a line."""
-    network = f"{model.arch}, {model.stem} stem" if model.arch else "no result"
+    network = network_words(model.arch, model.stem) if model.arch else "no result"
     if model.untrained or model.method == "random":
         return f"{network}; random weights"
     if model.declared:

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pretrain.running.errors import SuiteError
+
 ADVICE = {
     errno.ENOSPC: "free some space there",
     errno.EDQUOT: "free some of your quota there",
@@ -29,7 +31,7 @@ UNFINISHED = ".unfinished"
 """Last part of the name of a file that is being written; a kill leaves it."""
 
 
-class WriteError(OSError):
+class WriteError(SuiteError, OSError):
     """Error for a file that could not be written; it names the file and says what to do."""
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pretrain.running import stop
 from pretrain.running.atomic_files import explain_write_errors
+from pretrain.running.errors import SuiteError
 
 LOOK_AGAIN_S = 0.2
 """Time between attempts to lock a file that another process has locked."""
@@ -16,7 +17,7 @@ FOLDER_AGAIN_S = 10
 """Time between attempts to lock a folder that another process may have locked for hours."""
 
 
-class BusyError(RuntimeError):
+class BusyError(SuiteError, RuntimeError):
     """Error for a cell that another process works on."""
 
 

@@ -67,8 +67,8 @@ def planned_cell(again: Again, backbone: Backbone, monkeypatch: pytest.MonkeyPat
         (cell,) = cells_of([backbone], split_words(request.tasks), settings)
         return cell
     whole = replace(backbone, name=name or "file")
-    monkeypatch.setattr(command, "load_backbone", lambda *_, **__: whole)
-    monkeypatch.setattr(command, "random_twin", lambda whole: replace(whole, name="random"))
+    monkeypatch.setattr(command, "load", lambda *_, **__: whole)
+    monkeypatch.setattr(Backbone, "random_twin", lambda whole: replace(whole, name="random"))
     evaluate = replace(request, name=name, dry_run=True)
     assert evaluate.random == (backbone.name == "random")
     return evaluate.cell()
@@ -211,7 +211,7 @@ def test_a_random_network_takes_a_file_for_its_shape_only(
     assert "--ckpt FILE --random --seed 0" in again.command
     assert "--name" not in again.command
     meaning = dict(again.notes)["FILE"]
-    assert "any checkpoint of a resnet50 with imagenet stem for images of size in px 224" in meaning
+    assert "any checkpoint of a resnet50, imagenet stem for images of size in px 224" in meaning
     assert "and mean 0.485 0.456 0.406 and deviation" in meaning
     assert again.cached.startswith(answer)
 

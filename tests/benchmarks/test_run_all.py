@@ -216,3 +216,30 @@ def test_the_plan_tells_the_grid_and_the_missing_lists_of_few_labels(
     assert "7 learning rates are tried" in told
     assert "the published lists are not there" in told
     assert "lorac-2021-drawn/1" in told
+
+
+REFUSED = {
+    "--exclude-nodes a": "--slurm",
+    "--hours 3": "--slurm",
+    "--batch-size 8": "--batch-size",
+    "--learning-rates 0.1": "--learning-rates",
+    "--seeds 0,0": "once",
+    "--skip cifar10_knn,in100_knn": "no task is left",
+    "--skip coco_det": "coco_det",
+    "--slurm --workers 2": "--parallel",
+    "--pool cls": "--encoder",
+}
+
+
+def test_an_option_that_nothing_would_use_is_refused(
+    checkpoint: Path, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--ckpt", checkpoint, "--data", small_data, "--runs", tmp_path / "runs"]
+    words += ["--results", tmp_path / "results", "--tasks", "cifar10_knn,in100_knn", "--plan"]
+    wrong = []
+    for given, fact in REFUSED.items():
+        status = main([*map(str, words), *given.split()])
+        if status != 2 or fact not in capsys.readouterr().err:
+            wrong.append(given)
+    assert wrong == []
+    assert task_keys("cifar10_knn,in100_knn", "", "in100_knn") == ["cifar10_knn"]

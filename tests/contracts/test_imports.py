@@ -25,6 +25,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 LAYERS = {
     "transfer": (
         ("__main__", "readme_tables"),
+        ("api",),
         ("cells",),
         ("tasks",),
         ("galleries",),
@@ -32,6 +33,7 @@ LAYERS = {
         ("finetuning",),
         ("frozen",),
         ("topology",),
+        ("encoders",),
         ("projector",),
         ("backbone",),
         ("convert",),

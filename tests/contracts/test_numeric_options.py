@@ -54,13 +54,15 @@ def bench(name: str, *words: str) -> Door:
 
 WORDS_OF_PAIRS = {
     "features": NO_FILE,
-    "rates": ("--photographs", "none"),
+    "encoders": ("--photographs", "none"),
 }
 PAIRS = {f"speed {name}": bench(name, *WORDS_OF_PAIRS.get(name, ())) for name in speed.PAIRS}
 DOORS = {
     "transfer TASK": Door(Evaluate, transfer.__main__.main, RANGES, ("cifar10_knn", *NO_FILE)),
     **{
-        name: Door(options, transfer.__main__.main, RANGES, (name,))
+        name: Door(
+            options, transfer.__main__.main, RANGES, (name, *["none.pth"] * (name == "inspect"))
+        )
         for name, options in transfer.__main__.COMMANDS.items()
     },
     "run_all": Door(RunAll, run_all.main, OPTION_RANGES),
@@ -94,7 +96,8 @@ def contains(ranges: Mapping[str, Any], option: str, value: float) -> bool:
 
 def parses(door: Door, words: tuple[str, ...]) -> bool:
     """Return whether the options are read; those of transfer's commands follow their name."""
-    before = () if door.words and door.words[0] in transfer.__main__.COMMANDS else door.words
+    named = bool(door.words) and door.words[0] in transfer.__main__.COMMANDS
+    before = door.words[1:] if named else door.words
     return tyro.cli(door.options, args=[*before, *words]) is not None
 
 

@@ -41,7 +41,9 @@ def test_the_script_asks_for_what_the_array_asks_for() -> None:
         resources=Resources(gpus=2, processes=1, cpus=4, memory_gb=1.5, hours=3),
         parallel=2,
     )
-    queue = Queue(partition="gpu", qos="high", account="me", constraint="a100", exclude="n[1-2]")
+    queue = Queue(
+        partition="gpu", qos="high", account="me", constraint="a100", exclude_nodes="n[1-2]"
+    )
     lines = script(asked, queue, Path("/shared/jobs")).splitlines()
     for option in (
         "array=0-5%2",

@@ -8,12 +8,14 @@ from typing import Annotated
 import tyro
 
 from pretrain.running.processes import this_process
-from transfer.backbone import load_backbone, random_twin, with_heads
+from transfer.backbone import with_heads
 from transfer.cells.declaration import settle_declaration, with_declared_recipe
 from transfer.cells.departures import departures
 from transfer.cells.request import Cell, CellSettings
 from transfer.datasets.expected import DataError
 from transfer.detection.engines import engine_for
+from transfer.encoders.encoder import load
+from transfer.encoders.options import AnyEncoder, EncoderOptions
 from transfer.finetuning.options import TrainingOptions
 from transfer.frozen.precision import RequestedPrecision
 from transfer.record import Record, file_for_record
@@ -22,6 +24,7 @@ from transfer.running.folders import check_writable, data_folder
 from transfer.running.option_ranges import check_ranges, length_fraction
 from transfer.running.row_names import check_row_name
 from transfer.tasks import task_of
+from transfer.tasks.task import require_heeded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +42,8 @@ class Evaluate:
     that of an earlier run."""
     branch: str = ""
     """Part of the prefix of the ResNet to take where a file holds several, such as student."""
+    network: AnyEncoder = field(default_factory=EncoderOptions)
+    """Options for a checkpoint of another network."""
     data: Path = field(default_factory=data_folder)
     """Folder of all data sets; $DATASETS or ./datasets."""
     results: Path = Path("results")
@@ -76,6 +81,8 @@ class Evaluate:
         """Evaluate the checkpoint and print the result; return the exit status."""
         from transfer.cells.many_gpus import evaluate_on_gpus
 
+        check_ranges(self)
+        require_heeded(self.training, [task_of(self.task)])
         check_writable(self.results, "--results")
         check_writable(self.runs, "--runs")
         cell = self.cell()
@@ -120,7 +127,7 @@ class Evaluate:
             image_memory_gb=self.image_memory_gb,
             trust_topology=self.trust_topology,
         )
-        backbone = load_backbone(self.ckpt, name=self.name, branch=self.branch)
+        backbone = load(self.ckpt, self.network, name=self.name, branch=self.branch)
         if not (self.random or self.dry_run):
             from transfer.topology.require import with_checked_topology
 
@@ -131,7 +138,7 @@ class Evaluate:
             backbone = with_heads(backbone, self.heads)
         backbone = with_declared_recipe(backbone, self.declared or "")
         if self.random:
-            backbone = random_twin(backbone)
+            backbone = backbone.random_twin()
         return Cell(
             key=self.task,
             backbone=backbone,

@@ -32,6 +32,7 @@ from transfer.cells.staleness import classifier_hash, finished
 from transfer.datasets.catalog import DATASETS, map_annotations, open_split
 from transfer.datasets.check import Report
 from transfer.datasets.splits import write_list
+from transfer.encoders.encoder import Encoder
 from transfer.finetuning.options import TrainingOptions
 from transfer.galleries.store import keep_gallery
 from transfer.record import (
@@ -242,12 +243,17 @@ def request_of(cell: Cell) -> dict[str, Any]:
         options["gpus"] = this_process().num_processes
     form = cell.backbone.input
     stored = {"mean": form.mean, "std": form.std, "size_px": form.size_px}
-    content: dict[str, Any] = json.loads(json.dumps({"options": options, "input": stored}))
+    asked: dict[str, Any] = {"options": options, "input": stored}
+    if isinstance(cell.backbone, Encoder):
+        asked["encoder"] = cell.backbone.options.given
+    content: dict[str, Any] = json.loads(json.dumps(asked))
     return content
 
 
 def _backbone_fields(backbone: Backbone) -> dict[str, Any]:
-    names = ("name", "arch", "stem", "sha256", "file_sha256", "source", "made_by")
+    names = ["name", "arch", "stem", "sha256", "file_sha256", "source", "made_by"]
+    if isinstance(backbone, Encoder):
+        names += ["proof", "library"]
     return {name: getattr(backbone, name) for name in names}
 
 

@@ -51,13 +51,16 @@ class Cell:
     backbone: Backbone
     seed: int
     settings: CellSettings
+    ablation: Task | None = None
+    """Task in place of the key's own, with other numbers and a protocol name of its own."""
     with_weights: bool = False
     """True if the cell is finished only when the weights of its classifier exist, too."""
 
     @cached_property  # a plan reads it many times
     def task(self) -> Task:
         """Protocol at the schedule's length, with the backbone's image size and all options."""
-        task = task_of(self.key).at_schedule(self.settings.schedule).for_backbone(self.backbone)
+        task = self.ablation or task_of(self.key)
+        task = task.at_schedule(self.settings.schedule).for_backbone(self.backbone)
         return task.with_options(self.settings.training).with_data(self.settings.data)
 
     @property

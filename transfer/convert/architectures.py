@@ -7,6 +7,8 @@ files may hold several copies of layer4: Xiao et al., ICLR 2021, arXiv:2008.0565
 import re
 from typing import Literal
 
+from pretrain.running.errors import SuiteError
+
 Stem = Literal["imagenet", "cifar", "imagenet-nopool", "cifar-maxpool", "cifar-pad2"]
 """imagenet: 7x7 convolution of stride 2, then max-pool; cifar: 3x3 of stride 1, no max-pool.
 
@@ -61,7 +63,7 @@ MANY_HEADS = re.compile(r"(.+)-heads([1-9][0-9]?)")
 """Pattern of architectures with copies of layer4, such as resnet50-heads4 with four."""
 
 
-class BackboneError(ValueError):
+class BackboneError(SuiteError, ValueError):
     """Error in a checkpoint; the message says what was found, what was expected and what to do."""
 
 
@@ -84,6 +86,11 @@ def feature_dim(arch: str) -> int:
     """Return the feature dimension C, the sum over all heads."""
     name, num_heads = network_and_heads(arch)
     return FEATURE_DIM[name] * max(1, num_heads)
+
+
+def network_words(arch: str, stem: str) -> str:
+    """Return a network as tables name it; other encoders than ResNets have no stem."""
+    return f"{arch}, {stem} stem" if stem else arch
 
 
 def is_optional(name: str) -> bool:

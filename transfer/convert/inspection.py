@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from transfer.convert.account import Group
-from transfer.convert.architectures import Stem, feature_dim
+from transfer.convert.architectures import Stem, feature_dim, network_words
 from transfer.convert.messages import escape
 
 PLACES = {
@@ -12,10 +12,16 @@ PLACES = {
     "head": "in a head",
     "feature pyramid": "in a feature pyramid",
     "another ResNet": "in another ResNet",
+    "another network": "in another network",
     "optimizer": "in the optimizer",
     "beside the backbone": "beside the backbone",
 }
 """The kinds of tensors in words."""
+GRADES = {
+    "outputs": "outputs: a second forward pass in plain functions gives the same features",
+    "values": "values: names, shapes and values are the file's; no second forward pass knows it",
+}
+"""Grades of proof of an encoder in words."""
 TRAINING = {
     "method": ("method", "recipe"),
     "changed": ("changed",),
@@ -43,7 +49,7 @@ class Inspection:
     """Every complete ResNet in the file, the chosen one first."""
     choice: str
     """Reason for the choice."""
-    proof: float | None
+    proof: float | None = None
     """Largest relative difference of features from those of the raw tensors; None for our files."""
     topology: str = ""
     """Sentence on strides, paddings and pooling; empty for our files, which name them."""
@@ -51,6 +57,10 @@ class Inspection:
     notes: tuple[str, ...] = ()
     known_as: str = ""
     """Sentence on the published file that this is; empty if it is not recognized."""
+    num_features: int = 0
+    """Feature dimension of an encoder; 0 for ResNets, whose architecture tells it."""
+    grade: str = ""
+    """Grade of an encoder's proof; empty for ResNets."""
     path: str = ""
     """Path of the file, as the user gave it."""
     image: str = ""
@@ -93,14 +103,14 @@ def _network_lines(inspection: Inspection) -> Iterator[tuple[str, str]]:
     if inspection.known_as:
         yield "public file", inspection.known_as
     yield "format", f"{inspection.layout} layout{prefix}"
-    yield "architecture", f"{inspection.arch}, {inspection.stem} stem"
-    yield "features", f"{feature_dim(inspection.arch)} per image"
+    yield "architecture", network_words(inspection.arch, inspection.stem)
+    yield "features", f"{inspection.num_features or feature_dim(inspection.arch)} per image"
     if inspection.image:
         yield "image", inspection.image
     if inspection.norm:
         yield "norm", inspection.norm
     yield "weights", f"{num_tensors} tensors, all accounted for: {counts}"
-    yield "proof", _proof(inspection.proof)
+    yield "proof", GRADES.get(inspection.grade) or _proof(inspection.proof)
     if inspection.topology:
         yield "topology", inspection.topology
     if len(inspection.candidates) > 1:

@@ -11,10 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from pretrain.running.errors import SuiteError
+
 SMALL_DATA = "small-data.json"
 
 
-class DataError(ValueError):
+class DataError(SuiteError, ValueError):
     """Error for an absent, incomplete or broken data set: what was found, expected, what to do."""
 
 

@@ -1,7 +1,7 @@
 """Options of a user for long trainings, and recipes of another length or batch size."""
 
 from dataclasses import dataclass, fields, replace
-from typing import Literal
+from typing import Any, Literal
 
 from pretrain.running.processes import num_gpus, started_processes
 from transfer.finetuning.schedule import AnyRecipe, Precision
@@ -50,12 +50,15 @@ class TrainingOptions:
     def words(self) -> list[str]:
         """Return the words of a command line that give these options but those at their default."""
         words: list[str] = []
-        for option in fields(self):
-            value = getattr(self, option.name)
-            if value != option.default:
-                values = value if isinstance(value, tuple) else (value,)
-                words += [f"--{option.name.replace('_', '-')}", *map(str, values)]
+        for name, value in self.given().items():
+            values = value if isinstance(value, tuple) else (value,)
+            words += [f"--{name.replace('_', '-')}", *map(str, values)]
         return words
+
+    def given(self) -> dict[str, Any]:
+        """Return the options that differ from their defaults, by name."""
+        values = {option.name: getattr(self, option.name) for option in fields(self)}
+        return {o.name: values[o.name] for o in fields(self) if values[o.name] != o.default}
 
     def num_processes(self, batch_size: int) -> int:
         """Return the number of processes: torchrun's, else `gpus`, else the most that divide."""

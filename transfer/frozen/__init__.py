@@ -20,5 +20,6 @@ head_shares.py     shares of a network's heads in correct predictions
 few_shot_heads.py  many small classifiers on features, trained at once
 nearest.py         k-nearest-neighbor votes
 linear_svm.py      many linear SVMs, solved as one batch
+on_features.py     kNN, linear probe and SVM on features in memory, as functions
 cost_search.py     the cost of an SVM, by cross-validation
 """

@@ -22,7 +22,6 @@ from pretrain.running import stop
 from pretrain.running.atomic_files import content_hash
 from pretrain.running.lock import wait_for_folder
 from transfer.backbone import Backbone
-from transfer.convert.architectures import network_and_heads
 from transfer.datasets.images import Images
 from transfer.datasets.unchanged import UnprovenFile, prove_if_cheap, proving
 from transfer.frozen.classifier import Heads, class_results, save_classifier
@@ -251,7 +250,7 @@ def _curve_details(passes: Sequence[float], number: int) -> dict[str, object]:
 
 def _share_details(backbone: Backbone, classifier: Heads, test: Features) -> dict[str, object]:
     """Return the shares of the network's heads in correct predictions, if it has several."""
-    num_heads = network_and_heads(backbone.arch)[1]
+    num_heads = backbone.num_heads
     return share_details(classifier, test.features, test.labels, num_heads) if num_heads else {}
 
 

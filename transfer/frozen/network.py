@@ -32,7 +32,9 @@ def frozen_network(backbone: Backbone) -> nn.Module:
     """Return the backbone's network on the device, in channels-last layout, which is fastest."""
     network = backbone.network()
     if backbone.precision == "bfloat16":
-        network = in_bfloat16(network)
+        # other encoders have norms that no convolution can take in, or none
+        folds = isinstance(network, ResNet)
+        network = in_bfloat16(network) if folds else network.to(torch.bfloat16)
     placed: nn.Module = network.to(device(), memory_format=torch.channels_last)
     return placed
 

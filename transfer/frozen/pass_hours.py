@@ -6,6 +6,7 @@ What a task costs is answered by its own `gpu_hours`, in its file in tasks/.
 from transfer.backbone import Backbone
 from transfer.convert.architectures import Stem, network_and_heads
 from transfer.datasets.catalog import DATASETS
+from transfer.encoders.encoder import Encoder
 from transfer.running.measured_rates import ASSUMED, Rates
 
 IMAGES_PER_GPU_SECOND = 2500.0
@@ -39,6 +40,8 @@ STEM_COST: dict[Stem, float] = {
 
 def forward_hours(backbone: Backbone, images: float, rates: Rates = ASSUMED) -> float:
     """Return the hours of a forward pass of so many images at the backbone's image size."""
+    if isinstance(backbone, Encoder):
+        return backbone.cost * images / images_per_second("", backbone.precision, rates)[1] / 3600
     network, num_heads = network_and_heads(backbone.arch)
     measured, speed = images_per_second(network, backbone.precision, rates)
     cost = FORWARD_COST.get(network, 1.0)
@@ -66,7 +69,7 @@ def training_hours(backbone: Backbone, images: float, speed: float) -> float:
     speed: images of 224 px per second on which a ResNet-50 trains.
     """
     cost = FORWARD_COST.get(backbone.arch, 1.0) * (backbone.input.size_px / 224) ** 2
-    return cost * STEM_COST[backbone.stem] * images / speed / 3600
+    return cost * STEM_COST.get(backbone.stem, 1.0) * images / speed / 3600
 
 
 def probe_hours(

@@ -3,6 +3,7 @@
 A new task needs its file, and its name in the import and in TASKS below.
 
 task.py             interface of a task, and parts that tasks on frozen features share
+named.py            a task with its key, and ablations of it
 recipe_training.py  what detection and segmentation have in common
 linear_transfer.py  twelve data sets, learning rate chosen on val (LORAC Table II)
 voc_svm.py          VOC 2007 classification with linear SVMs (CO2 Table 3)
@@ -38,6 +39,8 @@ from transfer.tasks import (
     view_statistics,
     voc_svm,
 )
+from transfer.tasks.named import NamedTask as NamedTask
+from transfer.tasks.named import TaskError as TaskError
 from transfer.tasks.task import Task
 
 TASKS: dict[str, Task] = {
@@ -63,10 +66,15 @@ def default_tasks() -> list[str]:
     return [key for key, task in TASKS.items() if task.by_default]
 
 
+def get(key: str) -> NamedTask:
+    """Return a task with its key, such as "transfer_linear/dtd"; TaskError if there is none."""
+    return NamedTask(key, task_of(key))
+
+
 def task_of(key: str) -> Task:
-    """Return the task of a key, at the paper's length; ValueError if the key is unknown."""
+    """Return the task of a key, at the paper's length; TaskError if the key is unknown."""
     if key not in TASKS:
-        raise ValueError(
+        raise TaskError(
             f"no task {key!r}; did you mean {nearest(key, TASKS)}? "
             f"python -m transfer --list prints all {len(TASKS)}"
         )

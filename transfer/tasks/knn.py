@@ -71,6 +71,14 @@ TASKS = {
     "cifar10_knn": KNN(dataset="cifar10", crop_px=32, margin_px=0),
     "cifar100_knn": KNN(dataset="cifar100", crop_px=32, margin_px=0),
     "in100_knn": KNN(dataset="in100"),
+    # k and temperature that DINO's authors recommend in eval_knn.py (Caron et al., ICCV 2021)
+    "in1k_knn@dino": KNN(
+        dataset="in1k",
+        protocol="dino-2021/1",
+        num_neighbors=20,
+        temperature=0.07,
+        by_default=False,
+    ),
     **{
         f"{dataset}_knn": KNN(dataset=dataset, by_default=False)
         for dataset in (

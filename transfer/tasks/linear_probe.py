@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from transfer.backbone import Backbone
-from transfer.convert.architectures import network_and_heads
 from transfer.frozen.features import Features, Predictions
 from transfer.frozen.pass_hours import probe_hours
 from transfer.frozen.probe_training import Decay, ProbeTraining
@@ -107,7 +106,7 @@ class LinearProbe(Classification, Task):
         from transfer.frozen.features import frozen_features, open_images
 
         transform = EvalTransform.center(self.crop_px, self.margin_px)
-        several = network_and_heads(backbone.arch)[1] > 0
+        several = backbone.num_heads > 0
         return Prepared(
             backbone,
             open_images(self.dataset, "trainval", folders),
@@ -250,4 +249,15 @@ TASKS = with_shared_passes(
             by_default=False,
         ),
     }
-)
+) | {
+    # DINO's eval_linear.py (Caron et al., ICCV 2021): 0.001 * batch / 256; a ViT-S is read by
+    # --pool cls-of-last-4. Its authors swept the rate for each checkpoint and print none, and
+    # their cosine goes down by epochs, not by steps
+    "in1k_linear@dino": LinearProbe(
+        dataset="in1k",
+        protocol="dino-2021/1",
+        learning_rate=0.004,
+        batch_size=1024,
+        by_default=False,
+    ),
+}

@@ -18,6 +18,7 @@ from pretrain.running.atomic_files import content_hash
 from pretrain.running.processes import this_process
 from transfer.backbone import Backbone, BackboneError
 from transfer.convert.architectures import has_max_pool, is_large
+from transfer.encoders.encoder import Encoder
 from transfer.finetuning.options import TrainingOptions, at_schedule
 from transfer.finetuning.schedule import AnyRecipe, FineTuningRecipe
 from transfer.running.console import print_line
@@ -92,6 +93,11 @@ class RecipeTraining(ABC, Generic[AnyRecipe]):
         """Return the protocol with the user's options; a departure from it changes the hash."""
         recipe = options.applied(self.recipe)
         return replace(self, recipe=recipe, learning_rates=options.searched_rates)
+
+    @property
+    def heeded_options(self) -> frozenset[str]:
+        """Return the names of all training options but that of few labels."""
+        return frozenset(vars(TrainingOptions())) - {"rates_at_once"}
 
     def num_processes(self, options: TrainingOptions) -> int:
         """Return the number of processes of the training."""
@@ -247,6 +253,11 @@ def why_not_whole(backbone: Backbone, strides: str) -> str:
 
     strides: clause of the message on the strides that a backbone with another stem does not have.
     """
+    if isinstance(backbone, Encoder):
+        return (
+            f"{backbone.arch} is evaluated by tasks on frozen features; these papers' networks "
+            "need the four stages of a ResNet"
+        )
     if backbone.stem != "imagenet":
         kept = "half the image's size" if is_large(backbone.stem) else "the image's full size"
         kept = "half the image's size" if has_max_pool(backbone.stem) else kept

@@ -15,6 +15,7 @@ from pretrain.running.processes import this_process
 from transfer.backbone import Backbone
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.splits import SHARE_SEED, balanced_split, draw_balanced_share, write_list
+from transfer.encoders.encoder import Encoder
 from transfer.finetuning.options import TrainingOptions
 from transfer.finetuning.schedule import Precision
 from transfer.frozen.features import Predictions
@@ -96,6 +97,11 @@ class SemiSupervised(Classification, Task):
             rates_at_once=options.rates_at_once,
         )
 
+    @property
+    def heeded_options(self) -> frozenset[str]:
+        """Return the names of the training options that few labels have."""
+        return frozenset({"learning_rates", "precision", "rates_at_once"})
+
     def with_data(self, data: Path) -> Self:
         """Return the protocol; where the published list is missing, with a draw of the same share.
 
@@ -111,6 +117,15 @@ class SemiSupervised(Classification, Task):
     def trains_backbone(self) -> bool:
         """Return True: the whole network is fine-tuned."""
         return True
+
+    def unfit(self, backbone: Backbone) -> str:
+        """Return why a backbone cannot be fine-tuned by this protocol; empty if it can."""
+        if isinstance(backbone, Encoder):
+            return (
+                f"{backbone.arch} is evaluated by tasks on frozen features; this protocol trains "
+                "all layers with settings for ResNets"
+            )
+        return ""
 
     def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
         """Return the estimated hours of the search for a rate and of the last training."""

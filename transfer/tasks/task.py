@@ -8,7 +8,7 @@ outside of a task's file tests for its class. Shared parts stand before it in a 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar
@@ -82,6 +82,11 @@ class Task(ABC):
     def distributed_training(self) -> TrainingSchedule | None:
         """Return the schedule of a training that divides its batch among GPUs, if it has one."""
         return None
+
+    @property
+    def heeded_options(self) -> frozenset[str]:
+        """Return the names of the training options that change the task or how it runs."""
+        return frozenset()
 
     @property
     def shared_pass(self) -> Hashable | None:
@@ -235,3 +240,13 @@ class CenterCrops:
         from transfer.frozen.features import open_images
 
         return open_images(self.dataset, "test", folders).class_names[: prepared.num_classes]
+
+
+def require_heeded(options: TrainingOptions, tasks: Iterable[Task]) -> None:
+    """Raise ValueError for a training option that none of the tasks heeds."""
+    heeded = frozenset[str]().union(*(task.heeded_options for task in tasks))
+    if unused := [name for name in options.given() if name not in heeded]:
+        raise ValueError(
+            f"--{unused[0].replace('_', '-')} changes none of the tasks that are asked for; "
+            "python -m transfer TASK --help says which tasks have it"
+        )

@@ -11,6 +11,7 @@ import torch
 
 from pretrain.running.atomic_files import content_hash, write_whole
 from transfer.backbone import FORMAT, OWN_FORMATS, Backbone, BackboneError, InputFormat
+from transfer.encoders.encoder import Encoder
 from transfer.record import write_json
 from transfer.topology.check import (
     MIN_IMAGES,
@@ -37,7 +38,7 @@ def with_checked_topology(
     BackboneError if another network or input fits the running statistics clearly better, unless
     `trusted`.
     """
-    if not is_foreign(backbone):
+    if not is_foreign(backbone) or isinstance(backbone, Encoder):
         return backbone
     topology = topology_of(backbone, data, cache)
     if topology.contradiction and not trusted:

@@ -7,7 +7,7 @@ import pytest
 
 import benchmarks.planning.checkpoints
 from benchmarks.planning.checkpoints import Origin, inspect_checkpoint
-from transfer.backbone import Backbone, BackboneError, load_backbone, random_twin, with_heads
+from transfer.backbone import Backbone, BackboneError, load_backbone, with_heads
 
 
 def same(one: Backbone, other: Backbone) -> bool:
@@ -22,11 +22,11 @@ def test_a_file_is_read_once(
     origin, twin = Origin(ckpt=checkpoint, name="a"), Origin(ckpt=checkpoint, random=True)
     assert same(inspect_checkpoint(origin, tmp_path), expected)
     inspect_checkpoint(twin, tmp_path)
-    monkeypatch.delattr(benchmarks.planning.checkpoints, "load_backbone")
+    monkeypatch.delattr(benchmarks.planning.checkpoints, "load")
     again = inspect_checkpoint(origin, tmp_path)
     assert same(again, expected)
     assert again.state_dict == {}
-    assert same(inspect_checkpoint(twin, tmp_path), random_twin(expected))
+    assert same(inspect_checkpoint(twin, tmp_path), expected.random_twin())
 
 
 def test_some_heads_of_a_file_are_remembered_as_they_are_loaded(
@@ -35,7 +35,7 @@ def test_some_heads_of_a_file_are_remembered_as_they_are_loaded(
     origins = [Origin(ckpt=four_heads, name=name, heads=(2, 0)) for name in ("a", None)]
     whole = load_backbone(four_heads)
     found = [inspect_checkpoint(origin, tmp_path) for origin in origins]
-    monkeypatch.delattr(benchmarks.planning.checkpoints, "load_backbone")
+    monkeypatch.delattr(benchmarks.planning.checkpoints, "load")
     assert [backbone.name for backbone in found] == ["a-heads2+0", "loocpp-heads2+0"]
     assert same(found[1], with_heads(whole, (2, 0)))
     assert same(inspect_checkpoint(origins[1], tmp_path), found[1])

@@ -1,0 +1,297 @@
+"""Encoders of other libraries: features are the source's own, and what does not fit is refused."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import timm
+import torch
+import torchvision
+from torch import nn
+from torch.nn.functional import normalize
+
+from benchmarks.planning.checkpoints import Origin, inspect_checkpoint
+from transfer import Encoder, SuiteError, evaluate, tasks
+from transfer.backbone import BackboneError
+from transfer.encoders.encoder import load_encoder
+from transfer.encoders.options import EncoderOptions
+from transfer.encoders.proof import tensors_without_effect
+
+NORM = {"input_mean": (0.5, 0.4, 0.3), "input_std": (0.25, 0.2, 0.3)}
+VIT = "timm:vit_tiny_patch16_224.augreg_in21k"
+OWN = """
+import torch
+from torch import nn
+
+INPUT = {"size_px": 32, "mean": (0.5, 0.5, 0.5), "std": (0.25, 0.25, 0.25)}
+
+
+def build():
+    torch.manual_seed(3)
+    return nn.Sequential(nn.Conv2d(3, 16, 4, 4), nn.GELU(), nn.Conv2d(16, 32, 2, 2))
+"""
+
+
+def images(size_px: int) -> torch.Tensor:
+    """Return normalized noise (3, 3, S, S)."""
+    return torch.randn(3, 3, size_px, size_px, generator=torch.Generator().manual_seed(1))
+
+
+def timm_model(name: str, **settings: Any) -> nn.Module:
+    """Return a network of timm with weights of seed 0 and some classes."""
+    torch.manual_seed(0)
+    network: nn.Module = timm.create_model(name, num_classes=7, **settings).eval()
+    return network
+
+
+def saved(folder: Path, tensors: dict[str, torch.Tensor]) -> Path:
+    """Write a checkpoint in DistributedDataParallel's manner."""
+    file = folder / "checkpoint.pth"
+    renamed = {f"module.{name}": tensor for name, tensor in tensors.items()}
+    torch.save({"model": renamed, "epoch": 3}, file)
+    return file
+
+
+def trained_gammas(network: nn.Module) -> nn.Module:
+    """Return the network without branches that start at zero, as after training."""
+    for parameter in network.parameters():
+        if not parameter.any() or parameter.std() == 0:
+            nn.init.normal_(parameter, mean=0.5, std=0.1)
+    return network
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "grade"),
+    [
+        ("vit_tiny_patch16_224.augreg_in21k", {}, "outputs"),
+        ("vit_small_patch14_reg4_dinov2.lvd142m", {"img_size": 56}, "outputs"),
+        ("convnext_atto.d2_in1k", {}, "values"),
+        ("convnext_tiny.fb_in1k", {}, "outputs"),
+        ("swin_tiny_patch4_window7_224.ms_in1k", {}, "values"),
+        ("regnety_002.pycls_in1k", {}, "values"),
+        ("resnet26.bt_in1k", {}, "values"),
+    ],
+)
+def test_features_are_those_of_timm(
+    tmp_path: Path, name: str, settings: dict[str, int], grade: str
+) -> None:
+    network = trained_gammas(timm_model(name.partition(".")[0], **settings))
+    file = saved(tmp_path, network.state_dict())
+    options = EncoderOptions(encoder=f"timm:{name}", input_px=settings.get("img_size", 0))
+    encoder, inspection = load_encoder(file, options)
+    x = images(encoder.input.size_px)
+    with torch.no_grad():
+        expected = network.forward_head(network.forward_features(x), pre_logits=True)  # type: ignore[operator]
+        found = encoder.network()(x)
+    assert torch.equal(found, expected)
+    assert (encoder.proof, encoder.feature_dim) == (grade, expected.shape[1])
+    assert sum(group.num_tensors for group in inspection.account) == len(network.state_dict())
+    assert inspection.prefix == "model.module."
+
+
+@pytest.mark.parametrize("name", ["regnet_y_400mf", "convnext_tiny", "vit_b_32"])
+def test_features_are_those_before_torchvisions_classifier(tmp_path: Path, name: str) -> None:
+    torch.manual_seed(0)
+    network = torchvision.models.get_model(name, weights=None).eval()
+    encoder, _ = load_encoder(
+        saved(tmp_path, network.state_dict()), EncoderOptions(encoder=f"torchvision:{name}")
+    )
+    x, last = images(224), [m for m in network.modules() if isinstance(m, nn.Linear)][-1]
+    seen: list[torch.Tensor] = []
+    last.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    with torch.no_grad():
+        network(x)
+        assert torch.equal(encoder.network()(x), seen[0])
+
+
+def test_a_folder_of_transformers_is_read_with_its_input(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers", reason="needs transformers")
+    config = transformers.Dinov2WithRegistersConfig(
+        hidden_size=64, num_hidden_layers=2, num_attention_heads=2, image_size=56, num_labels=3
+    )
+    torch.manual_seed(0)
+    network = transformers.Dinov2WithRegistersForImageClassification(config).eval()
+    network.save_pretrained(tmp_path)
+    options = EncoderOptions(encoder=f"hf:{tmp_path}", pool="cls+mean")
+    file = tmp_path / "model.safetensors"
+    with pytest.raises(BackboneError, match="preprocessor_config"):
+        load_encoder(file, options)
+    told = {"image_mean": [0.4] * 3, "image_std": [0.2] * 3, "crop_size": {"height": 56}}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(told))
+    encoder, inspection = load_encoder(file, options)
+    with torch.no_grad():
+        tokens = network.base_model(images(56)).last_hidden_state
+        expected = torch.cat([tokens[:, 0], tokens[:, 5:].mean(dim=1)], dim=1)
+        assert torch.equal(encoder.network()(images(56)), expected)
+    assert (encoder.input.mean[0], encoder.input.size_px) == (0.4, 56)
+    assert any("mask_token" in note for note in inspection.notes)
+
+
+@pytest.fixture
+def own_file(tmp_path: Path) -> tuple[Path, Path]:
+    """A user's file with a network, and a checkpoint of it."""
+    tmp_path = tmp_path / "own"
+    tmp_path.mkdir()
+    code = tmp_path / "my_file.py"
+    code.write_text(OWN)
+    scope: dict[str, Any] = {}
+    exec(OWN, scope)
+    return code, saved(tmp_path, scope["build"]().state_dict())
+
+
+def test_pooling_is_as_asked(own_file: tuple[Path, Path]) -> None:
+    code, file = own_file
+    encoder, _ = load_encoder(file, EncoderOptions(encoder=f"{code}:build", pool="mean"))
+    scope: dict[str, Any] = {}
+    exec(OWN, scope)
+    with torch.no_grad():
+        maps = scope["build"]()(images(32))
+        torch.testing.assert_close(encoder.network()(images(32)), maps.mean(dim=(2, 3)))
+
+
+Change = Callable[[dict[str, torch.Tensor]], object]
+BROKEN: dict[str, tuple[Change, str]] = {
+    "a tensor is missing": (lambda t: t.pop("blocks.3.mlp.fc1.weight"), "fc1.weight is missing"),
+    "no position embedding": (lambda t: t.pop("pos_embed"), "pos_embed is missing"),
+    "another grid": (
+        lambda t: t.update(pos_embed=t["pos_embed"][:, :101]),
+        r"\(1, 101, 192\).*--input-px",
+    ),
+    "no bias": (lambda t: [t.pop(n) for n in [*t] if "qkv.bias" in n], "qkv_bias=False"),
+    "registers": (lambda t: t.update(reg_token=torch.ones(1, 4, 192)), "reg_token"),
+    "q and k alone": (
+        lambda t: t.update({"blocks.0.attn.qkv.weight": torch.ones(384, 192)}),
+        r"\(384, 192\)",
+    ),
+    "all zeros": (lambda t: [tensor.zero_() for tensor in t.values()], "depend on the image"),
+    "not finite": (lambda t: t["norm.weight"].fill_(torch.nan), "NaN"),
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_what_is_not_the_network_is_refused(tmp_path: Path, what: str) -> None:
+    change, expected = BROKEN[what]
+    tensors = timm_model("vit_tiny_patch16_224").state_dict()
+    change(tensors)
+    with pytest.raises(BackboneError, match=expected):
+        load_encoder(saved(tmp_path, tensors), EncoderOptions(encoder=VIT))
+
+
+def test_what_nothing_says_is_asked_for(tmp_path: Path, own_file: tuple[Path, Path]) -> None:
+    vit = saved(tmp_path, timm_model("vit_tiny_patch16_224").state_dict())
+    code, own = own_file
+    own_words = f"{code}:build"
+    refused = {
+        "name one of them": (vit, {"encoder": "timm:vit_small_patch16_224"}),
+        "no model 'vit_tini'": (vit, {"encoder": "timm:vit_tini"}),
+        "knows no weights": (vit, {"encoder": "timm:vit_tiny_patch16_224.none"}),
+        "expected timm:NAME": (vit, {"encoder": "vit"}),
+        "no class token": (own, {"encoder": own_words, "pool": "cls"}),
+        "say --pool": (own, {"encoder": own_words}),
+        "does not offer --pool": (vit, {"encoder": "torchvision:vit_b_32", "pool": "cls"}),
+        "no such file": (own, {"encoder": f"{code}x.py:build"}),
+        "no function": (own, {"encoder": f"{code}:make"}),
+        "none of its": (own, {"encoder": VIT}),
+    }
+    found = {}
+    for words, (file, given) in refused.items():
+        try:
+            load_encoder(file, EncoderOptions(**given))  # type: ignore[arg-type]
+        except BackboneError as error:
+            found[words] = str(error)
+    assert [words for words in refused if words not in found.get(words, "")] == []
+    with pytest.raises(ValueError, match="--pool goes with --encoder"):
+        EncoderOptions(pool="cls").check()
+
+
+def test_tensors_that_change_nothing_are_named() -> None:
+    network = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Flatten(), nn.LazyLinear(4))
+    network.eval()(images(8))
+    assert tensors_without_effect(network, images(8)) == []
+    nn.init.zeros_(network[1].weight)  # type: ignore[arg-type]
+    nn.init.ones_(network[1].bias)  # type: ignore[arg-type]
+    idle = tensors_without_effect(network, images(8))
+    assert idle == ["0.weight", "0.bias", "1.running_mean", "1.running_var"]
+
+
+def test_the_teacher_of_dino_is_taken(tmp_path: Path) -> None:
+    teacher = timm_model("vit_tiny_patch16_224").state_dict()
+    student = {name: tensor + 1 for name, tensor in teacher.items()}
+    file = tmp_path / "dino.pth"
+    torch.save(
+        {
+            "student": {f"module.backbone.{name}": tensor for name, tensor in student.items()},
+            "teacher": {f"backbone.{name}": tensor for name, tensor in teacher.items()},
+        },
+        file,
+    )
+    encoder, inspection = load_encoder(file, EncoderOptions(encoder=VIT))
+    assert inspection.prefix == "teacher.backbone."
+    assert torch.equal(encoder.state_dict["norm.bias"], teacher["norm.bias"])
+    other, _ = load_encoder(file, EncoderOptions(encoder=VIT), branch="student")
+    assert torch.equal(other.state_dict["norm.bias"], student["norm.bias"])
+    assert other.sha256 != encoder.sha256
+
+
+def test_dinos_probe_reads_the_last_four_class_tokens(tmp_path: Path) -> None:
+    network: Any = timm_model("vit_tiny_patch16_224")
+    options = EncoderOptions(encoder=VIT, pool="cls-of-last-4")
+    encoder, _ = load_encoder(saved(tmp_path, network.state_dict()), options)
+    seen: list[torch.Tensor] = []
+    for block in network.blocks[-4:]:
+        block.register_forward_hook(lambda *call: seen.append(network.norm(call[2])[:, 0]))
+    with torch.no_grad():
+        network(images(224))
+        torch.testing.assert_close(encoder.network()(images(224)), torch.cat(seen, dim=1))
+    assert (encoder.proof, encoder.feature_dim) == ("outputs", 4 * 192)
+
+
+def test_a_random_twin_and_a_plan_know_network_and_input(tmp_path: Path) -> None:
+    file = saved(tmp_path, timm_model("vit_tiny_patch16_224").state_dict())
+    origin = Origin(ckpt=file, encoder=EncoderOptions(encoder=VIT, pool="cls", **NORM))  # type: ignore[arg-type]
+    encoder, _ = load_encoder(file, origin.encoder)
+    for described in (inspect_checkpoint(origin, tmp_path), inspect_checkpoint(origin, tmp_path)):
+        assert isinstance(described, Encoder)
+        assert replace(described, state_dict=encoder.state_dict).__dict__ == encoder.__dict__
+    twin, again = encoder.random_twin(), encoder.random_twin()
+    assert twin.sha256 == again.sha256 != encoder.sha256
+    assert (twin.name, twin.input, twin.options) == ("random", encoder.input, encoder.options)
+
+
+def test_python_gives_a_plain_loops_neighbors(small_data: Path, tmp_path: Path) -> None:
+    from transfer.datasets.catalog import open_split
+
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Conv2d(3, 16, 4, 4), nn.ReLU(), nn.Conv2d(16, 24, 2, 2)).eval()
+    mean, std = (0.5, 0.4, 0.3), (0.25, 0.2, 0.3)
+    encoder = Encoder.from_module(network, size_px=32, mean=mean, std=std, pool="mean")
+    task = tasks.get("cifar10_knn").ablation("k5", num_neighbors=5)
+    result = evaluate(encoder, task, data=small_data, runs=tmp_path / "runs")
+
+    def features(split: str) -> tuple[torch.Tensor, torch.Tensor]:
+        found = open_split("cifar10", small_data, split)
+        pixels = torch.stack([torch.tensor(np.array(found[i][0])) for i in range(len(found))])
+        x = pixels.permute(0, 3, 1, 2).float() / 255
+        x = (x - torch.tensor(mean)[:, None, None]) / torch.tensor(std)[:, None, None]
+        with torch.no_grad():
+            return normalize(network(x).mean(dim=(2, 3)), dim=1), torch.as_tensor(found.labels)
+
+    bank, known = features("trainval")
+    queries, labels = features("test")
+    votes = torch.zeros(len(queries), 10)
+    for row, similarities in enumerate(queries @ bank.T):
+        for value, place in zip(*similarities.topk(5), strict=True):
+            votes[row, known[place]] += (value / 0.1).exp()
+    assert result.metrics["top1"] == pytest.approx(
+        100 * (votes.argmax(dim=1) == labels).float().mean().item()
+    )
+    assert result.protocol["name"] == "uniclr-2022/1+k5"
+    assert result.protocol["hash"] != result.protocol["paper_hash"]
+    with pytest.raises(SuiteError, match="frozen features"):
+        evaluate(encoder, "coco_det", data=small_data)
+    with pytest.raises(SuiteError, match="has no neighbors"):
+        tasks.get("cifar10_knn").ablation("k5", neighbors=5)

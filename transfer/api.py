@@ -1,0 +1,99 @@
+"""The Python API: evaluate an encoder on a task, as the command line does.
+
+Results are records only where a folder is given. The same cells, checks and protocols are used as
+by `python -m transfer`; nothing is kept between two calls but the cache below `runs`.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from transfer.backbone import Backbone
+from transfer.cells.execution import evaluate as evaluate_cell
+from transfer.cells.request import Cell, CellSettings
+from transfer.record import Record
+from transfer.running.folders import data_folder
+from transfer.running.option_ranges import length_fraction
+from transfer.tasks import NamedTask, TaskError, get, task_of
+
+
+@dataclass(frozen=True)
+class Result:
+    """What an evaluation found, with everything that its record stores."""
+
+    record: Record
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Metrics in percent, by the names of the papers' tables."""
+        return self.record.metrics
+
+    @property
+    def details(self) -> dict[str, Any]:
+        """Chosen learning rates and costs, results per class."""
+        return self.record.details
+
+    @property
+    def protocol(self) -> dict[str, Any]:
+        """Name, hash and numbers of the protocol, and the hash of the paper's."""
+        return self.record.protocol
+
+
+def evaluate(
+    encoder: Backbone,
+    task: str | NamedTask,
+    *,
+    data: Path | str | None = None,
+    schedule: str = "paper",
+    seed: int = 0,
+    results: Path | str | None = None,
+    runs: Path | str = "runs",
+    features_in: str = "auto",
+    tolerate: int = 0,
+) -> Result:
+    """Evaluate an encoder on a task and return what the record holds.
+
+    task: a key, or a task of `tasks.get`. data: folder of all data sets; $DATASETS or ./datasets if
+    None. schedule: paper, short, smoke, or a share of the paper's length. results: folder that
+    keeps the record, as of the command line, and in which a finished one is found again; None keeps
+    nothing. runs: folder of the cache and of unfinished work. TaskError for a task that the encoder
+    cannot do, DataError for data that are absent or broken, BusyError if another process
+    computes the same.
+    """
+    asked = task
+    named = get(asked) if isinstance(asked, str) else asked
+    length_fraction(schedule)
+    if why := named.task.unfit(encoder):
+        raise TaskError(f"{named.key}: {why}")
+    with _folder(results) as kept:
+        settings = CellSettings(
+            data=Path(data) if data is not None else data_folder(),
+            results=kept,
+            runs=Path(runs),
+            schedule=schedule,
+            tolerated=tolerate,
+            features_in=features_in,  # type: ignore[arg-type]
+        )
+        cell = Cell(
+            key=named.key,
+            backbone=encoder,
+            seed=seed,
+            settings=settings,
+            ablation=None if named.task == task_of(named.key) else named.task,
+        )
+        return Result(evaluate_cell(cell))
+
+
+@contextmanager
+def _folder(results: Path | str | None) -> Iterator[Path]:
+    """Yield the folder of the records, one that is deleted afterwards if none is given."""
+    if results is not None:
+        yield Path(results)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)

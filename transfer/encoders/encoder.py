@@ -1,0 +1,272 @@
+"""An encoder that is no ResNet of torchvision's form: a network, its input, pooling and proof.
+
+It is a `Backbone` for all tasks on frozen features, which see (n, 3, H, W) -> (n, C) alone.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from transfer.backbone import (
+    Backbone,
+    BackboneError,
+    InputFormat,
+    content_sha256,
+    load_backbone,
+)
+from transfer.encoders.options import EncoderOptions, Pool
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from transfer.convert.inspection import Inspection
+    from transfer.encoders.proof import Grade
+    from transfer.encoders.sources import Built
+
+RESNET50_FLOPS = 2 * 4.09e9
+"""Floating-point operations of a ResNet-50's forward pass at 224 px, the unit of costs."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Encoder(Backbone):
+    """A network of any kind; `arch` holds its source in the user's words, `stem` is empty."""
+
+    options: EncoderOptions
+    width: int
+    """Feature dimension C, from a forward pass."""
+    cost: float
+    """Arithmetic of a forward pass at its size, in units of a ResNet-50's at 224 px."""
+    proof: Grade
+    """How far it is proven that the weights arrived."""
+    library: str
+    """Library and version that build the network, or the hash of the user's file."""
+    module: nn.Module | None = field(default=None, repr=False)
+    """Network of `from_module`; None if it is built from its source."""
+
+    @property
+    def feature_dim(self) -> int:
+        """Feature dimension C."""
+        return self.width
+
+    @property
+    def num_heads(self) -> int:
+        """Return 0: heads are of LooC++'s ResNets."""
+        return 0
+
+    def network(self) -> nn.Module:
+        """Return the network (n, 3, H, W) -> (n, C) in eval mode, without gradients."""
+        from transfer.encoders.sources import Pooled
+
+        built = self._build()
+        built.network.load_state_dict(self.state_dict)
+        pooled = Pooled(built, self.options.pool, self.arch)
+        return pooled.requires_grad_(False).eval()
+
+    def _build(self) -> Built:
+        from transfer.encoders.sources import build, module_source
+
+        if self.module is not None:
+            return module_source(copy.deepcopy(self.module))
+        return build(self.options.encoder, self.options.input_px, frozenset(self.state_dict))
+
+    def random_twin(self) -> Encoder:
+        """Return a random initialization of the same network with the same input."""
+        import torch
+
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            network = self._build().network
+            if self.module is not None:
+                for part in network.modules():
+                    if callable(reset := getattr(part, "reset_parameters", None)):
+                        reset()
+        weights = dict(network.state_dict())
+        return replace(
+            self,
+            name="random",
+            state_dict=weights,
+            made_by={"method": "random initialisation", "seed": 0},
+            source=f"random initialisation of {self.arch}, seed 0",
+            file_sha256="",
+            sha256=_content_hash(self.options, self.library, self.input, weights),
+            file="",
+        )
+
+    @classmethod
+    def from_module(
+        cls,
+        network: nn.Module,
+        *,
+        size_px: int,
+        mean: tuple[float, float, float],
+        std: tuple[float, float, float],
+        pool: Pool | None = None,
+        name: str = "encoder",
+    ) -> Encoder:
+        """Return an encoder of a network in memory, with a copy of its present weights.
+
+        network: images (n, 3, size_px, size_px), normalized by mean and std, to features (n, C), or
+        to tokens (n, T, C) or maps (n, C, H, W) where `pool` says what becomes of them.
+        BackboneError if its features do not depend on the image.
+        """
+        from transfer.encoders.sources import module_source
+
+        words = f"{type(network).__module__}.{type(network).__qualname__}"
+        own = copy.deepcopy(network).cpu().eval()
+        options = EncoderOptions(
+            encoder=words, pool=pool or "", input_px=size_px, input_mean=mean, input_std=std
+        )
+        encoder, _ = _with_facts(module_source(own), options, name, f"{words}, in memory")
+        return replace(encoder, module=own)
+
+
+def load_encoder(
+    path: Path, options: EncoderOptions, *, name: str | None = None, branch: str = ""
+) -> tuple[Encoder, Inspection]:
+    """Return the encoder with the weights of a file, and how it was read.
+
+    branch: a part of the prefix where the file holds several networks. BackboneError, with what was
+    found and expected, unless every tensor of the network is in the file in its shape, and every
+    other tensor of the file is a head or another named part.
+    """
+    import torch
+
+    from transfer.convert.inspection import Inspection
+    from transfer.convert.read_file import read_file
+    from transfer.encoders.sources import Pooled, build, loaded_by_transformers
+    from transfer.encoders.weights import place
+
+    try:
+        contents = read_file(path)
+        built = build(options.encoder, options.input_px, frozenset(contents.tensors))
+        # what the user must say comes before what the file lacks
+        _input(built, options)
+        Pooled(built, options.pool, options.label)
+        if built.folder is None:
+            stored = built.network.state_dict()
+        else:
+            built, stored = loaded_by_transformers(built, path)
+        placed = place(stored, contents, options.label, branch)
+        if built.folder is None:
+            built.network.load_state_dict(placed.state_dict)
+        elif wrong := [n for n, v in stored.items() if not torch.equal(v, placed.state_dict[n])]:
+            raise BackboneError(f"transformers changes the values of {', '.join(wrong[:3])}")
+        where = f", prefix {placed.prefix}" if placed.prefix else ""
+        source = f"{path.name}: {options.label} layout{where} ({placed.choice})"
+        encoder, notes = _with_facts(built, options, name or path.stem, source)
+    except BackboneError as error:
+        raise BackboneError(f"{path}: {error}") from error
+    with path.open("rb") as file:
+        file_sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    encoder = replace(encoder, file_sha256=file_sha256, file=str(path))
+    inspection = Inspection(
+        file=path.name,
+        layout=options.label,
+        prefix=placed.prefix,
+        arch=options.label,
+        stem=encoder.stem,
+        account=placed.account,
+        candidates=(placed.prefix,),
+        choice=placed.choice,
+        proof=None,
+        num_features=encoder.width,
+        grade=encoder.proof,
+        notes=(encoder.library, *placed.notes, *notes),
+        path=str(path),
+        image=_image_words(encoder),
+        norm=_norm_words(encoder),
+    )
+    return encoder, inspection
+
+
+def load(
+    path: Path, options: EncoderOptions, *, name: str | None = None, branch: str = ""
+) -> Backbone:
+    """Return the ResNet in a file, or the encoder that the options name, with the file's weights.
+
+    BackboneError, with what was found and expected, if the file does not hold it.
+    """
+    options.check()
+    if options.encoder:
+        return load_encoder(path, options, name=name, branch=branch)[0]
+    return load_backbone(path, name=name, branch=branch)
+
+
+def _image_words(encoder: Encoder) -> str:
+    size = "as asked for" if encoder.options.input_px else "as the source says"
+    pool = encoder.options.pool or "of its own"
+    return f"RGB, {encoder.input.size_px} px, {size}; pooling {pool}"
+
+
+def _norm_words(encoder: Encoder) -> str:
+    form = encoder.input
+    mean, std = (" ".join(f"{value:g}" for value in values) for values in (form.mean, form.std))
+    origin = "as asked for" if encoder.options.input_mean else "as the source says"
+    return f"mean {mean}, std {std}, {origin}"
+
+
+def _with_facts(
+    built: Built, options: EncoderOptions, name: str, source: str
+) -> tuple[Encoder, list[str]]:
+    """Return the encoder of a network that has its weights, and notes of its proof."""
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    from transfer.encoders.proof import prove
+    from transfer.encoders.sources import Pooled
+
+    form = _input(built, options)
+    network = Pooled(built, options.pool, options.encoder).eval()
+    grade, notes = prove(network, options.pool, form.size_px)
+    with torch.inference_mode(), FlopCounterMode(display=False) as counter:
+        width = network(torch.zeros(1, 3, form.size_px, form.size_px)).shape[1]
+    weights = dict(built.network.state_dict())
+    encoder = Encoder(
+        name=name,
+        arch=options.label,
+        stem="",  # type: ignore[arg-type]
+        state_dict=weights,
+        input=form,
+        made_by={},
+        source=f"{source}; {built.library}, proven: {grade}",
+        file_sha256="",
+        sha256=_content_hash(options, built.library, form, weights),
+        options=options,
+        width=int(width),
+        cost=counter.get_total_flops() / RESNET50_FLOPS,
+        proof=grade,
+        library=built.library,
+    )
+    return encoder, notes
+
+
+def _input(built: Built, options: EncoderOptions) -> InputFormat:
+    """Return the images that the encoder expects; BackboneError where nothing says it."""
+    size_px = options.input_px or built.size_px
+    mean, std = options.input_mean or built.mean, options.input_std or built.std
+    missing = [] if size_px else ["--input-px"]
+    missing += [] if len(mean) == len(std) == 3 else ["--input-mean and --input-std"]
+    if missing:
+        raise BackboneError(
+            f"nothing says which images {options.encoder} was trained on: {built.unstated}; or "
+            f"say {', '.join(missing)}"
+        )
+    return InputFormat(size_px=size_px, mean=_channels(mean), std=_channels(std))
+
+
+def _channels(values: tuple[float, ...]) -> tuple[float, float, float]:
+    red, green, blue = values
+    return red, green, blue
+
+
+def _content_hash(
+    options: EncoderOptions, library: str, form: InputFormat, weights: dict[str, Tensor]
+) -> str:
+    """Return a hash of all that determines the features."""
+    network = json.dumps([options.label, options.pool, library])
+    return content_sha256(network, "", form, weights)  # type: ignore[arg-type]

@@ -1,0 +1,315 @@
+"""Networks of other libraries: timm:NAME, torchvision:NAME, hf:FOLDER, or FILE.py:FUNCTION.
+
+A source builds the network without its classifier and says how it is read: what it computes before
+pooling, and which images it expects as far as the source tells. Weights come later, from a
+checkpoint; nothing is downloaded. Only FILE.py, which the user names, is executed.
+"""
+
+import hashlib
+import importlib.util
+import inspect
+import json
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from transfer.convert.architectures import BackboneError
+from transfer.encoders.options import Pool
+
+LAST_FOUR = "cls-of-last-4"
+FORMS = "timm:NAME, torchvision:NAME, hf:FOLDER or FILE.py:FUNCTION"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Built:
+    """A network with random weights and without classifier, and what its source says."""
+
+    network: nn.Module
+    library: str
+    """Library and version, or the hash of the user's file: a part of what determines features."""
+    size_px: int = 0
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+    """Input as the source states it; 0 and empty where it does not."""
+    unstated: str = ""
+    """Why the source states no input."""
+    unpooled: Callable[[nn.Module, Tensor], Tensor] | None = None
+    """Tokens (n, T, C) or maps (n, C, H, W) of images; None if the source offers features alone."""
+    own: Callable[[nn.Module, Tensor], Tensor] | None = None
+    """Features (n, C) with the network's own pooling; None if it has none."""
+    last_four: Callable[[nn.Module, Tensor], Tensor] | None = None
+    """Class tokens of the last four blocks (n, 4 C), normalized; None if the source has none."""
+    folder: Path | None = None
+    """Folder of a model of transformers, which stores tensors under other names than it has."""
+
+
+class Pooled(nn.Module):
+    """A network with its pooling, (n, 3, H, W) -> (n, C)."""
+
+    def __init__(self, built: Built, pool: Pool, asked: str) -> None:
+        """Combine a network with a pooling; BackboneError if the network does not offer it."""
+        super().__init__()
+        features = built.unpooled if pool else built.own
+        if pool == LAST_FOUR:
+            features = built.last_four
+        if features is None:
+            raise BackboneError(
+                f"{asked} does not offer --pool {pool}; leave it out for its own pooling"
+                if pool
+                else f"{asked} has no pooling of its own: say --pool cls, mean, ..."
+            )
+        self.network, self.pool, self.features = built.network, pool, features
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return features (n, C) of images (n, 3, H, W)."""
+        if self.pool in ("", LAST_FOUR):
+            return self.features(self.network, images)
+        return pooled(self.features(self.network, images), self.pool, self.network)
+
+
+def pooled(tokens: Tensor, pool: Pool, network: nn.Module) -> Tensor:
+    """Return features (n, C), or (n, 2 C) for cls+mean, of tokens (n, T, C) or maps.
+
+    Maps are (n, C, H, W), or (n, H, W, C) where the network says so. BackboneError for a class
+    token that the network does not have.
+    """
+    prefix = num_prefix_tokens(network)
+    if tokens.ndim == 4:
+        last = getattr(network, "output_fmt", "NCHW") == "NHWC"
+        tokens, prefix = (tokens if last else tokens.permute(0, 2, 3, 1)).flatten(1, 2), 0
+    if pool == "mean":
+        return tokens.mean(dim=1)
+    if pool == "patch-mean":
+        return tokens[:, prefix:].mean(dim=1)
+    if prefix == 0:
+        raise BackboneError(f"--pool {pool}: the network has no class token; say --pool mean")
+    cls = tokens[:, 0]
+    return cls if pool == "cls" else torch.cat([cls, tokens[:, prefix:].mean(dim=1)], dim=1)
+
+
+def num_prefix_tokens(network: nn.Module) -> int:
+    """Return the number of tokens before those of the patches: class token and registers."""
+    stated = getattr(network, "num_prefix_tokens", None)
+    if stated is not None:
+        return int(stated)
+    has_cls = any(name.rpartition(".")[2] == "cls_token" for name, _ in network.named_parameters())
+    registers = int(getattr(getattr(network, "config", None), "num_register_tokens", 0) or 0)
+    return registers + 1 if has_cls else 0
+
+
+def build(asked: str, size_px: int = 0, names: frozenset[str] = frozenset()) -> Built:
+    """Return the network of a source; BackboneError if there is no such source or network.
+
+    size_px: side of the images that the user asks for; 0 leaves it to the source. names: those of
+    the checkpoint's tensors, by which an optional part of a network is built or left out.
+    """
+    kind, _, name = asked.partition(":")
+    path, _, function = asked.rpartition(":")
+    if kind == "timm" and name:
+        return _timm(name, size_px)
+    if kind == "torchvision" and name:
+        return _torchvision(name, size_px)
+    if kind == "hf" and name:
+        return _transformers(Path(name), names)
+    if path.endswith(".py") and function:
+        return _own_file(Path(path), function)
+    raise BackboneError(f"--encoder {asked}: expected {FORMS}")
+
+
+def _timm(name: str, size_px: int) -> Built:
+    try:
+        import timm
+    except ImportError as error:
+        raise BackboneError(
+            f"timm:{name} needs timm, which is not installed: pip install 'ssl-benchmark[encoders]'"
+        ) from error
+    plain, _, tag = name.partition(".")
+    if not timm.is_model(plain):
+        close = timm.list_models(f"*{plain[:8]}*")[:5]
+        raise BackboneError(f"timm {timm.__version__} has no model {plain!r}; close are {close}")
+    network: Any
+    try:
+        wanted: dict[str, Any] = {"img_size": size_px} if size_px else {}
+        network = timm.create_model(plain, pretrained=False, num_classes=0, **wanted)
+    except TypeError:  # a convolutional network takes images of any size
+        network = timm.create_model(plain, pretrained=False, num_classes=0)
+    except RuntimeError as error:
+        raise BackboneError(f"timm:{name} cannot be built: {error}") from error
+    tags = [one for one in timm.list_pretrained(f"{plain}.*") if one.partition(".")[0] == plain]
+    if tag and name not in tags:
+        known = ", ".join(one.partition(".")[2] for one in tags) or "none"
+        raise BackboneError(f"timm {timm.__version__} knows no weights {name!r}; known are {known}")
+    configurations = [timm.get_pretrained_cfg(one) for one in ([name] if tag else tags)]
+    inputs = {(tuple(one.mean), tuple(one.std)) for one in configurations if one is not None}
+    mean, std = next(iter(inputs)) if len(inputs) == 1 else ((), ())
+    stated = configurations[0] if tag and configurations[0] is not None else None
+    size = (stated.input_size if stated else network.default_cfg["input_size"])[-1]
+    return Built(
+        network=network,
+        library=f"timm {timm.__version__}",
+        size_px=size_px or size,
+        mean=mean,
+        std=std,
+        unstated=f"its weights differ in it, so name one of them: {', '.join(tags)}"
+        if tags
+        else "timm knows no weights of it",
+        unpooled=_timm_tokens,
+        own=lambda net, images: net(images),
+        last_four=_timm_last_four if hasattr(network, "cls_token") else None,
+    )
+
+
+def _timm_last_four(network: Any, images: Tensor) -> Tensor:
+    layers = network.forward_intermediates(
+        images,
+        indices=4,
+        norm=True,
+        output_fmt="NLC",
+        return_prefix_tokens=True,
+        intermediates_only=True,
+    )
+    return torch.cat([prefix[:, 0] for _, prefix in layers], dim=1)
+
+
+def _timm_tokens(network: Any, images: Tensor) -> Tensor:
+    tokens: Tensor = network.forward_features(images)
+    return tokens
+
+
+def _torchvision(name: str, size_px: int) -> Built:
+    from torchvision import models
+
+    if name not in models.list_models(module=models):
+        raise BackboneError(f"torchvision {version('torchvision')} has no classifier {name!r}")
+    transforms = [one.transforms() for one in models.get_model_weights(name)]
+    inputs = {(tuple(one.mean), tuple(one.std)) for one in transforms}
+    mean, std = next(iter(inputs)) if len(inputs) == 1 else ((), ())
+    fixed = {"image_size": size_px} if size_px and name.startswith("vit_") else {}
+    network = models.get_model(name, weights=None, **fixed)
+    classifier = [key for key, part in network.named_modules() if isinstance(part, nn.Linear)][-1]
+    network.set_submodule(classifier, nn.Identity())
+    return Built(
+        network=network,
+        library=f"torchvision {version('torchvision')}",
+        size_px=size_px or getattr(network, "image_size", 0) or transforms[0].crop_size[0],
+        mean=mean,
+        std=std,
+        unstated="its weights do not agree on their input",
+        own=lambda net, images: net(images),
+    )
+
+
+def _transformers(folder: Path, names: frozenset[str]) -> Built:
+    try:
+        import transformers
+    except ImportError as error:
+        raise BackboneError(
+            f"hf:{folder} needs transformers, which is not installed: "
+            "pip install 'ssl-benchmark[encoders]'"
+        ) from error
+    if not (folder / "config.json").is_file():
+        raise BackboneError(f"hf:{folder}: no config.json there; expected a folder of a model")
+    try:
+        config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
+        kind: Any = transformers.MODEL_MAPPING[type(config)]
+        poolers = any("pooler." in name for name in names)
+        if "add_pooling_layer" in inspect.signature(kind).parameters:
+            network = kind(config, add_pooling_layer=poolers)
+        else:
+            network = kind(config)
+    except (KeyError, ValueError, OSError) as error:
+        raise BackboneError(f"hf:{folder}: {str(error).splitlines()[0]}") from error
+    digest = hashlib.sha256((folder / "config.json").read_bytes()).hexdigest()
+    told: dict[str, Any] = {}
+    if (file := folder / "preprocessor_config.json").is_file():
+        told = json.loads(file.read_text())
+    sides = told.get("crop_size") or told.get("size") or {}
+    side = sides if isinstance(sides, int) else sides.get("height") or sides.get("shortest_edge", 0)
+    with torch.inference_mode():
+        side = side or int(getattr(config, "image_size", 0) or 0)
+        probe = network.eval()(pixel_values=torch.zeros(1, 3, side or 224, side or 224))
+    has_own = getattr(probe, "pooler_output", None) is not None
+    return Built(
+        network=network,
+        library=f"transformers {transformers.__version__}, config {digest[:12]}",
+        size_px=side,
+        mean=tuple(told.get("image_mean", ())),
+        std=tuple(told.get("image_std", ())),
+        unstated=f"{folder} has no preprocessor_config.json with image_mean and image_std",
+        unpooled=lambda net, images: net(pixel_values=images).last_hidden_state,
+        own=(lambda net, images: net(pixel_values=images).pooler_output.flatten(1))
+        if has_own
+        else None,
+        folder=folder,
+    )
+
+
+def loaded_by_transformers(built: Built, file: Path) -> tuple[Built, dict[str, Tensor]]:
+    """Return the network with its folder's weights, and these under the names of its files.
+
+    BackboneError if the file is not the folder's.
+    """
+    from safetensors.torch import load_file
+
+    folder = built.folder
+    if folder is None or file.resolve() != (folder / "model.safetensors").resolve():
+        raise BackboneError(f"hf:{folder} has its own weights: give {folder}/model.safetensors")
+    pooling = {"add_pooling_layer": False} if built.own is None else {}
+    network = type(built.network).from_pretrained(  # type: ignore[attr-defined]
+        folder, local_files_only=True, use_safetensors=True, dtype=torch.float32, **pooling
+    )
+    with tempfile.TemporaryDirectory() as stored:
+        network.save_pretrained(stored)
+        tensors = load_file(Path(stored) / "model.safetensors")
+    return replace(built, network=network), tensors
+
+
+def _own_file(path: Path, function: str) -> Built:
+    if not path.is_file():
+        raise BackboneError(f"--encoder {path}:{function}: no such file")
+    name = f"encoder_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise BackboneError(f"--encoder {path}:{function}: Python cannot read the file")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    if not callable(make := getattr(module, function, None)):
+        raise BackboneError(f"--encoder {path}: it has no function {function}")
+    network = make()
+    if not isinstance(network, nn.Module):
+        raise BackboneError(f"{path}:{function} returns {type(network).__name__}, not a Module")
+    told = getattr(module, "INPUT", {})
+    return replace(
+        module_source(network),
+        library=f"file {hashlib.sha256(path.read_bytes()).hexdigest()[:12]}",
+        size_px=int(told.get("size_px", 0)),
+        mean=tuple(told.get("mean", ())),
+        std=tuple(told.get("std", ())),
+        unstated=f"{path} has no INPUT = {{'size_px': ..., 'mean': ..., 'std': ...}}",
+    )
+
+
+def module_source(network: nn.Module) -> Built:
+    """Return a user's network, which computes features, or tokens or maps for a pooling."""
+    return Built(
+        network=network,
+        library=f"torch {torch.__version__}",
+        unpooled=lambda net, images: net(images),
+        own=_flat_features,
+    )
+
+
+def _flat_features(network: nn.Module, images: Tensor) -> Tensor:
+    """Return the features (n, C) of a user's network; BackboneError if they need a pooling."""
+    features: Tensor = network(images)
+    if features.ndim != 2:
+        raise BackboneError(
+            f"the network returns {tuple(features.shape)}, expected (n, C): say --pool mean, ..."
+        )
+    return features

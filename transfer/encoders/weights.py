@@ -1,0 +1,201 @@
+"""A file's tensors in the network of an encoder: every one placed, counted and read bit for bit."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from transfer.convert.account import HEAD, OPTIMIZER, Group
+from transfer.convert.architectures import BackboneError, is_optional
+from transfer.convert.candidates import Candidate
+from transfer.convert.choice import MOMENTUM_SIDE, choose
+from transfer.convert.from_public import plain_floats
+from transfer.convert.layouts import SCHEMES
+from transfer.convert.messages import list_briefly
+from transfer.convert.read_file import Contents
+from transfer.convert.stored import StoredTensor
+
+CONSTANT = r"(^|\.)(relative_position_index|relative_coords_table|attn_mask|position_ids)$"
+"""Buffers that follow from the sizes of a network; some versions of a library store them."""
+REST = r"(^|\.)(mask_token|decoder\w*|pooler|norm_pre_head|momentum\w*)(\.|$)"
+"""Parts of a pre-training that stand inside an encoder and do not take part in its features."""
+ONCE = 0.5
+"""Share of a network's names below a prefix that makes it a candidate."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placed:
+    """The weights of an encoder, and where every tensor of the file belongs."""
+
+    state_dict: dict[str, Tensor]
+    prefix: str
+    choice: str
+    account: tuple[Group, ...]
+    notes: tuple[str, ...]
+
+
+def place(built: Mapping[str, Tensor], contents: Contents, asked: str, branch: str) -> Placed:
+    """Return the file's tensors under the network's names.
+
+    built: the network's tensors with any values. asked: its name for messages. branch: prefix, or a
+    part of it, where the file holds several. BackboneError if a tensor is missing, misshapen or not
+    finite, or stands below the network's prefix without being a head or another named part.
+    """
+    tensors = contents.tensors
+    wanted = {name: values for name, values in built.items() if not _free(name)}
+    votes: Counter[str] = Counter()
+    for name in tensors:
+        starts = [0, *(dot.end() for dot in re.finditer(r"\.", name))]
+        votes.update(name[:start] for start in starts if name[start:] in wanted)
+    flaws = {prefix: _flaws(prefix, wanted, tensors) for prefix, _ in votes.most_common(20)}
+    complete = [prefix for prefix in flaws if not flaws[prefix]]
+    if not complete:
+        raise BackboneError(_refusal(asked, wanted, tensors, votes, flaws))
+    found = [_candidate(prefix, asked, wanted) for prefix in complete]
+    chosen, choice = choose(found, tensors, branch)
+    damaged = [
+        prefix
+        for prefix, count in votes.items()
+        if prefix not in complete and count > ONCE * len(wanted) and prefix in flaws
+    ]
+    if re.search(MOMENTUM_SIDE, chosen.prefix) and damaged and not branch:
+        raise BackboneError(
+            f"the only complete {asked} is the momentum copy below {chosen.prefix!r}; below "
+            f"{damaged[0]!r} is {'; '.join(flaws[damaged[0]][:3])}"
+        )
+    state_dict = {
+        name: _read(chosen.prefix + name, tensors, values) for name, values in built.items()
+    }
+    groups = _account(chosen.prefix, set(chosen.names.values()), complete, contents)
+    choice = choice.replace("ResNet", "network")
+    return Placed(
+        state_dict=state_dict,
+        prefix=chosen.prefix,
+        choice=choice,
+        account=groups,
+        notes=tuple(_notes(chosen, tensors, built)),
+    )
+
+
+def _free(name: str) -> bool:
+    """Return whether a tensor may be missing: a step counter, or what follows from sizes."""
+    return is_optional(name) or re.search(CONSTANT, name) is not None
+
+
+def _candidate(prefix: str, asked: str, wanted: Mapping[str, Tensor]) -> Candidate:
+    return Candidate(
+        scheme=SCHEMES[0],
+        prefix=prefix,
+        arch=asked,
+        stem="",  # type: ignore[arg-type]
+        names={name: prefix + name for name in wanted},
+        missing=(),
+        misshapen=(),
+        surplus=(),
+    )
+
+
+def _flaws(
+    prefix: str, wanted: Mapping[str, Tensor], tensors: Mapping[str, StoredTensor]
+) -> list[str]:
+    """Return what keeps the tensors below a prefix from being the network, a phrase each."""
+    flaws = []
+    for name, values in wanted.items():
+        stored = tensors.get(prefix + name)
+        if stored is None:
+            flaws.append(f"{name} is missing")
+        elif stored.shape != tuple(values.shape):
+            flaws.append(f"{name} is {stored.shape}, expected {tuple(values.shape)}")
+    return flaws
+
+
+def _refusal(
+    asked: str,
+    wanted: Mapping[str, Tensor],
+    tensors: Mapping[str, StoredTensor],
+    votes: Counter[str],
+    flaws: Mapping[str, list[str]],
+) -> str:
+    """Return what was found instead of the network, and what to do."""
+    if not votes:
+        return (
+            f"none of its {len(tensors)} tensors ({list_briefly(tensors)}) has a name of "
+            f"{asked}, such as {list_briefly(wanted)}: it is another network, or another library's "
+            "form of it"
+        )
+    prefix = min(flaws, key=lambda one: len(flaws[one]))
+    told = flaws[prefix]
+    advice = "It is another network, or not the whole one"
+    if all(re.search("pos(ition)?_embed", flaw) for flaw in told):
+        advice = (
+            "Position embeddings belong to one size of image and are not interpolated, since that "
+            "makes another network: give the size that the file was trained on as --input-px, or "
+            "name the network with as many register tokens"
+        )
+    elif any(".qkv.bias" in flaw for flaw in told):
+        advice = "The file's attention has no bias: name a network without one (qkv_bias=False)"
+    return (
+        f"no complete {asked}; below {prefix!r} {len(wanted) - len(told)} of {len(wanted)} tensors "
+        f"fit: {'; '.join(told[:3])}{' and more' * (len(told) > 3)}. {advice}"
+    )
+
+
+def _read(name: str, tensors: Mapping[str, StoredTensor], built: Tensor) -> Tensor:
+    """Return the file's tensor, or the built one where only sizes or a counter are missing."""
+    if name not in tensors:
+        return built.clone()
+    if built.is_floating_point():
+        return plain_floats(name, tensors[name])
+    values = tensors[name].read()
+    if not is_optional(name) and not torch.equal(values.to(built.dtype), built):
+        raise BackboneError(f"{name} is not the table that the network's sizes give")
+    return built.clone()
+
+
+def _account(
+    prefix: str, own: set[str], complete: Iterable[str], contents: Contents
+) -> tuple[Group, ...]:
+    """Return groups that hold each tensor of the file once; BackboneError for unexpected ones."""
+    copies = [other for other in complete if not prefix.startswith(other)]
+    kinds: dict[str, list[str]] = {}
+    unexpected = []
+    for name in contents.tensors:
+        inside = name.removeprefix(prefix)
+        if name in own or (name.startswith(prefix) and _free(inside)):
+            kind = "backbone"
+        elif any(name.startswith(copy) for copy in copies):
+            kind = "another network"
+        elif re.search(OPTIMIZER, name):
+            kind = "optimizer"
+        elif not name.startswith(prefix) or re.search(REST, inside):
+            kind = "beside the backbone"
+        elif re.match(HEAD, inside):
+            kind = "head"
+        else:
+            unexpected.append(name)
+            continue
+        kinds.setdefault(kind, []).append(name)
+    if unexpected:
+        raise BackboneError(
+            f"{len(unexpected)} tensors below {prefix!r} belong neither to the network nor to a "
+            f"head, first {', '.join(unexpected[:3])}: the file's network computes something else "
+            "(register tokens, layer scales, ...): name that network"
+        )
+    return tuple(
+        Group(prefix, kind, len(names), sum(contents.tensors[name].num_values for name in names))
+        for kind, names in kinds.items()
+    )
+
+
+def _notes(
+    chosen: Candidate, tensors: Mapping[str, StoredTensor], built: Mapping[str, Tensor]
+) -> Iterable[str]:
+    dtypes = {tensors[name].dtype for name in chosen.names.values()}
+    if cast := dtypes - {torch.float32}:
+        yield f"cast to float32 from {', '.join(sorted(map(str, cast)))}"
+    absent = [name for name in built if chosen.prefix + name not in tensors]
+    if absent:
+        yield f"computed from the network's sizes, not in the file: {list_briefly(absent)}"
