@@ -44,6 +44,9 @@ SIGNALS = (signal.SIGUSR2, signal.SIGTERM)
 PRECEDENCE_S = 10.0
 """Seconds by which a process delays its failure: the cause may be the death of another process,
 whose error should be the first."""
+NAMES = ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+PORTS = (20_000, 32_000)
+"""Range of ports, below those that Linux uses for outgoing connections."""
 
 
 class CommandError(RuntimeError):
@@ -246,15 +249,6 @@ def restart_after_kill(folder: Path, status: int) -> bool:
     return True
 
 
-if __name__ == "__main__":
-    restart_after_kill(Path(sys.argv[1]), int(sys.argv[2]))
-
-
-NAMES = ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
-PORTS = (20_000, 32_000)
-"""Range of ports, below those that Linux uses for outgoing connections."""
-
-
 def environment(job: Any, inherited: Mapping[str, str]) -> dict[str, str]:
     """Return the variables of this process of the job, without those of another launcher.
 
@@ -276,3 +270,7 @@ def environment(job: Any, inherited: Mapping[str, str]) -> dict[str, str]:
         "LOCAL_RANK": "0" if len(visible) == 1 else str(job.local_rank),
         "LOCAL_WORLD_SIZE": str(job.num_tasks // job.num_nodes),
     }
+
+
+if __name__ == "__main__":
+    restart_after_kill(Path(sys.argv[1]), int(sys.argv[2]))

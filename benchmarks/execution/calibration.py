@@ -6,15 +6,18 @@ published hash, so nothing but its path is needed.
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import yaml
+
 from benchmarks.pages.blocks import conditions, tolerated_words
 from benchmarks.pages.calibration import FILE, FORMAT, calibration_line
+from benchmarks.pages.published import FOLDER
 from benchmarks.pages.records import SMALL_DATA, Result, read_results
 from benchmarks.pages.verdict import tolerance, verdict
 from benchmarks.tables import update_tables
@@ -30,10 +33,6 @@ OTHER_TASK = "another task"
 CHEAP_GPU_HOURS = 1.0
 """Estimated length of a task up to which it runs without --full."""
 
-README = "README of github.com/facebookresearch/moco, table of models"
-DETECTION = "detection/README of github.com/facebookresearch/moco, mean of 5 trials"
-CO2_TABLE = "CO2 (arXiv:2010.02217), Table 3, on the officially released model"
-
 
 @dataclass(frozen=True, kw_only=True)
 class KnownNumber:
@@ -48,31 +47,13 @@ class KnownNumber:
     """Word for data other than the published ones, such as "generated"; empty for these."""
 
 
-def moco_numbers(
-    top1: float, detection: tuple[float, float, float], svm: float | None = None
-) -> tuple[KnownNumber, ...]:
-    """Return the numbers of one of MoCo's files; detection: AP50, AP, AP75 on VOC."""
-    names = zip(("AP50", "AP", "AP75"), detection, strict=True)
-    return (
-        *(
-            KnownNumber(key="voc07_svm", metric="mAP", value=value, source=CO2_TABLE)
-            for value in [svm]
-            if value is not None
-        ),
-        KnownNumber(key="in1k_linear@moco", metric="top1", value=top1, source=README),
-        *(
-            KnownNumber(key="voc0712_det_c4@moco", metric=name, value=value, source=DETECTION)
-            for name, value in names
-        ),
-    )
-
-
-KNOWN_NUMBERS: Mapping[str, tuple[KnownNumber, ...]] = {
-    "moco_v1_200ep_pretrain.pth.tar": moco_numbers(60.6, (81.5, 55.9, 62.6), svm=79.7),
-    "moco_v2_200ep_pretrain.pth.tar": moco_numbers(67.7, (82.4, 57.0, 63.6), svm=85.0),
-    "moco_v2_800ep_pretrain.pth.tar": moco_numbers(71.1, (82.5, 57.4, 64.0)),
-}
-"""Published numbers by the name of the file."""
+def known_numbers() -> dict[str, tuple[KnownNumber, ...]]:
+    """Return the published numbers of public files by the name of the file."""
+    content = yaml.safe_load((FOLDER / "public_files.yaml").read_text(encoding="utf-8"))
+    return {
+        file: tuple(KnownNumber(**number) for number in numbers)
+        for file, numbers in content.items()
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,12 +88,13 @@ def reference_of(ckpt: Path) -> Reference:
     if not ckpt.is_file():
         raise FileNotFoundError(f"{ckpt}: no such file")
     known = recognize_file(ckpt)
-    numbers = KNOWN_NUMBERS.get(known.file, ()) if known else ()
+    all_numbers = known_numbers()
+    numbers = all_numbers.get(known.file, ()) if known else ()
     if known is None or not numbers:
         is_what = f"it is {known.what}" if known else "its hash is none of the known ones"
         raise ValueError(
             f"--calibrate --ckpt {ckpt}: no published number of this file is known ({is_what}); "
-            f"expected one of {', '.join(KNOWN_NUMBERS)}"
+            f"expected one of {', '.join(all_numbers)}"
         )
     return Reference(file=known, numbers=numbers)
 

@@ -117,11 +117,10 @@ def refresh_page(runs: Path) -> None:
 def _run_files(runs: Path) -> list[tuple[Path, LocalRun]]:
     found = []
     for path in sorted((runs / FOLDER).glob("*.json")):
-        content = read_json(path)
-        if content is not None and content.get("format") == FORMAT:
-            cells = tuple(RunCell(**cell) for cell in content["cells"])
-            known = {name: content[name] for name in ("host", "pid", "started", "results")}
-            found.append((path, LocalRun(**known, cells=cells)))
+        content = read_json(path) or {}
+        if content.pop("format", "") == FORMAT:
+            cells = tuple(RunCell(**cell) for cell in content.pop("cells"))
+            found.append((path, LocalRun(**content, cells=cells)))
     return found
 
 

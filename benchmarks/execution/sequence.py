@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmarks.execution.jobs import evaluations, extractions
 from benchmarks.execution.run_file import refresh_page
 from benchmarks.planning.plan import PlannedCell
 from pretrain.running import stop
@@ -100,31 +101,31 @@ def run_in_turn(planned: Sequence[PlannedCell], overall: Overall) -> list[Cell]:
     """Run cells one after another; return those that failed. overall: progress of all cells."""
     failed = []
     reasons: dict[Path, str] = {}
-    # classifiers are trained before use
-    ordered = sorted(planned, key=lambda row: row.cell.needed is not None)
-    for number, row in enumerate(ordered):
+    groups = [job.cells for job in extractions(planned) if job.cell.needed is not None]
+    joint = {cell.path: cells for cells in groups for cell in cells}
+    for row in [row for job in evaluations(planned) for row in job.rows]:
         stop.exit_if_requested()
         cell = row.cell
         overall.begin(f"{cell.backbone.name}  {cell.key}")
-        alike = [each.cell for each in ordered[number:] if each.cell.task == cell.task]
-        succeeded = run_cell(cell, alike, reasons)
+        succeeded = run_cell(cell, joint.get(cell.path, ()), reasons)
         failed += [] if succeeded else [cell]
         overall.end(row.gpu_hours, failed=not succeeded)
     return failed
 
 
-def run_cell(cell: Cell, alike: Sequence[Cell], reasons: dict[Path, str]) -> bool:
+def run_cell(cell: Cell, joint: Sequence[Cell], reasons: dict[Path, str]) -> bool:
     """Run the cell; return whether it succeeded. A failure is written to the failure file.
 
-    The error of one cell must not stop the others. alike: this cell and later ones of its task,
-    whose features are extracted together if they use a classifier. reasons: why cells have failed
-    in this run, by record path; that of this cell is added.
+    The error of one cell must not stop the others. joint: cells that use classifiers and whose
+    features are extracted together. reasons: why cells have failed in this run, by record path;
+    that of this cell is added.
     """
     try:
         if (needed := cell.needed) is not None:
             if needed.path in reasons:
                 raise ClassifierError(needed.key, reasons[needed.path])
-            prepare([each for each in alike if each.needed and each.needed.path not in reasons])
+            left = [each for each in joint if each.path not in reasons]
+            prepare([each for each in left if each.needed and each.needed.path not in reasons])
         print(summary(cell, evaluate_on_gpus(cell)), flush=True)
         return True
     except BusyError as error:  # another process will write its record: no failure file

@@ -125,12 +125,16 @@ def render_plan(rows: list[PlannedCell]) -> str:
             f"{cell.backbone.name:<16}{cell.key:<30}{cell.task.protocol:<22}"
             f"{cell.task.engine:<16}{cell.seed:<6}{row.state:<9}{hours:>7}  {have}"
         )
-    rates = next((row.rates for row in rows if row.rates.gpu), ASSUMED)
+    rates = rates_of(rows)
     counts = {state: sum(row.state == state for row in rows) for state in get_args(State)}
+    assumed = (
+        f" if a ResNet-50 passes {IMAGES_PER_GPU_SECOND:.0f} images of 224 px a second "
+        "(assumed, not measured)"
+    ) * (not rates.features)
     others = sum(row.gpu_hours for row in rows if row.cell.task.distributed_training is None)
     lines.append(
         f"{counts['run']} to run, {counts['cached']} finished, {counts['no data']} without data, "
-        f"{counts['unfit']} with an unfit backbone; about {others:.1f} GPU hours{_speed(rates)}"
+        f"{counts['unfit']} with an unfit backbone; about {others:.1f} GPU hours{assumed}"
     )
     lines.append(f"GPU hours: {rates.source}")
     lines += _task_notes(rows)
@@ -138,14 +142,9 @@ def render_plan(rows: list[PlannedCell]) -> str:
     return "\n".join(lines)
 
 
-def _speed(rates: Rates) -> str:
-    """Return the assumed speed of frozen networks; empty if one is measured."""
-    if rates.features:
-        return ""
-    return (
-        f" if a ResNet-50 passes {IMAGES_PER_GPU_SECOND:.0f} images of 224 px a second "
-        "(assumed, not measured)"
-    )
+def rates_of(rows: Sequence[PlannedCell]) -> Rates:
+    """Return the measured rates that the hours of these rows follow from, if any do."""
+    return next((row.rates for row in rows if row.rates.gpu), ASSUMED)
 
 
 def _task_notes(rows: Sequence[PlannedCell]) -> list[str]:

@@ -3,16 +3,16 @@
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import get_args
 
-from benchmarks.planning.plan import PlannedCell, with_passes_counted_once
+from benchmarks.planning.plan import PlannedCell, State, rates_of, with_passes_counted_once
 from transfer.datasets.catalog import DATASETS
 from transfer.frozen.pass_hours import IMAGES_PER_GPU_SECOND
 from transfer.getting import overview
 from transfer.getting.assemble import Getting
 from transfer.getting.request import sources_of
-from transfer.running.measured_rates import ASSUMED, rates_of_this_machine
+from transfer.running.measured_rates import rates_of_this_machine
 
-STATES = ("run", "cached", "no data", "unfit")
 HEADER = ("tasks", "cells", "to run", "finished", "no data", "unfit", "GPU hours")
 MOST_NOTES = 6
 """Deviations from the papers' protocols that are shown."""
@@ -28,7 +28,7 @@ def render_plan_groups(rows: Sequence[PlannedCell]) -> str:
         groups.setdefault(row.cell.task.heading, []).append(row)
     lines = [_line(name, group, later) for name, group in groups.items()]
     text = _aligned([HEADER, *lines, _line("all", rows, later)])
-    return "\n".join([*text, *_rate_lines(rows), *_missing_lines(rows)])
+    return "\n".join([*text, _rate_line(rows), *_missing_lines(rows)])
 
 
 def hours_of_missing_data(rows: Sequence[PlannedCell]) -> dict[int, float]:
@@ -56,7 +56,7 @@ def shortened(notes: Sequence[str]) -> list[str]:
 
 
 def _line(name: str, rows: Sequence[PlannedCell], later: Mapping[int, float]) -> tuple[str, ...]:
-    counts = [sum(row.state == state for row in rows) for state in STATES]
+    counts = [sum(row.state == state for row in rows) for state in get_args(State)]
     hours = sum(row.gpu_hours for row in rows if row.state == "run")
     words = [str(count) if count else "-" for count in counts]
     missing = sum(later.get(id(row), 0.0) for row in rows)
@@ -71,18 +71,14 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def _rate_lines(rows: Sequence[PlannedCell]) -> list[str]:
+def _rate_line(rows: Sequence[PlannedCell]) -> str:
     """Return where the hours come from."""
-    rates = next((row.rates for row in rows if row.rates.gpu), ASSUMED)
+    rates = rates_of(rows)
     assumed = (
-        ""
-        if rates.features
-        else (
-            f"; frozen networks: {IMAGES_PER_GPU_SECOND:.0f} images of 224 px a second through a "
-            "ResNet-50, assumed"
-        )
+        f"; frozen networks: {IMAGES_PER_GPU_SECOND:.0f} images of 224 px a second through a "
+        "ResNet-50, assumed"
     )
-    return [f"GPU hours: {rates.source}{assumed}"]
+    return f"GPU hours: {rates.source}{assumed * (not rates.features)}"
 
 
 def _missing_lines(rows: Sequence[PlannedCell]) -> list[str]:

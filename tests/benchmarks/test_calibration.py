@@ -52,7 +52,7 @@ def publish(monkeypatch: pytest.MonkeyPatch, value: float, **changes: Any) -> No
     made: dict[str, Any] = {"key": "cifar10_fewshot", "metric": "acc_5shot", "data": "generated"}
     number = KnownNumber(value=value, source=SOURCE, **(made | changes))
     known = {"stand_in.pth": (number,)}
-    monkeypatch.setattr(benchmarks.execution.calibration, "KNOWN_NUMBERS", known)
+    monkeypatch.setattr(benchmarks.execution.calibration, "known_numbers", lambda: known)
 
 
 @pytest.fixture

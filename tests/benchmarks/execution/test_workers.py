@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -55,18 +54,6 @@ def test_each_cell_has_a_gpu_of_its_own_and_a_share_of_the_memory(
         used ^= {word[1:]}
 
 
-def test_reasons_that_a_full_disk_does_not_take_end_nothing(
-    four: list[PlannedCell],
-    fill_disk: Callable[[str], None],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    instead(monkeypatch, "exit 3")
-    fill_disk(str(four[0].cell.settings.results))
-    assert len(run_side_by_side(four, ORIGINS, workers=2)) == 4
-    assert capsys.readouterr().err.count("the reason of a failure is not noted: ") == 4
-
-
 def test_what_uses_a_classifier_starts_once_that_is_trained(
     rows: Rows,
     tmp_path: Path,
@@ -103,25 +90,22 @@ def test_what_uses_a_classifier_that_failed_is_not_started_and_told_why(
 PASS = ("in100_linear@jcl", "in100_linear@looc", "in100_linear@lorac")
 
 
-@pytest.mark.parametrize("line", ["exit 1", "kill -9 $$"])
 def test_of_a_pass_those_fail_that_have_left_no_record(
-    rows: Rows,
-    monkeypatch: pytest.MonkeyPatch,
-    line: str,
+    rows: Rows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planned = rows(*PASS)
     first, second, third = (row.cell for row in planned)
-    instead(monkeypatch, f"echo '{{\"reason\": \"own\"}}' > '{failure_path(second.path)}'; {line}")
-    failure_path(third.path).parent.mkdir(parents=True)
-    failure_path(third.path).write_text('{"reason": "of an earlier run"}')
+    files = [failure_path(cell.path) for cell in (second, third)]
+    files[1].parent.mkdir(parents=True)
     done = {first.path: read_record}
     monkeypatch.setattr(benchmarks.execution.workers, "finished", lambda cell: done.get(cell.path))
-    assert run_side_by_side(planned, ORIGINS, 1) == [second, third]
-    reasons = [
-        json.loads(failure_path(cell.path).read_text())["reason"] for cell in (second, third)
-    ]
-    assert reasons[0] == "own"
-    assert ("SIGKILL" in reasons[1]) == (line != "exit 1")
+    for line, reason in (("exit 1", "of an earlier run"), ("kill -9 $$", "killed by SIGKILL")):
+        files[1].write_text('{"reason": "of an earlier run"}')
+        instead(monkeypatch, f"echo '{{\"reason\": \"own\"}}' > '{files[0]}'; {line}")
+        assert run_side_by_side(planned, ORIGINS, 1) == [second, third]
+        reasons = [json.loads(file.read_text())["reason"] for file in files]
+        assert reasons[0] == "own"
+        assert reason in reasons[1]
 
 
 def test_cells_of_several_backbones_wait_for_their_features_even_if_these_fail(
@@ -161,27 +145,16 @@ def test_one_that_is_killed_after_it_has_written_its_record_has_not_failed(
     assert not failure_path(four[0].cell.path).exists()
 
 
-def test_one_that_was_stopped_before_it_listened_has_not_failed(
-    four: list[PlannedCell], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    instead(monkeypatch, f"touch {tmp_path}/on; exec sleep 60")
-    monkeypatch.setattr(stop, "_asked", [signal.SIGINT])
-    monkeypatch.setattr(stop, "is_requested", (tmp_path / "on").exists)
-    with pytest.raises(stop.Stopped):
-        run_side_by_side(four[:1], ORIGINS, workers=1)
-    assert not failure_path(four[0].cell.path).exists()
-
-
-@pytest.mark.parametrize("number", ["TERM", "USR2"])
 def test_a_signal_that_a_cell_hears_first_is_no_failure_of_the_cell(
-    number: str, four: list[PlannedCell], monkeypatch: pytest.MonkeyPatch
+    four: list[PlannedCell], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    instead(monkeypatch, f"kill -TERM $PPID; kill -{number} $$")
     before = signal.signal(signal.SIGTERM, lambda *_: stop._asked.append(signal.SIGTERM))
-    monkeypatch.setattr(stop, "_asked", [])
     try:
-        with pytest.raises(stop.Stopped):
-            run_side_by_side(four[:1], ORIGINS, workers=1)
+        for number in ("TERM", "USR2"):
+            instead(monkeypatch, f"kill -TERM $PPID; kill -{number} $$")
+            monkeypatch.setattr(stop, "_asked", [])
+            with pytest.raises(stop.Stopped):
+                run_side_by_side(four[:1], ORIGINS, workers=1)
     finally:
         signal.signal(signal.SIGTERM, before)
     assert not failure_path(four[0].cell.path).exists()
