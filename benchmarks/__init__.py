@@ -14,7 +14,7 @@ gpu/            what is measured of a machine's GPUs, and its page
 report_parts/   the parts of that page, its templates, style and script
 drawing/        from records and logs to figures
 pages/          from records to tables
-published/      the numbers printed in the five papers, one file each
+published/      the numbers printed in papers, one file each
 speed/          several ways to do one thing, in turn in one process, and their ratio
 """
 

@@ -339,7 +339,7 @@ def exported_networks(arch: str, backbone: nn.Module) -> dict[str, tuple[str, nn
 
 
 def flatten_defaults(options: Any, prefix: str = "") -> dict[str, object]:
-    """Return the defaults of a dataclass and those in it under dotted names, where there are any."""
+    """Return the defaults of a dataclass and those in it, as far as there are any."""
     plain: dict[str, object] = {}
     for spec in fields(options):
         value = getattr(options, spec.name)

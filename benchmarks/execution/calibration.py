@@ -17,7 +17,6 @@ import yaml
 
 from benchmarks.pages.blocks import conditions, tolerated_words
 from benchmarks.pages.calibration import FILE, FORMAT, calibration_line
-from benchmarks.pages.published import FOLDER
 from benchmarks.pages.records import SMALL_DATA, Result, read_results
 from benchmarks.pages.verdict import tolerance, verdict
 from benchmarks.tables import update_tables
@@ -30,6 +29,8 @@ Measured = tuple[Result, Record]
 """One record, as tables read it and as it is stored."""
 OTHER_TASK = "another task"
 
+PUBLISHED = Path(__file__).with_name("public_files.yaml")
+"""Numbers published for public files."""
 CHEAP_GPU_HOURS = 1.0
 """Estimated length of a task up to which it runs without --full."""
 
@@ -49,7 +50,7 @@ class KnownNumber:
 
 def known_numbers() -> dict[str, tuple[KnownNumber, ...]]:
     """Return the published numbers of public files by the name of the file."""
-    content = yaml.safe_load((FOLDER / "public_files.yaml").read_text(encoding="utf-8"))
+    content = yaml.safe_load(PUBLISHED.read_text(encoding="utf-8"))
     return {
         file: tuple(KnownNumber(**number) for number in numbers)
         for file, numbers in content.items()

@@ -7,7 +7,7 @@ from benchmarks.pages.published import AVERAGE, ELSEWHERE, papers
 from benchmarks.planning.cells import suites
 from transfer.tasks import TASKS, reading_of
 
-SIZES = {"jcl": 5, "co2": 9, "lorac": 21, "uniclr": 7, "looc": 7}
+SIZES = {"jcl": 5, "co2": 9, "lorac": 21, "uniclr": 7, "looc": 7, "dino": 2, "nnclr": 6, "ressl": 1}
 """Tasks of each paper, counted in its sheet."""
 
 
