@@ -46,7 +46,7 @@ IN1K: Recipe[Any] = Recipe(
     optimizer="lars",
     weight_decay=1e-6,
     paper="NNCLR (arXiv:2104.14548); no authors' code: readings of reimplementations",
-    table_row="nnclr/abstract: NNCLR",
+    table_row="nnclr/abstract, nnclr/transfer: NNCLR",
 )
 CIFAR10 = replace(
     IN1K,

@@ -35,7 +35,7 @@ def test_every_recipe_stands_for_a_row_of_its_method_or_a_figure() -> None:
             assert recipe.method in {row.method for row in TABLES[table_id].rows}, name
         assert tables or re.match(
             # the papers of other methods are not among our tables
-            r"(jcl|co2|lorac)/(fig\d|label)|uniclr/fig2|(ressl|nnclr)/\w+: |"
+            r"(jcl|co2|lorac)/(fig\d|label)|uniclr/fig2|(ressl|nnclr)/\w+(, nnclr/\w+)?: |"
             r"arXiv:\d{4}\.\d{5}, (table|figure) \d",
             recipe.table_row,
         )
