@@ -119,8 +119,10 @@ def read_submission(path: Path) -> Submission:
             SubmittedCell(**cell | own | {"resources": Resources(**cell["resources"])})
             for cell in content.pop("cells")
         )
-        queue = Queue(**content.pop("queue"))
-        return Submission(folder=path.parent, cells=cells, queue=queue, **content)
+        queue = content.pop("queue")
+        if "exclude" in queue:  # the name of --exclude-nodes in submissions of November 2026
+            queue["exclude_nodes"] = queue.pop("exclude")
+        return Submission(folder=path.parent, cells=cells, queue=Queue(**queue), **content)
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path}: not a submission ({error})") from error
 
