@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-NEW_FILE = re.compile(r"`([\w/]+\.py)`:\n\n```python\n(.*?)```", re.S)
+NEW_FILE = re.compile(r"`([\w/]+\.(?:py|yaml))`:\n\n```(?:python|yaml)\n(.*?)```", re.S)
 EDIT = re.compile(r"In `([\w/.]+)`:\n\n((?:```diff\n.*?```\n\n)+)", re.S)
 COMMANDS = re.compile(r"```bash\n(.*?)```", re.S)
 PREPARED = (
@@ -77,6 +77,7 @@ def run(copy: Path, command: str) -> str:
 WALKTHROUGHS = (
     ("transfer/ADD_A_TASK.md", "Add a task", 2, "nearest_mean", "cifar10_nearest_mean"),
     ("transfer/ADD_A_TASK.md", "Add a data set", 3, "stl10", "stl10  generated  5"),
+    ("benchmarks/ADD_A_PAPER.md", "Add a paper", 1, "published", "mine_table1.md"),
     ("pretrain/ADD_A_METHOD.md", "Add a method", 6, "align_uniform", "align_uniform/smoke"),
 )
 
