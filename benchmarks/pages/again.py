@@ -38,7 +38,7 @@ UNKNOWN_FILE = "FILE"
 FILE_NAME = re.compile(r"(.+?): [^,]+ layout\b")
 BRANCH = re.compile(r"\(asked for by --branch (.+?)\)(?=$|;|,)")
 HEADS = re.compile(r", heads (\d+(?:\+\d+)*) of \d+")
-CONTRADICTED = "fit another network: "
+CONTRADICTED = " fit another "
 """Parts of a backbone's `source`."""
 
 

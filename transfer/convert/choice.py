@@ -15,6 +15,23 @@ from transfer.convert.candidates import Candidate
 from transfer.convert.resnet import tensor_shapes
 from transfer.convert.stored import StoredTensor
 
+OTHERS = (
+    (r"(^|[._])flat_param(_\d+)?$", "parameters that FSDP has flattened: save a full state dict"),
+    (
+        r"(fp32_groups|fp32_flat_groups|single_partition_of)",
+        "a part of DeepSpeed's optimizer: its script zero_to_fp32.py makes one state dict of all",
+    ),
+    (
+        r"(^|\.)(res\d_\d+_branch\d\w*|res_conv1_bn)_[wbs]$",
+        "Caffe2's names of a ResNet with other strides and inputs: convert them to detectron2's",
+    ),
+    (
+        r"(^|\.)(embedder\.embedder|encoder\.stages\.\d+\.layers)\.",
+        "Hugging Face's ResNet: say --encoder hf:FOLDER with its config.json and model.safetensors",
+    ),
+    (r"^\d+$", "a list of tensors without names: save model.state_dict()"),
+)
+"""Patterns of names that tell what a file is, and what to do."""
 MOMENTUM_SIDE = (
     r"encoder_k|key_encoder|momentum|moco_encoder|target|teacher|(^|[._])ema([._]|$)|_k\."
 )
@@ -130,13 +147,17 @@ def _refusal(candidates: list[Candidate], tensors: Mapping[str, StoredTensor]) -
             f"the stem and average pooling in place of strides, where torchvision's ResNet has "
             f"one convolution and strides. Only torchvision's ResNets can be transferred"
         )
+    for pattern, sentence in OTHERS:
+        if other := next((name for name in tensors if re.search(pattern, name)), None):
+            return f"it holds {sentence} ({other})"
     if not candidates:
         examples = ", ".join(list(tensors)[:3])
         transformer = any(re.search("cls_token|pos_embed|patch_embed", name) for name in tensors)
         kind = "look like a Vision Transformer's" if transformer else "belong to no ResNet"
         return (
             f"its {len(tensors)} tensors ({examples}, ...) {kind}; expected the weights of one of "
-            f"{', '.join(FEATURE_DIM)} below some prefix. Only ResNets can be transferred"
+            f"{', '.join(FEATURE_DIM)} below some prefix. Another network is named by --encoder, "
+            "such as timm:vit_small_patch16_224.dino"
         )
     best = max(candidates, key=lambda candidate: len(candidate.names) - candidate.num_flaws)
     shapes = tensor_shapes(best.arch, best.stem)
@@ -153,6 +174,16 @@ def _refusal(candidates: list[Candidate], tensors: Mapping[str, StoredTensor]) -
         if names
     ]
     advice = "Export the whole backbone, or fetch the file again"
+    if best.misshapen:
+        advice = (
+            "Its shapes are those of another architecture: where a library knows it, name it, such "
+            "as --encoder timm:resnet50d.ra2_in1k"
+        )
+    elif best.missing and all(re.search("running_(mean|var)$", name) for name in best.missing):
+        advice = (
+            "The file holds parameters alone, without the running statistics of the norms: save "
+            "model.state_dict(), not model.parameters()"
+        )
     if best.unread:
         advice = (
             "Untrusted code is never executed; where you trust the source of the file, load it "

@@ -28,10 +28,19 @@ MAX_NAME = 400
 PATIENCE_S = 600
 """Most seconds for a pickle; its process may compute for a tenth of that."""
 ROOT = Path(__file__).parents[2]
+JOBLIB = (
+    "a file of joblib, or another zlib stream: load it where it was made, and save it by torch.save"
+)
 _OTHER_FORMATS = {
     b"version https://git-lfs": "a Git LFS pointer, not the file itself: run `git lfs pull`",
     b"<": "a web page or XML, not a checkpoint: open the link in a browser and save the file",
     b"\x1f\x8b": "a gzip archive: unpack it first",
+    b"BZh": "a bzip2 archive: unpack it first",
+    b"\xfd7zXZ": "an xz archive: unpack it first",
+    b"\x28\xb5\x2f\xfd": "a zstd archive: unpack it first",
+    b"7z\xbc\xaf": "a 7z archive: unpack it first",
+    **dict.fromkeys((b"x\x01", b"x^", b"x\x9c", b"x\xda"), JOBLIB),
+    b"\x93NUMPY": "a NumPy array; expected the tensors of a network by name",
     b"\x89HDF": "HDF5 (Keras); convert it to a PyTorch state dict first",
 }
 
@@ -65,6 +74,10 @@ def read_file(path: Path) -> Contents:
     for magic, advice in _OTHER_FORMATS.items():
         if start.startswith(magic):
             raise BackboneError(f"this is {advice}")
+    if b"joblib.numpy_pickle" in bytes(data[:4096]):
+        raise BackboneError(f"this is {JOBLIB}")
+    if start[:1] == b"\x08" and any(name in start for name in (b"pytorch", b"onnx")):
+        raise BackboneError("this is ONNX, a graph; save the state dict of the network instead")
     if bytes(data[257:262]) == b"ustar":
         raise BackboneError("this is a tar archive; unpack it first")
     if start[8:9] == b"{" and start[:1] != b"\x80" and not start.startswith(b"PK"):
@@ -80,7 +93,7 @@ def _map_file(path: Path) -> memoryview:
     """Return the bytes of a file, of which only those in use are in memory."""
     try:
         if not path.is_file():
-            what = "a folder" if path.is_dir() else "no such file"
+            what = _folder_words(path) if path.is_dir() else "no such file"
             raise BackboneError(f"{what}; expected a checkpoint file")
         if path.stat().st_size == 0:
             raise BackboneError("the file is empty; fetch it again")
@@ -88,6 +101,21 @@ def _map_file(path: Path) -> memoryview:
             return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     except OSError as error:
         raise BackboneError(f"the file cannot be read ({error.strerror or error})") from error
+
+
+def _folder_words(path: Path) -> str:
+    """Return what a folder is, and how it becomes a file."""
+    if (path / ".metadata").exists():
+        return (
+            "a folder of torch.distributed.checkpoint, which python -m "
+            "torch.distributed.checkpoint.format_utils dcp_to_torch FOLDER FILE makes one file "
+            "(dcp_to_torch_save in Python)"
+        )
+    if any(path.rglob("*zero_pp_rank_*")):
+        return "a folder of DeepSpeed, which its script zero_to_fp32.py there makes one file"
+    if (path / "config.json").exists():
+        return f"a folder of transformers: say --encoder hf:{path} and name its model.safetensors"
+    return "a folder"
 
 
 def _of_safetensors(data: memoryview) -> Contents:

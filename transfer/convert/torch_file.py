@@ -101,6 +101,14 @@ def _damaged(reason: str) -> RefusedError:
 def _root(names: list[str]) -> str:
     """Return the top folder of a torch archive."""
     roots = [name.removesuffix("/data.pkl") for name in names if name.endswith("/data.pkl")]
+    if len(roots) != 1 and names and all(name.endswith(".npy") for name in names):
+        raise RefusedError(
+            "this is NumPy's .npz: load it where it was made, and save its arrays as tensors by "
+            "torch.save"
+        )
+    inside = [name for name in names if name.endswith((".pth", ".pt", ".bin", ".ckpt", ".zip"))]
+    if not roots and inside:
+        raise RefusedError(f"this is a zip archive around {shorten(inside)}: unpack it first")
     if len(roots) != 1:
         raise RefusedError(
             f"this zip archive was not written by torch.save: expected one data.pkl, "

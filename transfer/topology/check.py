@@ -17,7 +17,13 @@ from transfer.backbone import Backbone, InputFormat
 from transfer.convert.architectures import Stem, is_large, is_optional
 from transfer.convert.resnet import build_resnet
 from transfer.topology.known_networks import INPUTS, NETWORKS, Input, Network
-from transfer.topology.statistics import divergence, moments_of, score
+from transfer.topology.statistics import (
+    divergence,
+    moments_of,
+    recorded_moments,
+    score,
+    stored_moments,
+)
 
 NUM_IMAGES = 32
 """Photographs that are compared."""
@@ -76,12 +82,12 @@ class Topology:
     @property
     def input(self) -> Score:
         """Assumed input, or another that fits clearly better."""
-        return _winner(self.inputs)
+        return winner_of(self.inputs)
 
     @property
     def network(self) -> Score:
         """Assumed network, or another that fits clearly better."""
-        return _winner(self.networks)
+        return winner_of(self.networks)
 
     @property
     def undecided(self) -> bool:
@@ -94,7 +100,7 @@ class Topology:
         return " and ".join(
             f"{winner.name} ({winner.nats:.4f} nats; {scores[0].name}: {scores[0].nats:.4f})"
             for scores in (self.networks, self.inputs)
-            if scores and (winner := _winner(scores)) is not scores[0]
+            if scores and (winner := winner_of(scores)) is not scores[0]
         )
 
     @property
@@ -167,12 +173,32 @@ def check_topology(backbone: Backbone, images: Tensor, sizes_px: Sequence[int] =
             best_score(name, at_sizes, partial(_first_norm_score, conv1, stored, way))
             for name, way in ways.items()
         )
-        way = ways[_winner(inputs).name]
+        way = ways[winner_of(inputs).name]
         networks = tuple(
             best_score(variant.name, at_sizes, partial(_network_score, network, way))
             for variant, network in networks_of(backbone)
         )
     return Topology(num_images=len(images), inputs=inputs, networks=networks)
+
+
+def input_scores(network: nn.Module, form: InputFormat, images: Tensor) -> tuple[Score, ...]:
+    """Return how well each known input explains the first batch norm of any network in eval mode.
+
+    The assumed input comes first. images: photographs (n, 3, S, S), RGB from 0 to 1, of the
+    network's size. Empty for a network without running statistics, and for too few photographs.
+    """
+    stored = stored_moments(network)
+    if not stored or len(images) < MIN_IMAGES:
+        return ()
+    scores = []
+    with torch.inference_mode():
+        for way in inputs_of(form):
+            with recorded_moments(network) as moments:
+                network(way(images))
+            first = next(name for name in moments if name in stored)
+            nats = divergence(moments[first], stored[first])
+            scores.append(Score(name=way.name, nats=nats, size_px=images.shape[-1]))
+    return tuple(scores)
 
 
 def sizes_of(stem: Stem) -> tuple[int, ...]:
@@ -240,7 +266,7 @@ def _best(scores: Sequence[Score]) -> Score:
     return min(scores, key=lambda entry: entry.nats)
 
 
-def _winner(scores: Sequence[Score]) -> Score:
+def winner_of(scores: Sequence[Score]) -> Score:
     """Return the first score, the assumption's, unless another is clearly better and good."""
     best = _best(scores)
     clearly = best.nats < CLEARLY_BETTER * scores[0].nats

@@ -19,8 +19,10 @@ from transfer.topology.check import (
     Score,
     Topology,
     check_topology,
+    input_scores,
     inputs_of,
     sizes_of,
+    winner_of,
 )
 from transfer.topology.known_networks import NETWORKS, Input, Network
 from transfer.topology.natural_images import natural_images
@@ -38,7 +40,9 @@ def with_checked_topology(
     BackboneError if another network or input fits the running statistics clearly better, unless
     `trusted`.
     """
-    if not is_foreign(backbone) or isinstance(backbone, Encoder):
+    if isinstance(backbone, Encoder):
+        return _with_checked_input(backbone, data, trusted=trusted)
+    if not is_foreign(backbone):
         return backbone
     topology = topology_of(backbone, data, cache)
     if topology.contradiction and not trusted:
@@ -49,6 +53,26 @@ def with_checked_topology(
             f"--trust-topology evaluates the assumed network nevertheless"
         )
     return replace(backbone, source=f"{backbone.source}; {topology.sentence}")
+
+
+def _with_checked_input(encoder: Encoder, data: Path, *, trusted: bool) -> Encoder:
+    """Return the encoder, whose source now says if photographs contradict its stated input."""
+    images = natural_images(data, count=NUM_IMAGES, size_px=encoder.input.size_px)
+    scores = input_scores(encoder.network(), encoder.input, images)
+    if not scores:  # no running statistics, or no photographs
+        return encoder
+    best = winner_of(scores)
+    words = f"{best.name} ({best.nats:.4f} nats; {scores[0].name}: {scores[0].nats:.4f})"
+    if best is scores[0]:
+        sentence = f"input not contradicted by running statistics on {len(images)} photographs"
+    elif trusted:
+        sentence = f"trusted, although running statistics fit another input: {words}"
+    else:
+        raise BackboneError(
+            f"{encoder.source}: running statistics on {len(images)} photographs fit another input: "
+            f"{words}. Say --input-mean and --input-std, or --trust-topology"
+        )
+    return replace(encoder, source=f"{encoder.source}; {sentence}")
 
 
 def is_foreign(backbone: Backbone) -> bool:

@@ -154,7 +154,7 @@ NO_CHECKPOINTS = {
     "text": (b"hello, this is no checkpoint at all", "no checkpoint"),
     "image": (b"\xff\xd8\xff\xe0\x00\x10JFIF\x00" + bytes(40), "no checkpoint"),
     "gzip": (b"\x1f\x8b\x08\x00" + bytes(40), "unpack"),
-    "archive": (archive_bytes(), "data.pkl"),
+    "archive": (archive_bytes(), "npz"),
     "torchscript": (torchscript_bytes(), "TorchScript"),
     "compressed": (compressed_bytes(), "compressed"),
 }

@@ -1,14 +1,17 @@
 """A foreign backbone whose statistics contradict its assumed network is refused, or rebuilt."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
 from tests.transfer.topology.test_check import photographs, trained
 from transfer.backbone import Backbone, BackboneError, load_backbone, random_backbone
 from transfer.convert.resnet import network_with
+from transfer.encoders.encoder import Encoder
 from transfer.topology import require
 from transfer.topology.check import Topology, check_topology
 from transfer.topology.known_networks import INPUTS, NETWORKS
@@ -104,3 +107,25 @@ def test_a_network_that_cannot_be_built_is_not_written(tmp_path: Path) -> None:
     with pytest.raises(BackboneError, match=r"anti-aliased by blur-pool.*cannot build"):
         write_as_fits(backbone, topology, tmp_path / "fits.pt")
     assert not (tmp_path / "fits.pt").exists()
+
+
+def test_an_encoder_whose_first_norm_saw_other_inputs_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    torch.manual_seed(0)
+    images, (assumed, other) = photographs(32), (INPUTS[0], INPUTS[1])
+    network = nn.Sequential(
+        nn.Conv2d(3, 16, 3), nn.BatchNorm2d(16, momentum=1.0), nn.AdaptiveAvgPool2d(1), nn.Flatten()
+    )
+    network.train()(assumed(images))
+    mean, std = (tuple(map(float, values)) for values in (assumed.mean, assumed.std))
+    encoder = Encoder.from_module(network.eval(), size_px=32, mean=mean, std=std)  # type: ignore[arg-type]
+    monkeypatch.setattr(require, "natural_images", lambda *_, **__: images)
+    checked = require.with_checked_topology(encoder, tmp_path, tmp_path)
+    assert "input not contradicted by running statistics on 16 photographs" in checked.source
+    network.train()(other(images))
+    wrong = Encoder.from_module(network.eval(), size_px=32, mean=mean, std=std)  # type: ignore[arg-type]
+    with pytest.raises(BackboneError, match=f"another input: {re.escape(other.name)}"):
+        require.with_checked_topology(wrong, tmp_path, tmp_path)
+    trusted = require.with_checked_topology(wrong, tmp_path, tmp_path, trusted=True)
+    assert " fit another " in trusted.source
