@@ -149,6 +149,8 @@ def calibrate(request: RunAll) -> int:
     others = {
         "--tasks": request.tasks,
         "--suite": request.suite,
+        "--skip": request.skip,
+        "--encoder": request.network.encoder,
         "--random": request.random,
         "--heads": request.heads,
         "--demo": request.demo,
@@ -181,6 +183,8 @@ def follow(request: RunAll) -> int:
         "--ckpt": request.ckpt,
         "--as": request.declared,
         "--branch": request.branch,
+        "--encoder": request.network.encoder,
+        "--skip": request.skip,
         "--heads": request.heads,
         "--random": request.random,
         "--suite": request.suite,

@@ -98,6 +98,17 @@ class Encoder(Backbone):
         )
 
     @classmethod
+    def from_file(
+        cls, path: Path | str, *, encoder: str, pool: Pool = "", name: str | None = None
+    ) -> Encoder:
+        """Return the encoder that a source names, with the weights of a file.
+
+        encoder: timm:NAME, torchvision:NAME, hf:FOLDER or FILE.py:FUNCTION. BackboneError as on the
+        command line.
+        """
+        return load_encoder(Path(path), EncoderOptions(encoder=encoder, pool=pool), name=name)[0]
+
+    @classmethod
     def from_module(
         cls,
         network: nn.Module,

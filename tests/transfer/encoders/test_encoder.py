@@ -1,6 +1,7 @@
 """Encoders of other libraries: features are the source's own, and what does not fit is refused."""
 
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -208,6 +209,16 @@ def test_what_nothing_says_is_asked_for(tmp_path: Path, own_file: tuple[Path, Pa
         EncoderOptions(pool="cls").check()
 
 
+@pytest.mark.parametrize(("library", "words"), [("timm", VIT), ("transformers", "hf:folder")])
+def test_without_a_library_the_plan_says_what_to_install(
+    library: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    file = saved(tmp_path, {"weight": torch.zeros(3)})
+    with pytest.raises(BackboneError, match=rf"needs {library}.*pip install .*encoders"):
+        inspect_checkpoint(Origin(ckpt=file, encoder=EncoderOptions(encoder=words)), tmp_path)
+
+
 def test_tensors_that_change_nothing_are_named() -> None:
     network = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Flatten(), nn.LazyLinear(4))
     network.eval()(images(8))
@@ -230,6 +241,7 @@ def test_the_teacher_of_dino_is_taken(tmp_path: Path) -> None:
         file,
     )
     encoder, inspection = load_encoder(file, EncoderOptions(encoder=VIT))
+    assert Encoder.from_file(file, encoder=VIT).sha256 == encoder.sha256
     assert inspection.prefix == "teacher.backbone."
     assert torch.equal(encoder.state_dict["norm.bias"], teacher["norm.bias"])
     other, _ = load_encoder(file, EncoderOptions(encoder=VIT), branch="student")
