@@ -20,7 +20,8 @@ from pretrain.recipes.nnclr import NNCLRConfig
 @torch.no_grad()
 def nearest_keys(query: Tensor, queue: Tensor) -> Tensor:
     """Return the row of the queue (K, d) with the largest cosine to each query: (n, d)."""
-    return queue[(query.float() @ queue.float().T).argmax(dim=1)]
+    with torch.autocast(query.device.type, enabled=False):
+        return queue[(query.float() @ queue.float().T).argmax(dim=1)]
 
 
 def neighbor_loss(neighbor: Tensor, prediction: Tensor, *, temperature: float) -> Tensor:

@@ -3,14 +3,13 @@
 Zheng et al., NeurIPS 2021, arXiv:2107.09282, as in the authors' code.
 """
 
-import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from pretrain.method import Method
 from pretrain.parts.heads import mlp
 from pretrain.parts.momentum_encoder import MomentumEncoder
-from pretrain.parts.queue import KeyQueue, queue_logsumexp
+from pretrain.parts.queue import KeyQueue, expected_key, queue_logsumexp
 from pretrain.parts.shuffle_bn import shuffled_forward, split_forward
 from pretrain.parts.view import View
 from pretrain.recipes.ressl import ReSSLConfig
@@ -33,18 +32,6 @@ def relation_loss(
     expected = expected_key(teacher, queue, temperature=target_temperature)
     similarity = (student.float() * expected).sum(dim=1) / temperature
     return (queue_logsumexp(student, queue, temperature=temperature) - similarity).mean()
-
-
-def expected_key(query: Tensor, queue: Tensor, *, temperature: float) -> Tensor:
-    """Return the mean key (n, d) under the softmax of a query's similarities to the queue (K, d).
-
-    It is temperature times the gradient of the log partition, which is computed block by block.
-    """
-    with torch.enable_grad():
-        point = query.detach().float().requires_grad_()
-        partition = queue_logsumexp(point, queue, temperature=temperature).sum()
-    (gradient,) = torch.autograd.grad(partition, point)
-    return temperature * gradient
 
 
 class ReSSL(Method):

@@ -79,26 +79,46 @@ def block_keys(num_queries: int, device: torch.device) -> int:
     return max(BLOCK_LOGITS // num_queries // BLOCK_KEYS, 1) * BLOCK_KEYS
 
 
+@torch.no_grad()
+def expected_key(query: Tensor, queue: Tensor, *, temperature: float) -> Tensor:
+    """Return the mean of the queue (K, d) under the softmax of each query's similarities: (n, d).
+
+    query (n, d). float32, also under autocast; memory is that of a block of logits.
+    """
+    with torch.autocast(query.device.type, enabled=False):
+        sums = _softmax(query.float(), queue.float(), temperature, with_mean=True)
+        return sums[2] / sums[1]
+
+
+def _softmax(
+    query: Tensor, queue: Tensor, temperature: float, *, with_mean: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return largest logit and sum of weights above it (n, 1), weighted sum of keys (n, d)."""
+    scaled = query / temperature
+    largest = query.new_full((len(query), 1), -torch.inf)
+    total = query.new_zeros((len(query), 1))
+    weighted = torch.zeros_like(query)
+    for keys in queue.split(block_keys(len(query), query.device)):
+        logits = scaled @ keys.T
+        new_largest = torch.maximum(largest, logits.amax(dim=1, keepdim=True))
+        shrink = (largest - new_largest).exp_()
+        weights = logits.sub_(new_largest).exp_()
+        total = total * shrink + weights.sum(dim=1, keepdim=True)
+        if with_mean:
+            weighted = torch.addmm(weighted * shrink, weights, keys)
+        largest = new_largest
+    return largest, total, weighted
+
+
 class _QueueLogSumExp(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, query: Tensor, queue: Tensor, temperature: float
     ) -> tuple[Tensor, Tensor]:
-        scaled = query / temperature
-        largest = query.new_full((len(query), 1), -torch.inf)
-        total = query.new_zeros((len(query), 1))
-        mean_key = torch.zeros_like(query)  # of the softmax, times `total` until the end
-        needs_gradient = ctx.needs_input_grad[0]
-        for keys in queue.split(block_keys(len(query), query.device)):
-            logits = scaled @ keys.T
-            new_largest = torch.maximum(largest, logits.amax(dim=1, keepdim=True))
-            shrink = (largest - new_largest).exp_()
-            weights = logits.sub_(new_largest).exp_()
-            total = total * shrink + weights.sum(dim=1, keepdim=True)
-            if needs_gradient:
-                mean_key = torch.addmm(mean_key * shrink, weights, keys)
-            largest = new_largest
-        ctx.save_for_backward(mean_key / (total * temperature))
+        largest, total, weighted = _softmax(
+            query, queue, temperature, with_mean=ctx.needs_input_grad[0]
+        )
+        ctx.save_for_backward(weighted / (total * temperature))
         largest = largest.squeeze(1)
         ctx.mark_non_differentiable(largest)
         return largest + total.squeeze(1).log(), largest

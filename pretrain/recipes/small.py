@@ -142,7 +142,7 @@ SMOKE: Recipe[Any] = Recipe(
     epochs=2,
     batch_size=16,
     learning_rate=0.03,
-    paper="ours: for tests; a few seconds with --steps 20",
+    paper="ours: a few seconds, for tests",
 )
 
 
