@@ -6,10 +6,11 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-Pool = Literal["", "cls", "mean", "patch-mean", "cls+mean", "cls-of-last-4"]
+Pool = Literal["", "cls", "mean", "patch-mean", "cls+mean", "cls-of-last-4", "cls-of-last-4+mean"]
 """How tokens or maps become one feature: the network's own way if empty, the class token, the mean
 of all tokens, that of the patches alone, class token and patches' mean side by side, or the class
-tokens of the last four blocks, each normalized as the last (DINO's linear probe of a ViT-S)."""
+tokens of the last four blocks, each normalized as the last (DINO's linear probe of a ViT-S), with
+or without the mean of the last patches (DINOv2's)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,8 +21,8 @@ class EncoderOptions:
     """timm:NAME, torchvision:NAME, hf:FOLDER or FILE.py:FUNCTION, for a checkpoint that is not a
     ResNet of torchvision's form; for tasks on frozen features."""
     pool: Pool = ""
-    """How tokens or maps become one feature: cls, mean, patch-mean, cls+mean or cls-of-last-4; the
-    network's own way if not given."""
+    """How tokens or maps become one feature: cls, mean, patch-mean, cls+mean, cls-of-last-4 or
+    cls-of-last-4+mean; the network's own way if not given."""
     input_px: int = 0
     """Side of the encoder's images in px, where its source does not say, or for another size."""
     input_mean: tuple[float, ...] = ()

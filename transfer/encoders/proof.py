@@ -102,7 +102,8 @@ def plain_features(weights: Weights, images: Tensor, pool: str) -> Tensor | None
         patches = tokens[:, prefix:].mean(dim=1)
         parts = {"": tokens[:, 0], "cls": tokens[:, 0], "mean": tokens.mean(dim=1)}
         parts |= {"patch-mean": patches, "cls+mean": torch.cat([tokens[:, 0], patches], dim=1)}
-        parts |= {"cls-of-last-4": torch.cat([layer[:, 0] for layer in layers[-4:]], dim=1)}
+        four = torch.cat([layer[:, 0] for layer in layers[-4:]], dim=1)
+        parts |= {"cls-of-last-4": four, "cls-of-last-4+mean": torch.cat([four, patches], dim=1)}
         return parts[pool]
     fc1 = weights.get("stages.0.blocks.0.mlp.fc1.weight")
     if "stem.1.weight" in weights and fc1 is not None and fc1.ndim == 2:

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from transfer.convert.architectures import BackboneError
 from transfer.encoders.options import Pool
 
-LAST_FOUR = "cls-of-last-4"
+LAST_FOUR: tuple[Pool, ...] = ("cls-of-last-4", "cls-of-last-4+mean")
 FORMS = "timm:NAME, torchvision:NAME, hf:FOLDER or FILE.py:FUNCTION"
 
 
@@ -44,7 +44,8 @@ class Built:
     own: Callable[[nn.Module, Tensor], Tensor] | None = None
     """Features (n, C) with the network's own pooling; None if it has none."""
     last_four: Callable[[nn.Module, Tensor], Tensor] | None = None
-    """Class tokens of the last four blocks (n, 4 C), normalized; None if the source has none."""
+    """Normalized class tokens of the last four blocks and mean of the last patches (n, 5 C); None
+    if the source has none."""
     folder: Path | None = None
     """Folder of a model of transformers, which stores tensors under other names than it has."""
 
@@ -56,7 +57,7 @@ class Pooled(nn.Module):
         """Combine a network with a pooling; BackboneError if the network does not offer it."""
         super().__init__()
         features = built.unpooled if pool else built.own
-        if pool == LAST_FOUR:
+        if pool in LAST_FOUR:
             features = built.last_four
         if features is None:
             raise BackboneError(
@@ -68,9 +69,12 @@ class Pooled(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Return features (n, C) of images (n, 3, H, W)."""
-        if self.pool in ("", LAST_FOUR):
-            return self.features(self.network, images)
-        return pooled(self.features(self.network, images), self.pool, self.network)
+        features = self.features(self.network, images)
+        if self.pool == LAST_FOUR[0]:
+            return features[:, : features.shape[1] * 4 // 5]  # without the patches, which come last
+        if self.pool in ("", *LAST_FOUR):
+            return features
+        return pooled(features, self.pool, self.network)
 
 
 def pooled(tokens: Tensor, pool: Pool, network: nn.Module) -> Tensor:
@@ -174,7 +178,8 @@ def _timm_last_four(network: Any, images: Tensor) -> Tensor:
         return_prefix_tokens=True,
         intermediates_only=True,
     )
-    return torch.cat([prefix[:, 0] for _, prefix in layers], dim=1)
+    patches = layers[-1][0].mean(dim=1)
+    return torch.cat([*(prefix[:, 0] for _, prefix in layers), patches], dim=1)
 
 
 def _timm_tokens(network: Any, images: Tensor) -> Tensor:

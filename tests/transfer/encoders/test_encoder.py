@@ -259,7 +259,13 @@ def test_dinos_probe_reads_the_last_four_class_tokens(tmp_path: Path) -> None:
     with torch.no_grad():
         network(images(224))
         torch.testing.assert_close(encoder.network()(images(224)), torch.cat(seen, dim=1))
+        tokens = network.forward_features(images(224))
     assert (encoder.proof, encoder.feature_dim) == ("outputs", 4 * 192)
+    wider = Encoder.from_file(encoder.file, encoder=VIT, pool="cls-of-last-4+mean")
+    with torch.no_grad():
+        means = wider.network()(images(224))[:, 4 * 192 :]
+    torch.testing.assert_close(means, tokens[:, 1:].mean(dim=1))
+    assert wider.proof == "outputs"
 
 
 def test_a_random_twin_and_a_plan_know_network_and_input(tmp_path: Path) -> None:
