@@ -132,7 +132,9 @@ class Encoder(Backbone):
         options = EncoderOptions(
             encoder=words, pool=pool or "", input_px=size_px, input_mean=mean, input_std=std
         )
-        encoder, _ = _with_facts(module_source(own), options, name, f"{words}, in memory")
+        built = module_source(own)
+        built = replace(built, library=f"{built.library}, response {_response(built, options)}")
+        encoder, _ = _with_facts(built, options, name, f"{words}, in memory")
         return replace(encoder, module=own)
 
 
@@ -193,6 +195,19 @@ def load_encoder(
         norm=_norm_words(encoder),
     )
     return encoder, inspection
+
+
+def _response(built: Built, options: EncoderOptions) -> str:
+    """Return a hash of features on fixed noise, to three digits: the code of a module has none."""
+    import torch
+
+    from transfer.encoders.proof import noise
+    from transfer.encoders.sources import Pooled
+
+    with torch.inference_mode():
+        features = Pooled(built, options.pool, options.label).eval()(noise(options.input_px))
+    digits = (features / features.abs().max().clamp_min(1e-30) * 1000).round().to(torch.int16)
+    return hashlib.sha256(digits.numpy().tobytes()).hexdigest()[:8]
 
 
 def load(

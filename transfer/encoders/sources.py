@@ -237,7 +237,8 @@ def _transformers(folder: Path, names: frozenset[str]) -> Built:
     sides = told.get("crop_size") or told.get("size") or {}
     side = sides if isinstance(sides, int) else sides.get("height") or sides.get("shortest_edge", 0)
     with torch.inference_mode():
-        side = side or int(getattr(config, "image_size", 0) or 0)
+        stated = getattr(config, "image_size", 0) or 0
+        side = side or int(stated if isinstance(stated, int) else stated[0])
         probe = network.eval()(pixel_values=torch.zeros(1, 3, side or 224, side or 224))
     has_own = getattr(probe, "pooler_output", None) is not None
     return Built(

@@ -20,7 +20,7 @@ from transfer.convert.stored import StoredTensor
 
 CONSTANT = r"(^|\.)(relative_position_index|relative_coords_table|attn_mask|position_ids)$"
 """Buffers that follow from the sizes of a network; some versions of a library store them."""
-REST = r"(^|\.)(mask_token|decoder\w*|pooler|norm_pre_head|momentum\w*)(\.|$)"
+REST = r"(^|\.)(mask_token|decoder\w*|pooler|momentum\w*)(\.|$)"
 """Parts of a pre-training that stand inside an encoder and do not take part in its features."""
 ONCE = 0.5
 """Share of a network's names below a prefix that makes it a candidate."""
@@ -55,7 +55,10 @@ def place(built: Mapping[str, Tensor], contents: Contents, asked: str, branch: s
     if not complete:
         raise BackboneError(_refusal(asked, wanted, tensors, votes, flaws))
     found = [_candidate(prefix, asked, wanted) for prefix in complete]
-    chosen, choice = choose(found, tensors, branch)
+    try:
+        chosen, choice = choose(found, tensors, branch)
+    except BackboneError as error:
+        raise BackboneError(str(error).replace("ResNet", "network")) from error
     damaged = [
         prefix
         for prefix, count in votes.items()

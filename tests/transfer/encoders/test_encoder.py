@@ -280,6 +280,15 @@ def test_a_random_twin_and_a_plan_know_network_and_input(tmp_path: Path) -> None
     assert (twin.name, twin.input, twin.options) == ("random", encoder.input, encoder.options)
 
 
+def test_a_module_whose_code_has_changed_is_another_encoder() -> None:
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Conv2d(3, 8, 4, 4), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    settings: dict[str, Any] = {"size_px": 16, "mean": (0.5,) * 3, "std": (0.25,) * 3}
+    first, same = (Encoder.from_module(network, **settings) for _ in range(2))
+    network[1].forward = torch.tanh  # type: ignore[method-assign]
+    assert first.sha256 == same.sha256 != Encoder.from_module(network, **settings).sha256
+
+
 def test_python_gives_a_plain_loops_neighbors(small_data: Path, tmp_path: Path) -> None:
     from transfer.datasets.catalog import open_split
 
