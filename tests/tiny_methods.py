@@ -15,6 +15,8 @@ from pretrain.recipes import RECIPES
 
 LEARNING = [name for name in METHODS if name != "random"]
 """Random is left out of what is asked of a method: it has nothing to learn."""
+IDLE = {"nnclr": ["encoder.1.7.bias"]}
+"""Parameters without effect: the norm of NNCLR's predictor cancels a shift of what it reads."""
 WIDTHS = (8, 8, 16, 32)
 SMALLER = {
     "queue_size": 32,

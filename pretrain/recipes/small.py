@@ -92,7 +92,7 @@ CONFIGS: Mapping[str, Any] = {
         embedding_dim=64,
     ),
     "ressl": ReSSLConfig(hidden_dim=512, embedding_dim=128),
-    "nnclr": NNCLRConfig(hidden_dim=512, predictor_dim=512, embedding_dim=128, sync_bn=False),
+    "nnclr": NNCLRConfig(hidden_dim=512, predictor_dim=512, embedding_dim=128),
     "supervised": SupervisedConfig(num_classes=10),
     "random": RandomConfig(),
 }

@@ -14,7 +14,7 @@ from pretrain.parts.shuffle_bn import shuffled_forward
 from pretrain.recipes import RECIPES
 from pretrain.settings import batch_norm_groups
 from tests.rounding import assert_equal_up_to_rounding
-from tests.tiny_methods import LEARNING, forward, tiny_batch, tiny_method
+from tests.tiny_methods import IDLE, LEARNING, forward, tiny_batch, tiny_method
 from tests.two_processes import two_processes
 
 pytestmark = pytest.mark.slow
@@ -45,6 +45,7 @@ ALL_NORMS_SYNCHRONIZED = {
     "vicreg",
     "wmse",
     "zero_cl",
+    "nnclr",
 }
 """The others have statistics per process, at least of the keys: they are tested without norms."""
 
@@ -98,7 +99,8 @@ def train_share(name: str, mine: slice, num_processes: int) -> dict[str, Any]:
         network = DistributedDataParallel(
             method, forward_sync_buffers=False, gradient_as_bucket_view=True
         )
-    learning = {n: p for n, p in method.named_parameters() if p.requires_grad}
+    idle = IDLE.get(name, [])  # whose gradient is rounding alone
+    learning = {n: p for n, p in method.named_parameters() if p.requires_grad and n not in idle}
     optimizer = torch.optim.SGD(learning.values(), lr=RATE)
     losses, gradients = [], {}
     for step in range(2):
