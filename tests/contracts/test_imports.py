@@ -40,7 +40,7 @@ LAYERS = {
         ("getting",),
         ("datasets",),
         ("record",),
-        ("metrics",),
+        ("metrics", "outcomes"),
         ("running",),
     ),
     "benchmarks": (

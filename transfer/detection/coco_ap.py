@@ -6,6 +6,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
@@ -13,6 +14,7 @@ from transfer.datasets.objects.coco_faults import is_outline
 from transfer.datasets.objects.coco_truth import published_truth
 from transfer.datasets.scenes import Scenes
 from transfer.detection.results import Detections, check_same_images
+from transfer.outcomes import Floats, resampled_precision, resamples
 
 Kind = Literal["bbox", "segm", "keypoints"]
 
@@ -41,6 +43,36 @@ def coco_ap(
     with redirect_stdout(io.StringIO()):
         truth = _truth(scenes, cache)
         return {kind: _average_precision(truth, detections, scenes, kind) for kind in kinds}
+
+
+def resampled_coco_ap(
+    detections: Sequence[Detections], scenes: Scenes, kind: Kind, cache: Path | None = None
+) -> Floats:
+    """Return AP (B,) in percent on resampled test sets; see `coco_ap`."""
+    with redirect_stdout(io.StringIO()):
+        evaluation = _evaluated(_truth(scenes, cache), detections, scenes, kind)
+    asked, counts = evaluation.params, resamples(len(scenes))
+    places = {scenes.scene(i).image_id: i for i in range(len(scenes))}
+    by_class = []
+    # entries lie by class, size and image; the first size holds all
+    for k in range(len(asked.catIds)):
+        start = k * len(asked.areaRng) * len(asked.imgIds)
+        own = [e for e in evaluation.evalImgs[start : start + len(asked.imgIds)] if e]
+        positives = np.zeros(len(scenes))
+        for one in own:
+            positives[places[one["image_id"]]] = (~one["gtIgnore"].astype(bool)).sum()
+        if not positives.any():
+            continue
+        order = np.argsort(-np.concatenate([e["dtScores"] for e in own]), kind="stable")
+        images = np.repeat([places[e["image_id"]] for e in own], [len(e["dtScores"]) for e in own])
+        found = np.concatenate([e["dtMatches"] for e in own], axis=1)[:, order] != 0
+        aside = np.concatenate([e["dtIgnore"] for e in own], axis=1)[:, order].astype(bool)
+        of_thresholds = [
+            resampled_precision(hit, miss, images[order], positives, counts, asked.recThrs)
+            for hit, miss in zip(found & ~aside, ~found & ~aside, strict=True)
+        ]
+        by_class.append(np.mean(of_thresholds, axis=0))
+    return np.asarray(np.nanmean(by_class, axis=0))
 
 
 def _truth(scenes: Scenes, cache: Path | None) -> COCO:
@@ -72,14 +104,7 @@ def _pycocotools_annotation(place: int, entry: dict[str, Any]) -> dict[str, Any]
 def _average_precision(
     truth: COCO, detections: Sequence[Detections], scenes: Scenes, kind: Kind
 ) -> dict[str, float]:
-    entries = [
-        entry
-        for i, detected in enumerate(detections)
-        for entry in _entries(detected, scenes.scene(i).image_id, scenes.category_ids, kind)
-    ]
-    evaluation = COCOeval(truth, _load_results(truth, entries), kind)
-    evaluation.params.catIds = list(scenes.category_ids)
-    evaluation.evaluate()
+    evaluation = _evaluated(truth, detections, scenes, kind)
     evaluation.accumulate()
     evaluation.summarize()
     if evaluation.stats[0] < 0:
@@ -90,6 +115,21 @@ def _average_precision(
     pairs = zip(SUMMARY[kind], evaluation.stats, strict=False)
     ap = {name: 100 * float(value) for name, value in pairs if value >= 0}
     return ap | _per_class(evaluation, scenes)
+
+
+def _evaluated(
+    truth: COCO, detections: Sequence[Detections], scenes: Scenes, kind: Kind
+) -> COCOeval:
+    """Return the evaluation with the matches of each image."""
+    entries = [
+        entry
+        for i, detected in enumerate(detections)
+        for entry in _entries(detected, scenes.scene(i).image_id, scenes.category_ids, kind)
+    ]
+    evaluation = COCOeval(truth, _load_results(truth, entries), kind)
+    evaluation.params.catIds = list(scenes.category_ids)
+    evaluation.evaluate()
+    return evaluation
 
 
 def _entries(

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from transfer.datasets.scene_arrays import Scene
 from transfer.datasets.scenes import Scenes
 from transfer.detection.results import Detections, check_same_images
-
-Floats = NDArray[np.float64]
+from transfer.outcomes import Floats, resampled_precision, resamples
 
 THRESHOLDS = np.arange(50, 100, 5) / 100
 """IoU thresholds; AP is the mean over these."""
@@ -72,9 +71,33 @@ def voc_ap(detections: Sequence[Detections], scenes: Scenes) -> dict[str, float]
     return ap
 
 
+def resampled_voc_ap(detections: Sequence[Detections], scenes: Scenes) -> Floats:
+    """Return AP (B,) at 11 points, in percent, on resampled test sets; see `voc_ap`."""
+    aside, labels = _objects(scenes)
+    overlaps, counts = _overlaps(detections, scenes), resamples(len(scenes))
+    images = np.repeat(np.arange(len(detections)), [len(one.scores) for one in detections])
+    of_object = np.repeat(np.arange(len(scenes)), [len(s.classes) for s in _each(scenes)])
+    by_class = np.zeros((len(scenes.class_names), len(THRESHOLDS), len(counts)))
+    for c, threshold_aps in enumerate(by_class):
+        own = np.flatnonzero(overlaps.classes == c)
+        own = own[np.argsort(-overlaps.scores[own], kind="stable")]
+        positives = np.bincount(of_object[(labels == c) & ~aside], minlength=len(scenes))
+        for t, threshold in enumerate(THRESHOLDS):
+            reached = overlaps.iou[own] > threshold
+            hits, misses = _hits_and_misses(reached, overlaps.objects[own], aside)
+            threshold_aps[t] = resampled_precision(
+                hits, misses, images[own], positives.astype(float), counts, POINTS
+            )
+    return np.asarray(np.nan_to_num(by_class).mean(axis=(0, 1)))
+
+
+def _each(scenes: Scenes) -> list[Scene]:
+    return [scenes.scene(i) for i in range(len(scenes))]
+
+
 def _objects(scenes: Scenes) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
     """Return whether each object of the split, in order, is difficult, and its class."""
-    each = [scenes.scene(i) for i in range(len(scenes))]
+    each = _each(scenes)
     return np.concatenate([s.aside for s in each]), np.concatenate([s.classes for s in each])
 
 

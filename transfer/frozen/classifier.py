@@ -108,27 +108,33 @@ def labels_among(labels: Tensor, names: Sequence[str], classes: Sequence[str]) -
     return torch.tensor([classes.index(name) for name in names])[labels]
 
 
-def class_results(scores: Tensor, labels: Tensor, names: Sequence[str]) -> dict[str, Any]:
-    """Return the accuracy of each class that has images, in percent, and the most confused pairs.
+def class_results(
+    scores: Tensor, labels: Tensor, names: Sequence[str], *, repeats: int = 1
+) -> dict[str, Any]:
+    """Return accuracy by class in percent, the most confused pairs, and which images are right.
 
     scores (n, L), labels (n,) of 0..L-1, names: L names. A pair counts the images of one class that
-    were taken for another; pairs of equally many images stand in the order of the classes.
+    were taken for another; pairs of equally many images stand in the order of the classes. Classes
+    without images have no accuracy. repeats: how often the same test images follow each other.
     """
     import torch
+
+    from transfer.outcomes import per_image
 
     if len(names) != scores.shape[1]:
         raise ValueError(f"{len(names)} names for {scores.shape[1]} classes")
     num_classes = len(names)
-    predicted = scores.argmax(dim=1).cpu()
-    counts = torch.bincount(labels.cpu() * num_classes + predicted, minlength=num_classes**2)
+    predicted, labels = scores.argmax(dim=1).cpu(), labels.cpu()
+    right = (predicted == labels).reshape(repeats, -1).sum(dim=0)
+    counts = torch.bincount(labels * num_classes + predicted, minlength=num_classes**2)
     table = counts.reshape(num_classes, num_classes)
-    images, right = table.sum(dim=1).tolist(), table.diagonal().tolist()
+    images, hits_of = table.sum(dim=1).tolist(), table.diagonal().tolist()
     wrong = table.clone().fill_diagonal_(0).flatten()
     places = torch.sort(wrong, descending=True, stable=True).indices[:MOST_PAIRS].tolist()
     return {
         "accuracy_per_class": {
             name: round(100 * hits / total, 2)
-            for name, hits, total in zip(names, right, images, strict=True)
+            for name, hits, total in zip(names, hits_of, images, strict=True)
             if total
         },
         "most_confused": [
@@ -141,6 +147,7 @@ def class_results(scores: Tensor, labels: Tensor, names: Sequence[str]) -> dict[
             for place in places
             if wrong[place]
         ],
+        **per_image(right.numpy(), labels[: len(right)].numpy(), of=repeats),
     }
 
 

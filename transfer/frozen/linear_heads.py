@@ -226,8 +226,10 @@ def train_and_score(
     details["crops"] = CROPS
     details |= _share_details(backbone, heads, test)
     turns = tuple(f"turned by {90 * quarter}°" for quarter in range(QUARTER_TURNS))
-    names = turns if training.labels == "rotations" else images.class_names
-    details |= class_results(scores, test.labels, names)
+    turned = training.labels == "rotations"
+    names = turns if turned else images.class_names
+    repeats = QUARTER_TURNS if turned else 1
+    details |= class_results(scores, test.labels, names, repeats=repeats)
     return Predictions(scores, test.labels, details | kept)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transfer.datasets.segmented import IGNORED, Mask
+from transfer.outcomes import Floats, resamples
 
 Confusion = NDArray[np.int64]
 """Numbers of pixels (L, L) by true class (row) and predicted class (column)."""
@@ -64,3 +65,12 @@ def overlap(counts: Confusion) -> Overlap:
         pixel_accuracy=float(100 * right.sum() / counts.sum()),
         mean_accuracy=float(np.nanmean(recalls)),
     )
+
+
+def resampled_overlap(counts: Confusion) -> Floats:
+    """Return the mean IoU (B,) in percent on resampled test sets; counts (n, L, L) by image."""
+    each = np.tensordot(resamples(len(counts)), counts, 1)
+    right = np.diagonal(each, axis1=1, axis2=2)
+    union = each.sum(axis=1) + each.sum(axis=2) - right
+    shares = np.divide(100 * right, union, out=np.full(right.shape, np.nan), where=union > 0)
+    return np.asarray(np.nanmean(shares, axis=1))

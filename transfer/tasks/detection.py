@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from transfer.detection.sample import Detector
     from transfer.finetuning.norms import Norm
     from transfer.galleries.tile import Tile
+    from transfer.outcomes import Floats
 
 COCO_KINDS: dict[str, tuple[Kind, ...]] = {
     "boxes": ("bbox",),
@@ -112,6 +113,16 @@ class Detected:
         if not self.kinds:
             return {"bbox": voc_ap(self.found, self.scenes)}
         return coco_ap(self.found, self.scenes, self.kinds, self.cache)
+
+    @property
+    def resampled(self) -> Floats:
+        """Return AP of the first kind (B,) in percent, on resampled test sets."""
+        from transfer.detection.coco_ap import resampled_coco_ap
+        from transfer.detection.voc_ap import resampled_voc_ap
+
+        if not self.kinds:
+            return resampled_voc_ap(self.found, self.scenes)
+        return resampled_coco_ap(self.found, self.scenes, self.first, self.cache)
 
     @property
     def first(self) -> Kind:
@@ -280,7 +291,10 @@ class Detection(RecipeTraining[DetectorRecipe], Task):
 
     def details(self, detected: Detected) -> dict[str, object]:
         """Return details of the training and all precisions: of sizes, classes and also boxes."""
-        return {**detected.details, "precisions": detected.precisions}
+        from transfer.outcomes import resampled
+
+        kept = resampled(detected.resampled, len(detected.scenes))
+        return {**detected.details, "precisions": detected.precisions, **kept}
 
     def gallery(self, detected: Detected, folders: Folders) -> list[Tile]:
         """Return pictures of detections beside the truth."""

@@ -124,7 +124,9 @@ class FewShot(CenterCrops, Classification, Task):
         shots = min(scores)
         trials = scores[shots]
         return {
-            **class_results(trials.flatten(0, 1), labels.repeat(len(trials)), names),
+            **class_results(
+                trials.flatten(0, 1), labels.repeat(len(trials)), names, repeats=len(trials)
+            ),
             "classes_counted_over": f"{len(trials)} trials of {shots} images per class",
         }
 

@@ -113,7 +113,9 @@ class LowShotKNN(CenterCrops, Classification, Task):
         draws = votes[self.smallest]
         percent = min(self.percents)
         return {
-            **class_results(torch.cat(list(draws)), labels.repeat(len(draws)), names),
+            **class_results(
+                torch.cat(list(draws)), labels.repeat(len(draws)), names, repeats=len(draws)
+            ),
             "classes_counted_over": f"{len(draws)} banks of {percent} % of the training images",
         }
 

@@ -128,8 +128,12 @@ class NearestImages(CenterCrops, Classification, Task):
         return {"same_class": 100 * float(same.double().mean())}
 
     def details(self, predictions: Neighbors) -> dict[str, object]:
-        """Return the shown queries with their neighbors, and the number of test images."""
-        return {"queries": predictions.queries, "num_test": len(predictions.labels)}
+        """Return the shown queries, the number of test images, and how many neighbors agree."""
+        from transfer.outcomes import per_image
+
+        same = predictions.neighbor_labels == predictions.labels[:, None]
+        right = per_image(same.sum(dim=1).numpy(), predictions.labels.numpy(), of=same.shape[1])
+        return {"queries": predictions.queries, "num_test": len(predictions.labels), **right}
 
     def gallery(self, predictions: Neighbors, folders: Folders) -> Sequence[Tile]:
         """Return nothing: the record shows the queries."""

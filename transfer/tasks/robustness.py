@@ -171,6 +171,7 @@ class CorruptionEval(TrainedClassifier, Classification, Task):
         kinds, severities = zip(*map(kind_and_severity, prepared.files), strict=True)
         scores, labels = prepared.scores(), prepared.labels()
         details = class_results(scores, labels, prepared.classes)
+        details |= right_over_corruptions(scores, labels, prepared.files, kinds)
         details["classes_counted_over"] = "all corruptions and severities"
         return Corrupted(scores, labels, kinds, severities, details)
 
@@ -213,6 +214,29 @@ class CorruptionEval(TrainedClassifier, Classification, Task):
             list(zip(predictions.kinds, predictions.severities, strict=True)),
             self.classifier_classes(folders),
         )
+
+
+def right_over_corruptions(
+    scores: Tensor, labels: Tensor, files: Sequence[str], kinds: Sequence[str]
+) -> dict[str, Any]:
+    """Return for each photograph under how many of the main corruptions it is classified right.
+
+    scores (n, L), labels (n,), files and kinds: names and corruptions of the n images. The entry is
+    empty where a photograph lacks some of them, since the metric then weighs it differently.
+    """
+    import numpy as np
+
+    from transfer.outcomes import PER_IMAGE, per_image
+
+    main = np.isin(kinds, MAIN_KINDS)
+    names = np.array([file.rpartition("/")[2] for file in files])[main]
+    right = (scores.argmax(dim=1) == labels).numpy()[main]
+    _, first, place = np.unique(names, return_index=True, return_inverse=True)
+    counts = np.bincount(place)
+    if not len(counts) or counts.min() < counts.max():
+        return {PER_IMAGE: None}
+    own_labels = labels.numpy()[main][first]
+    return per_image(np.bincount(place, right).round(), own_labels, of=int(counts[0]))
 
 
 def accuracies(predictions: Corrupted) -> dict[str, dict[int, float]]:

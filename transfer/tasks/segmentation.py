@@ -32,7 +32,7 @@ from transfer.tasks.task import PlannedTask, Task
 if TYPE_CHECKING:
     from transfer.finetuning.norms import Norm
     from transfer.galleries.tile import Tile
-    from transfer.segmentation.iou import Overlap
+    from transfer.segmentation.iou import Confusion, Overlap
     from transfer.segmentation.network import FCN
 
 ENGINE = "mmsegmentation"
@@ -58,19 +58,31 @@ class Predicted:
     details: Mapping[str, object] = field(default_factory=dict)
 
     @cached_property
-    def overlap(self) -> Overlap:
-        """Return the scores over the pixels of all images together."""
+    def confusions(self) -> Confusion:
+        """Return the confusion matrix (n, L, L) of each image."""
         import numpy as np
 
-        from transfer.segmentation.iou import confusion, overlap
+        from transfer.segmentation.iou import confusion
         from transfer.segmentation.train import prediction_path
 
         num_classes = len(self.split.class_names)
-        counts = np.zeros((num_classes, num_classes), dtype=np.int64)
-        for i in range(len(self.split)):
-            predicted = read_mask(prediction_path(self.folder, self.split, i))
-            counts += confusion(predicted, self.split.mask(i), num_classes)
-        return overlap(counts)
+        return np.stack(
+            [
+                confusion(
+                    read_mask(prediction_path(self.folder, self.split, i)),
+                    self.split.mask(i),
+                    num_classes,
+                )
+                for i in range(len(self.split))
+            ]
+        )
+
+    @cached_property
+    def overlap(self) -> Overlap:
+        """Return the scores over the pixels of all images together."""
+        from transfer.segmentation.iou import overlap
+
+        return overlap(self.confusions.sum(axis=0))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,7 +205,10 @@ class Segmentation(RecipeTraining[SegmentationRecipe], Task):
 
     def details(self, predicted: Predicted) -> dict[str, object]:
         """Return details of the training and the IoU of each class, null if it does not occur."""
-        scores = predicted.overlap
+        from transfer.outcomes import resampled
+        from transfer.segmentation.iou import resampled_overlap
+
+        scores, confusions = predicted.overlap, predicted.confusions
         names = predicted.split.class_names
         return {
             **predicted.details,
@@ -201,6 +216,7 @@ class Segmentation(RecipeTraining[SegmentationRecipe], Task):
             "num_classes_counted": sum(value is not None for value in scores.classes),
             "pixel_accuracy": scores.pixel_accuracy,
             "mean_accuracy": scores.mean_accuracy,
+            **resampled(resampled_overlap(confusions), len(confusions)),
         }
 
     def gallery(self, predicted: Predicted, folders: Folders) -> list[Tile]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from transfer.backbone import Backbone
 from transfer.frozen.features import Features, Predictions
@@ -245,7 +245,31 @@ class VOCSVM(Task):
             )
         }
         edge = [name for name, row in classes.items() if row["at_grid_edge"]]
-        return {**predictions.details, "classes": classes, "classes_at_grid_edge": edge}
+        return {
+            **predictions.details,
+            "classes": classes,
+            "classes_at_grid_edge": edge,
+            **self.resampled(predictions),
+        }
+
+    def resampled(self, predictions: Predictions) -> dict[str, Any]:
+        """Return mAP on resampled test sets."""
+        import numpy as np
+
+        from transfer.outcomes import resampled, resampled_precision, resamples
+
+        recalls = np.arange(11) / 10 if self.points == "11" else None
+        scores, labels = predictions.scores.numpy(), predictions.labels.numpy()
+        counts = resamples(len(labels))
+        by_class = []
+        for own, truth in zip(scores.T, labels.T, strict=True):
+            order = np.argsort(-own, kind="stable")
+            there = truth == PRESENT
+            hits, misses = there[order], (truth == ABSENT)[order]
+            by_class.append(
+                resampled_precision(hits, misses, order, there.astype(float), counts, recalls)
+            )
+        return resampled(np.nanmean(by_class, axis=0), len(labels))
 
     def gallery(self, predictions: Predictions, folders: Folders) -> list[Tile]:
         """Return test images that the rankings for classes have in the most wrong places.

@@ -1,0 +1,104 @@
+"""What records keep of test images: it survives the record, and resampling is resampling."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tests.transfer.detection.test_coco_ap import annotation, as_found, scenes_of
+from tests.transfer.detection.test_voc_ap import random_split
+from transfer.datasets.scenes import Scenes
+from transfer.detection import coco_ap as coco
+from transfer.detection.voc_ap import resampled_voc_ap, voc_ap
+from transfer.metrics import average_precision
+from transfer.outcomes import (
+    NUM_RESAMPLES,
+    per_image,
+    read_per_image,
+    resampled_precision,
+    resamples,
+)
+from transfer.segmentation.iou import overlap, resampled_overlap
+
+
+@pytest.mark.parametrize("of", [1, 75])
+def test_right_answers_survive_a_record(of: int) -> None:
+    rng = np.random.default_rng(0)
+    right, labels = rng.integers(0, of + 1, 1001), rng.integers(0, 1000, 1001)
+    kept = read_per_image(json.loads(json.dumps(per_image(right, labels, of=of))))
+    assert kept is not None
+    np.testing.assert_array_equal(kept.shares, right / of)
+    np.testing.assert_array_equal(kept.labels, labels)
+
+
+def test_entries_of_another_shape_are_nothing() -> None:
+    whole = per_image(np.ones(9), np.zeros(9))["per_image"]
+    foreign = [None, {}, whole | {"right": "!"}, whole | {"images": 10**9}, whole | {"labels": ""}]
+    assert [read_per_image({"per_image": one}) for one in foreign] == [None] * len(foreign)
+    assert read_per_image({}) is None
+
+
+def test_weights_are_those_of_the_metric() -> None:
+    labels = np.array([0, 0, 0, 2])  # a class without images has no part
+    kept = read_per_image(per_image(np.array([1, 1, 0, 0]), labels))
+    assert kept is not None
+    assert kept.weights("top1") @ kept.shares == pytest.approx(1 / 2)
+    assert kept.weights("mean_per_class") @ kept.shares == pytest.approx((2 / 3 + 0) / 2)
+
+
+@pytest.mark.parametrize("points", ["area", "11"])
+def test_a_resampled_precision_is_that_of_the_drawn_images(points: str) -> None:
+    rng = np.random.default_rng(0)
+    scores, positive = rng.permutation(60) / 60, rng.random(60) < 0.3
+    counts = resamples(60)
+    order = np.argsort(-scores)
+    recalls = np.arange(11) / 10 if points == "11" else None
+    found = resampled_precision(
+        positive[order], ~positive[order], order, positive.astype(float), counts, recalls
+    )
+    assert counts.shape == (NUM_RESAMPLES, 60)
+    for times, value in zip(counts[:5].astype(int), found, strict=False):
+        drawn = torch.tensor(np.repeat(scores, times)), torch.tensor(np.repeat(positive, times))
+        assert value == pytest.approx(average_precision(*drawn, points=points))  # type: ignore[arg-type]
+
+
+def test_resampled_detections_score_as_voc_scores_the_drawn_images() -> None:
+    detections, scenes = random_split(1)
+    for detected in detections:
+        detected.scores.copy_(torch.from_numpy(np.round(detected.scores.numpy(), 3)))
+    found = resampled_voc_ap(detections, scenes)
+    draws = resamples(len(scenes)).astype(int)[:3]
+    for times, value in zip(draws, found, strict=False):
+        drawn = np.repeat(np.arange(len(scenes)), times)
+        again = Scenes(Path(), [scenes.scene(int(i)) for i in drawn], scenes.class_names)
+        # equal scores of different images may take either order
+        assert value == pytest.approx(voc_ap([detections[i] for i in drawn], again)["AP"], abs=0.3)
+
+
+@pytest.mark.parametrize("kind", ["bbox", "segm", "keypoints"])
+def test_with_each_image_once_the_resampled_precision_is_cocos(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: coco.Kind
+) -> None:
+    truth = [
+        annotation(1, "cat", (10, 10, 60, 60)),
+        annotation(1, "dog", (100, 50, 80, 70)),
+        annotation(2, "cat", (20, 30, 90, 90)),
+        annotation(2, "cat", (120, 90, 70, 50), crowd=True),
+    ]
+    shifted = [annotation(1, "cat", (14, 13, 60, 60)), annotation(1, "cat", (100, 50, 80, 70))]
+    far = [annotation(2, "cat", (24, 36, 90, 90)), annotation(2, "dog", (0, 0, 40, 40))]
+    scenes = scenes_of(tmp_path, truth, (1, 2))
+    found = [as_found(shifted, (0.9, 0.5)), as_found(far, (0.7, 0.6))]
+    monkeypatch.setattr(coco, "resamples", lambda n: np.ones((1, n)))
+    (value,) = coco.resampled_coco_ap(found, scenes, kind)
+    assert value == pytest.approx(coco.coco_ap(found, scenes, [kind])[kind]["AP"])
+    assert 0 < value < 100
+
+
+def test_resampled_masks_score_as_the_drawn_images() -> None:
+    counts = np.random.default_rng(0).integers(0, 50, (7, 4, 4))
+    counts[:, 3], counts[:, :, 3] = 0, 0  # a class that does not occur
+    for times, value in zip(resamples(7).astype(int)[:3], resampled_overlap(counts), strict=False):
+        assert value == pytest.approx(overlap(np.repeat(counts, times, axis=0).sum(axis=0)).mean)

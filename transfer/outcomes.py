@@ -1,0 +1,129 @@
+"""What a record keeps of its test images, so that two checkpoints are compared on the same ones.
+
+Of a share of right answers, whether each image was right; of a mean over rankings or pixels, the
+metric on resampled test sets, the same ones for every checkpoint (Efron, Annals of Statistics
+1979). NumPy alone, since tables read it, too.
+"""
+
+import base64
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+PER_IMAGE, RESAMPLED = "per_image", "resampled"
+"""Entries of a record's details."""
+NUM_RESAMPLES = 200
+
+
+@dataclass(frozen=True, eq=False)
+class PerImage:
+    """Right answers for each test image."""
+
+    shares: Floats
+    """Share of right answers (n,): 0 or 1, or in between where several are counted."""
+    labels: NDArray[np.int64]
+    """Classes (n,)."""
+
+    def weights(self, metric: str) -> Floats:
+        """Return the weight (n,) of each image in a metric; they add up to 1."""
+        if metric != "mean_per_class":
+            return np.full(len(self.labels), 1 / len(self.labels))
+        counts = np.bincount(self.labels)
+        return 1 / (counts[self.labels] * np.count_nonzero(counts))
+
+
+def per_image(right: NDArray[Any], labels: NDArray[Any], *, of: int = 1) -> dict[str, Any]:
+    """Return the entry of a record's details: right answers (n,) from 0 to `of`, labels (n,)."""
+    numbers = np.packbits(right.astype(bool)) if of == 1 else right.astype("<u2")
+    return {
+        PER_IMAGE: {
+            "images": len(right),
+            "of": of,
+            "right": _text(numbers),
+            "labels": _text(labels.astype("<u2")),
+        }
+    }
+
+
+def read_per_image(details: Mapping[str, Any]) -> PerImage | None:
+    """Return what a record's details hold for each image; None if nothing, or of another shape."""
+    try:
+        told = details[PER_IMAGE]
+        count, of = int(told["images"]), int(told["of"])
+        right = _bytes(told["right"], 2 * count)
+        if of == 1:
+            numbers = np.unpackbits(np.frombuffer(right, np.uint8), count=count)
+        else:
+            numbers = np.frombuffer(right, "<u2")
+        labels = np.frombuffer(_bytes(told["labels"], 2 * count), "<u2").astype(np.int64)
+        if not len(numbers) == len(labels) == count > 0:
+            return None
+        return PerImage(numbers / of, labels)
+    except (KeyError, TypeError, ValueError, zlib.error):
+        return None
+
+
+def resampled(values: Floats, num_images: int) -> dict[str, Any]:
+    """Return the entry of a record's details for a metric (NUM_RESAMPLES,) in percent."""
+    return {RESAMPLED: {"images": num_images, "values": [round(float(v), 4) for v in values]}}
+
+
+def read_resampled(details: Mapping[str, Any]) -> tuple[int, Floats] | None:
+    """Return number of images and the metric (B,) on resampled test sets; None if not there."""
+    try:
+        told = details[RESAMPLED]
+        values = np.array(told["values"], dtype=np.float64)
+        return (int(told["images"]), values) if values.shape == (NUM_RESAMPLES,) else None
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def resamples(num_images: int) -> Floats:
+    """Return how often each of n images occurs in each resampled test set (NUM_RESAMPLES, n)."""
+    # the legacy generator gives the same numbers in all versions of NumPy
+    draw = np.random.RandomState(0)
+    drawn = (draw.randint(0, num_images, num_images) for _ in range(NUM_RESAMPLES))
+    return np.stack([np.bincount(each, minlength=num_images) for each in drawn]).astype(float)
+
+
+def resampled_precision(
+    hits: NDArray[np.bool_],
+    misses: NDArray[np.bool_],
+    images: NDArray[np.int64],
+    positives: Floats,
+    counts: Floats,
+    recalls: Floats | None,
+) -> Floats:
+    """Return the average precision (B,) of one class, in percent, on resampled test sets.
+
+    hits, misses, images (k,): of each answer, best first, whether it is right or wrong (or neither)
+    and its image; positives (n,): what there is to find in each image; counts (B, n). Precision is
+    interpolated; its mean is over `recalls`, or over all by area. Without positives: NaN.
+    """
+    means = np.empty(len(counts))
+    for b, times in enumerate(counts):
+        found = (times[images] * hits).cumsum()
+        seen = found + (times[images] * misses).cumsum()
+        total = times @ positives
+        best = np.maximum.accumulate((found / np.maximum(seen, 1))[::-1])[::-1]
+        if recalls is None:
+            area = (np.diff(found, prepend=0) * best).sum()
+            means[b] = area / total if total else np.nan
+        else:
+            places = np.searchsorted(found / max(total, 1e-9), recalls)
+            means[b] = np.append(best, 0)[places].mean() if total else np.nan
+    return 100 * means
+
+
+def _text(numbers: NDArray[Any]) -> str:
+    return base64.b64encode(zlib.compress(numbers.tobytes(), 9)).decode()
+
+
+def _bytes(text: str, most: int) -> bytes:
+    """Return the bytes of a text, at most so many: a record is a file that others may have made."""
+    return zlib.decompressobj().decompress(base64.b64decode(text, validate=True), most)
