@@ -14,8 +14,10 @@ from typing import Annotated
 
 import tyro
 
-from benchmarks.pages.explanation import explain
+from benchmarks.pages.again import key_of
+from benchmarks.pages.explanation import TEXT_WIDTH, explain
 from benchmarks.pages.records import read_result
+from pretrain.running.command_line import end_with_the_pipe, parse
 from transfer.record import FAILED, RECORDS, SNAPSHOTS, RecordError, read_record
 from transfer.running.row_names import nearest
 
@@ -33,7 +35,7 @@ class Request:
     name: str = ""
     """Name of the checkpoint, instead of a file."""
     task: str = ""
-    """Task id, instead of a file."""
+    """Task id, or task and reading such as in1k_linear@co2, instead of a file."""
     results: Path = Path("results")
     """Folder in which name and task are looked up."""
     json: bool = False
@@ -41,24 +43,33 @@ class Request:
 
 
 def run(request: Request) -> int:
-    """Print one explanation; return the exit status.
+    """Print the explanation of each record; return the exit status.
 
-    ExplainError if no record, or more than one, is named; RecordError for a file without one.
+    ExplainError if no record is named; RecordError for a file without one.
     """
-    path = request.record or find_record(request.results, request.name, request.task)
-    try:
-        explanation = explain(path, read_record(path), read_result(path))
-    except OSError as error:
-        raise ExplainError(f"{path}: {error.strerror}") from error
-    if request.json:
-        print(json.dumps(explanation.as_dict(), indent=1))
+    if request.record:
+        paths = [request.record]
     else:
-        print(explanation.as_text())
+        paths = find_records(request.results, request.name, request.task)
+    explanations = []
+    for path in paths:
+        try:
+            explanations.append(explain(path, read_record(path), read_result(path)))
+        except OSError as error:
+            raise ExplainError(f"{path}: {error.strerror}") from error
+    if request.json:
+        told = [explanation.as_dict() for explanation in explanations]
+        print(json.dumps(told if len(told) > 1 else told[0], indent=1))
+    else:
+        print(f"\n\n{'=' * TEXT_WIDTH}\n\n".join(one.as_text() for one in explanations))
     return 0
 
 
-def find_record(results: Path, name: str, task: str) -> Path:
-    """Return the record of a checkpoint and a task; ExplainError if there is not exactly one."""
+def find_records(results: Path, name: str, task: str) -> list[Path]:
+    """Return the records of a checkpoint and a task, of all its readings unless one is named.
+
+    ExplainError if there is none.
+    """
     if not name or not task:
         raise ExplainError(
             f"--name {name!r}, --task {task!r}: give the file of a record, or both of these"
@@ -73,24 +84,24 @@ def find_record(results: Path, name: str, task: str) -> Path:
     tasks, refused = {}, []
     for path in own:
         try:
-            tasks[path] = read_record(path).task
+            record = read_record(path)
+            key = key_of(record.task, record.protocol["name"]) or record.task
+            tasks[path] = {key, record.task}
         except (OSError, RecordError) as error:
             refused.append(f"\n  {error}")
-    found = [path for path, known in tasks.items() if known == task]
+    found = [path for path, known in tasks.items() if task in known]
     if not found:
-        near = nearest(task, sorted({*tasks.values()}))
+        near = nearest(task, sorted(set[str]().union(*tasks.values())))
         raise ExplainError(
             f"--task {task}: {name} has no such record; nearest: {near or 'none'}{''.join(refused)}"
         )
-    if len(found) > 1:
-        listed = "\n  ".join(map(str, found))
-        raise ExplainError(f"{len(found)} records of {name} and {task}; name one:\n  {listed}")
-    return found[0]
+    return found
 
 
 def main(words: list[str]) -> int:
     """Run the command line; return its exit status."""
-    request = tyro.cli(Request, args=words, description=__doc__)
+    request = parse(Request, words, description=__doc__)
+    end_with_the_pipe()
     try:
         return run(request)
     except (ExplainError, RecordError) as error:

@@ -21,6 +21,7 @@ from benchmarks.pages.final_screen import shortened
 from benchmarks.pages.published import papers
 from benchmarks.pages.records import FIGURES as FIGURES_FOLDER
 from benchmarks.pages.records import read_results
+from pretrain.running.command_line import parse
 from transfer.running.folders import FolderError, check_writable
 from transfer.running.row_names import check_row_name
 
@@ -180,7 +181,7 @@ def _state(results: Path, picture: Picture) -> str:
 
 def main(words: list[str]) -> int:
     """Run the command line; return its exit status."""
-    request = tyro.cli(Request, args=words, description=__doc__)
+    request = parse(Request, words, description=__doc__)
     try:
         if request.listed and request.logs:
             raise ValueError("--logs: --list keeps no log; run the command without --list first")

@@ -20,11 +20,10 @@ from pathlib import Path
 from typing import Literal
 from xml.etree import ElementTree
 
-import tyro
-
 from benchmarks.gpu.page import Answer, Machine, render
 from benchmarks.gpu.rates import write_rates
 from pretrain.running.atomic_files import WriteError, explain_write_errors, write_whole
+from pretrain.running.command_line import parse
 from pretrain.running.option_ranges import OptionError, Range
 from transfer.record import commit
 from transfer.running.option_ranges import check_ranges
@@ -257,7 +256,7 @@ def _number(text: str) -> float | str:
 
 def main(words: list[str]) -> int:
     """Run the command line; return its exit status."""
-    request = tyro.cli(Request, args=words, description=__doc__)
+    request = parse(Request, words, description=__doc__)
     try:
         check_ranges(request, RANGES)
         return run(request)

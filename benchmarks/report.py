@@ -7,12 +7,11 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-import tyro
-
 from benchmarks.pages.records import REPORT
 from benchmarks.report_parts.page import report_page
 from benchmarks.report_parts.run_folders import remember_runs, remembered_runs
 from pretrain.running.atomic_files import write_whole
+from pretrain.running.command_line import parse
 from transfer.running.folders import FolderError, check_writable
 
 FILE = "index.html"
@@ -76,7 +75,7 @@ def update_report(results: Path, runs: tuple[Path, ...] = ()) -> bool:
 
 def main(words: list[str]) -> int:
     """Run the command line; return its exit status."""
-    request = tyro.cli(Request, args=words, description=__doc__)
+    request = parse(Request, words, description=__doc__)
     try:
         check_writable(request.results, "--results")
         path = write_report(request.results, request.runs)

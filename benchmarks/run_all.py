@@ -23,8 +23,6 @@ import time
 from dataclasses import replace
 from itertools import pairwise
 
-import tyro
-
 from benchmarks.execution.calibration import finish_calibration, reference_of
 from benchmarks.execution.ending import finish_run, remember_request
 from benchmarks.execution.run_file import write_run_file
@@ -39,6 +37,7 @@ from benchmarks.planning.checkpoints import (
     origins,
     settle_declarations,
 )
+from benchmarks.planning.data_folder import require_data_folder
 from benchmarks.planning.options import OPTION_RANGES, RunAll, settings_of
 from benchmarks.planning.plan import (
     PlannedCell,
@@ -51,6 +50,7 @@ from benchmarks.planning.plan import (
 from benchmarks.planning.plan_groups import get_data_command, render_plan_groups, shortened
 from pretrain.running import stop
 from pretrain.running.atomic_files import explain_write_errors
+from pretrain.running.command_line import end_with_the_pipe, parse
 from pretrain.running.processes import assume_gpus
 from slurm.cluster import ClusterError, cluster
 from transfer.backbone import BackboneError
@@ -72,6 +72,7 @@ def plan(request: RunAll) -> list[PlannedCell]:
     engine_for(request.training.engine)
     seeds = split_numbers(request.seeds, "--seeds", "0,1,2", RANGES["seed"])
     keys = task_keys(request.tasks, request.suite, request.skip)
+    require_data_folder(request.data, (d for key in keys for d in task_of(key).datasets()))
     require_heeded(request.training, map(task_of, keys))
     cells = cells_of(backbones(request), keys, settings, seeds)
     if not request.cluster.slurm:
@@ -242,8 +243,10 @@ def main(words: list[str]) -> int:
     if ("--plan", "full") in pairwise(words):
         place = words.index("full", words.index("--plan"))
         words = [*words[: place - 1], "--plan-full", *words[place + 1 :]]
-    request = tyro.cli(RunAll, args=words, description=__doc__)
+    request = parse(RunAll, words, description=__doc__)
     request = replace(request, plan=request.plan or request.plan_full)
+    if request.plan or request.cluster.concerns_submitted_cells:
+        end_with_the_pipe()
     stop.listen()
     if request.quiet:
         os.environ[QUIET] = "1"  # also for the processes that this one starts

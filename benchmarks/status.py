@@ -9,9 +9,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-import tyro
-
 from benchmarks.cluster.watch import print_states, watch
+from pretrain.running.command_line import end_with_the_pipe, parse
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,8 +27,11 @@ class Request:
 
 def main(words: list[str]) -> int:
     """Run the command line; return its exit status."""
-    request = tyro.cli(Request, args=words, description=__doc__)
+    request = parse(Request, words, description=__doc__)
+    end_with_the_pipe()
     try:
+        if request.results is not None and not request.results.is_dir():
+            raise ValueError(f"--results {request.results}: no such folder")
         show = watch if request.watch else print_states
         return show(request.runs, request.results)
     except ValueError as error:

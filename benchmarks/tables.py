@@ -11,8 +11,6 @@ import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import tyro
-
 from benchmarks.pages.calibration import calibration_line, with_line
 from benchmarks.pages.curve_page import curve_files, curve_pages
 from benchmarks.pages.numbers import write_csv
@@ -22,6 +20,7 @@ from benchmarks.pages.published import papers
 from benchmarks.pages.records import FIGURES, TABLES, read_results
 from benchmarks.pages.stated import stated_page
 from pretrain.running.atomic_files import explain_write_errors, write_whole
+from pretrain.running.command_line import parse
 from transfer.running.folders import FolderError, check_writable
 
 
@@ -105,7 +104,7 @@ def _write(path: Path, text: str) -> Path:
 
 def main(words: list[str]) -> int:
     """Run the command line; return its exit status."""
-    request = tyro.cli(Request, args=words, description=__doc__)
+    request = parse(Request, words, description=__doc__)
     try:
         check_writable(request.results, "--results")
         paths = write_tables(request.results)

@@ -12,6 +12,7 @@ from typing import NoReturn
 from pretrain.command import parse
 from pretrain.recipe_table import recipe_list
 from pretrain.recipes import RECIPES
+from pretrain.running.command_line import end_with_the_pipe
 from pretrain.running.option_ranges import OptionError
 
 
@@ -21,11 +22,14 @@ def main(arguments: list[str]) -> int:
     0: finished; 1: failed on the way; 2: wrong request; 75: stopped, to be resumed.
     """
     if arguments[:1] == ["--list"]:
+        end_with_the_pipe()
         print(recipe_list(arguments[1:]))
         return 0
     name = arguments[0] if arguments else ""
     if name in ("", "-h", "--help"):
-        print(f"{__doc__}\nThe first argument is a recipe: {', '.join(RECIPES)}", file=sys.stderr)
+        families = dict.fromkeys(recipe.partition("/")[0] for recipe in RECIPES)
+        told = f"The first argument is a recipe, one of {len(RECIPES)}, of {', '.join(families)}"
+        print(f"{__doc__}\n{told}; --list shows them.", file=sys.stderr)
         return 0 if name else 2
     if name not in RECIPES:
         near = get_close_matches(name, RECIPES, n=3, cutoff=0.0)

@@ -13,6 +13,7 @@ import tyro
 
 from pretrain.precision import Precision
 from pretrain.recipes import RECIPES, Config, Recipe
+from pretrain.running.command_line import parse as parse_words
 from pretrain.running.option_ranges import OptionError, Range, numbers
 
 DeviceChoice = Literal["auto", "cpu", "cuda"]
@@ -75,10 +76,10 @@ def parse(name: str, arguments: list[str]) -> Command[Any]:
     """
     recipe = RECIPES[name]
     config: Any = type(recipe.config)
-    command: Command[Any] = tyro.cli(
+    command: Command[Any] = parse_words(
         Command[config],
+        arguments,
         default=Command(data=tyro.MISSING, out=tyro.MISSING, recipe=recipe),
-        args=arguments,
         prog=f"python -m pretrain {name}",
         config=(tyro.conf.OmitArgPrefixes,),
     )

@@ -1,5 +1,5 @@
-"""python -m transfer TASK | get-data | check-data | inspect | generate-data | convert-sbd |
-make-corruptions | --list.
+"""python -m transfer TASK | get-data | check-data | describe-data | inspect | generate-data |
+convert-sbd | make-corruptions | --list.
 
 Evaluate one checkpoint on one task, or inspect checkpoints and data. benchmarks/run_all.py runs all
 tasks. Exit status: 0 done, 1 failed, 2 wrong request, 75 stopped by a signal and resumable.
@@ -7,19 +7,21 @@ tasks. Exit status: 0 done, 1 failed, 2 wrong request, 75 stopped by a signal an
 
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import tyro
 
 from pretrain.running import stop
+from pretrain.running.command_line import end_with_the_pipe, parse
 from pretrain.running.processes import process_group
 from transfer.backbone import BackboneError, inspect_file, load_backbone
 from transfer.cells.command import Evaluate
 from transfer.datasets.catalog import DATASETS
-from transfer.datasets.check import check, render, render_found
-from transfer.datasets.expected import DataError
+from transfer.datasets.check import announce, check, render, render_found
+from transfer.datasets.expected import SMALL_DATA, DataError
 from transfer.encoders.encoder import load_encoder
 from transfer.encoders.options import AnyEncoder, EncoderOptions
 from transfer.getting.command import GetData
@@ -54,6 +56,24 @@ class CheckData:
         reports = [check(key, self.data, decode=self.decode) for key in keys]
         print(render(reports) if self.sets else render_found(reports))
         return int(any(report.found and not report.ok for report in reports))
+
+
+@dataclass(frozen=True, kw_only=True)
+class DescribeData:
+    """Announce excerpts: write what is there to small-data.json, with which sets are compared."""
+
+    sets: Annotated[tuple[str, ...], tyro.conf.Positional]
+    """Keys of the data sets that are excerpts."""
+    data: Path = field(default_factory=data_folder)
+    """Folder of all data sets; $DATASETS or ./datasets."""
+
+    def __call__(self) -> int:
+        """Write the file; return the exit status. DataError for a set that cannot be read."""
+        for key in self.sets:
+            sizes = announce(key, self.data)
+            counts = ", ".join(f"{split} {number:,}" for split, number in sizes.counts.items())
+            print(f"{key}: {sizes.classes} classes, {counts}  ->  {self.data / SMALL_DATA}")
+        return 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,10 +184,11 @@ class MakeCorruptions:
         return 0
 
 
-Command = GetData | CheckData | Inspect | GenerateData | ConvertSBD | MakeCorruptions
+Command = GetData | CheckData | DescribeData | Inspect | GenerateData | ConvertSBD | MakeCorruptions
 COMMANDS: dict[str, type[Command]] = {
     "get-data": GetData,
     "check-data": CheckData,
+    "describe-data": DescribeData,
     "inspect": Inspect,
     "generate-data": GenerateData,
     "convert-sbd": ConvertSBD,
@@ -186,7 +207,9 @@ def list_tasks() -> str:
 
 def run_command(command: type[Command], words: list[str]) -> int:
     """Read a command's options, check them and run it; return its exit status."""
-    run = tyro.cli(command, args=words[1:], prog=f"python -m transfer {words[0]}")
+    run: Command = parse(
+        cast("Callable[..., Command]", command), words[1:], prog=f"python -m transfer {words[0]}"
+    )
     check_ranges(run)
     return run()
 
@@ -194,6 +217,7 @@ def run_command(command: type[Command], words: list[str]) -> int:
 def main(words: list[str]) -> int:
     """Run the command line; return the exit status: 0 done, 1 failed, 2 wrong request."""
     if words[:1] == ["--list"]:
+        end_with_the_pipe()
         print(list_tasks())
         return 0
     command = COMMANDS.get(words[0]) if words else None
@@ -201,7 +225,7 @@ def main(words: list[str]) -> int:
     try:
         if command is not None:
             return run_command(command, words)
-        request = tyro.cli(Evaluate, args=words, prog="python -m transfer", description=__doc__)
+        request = parse(Evaluate, words, prog="python -m transfer", description=__doc__)
         with process_group():
             return request()
     except (BackboneError, DataError, ValueError, FileNotFoundError) as error:

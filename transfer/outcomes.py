@@ -68,17 +68,17 @@ def read_per_image(details: Mapping[str, Any]) -> PerImage | None:
         return None
 
 
-def resampled(values: Floats, num_images: int) -> dict[str, Any]:
-    """Return the entry of a record's details for a metric (NUM_RESAMPLES,) in percent."""
-    return {RESAMPLED: {"images": num_images, "values": [round(float(v), 4) for v in values]}}
+def resampled(metrics: Mapping[str, Floats], num_images: int) -> dict[str, Any]:
+    """Return the entry of a record's details for metrics (NUM_RESAMPLES,) in percent, by name."""
+    values = {name: [round(float(v), 4) for v in own] for name, own in metrics.items()}
+    return {RESAMPLED: {"images": num_images, "values": values}}
 
 
-def read_resampled(details: Mapping[str, Any]) -> tuple[int, Floats] | None:
-    """Return number of images and the metric (B,) on resampled test sets; None if not there."""
+def read_resampled(details: Mapping[str, Any], metric: str) -> Floats | None:
+    """Return a metric (B,) on resampled test sets; None if it is not there."""
     try:
-        told = details[RESAMPLED]
-        values = np.array(told["values"], dtype=np.float64)
-        return (int(told["images"]), values) if values.shape == (NUM_RESAMPLES,) else None
+        values = np.array(details[RESAMPLED]["values"][metric], dtype=np.float64)
+        return values if values.shape == (NUM_RESAMPLES,) else None
     except (KeyError, TypeError, ValueError):
         return None
 

@@ -15,10 +15,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-import tyro
-
 from benchmarks.execution.jobs import PREPARE, THEN
 from pretrain.running import stop
+from pretrain.running.command_line import parse
 from pretrain.running.lock import BusyError
 from transfer.backbone import BackboneError
 from transfer.cells.command import Evaluate, summary
@@ -32,9 +31,9 @@ RETRY_INTERVAL_S = 10.0
 
 def cell_from_arguments(words: Sequence[str]) -> Cell:
     """Return the cell that the arguments describe."""
-    return tyro.cli(
+    return parse(
         Evaluate,
-        args=list(words),
+        list(words),
         prog="python -m benchmarks.execution.one_cell",
         description=__doc__,
     ).cell()

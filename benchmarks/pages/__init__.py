@@ -8,7 +8,7 @@ checkpoint_lines.py what a record says of its checkpoint
 again.py       the command that makes a record again, and whether it would find the record
 numbers.py     one row per record and metric, and results.csv
 entries.py     entries of a table: mean, deviation, number of runs
-verdict.py     tolerances, the best of a column, the meaning of a difference
+differences.py whether two numbers differ, and the verdict on a published one
 against.py     the published rows of a backbone, and our numbers beside theirs
 calibration.py the line on the public checkpoint that was reproduced
 final_screen.py the last screen of a run: its numbers, verdicts and failures

@@ -126,6 +126,7 @@ def plan_again(record: Record, key: str) -> Planned:
     asked = {
         part: {name: _as_asked(value) for name, value in values.items()}
         for part, values in record.request.items()
+        if isinstance(values, Mapping)
     }
     options = TrainingOptions(**asked["options"])
     names = ("name", "arch", "stem", "sha256", "file_sha256", "source", "made_by")
@@ -224,7 +225,9 @@ def _shared_words(record: Record, key: str, place: Place | None) -> Iterator[str
 
 
 def file_word(record: Record) -> str:
-    """Return the name that the checkpoint's file had, or a word to replace by it."""
+    """Return the checkpoint's path as it was given, else its name, or a word to replace by it."""
+    if given := str(record.request.get("ckpt", "")):
+        return f"./{given}" if given.startswith("-") else given
     name = FILE_NAME.match(str(record.backbone.get("source", "")))
     if name is None or is_random(record) or not name[1].isprintable():
         return UNKNOWN_FILE

@@ -4,15 +4,26 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from benchmarks.pages.blocks import Block, sort_into_blocks
-from benchmarks.pages.entries import NOT_A_NUMBER, Score, table_entry
-from benchmarks.pages.published import Column, Paper, Row, Table, papers
+from benchmarks.pages.differences import (
+    NOT_A_NUMBER,
+    Difference,
+    Score,
+    Word,
+    difference,
+    run_deviation,
+)
+from benchmarks.pages.entries import table_entry
+from benchmarks.pages.published import Column, Paper, Row, Table, papers, published_score
 from benchmarks.pages.records import STAND_IN_TEXTURE, Model, Result
 from benchmarks.pages.table_rows import table
-from benchmarks.pages.verdict import Verdict, tolerance, verdict
 
-HEADER = ("ours", "published", "number", "ours", "paper", "diff.", "verdict", "pass / warn up to")
+HEADER = ("ours", "published", "number", "ours", "paper", "diff.", "95 % interval", "verdict")
+
+
+NO_ERRORS = "the record does not hold what its number's error follows from; evaluate again"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +36,7 @@ class Pair:
     ours: Score
     paper: float
     no_verdict: str
-    """Reason why the number is not judged; empty if it is."""
+    """Reason why the paper's number is not judged; empty if it is."""
     files: tuple[str, ...] = ()
     """Paths of our number's records, below the results."""
 
@@ -35,20 +46,26 @@ class Pair:
         group = self.row.group
         return f"{group} {self.column.label}" if self.row.task else self.column.label
 
-    @property
-    def difference(self) -> float:
-        """Ours minus the paper's, in points."""
-        return self.ours.mean - self.paper
+    @cached_property
+    def difference(self) -> Difference:
+        """Ours minus the paper's."""
+        paper = published_score(self.row, self.column, self.paper)
+        return difference(self.ours, paper, self.task)
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> Word:
         """Verdict on the difference, for numbers that are judged."""
-        return verdict(self.difference, self.task)
+        return self.difference.verdict()
+
+    @property
+    def why_not_judged(self) -> str:
+        """Return why the number gets no verdict; empty if it gets one."""
+        return self.no_verdict or ("" if self.difference.known else NO_ERRORS)
 
     @property
     def judged(self) -> bool:
         """Return whether the number gets a verdict."""
-        return not self.no_verdict
+        return not self.why_not_judged
 
     @property
     def task(self) -> str:
@@ -63,7 +80,7 @@ def comparison_lines(published: Table, results: Sequence[Result]) -> list[str]:
         return ["No comparable row yet: nothing was run under the paper's protocol on full data."]
     rows = [_line(pair) for pair in pairs]
     grid = [table(HEADER, rows, left=3), ""] if rows else []
-    sources = dict.fromkeys(_tolerance_source(pair.task) for pair in pairs if pair.judged)
+    sources = dict.fromkeys(_deviation_source(pair.task) for pair in pairs if pair.judged)
     remarks = dict.fromkeys(_remark(pair) for pair in pairs if pair.model.recipe in pair.row.beside)
     lines = [f"- {model.label}: {why or 'no number to compare'}." for model, why in apart.items()]
     return [*grid, *sources, *_unjudged_lines(pairs), *remarks, *lines]
@@ -144,17 +161,18 @@ def _needed_runs(row: Row) -> str:
     )
 
 
-def _tolerance_source(task: str) -> str:
-    """Return the source of a tolerance; one line for all twelve data sets of linear transfer."""
-    return f"- {task.partition('/')[0]}: {tolerance(task).source}."
+def _deviation_source(task: str) -> str:
+    """Return the deviation from run to run; one line for all twelve sets of linear transfer."""
+    deviation = run_deviation(task)
+    return f"- {task.partition('/')[0]}: {deviation.points:g} from run to run; {deviation.source}."
 
 
 def _unjudged_lines(pairs: Sequence[Pair]) -> list[str]:
     """Return a line for each reason why numbers are not judged, with their rows."""
     rows: dict[str, dict[str, None]] = {}
     for pair in pairs:
-        if pair.no_verdict and pair.ours.finite:
-            rows.setdefault(pair.no_verdict, {})[pair.row.label] = None
+        if pair.why_not_judged and pair.ours.finite:
+            rows.setdefault(pair.why_not_judged, {})[pair.row.label] = None
     return [f"- not judged ({', '.join(labels)}): {why}." for why, labels in rows.items()]
 
 
@@ -191,7 +209,6 @@ def _pairs(published: Table, block: Block, model: Model, row: Row) -> list[Pair]
 
 
 def _line(pair: Pair) -> list[str]:
-    limits = tolerance(pair.task)
     unjudged = "not judged" if pair.ours.finite else "–"
     other_reading = " (another reading)" if pair.model.recipe in pair.row.beside else ""
     return [
@@ -200,9 +217,9 @@ def _line(pair: Pair) -> list[str]:
         pair.label,
         pair.ours.text(2),
         f"{pair.paper}",
-        f"{pair.difference:+.2f}" if pair.ours.finite else "–",
+        f"{pair.difference.points:+.2f}" if pair.ours.finite else "–",
+        pair.difference.interval_text() if pair.difference.known else "–",
         pair.verdict if pair.judged else unjudged,
-        f"{limits.passes} / {limits.warns}" if pair.judged else "–",
     ]
 
 

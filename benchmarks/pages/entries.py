@@ -13,36 +13,10 @@ from benchmarks.pages.blocks import (
     schedule_words,
     tolerated_words,
 )
-from benchmarks.pages.published import AVERAGE, transfer_tasks
+from benchmarks.pages.differences import Sample, Score
+from benchmarks.pages.published import AVERAGE, CORRUPTED, transfer_tasks
 from benchmarks.pages.records import SMALL_DATA, Model, Result
-
-NOT_A_NUMBER = "not a number"
-"""Text of a metric that is not finite, such as the loss of a network that diverged."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Score:
-    """Mean over seeds, in percent, and its spread."""
-
-    mean: float
-    std: float = 0.0
-    """Sample standard deviation; 0 for a single run."""
-    runs: int = 1
-    interval: float = 0.0
-    """Half width of the 95 % interval over the trials of a single run; 0 without trials."""
-
-    @property
-    def finite(self) -> bool:
-        """Return whether the mean is a number that can be compared."""
-        return math.isfinite(self.mean)
-
-    def text(self, decimals: int) -> str:
-        """Return "71.2", or "71.2 ± 0.3" for several runs or trials."""
-        if not self.finite:
-            return NOT_A_NUMBER
-        spread = self.std if self.runs > 1 else self.interval
-        suffix = f" ± {spread:.{decimals}f}" if self.runs > 1 or spread else ""
-        return f"{self.mean:.{decimals}f}{suffix}"
+from transfer.outcomes import PER_IMAGE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +49,7 @@ def table_entry(block: Block, model: Model, column: Column, metric: str) -> Tabl
     values = [result.metrics[metric] for result in done if metric in result.metrics]
     if values:
         broken = tuple(f"seed {f.seed} failed: {f.reason}" for f in failed)
-        score = score_of(values)
+        score = replace(score_of(values), sample=_sample(done, metric))
         if len(done) == 1:
             score = replace(score, interval=done[0].interval95.get(metric, 0.0))
         files = tuple(result.file for result in done)
@@ -89,11 +63,32 @@ def table_entry(block: Block, model: Model, column: Column, metric: str) -> Tabl
     return TableEntry(missing="") if model.other_conditions else TableEntry()
 
 
+def _sample(done: tuple[Result, ...], metric: str) -> Sample:
+    """Return what the records of one number hold of its test images."""
+    first = done[0]
+    told = first.details.get(PER_IMAGE) or {}
+    number = told.get("images") or first.details.get("num_test")
+    return Sample(
+        metric,
+        images=f"{first.task} {first.protocol_hash} {first.fingerprint}",
+        is_primary=metric == first.primary_metric,
+        details=tuple(result.details for result in done),
+        # the corruptions of one photograph are right together
+        num_images=number
+        if isinstance(number, int) and (told or first.task != CORRUPTED)
+        else None,
+    )
+
+
 def _average_entry(block: Block, model: Model, protocol: str) -> TableEntry:
     """Return LORAC's average, the unweighted mean of the twelve data sets, if all are there."""
     done = [block.done.get((model, (task, protocol)), ()) for task in transfer_tasks()]
     # each record's only metric, by seed
     members = [{r.seed: next(iter(r.metrics.values())) for r in runs} for runs in done if runs]
+    scores = tuple(
+        replace(score_of([*own.values()]), sample=_sample(runs, runs[0].primary_metric))
+        for own, runs in zip(members, filter(None, done), strict=True)
+    )
     if len(members) < len(done):
         if model.other_conditions:
             return TableEntry(missing="")
@@ -111,7 +106,7 @@ def _average_entry(block: Block, model: Model, protocol: str) -> TableEntry:
     else:
         score = Score(mean=fmean(fmean(member.values()) for member in members))
     return TableEntry(
-        score=score,
+        score=replace(score, members=scores),
         notes=tuple(dict.fromkeys([*shared, *of_some])),
         files=tuple(result.file for results in done for result in results),
     )

@@ -12,7 +12,6 @@ from benchmarks.pages.against import compared_numbers
 from benchmarks.pages.checkpoint_lines import Line, checkpoint_lines, value_words
 from benchmarks.pages.published import papers
 from benchmarks.pages.records import Result
-from benchmarks.pages.verdict import tolerance
 from transfer.record import Record, features_in
 from transfer.tasks import TASKS
 
@@ -126,13 +125,12 @@ def _published(result: Result) -> Iterator[Line]:
                 if pair.task != result.task:
                     continue
                 found = True
-                text = f"{pair.paper:g}, ours {pair.ours.mean:.2f} ({pair.difference:+.2f})"
+                apart_by = pair.difference
+                text = f"{pair.paper:g}, ours {pair.ours.mean:.2f} ({apart_by.points:+.2f}): "
                 if pair.judged:
-                    limits = tolerance(pair.task)
-                    text += f": {pair.verdict}, "
-                    text += f"pass up to {limits.passes:g}, warn up to {limits.warns:g}"
+                    text += f"{pair.verdict}, 95 % interval {apart_by.interval_text()}"
                 else:
-                    text += f": not judged, {pair.no_verdict}"
+                    text += f"not judged, {pair.why_not_judged}"
                 yield f"{label}: {pair.row.label}, {pair.column.label}", text
             if apart:
                 reasons[label] = next(iter(apart.values()))

@@ -8,10 +8,10 @@ from rich.cells import cell_len, set_cell_size
 
 from benchmarks.pages.against import compared_everywhere
 from benchmarks.pages.blocks import conditions, reasons_of, without_version
+from benchmarks.pages.differences import Word
 from benchmarks.pages.entries import score_of
 from benchmarks.pages.published import best_published
 from benchmarks.pages.records import Failure, Result, Results
-from benchmarks.pages.verdict import Verdict
 
 MOST_LINES = 46
 """Longest screen in lines of the terminal, so that everything that a run prints after its last cell
@@ -20,8 +20,13 @@ MOST_FAILURES = 8
 """Failures whose reasons are shown."""
 LINES_OF_A_FAILURE = 2
 """Longest line on a failure, in lines of the terminal; its file and the report have all of it."""
-VERDICTS: tuple[Verdict, ...] = ("pass", "warn", "fail")
-SIGNS: Mapping[Verdict, str] = {"pass": "✓ pass", "warn": "! warn", "fail": "✗ fail"}
+VERDICTS: tuple[Word, ...] = ("reproduced", "undecided", "above", "below")
+SIGNS: Mapping[Word, str] = {
+    "reproduced": "✓ reproduced",
+    "undecided": "? undecided",
+    "above": "▲ above",
+    "below": "▼ below",
+}
 MOST_COLUMNS = 4
 """Checkpoints whose numbers stand beside each other."""
 NAME_WIDTH = 18
@@ -169,14 +174,14 @@ def _aligned(rows: Sequence[Sequence[str]], num_words: int) -> list[str]:
     ]
 
 
-def verdicts_of(done: Iterable[Result]) -> dict[tuple[str, str, str], Verdict]:
+def verdicts_of(done: Iterable[Result]) -> dict[tuple[str, str, str], Word]:
     """Return the worst verdict on each (task, protocol without version, metric) over backbones."""
     results = tuple(done)
-    found: dict[tuple[str, str, str], Verdict] = {}
+    found: dict[tuple[str, str, str], Word] = {}
     for _, _, pair in compared_everywhere(results):
         if pair.judged:
             key = (pair.task, pair.row.protocol_of(pair.column), pair.column.metric)
-            found[key] = max(found.get(key, "pass"), pair.verdict, key=VERDICTS.index)
+            found[key] = max(found.get(key, VERDICTS[0]), pair.verdict, key=VERDICTS.index)
     return found
 
 

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmarks.pages.again import key_of
 from benchmarks.pages.against import compared_everywhere
 from benchmarks.pages.blocks import reasons_of
 from benchmarks.pages.published import papers
@@ -43,6 +44,11 @@ class Number:
     """Verdicts on the published counterparts of its seeds' mean; empty if there are none."""
     record: str
     """Path of the record below the results."""
+
+    @property
+    def key(self) -> str:
+        """Return task and reading, such as in1k_linear@co2."""
+        return key_of(self.task, self.protocol) or self.task
 
     @property
     def finite(self) -> bool:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from itertools import groupby
 
 from benchmarks.pages.blocks import Block, Column, sort_into_blocks
+from benchmarks.pages.differences import RULE
 from benchmarks.pages.entries import table_entry
 from benchmarks.pages.published import AVERAGE, transfer_tasks
 from benchmarks.pages.records import Model, Results
@@ -17,7 +18,6 @@ from benchmarks.pages.table_rows import (
     our_table,
     row_label,
 )
-from benchmarks.pages.verdict import noise_rule
 
 
 def overview_page(results: Results, tables: Sequence[tuple[str, str]], command: str) -> str:
@@ -29,8 +29,7 @@ def overview_page(results: Results, tables: Sequence[tuple[str, str]], command: 
         "Percent; one row per backbone, one column per task. Only rows of one table may be "
         f"compared: they share protocol, length and data. Made by `{command}`.",
     ]
-    tasks = {task for block in blocks for task, _ in block.columns}
-    parts.append(noise_rule(sorted(tasks)) if blocks else "No results yet.")
+    parts.append(RULE if blocks else "No results yet.")
     for block in blocks:
         parts += [f"## {block.heading}", *_block(block, notes)]
     parts += ["## Notes", "\n".join(notes.lines())] if notes.texts else []
@@ -169,7 +168,7 @@ def _methods(size: str, models: Sequence[Model], blocks: Sequence[Block]) -> lis
     ]
     return [
         f"## {size}",
-        noise_rule(sorted({column[0] for _, column, _ in columns})),
+        RULE,
         grid,
         "\n".join([*protocols, f"- All rows: {'; '.join(table_notes.everywhere)}."]),
         "\n".join(notes.lines()),

@@ -1,5 +1,6 @@
 """Numbers that papers print, from published/<paper>.yaml and from installed packages."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -8,6 +9,7 @@ from typing import Any, Literal
 
 import yaml
 
+from benchmarks.pages.differences import TWO_SIDED, Sample, Score
 from pretrain.running.plugins import with_plugins
 
 FOLDER = Path(__file__).parents[1] / "published"
@@ -285,6 +287,36 @@ def _completed(known: Pretraining, more: Pretraining) -> Pretraining:
 
 AVERAGE = "transfer_linear/average"
 """Column of LORAC's Table II that is not a task: the unweighted mean of the twelve tasks."""
+
+
+CORRUPTED = "imagenet_c100_eval"
+NUM_PHOTOGRAPHS = 5_000
+"""Photographs of that task: all corruptions of one are right or wrong together."""
+
+
+@cache
+def num_test_images(task: str) -> int | None:
+    """Return the published number of test images of a task id; None if it is not known."""
+    from transfer.datasets.catalog import DATASETS
+    from transfer.tasks import TASKS, reading_of
+
+    own = next((TASKS[key] for key in TASKS if reading_of(key)[0] == task), None)
+    if task == CORRUPTED:
+        return NUM_PHOTOGRAPHS
+    return (DATASETS[own.datasets()[0]].counts.get("test") or None) if own else None
+
+
+def published_score(row: Row, column: Column, value: float) -> Score:
+    """Return a printed number with the errors that its test set gives it, or that are printed."""
+    task, interval = row.task or column.task, row.ci.get(column.key)
+    if interval is not None:
+        return Score(mean=value, sample=Sample(column.metric, stated_error=interval / TWO_SIDED))
+    if task == AVERAGE:
+        sizes = [num_test_images(member) for member in transfer_tasks()]
+        variances = [value * (100 - value) / size for size in sizes if size]
+        error = math.sqrt(sum(variances)) / len(sizes)
+        return Score(mean=value, sample=Sample(column.metric, stated_error=error))
+    return Score(mean=value, sample=Sample(column.metric, num_images=num_test_images(task)))
 
 
 @cache

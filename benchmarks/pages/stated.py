@@ -1,18 +1,31 @@
 """Page of the numbers that only the papers' running texts state, with ours beside them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from benchmarks.pages.against import pretraining_differences
 from benchmarks.pages.blocks import Block, sort_into_blocks
-from benchmarks.pages.entries import Score, score_of, table_entry
-from benchmarks.pages.published import Measurement, Paper, Row, Statement, SweptSetting
+from benchmarks.pages.differences import (
+    RUN_DEVIATIONS,
+    Sample,
+    Score,
+    difference,
+    run_deviation,
+)
+from benchmarks.pages.entries import score_of, table_entry
+from benchmarks.pages.published import (
+    Measurement,
+    Paper,
+    Row,
+    Statement,
+    SweptSetting,
+    num_test_images,
+)
 from benchmarks.pages.records import DECLARED, Model, Results
 from benchmarks.pages.table_rows import declaration_notes, table
-from benchmarks.pages.verdict import TOLERANCES, tolerance, verdict
 
-HEADER = ("where", "statement", "number", "paper", "ours", "diff.", "verdict", "pass / warn up to")
+HEADER = ("where", "statement", "number", "paper", "ours", "diff.", "95 % interval", "verdict")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +83,7 @@ def _paper_parts(paper: Paper, papers: Sequence[Paper], evidence: Evidence) -> l
             others.append(f"- {statement.where}, {statement.what}: {values}")
     parts = [f"## {paper.name}", f"*{paper.title}*, {paper.venue}, arXiv:{paper.arxiv}."]
     parts += [table(HEADER, lines, left=3)] if lines else []
-    parts += ["\n".join(_tolerance_sources(paper))] if lines else []
+    parts += ["\n".join(_deviation_sources(paper))] if lines else []
     if needed:
         parts += ["Missing:", "\n".join(dict.fromkeys(needed))]
     if assumed := _assumptions(paper):
@@ -95,10 +108,16 @@ def _our_score(
         ]
         if not values:
             return None
-        scores.append(score_of(values))
+        scores.append(_mean(values))
     if len(scores) == 1:
         return scores[0]
-    return Score(mean=scores[0].mean - scores[1].mean)
+    apart = difference(scores[0], scores[1], _scale(measurement))
+    return Score(mean=apart.points, sample=Sample(measurement.metric, stated_error=apart.error))
+
+
+def _mean(scores: Sequence[Score]) -> Score:
+    """Return the mean over backbones of one recipe; a single one keeps its own errors."""
+    return scores[0] if len(scores) == 1 else score_of([score.mean for score in scores])
 
 
 def _best_setting(
@@ -106,8 +125,8 @@ def _best_setting(
 ) -> tuple[list[str], list[str]]:
     """Return the line on the best value of a swept setting, and what is missing for it.
 
-    It passes if our best value is the paper's, and is a warning if the paper's value is no further
-    below ours than the tolerance. All values must be there.
+    It is reproduced if our best value is the paper's, and undecided if that one is not surely below
+    ours. All values must be there.
     """
     measurements = {
         value: Measurement(
@@ -131,11 +150,10 @@ def _best_setting(
         there = f"{len(scores)} of {len(measurements)} values run" if scores else "not run"
         return [*line, there, "–", "–", "–"], missing
     ours = max(scores, key=lambda value: scores[value].mean)
-    behind = round(scores[ours].mean - scores[paper].mean, 6)
-    limit = tolerance(swept.task).passes
-    word = "pass" if ours == paper else "warn" if behind <= limit else "fail"
+    sure = difference(scores[ours], scores[paper], swept.task).sure
+    word = "reproduced" if ours == paper else "another" if sure else "undecided"
     signs = "".join(dict.fromkeys(_sign(one, evidence) for one in measurements.values()))
-    return [*line, f"{ours:g}{signs}", "–", word, f"same value / {limit} {swept.metric}"], []
+    return [*line, f"{ours:g}{signs}", "–", "–", word], []
 
 
 def _row_of_recipe(recipe: str, statement: Statement, papers: Sequence[Paper]) -> Row:
@@ -146,12 +164,17 @@ def _row_of_recipe(recipe: str, statement: Statement, papers: Sequence[Paper]) -
     return next((row for row in rows if not row.heads), own)
 
 
-def _value(model: Model, measurement: Measurement, evidence: Evidence) -> float | None:
+def _value(model: Model, measurement: Measurement, evidence: Evidence) -> Score | None:
+    """Return our number; one of pre-training has no test images."""
     if not measurement.task or evidence.comparable is None:
-        return model.last_epoch.get(measurement.metric)
+        value = model.last_epoch.get(measurement.metric)
+        tested = Sample(measurement.metric, stated_error=0.0)
+        return None if value is None else Score(mean=value, sample=tested)
     column = (measurement.task, measurement.protocol)
-    entry = table_entry(evidence.comparable, model, column, measurement.metric)
-    return entry.score.mean if entry.score else None
+    score = table_entry(evidence.comparable, model, column, measurement.metric).score
+    if score and measurement.metric in RUN_DEVIATIONS:  # of which only that deviation is known
+        return replace(score, sample=Sample(measurement.metric, stated_error=0.0))
+    return score
 
 
 def _sign(measurement: Measurement, evidence: Evidence) -> str:
@@ -167,34 +190,41 @@ def _line(
     line = [statement.where, statement.what, measurement.value, f"{paper}"]
     if ours is None:
         return [*line, "not run", "–", "–", "–"]
-    difference = ours.mean - paper
     if not ours.finite:
         return [*line, ours.text(2) + sign, "–", "–", "–"]
-    line += [ours.text(2) + sign, f"{difference:+.2f}"]
-    if measurement.no_verdict:
-        return [*line, "not judged", "–"]
-    limits = tolerance(scale)
-    return [*line, verdict(difference, scale), f"{limits.passes} / {limits.warns}"]
+    apart = difference(ours, _stated_score(measurement, paper), scale)
+    line += [ours.text(2) + sign, f"{apart.points:+.2f}"]
+    line.append(apart.interval_text() if apart.known else "–")
+    judged = apart.known and not measurement.no_verdict
+    return [*line, apart.verdict(scale) if judged else "not judged"]
+
+
+def _stated_score(measurement: Measurement, value: float) -> Score:
+    """Return a stated number; a difference of two has no known error, and takes that of ours."""
+    counted = measurement.task and measurement.metric not in RUN_DEVIATIONS
+    of_task = num_test_images(measurement.task) if len(measurement.recipes) == 1 else None
+    stated = None if counted else 0.0
+    return Score(
+        mean=value, sample=Sample(measurement.metric, num_images=of_task, stated_error=stated)
+    )
 
 
 def _scale(measurement: Measurement) -> str:
-    """Return the name of the tolerance: that of the metric if it has one, else the task's."""
-    return measurement.metric if measurement.metric in TOLERANCES else measurement.task
+    """Return the name of the deviation: that of the metric if it has one, else the task's."""
+    return measurement.metric if measurement.metric in RUN_DEVIATIONS else measurement.task
 
 
-def _tolerance_sources(paper: Paper) -> list[str]:
+def _deviation_sources(paper: Paper) -> list[str]:
     measured = [one for statement in paper.stated for one in statement.measured]
     lines = dict.fromkeys(
-        f"- {_scale(one) or one.metric}: {tolerance(_scale(one)).source}."
+        f"- {_scale(one) or one.metric}: {run_deviation(_scale(one)).points:g} from run to run; "
+        f"{run_deviation(_scale(one)).source}."
         for one in measured
         if not one.no_verdict
     )
     for swept in (statement.swept for statement in paper.stated):
         if swept:
-            lines[
-                "- best setting: warn where the paper's value is within the task's tolerance."
-            ] = None
-            lines[f"- {swept.task}: {tolerance(swept.task).source}."] = None
+            lines["- best setting: undecided where the paper's value is not surely below."] = None
     return list(lines)
 
 

@@ -6,9 +6,9 @@ entries.py makes the entries of a line from records.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from benchmarks.pages.entries import Score, TableEntry
+from benchmarks.pages.differences import Score, best_index
+from benchmarks.pages.entries import TableEntry
 from benchmarks.pages.records import DECLARED, STAND_IN_TEXTURE, Model
-from benchmarks.pages.verdict import best_index
 from transfer.convert.architectures import network_words
 
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -20,7 +20,7 @@ class Heading:
 
     label: str
     task: str
-    """Task whose tolerance decides what is bold; a line's scope takes precedence."""
+    """Task whose errors decide what is bold; a line's scope takes precedence."""
     higher_is_better: bool = True
 
 
@@ -35,7 +35,7 @@ class PrintedNumber:
     files: tuple[str, ...] = ()
     """Paths of the records behind one of our numbers, below the results."""
     best: bool = False
-    """It leads its column, among the lines of its scope, by more than the noise."""
+    """It leads its column, among the lines of its scope, surely."""
 
     @property
     def sort(self) -> str:

@@ -110,7 +110,7 @@ class RunAll:
     skip: str = ""
     """Task ids, separated by commas, that do not run."""
     suite: str = ""
-    """Only the tasks of one paper: jcl, co2, lorac, uniclr or looc."""
+    """Tasks of one paper: jcl, co2, lorac, uniclr, looc or another; --tasks adds to them."""
     schedule: str = "paper"
     """paper, short (a tenth of its length), smoke (a few steps), or a share such as 0.02."""
     seeds: str = "0"

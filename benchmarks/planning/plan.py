@@ -176,6 +176,6 @@ def protocol_notes(rows: list[PlannedCell]) -> list[str]:
                 notes.setdefault(line, []).append(row.cell.key)
     return [
         f"departs from {task_of(keys[0]).protocol if len(keys) == 1 else 'the papers'}: {line} "
-        f"({len(set(keys))} tasks)"
+        f"({len(set(keys))} task{'s' * (len(set(keys)) != 1)})"
         for line, keys in notes.items()
     ]

@@ -88,6 +88,8 @@ def _missing_lines(rows: Sequence[PlannedCell]) -> list[str]:
     lines = [f"missing data, whose hours stand in brackets: {', '.join(missing)}"] * bool(missing)
     lines += whys[:MOST_WHYS]
     lines += [f"... and {len(whys) - MOST_WHYS} more"] * (len(whys) > MOST_WHYS)
+    if any(row.state == "no data" and not row.missing for row in rows):
+        lines.append("python -m transfer describe-data KEY announces an excerpt of a data set")
     return [*lines, "--plan full prints a line per cell, and how to get each data set"]
 
 

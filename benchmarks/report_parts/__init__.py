@@ -4,7 +4,8 @@ page.py          the page: its parts in order, rendered by the templates
 contents.py      records and failures of a results folder, read once
 checkpoints.py   checkpoints that were evaluated, failures, tasks that nobody asked for
 requested.py     cells that runs were asked for: which have no result?
-picture.py       our numbers beside the papers', task by task, as one picture
+comparison.py    which checkpoint is better, where, and surely?
+beside_papers.py our numbers beside the papers', each difference with its interval
 by_task.py       task by task: what records hold beyond the numbers of the tables
 alike.py         results that may stand on one line or in one mean
 task_details.py  details of records, read for charts and tables

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from benchmarks.pages.calibration import calibration_line
 from benchmarks.pages.records import Result, Results, read_results
@@ -60,9 +61,10 @@ class Details:
 
     listed: list[dict[str, Any]] = field(default_factory=list)
     """Title and sections of each explanation, as the page's script reads them."""
-    places: dict[str, int] = field(default_factory=dict)
-    """Place in the list by the record's path."""
+    addresses: dict[str, str] = field(default_factory=dict)
+    """Address on the page, such as jcl/voc07_svm, by the record's path."""
 
     def of_files(self, files: Iterable[str]) -> str:
-        """Return the places of records, separated by spaces; empty if there are none."""
-        return " ".join(str(self.places[file]) for file in files if file in self.places)
+        """Return the address of records, behind a "#"; empty if there are none."""
+        known = [quote(self.addresses[file], safe="/@") for file in files if file in self.addresses]
+        return f"#{','.join(known)}" if known else ""

@@ -5,17 +5,20 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from benchmarks.pages.again import key_of
+from benchmarks.pages.blocks import reasons_of
 from benchmarks.pages.explanation import explain
 from benchmarks.pages.numbers import numbers_of
 from benchmarks.pages.paper_page import paper_tables, tasks_of
 from benchmarks.pages.published import papers
 from benchmarks.pages.records import Result
+from benchmarks.report_parts.beside_papers import MEANINGS, SIGNS, beside_papers
 from benchmarks.report_parts.by_task import parts_by_task
 from benchmarks.report_parts.checkpoints import checkpoints, missing_tasks
+from benchmarks.report_parts.comparison import MOST_SENTENCES, comparisons
 from benchmarks.report_parts.contents import Contents, Details, read_contents
 from benchmarks.report_parts.costs import task_hours
 from benchmarks.report_parts.galleries import figures
-from benchmarks.report_parts.picture import MEANINGS, SIGNS, picture
 from benchmarks.report_parts.pretraining import kept_logs, pretraining
 from benchmarks.report_parts.requested import not_run, run_command
 from benchmarks.report_parts.size import MOST_CHARACTERS, within_limit
@@ -36,7 +39,10 @@ def report_page(results: Path, runs: Sequence[Path] = ()) -> str:
         "not_run": not_run(results, contents.results),
         "missing": missing_tasks(contents),
         "run_missing": run_command(),
-        "picture": picture(contents, details),
+        "groups": comparisons(contents, details),
+        "most_sentences": MOST_SENTENCES,
+        "badges": badges(contents),
+        "beside": beside_papers(contents, details),
         "signs": SIGNS,
         "meanings": MEANINGS,
         "tables": [
@@ -47,6 +53,7 @@ def report_page(results: Path, runs: Sequence[Path] = ()) -> str:
         ],
         "hours": task_hours(contents),
         "numbers": numbers_of(contents.results),
+        "headings": {result.task: result.heading for result in contents.results.done},
         "details": details,
     }
     pictured = parts_by_task(contents), pretraining(runs, kept_logs(results)), figures(results)
@@ -62,12 +69,23 @@ def report_page(results: Path, runs: Sequence[Path] = ()) -> str:
     return with_images(MOST_CHARACTERS - above) if above > 0 else page
 
 
+def badges(contents: Contents) -> list[str]:
+    """Return what is true of all results and keeps them from standing beside a paper's."""
+    words = [set(reasons_of(result).words()) for result in contents.results.done]
+    return sorted(set.intersection(*words)) if words else []
+
+
 def explained_records(contents: Contents) -> Details:
     """Return the explanations of all records but those of snapshots."""
-    details = Details()
+    details, taken = Details(), set[str]()
     for result in contents.results.done:
-        details.places[result.file] = len(details.listed)
-        details.listed.append(_explanation(contents, result))
+        key = key_of(result.task, result.protocol) or result.task
+        short, told = f"{result.model.name}/{key}", [result.schedule, f"seed{result.seed}"]
+        names = [short, ".".join([short, *told]), result.file]
+        address = next(name for name in names if name not in taken)
+        taken.add(address)
+        details.addresses[result.file] = address
+        details.listed.append({"address": address, **_explanation(contents, result)})
     return details
 
 
@@ -83,7 +101,21 @@ def _explanation(contents: Contents, result: Result) -> dict[str, Any]:
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         lines = [("record", result.file), ("field", f"{type(error).__name__}: {error}")]
         return {"title": title, "sections": [["Not a complete record", lines]]}
-    return {"title": title, "sections": [[name, list(lines)] for name, lines in sections.items()]}
+    here = [str(contents.folder.absolute()), str(contents.folder)]
+
+    given = Path(str(record.request.get("ckpt", "")))
+
+    def without_folder(text: str) -> str:
+        text = text.replace(str(given), given.name) if given.is_absolute() else text
+        for folder in here if contents.folder.is_absolute() else here[:1]:
+            text = text.replace(folder, "RESULTS")
+        return text
+
+    shown = [
+        [name, [(label, without_folder(text)) for label, text in lines]]
+        for name, lines in sections.items()
+    ]
+    return {"title": title, "sections": shown}
 
 
 def render(parts: Mapping[str, Any]) -> str:

@@ -90,7 +90,8 @@ def _searches(records: Sequence[Named]) -> Iterable[Draft]:
         if any(one.chosen is not None for one in series):
             note = f"Ring: chosen. {note}"
         if diverged:
-            note += f" {diverged} {setting.split()[-1]}s diverged and are left out."
+            plural = "" if diverged == 1 else "s"
+            note += f" {diverged} {setting.split()[-1]}{plural} diverged and left out."
         yield Draft(
             title=f"Search over the {setting}",
             x=setting,

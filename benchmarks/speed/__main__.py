@@ -5,10 +5,9 @@ import sys
 from collections import defaultdict
 from importlib import import_module
 
-import tyro
-
 import benchmarks.speed
 from benchmarks.speed.harness import report
+from pretrain.running.command_line import parse
 from pretrain.running.option_ranges import OptionError, Range
 from transfer.running.option_ranges import check_ranges
 from transfer.running.row_names import nearest
@@ -34,7 +33,7 @@ def main(words: list[str]) -> int:
         return 2
     pair = import_module(f"benchmarks.speed.{name}")
     program = f"python -m benchmarks.speed {name}"
-    settings = tyro.cli(pair.Settings, args=rest, prog=program, description=pair.__doc__)
+    settings = parse(pair.Settings, rest, prog=program, description=pair.__doc__)
     try:
         check_ranges(settings, RANGES)
     except OptionError as error:

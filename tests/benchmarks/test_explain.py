@@ -43,7 +43,7 @@ def test_a_number_stands_beside_its_published_counterpart(
     assert main([str(path)]) == 0
     out = capsys.readouterr().out
     assert "LORAC, Table II: LORAC, Aircraft" in out
-    assert "47.8, ours 47.50 (-0.30): pass, pass up to 0.5, warn up to 1" in out
+    assert "47.8, ours 47.50 (-0.30): undecided, 95 % interval [" in out
 
 
 def test_a_record_is_found_by_name_and_task_and_names_its_departures(

@@ -68,7 +68,7 @@ def test_resampled_detections_score_as_voc_scores_the_drawn_images() -> None:
     detections, scenes = random_split(1)
     for detected in detections:
         detected.scores.copy_(torch.from_numpy(np.round(detected.scores.numpy(), 3)))
-    found = resampled_voc_ap(detections, scenes)
+    found = resampled_voc_ap(detections, scenes)["AP"]
     draws = resamples(len(scenes)).astype(int)[:3]
     for times, value in zip(draws, found, strict=False):
         drawn = np.repeat(np.arange(len(scenes)), times)
@@ -92,9 +92,10 @@ def test_with_each_image_once_the_resampled_precision_is_cocos(
     scenes = scenes_of(tmp_path, truth, (1, 2))
     found = [as_found(shifted, (0.9, 0.5)), as_found(far, (0.7, 0.6))]
     monkeypatch.setattr(coco, "resamples", lambda n: np.ones((1, n)))
-    (value,) = coco.resampled_coco_ap(found, scenes, kind)
-    assert value == pytest.approx(coco.coco_ap(found, scenes, [kind])[kind]["AP"])
-    assert 0 < value < 100
+    values = coco.resampled_coco_ap(found, scenes, kind)
+    known = coco.coco_ap(found, scenes, [kind])[kind]
+    assert values == {name: pytest.approx([known[name]]) for name in ("AP", "AP50", "AP75")}
+    assert 0 < known["AP"] < known["AP50"]
 
 
 def test_resampled_masks_score_as_the_drawn_images() -> None:

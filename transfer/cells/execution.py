@@ -243,7 +243,7 @@ def request_of(cell: Cell) -> dict[str, Any]:
         options["gpus"] = this_process().num_processes
     form = cell.backbone.input
     stored = {"mean": form.mean, "std": form.std, "size_px": form.size_px}
-    asked: dict[str, Any] = {"options": options, "input": stored}
+    asked: dict[str, Any] = {"options": options, "input": stored, "ckpt": cell.backbone.file}
     if isinstance(cell.backbone, Encoder):
         asked["encoder"] = cell.backbone.options.given
     content: dict[str, Any] = json.loads(json.dumps(asked))

@@ -47,13 +47,13 @@ def coco_ap(
 
 def resampled_coco_ap(
     detections: Sequence[Detections], scenes: Scenes, kind: Kind, cache: Path | None = None
-) -> Floats:
-    """Return AP (B,) in percent on resampled test sets; see `coco_ap`."""
+) -> dict[str, Floats]:
+    """Return AP, AP50 and AP75 (B,) in percent on resampled test sets; see `coco_ap`."""
     with redirect_stdout(io.StringIO()):
         evaluation = _evaluated(_truth(scenes, cache), detections, scenes, kind)
     asked, counts = evaluation.params, resamples(len(scenes))
     places = {scenes.scene(i).image_id: i for i in range(len(scenes))}
-    by_class = []
+    by_class: list[list[Floats]] = []
     # entries lie by class, size and image; the first size holds all
     for k in range(len(asked.catIds)):
         start = k * len(asked.areaRng) * len(asked.imgIds)
@@ -71,8 +71,10 @@ def resampled_coco_ap(
             resampled_precision(hit, miss, images[order], positives, counts, asked.recThrs)
             for hit, miss in zip(found & ~aside, ~found & ~aside, strict=True)
         ]
-        by_class.append(np.mean(of_thresholds, axis=0))
-    return np.asarray(np.nanmean(by_class, axis=0))
+        by_class.append(of_thresholds)
+    means, at = np.nanmean(by_class, axis=0), asked.iouThrs
+    chosen = {"AP": at > 0, "AP50": at == 0.5, "AP75": np.isclose(at, 0.75)}
+    return {name: means[thresholds].mean(axis=0) for name, thresholds in chosen.items()}
 
 
 def _truth(scenes: Scenes, cache: Path | None) -> COCO:

@@ -71,24 +71,37 @@ def voc_ap(detections: Sequence[Detections], scenes: Scenes) -> dict[str, float]
     return ap
 
 
-def resampled_voc_ap(detections: Sequence[Detections], scenes: Scenes) -> Floats:
-    """Return AP (B,) at 11 points, in percent, on resampled test sets; see `voc_ap`."""
+def resampled_voc_ap(detections: Sequence[Detections], scenes: Scenes) -> dict[str, Floats]:
+    """Return AP, AP50 and AP75 (B,) at 11 points and by area, on resampled test sets.
+
+    Percent; see `voc_ap`.
+    """
     aside, labels = _objects(scenes)
     overlaps, counts = _overlaps(detections, scenes), resamples(len(scenes))
     images = np.repeat(np.arange(len(detections)), [len(one.scores) for one in detections])
     of_object = np.repeat(np.arange(len(scenes)), [len(s.classes) for s in _each(scenes)])
-    by_class = np.zeros((len(scenes.class_names), len(THRESHOLDS), len(counts)))
-    for c, threshold_aps in enumerate(by_class):
+    by_class = np.zeros((len(scenes.class_names), len(THRESHOLDS), 2, len(counts)))
+    for c, of_class in enumerate(by_class):
         own = np.flatnonzero(overlaps.classes == c)
         own = own[np.argsort(-overlaps.scores[own], kind="stable")]
         positives = np.bincount(of_object[(labels == c) & ~aside], minlength=len(scenes))
         for t, threshold in enumerate(THRESHOLDS):
             reached = overlaps.iou[own] > threshold
             hits, misses = _hits_and_misses(reached, overlaps.objects[own], aside)
-            threshold_aps[t] = resampled_precision(
-                hits, misses, images[own], positives.astype(float), counts, POINTS
-            )
-    return np.asarray(np.nan_to_num(by_class).mean(axis=(0, 1)))
+            for summary, points in enumerate((POINTS, None)):
+                of_class[t, summary] = resampled_precision(
+                    hits, misses, images[own], positives.astype(float), counts, points
+                )
+    means = np.nan_to_num(by_class).mean(axis=0)
+    return {
+        f"{name}{suffix}": means[chosen, summary].mean(axis=0)
+        for summary, suffix in enumerate(("", "_area"))
+        for name, chosen in (
+            ("AP", THRESHOLDS > 0),
+            ("AP50", THRESHOLDS == 0.5),
+            ("AP75", THRESHOLDS == 0.75),
+        )
+    }
 
 
 def _each(scenes: Scenes) -> list[Scene]:

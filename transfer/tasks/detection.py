@@ -115,8 +115,8 @@ class Detected:
         return coco_ap(self.found, self.scenes, self.kinds, self.cache)
 
     @property
-    def resampled(self) -> Floats:
-        """Return AP of the first kind (B,) in percent, on resampled test sets."""
+    def resampled(self) -> dict[str, Floats]:
+        """Return metrics of the first kind (B,) in percent, by name, on resampled test sets."""
         from transfer.detection.coco_ap import resampled_coco_ap
         from transfer.detection.voc_ap import resampled_voc_ap
 

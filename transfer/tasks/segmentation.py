@@ -216,7 +216,7 @@ class Segmentation(RecipeTraining[SegmentationRecipe], Task):
             "num_classes_counted": sum(value is not None for value in scores.classes),
             "pixel_accuracy": scores.pixel_accuracy,
             "mean_accuracy": scores.mean_accuracy,
-            **resampled(resampled_overlap(confusions), len(confusions)),
+            **resampled({"mIoU": resampled_overlap(confusions)}, len(confusions)),
         }
 
     def gallery(self, predicted: Predicted, folders: Folders) -> list[Tile]:

@@ -269,7 +269,7 @@ class VOCSVM(Task):
             by_class.append(
                 resampled_precision(hits, misses, order, there.astype(float), counts, recalls)
             )
-        return resampled(np.nanmean(by_class, axis=0), len(labels))
+        return resampled({"mAP": np.nanmean(by_class, axis=0)}, len(labels))
 
     def gallery(self, predictions: Predictions, folders: Folders) -> list[Tile]:
         """Return test images that the rankings for classes have in the most wrong places.

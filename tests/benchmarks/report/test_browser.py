@@ -14,6 +14,7 @@ import pytest
 from benchmarks.pages.published import transfer_tasks
 from benchmarks.report import write_report
 from tests.benchmarks.report.complete_records import HOSTILE, complete, many, usual
+from tests.benchmarks.report.test_report import results_of_two
 from tests.synthetic_records import failure
 
 selenium = pytest.importorskip("selenium", reason="needs selenium, of the extra dev")
@@ -22,6 +23,7 @@ from selenium import webdriver  # noqa: E402
 from selenium.webdriver.chrome.service import Service  # noqa: E402
 from selenium.webdriver.common.by import By  # noqa: E402
 from selenium.webdriver.remote.webelement import WebElement  # noqa: E402
+from selenium.webdriver.support.ui import Select  # noqa: E402
 
 MISSING = [name for name in ("chromium", "chromedriver") if shutil.which(name) is None]
 pytestmark = [
@@ -148,7 +150,7 @@ def test_tables_can_show_our_rows_only(browser: Browser, page: Path) -> None:
 
 def test_a_number_opens_everything_behind_it(browser: Browser, page: Path) -> None:
     browser.open(page)
-    browser.find("#all-numbers button.open").click()
+    browser.find("#all-numbers a.open").click()
     assert browser.find("#details").is_displayed()
     assert "Published" in browser.texts("#details h3")
     assert "python -m transfer " in browser.find("#details-body").text
@@ -160,7 +162,7 @@ def test_hostile_names_are_shown_as_text(browser: Browser, page: Path) -> None:
     browser.open(page)
     assert HOSTILE in browser.texts("#evaluated .checkpoint .name")
     browser.find("#filter-numbers").send_keys("onerror")
-    browser.find("#all-numbers tbody tr:not([hidden]) button.open").click()
+    browser.find("#all-numbers tbody tr:not([hidden]) a.open").click()
     assert HOSTILE in browser.find("#details-title").text
     assert browser.run("document.querySelectorAll('img').length") == 0
     assert browser.errors() == []  # no alert, no blocked script
@@ -191,21 +193,57 @@ def test_on_a_phone_only_tables_scroll_sideways(browser: Browser, page: Path) ->
     assert browser.run("document.documentElement.scrollWidth") == PHONE_PX
 
 
-def test_paper_shows_task_parts_and_identities(browser: Browser, tmp_path: Path) -> None:
-    for name in ("a", "b", "c"):
-        classes = {f"class {number}": float(number) for number in range(30)}
-        complete(tmp_path, name, transfer_tasks()[0], details={"accuracy_per_class": classes})
-    path = write_report(tmp_path).absolute()
-    browser.open(path)
-    assert "sha256" not in browser.find("#evaluated").text
-    browser.open(path, width=PAPER_PX, paper=True)
-    assert browser.find("#evaluated").text.count("sha256 aaaa") == 3
-    part = browser.find("#tasks").text
-    assert "class 29" in part
-    assert "class 4 " not in part
-    assert "The first 25 of 30 rows" in part
-    browser.show_on("screen")
-    assert "sha256" not in browser.find("#evaluated").text
+def test_paper_has_the_answer_and_the_tables_only(browser: Browser, page: Path) -> None:
+    browser.open(page, width=PAPER_PX, paper=True)
+    assert browser.find(".page-head").is_displayed()
+    assert browser.texts("#numbers") == browser.texts("#tasks") == browser.texts("nav") == []
+
+
+def test_from_the_answer_to_everything_behind_a_number(browser: Browser, tmp_path: Path) -> None:
+    results_of_two(tmp_path)
+    page = write_report(tmp_path).absolute()
+    browser.open(page)
+    (said,) = browser.texts(".answer li")
+    assert browser.find("#compare-sentence").text == said
+    rows = browser.texts("#compare-rows .line")
+    assert ["better" in rows[0], "undecided" in rows[1]] == [True, True]
+    browser.find("#filter-compare").send_keys("linear birdsnap")
+    assert len(browser.texts("#compare-rows .line")) == 1
+    browser.find("#filter-compare").clear()
+    Select(browser.find("#compare-first")).select_by_visible_text("random")
+    Select(browser.find("#compare-second")).select_by_visible_text("good")
+    assert "random is surely better than good on 0 of 2" in browser.find("#compare-sentence").text
+    browser.find("#compare-rows a.open").click()
+    assert browser.find("#details").is_displayed()
+    assert "#random/transfer_linear/" in browser.run("location.href")
+    browser.driver.refresh()
+    assert browser.find("#details").is_displayed()
+    browser.find("#details-close").click()
+    assert browser.run("location.hash") == ""
+    assert browser.errors() == []
+
+
+def test_a_table_is_copied_as_markdown_and_as_latex(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    table = "document.getElementById('all-numbers')"
+    assert browser.run(f"asMarkdown({table})").startswith("| checkpoint | task | metric | value |")
+    latex = browser.run(f"asLatex({table})")
+    assert latex.startswith("\\begin{tabular}{lllrllrlll}\n\\toprule\n")
+    assert "transfer\\_linear/aircraft" in latex
+    browser.find("#numbers .copy button").click()
+    assert browser.errors() == []
+
+
+def test_axe_finds_nothing(browser: Browser, page: Path) -> None:
+    axe = pytest.importorskip("axe_core_python", reason="needs axe-core-python, of the extra dev")
+    script = (Path(axe.__path__[0]) / "axe.min.js").read_text()
+    for dark in (False, True):
+        browser.open(page, dark=dark)
+        browser.driver.execute_script(script)
+        found = browser.driver.execute_async_script(
+            "axe.run().then((found) => arguments[0](found.violations))"
+        )
+        assert [(one["id"], [n["html"][:200] for n in one["nodes"]]) for one in found] == []
 
 
 def test_headings_of_numbers_are_not_broken_within_words(browser: Browser, page: Path) -> None:

@@ -77,7 +77,7 @@ def test_a_search_is_drawn_without_the_rates_that_diverged(tmp_path: Path) -> No
     (part,) = parts_by_task(read_contents(tmp_path))
     (chart,) = part.charts
     assert chart.title == "Search over the learning rate"
-    assert "1 rates diverged" in chart.note
+    assert "1 rate diverged" in chart.note
 
 
 def test_classes_are_sorted_by_the_best_backbone_and_confusions_keep_their_order(

@@ -6,15 +6,20 @@ import sys
 from pathlib import Path
 from unittest.mock import Mock
 
+import numpy as np
 import pytest
 
 from benchmarks.pages.published import transfer_tasks
+from benchmarks.pages.records import UNTRAINED
 from benchmarks.report import main, update_report
+from benchmarks.report_parts.beside_papers import beside_papers
+from benchmarks.report_parts.comparison import comparisons
 from benchmarks.report_parts.contents import read_contents
 from benchmarks.report_parts.page import explained_records, report_page
-from benchmarks.report_parts.picture import picture
 from tests.benchmarks.report.complete_records import ENDS_SCRIPT, HOSTILE, complete, usual
-from tests.synthetic_records import record
+from transfer.outcomes import per_image
+
+TASK = transfer_tasks()[0]
 
 
 def test_the_page_is_one_file_below_the_results(
@@ -36,38 +41,66 @@ def test_words_of_files_never_become_tags(tmp_path: Path) -> None:
 
 
 def test_a_difference_has_its_verdict_as_sign_word_and_place(tmp_path: Path) -> None:
-    complete(tmp_path, "mine", transfer_tasks()[0], metrics={"mean_per_class": 47.5})
+    details = {"num_test": 3333}
+    complete(tmp_path, "mine", TASK, metrics={"mean_per_class": 47.5}, details=details)
     contents = read_contents(tmp_path)
-    drawn = picture(contents, explained_records(contents))
-    (one,) = (row for row in drawn.differences[transfer_tasks()[0]] if "LORAC, Air" in row.where)
-    assert (one.verdict, one.sign) == ("pass", "✓")
+    drawn = beside_papers(contents, explained_records(contents))
+    (one,) = (row for row in drawn.by_task[TASK] if "LORAC, Air" in row.where)
+    assert (one.verdict, one.sign) == ("undecided", "?")
     assert one.points == pytest.approx(-0.3)  # the paper prints 47.8
     assert one.x == pytest.approx(50 - 50 * 0.3 / drawn.half_axis, abs=0.001)
-    assert one.pass_from < one.x < 50
+    assert one.low < one.x < 50 < one.high
 
 
-def test_numbers_that_may_not_be_compared_stand_beside_the_best_published_one(
-    tmp_path: Path,
-) -> None:
-    complete(tmp_path, "mine", transfer_tasks()[0], schedule="short")
+def results_of_two(results: Path) -> None:
+    """A checkpoint that is better on one task, and as good on another."""
+    rng = np.random.default_rng(0)
+    labels = np.arange(1000) % 10
+    for name, shares in (("good", (0.8, 0.5)), ("random", (0.4, 0.5))):
+        made_by = {"method": UNTRAINED} if name == "random" else {}
+        backbone = {"name": name, "arch": "resnet50", "stem": "imagenet", "sha256": name[0] * 64}
+        for task, share in zip(transfer_tasks()[:2], shares, strict=True):
+            right = rng.random(1000) < share
+            complete(
+                results,
+                name,
+                task,
+                metrics={"mean_per_class": 100 * right.mean()},
+                details=per_image(right, labels),
+                backbone=backbone | {"source": "", "made_by": made_by},
+            )
+
+
+def test_the_first_sentence_says_which_is_better_and_where(tmp_path: Path) -> None:
+    results_of_two(tmp_path)
     contents = read_contents(tmp_path)
-    drawn = picture(contents, explained_records(contents))
-    (strip,) = drawn.strips
-    assert not drawn.differences
-    assert strip.why == "Short schedule."
-    assert strip.best_printed is not None
-    assert strip.best_printed >= 47.8  # LORAC's
+    (group,) = comparisons(contents, explained_records(contents))
+    said = "good is surely better than random on 1 of 2 tasks, worse on 0, undecided on 1."
+    assert group.sentences == [said]
+    assert said in report_page(tmp_path)
+    assert group.tasks[0].key == TASK
+    assert group.tasks[0].how == "paired on the same 1,000 images"
 
 
-def test_the_best_published_number_is_one_under_the_same_protocol(tmp_path: Path) -> None:
-    for protocol in ("co2-2021/1", "co2-2021-11point/1"):
-        record(tmp_path, 61.0, protocol=protocol, small="generated")
+def test_other_networks_and_conditions_are_other_experiments(tmp_path: Path) -> None:
+    results_of_two(tmp_path)
+    other = {"name": "other", "arch": "resnet18", "stem": "imagenet", "sha256": "o" * 64}
+    complete(tmp_path, "other", TASK, backbone=other | {"source": "", "made_by": {}})
+    complete(tmp_path, "good", TASK, schedule="short")
     contents = read_contents(tmp_path)
-    strips = picture(contents, explained_records(contents)).strips
-    assert {strip.protocol: strip.best_printed for strip in strips} == {
-        "co2-2021/1": 85.2,
-        "co2-2021-11point/1": None,
-    }
+    (group,) = comparisons(contents, explained_records(contents))
+    assert group.names == ("good", "random")
+
+
+def test_a_number_has_an_address_and_no_page_tells_a_folder(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        complete(tmp_path, "mine", TASK, seed)
+    details = explained_records(read_contents(tmp_path))
+    first, second = (one["address"] for one in details.listed)
+    assert first == f"mine/{TASK}"
+    assert second == f"mine/{TASK}.paper.seed1"
+    assert details.of_files(details.addresses) == f"#{first},{second}"
+    assert str(tmp_path) not in report_page(tmp_path)
 
 
 def test_an_empty_folder_gives_a_page_and_an_absent_one_a_sentence(

@@ -1,0 +1,375 @@
+"""Whether two numbers differ: by a test on the same images where records keep them, or by errors.
+
+Both records ours, on the same test images: paired, by McNemar's exact test (Psychometrika 1947) for
+shares of right images of one run each, else by the paired standard error over images or over
+resampled test sets. Otherwise the two standard errors are taken as independent: of a share of n
+images the binomial one, with the deviation from run to run. Every sentence of tables, figures and
+page about a difference comes from here.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+from transfer.outcomes import read_per_image, read_resampled
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from transfer.outcomes import PerImage
+
+    Floats = NDArray[np.float64]
+
+Word = Literal["reproduced", "undecided", "above", "below"]
+LEVEL = 0.05
+"""Probability of a difference where there is none, for one comparison or for all of a sentence."""
+TWO_SIDED = 1.959964
+"""Standard errors of a 95 % interval."""
+NOT_A_NUMBER = "not a number"
+"""Text of a metric that is not finite, such as the loss of a network that diverged."""
+SHARES = ("top1", "top5", "acc", "same_class", "mean_per_class")
+"""Parts of the names of metrics that count right images, and so have a binomial error."""
+
+
+@dataclass(frozen=True)
+class RunDeviation:
+    """Standard deviation of one protocol's number from run to run, in points."""
+
+    points: float
+    source: str
+
+
+COCO = RunDeviation(0.18, "re-runs of the public recipes differ by 0.2 to 0.3")
+DEFAULT = RunDeviation(0.3, "none is published; assumed as a little above that of ImageNet's probe")
+RUN_DEVIATIONS = {
+    "in1k_linear": RunDeviation(0.1, "re-runs of MoCo v2 differ by 0.1 to 0.2"),
+    "voc0712_det_c4": RunDeviation(0.3, "0.2 to 0.4 over MoCo's five runs"),
+    "coco_det": COCO,
+    "coco_insseg": COCO,
+    "coco_keypoint": COCO,
+    "voc07_svm": RunDeviation(0.4, "re-implementations of one protocol differ by 0.6"),
+    "voc12_seg_fcn": RunDeviation(0.4, "re-runs are estimated to differ by 0.6"),
+    "head_entropy_bits": RunDeviation(0.1, "the paper says close to; in bits, not points"),
+}
+"""Deviations by task id, or by metric where it is not in percent; all other tasks have DEFAULT."""
+REACH = {"head_entropy_bits": 0.5}
+"""How far the interval of a reproduced number may reach, 1 point if not named."""
+
+
+def run_deviation(task: str) -> RunDeviation:
+    """Return the deviation from run to run of a task id, or of a metric that has its own."""
+    return RUN_DEVIATIONS.get(task, DEFAULT)
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """What is known of the test images behind a number."""
+
+    metric: str
+    images: str = ""
+    """Key of the very images; numbers of one key may be paired."""
+    is_primary: bool = True
+    """It is the task's main metric, for which records hold what is right."""
+    details: tuple[Mapping[str, Any], ...] = ()
+    """Details of the records of all runs."""
+    num_images: int | None = None
+    """Number of test images; None if it is not known."""
+    stated_error: float | None = None
+    """Standard error that a paper prints, in points."""
+
+    @cached_property
+    def per_image(self) -> "PerImage | None":
+        """Return which images are right, the mean over the runs; None without it."""
+        kept = self.details if self.is_primary else ()
+        return _mean_over_runs([read_per_image(one) for one in kept])
+
+    @cached_property
+    def resampled(self) -> "Floats | None":
+        """Return the metric (B,) on resampled test sets, the mean over the runs."""
+        import numpy as np
+
+        found = [read_resampled(one, self.metric) for one in self.details]
+        each = [values for values in found if values is not None]
+        return np.mean(each, axis=0) if each and len(each) == len(found) else None
+
+    @cached_property
+    def exact(self) -> bool:
+        """Return whether the number is a plain share of images that are right or wrong."""
+        found = self.per_image
+        return (
+            found is not None
+            and self.metric != "mean_per_class"
+            and bool(((found.shares == 0) | (found.shares == 1)).all())
+        )
+
+    def error(self, percent: float) -> float:
+        """Return the standard error over test images, in points; NaN if it is not known."""
+        import numpy as np
+
+        if self.stated_error is not None:
+            return self.stated_error
+        if (each := self.per_image) is not None:
+            weights = each.weights(self.metric)
+            center = weights @ each.shares
+            return float(100 * np.sqrt(((weights * (each.shares - center)) ** 2).sum()))
+        if (values := self.resampled) is not None:
+            return float(values.std(ddof=1))
+        if self.num_images and any(part in self.metric for part in SHARES):
+            share = min(max(percent / 100, 0.0), 1.0)
+            return 100 * math.sqrt(share * (1 - share) / self.num_images)
+        return math.nan
+
+
+def _mean_over_runs(found: "Sequence[PerImage | None]") -> "PerImage | None":
+    import numpy as np
+
+    from transfer.outcomes import PerImage
+
+    each = [one for one in found if one is not None]
+    if not each or len(each) < len(found):
+        return None
+    if any(not np.array_equal(one.labels, each[0].labels) for one in each):
+        return None
+    return PerImage(np.mean([one.shares for one in each], axis=0), each[0].labels)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Score:
+    """Mean over seeds, in percent, and its spread."""
+
+    mean: float
+    std: float = 0.0
+    """Sample standard deviation; 0 for a single run."""
+    runs: int = 1
+    interval: float = 0.0
+    """Half width of the 95 % interval over the trials of a single run; 0 without trials."""
+    sample: Sample | None = field(default=None, compare=False)
+    members: tuple["Score", ...] = field(default=(), compare=False)
+    """Scores that this one is the mean of, each on its own test set; empty for a single task."""
+
+    @property
+    def finite(self) -> bool:
+        """Return whether the mean is a number that can be compared."""
+        return math.isfinite(self.mean)
+
+    @property
+    def seed_variance(self) -> float:
+        """Return the variance of the mean over several runs; 0 for a single one."""
+        return self.std**2 / self.runs if self.runs > 1 else 0.0
+
+    def text(self, decimals: int) -> str:
+        """Return "71.2", or "71.2 ± 0.3" for several runs or trials."""
+        if not self.finite:
+            return NOT_A_NUMBER
+        spread = self.std if self.runs > 1 else self.interval
+        suffix = f" ± {spread:.{decimals}f}" if self.runs > 1 or spread else ""
+        return f"{self.mean:.{decimals}f}{suffix}"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One number minus another, in points."""
+
+    points: float
+    error: float
+    """Standard error; NaN if it is not known."""
+    p: float
+    """Probability of so large a difference where there is none; NaN if it is not known."""
+    how: str
+    """Test, and what the error consists of."""
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Return the 95 % interval."""
+        return self.points - TWO_SIDED * self.error, self.points + TWO_SIDED * self.error
+
+    @property
+    def known(self) -> bool:
+        """Return whether anything can be said about it."""
+        return math.isfinite(self.points) and math.isfinite(self.error)
+
+    @property
+    def sure(self) -> bool:
+        """Return whether it is beyond the noise, taken alone."""
+        return self.p < LEVEL
+
+    def verdict(self, metric: str = "") -> Word:
+        """Return what the interval says of ours minus a published number."""
+        low, high = (round(end, 6) for end in self.interval)
+        if low > 0:
+            return "above"
+        if high < 0:
+            return "below"
+        return "reproduced" if max(-low, high) <= REACH.get(metric, 1.0) else "undecided"
+
+    def interval_text(self) -> str:
+        """Return the interval in brackets, such as "[-0.4, +0.6]"."""
+        low, high = self.interval
+        return f"[{low:+.1f}, {high:+.1f}]"
+
+
+def difference(first: Score, second: Score, task: str) -> Difference:
+    """Return the first number minus the second, both of a task."""
+    points, errors, p = compare([first, second], task)
+    return Difference(points[0][1], errors[0][1], p[0][1], how_compared(first, second, task))
+
+
+def compare(scores: Sequence[Score], task: str) -> tuple["Floats", "Floats", "Floats"]:
+    """Return differences, standard errors and probabilities, each (k, k): row minus column."""
+    import numpy as np
+
+    if scores and all(score.members for score in scores):
+        return _compare_means(scores)
+    means = np.array([score.mean for score in scores])
+    points = means[:, None] - means
+    over_images = np.array([_variance_over_images(score) for score in scores])
+    known = np.isfinite(over_images)
+    if known.any():  # a number without an error has the same test set as the others
+        over_images[~known] = over_images[known].mean()
+    own = over_images + [_variance_over_runs(score, task) for score in scores]
+    variances = own[:, None] + own
+    kinds: dict[object, list[int]] = {}
+    for place, score in enumerate(scores):
+        if (key := _pairing(score)) is not None:
+            kinds.setdefault(key, []).append(place)
+    seeds = np.array([score.seed_variance for score in scores])
+    paired = {k: v for k, v in kinds.items() if len(v) > 1}
+    for places in paired.values():
+        cell = np.ix_(places, places)
+        of_seeds = seeds[places]
+        variances[cell] = _paired_variances([scores[i] for i in places])
+        variances[cell] += of_seeds[:, None] + of_seeds
+    errors = np.sqrt(variances)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        z = np.abs(points) / errors
+    p = np.vectorize(math.erfc)(z / math.sqrt(2)) if len(scores) else z
+    p = np.where((points == 0) & np.isfinite(errors), 1.0, p)
+    for places in paired.values():
+        exact = [i for i in places if scores[i].sample.exact and not seeds[i]]  # type: ignore[union-attr]
+        if len(exact) > 1:
+            p[np.ix_(exact, exact)] = _mcnemar([scores[i] for i in exact])
+    return points, errors, p
+
+
+def _compare_means(scores: Sequence[Score]) -> tuple["Floats", "Floats", "Floats"]:
+    """Compare means over the same tasks: their errors are independent."""
+    import numpy as np
+
+    columns = list(zip(*(score.members for score in scores), strict=True))
+    found = [compare(column, "") for column in columns]
+    points = np.mean([one[0] for one in found], axis=0)
+    errors = np.sqrt(np.sum([one[1] ** 2 for one in found], axis=0)) / len(found)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        z = np.abs(points) / errors
+    return points, errors, np.where(points == 0, 1.0, np.vectorize(math.erfc)(z / math.sqrt(2)))
+
+
+def _variance_over_images(score: Score) -> float:
+    """Return the variance of a number over test images; NaN if it is not known."""
+    if score.members:
+        return sum(map(_variance_over_images, score.members)) / len(score.members) ** 2
+    return score.sample.error(score.mean) ** 2 if score.sample else math.nan
+
+
+def _variance_over_runs(score: Score, task: str) -> float:
+    """Return the variance over seeds, over a single run's trials, or as it is stated."""
+    if score.members:
+        of_members = (_variance_over_runs(one, "") for one in score.members)
+        return sum(of_members) / len(score.members) ** 2
+    trials = (score.interval / TWO_SIDED) ** 2
+    return score.seed_variance or trials or run_deviation(task).points ** 2
+
+
+def _pairing(score: Score) -> object | None:
+    """Return what numbers have in common that are compared image by image; None for none."""
+    sample = score.sample
+    if sample is None or not sample.images or not score.finite:
+        return None
+    if (each := sample.per_image) is not None:
+        return sample.images, sample.metric, each.labels.tobytes()
+    return (sample.images, sample.metric) if sample.resampled is not None else None
+
+
+def _paired_variances(scores: Sequence[Score]) -> "Floats":
+    """Return the variance (k, k) of each difference over the images that all have in common."""
+    import numpy as np
+
+    samples = [score.sample for score in scores if score.sample]
+    if samples[0].per_image is None:
+        values = np.stack([one.resampled for one in samples if one.resampled is not None])
+        covariance = np.cov(values)
+        spread = np.diag(covariance)
+        return np.maximum(spread[:, None] + spread - 2 * covariance, 0.0)
+    weights = 100 * samples[0].per_image.weights(samples[0].metric)
+    shares = np.stack([one.per_image.shares for one in samples if one.per_image])
+    # the sum over images of (w (d - mean d))^2, d = a - b, written out in products of a and b
+    squares = (shares * weights**2) @ shares.T
+    own, sums, means = np.diag(squares), shares @ weights**2, shares @ weights / 100
+    apart, mean = sums[:, None] - sums, means[:, None] - means
+    found = own[:, None] + own - 2 * squares - 2 * mean * apart + mean**2 * (weights**2).sum()
+    return np.asarray(np.maximum(found, 0.0))
+
+
+def _mcnemar(scores: Sequence[Score]) -> "Floats":
+    """Return the exact probabilities (k, k) of as unequal numbers of images that one alone has."""
+    import numpy as np
+    from scipy.special import betainc
+
+    each = [score.sample.per_image for score in scores if score.sample]
+    right = np.stack([one.shares for one in each if one is not None]).astype(np.float32)
+    alone = np.rint(right @ (1 - right).T).astype(np.float64)
+    both, fewer = alone + alone.T, np.minimum(alone, alone.T)
+    tails = betainc(np.maximum(both - fewer, 1), fewer + 1, 0.5)  # of the binomial distribution
+    return np.asarray(np.where(both > 0, np.minimum(1.0, 2 * tails), 1.0))
+
+
+def how_compared(first: Score, second: Score, task: str) -> str:
+    """Return the test that `compare` uses for two numbers, in words."""
+    one, other = first.sample, second.sample
+    if first.members and second.members:
+        return f"mean of {len(first.members)} differences"
+    if one and other and (key := _pairing(first)) is not None and key == _pairing(second):
+        images = len(one.per_image.shares) if one.per_image else (one.num_images or 0)
+        on = f" on the same {images:,} images" if images else " on the same images"
+        if first.runs > 1 or second.runs > 1:
+            return f"paired{on}, over {first.runs} and {second.runs} seeds"
+        if one.exact and other.exact:
+            return f"McNemar's exact test{on}"
+        return f"paired{on}" if one.per_image else f"paired bootstrap{on}"
+    runs = "seeds" if first.runs > 1 and second.runs > 1 else run_deviation(task).source
+    return f"errors of both test sets, and from run to run ({runs})"
+
+
+def holm(probabilities: Sequence[float]) -> list[bool]:
+    """Return which differences are sure among all of them: Holm, Scand. J. Statistics 1979."""
+    order = sorted(range(len(probabilities)), key=lambda i: (math.isnan(p := probabilities[i]), p))
+    sure = [False] * len(probabilities)
+    for rank, place in enumerate(order):
+        if not probabilities[place] < LEVEL / (len(order) - rank):
+            break
+        sure[place] = True
+    return sure
+
+
+def best_index(
+    scores: Sequence[Score | None], task: str, *, higher_is_better: bool = True
+) -> int | None:
+    """Return the index of the best score if it is surely ahead of the second, else None."""
+    sign = -1 if higher_is_better else 1
+    finite = [(score, i) for i, score in enumerate(scores) if score is not None and score.finite]
+    ranked = sorted(finite, key=lambda pair: sign * pair[0].mean)
+    if len(ranked) < 2:
+        return None
+    (best, index), (second, _) = ranked[:2]
+    return index if difference(best, second, task).sure else None
+
+
+RULE = (
+    "**Bold**: best of its column and table, if surely ahead of the second (p < 0.05): by a paired "
+    "test on the same images where both are ours (McNemar's exact test, or the paired standard "
+    "error over images or resampled test sets), else by the errors of both test sets and from run "
+    "to run."
+)

@@ -1,0 +1,180 @@
+"""Which checkpoint is better, where, and surely? Sentences, and what the page's script compares."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.pages.again import key_of
+from benchmarks.pages.blocks import Block, Column, sort_into_blocks
+from benchmarks.pages.differences import Score, compare, holm, how_compared
+from benchmarks.pages.entries import table_entry
+from benchmarks.pages.records import Model
+from benchmarks.pages.table_rows import row_label
+from benchmarks.report_parts.contents import Contents, Details
+from transfer.convert.architectures import network_words
+from transfer.record import SIGNED_METRICS
+
+MOST_SENTENCES = 6
+"""Sentences of a group that are shown at once; the others are folded."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """One task of a group, with every pair of its checkpoints compared."""
+
+    key: str
+    """Task and reading."""
+    metric: str
+    family: str
+    scores: tuple[Score | None, ...]
+    """Number of each checkpoint."""
+    addresses: tuple[str, ...]
+    errors: Mapping[tuple[int, int], float]
+    """Standard error of the difference of two checkpoints, the smaller index first."""
+    p: Mapping[tuple[int, int], float]
+    how: str
+
+    def chance(self, first: int, second: int) -> float:
+        """Return the probability of the difference of two checkpoints; NaN if it is not known."""
+        return self.p.get((min(first, second), max(first, second)), math.nan)
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """Return the task as the page's script reads it."""
+        return {
+            "key": self.key,
+            "metric": self.metric,
+            "family": self.family,
+            "values": [_rounded(s.mean, 4) if s else None for s in self.scores],
+            "texts": [s.text(1) if s else "" for s in self.scores],
+            "addresses": self.addresses,
+            "pairs": {
+                f"{i} {j}": [_rounded(error, 3), float(f"{self.p[i, j]:.3g}")]
+                for (i, j), error in self.errors.items()
+                if math.isfinite(error)
+            },
+            "how": self.how,
+        }
+
+
+def _rounded(value: float, digits: int) -> float | None:
+    return round(value, digits) if math.isfinite(value) else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Checkpoints that may be compared: one network and one pre-training set, on equal tasks."""
+
+    conditions: str
+    """Schedule, data and network."""
+    names: tuple[str, ...]
+    reference: int
+    """The checkpoint that the sentences are about: random weights, if they were evaluated."""
+    tasks: tuple[Task, ...]
+
+    @property
+    def sentences(self) -> list[str]:
+        """Return a sentence for each checkpoint beside the reference."""
+        others = [place for place in range(len(self.names)) if place != self.reference]
+        return [self.sentence(place, self.reference) for place in others]
+
+    def sentence(self, first: int, second: int) -> str:
+        """Return on how many tasks a checkpoint is surely better and worse, after Holm."""
+        both = [task for task in self.tasks if task.scores[first] and task.scores[second]]
+        judged = [task for task in both if math.isfinite(task.chance(first, second))]
+        sure = holm([task.chance(first, second) for task in judged])
+        leads = [_mean(task, first) > _mean(task, second) for task in judged]
+        better = sum(lead and known for lead, known in zip(leads, sure, strict=True))
+        worse = sum(known and not lead for lead, known in zip(leads, sure, strict=True))
+        words = (
+            f"{self.names[first]} is surely better than {self.names[second]} on {better} of "
+            f"{len(judged)} task{'s' * (len(judged) != 1)}, worse on {worse}, undecided on "
+            f"{len(judged) - better - worse}"
+        )
+        unknown = len(both) - len(judged)
+        return words + (f"; {unknown} without known errors." if unknown else ".")
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """Return the group as the page's script reads it."""
+        return {
+            "conditions": self.conditions,
+            "names": self.names,
+            "reference": self.reference,
+            "tasks": [task.content for task in self.tasks],
+        }
+
+
+def _mean(task: Task, place: int) -> float:
+    score = task.scores[place]
+    return score.mean if score else math.nan
+
+
+def comparisons(contents: Contents, details: Details) -> list[Group]:
+    """Return the groups with at least two checkpoints, those with the most results first."""
+    found = []
+    for block in sort_into_blocks(contents.results.done):
+        for models in _alike(block.models):
+            if group := _group(block, models, details):
+                found.append(group)
+    return sorted(
+        found, key=lambda group: -sum(len(t.scores) - t.scores.count(None) for t in group.tasks)
+    )
+
+
+def _alike(models: Sequence[Model]) -> list[list[Model]]:
+    """Return the models of one network and pre-training set, each with the random networks."""
+    groups: dict[tuple[str, str, str], list[Model]] = {}
+    for model in models:
+        if not _is_random(model):
+            groups.setdefault((model.arch, model.stem, model.data), []).append(model)
+    for (arch, stem, _), own in groups.items():
+        own += [m for m in models if _is_random(m) and (m.arch, m.stem) == (arch, stem)]
+    return list(groups.values())
+
+
+def _is_random(model: Model) -> bool:
+    return model.untrained or model.method == "random"
+
+
+def _group(block: Block, models: Sequence[Model], details: Details) -> Group | None:
+    """Return the comparison of the models; None without two that have a task in common."""
+    tasks = [task for column in block.columns if (task := _task(block, column, models, details))]
+    if not tasks:
+        return None
+    first = models[0]
+    random = [place for place, model in enumerate(models) if _is_random(model)]
+    words = [block.heading, network_words(first.arch, first.stem)]
+    words += [f"pre-trained on {first.data}"] if first.data else []
+    return Group(
+        conditions="; ".join(words),
+        names=tuple(row_label(model, block.models) for model in models),
+        reference=random[0] if random else 0,
+        tasks=tuple(tasks),
+    )
+
+
+def _task(block: Block, column: Column, models: Sequence[Model], details: Details) -> Task | None:
+    metric, heading = block.metric_and_heading(column)
+    if metric in SIGNED_METRICS:  # no quality: more is not better
+        return None
+    entries = [table_entry(block, model, column, metric) for model in models]
+    scores = tuple(e.score if e.score and e.score.finite else None for e in entries)
+    there = [place for place, score in enumerate(scores) if score]
+    if len(there) < 2:
+        return None
+    known = [score for score in scores if score]
+    _, errors, p = compare(known, column[0])
+    pairs = [(i, j) for i in range(len(there)) for j in range(i + 1, len(there))]
+    protocol = block.protocols([column]).partition(", ")[0]
+    return Task(
+        key=key_of(column[0], protocol) or column[0],
+        metric=metric,
+        family=heading,
+        scores=scores,
+        addresses=tuple(details.of_files(entry.files) for entry in entries),
+        errors={(there[i], there[j]): float(errors[i][j]) for i, j in pairs},
+        p={(there[i], there[j]): float(p[i][j]) for i, j in pairs},
+        how=how_compared(known[0], known[1], column[0]),
+    )

@@ -1,0 +1,180 @@
+"""Whether numbers differ: beside SciPy's tests and counted by hand, and what verdicts follow."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.stats import binomtest, ttest_rel
+
+from benchmarks.pages.differences import (
+    Difference,
+    Sample,
+    Score,
+    compare,
+    difference,
+    holm,
+)
+from benchmarks.pages.records import UNTRAINED
+from tests.synthetic_records import page, record
+from transfer.outcomes import per_image, resampled
+
+VOC = {"task": "voc0712_det_c4", "protocol": "co2-2021/1"}
+NOT_LOADED = "weights may not be loaded"
+
+
+def score(*runs: NDArray[np.bool_], labels: NDArray[np.int64] | None = None) -> Score:
+    """The number of one checkpoint, whose seeds are right on these images."""
+    labels = np.zeros(len(runs[0]), np.int64) if labels is None else labels
+    metric = "top1" if not labels.any() else "mean_per_class"
+    values = [100 * float(run.mean()) for run in runs]
+    details = tuple(per_image(run, labels) for run in runs)
+    std = float(np.std(values, ddof=1)) if len(runs) > 1 else 0.0
+    sample = Sample(metric, images="test", details=details, num_images=len(labels))
+    return Score(mean=float(np.mean(values)), std=std, runs=len(runs), sample=sample)
+
+
+def right(rng: np.random.Generator, share: float, n: int = 2000) -> NDArray[np.bool_]:
+    return rng.random(n) < share
+
+
+def test_one_run_each_is_compared_by_mcnemars_exact_test() -> None:
+    rng = np.random.default_rng(0)
+    a = right(rng, 0.6)
+    b = np.where(rng.random(2000) < 0.1, right(rng, 0.4), a)
+    found = difference(score(a), score(b), "any")
+    assert found.how == "McNemar's exact test on the same 2,000 images"
+    alone = int((a & ~b).sum()), int((~a & b).sum())
+    assert found.p == pytest.approx(binomtest(alone[0], sum(alone)).pvalue)
+    assert found.points == pytest.approx(100 * (a.mean() - b.mean()))
+    assert found.error == pytest.approx(100 * np.std(a.astype(float) - b) / 2000**0.5)
+    # taken as independent, the same numbers would be far less certain
+    apart = difference(score(a), Score(mean=100 * b.mean(), sample=Sample("top1")), "any")
+    assert apart.error > 2 * found.error
+
+
+def test_seeds_add_their_variance_to_that_over_images() -> None:
+    rng = np.random.default_rng(1)
+    a, b = ([right(rng, share) for _ in range(3)] for share in (0.6, 0.59))
+    found = difference(score(*a), score(*b), "any")
+    means = np.mean(a, axis=0), np.mean(b, axis=0)
+    of_images = 100 * np.std(means[0] - means[1]) / 2000**0.5
+    of_seeds = [np.var([100 * run.mean() for run in runs], ddof=1) / 3 for runs in (a, b)]
+    assert found.error == pytest.approx(np.sqrt(of_images**2 + sum(of_seeds)))
+    assert found.how == "paired on the same 2,000 images, over 3 and 3 seeds"
+    first, second = (
+        Score(mean=100 * mean.mean(), sample=score(*runs).sample)
+        for mean, runs in zip(means, (a, b), strict=True)
+    )
+    over_images = difference(first, second, "any")
+    assert over_images.p == pytest.approx(ttest_rel(*means).pvalue, rel=0.02)
+
+
+def test_a_mean_per_class_weighs_images_by_their_class() -> None:
+    rng = np.random.default_rng(2)
+    labels = np.repeat([0, 1], [1500, 500])
+    a, b = right(rng, 0.7), right(rng, 0.65)
+    found = difference(score(a, labels=labels), score(b, labels=labels), "any")
+    classes = [100 * (a[labels == c].mean() - b[labels == c].mean()) for c in (0, 1)]
+    errors = [100 * np.std(a[labels == c] - 1.0 * b[labels == c]) for c in (0, 1)]
+    stratified = np.sqrt(errors[0] ** 2 / 1500 + errors[1] ** 2 / 500) / 2
+    assert found.error == pytest.approx(stratified, rel=0.02)
+    # the mean of the scores is what the record says; the classes must agree with it
+    assert np.mean(classes) == pytest.approx(found.points, abs=abs(classes[0] - classes[1]))
+
+
+def test_ap_is_compared_on_the_same_resampled_test_sets() -> None:
+    rng = np.random.default_rng(3)
+    common = rng.normal(0, 1.0, 200)
+    values = [40 + common + rng.normal(0, 0.1, 200) for _ in range(2)]
+    values[1] += 0.5
+    a, b = (
+        Score(mean=mean, sample=Sample("AP", images="test", details=(resampled({"AP": v}, 99),)))
+        for mean, v in zip((40.0, 40.5), values, strict=True)
+    )
+    found = difference(b, a, "coco_det")
+    assert found.error == pytest.approx(np.std(values[1] - values[0], ddof=1), rel=1e-3)
+    assert found.sure
+    assert found.how == "paired bootstrap on the same images"
+
+
+def test_other_images_are_never_paired() -> None:
+    rng = np.random.default_rng(4)
+    a, b = score(right(rng, 0.6)), score(right(rng, 0.6, 1000))
+    binomial = [
+        100 * np.sqrt(m * (1 - m) / n) for m, n in ((a.mean / 100, 2e3), (b.mean / 100, 1e3))
+    ]
+    found = difference(a, b, "in1k_linear")
+    assert found.error == pytest.approx(np.sqrt(np.square(binomial).sum() + 2 * 0.1**2))
+
+
+def test_all_pairs_at_once_are_the_pairs_one_by_one() -> None:
+    rng = np.random.default_rng(5)
+    scores = [
+        score(right(rng, 0.5)),
+        score(right(rng, 0.5), right(rng, 0.5)),
+        score(right(rng, 0.6)),
+    ]
+    scores.append(Score(mean=50.0, sample=Sample("top1", num_images=2000)))
+    _, errors, p = compare(scores, "any")
+    for i, first in enumerate(scores):
+        for j, second in enumerate(scores):
+            if i != j:
+                one = difference(first, second, "any")
+                assert (one.error, one.p) == pytest.approx((errors[i][j], p[i][j]))
+
+
+def test_equal_answers_are_no_difference() -> None:
+    a = right(np.random.default_rng(6), 0.5)
+    assert difference(score(a), score(a), "any").p == 1
+
+
+@pytest.mark.parametrize(
+    ("points", "error", "word"),
+    [(0.2, 0.3, "reproduced"), (0.2, 0.5, "undecided"), (3.0, 0.5, "above"), (-1.2, 0.3, "below")],
+)
+def test_a_verdict_follows_from_the_interval(points: float, error: float, word: str) -> None:
+    assert Difference(points, error, 1.0, "").verdict() == word
+
+
+def test_a_paper_with_our_test_set_and_no_known_error_has_ours() -> None:
+    values = np.random.default_rng(7).normal(40, 0.6, 200)
+    ours = Score(
+        mean=40.0, sample=Sample("AP", images="t", details=(resampled({"AP": values}, 9),))
+    )
+    found = difference(ours, Score(mean=40.3, sample=Sample("AP")), "coco_det")
+    own = np.std(values, ddof=1)
+    assert found.error == pytest.approx(np.sqrt(2 * own**2 + 2 * 0.18**2), rel=1e-3)
+    assert found.verdict() == "undecided"
+
+
+def test_holm_by_hand() -> None:
+    # 0.01 < 0.05 / 4, 0.014 < 0.05 / 3, 0.03 > 0.05 / 2: the rest is not sure, whatever it is
+    assert holm([0.03, 0.01, float("nan"), 0.014]) == [False, True, False, True]
+
+
+def test_chance_makes_few_differences_sure(subtests: pytest.Subtests) -> None:
+    rng = np.random.default_rng(8)
+    for seeds in (1, 2):
+        scores = [
+            [score(*(right(rng, 0.5, 500) for _ in range(seeds))) for _ in "ab"] for _ in range(300)
+        ]
+        sure = np.mean([difference(a, b, "any").sure for a, b in scores])
+        with subtests.test(seeds=seeds):  # 5 % or fewer; two seeds know their own spread badly
+            assert sure < (0.08 if seeds == 1 else 0.12)
+
+
+@pytest.mark.parametrize(("points", "doubted"), [(31.0, True), (33.0, True), (33.5, False)])
+def test_a_detector_no_better_than_a_random_one_is_doubted(
+    tmp_path: Path, points: float, doubted: bool
+) -> None:
+    record(tmp_path, points, task="coco_det", protocol="jcl-2020/1", engine="torchvision")
+    assert (NOT_LOADED in page(tmp_path, "jcl_table2.md")) == doubted
+
+
+def test_where_the_paper_has_no_random_row_ours_counts(tmp_path: Path) -> None:
+    random = {"backbone": "random", "made_by": {"method": UNTRAINED}}
+    record(tmp_path, 34.0, **VOC)
+    assert NOT_LOADED not in page(tmp_path, "co2_table3.md")
+    record(tmp_path, 33.8, **VOC, **random, sha256="b" * 64)
+    assert NOT_LOADED in page(tmp_path, "co2_table3.md")
