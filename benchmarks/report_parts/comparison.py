@@ -49,11 +49,10 @@ class Task:
             "values": [_rounded(s.mean, 4) if s else None for s in self.scores],
             "texts": [s.text(1) if s else "" for s in self.scores],
             "addresses": self.addresses,
-            "pairs": {
-                f"{i} {j}": [_rounded(error, 3), float(f"{self.p[i, j]:.3g}")]
-                for (i, j), error in self.errors.items()
-                if math.isfinite(error)
-            },
+            "places": [place for place, score in enumerate(self.scores) if score],
+            # of each pair of these places, in order
+            "errors": [_rounded(error, 2) for error in self.errors.values()],
+            "chances": [float(f"{p:.2g}") if math.isfinite(p) else 1 for p in self.p.values()],
             "how": self.how,
         }
 

@@ -85,22 +85,22 @@ def explained_records(contents: Contents) -> Details:
         address = next(name for name in names if name not in taken)
         taken.add(address)
         details.addresses[result.file] = address
-        details.listed.append({"address": address, **_explanation(contents, result)})
+        details.add(address, *_explanation(contents, result))
     return details
 
 
-def _explanation(contents: Contents, result: Result) -> dict[str, Any]:
+def _explanation(contents: Contents, result: Result) -> tuple[str, list[tuple[str, Any]]]:
     """Return title and sections of one record's explanation."""
     record = contents.whole(result)
     title = f"{result.model.label} on {result.task}, seed {result.seed}"
     if record is None:
         lines = [("record", result.file), ("protocol", result.protocol)]
-        return {"title": title, "sections": [["Record of an older format", lines]]}
+        return title, [("Record of an older format", lines)]
     try:
         sections = explain(contents.folder / result.file, record, result).sections
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         lines = [("record", result.file), ("field", f"{type(error).__name__}: {error}")]
-        return {"title": title, "sections": [["Not a complete record", lines]]}
+        return title, [("Not a complete record", lines)]
     here = [str(contents.folder.absolute()), str(contents.folder)]
 
     given = Path(str(record.request.get("ckpt", "")))
@@ -111,11 +111,10 @@ def _explanation(contents: Contents, result: Result) -> dict[str, Any]:
             text = text.replace(folder, "RESULTS")
         return text
 
-    shown = [
-        [name, [(label, without_folder(text)) for label, text in lines]]
+    return title, [
+        (name, [(label, without_folder(text)) for label, text in lines])
         for name, lines in sections.items()
     ]
-    return {"title": title, "sections": shown}
 
 
 def render(parts: Mapping[str, Any]) -> str:

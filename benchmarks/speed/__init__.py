@@ -12,5 +12,6 @@ encoders.py     features of other encoders against the loop of timm's validate.p
 probe.py        seven learning rates of a linear probe together against one by one
 svm.py          the batched SVM solver against scikit-learn's
 commands.py     commands that compute nothing against the import of torch
+page.py         the page of 20 and of 100 checkpoints: written, and opened in Chromium
 harness.py      how all of them are timed
 """

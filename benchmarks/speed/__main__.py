@@ -12,7 +12,18 @@ from pretrain.running.option_ranges import OptionError, Range
 from transfer.running.option_ranges import check_ranges
 from transfer.running.row_names import nearest
 
-PAIRS = ("losses", "steps", "views", "crops", "features", "encoders", "probe", "svm", "commands")
+PAIRS = (
+    "losses",
+    "steps",
+    "views",
+    "crops",
+    "features",
+    "encoders",
+    "probe",
+    "svm",
+    "commands",
+    "page",
+)
 """Files of this room with a pair of ways: their `Settings` and their `comparisons`."""
 RANGES = defaultdict(
     lambda: Range(1, 2**31 - 1),

@@ -161,12 +161,18 @@ function holm(chances) {
   return sure;
 }
 
+// the place of a pair among all pairs of the checkpoints that have the task, row by row
+function pairOf(places, first, second) {
+  const [i, j] = [places.indexOf(Math.min(first, second)), places.indexOf(Math.max(first, second))];
+  return i * places.length - (i * (i + 1)) / 2 + (j - i - 1);
+}
+
 function differences(group, first, second) {
   const rows = [];
   for (const task of group.tasks) {
     if (task.values[first] === null || task.values[second] === null) continue;
-    const pair = first < second ? `${first} ${second}` : `${second} ${first}`;
-    const [error, chance] = task.pairs[pair] ?? [null, 1];
+    const pair = pairOf(task.places, first, second);
+    const [error, chance] = [task.errors[pair], task.chances[pair]];
     rows.push({ task, error, chance, points: task.values[first] - task.values[second] });
   }
   const judged = rows.filter((row) => row.error !== null);
@@ -289,10 +295,12 @@ function grouped(rows) {
 // a number's address opens everything behind it, also after a reload
 const dialog = document.getElementById("details");
 let explanations = null;
+let stored = null;
 
 function showDetails(addresses) {
+  stored ??= JSON.parse(document.getElementById("explanations").textContent);
   explanations ??= new Map(
-    JSON.parse(document.getElementById("explanations").textContent).map((one) => [one.address, one]),
+    stored.records.map((one) => [one.address, one]),
   );
   const shown = addresses.map((address) => explanations.get(address)).filter(Boolean);
   if (!shown.length) return false;
@@ -302,7 +310,7 @@ function showDetails(addresses) {
   body.replaceChildren();
   for (const one of shown) {
     if (shown.length > 1) body.append(element("h3", one.title));
-    for (const [name, lines] of one.sections) {
+    for (const [name, lines] of one.sections.map((place) => stored.sections[place])) {
       const list = document.createElement("dl");
       for (const [label, text] of lines) list.append(element("dt", label), element("dd", text));
       body.append(element("h3", name), list);

@@ -1,0 +1,104 @@
+"""Processor time to write the page of many checkpoints, and to open it in Chromium.
+
+The numbers are drawn; a benchmark of the page needs no evaluation.
+"""
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.pages.published import num_test_images
+from benchmarks.pages.records import UNTRAINED
+from benchmarks.report import write_report
+from benchmarks.speed.harness import Comparison
+from transfer.outcomes import per_image
+from transfer.record import RECORDS, Record, protocol_hash, record_path, write_json_record
+from transfer.tasks import TASKS, reading_of
+
+NUM_TASKS = 50
+CHROMIUM = ("chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--dump-dom")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Settings of the comparison."""
+
+    rounds: int = 1
+    """Number of times that each page is written and opened."""
+    checkpoints: tuple[int, ...] = (20, 100)
+    """Numbers of checkpoints on a page, each on 50 tasks."""
+
+
+def comparisons(settings: Settings) -> Iterator[Comparison]:
+    """Yield the comparison of the pages; opening them needs Chromium."""
+    with tempfile.TemporaryDirectory() as folder:
+        ways = {}
+        for number in settings.checkpoints:
+            results = Path(folder) / str(number)
+            _write_records(results, number)
+            page = write_report(results)
+            name = f"{number} checkpoints x {NUM_TASKS} tasks"
+            ways[f"{name}: write"] = partial(_write, results)
+            if shutil.which(CHROMIUM[0]):
+                ways[f"{name}: open"] = partial(_open, page)
+        yield Comparison(
+            title="the page",
+            ways=ways,
+            agreement=lambda sizes: {f"MB, {name}": size for name, size in sizes.items()},
+        )
+
+
+def _write(results: Path) -> float:
+    return write_report(results).stat().st_size / 1e6
+
+
+def _open(page: Path) -> float:
+    """Open a page until it has settled; return its size in MB."""
+    subprocess.run([*CHROMIUM, page.absolute().as_uri()], capture_output=True, check=True)
+    return page.stat().st_size / 1e6
+
+
+def _write_records(results: Path, number: int) -> None:
+    """Write a record of each of so many checkpoints on each task, with drawn right answers."""
+    rng = np.random.default_rng(0)
+    for key in list(TASKS)[:NUM_TASKS]:
+        task, (name, _) = TASKS[key], reading_of(key)
+        labels = np.arange(num_test_images(name) or 1000) % 10
+        for i in range(number):
+            right = rng.random(len(labels)) < 0.3 + 0.4 * i / number
+            hashed = protocol_hash(name, task)
+            record = Record(
+                backbone={
+                    **{"name": f"checkpoint-{i}", "arch": "resnet50", "stem": "imagenet"},
+                    **{"sha256": f"{i:064x}", "file_sha256": "", "source": ""},
+                    "made_by": {} if i else {"method": UNTRAINED},
+                },
+                task=name,
+                protocol={
+                    "name": task.protocol,
+                    **{"hash": hashed, "paper_hash": hashed, "fields": {}},
+                },
+                schedule="paper",
+                seed=0,
+                engine=task.engine,
+                metrics={task.primary_metric: 100 * float(right.mean())},
+                details=per_image(right, labels),
+                data={"set": {"fingerprint": "f", "small": "", "counts": {}, "tolerated": 0}},
+                departures=[],
+                wall_s=1.0,
+                peak_memory_gb=1.0,
+                request={"options": {}, "input": {"size_px": 224}},
+                primary_metric=task.primary_metric,
+                heading=task.heading,
+                finished="2026-01-01T00:00:00Z",
+            )
+            path = record_path(
+                results / RECORDS, f"checkpoint-{i}", name, task.protocol, "paper", 0
+            )
+            write_json_record(path, record)
