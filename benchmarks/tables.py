@@ -10,9 +10,11 @@ The same results give the same bytes.
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from benchmarks.pages.calibration import calibration_line, with_line
 from benchmarks.pages.curve_page import curve_files, curve_pages
+from benchmarks.pages.latex import latex_tables
 from benchmarks.pages.numbers import write_csv
 from benchmarks.pages.overview import method_page, overview_page
 from benchmarks.pages.paper_page import paper_page, settings_page, tasks_of
@@ -30,6 +32,8 @@ class Request:
 
     results: Path = Path("results")
     """Folder of the records; the tables are written to its subfolder tables."""
+    format: Literal["markdown", "latex"] = "markdown"
+    """latex: also a file of tabulars (booktabs) beside each page."""
 
 
 def write_tables(results: Path) -> list[Path]:
@@ -108,6 +112,9 @@ def main(words: list[str]) -> int:
     try:
         check_writable(request.results, "--results")
         paths = write_tables(request.results)
+        if request.format == "latex":
+            pages = {path: latex_tables(path.read_text(encoding="utf-8")) for path in paths}
+            paths = [_write(path.with_suffix(".tex"), text) for path, text in pages.items() if text]
     except (FolderError, FileNotFoundError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

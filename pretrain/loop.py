@@ -206,6 +206,8 @@ def _steps(
             require_own_folder(job.folder)
         if reading:
             _read(training, progress, log)
+        if log is not None:
+            progress.show(training.step)
         if saving and job.process.is_main and (problem := find_problem(training)):
             raise _not_finite(job, f"{problem} after step {training.step}")
         if job.is_snapshot_step(training.step) and not last:
@@ -229,7 +231,7 @@ def _read(training: Training, progress: Progress, log: Log | None) -> None:
         "data_share": progress.data_share,
     }
     log.write(training.step, means | rates)
-    progress.show(training.step, means["loss"])
+    progress.loss = means["loss"]
 
 
 def training_step(job: Job, training: Training, network: nn.Module, batch: Batch) -> None:

@@ -16,5 +16,6 @@ overview.py    every backbone and every task on one page; methods beside each ot
 paper_page.py  one published table with our rows in it
 stated.py      numbers of the running texts
 curve_page.py  curves over pre-training, and their CSV files
+latex.py       the tables of a page as LaTeX
 table_rows.py  lines of numbers with notes, the best of each column bold, as markdown
 """

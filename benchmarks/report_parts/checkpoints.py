@@ -11,7 +11,9 @@ from benchmarks.pages.checkpoint_lines import (
 )
 from benchmarks.pages.records import Model, Result
 from benchmarks.pages.table_rows import backbones_of, row_label
+from benchmarks.report_parts.charts import Chart
 from benchmarks.report_parts.contents import Contents
+from benchmarks.report_parts.pretraining import Log, loss_of
 from benchmarks.report_parts.requested import how_to_get, requested_tasks
 from transfer.convert.architectures import network_words
 from transfer.datasets.catalog import DATASETS
@@ -27,7 +29,8 @@ class Checkpoint:
     """Network and pre-training, in a line."""
     lines: tuple[tuple[str, str], ...]
     """Identity, how the file was recognized, and what was proven, by label."""
-    num_tasks: int
+    loss: Chart | None
+    """Loss of its pre-training; None if its log is not here."""
     num_results: int
     num_failed: int
 
@@ -46,24 +49,29 @@ class MissingTasks:
         return len(self.tasks)
 
 
-def checkpoints(contents: Contents) -> list[Checkpoint]:
-    """Return every checkpoint with a result or a failure, in order of their names."""
+def checkpoints(contents: Contents, logs: Sequence[Log] = ()) -> list[Checkpoint]:
+    """Return every checkpoint with a result or a failure, in order of their names.
+
+    logs: of pre-training runs, which may have made some of them.
+    """
     done, failed = contents.results.done, contents.results.failed
     models = backbones_of(result.model for result in done)
     known = {model.name for model in models}
     models += [Model(name=name) for name in sorted({f.backbone for f in failed} - known)]
     models.sort(key=lambda model: (model.untrained or model.method == "random", model))
-    return [_checkpoint(contents, model, models) for model in models]
+    return [_checkpoint(contents, model, models, logs) for model in models]
 
 
-def _checkpoint(contents: Contents, model: Model, models: Sequence[Model]) -> Checkpoint:
+def _checkpoint(
+    contents: Contents, model: Model, models: Sequence[Model], logs: Sequence[Log]
+) -> Checkpoint:
     own = [result for result in contents.results.done if result.model == model]
     failed = [one for one in contents.results.failed if one.backbone == model.name]
     return Checkpoint(
         name=row_label(model, models),
         what=_description(model),
         lines=tuple(_identity(contents, own)),
-        num_tasks=len({result.task for result in own}),
+        loss=loss_of(model, logs),
         num_results=len(own),
         num_failed=len(failed),
     )

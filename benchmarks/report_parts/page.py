@@ -33,9 +33,11 @@ def report_page(results: Path, runs: Sequence[Path] = ()) -> str:
     """
     contents = read_contents(results)
     details = explained_records(contents)
+    trained = pretraining(runs, kept_logs(results))
+    pictured = parts_by_task(contents), trained, figures(results)
     parts = {
         "contents": contents,
-        "checkpoints": checkpoints(contents),
+        "checkpoints": checkpoints(contents, trained.logs),
         "not_run": not_run(results, contents.results),
         "missing": missing_tasks(contents),
         "run_missing": run_command(),
@@ -56,7 +58,6 @@ def report_page(results: Path, runs: Sequence[Path] = ()) -> str:
         "headings": {result.task: result.heading for result in contents.results.done},
         "details": details,
     }
-    pictured = parts_by_task(contents), pretraining(runs, kept_logs(results)), figures(results)
 
     def with_images(limit: int) -> str:
         images = within_limit(*pictured, limit)

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.drawing.logs import LOG_FILE, read_lines, read_logs
-from benchmarks.pages.records import TRAINING_LOGS
+from benchmarks.drawing.logs import LOG_FILE, last_epoch_mean, read_lines, read_logs
+from benchmarks.pages.records import TRAINING_LOGS, Model
 from benchmarks.report_parts.charts import Chart, Draft, Series, line_charts
 from benchmarks.report_parts.galleries import jpeg_address
 
@@ -120,6 +120,24 @@ def _view_sheet(path: Path) -> str:
         return jpeg_address(path.read_bytes())
     except OSError:
         return ""
+
+
+def loss_of(model: Model, logs: Sequence[Log]) -> Chart | None:
+    """Return the loss of the run that made a checkpoint; None if its log is not here.
+
+    The log is that whose mean loss over the last epoch the checkpoint states.
+    """
+    stated = model.last_epoch.get("loss", math.nan)
+    for log in logs:
+        if log.lines and "epoch" in log.lines[-1]:
+            last = log.lines[-1]
+            found = last_epoch_mean(log.lines, "loss", last["step"] - last["step"] / last["epoch"])
+            if found is not None and math.isclose(found, stated, rel_tol=1e-3):
+                points = [(line["epoch"], line.get("loss", math.nan)) for line in log.lines]
+                series = [Series(name=log.name, points=points)]
+                draft = Draft(title="Loss", x="epoch", y="loss", series=series, markers=False)
+                return next(iter(line_charts([draft])), None)
+    return None
 
 
 def _charts(logs: Sequence[Log]) -> list[Chart]:

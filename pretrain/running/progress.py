@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 TERMINAL_INTERVAL_S = 0.5
 LOG_INTERVAL_S = 30.0
+FIRST_LINE_S = 10.0
+"""Seconds until the first line of a log."""
 
 
 @dataclass
@@ -19,7 +21,11 @@ class Progress:
     first_step: int
     waited_s: float = 0.0
     started_s: float = field(default_factory=time.monotonic)
-    printed_s: float = field(default_factory=time.monotonic)
+    printed_s: float = field(
+        default_factory=lambda: time.monotonic() - LOG_INTERVAL_S + FIRST_LINE_S
+    )
+    loss: float | None = None
+    """Loss at the last reading; None before the first."""
 
     @property
     def elapsed_s(self) -> float:
@@ -35,7 +41,7 @@ class Progress:
         """Share of the time spent waiting for the host's part of views, in percent."""
         return 100 * self.waited_s / self.elapsed_s
 
-    def line(self, step: int, loss: float) -> str:
+    def line(self, step: int) -> str:
         """Return the state after `step` steps in one line."""
         rate = self.images_per_s(step)
         parts = [
@@ -45,14 +51,14 @@ class Progress:
             f"{step * self.batch_size}/{self.num_steps * self.batch_size} images",
             f"{rate:.0f} images/s",
             f"{self.data_share:.0f} % waiting for data",
-            f"loss {loss:.4f}",
+            *([] if self.loss is None else [f"loss {self.loss:.4f}"]),
         ]
         left_s = (self.num_steps - step) * self.batch_size / rate if rate else 0.0
         if left_s >= 60:
             parts.append(f"{duration(left_s)} left")
         return "  ".join(parts)
 
-    def show(self, step: int, loss: float) -> None:
+    def show(self, step: int) -> None:
         """Print the line if the last one is old enough, and always after the last step."""
         terminal = sys.stderr.isatty()
         interval_s = TERMINAL_INTERVAL_S if terminal else LOG_INTERVAL_S
@@ -62,7 +68,7 @@ class Progress:
         self.printed_s = now_s
         # in a terminal each line overwrites the one before
         start, end = ("\r\033[K", "") if terminal and step < self.num_steps else ("", "\n")
-        sys.stderr.write(f"{start}{self.line(step, loss)}{end}")
+        sys.stderr.write(f"{start}{self.line(step)}{end}")
         sys.stderr.flush()
 
 

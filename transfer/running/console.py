@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 QUIET = "SSL_BENCHMARK_QUIET"
 """Environment variable that silences log lines and progress, also of processes started later."""
 LINE_INTERVAL_S = 30.0
+FIRST_LINE_S = 10.0
+"""Seconds until the first line of a log."""
 BAR_INTERVAL_S = 0.2
 FILE_INTERVAL_S = 5.0
 BAR_WIDTH = 24
@@ -114,7 +116,8 @@ class Progress:
     ) -> None:
         self.step, self.subject, self.total, self.unit = step, subject, total, unit
         self.done = self.start_count = done
-        self.start = self.shown = self.stored = time.monotonic()
+        self.start = self.stored = time.monotonic()
+        self.shown = self.start - LINE_INTERVAL_S + FIRST_LINE_S
         self.bars, self.file = bars, _progress_file.get()
         self.bar = None if bars is None else bars.add_task(self._title(), total=total, count="")
 

@@ -332,9 +332,13 @@ document.addEventListener("click", (event) => {
   if (number && number.hash === location.hash) openAddress();
   else if (event.target === dialog) dialog.close();
 });
-document.getElementById("details-close").addEventListener("click", () => dialog.close());
-dialog.addEventListener("close", () => {
+function forgetAddress() {
   const here = location.hash.slice(1);
   if (here && !document.getElementById(here)) history.replaceState(null, "", location.pathname + location.search);
+}
+document.getElementById("details-close").addEventListener("click", () => {
+  dialog.close();
+  forgetAddress();
 });
+dialog.addEventListener("close", forgetAddress);
 openAddress();

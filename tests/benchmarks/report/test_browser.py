@@ -205,6 +205,7 @@ def test_from_the_answer_to_everything_behind_a_number(browser: Browser, tmp_pat
     browser.open(page)
     (said,) = browser.texts(".answer li")
     assert browser.find("#compare-sentence").text == said
+    assert browser.run("document.documentElement.scrollWidth <= innerWidth")
     rows = browser.texts("#compare-rows .line")
     assert ["better" in rows[0], "undecided" in rows[1]] == [True, True]
     browser.find("#filter-compare").send_keys("linear birdsnap")

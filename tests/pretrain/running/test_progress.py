@@ -2,7 +2,7 @@ import time
 
 import pytest
 
-from pretrain.running.progress import LOG_INTERVAL_S, Progress
+from pretrain.running.progress import FIRST_LINE_S, LOG_INTERVAL_S, Progress
 
 
 def progress_started(seconds_ago: float) -> Progress:
@@ -12,7 +12,9 @@ def progress_started(seconds_ago: float) -> Progress:
 
 
 def test_the_line_names_what_is_done_the_rate_and_the_time_left() -> None:
-    line = progress_started(10.0).line(20, loss=1.5)
+    progress = progress_started(10.0)
+    progress.loss = 1.5
+    line = progress.line(20)
     for part in (
         "jcl/smoke",
         "epoch 1.00/5",
@@ -25,13 +27,16 @@ def test_the_line_names_what_is_done_the_rate_and_the_time_left() -> None:
         assert part in line
 
 
-def test_without_a_terminal_a_line_comes_every_half_minute(
+def test_without_a_terminal_a_line_comes_after_10_s_and_then_every_half_minute(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     progress = progress_started(10.0)
-    progress.show(20, 1.0)
+    progress.show(20)
     assert capsys.readouterr().err == ""
+    progress.printed_s -= FIRST_LINE_S
+    progress.show(20)
+    assert capsys.readouterr().err.count("\n") == 1
     progress.printed_s -= LOG_INTERVAL_S
-    progress.show(21, 1.0)
-    progress.show(22, 1.0)
+    progress.show(21)
+    progress.show(22)
     assert capsys.readouterr().err.count("\n") == 1
