@@ -1,8 +1,9 @@
 """Which checkpoint is better, where, and surely? Sentences, and what the page's script compares."""
 
 import math
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from benchmarks.pages.again import key_of
@@ -26,6 +27,8 @@ class Task:
     key: str
     """Task and reading."""
     metric: str
+    conditions: str
+    """Schedule and data; empty if all tasks of the group share them."""
     family: str
     scores: tuple[Score | None, ...]
     """Number of each checkpoint."""
@@ -44,7 +47,7 @@ class Task:
         """Return the task as the page's script reads it."""
         return {
             "key": self.key,
-            "metric": self.metric,
+            "metric": ", ".join(filter(None, [self.metric, self.conditions.lower()])),
             "family": self.family,
             "values": [_rounded(s.mean, 4) if s else None for s in self.scores],
             "texts": [s.text(1) if s else "" for s in self.scores],
@@ -76,11 +79,17 @@ class Group:
     def sentences(self) -> list[str]:
         """Return a sentence for each checkpoint beside the reference."""
         others = [place for place in range(len(self.names)) if place != self.reference]
-        return [self.sentence(place, self.reference) for place in others]
+        told = (self.sentence(place, self.reference) for place in others)
+        return [sentence for sentence in told if sentence]
 
     def sentence(self, first: int, second: int) -> str:
-        """Return on how many tasks a checkpoint is surely better and worse, after Holm."""
+        """Return on how many tasks a checkpoint is surely better and worse, after Holm.
+
+        Empty where the two have no task in common.
+        """
         both = [task for task in self.tasks if task.scores[first] and task.scores[second]]
+        if not both:
+            return ""
         judged = [task for task in both if math.isfinite(task.chance(first, second))]
         sure = holm([task.chance(first, second) for task in judged])
         leads = [_mean(task, first) > _mean(task, second) for task in judged]
@@ -93,6 +102,11 @@ class Group:
         )
         unknown = len(both) - len(judged)
         return words + (f"; {unknown} without known errors." if unknown else ".")
+
+    @property
+    def num_results(self) -> int:
+        """Return the number of results of all its tasks."""
+        return sum(score is not None for task in self.tasks for score in task.scores)
 
     @property
     def content(self) -> dict[str, Any]:
@@ -112,14 +126,14 @@ def _mean(task: Task, place: int) -> float:
 
 def comparisons(contents: Contents, details: Details) -> list[Group]:
     """Return the groups with at least two checkpoints, those with the most results first."""
-    found = []
-    for block in sort_into_blocks(contents.results.done):
-        for models in _alike(block.models):
-            if group := _group(block, models, details):
-                found.append(group)
-    return sorted(
-        found, key=lambda group: -sum(len(t.scores) - t.scores.count(None) for t in group.tasks)
-    )
+    blocks = sort_into_blocks(contents.results.done)
+    models = sorted({model for block in blocks for model in block.models}, key=_order)
+    found = (_group(blocks, own, details) for own in _alike(models))
+    return sorted(filter(None, found), key=lambda group: -group.num_results)
+
+
+def _order(model: Model) -> tuple[bool, Model]:
+    return _is_random(model), model
 
 
 def _alike(models: Sequence[Model]) -> list[list[Model]]:
@@ -137,21 +151,38 @@ def _is_random(model: Model) -> bool:
     return model.untrained or model.method == "random"
 
 
-def _group(block: Block, models: Sequence[Model], details: Details) -> Group | None:
-    """Return the comparison of the models; None without two that have a task in common."""
-    tasks = [task for column in block.columns if (task := _task(block, column, models, details))]
-    if not tasks:
-        return None
+def _group(blocks: Sequence[Block], models: Sequence[Model], details: Details) -> Group | None:
+    """Return the comparison of the models; None without two that have a task in common.
+
+    The numbers of one task are those of one column, which has one protocol and one state of data.
+    """
+    tasks = {
+        (block.heading, column): task
+        for block in blocks
+        for column in block.columns
+        if (task := _task(block, column, models, details))
+    }
+    kept = [place for place in range(len(models)) if any(t.scores[place] for t in tasks.values())]
+    if len(kept) < len(models):
+        return _group(blocks, [models[place] for place in kept], details) if kept else None
     first = models[0]
     random = [place for place, model in enumerate(models) if _is_random(model)]
-    words = [block.heading, network_words(first.arch, first.stem)]
-    words += [f"pre-trained on {first.data}"] if first.data else []
+    headings = {heading for heading, _ in tasks}
+    words = [network_words(first.arch, first.stem)]
+    words += [f"pre-trained on {_without_fingerprint(first.data)}"] if first.data else []
+    if len(headings) == 1:
+        words += headings
+        tasks = {key: replace(task, conditions="") for key, task in tasks.items()}
     return Group(
         conditions="; ".join(words),
-        names=tuple(row_label(model, block.models) for model in models),
+        names=tuple(row_label(model, models) for model in models),
         reference=random[0] if random else 0,
-        tasks=tuple(tasks),
+        tasks=tuple(tasks.values()),
     )
+
+
+def _without_fingerprint(data: str) -> str:
+    return re.sub(r", fingerprint \w+", "", data)
 
 
 def _task(block: Block, column: Column, models: Sequence[Model], details: Details) -> Task | None:
@@ -170,6 +201,7 @@ def _task(block: Block, column: Column, models: Sequence[Model], details: Detail
     return Task(
         key=key_of(column[0], protocol) or column[0],
         metric=metric,
+        conditions=block.heading,
         family=heading,
         scores=scores,
         addresses=tuple(details.of_files(entry.files) for entry in entries),

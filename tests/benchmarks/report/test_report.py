@@ -86,10 +86,11 @@ def test_other_networks_and_conditions_are_other_experiments(tmp_path: Path) -> 
     results_of_two(tmp_path)
     other = {"name": "other", "arch": "resnet18", "stem": "imagenet", "sha256": "o" * 64}
     complete(tmp_path, "other", TASK, backbone=other | {"source": "", "made_by": {}})
-    complete(tmp_path, "good", TASK, schedule="short")
+    complete(tmp_path, "random", transfer_tasks()[2], schedule="short")
     contents = read_contents(tmp_path)
     (group,) = comparisons(contents, explained_records(contents))
     assert group.names == ("good", "random")
+    assert [task.key for task in group.tasks] == list(transfer_tasks()[:2])
 
 
 def test_a_number_has_an_address_and_no_page_tells_a_folder(tmp_path: Path) -> None:
