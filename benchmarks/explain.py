@@ -101,7 +101,6 @@ def find_records(results: Path, name: str, task: str) -> list[Path]:
 def main(words: list[str]) -> int:
     """Run the command line; return its exit status."""
     request = parse(Request, words, description=__doc__)
-    end_with_the_pipe()
     try:
         return run(request)
     except (ExplainError, RecordError) as error:
@@ -110,4 +109,5 @@ def main(words: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    end_with_the_pipe()
     sys.exit(main(sys.argv[1:]))

@@ -245,8 +245,6 @@ def main(words: list[str]) -> int:
         words = [*words[: place - 1], "--plan-full", *words[place + 1 :]]
     request = parse(RunAll, words, description=__doc__)
     request = replace(request, plan=request.plan or request.plan_full)
-    if request.plan or request.cluster.concerns_submitted_cells:
-        end_with_the_pipe()
     stop.listen()
     if request.quiet:
         os.environ[QUIET] = "1"  # also for the processes that this one starts
@@ -272,4 +270,6 @@ def main(words: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    if {"--plan", "--status"}.intersection(sys.argv):
+        end_with_the_pipe()
     sys.exit(stop.exit_status(main, sys.argv[1:]))

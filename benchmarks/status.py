@@ -28,7 +28,6 @@ class Request:
 def main(words: list[str]) -> int:
     """Run the command line; return its exit status."""
     request = parse(Request, words, description=__doc__)
-    end_with_the_pipe()
     try:
         if request.results is not None and not request.results.is_dir():
             raise ValueError(f"--results {request.results}: no such folder")
@@ -40,4 +39,5 @@ def main(words: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    end_with_the_pipe()
     sys.exit(main(sys.argv[1:]))

@@ -22,7 +22,6 @@ def main(arguments: list[str]) -> int:
     0: finished; 1: failed on the way; 2: wrong request; 75: stopped, to be resumed.
     """
     if arguments[:1] == ["--list"]:
-        end_with_the_pipe()
         print(recipe_list(arguments[1:]))
         return 0
     name = arguments[0] if arguments else ""
@@ -60,4 +59,6 @@ def leave(status: int) -> NoReturn:
 
 
 if __name__ == "__main__":
+    if "--list" in sys.argv:
+        end_with_the_pipe()
     leave(main(sys.argv[1:]))

@@ -217,7 +217,6 @@ def run_command(command: type[Command], words: list[str]) -> int:
 def main(words: list[str]) -> int:
     """Run the command line; return the exit status: 0 done, 1 failed, 2 wrong request."""
     if words[:1] == ["--list"]:
-        end_with_the_pipe()
         print(list_tasks())
         return 0
     command = COMMANDS.get(words[0]) if words else None
@@ -237,4 +236,6 @@ def main(words: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    if "--list" in sys.argv:
+        end_with_the_pipe()
     sys.exit(stop.exit_status(main, sys.argv[1:]))

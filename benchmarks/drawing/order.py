@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 
+from benchmarks.pages.differences import Sample
 from benchmarks.pages.records import Result
 
 
@@ -23,10 +24,7 @@ class Measured:
 
 def share_of(percent: float, num_images: int | None) -> Measured:
     """Return a share of so many images, in percent, with its binomial standard error."""
-    if not num_images:
-        return Measured(value=percent, error=math.nan)
-    p = percent / 100
-    return Measured(value=percent, error=100 * math.sqrt(p * (1 - p) / num_images))
+    return Measured(value=percent, error=Sample("top1", num_images=num_images).error(percent))
 
 
 def spread_over_images(edges: Sequence[float], counts: Sequence[float]) -> float:

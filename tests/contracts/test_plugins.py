@@ -31,8 +31,8 @@ TASKS = {"mine_knn": KNN(dataset="mine", protocol="mine/1")}
 """,
     "datasets": """
 from dataclasses import replace
-from transfer.datasets.classification.dtd import DATASETS as DTD
-DATASETS = {"mine": replace(DTD["dtd"], title="Mine")}
+from transfer.datasets.labeled import DATASETS as LABELED
+DATASETS = {"mine": replace(LABELED["dtd"], title="Mine")}
 """,
     "papers": """
 from pathlib import Path

@@ -1,9 +1,10 @@
 """Data sets to evaluate on: their descriptions, readers and checks.
 
-There is one file per data set, or per family with one layout. It holds the description, published
-counts, instructions to get the set, its reader, and its small generated version.
+facts.yaml holds descriptions, published counts and how to get each set; the files of a family hold
+its readers, and what writes the small generated versions.
 
-classification/   one label per image
+labeled.py        one label per image: Aircraft, Birdsnap, ..., SUN397
+cifar.py          CIFAR-10 and CIFAR-100: arrays
 imagenet/         ImageNet-1k, its subsets, and the test sets that have its classes
 objects/          Pascal VOC and COCO: objects, masks, keypoints
 synthetic/        draws the images of the small versions and writes them all

@@ -1,7 +1,7 @@
 """All data sets, and the functions that open them.
 
-A separate file describes each data set and ends with its `DATASETS`; this module merges them. A new
-data set needs its file, and its name in the import and in `FILES`.
+Files with `DATASETS` describe them; this module merges these. A new data set needs its file, and
+its name in the import and in `FILES`.
 
 Rule of the splits: train and val are disjoint and together are trainval. test is the official test
 split, or the official val split where test labels are not public (ImageNet, Places365, VOC 2012);
@@ -16,20 +16,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from pretrain.running.plugins import with_plugins
-from transfer.datasets.classification import (
-    aircraft,
-    birdsnap,
-    caltech101,
-    cars,
+from transfer.datasets import (
     cifar,
-    cub200,
-    dtd,
-    flowers,
-    food,
-    inat1k,
-    pets,
-    places365,
-    sun397,
+    labeled,
 )
 from transfer.datasets.expected import DataError, Sizes, small_sizes
 from transfer.datasets.imagenet import (
@@ -40,7 +29,7 @@ from transfer.datasets.imagenet import (
     objectnet,
 )
 from transfer.datasets.images import Images
-from transfer.datasets.info import AnySplit, DatasetInfo
+from transfer.datasets.info import AnySplit, DatasetInfo, in_order
 from transfer.datasets.objects import coco, voc, voc_masks, voc_objects
 from transfer.datasets.scenes import Scenes
 from transfer.datasets.segmented import Segmented
@@ -49,33 +38,25 @@ from transfer.running.row_names import nearest
 
 SPLITS = ("train", "val", "trainval", "test")
 FILES = (
-    aircraft,
-    birdsnap,
-    caltech101,
-    cars,
+    labeled,
     cifar,
-    dtd,
-    flowers,
-    food,
-    pets,
-    places365,
-    sun397,
     imagenet,
     imagenet_c,
     imagenet_c_made,
     objectnet,
     imagenet_subsets,
-    inat1k,
-    cub200,
     voc,
     voc_objects,
     voc_masks,
     coco,
 )
-"""The files that describe data sets, in the order of the tables of `check-data`."""
+"""The files that describe data sets."""
 DAMAGES = (OSError, RuntimeError, ValueError, LookupError, TypeError, OverflowError)
 """Errors of torchvision, scipy and our own readers on absent and damaged annotation files."""
-OWN: dict[str, DatasetInfo] = {key: info for file in FILES for key, info in file.DATASETS.items()}
+OWN: dict[str, DatasetInfo] = in_order(
+    {key: info for file in FILES for key, info in file.DATASETS.items()}
+)
+"""The sets of the suite, in the order of the tables of `check-data`."""
 DATASETS = with_plugins(OWN, "datasets")
 
 

@@ -271,6 +271,12 @@ def info(key: str, **functions: Any) -> DatasetInfo:
     return DatasetInfo(**(facts | {"counts": counts}), **functions)
 
 
+def in_order(datasets: Mapping[str, DatasetInfo]) -> dict[str, DatasetInfo]:
+    """Return the sets in the order of facts.yaml, others behind these."""
+    order = list(_facts()["datasets"])
+    return dict(sorted(datasets.items(), key=lambda one: (*order, one[0]).index(one[0])))
+
+
 def _archive(facts: dict[str, Any]) -> Archive:
     lists: dict[str, Any] = {
         name: tuple(facts[name]) for name in ("urls", "other_names") if name in facts

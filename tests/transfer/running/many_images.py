@@ -4,8 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
+from transfer.datasets import cifar
 from transfer.datasets.catalog import DATASETS
-from transfer.datasets.classification import cifar
 from transfer.datasets.synthetic.generate import generate
 from transfer.datasets.synthetic.labeled import PerClass
 from transfer.frozen.extraction import num_workers

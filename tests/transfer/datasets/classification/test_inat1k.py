@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from transfer.datasets.catalog import DATASETS, open_split
-from transfer.datasets.classification.inat1k import RESPLIT_SEED
 from transfer.datasets.expected import DataError
+from transfer.datasets.labeled import RESPLIT_SEED
 from transfer.datasets.splits import seeded_ranks
 
 

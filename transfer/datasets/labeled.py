@@ -1,0 +1,344 @@
+"""The data sets with one label per image that are read from files of their own layout.
+
+Each reader says where its splits come from; facts.yaml holds the rest, synthetic/labeled_sets.py
+writes the small versions. CIFAR has arrays, and a file of its own.
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from transfer.datasets.expected import DataError, Sizes
+from transfer.datasets.images import (
+    Images,
+    class_names,
+    image_files,
+    names_below,
+    read_class_folders,
+)
+from transfer.datasets.info import info, source
+from transfer.datasets.mat_files import read_mat
+from transfer.datasets.splits import balanced_split, ranks_in_class, seeded_ranks, uniform_split
+from transfer.datasets.synthetic import labeled_sets
+from transfer.datasets.synthetic.labeled import Draw, PerClass, labeled_jpegs
+
+Read = Callable[[Path, str, Sizes], Images]
+Write = Callable[[Path, PerClass, Draw], None]
+
+
+def _with_val(images: Images, split: str, sizes: Sizes) -> Images:
+    """Return test images as they are, else train or val, drawn alike from each class."""
+    if split == "test":
+        return images
+    return balanced_split(images, split, val_per_class=sizes.per_class("val"))
+
+
+def read_aircraft(data: Path, split: str, sizes: Sizes) -> Images:
+    """FGVC-Aircraft, Maji et al. 2013, by variant, with its published splits.
+
+    Read fgvc-aircraft-2013b/data.
+    """
+    from torchvision.datasets import FGVCAircraft
+
+    part = FGVCAircraft(data, split=split, annotation_level="variant")
+    return image_files(data, names_below(data, part._image_files), part._labels, part.classes)
+
+
+def read_birdsnap(data: Path, split: str, sizes: Sizes) -> Images:
+    """Birdsnap, Berg et al., CVPR 2014.
+
+    The publishers give links to photographs. Many of them are dead by now, so everybody has another
+    subset; the counts below are those of the subset that LORAC (Wang et al., arXiv:2108.02696)
+    could still download. As there, 5 images per class are drawn as val, 5 more as test, and the
+    rest is train; the draws are seeded and use the images that exist.
+
+    Read birdsnap/images/SPECIES/*.jpg.
+    """
+    folder = data / "birdsnap" / "images"
+    images = read_class_folders(data, folder, class_names(folder))
+    in_test = ranks_in_class(images) < sizes.per_class("test")
+    if split == "test":
+        return images.subset(np.flatnonzero(in_test))
+    trainval = images.subset(np.flatnonzero(~in_test))
+    return _with_val(trainval, split, sizes)
+
+
+def read_caltech101(data: Path, split: str, sizes: Sizes) -> Images:
+    """Caltech-101, Fei-Fei et al., CVPR 2004 workshop.
+
+    Its publishers name no split. The usual one takes 30 images per class for training and tests on
+    the rest. The published 3,060 and 6,084 images only add up with the background folder as a class
+    of its own, so there are 102 classes here. Of the 30 images, 5 are held out as val; both draws
+    are seeded.
+
+    Read caltech101/101_ObjectCategories/CLASS/image_0001.jpg.
+    """
+    folder = data / "caltech101" / "101_ObjectCategories"
+    images = read_class_folders(data, folder, class_names(folder))
+    in_trainval = ranks_in_class(images) < sizes.per_class("trainval")
+    if split == "test":
+        return images.subset(np.flatnonzero(~in_trainval))
+    trainval = images.subset(np.flatnonzero(in_trainval))
+    return _with_val(trainval, split, sizes)
+
+
+def read_cars(data: Path, split: str, sizes: Sizes) -> Images:
+    """Stanford Cars, Krause et al. 2013. val is drawn from all training images alike.
+
+    Read stanford_cars/devkit, cars_train and cars_test.
+    """
+    folder = data / "stanford_cars"
+    lists = {"test": "cars_test_annos_withlabels.mat"}
+    part = "cars_test" if split == "test" else "cars_train"
+    list_file = folder / lists.get(split, "devkit/cars_train_annos.mat")
+    (rows,) = read_mat(list_file, "annotations", squeeze_me=True)
+    names = [f"stanford_cars/{part}/{row['fname']}" for row in rows]
+    labels = [int(row["class"]) - 1 for row in rows]
+    (classes,) = read_mat(folder / "devkit" / "cars_meta.mat", "class_names", squeeze_me=True)
+    images = image_files(data, names, labels, classes.tolist())
+    return images if split == "test" else uniform_split(images, split, num_val=sizes.counts["val"])
+
+
+def read_cub200(data: Path, split: str, sizes: Sizes) -> Images:
+    """CUB-200-2011, Wah et al. 2011, with its published train and test images.
+
+    val is a seeded draw of the same number of images from each class.
+
+    Read CUB_200_2011/{images, image_class_labels, train_test_split, classes}.txt, images/.
+    """
+    folder = data / "CUB_200_2011"
+    files = _numbered_words(folder / "images.txt")
+    classes = _numbered_words(folder / "classes.txt")
+    label_of = {number: label for label, number in enumerate(classes)}
+    class_of = _numbered_words(folder / "image_class_labels.txt")
+    is_train = _numbered_words(folder / "train_test_split.txt")
+    mark = "0" if split == "test" else "1"
+    numbers = [number for number in files if is_train[number] == mark]
+    names = [f"CUB_200_2011/images/{files[number]}" for number in numbers]
+    labels = [label_of[class_of[number]] for number in numbers]
+    images = image_files(data, names, labels, list(classes.values()))
+    return _with_val(images, split, sizes)
+
+
+def _numbered_words(file: Path) -> dict[str, str]:
+    """Return the lines of a file, each a number and a word."""
+    with file.open() as lines:
+        return dict(line.split() for line in lines)
+
+
+def read_dtd(data: Path, split: str, sizes: Sizes) -> Images:
+    """Describable Textures, Cimpoi et al., CVPR 2014, the first of the ten published partitions.
+
+    Read dtd/dtd/labels/{train1,val1,test1}.txt and dtd/dtd/images.
+    """
+    from torchvision.datasets import DTD
+
+    splits = ("train", "val") if split == "trainval" else (split,)
+    parts = [DTD(data, split=name, partition=1) for name in splits]
+    names = names_below(data, [file for part in parts for file in part._image_files])
+    return image_files(data, names, [y for part in parts for y in part._labels], parts[0].classes)
+
+
+FIELDS = {
+    "train": ("trnid",),
+    "val": ("valid",),
+    "trainval": ("trnid", "valid"),
+    "test": ("tstid",),
+}
+"""Fields of setid.mat that hold the image numbers of each split."""
+
+
+def read_flowers(data: Path, split: str, sizes: Sizes) -> Images:
+    """Oxford 102 Flowers, Nilsback and Zisserman, ICVGIP 2008, with its published three splits.
+
+    torchvision's class insists on the checksums of the complete label files, which a small copy
+    cannot have.
+
+    Read flowers-102/setid.mat, imagelabels.mat and jpg/image_00001.jpg.
+    """
+    from torchvision.datasets import Flowers102
+
+    folder = data / "flowers-102"
+    (class_ids,) = read_mat(folder / "imagelabels.mat", "labels", squeeze_me=True)
+    parts = read_mat(folder / "setid.mat", *FIELDS[split])
+    numbers = [int(number) for part in parts for number in part.ravel()]
+    names = [f"flowers-102/jpg/image_{number:05d}.jpg" for number in numbers]
+    labels = [int(class_ids[number - 1]) - 1 for number in numbers]
+    return image_files(data, names, labels, Flowers102.classes[: sizes.classes])
+
+
+def read_food(data: Path, split: str, sizes: Sizes) -> Images:
+    """Food-101, Bossard et al., ECCV 2014. val is drawn per class from the training images.
+
+    Read food-101/meta/{train,test}.json and food-101/images.
+    """
+    from torchvision.datasets import Food101
+
+    part = Food101(data, split="test" if split == "test" else "train")
+    images = image_files(data, names_below(data, part._image_files), part._labels, part.classes)
+    return _with_val(images, split, sizes)
+
+
+RESPLIT_SEED = "looc re-split 0"
+
+
+def read_inat1k(data: Path, split: str, sizes: Sizes) -> Images:
+    """iNaturalist 2019 (1,010 species), with LooC's larger test set: arXiv:2008.05659, appendix B.
+
+    The published val images are few, so a tenth of the published training images is added to them
+    as test, drawn at random without regard to class. trainval is the rest of the training images.
+    The paper publishes no list. Here the SHA-256 of a fixed seed and a file's name decides, so the
+    list is the same on every machine. val is a draw of three images per species, like the published
+    one.
+
+    Read inat2019/{train2019, val2019}.json and the images that they name.
+    """
+    train, val = (_read_published(data, part) for part in ("train2019", "val2019"))
+    num_moved = sizes.counts["test"] - len(val)
+    if not 0 <= num_moved < len(train):
+        raise DataError(
+            f"{len(train)} training and {len(val)} val images, {sizes.counts['test']} are needed "
+            "for the test; the annotation files are incomplete"
+        )
+    one_group = np.zeros(len(train), dtype=np.int64)
+    moved = seeded_ranks(train.source.encoded_names, one_group, RESPLIT_SEED) < num_moved
+    if split == "test":
+        return _concatenate(data, val, train.subset(np.flatnonzero(moved)))
+    stays = train.subset(np.flatnonzero(~moved))
+    return _with_val(stays, split, sizes)
+
+
+def _read_published(data: Path, part: str) -> Images:
+    """Return the images of one annotation file; classes in the order of their ids."""
+    content = json.loads((data / "inat2019" / f"{part}.json").read_bytes())
+    ids = sorted(int(category["id"]) for category in content["categories"])
+    label_of = {category_id: label for label, category_id in enumerate(ids)}
+    class_of = {int(a["image_id"]): int(a["category_id"]) for a in content["annotations"]}
+    names = [f"inat2019/{image['file_name']}" for image in content["images"]]
+    labels = [label_of[class_of[int(image["id"])]] for image in content["images"]]
+    return image_files(data, names, labels, [str(category_id) for category_id in ids])
+
+
+def _concatenate(data: Path, *parts: Images) -> Images:
+    names = [part.name(i) for part in parts for i in range(len(part))]
+    labels = [int(label) for part in parts for label in part.label_array]
+    return image_files(data, names, labels, parts[0].class_names)
+
+
+def read_pets(data: Path, split: str, sizes: Sizes) -> Images:
+    """Oxford-IIIT Pets, Parkhi et al., CVPR 2012. val is drawn per class from trainval.
+
+    Read oxford-iiit-pet/annotations/{trainval,test}.txt and oxford-iiit-pet/images.
+    """
+    folder = data / "oxford-iiit-pet"
+    file = folder / "annotations" / ("test.txt" if split == "test" else "trainval.txt")
+    names, labels, breeds = [], [], {}
+    for number, line in enumerate(file.read_text().splitlines(), start=1):
+        try:
+            image_id, label, _, _ = line.split()  # then species, and the breed within the species
+            labels.append(int(label) - 1)
+        except ValueError as error:
+            raise DataError(
+                f"{file}, line {number}: {line[:80]!r}, expected NAME CLASS SPECIES BREED"
+            ) from error
+        names.append(f"oxford-iiit-pet/images/{image_id}.jpg")
+        breeds[labels[-1]] = image_id.rpartition("_")[0].replace("_", " ").title()
+    images = image_files(data, names, labels, [breeds[label] for label in sorted(breeds)])
+    return _with_val(images, split, sizes)
+
+
+TRAIN_FOLDERS = ("data_256_standard", "data_256", "data_large_standard", "data_large")
+"""The 256-pixel version is preferred; the second name is what its archive unpacks to."""
+
+
+VAL_FOLDERS = ("val_256", "val_large")
+
+
+def read_places365(data: Path, split: str, sizes: Sizes) -> Images:
+    """Places365-standard, Zhou et al., PAMI 2018.
+
+    The labels of its test images are not public: test is the official val split, and val is a
+    seeded draw of 100 images per class from the training images. torchvision's class insists on the
+    checksums of the complete lists, which a small copy cannot have.
+
+    Read places365/categories_places365.txt, the lists beside it and the images they name.
+    """
+    folder = data / "places365"
+    classes = [name for name, _ in _words_with_numbers(folder / "categories_places365.txt")]
+    list_name, choices = (
+        ("places365_val.txt", VAL_FOLDERS)
+        if split == "test"
+        else ("places365_train_standard.txt", TRAIN_FOLDERS)
+    )
+    prefix = f"places365/{_first_existing(folder, choices)}"
+    pairs = _words_with_numbers(folder / list_name)
+    names = [f"{prefix}/{name.lstrip('/')}" for name, _ in pairs]
+    images = image_files(data, names, [label for _, label in pairs], classes)
+    return _with_val(images, split, sizes)
+
+
+def _words_with_numbers(file: Path) -> list[tuple[str, int]]:
+    """Return the lines of a file, each a name and a number."""
+    with file.open() as lines:
+        return [(name, int(number)) for name, number in (line.split() for line in lines)]
+
+
+def _first_existing(folder: Path, choices: tuple[str, ...]) -> str:
+    for name in choices:
+        if (folder / name).is_dir():
+            return name
+    raise DataError(f"{folder}: none of the image folders {', '.join(choices)} is there")
+
+
+def read_sun397(data: Path, split: str, sizes: Sizes) -> Images:
+    """SUN397, Xiao et al., CVPR 2010, the first of its ten published partitions.
+
+    torchvision reads the images but no partition. Each class has 50 training and 50 test images; a
+    seeded draw holds out 10 of the training images as val.
+
+    Read SUN397/ClassName.txt, Training_01.txt, Testing_01.txt and the images they name.
+    """
+    folder = data / "SUN397"
+    classes = folder.joinpath("ClassName.txt").read_text().split()
+    label_of = {name: label for label, name in enumerate(classes)}
+    partition = "Testing_01.txt" if split == "test" else "Training_01.txt"
+    paths = folder.joinpath(partition).read_text().split()
+    labels = [label_of[path.rpartition("/")[0]] for path in paths]
+    images = image_files(data, [f"SUN397{path}" for path in paths], labels, classes)
+    return _with_val(images, split, sizes)
+
+
+SETS: dict[str, tuple[Read, Write, PerClass, int]] = {
+    "aircraft": (
+        read_aircraft,
+        labeled_sets.write_aircraft,
+        PerClass(classes=5, train=16, val=16),
+        0,
+    ),
+    "birdsnap": (read_birdsnap, labeled_sets.write_birdsnap, PerClass(classes=6), 1),
+    "caltech101": (read_caltech101, labeled_sets.write_caltech101, PerClass(classes=5), 2),
+    "cars": (read_cars, labeled_sets.write_cars, PerClass(classes=6), 3),
+    "cub200": (read_cub200, labeled_sets.write_cub200, PerClass(classes=6), 16),
+    "dtd": (read_dtd, labeled_sets.write_dtd, PerClass(classes=5, train=16, val=16), 4),
+    "flowers": (read_flowers, labeled_sets.write_flowers, PerClass(classes=6, train=16, val=16), 5),
+    "food": (read_food, labeled_sets.write_food, PerClass(classes=5), 6),
+    "inat1k": (read_inat1k, labeled_sets.write_inat1k, PerClass(classes=6), 15),
+    "pets": (read_pets, labeled_sets.write_pets, PerClass(classes=6), 7),
+    "places365": (read_places365, labeled_sets.write_places365, PerClass(classes=5), 8),
+    "sun397": (read_sun397, labeled_sets.write_sun397, PerClass(classes=5), 9),
+}
+"""Reader, writer of the small version, its images per class, and the kind of its first class."""
+SOURCES = {"inat1k": "inat2019"}
+"""Sources that are not called as their set."""
+
+DATASETS = {
+    key: info(
+        key,
+        read=read,
+        small=labeled_jpegs(small, first_kind=first_kind, write=write),
+        sources=(source(SOURCES.get(key, key)),),
+    )
+    for key, (read, write, small, first_kind) in SETS.items()
+}
