@@ -37,11 +37,16 @@ def _misplaced(data: Path) -> Iterator[str]:
 
 
 def _incomplete(data: Path, keys: Iterable[str]) -> Iterator[str]:
-    """Yield what the folders of present sets lack; small copies say themselves what they hold."""
+    """Yield what the folders of sets of a few files, such as CIFAR's, lack.
+
+    Sets of many files have several layouts, which their readers know; small copies say themselves
+    what they hold.
+    """
     small = small_sizes(data)
     for key in (key for key in keys if key not in small and DATASETS[key].is_there(data)):
         for source in DATASETS[key].sources:
             root = data / source.folder
             lacking = [part.path for part in source.parts if not (part.optional or part.find(root))]
-            if root.is_dir() and lacking and key in source.checked_as:
+            few = key in source.checked_as and not any(part.holds for part in source.parts)
+            if root.is_dir() and lacking and few:
                 yield f"{root} lacks {', '.join(lacking)}; get-data {source.key} completes it"
