@@ -7,8 +7,6 @@ from transfer.datasets.catalog import DATASETS
 from transfer.datasets.expected import DataError, small_sizes
 from transfer.running.folders import data_folder
 
-VOC = ("VOC2007", "VOC2012")
-
 
 def require_data_folder(data: Path, keys: Iterable[str]) -> None:
     """Raise DataError unless the folder holds data sets, each of these whole where it is there.
@@ -25,15 +23,18 @@ def require_data_folder(data: Path, keys: Iterable[str]) -> None:
             f"--data {data}: the folder is empty; python -m transfer get-data KEY --data {data} "
             "gets a data set"
         )
-    if problems := [*_misplaced(data), *_incomplete(data, dict.fromkeys(keys))]:
+    keys = list(dict.fromkeys(keys))
+    if problems := [*_misplaced(data, keys), *_incomplete(data, keys)]:
         raise DataError(f"--data {data}: {'; '.join(problems)}")
 
 
-def _misplaced(data: Path) -> Iterator[str]:
-    for name in VOC:
-        for found in (data / name, *data.glob(f"*/{name}")):
-            if found.is_dir() and found.parent.name != "VOCdevkit":
-                yield f"{found} is expected at {data / 'VOCdevkit' / name}"
+def _misplaced(data: Path, keys: Iterable[str]) -> Iterator[str]:
+    for folder in dict.fromkeys(DATASETS[key].folder for key in keys):
+        expected = data / folder
+        if expected.parent.name == "VOCdevkit" and not expected.exists():
+            for found in (data / expected.name, *data.glob(f"*/{expected.name}")):
+                if found.is_dir():
+                    yield f"{found} is expected at {expected}"
 
 
 def _incomplete(data: Path, keys: Iterable[str]) -> Iterator[str]:
