@@ -82,7 +82,7 @@ def numbers_of(results: Results) -> list[Number]:
 
 
 def verdicts_of(done: Sequence[Result]) -> dict[tuple[str, str], list[str]]:
-    """Return the verdicts, such as "pass (LORAC, Table II)", by record and metric."""
+    """Return the verdicts, such as "reproduced (LORAC, Table II)", by record and metric."""
     verdicts: dict[tuple[str, str], dict[str, None]] = {}
     for paper, table, pair in compared_everywhere(done):
         for file in pair.files if pair.judged else ():
