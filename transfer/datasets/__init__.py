@@ -19,6 +19,7 @@ segmented.py      one split of a segmentation set: images with masks, and what i
 mat_files.py      files of MATLAB, in which older sets keep their labels
 splits.py         seeded draws for splits and shares that nobody published
 expected.py       how many images there should be; `small-data.json`
+excerpts.py       announces what a set holds as an excerpt
 check.py          counts, classes, broken files and annotations; `require` before a run
 unchanged.py      tells whether a set is still what was checked, and publishes work made of it
 """

@@ -1,6 +1,5 @@
 """Check that a data set is whole: its counts, classes, files and annotations."""
 
-import json
 import os
 import time
 from collections import Counter
@@ -15,9 +14,8 @@ import numpy as np
 
 from pretrain.pixels.decoding import JPEG_START
 from pretrain.running import stop
-from pretrain.running.atomic_files import write_whole
 from transfer.datasets.catalog import SPLITS, dataset_info, expected_sizes, open_any
-from transfer.datasets.expected import SMALL_DATA, DataError, Sizes, small_sizes
+from transfer.datasets.expected import DataError, small_sizes
 from transfer.datasets.images import ImageFiles, decode_file, states_of, upright_size
 from transfer.datasets.info import AnySplit
 from transfer.datasets.scenes import Scenes
@@ -118,12 +116,12 @@ def check(key: str, data: Path, *, decode: bool) -> Report:
         problem = f"{info.missing_path(data)} is not there"
         counts = {split: (0, n) for split, n in sizes.counts.items()}
         return Report(key, False, small, counts, (0, sizes.classes), (), (problem,))
-    splits, problems = _open_splits(key, data, [s for s in SPLITS if s in sizes.counts])
+    splits, problems = open_splits(key, data, [s for s in SPLITS if s in sizes.counts])
     sizes_found = {s: len(splits[s]) if s in splits else 0 for s in sizes.counts}
     counts = {s: (found, sizes.counts[s] or found) for s, found in sizes_found.items()}
     problems += _count_problems(counts)
     unlisted = [s for s in DISJOINT if s in info.counts and s not in sizes.counts]
-    opened = splits | _open_splits(key, data, unlisted)[0]
+    opened = splits | open_splits(key, data, unlisted)[0]
     # taken before any file is read, so that a change during the check is noticed later, too
     fingerprints = {split: images.fingerprint for split, images in opened.items()}
     files = {split: opened[split].files for split in DISJOINT if split in opened}
@@ -136,7 +134,7 @@ def check(key: str, data: Path, *, decode: bool) -> Report:
         num_classes, class_problems = _declared_classes(detailed, sizes.classes)
         notes += _classes_without_objects(detailed)
     else:
-        num_classes, class_problems = _classes(key, pools, sizes.classes)
+        num_classes, class_problems = count_classes(key, pools, sizes.classes)
     broken = dict(_broken_files(key, pools.values(), decode=decode))
     faults = [fault for pool in scenes.values() for fault in pool.faults]
     problems += class_problems + _broken_lines(data, broken) + faults
@@ -156,41 +154,6 @@ def check(key: str, data: Path, *, decode: bool) -> Report:
         states=states,
         began_s=began_s,
     )
-
-
-def announce(key: str, data: Path) -> Sizes:
-    """Write what a set holds to `small-data.json`, as the sizes of an excerpt; return them.
-
-    Splits that are drawn from trainval follow it: a tenth of each class is val. DataError if the
-    set is absent or cannot be read.
-    """
-    info = dataset_info(key)
-    if not info.is_there(data):
-        raise DataError(f"{info.missing_path(data)} is not there. {info.how_to_get}")
-    splits, problems = _open_splits(key, data, [s for s in DISJOINT if s in info.counts])
-    if not splits:
-        raise DataError(f"{info.title}: {'; '.join(problems)}")
-    detailed = {s: pool for s, pool in splits.items() if isinstance(pool, Scenes | Segmented)}
-    if detailed:
-        classes = info.num_classes
-    else:
-        classes, _ = _classes(key, splits, info.num_classes)
-    counts = {split: len(images) for split, images in splits.items()}
-    if "train" in info.counts and "trainval" in counts and not detailed:
-        val = max(1, counts["trainval"] // classes // 10) * classes
-        counts |= {"train": counts["trainval"] - val, "val": val}
-    _write_sizes(data, key, classes, counts)
-    parts, _ = _open_splits(key, data, [s for s in ("train", "val") if s in counts])
-    counts |= {split: len(images) for split, images in parts.items()}  # as published lists say
-    _write_sizes(data, key, classes, counts)
-    return Sizes(classes=classes, counts=counts)
-
-
-def _write_sizes(data: Path, key: str, classes: int, counts: Mapping[str, int]) -> None:
-    file = data / SMALL_DATA
-    known = json.loads(file.read_text()) if small_sizes(data) else {}
-    known[key] = {"classes": classes, "counts": dict(counts)}
-    write_whole(file, (json.dumps(known, indent=1) + "\n").encode(), "--data")
 
 
 def require(key: str, data: Path, *, tolerated: int) -> Report:
@@ -279,9 +242,10 @@ def _count_of_expected(pair: tuple[int, int]) -> str:
     return f"{found:,}" if found == expected else f"{found:,} of {expected:,}"
 
 
-def _open_splits(
+def open_splits(
     key: str, data: Path, names: Sequence[str]
 ) -> tuple[dict[str, AnySplit], list[str]]:
+    """Return the splits that can be opened, and a line for each problem with the others."""
     splits: dict[str, AnySplit] = {}
     problems: list[str] = []
     for name in names:
@@ -301,7 +265,7 @@ def _count_problems(counts: Mapping[str, tuple[int, int]]) -> list[str]:
     ]
 
 
-def _classes(key: str, pools: Mapping[str, AnySplit], expected: int) -> tuple[int, list[str]]:
+def count_classes(key: str, pools: Mapping[str, AnySplit], expected: int) -> tuple[int, list[str]]:
     """Return the number of classes with images in every split, and a problem for each other one."""
     problems = []
     present: list[set[str]] = []
