@@ -16,7 +16,7 @@ from benchmarks.drawing.kinds import (
     pretraining_sentences,
     seed_words,
 )
-from benchmarks.drawing.order import noise_of, num_test_images, share_of
+from benchmarks.drawing.order import noise_of, num_test_images, share_of_tested
 from benchmarks.drawing.pictures import captioned, numbered
 from benchmarks.drawing.thumbnails import pixels
 from benchmarks.pages.records import Model, Result
@@ -133,7 +133,7 @@ def _agreement(names: Mapping[str, Result], count: int, shown: int) -> list[str]
     """Return sentences on the share of neighbors of the query's class, and on its order."""
     # neighbors of one query are alike: as if each query had one, which is the widest that it can be
     shares = {
-        label: share_of(number_of(result, AGREEMENT), num_test_images(result))
+        label: share_of_tested(number_of(result, AGREEMENT), [result], AGREEMENT)
         for label, result in names.items()
     }
     same = ", ".join(f"{label} {share.value:.1f} %" for label, share in shares.items())
@@ -152,8 +152,8 @@ def _agreement(names: Mapping[str, Result], count: int, shown: int) -> list[str]
     return [
         first,
         f"{order}; here the difference of {difference:.1f} points is "
-        f"{'within' if difference <= noise else 'beyond'} noise (two binomial standard errors are "
-        f"at most {noise:.1f} points).",
+        f"{'within' if difference <= noise else 'beyond'} noise (two standard errors are at "
+        f"most {noise:.1f} points).",
     ]
 
 

@@ -1,7 +1,8 @@
 """Order of results beside the paper's, and which differences are noise.
 
-A difference counts as noise up to two standard errors: of a share of test images, the binomial one;
-of a mean over images, that of their spread. Several runs would add their own differences.
+A difference counts as noise up to two standard errors: of shares of the same test images the paired
+one, of others the binomial one; of a mean over images, that of their spread. Several runs would
+add their own differences.
 """
 
 import math
@@ -9,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 
-from benchmarks.pages.differences import Sample
+from benchmarks.pages.differences import Sample, Score, are_paired, difference
+from benchmarks.pages.entries import sample_of
 from benchmarks.pages.records import Result
 
 
@@ -20,11 +22,19 @@ class Measured:
     value: float
     error: float
     """Standard error; not a number if it is not known."""
+    sample: Sample | None = None
+    """What is known of the test images; None for what has none."""
 
 
 def share_of(percent: float, num_images: int | None) -> Measured:
     """Return a share of so many images, in percent, with its binomial standard error."""
     return Measured(value=percent, error=Sample("top1", num_images=num_images).error(percent))
+
+
+def share_of_tested(percent: float, results: Sequence[Result], metric: str) -> Measured:
+    """Return a share of the test images of records, in percent, or the mean of their shares."""
+    sample = sample_of(results, metric)
+    return Measured(value=percent, error=sample.error(percent), sample=sample)
 
 
 def spread_over_images(edges: Sequence[float], counts: Sequence[float]) -> float:
@@ -43,7 +53,11 @@ def num_test_images(result: Result) -> int | None:
 
 
 def noise_of(first: Measured, second: Measured) -> float:
-    """Return two standard errors of the difference, the two taken as independent."""
+    """Return two standard errors of the difference; without common images as if independent."""
+    one, other = first.sample, second.sample
+    if one and other and are_paired(one, other):
+        scores = Score(mean=first.value, sample=one), Score(mean=second.value, sample=other)
+        return 2 * difference(*scores, "").error
     return 2 * math.hypot(first.error, second.error)
 
 

@@ -33,7 +33,7 @@ from benchmarks.drawing.order import (
     num_test_images,
     order_words,
     ranked,
-    share_of,
+    share_of_tested,
 )
 from benchmarks.drawing.pictures import captioned, numbered
 from benchmarks.pages.records import Model, Result
@@ -157,8 +157,10 @@ class SnapshotCurves(Identity):
         counts = {num_test_images(r) for line in lines.values() for rs in line.values() for r in rs}
         (number,) = counts if len(counts) == 1 else (None,)
         means = {
-            line.label: share_of(
-                statistics.fmean(point.y for point in line.points if point.x in common), number
+            line.label: share_of_tested(
+                statistics.fmean(point.y for point in line.points if point.x in common),
+                [r for x, rs in lines[line.label].items() if x in common for r in rs],
+                "top1",
             )
             for line in drawn
         }
@@ -170,7 +172,7 @@ class SnapshotCurves(Identity):
         if number:
             own = 2 * max(mean.error for mean in means.values())
             words.append(
-                f"Two binomial standard errors at {number:,} test images are {own:.1f} points, "
+                f"Two standard errors at {number:,} test images are {own:.1f} points, "
                 f"{largest_noise(means):.1f} of a difference."
             )
         return words

@@ -49,7 +49,7 @@ def table_entry(block: Block, model: Model, column: Column, metric: str) -> Tabl
     values = [result.metrics[metric] for result in done if metric in result.metrics]
     if values:
         broken = tuple(f"seed {f.seed} failed: {f.reason}" for f in failed)
-        score = replace(score_of(values), sample=_sample(done, metric))
+        score = replace(score_of(values), sample=sample_of(done, metric))
         if len(done) == 1:
             score = replace(score, interval=done[0].interval95.get(metric, 0.0))
         files = tuple(result.file for result in done)
@@ -63,7 +63,7 @@ def table_entry(block: Block, model: Model, column: Column, metric: str) -> Tabl
     return TableEntry(missing="") if model.other_conditions else TableEntry()
 
 
-def _sample(done: tuple[Result, ...], metric: str) -> Sample:
+def sample_of(done: Sequence[Result], metric: str) -> Sample:
     """Return what the records of one number hold of its test images."""
     first = done[0]
     told = first.details.get(PER_IMAGE) or {}
@@ -86,7 +86,7 @@ def _average_entry(block: Block, model: Model, protocol: str) -> TableEntry:
     # each record's only metric, by seed
     members = [{r.seed: next(iter(r.metrics.values())) for r in runs} for runs in done if runs]
     scores = tuple(
-        replace(score_of([*own.values()]), sample=_sample(runs, runs[0].primary_metric))
+        replace(score_of([*own.values()]), sample=sample_of(runs, runs[0].primary_metric))
         for own, runs in zip(members, filter(None, done), strict=True)
     )
     if len(members) < len(done):
