@@ -94,7 +94,7 @@ def test_a_reference_is_reproduced_and_every_table_says_so(
     for text in (path.read_text() for path in pages):
         (line,) = (line for line in text.splitlines() if line.startswith(start))
         assert f"cifar10_fewshot acc_5shot {measured:.2f} against" in line
-        assert line.endswith(f"within 0.5 ({SOURCE}).")
+        assert line.endswith(f"within 0.6 ({SOURCE}).")
 
 
 REFERENCE = Reference(
