@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from torchvision.models import ResNet
 
     from transfer.convert.inspection import Inspection
-    from transfer.convert.read_file import Contents
-    from transfer.convert.stored import StoredTensor
+    from transfer.convert.read_file import Contents, StoredTensor
 
     Loaded = tuple[dict[str, Tensor], "InputFormat", Inspection]
 
@@ -373,7 +372,7 @@ def _num_values(tensors: Iterable[StoredTensor]) -> int:
 def _check_names(
     stored: Mapping[str, StoredTensor], shapes: Mapping[str, tuple[int, ...]], arch: str
 ) -> None:
-    from transfer.convert.stored import StoredTensor
+    from transfer.convert.read_file import StoredTensor
 
     missing = [name for name in shapes if name not in stored]
     unexpected = [name for name in stored if name not in shapes]

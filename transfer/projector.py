@@ -19,8 +19,7 @@ from torch.nn.functional import normalize
 
 from transfer.backbone import ENCODER_FORMAT, FORMAT, Backbone, BackboneError, load_backbone
 from transfer.convert.from_public import plain_floats
-from transfer.convert.read_file import Contents, read_file
-from transfer.convert.stored import StoredTensor
+from transfer.convert.read_file import Contents, StoredTensor, read_file
 
 ENCODER_FILE = "encoder.pt"
 """Name of the file that pre-training writes beside backbone.pt."""

@@ -6,9 +6,7 @@ read_file.py      reads a file's tensors: format from its first bytes, names fro
 child.py          the process that opens pickles, within limits of time and memory
 torch_file.py     the zip and the legacy container of torch.save
 inert.py          Python's reader of pickles, without what their names stand for
-rebuilt.py        what stands for these classes and functions
-stored.py         tensors and objects of a file
-safetensors_file.py  the safetensors format
+stand_ins.py      what stands for these classes and functions
 messages.py       values of a file in messages
 layouts.py        the names that each project gives a ResNet's tensors
 candidates.py     finds the ResNets in a file

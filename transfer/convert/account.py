@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from transfer.convert.architectures import BackboneError, is_optional
 from transfer.convert.candidates import Candidate
-from transfer.convert.stored import Opaque, StoredTensor
+from transfer.convert.read_file import Opaque, StoredTensor
 
 HEAD = r"(fc|head|cls_head|classif|linear|logit|proj|pred|prototype|mlp|neck)\w*(\.|$)"
 """Pattern of a head (classifier, projector or predictor), right after the backbone's prefix."""

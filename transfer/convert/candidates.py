@@ -8,8 +8,8 @@ from functools import cache
 
 from transfer.convert.architectures import FEATURE_DIM, Stem, is_optional
 from transfer.convert.layouts import SCHEMES, Scheme
+from transfer.convert.read_file import Opaque, StoredTensor
 from transfer.convert.resnet import tensor_shapes
-from transfer.convert.stored import Opaque, StoredTensor
 
 MAX_DOTS = 40
 """Most dots in the name of a backbone's tensor; each is a place where a prefix may end."""

@@ -12,8 +12,8 @@ import torch
 
 from transfer.convert.architectures import FEATURE_DIM, BackboneError, is_optional
 from transfer.convert.candidates import Candidate
+from transfer.convert.read_file import StoredTensor
 from transfer.convert.resnet import tensor_shapes
-from transfer.convert.stored import StoredTensor
 
 OTHERS = (
     (r"(^|[._])flat_param(_\d+)?$", "parameters that FSDP has flattened: save a full state dict"),

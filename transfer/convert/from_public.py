@@ -16,11 +16,10 @@ from transfer.convert.inspection import Inspection
 from transfer.convert.layouts import layout_name
 from transfer.convert.messages import list_briefly
 from transfer.convert.proof import prove
-from transfer.convert.read_file import Contents
+from transfer.convert.read_file import Contents, StoredTensor
 from transfer.convert.resnet import network_with, tensor_shapes
 from transfer.convert.stated_input import StatedInput, read_input
 from transfer.convert.statements import read_statements
-from transfer.convert.stored import StoredTensor
 from transfer.convert.variants import heed
 
 CASTABLE = (torch.float32, torch.float16, torch.bfloat16, torch.float64)

@@ -4,7 +4,7 @@ A pickle's only way to foreign code is a *global*, "module.name", which the ordi
 and then calls with arguments from the file. Python's own reader works here, too, but it gets for
 each global what `find_global` hands out instead:
 
-- what rebuilds tensors, arrays and containers: functions of rebuilt.py, which only describe them;
+- for tensors, arrays and containers the functions and classes of STAND_INS;
 - classes that keep their arguments and do nothing, so that the tensors beside such objects can be
   read. Tensors *inside* an object of an unknown class stay hidden: only the class knows what they
   mean;
@@ -17,32 +17,19 @@ Time and memory are bounded by the limits of the process (child.py). Nothing her
 
 import pickle
 import re
-import struct
 import sys
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
-from transfer.convert.rebuilt import (
-    REPLACEMENTS,
+from transfer.convert.stand_ins import (
+    MALFORMED,
+    STAND_INS,
     NeedsCodeError,
     RefusedError,
     Replacement,
     Storage,
     inert_class,
 )
-
-MALFORMED = (
-    pickle.UnpicklingError,
-    struct.error,
-    EOFError,
-    ValueError,  # of which UnicodeDecodeError is one
-    TypeError,
-    AttributeError,
-    LookupError,
-    OverflowError,
-    RecursionError,
-)
-"""Errors that reading a damaged or hostile pickle can raise."""
 
 # fmt: off
 INERT_PACKAGES = frozenset({
@@ -101,8 +88,8 @@ PYTHON_2 = {"__builtin__": "builtins", "copy_reg": "copyreg"}
 def find_global(module: str, name: str) -> object:
     """Return what stands for a global; NeedsCodeError if nothing may."""
     path = f"{PYTHON_2.get(module, module)}.{name}"
-    if path in REPLACEMENTS:
-        return REPLACEMENTS[path]
+    if path in STAND_INS:
+        return STAND_INS[path]
     if re.fullmatch(r"torch\.(b?float|u?int|complex|bool)\w*", path):
         return path
     parents = {path.rsplit(".", depth)[0] for depth in range(min(path.count("."), 20) + 1)}
@@ -166,7 +153,7 @@ def load_pickle(
     storage: Callable[[Any], Storage] | None = None,
     nested: Callable[[object], object] | None = None,
 ) -> Any:
-    """Return the next pickle of a file as plain containers of StorageView, numbers, text and Inert.
+    """Return the next pickle of a file as plain containers of Tensor, numbers, text and Inert.
 
     RefusedError if the pickle is damaged or needs code execution.
     """

@@ -5,23 +5,27 @@ only (child.py), which may die of it; the numbers of tensors are read here, from
 """
 
 import json
+import math
 import mmap
 import os
+import re
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
 
 from transfer.convert.architectures import BackboneError
 from transfer.convert.messages import escape, shorten
-from transfer.convert.safetensors_file import is_safetensors, read_safetensors
-from transfer.convert.stored import Opaque, Storage, StoredTensor, copy_values
+from transfer.convert.stand_ins import NUMPY_TYPES
 
 MAX_NAME = 400
 """Longest name of a tensor, in characters."""
@@ -45,8 +49,52 @@ _OTHER_FORMATS = {
 }
 
 
+REBUILDS = re.compile(r"rebuild|reconstruct")
+"""Pattern in the names of functions that make a tensor or an array."""
+
+SPARE_BYTES = 2**29
+"""Bytes by which a tensor may be larger than the file that it repeats numbers of."""
+OWN_FIELDS = ("input", "made_by")
+MAX_HEADER_BYTES = 2**24
+"""Longest header of safetensors; 10,000 tensors take about a tenth."""
+
+
 class NeedsCodeError(BackboneError):
     """Error for a pickle that only code execution could load."""
+
+
+@dataclass(frozen=True, eq=False)
+class StoredTensor:
+    """A tensor of the file; `read` reads its values, so that others take no memory."""
+
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    read: Callable[[], Tensor]
+    kind: str = ""
+    """Module and name of its subclass of Tensor; empty for torch's own."""
+
+    @property
+    def num_values(self) -> int:
+        """Number of values, the product of the shape."""
+        return math.prod(self.shape)
+
+
+@dataclass(frozen=True)
+class Opaque:
+    """An object of the file that only a class or function of its own could make."""
+
+    path: str
+    """Module and name of the class or function."""
+    holds_numbers: bool
+    """True if tensors or their storages are inside, beside those that also stand elsewhere."""
+
+    @property
+    def rebuilds_tensor(self) -> bool:
+        """True if it stands for one tensor, by the name of the function."""
+        return REBUILDS.search(self.path.rpartition(".")[2]) is not None
+
+    def __str__(self) -> str:
+        return f"an object of {shorten(self.path)} and not a plain tensor"
 
 
 @dataclass(frozen=True)
@@ -69,8 +117,8 @@ def read_file(path: Path) -> Contents:
     """Return the contents of a file; BackboneError if it is not a readable checkpoint."""
     data = _map_file(path)
     start = bytes(data[:64])
-    if is_safetensors(data):
-        return _of_safetensors(data)
+    if _is_safetensors(data):
+        return _of_safetensors(path)
     for magic, advice in _OTHER_FORMATS.items():
         if start.startswith(magic):
             raise BackboneError(f"this is {advice}")
@@ -81,7 +129,7 @@ def read_file(path: Path) -> Contents:
     if bytes(data[257:262]) == b"ustar":
         raise BackboneError("this is a tar archive; unpack it first")
     if start[8:9] == b"{" and start[:1] != b"\x80" and not start.startswith(b"PK"):
-        return _of_safetensors(data)
+        return _of_safetensors(path)
     with tempfile.TemporaryFile() as numbers:
         answer = _ask_child(path, numbers.fileno())
         inside = numbers.seek(0, os.SEEK_END)
@@ -118,21 +166,45 @@ def _folder_words(path: Path) -> str:
     return "a folder"
 
 
-def _of_safetensors(data: memoryview) -> Contents:
-    tree = read_safetensors(data)
-    own = isinstance(tree.get("state_dict"), dict)
-    named = tree["state_dict"] if own else tree
+def _is_safetensors(data: memoryview) -> bool:
+    """Return whether a header of a possible length follows; no other format starts like that.
+
+    The length itself may start with any byte, also with those that other formats start with.
+    """
+    header_bytes = int.from_bytes(data[:8], "little")
+    return bytes(data[8:9]) == b"{" and header_bytes <= min(MAX_HEADER_BYTES, len(data) - 8)
+
+
+def _of_safetensors(path: Path) -> Contents:
+    """Return the contents of safetensors; for our own, the tree that torch.save would store."""
+    try:
+        with safe_open(path, "pt") as file:
+            metadata = file.metadata() or {}
+            found = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        own = metadata.get("format", "").startswith("ssl-backbone")
+        # metadata can only hold text, so structured fields of ours are stored as JSON
+        structured = {name: json.loads(metadata[name]) for name in OWN_FIELDS} if own else {}
+    except (SafetensorError, ValueError, LookupError, OSError, MemoryError) as error:
+        raise BackboneError(
+            f"the safetensors file is cut off or damaged ({str(error)[:300]}); fetch it again and "
+            f"compare its size with the source"
+        ) from error
+    stored = {
+        name: StoredTensor(tensor.dtype, tuple(tensor.shape), tensor.clone)
+        for name, tensor in found.items()
+    }
     prefix = "state_dict." if own else ""
-    tensors = {escape(prefix + name): tensor for name, tensor in named.items()}
+    tensors = {escape(prefix + name): tensor for name, tensor in stored.items()}
     if too_long := [name for name in tensors if len(name) >= MAX_NAME]:
         raise BackboneError(f"the name of a tensor is too long: {shorten(too_long[0])}")
-    return Contents(tree if own else None, tensors, {}, {})
+    tree = {**metadata, **structured, "state_dict": stored} if own else None
+    return Contents(tree, tensors, {}, {})
 
 
 def _ask_child(path: Path, descriptor: int) -> Mapping[str, Any]:
     """Return the answer of the process that opens a pickle; BackboneError if it refuses or dies."""
-    search = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    # -S: no package is installed as far as the child can see
+    search = os.pathsep.join([str(ROOT), *filter(None, sys.path)])
+    # -S: no code of installed packages runs at the start
     words = [sys.executable, "-S", "-m", "transfer.convert.child", str(path.absolute())]
     try:
         done = subprocess.run(
@@ -141,7 +213,7 @@ def _ask_child(path: Path, descriptor: int) -> Mapping[str, Any]:
             pass_fds=[descriptor],
             start_new_session=True,  # Ctrl-C is the parent's to hear
             timeout=PATIENCE_S,
-            env=os.environ | {"PYTHONPATH": search},
+            env=os.environ | {"PYTHONPATH": search, "OPENBLAS_NUM_THREADS": "1"},
             check=False,
         )
     except subprocess.TimeoutExpired as error:
@@ -170,18 +242,7 @@ class _Answered:
     """The child's answer, and the bytes that it speaks of."""
 
     def __init__(self, answer: Mapping[str, Any], data: memoryview, inside: memoryview) -> None:
-        self.answer = answer
-        self.storages = [
-            Storage(
-                inside if one["inside"] else data,
-                one["start"],
-                one["num_values"],
-                getattr(torch, one["dtype"]),
-                crc=one["crc"],
-                byte_order=one["byte_order"],
-            )
-            for one in answer["storages"]
-        ]
+        self.answer, self.data, self.inside = answer, data, inside
 
     def contents(self) -> Contents:
         """Return the contents; BackboneError for tensors of one name, or without a name."""
@@ -208,12 +269,21 @@ class _Answered:
         return Contents(self.node(self.answer["tree"]), tensors, values, opaque, known)
 
     def tensor(self, fields: list[Any]) -> StoredTensor:
-        """Return a tensor of storage, first value, shape, strides and class."""
-        index, first, shape, strides, kind = fields
-        storage, sizes, steps = self.storages[index], tuple(shape), tuple(strides)
-        return StoredTensor(
-            storage.dtype, sizes, lambda: copy_values(storage, first, sizes, steps), kind
-        )
+        """Return a tensor of place, shape, strides, type and class; see child.py."""
+        is_inside, start, shape, strides, name, kind = fields
+        source, dtype = self.inside if is_inside else self.data, getattr(torch, name)
+        num_bytes = math.prod(shape) * dtype.itemsize
+
+        def read() -> Tensor:
+            if num_bytes > len(source) + SPARE_BYTES:
+                raise BackboneError(
+                    f"a tensor of shape {shorten(shape)} repeats stored values and would take "
+                    f"{num_bytes:,} bytes; save it again with .clone()"
+                )
+            view = np.ndarray(shape, NUMPY_TYPES[name], source, start, strides)
+            return torch.from_numpy(view.copy()).view(dtype)
+
+        return StoredTensor(dtype, tuple(shape), read, kind)
 
     def node(self, node: Any) -> Any:
         """Return a part of an own file's tree."""

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from transfer.convert.architectures import BackboneError
+from transfer.convert.read_file import StoredTensor
 from transfer.convert.statements import MAX_CONFIG_TEXT, Value, entries_of
-from transfer.convert.stored import StoredTensor
 
 Triple = tuple[float, float, float]
 

@@ -1,6 +1,6 @@
-"""The two containers of torch.save, the zip archive and the legacy file.
+"""The two containers of torch.save, zip archive and legacy file, in the process of child.py.
 
-Only their pickles are read, in the process of child.py; of the numbers they tell the places.
+Numbers stay in the mapped file, of which tensors are views.
 """
 
 import io
@@ -10,9 +10,11 @@ import zlib
 from itertools import pairwise
 from typing import Any, BinaryIO
 
+import numpy as np
+
 from transfer.convert.inert import load_pickle
 from transfer.convert.messages import shorten
-from transfer.convert.rebuilt import ITEM_BYTES, RefusedError, Storage, StorageType
+from transfer.convert.stand_ins import NUMPY_TYPES, RefusedError, Storage, StorageType
 
 LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 """First pickle of a file that torch before 1.6 wrote; the second is the version, 1001."""
@@ -20,41 +22,39 @@ FETCH_AGAIN = "fetch the file again and compare its size with the source"
 LOCAL_HEADER = struct.Struct("<4s5H3L2H")
 
 
-def read_zip(file: BinaryIO, size: int) -> Any:
-    """Return the object in a torch zip file; of its numbers only their places."""
-    entries = zip_entries(file, size)
+def read_zip(file: BinaryIO, data: memoryview) -> Any:
+    """Return the object in a torch zip file, of which `data` are the bytes."""
+    entries = zip_entries(file, data)
     root = _root(list(entries))
+    checked: dict[str, memoryview] = {}
 
-    def content(name: str) -> bytes:
-        info, start = entries[name]
-        file.seek(start)
-        found = file.read(info.file_size)
-        if zlib.crc32(found) != info.CRC:
-            raise RefusedError(f"{shorten(name)} does not match its checksum; {FETCH_AGAIN}")
-        return found
+    def content(name: str) -> memoryview:
+        if name not in checked:
+            info, start = entries[name]
+            checked[name] = data[start : start + info.file_size]
+            if zlib.crc32(checked[name]) != info.CRC:
+                raise RefusedError(f"{shorten(name)} does not match its checksum; {FETCH_AGAIN}")
+        return checked[name]
 
-    if f"{root}/byteorder" in entries and content(f"{root}/byteorder") != b"little":
-        raise _wrong_byte_order(f"its byte order is {shorten(content(f'{root}/byteorder'))}")
-
-    storages: dict[tuple[str, str, int], Storage] = {}
+    order = bytes(content(f"{root}/byteorder")) if f"{root}/byteorder" in entries else b"little"
+    if order != b"little":
+        raise _wrong_byte_order(f"its byte order is {shorten(order)}")
 
     def storage(identity: Any) -> Storage:
-        dtype, key, num_values = _storage_fields(identity)
-        info, start = entries.get(f"{root}/data/{key}", (None, 0))
-        num_bytes = num_values * ITEM_BYTES[dtype]
-        if info is None or info.file_size < num_bytes:
-            found = info.file_size if info else "no"
+        dtype, key, num_bytes = _storage_fields(identity)
+        name = f"{root}/data/{key}"
+        found = entries[name][0].file_size if name in entries else 0
+        if name not in entries or found < num_bytes:
             raise RefusedError(
                 f"storage {shorten(key)} should hold {num_bytes} bytes, the archive has {found}; "
                 + FETCH_AGAIN
             )
-        made = Storage(None, start, num_values, dtype, (start, info.file_size, info.CRC))
-        return storages.setdefault((key, dtype, num_values), made)
+        return Storage(content(name)[:num_bytes], dtype)
 
     return load_pickle(io.BytesIO(content(f"{root}/data.pkl")), storage, read_nested)
 
 
-def zip_entries(file: BinaryIO, size: int) -> dict[str, tuple[zipfile.ZipInfo, int]]:
+def zip_entries(file: BinaryIO, data: memoryview) -> dict[str, tuple[zipfile.ZipInfo, int]]:
     """Return each entry with the place of its first byte, by name.
 
     RefusedError if entries are damaged, compressed, of one name or overlap: Python's zipfile would
@@ -67,7 +67,7 @@ def zip_entries(file: BinaryIO, size: int) -> dict[str, tuple[zipfile.ZipInfo, i
     except (zipfile.BadZipFile, NotImplementedError, *_DAMAGE) as error:
         raise _damaged(str(error)[:200]) from error
     entries: dict[str, tuple[zipfile.ZipInfo, int]] = {}
-    spans = [(directory, size)]
+    spans = [(directory, len(data))]
     for info in listed:
         name = info.filename
         if name in entries:
@@ -76,8 +76,7 @@ def zip_entries(file: BinaryIO, size: int) -> dict[str, tuple[zipfile.ZipInfo, i
             raise RefusedError(
                 f"{shorten(name)} is compressed or encrypted, which torch.save never does"
             )
-        file.seek(info.header_offset)
-        header = file.read(LOCAL_HEADER.size)
+        header = bytes(data[info.header_offset :][: LOCAL_HEADER.size])
         if len(header) < LOCAL_HEADER.size or header[:4] != b"PK\x03\x04":
             raise _damaged(f"{shorten(name)} has no header at byte {info.header_offset}")
         start = info.header_offset + len(header) + sum(LOCAL_HEADER.unpack(header)[-2:])
@@ -123,10 +122,10 @@ def _root(names: list[str]) -> str:
     return roots[0]
 
 
-def read_legacy(file: BinaryIO, size: int, content: bytes | None) -> Any:
+def read_legacy(file: BinaryIO, data: memoryview, *, is_nested: bool = False) -> Any:
     """Return the object in a legacy torch file, which stands behind the magic number.
 
-    content: the bytes inside a pickle that are this file; None for the file itself.
+    Its numbers follow the last pickle, so the tree is read twice: for their lengths, then for them.
     """
     version = load_pickle(file)
     if version != 1001:
@@ -136,43 +135,45 @@ def read_legacy(file: BinaryIO, size: int, content: bytes | None) -> Any:
     system = load_pickle(file)
     if not isinstance(system, dict) or system.get("little_endian") is not True:
         raise _wrong_byte_order("not marked as little-endian")
-    storages: dict[str, Storage] = {}
+    sizes: dict[str, tuple[str, int]] = {}
+    places: dict[str, memoryview] = {}
 
     def storage(identity: Any) -> Storage:
-        dtype, key, num_values = _storage_fields(identity)
+        dtype, key, num_bytes = _storage_fields(identity)
         if len(identity) > 5 and identity[5] is not None:
             raise RefusedError(
                 f"storage {shorten(key)} shares memory in the way of torch 0.3; save the file again"
             )
-        known = storages.setdefault(key, Storage(content, 0, num_values, dtype))
-        if (known.dtype, known.num_values) != (dtype, num_values):
+        if sizes.setdefault(key, (dtype, num_bytes)) != (dtype, num_bytes):
             raise RefusedError(f"storage {shorten(key)} is described in two ways; {FETCH_AGAIN}")
-        return known
+        return Storage(places.get(key), dtype)
 
-    tree = load_pickle(file, storage, None if content is not None else read_nested)
+    nested = None if is_nested else read_nested
+    start = file.tell()
+    load_pickle(file, storage, nested)
     keys = load_pickle(file)
     if (
         not isinstance(keys, list)
         or not all(isinstance(key, str | int) for key in keys)
-        or len(keys) != len(storages)
-        or set(map(str, keys)) != storages.keys()
+        or len(keys) != len(sizes)
+        or set(map(str, keys)) != sizes.keys()
     ):
         raise RefusedError(f"the list of tensors differs from the tensors; {FETCH_AGAIN}")
     position = file.tell()
     for key in map(str, keys):
-        made = storages[key]
-        file.seek(position)
-        length = file.read(8)
-        made.start = position + 8
-        position += 8 + made.num_values * ITEM_BYTES[made.dtype]
-        if position > size:
+        dtype, num_bytes = sizes[key]
+        length, first = bytes(data[position : position + 8]), position + 8
+        position = first + num_bytes
+        if position > len(data):
             raise RefusedError(
                 f"the file is cut off: storage {shorten(key)} ends at byte {position}, the file "
-                f"has {size}; {FETCH_AGAIN}"
+                f"has {len(data)}; {FETCH_AGAIN}"
             )
-        if length != struct.pack("<q", made.num_values):
+        if length != struct.pack("<q", num_bytes // np.dtype(NUMPY_TYPES[dtype]).itemsize):
             raise RefusedError(f"storage {shorten(key)} has another length than the pickle says")
-    return tree
+        places[key] = data[first:position]
+    file.seek(start)
+    return load_pickle(file, storage, nested)
 
 
 def read_nested(content: object) -> Any:
@@ -187,15 +188,15 @@ def read_nested(content: object) -> Any:
         raise RefusedError(
             f"a tensor inside the pickle, {len(content)} bytes, is not in torch's format"
         )
-    return read_legacy(file, len(content), bytes(content))
+    return read_legacy(file, memoryview(content), is_nested=True)
 
 
 def _storage_fields(identity: Any) -> tuple[str, str, int]:
-    """Return type, key and length of ("storage", type, key, device, length, ...)."""
+    """Return type, key and bytes of ("storage", type, key, device, number of values, ...)."""
     match identity:
         case ("storage", StorageType() as kind, str() as key, _, int() as num_values, *_):
             if type(num_values) is int and 0 <= num_values < 2**62:
-                return kind.dtype, key, num_values
+                return kind.dtype, key, num_values * np.dtype(NUMPY_TYPES[kind.dtype]).itemsize
     raise RefusedError(
         f"the pickle refers to outside data as {shorten(identity)}; the file may be damaged"
     )

@@ -15,8 +15,7 @@ from transfer.convert.choice import MOMENTUM_SIDE, choose
 from transfer.convert.from_public import plain_floats
 from transfer.convert.layouts import SCHEMES
 from transfer.convert.messages import list_briefly
-from transfer.convert.read_file import Contents
-from transfer.convert.stored import StoredTensor
+from transfer.convert.read_file import Contents, StoredTensor
 
 CONSTANT = r"(^|\.)(relative_position_index|relative_coords_table|attn_mask|position_ids)$"
 """Buffers that follow from the sizes of a network; some versions of a library store them."""

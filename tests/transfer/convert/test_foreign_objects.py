@@ -19,7 +19,7 @@ from transfer.__main__ import main
 from transfer.backbone import BackboneError, inspect_file, load_backbone
 from transfer.convert.inert import load_pickle
 from transfer.convert.read_file import read_file
-from transfer.convert.rebuilt import Inert, NeedsCodeError
+from transfer.convert.stand_ins import Inert, NeedsCodeError
 
 
 class Foreign:

@@ -19,8 +19,8 @@ from transfer.backbone import BackboneError, load_backbone
 from transfer.convert import read_file as reading
 from transfer.convert.inert import load_pickle
 from transfer.convert.read_file import read_file
-from transfer.convert.rebuilt import Inert, NeedsCodeError, RefusedError
-from transfer.convert.torch_file import _storage_fields, read_nested
+from transfer.convert.stand_ins import Inert, NeedsCodeError, RefusedError
+from transfer.convert.torch_file import read_nested
 
 
 class Payload:
@@ -172,7 +172,7 @@ def test_a_tensor_beyond_its_numbers_is_refused() -> None:
     content = pickle.dumps(torch.ones(4), protocol=2)
     size = b"K\x04\x85"
     assert content.count(size) >= 1
-    with pytest.raises(RefusedError, match="reaches value"):
+    with pytest.raises(RefusedError, match=r"damaged|too small"):
         read_bytes(content.replace(size, b"K\x05\x85"))
 
 
@@ -228,7 +228,3 @@ def test_a_function_of_torch_is_a_value_and_its_call_an_inert_object() -> None:
     named = b"\x80\x02}X\x03\x00\x00\x00actctorch.nn.functional\nrelu\n"
     assert "act" in load_pickle(io.BytesIO(named + b"s."))
     assert isinstance(load_pickle(io.BytesIO(named + b")Rs."))["act"], Inert)
-
-
-def refuse(identity: Any) -> Any:
-    return _storage_fields(identity)
