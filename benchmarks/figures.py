@@ -13,10 +13,10 @@ from typing import Annotated, NamedTuple
 import tyro
 
 from benchmarks.drawing import FIGURES
-from benchmarks.drawing.commands import EXPLANATION
 from benchmarks.drawing.figure import Drawn, Figure, Material, Picture, path_of, printed_name
 from benchmarks.drawing.files import is_drawn, remove_stale, write_page, write_picture
 from benchmarks.drawing.logs import keep, read_logs, read_run
+from benchmarks.drawing.pictures import EXPLANATION
 from benchmarks.pages.final_screen import shortened
 from benchmarks.pages.published import papers
 from benchmarks.pages.records import FIGURES as FIGURES_FOLDER

@@ -24,12 +24,11 @@ from dataclasses import replace
 from itertools import pairwise
 
 from benchmarks.execution.calibration import finish_calibration, reference_of
-from benchmarks.execution.ending import finish_run, remember_request
+from benchmarks.execution.ending import finish_run, remember_request, require_wandb
 from benchmarks.execution.run_file import write_run_file
 from benchmarks.execution.sequence import run_cells
-from benchmarks.execution.wandb_results import require_wandb
 from benchmarks.planning import cluster_resources as cell_resources
-from benchmarks.planning.cells import cells_of, split_numbers, task_keys
+from benchmarks.planning.cells import cells_of, require_data_folder, split_numbers, task_keys
 from benchmarks.planning.checkpoints import (
     Origins,
     backbones,
@@ -37,7 +36,6 @@ from benchmarks.planning.checkpoints import (
     origins,
     settle_declarations,
 )
-from benchmarks.planning.data_folder import require_data_folder
 from benchmarks.planning.options import OPTION_RANGES, RunAll, settings_of
 from benchmarks.planning.plan import (
     PlannedCell,

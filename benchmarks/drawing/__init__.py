@@ -10,11 +10,9 @@ histograms.py  statistics over images, a line per method
 heads.py       shares of a network's heads
 neighbors.py   grids of images and their nearest neighbors
 thumbnails.py  images that records hold
-logs.py        logs of pre-training runs below the results
-readings.py    points of a log's line
+logs.py        logs of pre-training runs below the results, and points of their lines
 order.py       order of results beside the paper's, and which differences are noise
-pictures.py    captions and file names
-commands.py    commands that make what a figure lacks
+pictures.py    captions, file names, commands that make what a figure lacks
 style.py       pictures by matplotlib: panels in rows above the caption
 panels.py      lines, histograms, bars, images
 measures.py    sizes, colors, room for texts

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from benchmarks.drawing import commands
 from benchmarks.drawing.figure import (
     BarPanel,
     Drawn,
@@ -33,7 +32,7 @@ from benchmarks.drawing.kinds import (
     seed_words,
 )
 from benchmarks.drawing.order import num_test_images, spread_over_images
-from benchmarks.drawing.pictures import captioned, numbered
+from benchmarks.drawing.pictures import captioned, numbered, pretrain_and_evaluate
 from benchmarks.drawing.thumbnails import pixels
 from benchmarks.pages.published import papers
 from benchmarks.pages.records import Result
@@ -100,7 +99,7 @@ class HeadShares(Identity):
         """Return the commands of the probes without a record of the paper's network."""
         there = {r.task for r in material.results if self._is_published(r) and _has_shares(r)}
         keys = [key for task, key in self.keys.items() if task not in there]
-        return commands.pretrain_and_evaluate([self.recipe], ",".join(keys)) if keys else []
+        return pretrain_and_evaluate([self.recipe], ",".join(keys)) if keys else []
 
     def _is_published(self, result: Result) -> bool:
         return is_published_run(result, [self.recipe], self.protocol)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeGuard
 
-from benchmarks.drawing import commands
 from benchmarks.drawing.figure import (
     Drawn,
     Histogram,
@@ -24,7 +23,13 @@ from benchmarks.drawing.kinds import (
     seed_words,
 )
 from benchmarks.drawing.order import Measured, noise_of, ranked, spread_over_images
-from benchmarks.drawing.pictures import captioned, numbered, paper_sentences, stated
+from benchmarks.drawing.pictures import (
+    captioned,
+    numbered,
+    paper_sentences,
+    pretrain_and_evaluate,
+    stated,
+)
 from benchmarks.drawing.sweeps import Swept
 from benchmarks.pages.records import Result
 
@@ -72,9 +77,7 @@ class Histograms(Identity):
             if not any(swept.is_published(result) for result in of_task):
                 missing.setdefault(swept.probe.key, []).extend(swept.recipes)
         return [
-            line
-            for key, recipes in missing.items()
-            for line in commands.pretrain_and_evaluate(recipes, key)
+            line for key, recipes in missing.items() for line in pretrain_and_evaluate(recipes, key)
         ]
 
     def _problem(self, result: Result) -> str:

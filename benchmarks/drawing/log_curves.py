@@ -7,7 +7,6 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from benchmarks.drawing import commands
 from benchmarks.drawing.figure import (
     Drawn,
     Identity,
@@ -22,15 +21,15 @@ from benchmarks.drawing.kinds import (
     pretraining_sentences,
     seed_words,
 )
+from benchmarks.drawing.logs import NUM_PARTS, are_single, last_epoch_of, points_of
 from benchmarks.drawing.order import (
     largest_noise,
     order_words,
     ranked,
     share_of,
 )
-from benchmarks.drawing.pictures import captioned, numbered, paper_sentences
+from benchmarks.drawing.pictures import captioned, numbered, paper_sentences, pretrain
 from benchmarks.drawing.progress import MOST_MARKED, point_words
-from benchmarks.drawing.readings import NUM_PARTS, are_single, last_epoch_of, points_of
 from benchmarks.pages.records import Model, model_of
 
 
@@ -71,7 +70,7 @@ class LogCurves(Identity):
         }
         missing = [recipe for recipe in self.recipes.values() if recipe not in there]
         logs = " ".join(f"runs/{recipe}" for recipe in missing)
-        runs = [commands.pretrain(recipe) for recipe in missing]
+        runs = [pretrain(recipe) for recipe in missing]
         return [*runs, f"python -m benchmarks.figures --logs {logs}"] if missing else []
 
     def _by_kind(self, material: Material) -> dict[tuple[str, ...], dict[str, list[TrainingLog]]]:

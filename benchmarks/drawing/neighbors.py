@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from benchmarks.drawing import commands
 from benchmarks.drawing.figure import Drawn, GridPanel, Identity, Material, Picture, Tile
 from benchmarks.drawing.kinds import (
     Kind,
@@ -17,7 +16,7 @@ from benchmarks.drawing.kinds import (
     seed_words,
 )
 from benchmarks.drawing.order import noise_of, num_test_images, share_of_tested
-from benchmarks.drawing.pictures import captioned, numbered
+from benchmarks.drawing.pictures import captioned, numbered, pretrain_and_evaluate
 from benchmarks.drawing.thumbnails import pixels
 from benchmarks.pages.records import Model, Result
 
@@ -75,7 +74,7 @@ class NeighborGrid(Identity):
         missing = [recipe for recipe in self.recipes if recipe not in there]
         if not missing:
             return []
-        return [*commands.pretrain_and_evaluate(missing, self.key), f"# {self.no_task}"]
+        return [*pretrain_and_evaluate(missing, self.key), f"# {self.no_task}"]
 
     def _label(self, model: Model) -> str:
         """Return the panel that a network belongs to; empty if to none."""

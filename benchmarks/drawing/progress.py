@@ -4,7 +4,6 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from benchmarks.drawing import commands
 from benchmarks.drawing.figure import (
     Drawn,
     Identity,
@@ -35,7 +34,7 @@ from benchmarks.drawing.order import (
     ranked,
     share_of_tested,
 )
-from benchmarks.drawing.pictures import captioned, numbered
+from benchmarks.drawing.pictures import captioned, numbered, pretrain_and_follow
 from benchmarks.pages.records import Model, Result
 
 MOST_MARKED = 30
@@ -77,7 +76,7 @@ class SnapshotCurves(Identity):
                 for r in material.snapshots
             )
         ]
-        return commands.pretrain_and_follow(recipes, self.task) if recipes else []
+        return pretrain_and_follow(recipes, self.task) if recipes else []
 
     def _lines(
         self, own: Mapping[str, Sequence[Result]]

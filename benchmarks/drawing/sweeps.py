@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.drawing import commands
 from benchmarks.drawing.figure import (
     Drawn,
     Identity,
@@ -34,7 +33,7 @@ from benchmarks.drawing.kinds import (
     pretraining_sentences,
     runs_sentence,
 )
-from benchmarks.drawing.pictures import captioned, numbered, paper_sentences
+from benchmarks.drawing.pictures import captioned, numbered, paper_sentences, pretrain_and_evaluate
 from benchmarks.pages.records import Result
 
 ACCURACY_TASKS = tuple(
@@ -156,7 +155,7 @@ class Sweep(Identity):
             line
             for key, recipes in missing.items()
             if recipes
-            for line in commands.pretrain_and_evaluate(list(dict.fromkeys(recipes)), key)
+            for line in pretrain_and_evaluate(list(dict.fromkeys(recipes)), key)
         ]
 
     def by_kind(self, material: Material) -> dict[Kind, list[Result]]:

@@ -9,5 +9,4 @@ calibration.py    a public checkpoint against the numbers published for it
 states.py         the state of a cell that was started, as text, and as a page that refreshes itself
 run_file.py       the cells of a run on this machine, and their states from files
 ending.py         what a run leaves: its request, tables, the last screen
-wandb_results.py  result tables on Weights & Biases, on request
 """

@@ -5,13 +5,13 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from benchmarks.execution.wandb_results import log_results
 from benchmarks.pages.final_screen import final_screen
-from benchmarks.pages.records import read_results
+from benchmarks.pages.records import Result, read_results
 from benchmarks.planning.options import RunAll
 from benchmarks.planning.plan import PlannedCell
 from benchmarks.tables import update_tables
@@ -21,6 +21,59 @@ from transfer.running.console import format_duration
 
 if TYPE_CHECKING:
     from benchmarks.report_parts.requested import Requested
+
+INSTALL = "--wandb needs the package wandb, which is not installed: pip install wandb"
+COLUMNS = ("backbone", "task", "metric", "value", "protocol", "schedule", "seed", "engine", "data")
+
+
+def require_wandb(*, submits: bool) -> None:
+    """Raise ValueError where results cannot be logged, before any work is done.
+
+    submits: the cells run later, as jobs of a cluster.
+    """
+    if submits:
+        raise ValueError(
+            "--wandb logs when all cells have ended: give it to the same command without --slurm, "
+            "once they have"
+        )
+    if find_spec("wandb") is None:
+        raise ValueError(INSTALL)
+
+
+def rows_of(result: Result) -> list[list[str | float]]:
+    """Return a row per metric of a result, under COLUMNS."""
+    return [
+        [
+            *(result.model.name, result.task, metric, value, result.protocol, result.schedule),
+            *(result.seed, result.engine, result.small or "published"),
+        ]
+        for metric, value in sorted(result.metrics.items())
+    ]
+
+
+def log_results(project: str, results: Path, runs: Path) -> None:
+    """Log all results of a folder as one table and one summary value each.
+
+    wandb keeps its own files below the runs: among the results they would be read as records. A
+    failure of wandb, such as no network, becomes a line: the records are on the disk.
+    """
+    import wandb
+
+    rows = [row for result in read_results(results).done for row in rows_of(result)]
+    try:
+        run = wandb.init(
+            project=project,
+            name=results.absolute().parent.name,
+            job_type="evaluation",
+            dir=str(runs.absolute()),
+        )
+        run.log({"results": wandb.Table(columns=list(COLUMNS), data=rows)})
+        for backbone, task, metric, value, protocol, schedule, seed, *_ in rows:
+            name = f"{backbone}/{task}/{protocol}/{schedule}/seed{seed}/{metric}"
+            run.summary[name] = value
+        run.finish()
+    except (wandb.Error, OSError) as error:
+        print(f"results were not logged with wandb: {error}", file=sys.stderr, flush=True)
 
 
 def finish_run(

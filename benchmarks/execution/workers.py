@@ -23,9 +23,8 @@ from benchmarks.planning.plan import PlannedCell
 from pretrain.running import stop
 from slurm.requeue import killing_signal
 from transfer.cells.execution import note_failure
-from transfer.cells.request import Cell
+from transfer.cells.request import Cell, finished
 from transfer.cells.shared_classifier import ClassifierError
-from transfer.cells.staleness import finished
 from transfer.running.console import is_quiet
 from transfer.running.memory import SHARERS
 

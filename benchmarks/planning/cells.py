@@ -1,11 +1,15 @@
 """Cells of a request: the tasks that it names, one cell for each seed."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 from benchmarks.pages.published import papers
 from pretrain.running.option_ranges import Range
 from transfer.backbone import Backbone
 from transfer.cells.request import Cell, CellSettings
+from transfer.datasets.catalog import DATASETS
+from transfer.datasets.expected import DataError, small_sizes
+from transfer.running.folders import data_folder
 from transfer.running.option_ranges import require_in_range
 from transfer.running.row_names import nearest
 from transfer.tasks import TASKS, default_tasks, reading_of, task_of
@@ -89,3 +93,48 @@ def suites() -> dict[str, tuple[str, ...]]:
         }
         suite_keys[paper.id] = (*keys, *(key for key in paper.also if key not in keys))
     return suite_keys
+
+
+def require_data_folder(data: Path, keys: Iterable[str]) -> None:
+    """Raise DataError unless the folder holds data sets, each of these whole where it is there.
+
+    The folder that is taken where none is named may be absent: the plan says how to get the data.
+    """
+    if data == data_folder() and not data.exists():
+        return
+    if not data.is_dir():
+        what = "is a file" if data.exists() else "no such folder"
+        raise DataError(f"--data {data}: {what}; expected the folder of all data sets")
+    if next(data.iterdir(), None) is None:
+        raise DataError(
+            f"--data {data}: the folder is empty; python -m transfer get-data KEY --data {data} "
+            "gets a data set"
+        )
+    keys = list(dict.fromkeys(keys))
+    if problems := [*_misplaced(data, keys), *_incomplete(data, keys)]:
+        raise DataError(f"--data {data}: {'; '.join(problems)}")
+
+
+def _misplaced(data: Path, keys: Iterable[str]) -> Iterator[str]:
+    for folder in dict.fromkeys(DATASETS[key].folder for key in keys):
+        expected = data / folder
+        if expected.parent.name == "VOCdevkit" and not expected.exists():
+            for found in (data / expected.name, *data.glob(f"*/{expected.name}")):
+                if found.is_dir():
+                    yield f"{found} is expected at {expected}"
+
+
+def _incomplete(data: Path, keys: Iterable[str]) -> Iterator[str]:
+    """Yield what the folders of sets of a few files, such as CIFAR's, lack.
+
+    Sets of many files have several layouts, which their readers know; small copies say themselves
+    what they hold.
+    """
+    small = small_sizes(data)
+    for key in (key for key in keys if key not in small and DATASETS[key].is_there(data)):
+        for source in DATASETS[key].sources:
+            root = data / source.folder
+            lacking = [part.path for part in source.parts if not (part.optional or part.find(root))]
+            few = key in source.checked_as and not any(part.holds for part in source.parts)
+            if root.is_dir() and lacking and few:
+                yield f"{root} lacks {', '.join(lacking)}; get-data {source.key} completes it"

@@ -6,10 +6,8 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from pretrain.running.processes import num_gpus
-from transfer.cells.departures import departures
 from transfer.cells.execution import without_classifier
-from transfer.cells.request import Cell
-from transfer.cells.staleness import finished
+from transfer.cells.request import Cell, departures, finished
 from transfer.datasets.catalog import DATASETS
 from transfer.finetuning.options import TrainingOptions
 from transfer.frozen.pass_hours import IMAGES_PER_GPU_SECOND

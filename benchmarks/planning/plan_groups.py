@@ -10,7 +10,7 @@ from transfer.datasets.catalog import DATASETS
 from transfer.frozen.pass_hours import IMAGES_PER_GPU_SECOND
 from transfer.getting import overview
 from transfer.getting.assemble import Getting
-from transfer.getting.request import sources_of
+from transfer.getting.overview import sources_of
 from transfer.running.measured_rates import rates_of_this_machine
 
 HEADER = ("tasks", "cells", "to run", "finished", "no data", "unfit", "GPU hours")

@@ -1,13 +1,11 @@
 """One HTML page from records: everything that the tables hold, with pictures. No torch here.
 
-page.py          the page: its parts in order, rendered by the templates
+page.py          the page: its parts in order within one size, rendered by the templates
 contents.py      records and failures of a results folder, read once
 checkpoints.py   checkpoints that were evaluated, failures, tasks that nobody asked for
 requested.py     cells that runs were asked for: which have no result?
 comparison.py    which checkpoint is better, where, and surely?
 beside_papers.py our numbers beside the papers', each difference with its interval
-by_task.py       task by task: what records hold beyond the numbers of the tables
-alike.py         results that may stand on one line or in one mean
 task_details.py  details of records, read for charts and tables
 task_charts.py   its charts: searches, losses, severities, snapshots
 task_classes.py  its tables: by class and size, confusions, spread over runs
@@ -16,6 +14,5 @@ charts.py        line charts as SVG by matplotlib
 pretraining.py   logs of pre-training runs
 run_folders.py   folders of runs that later pages show, too
 costs.py         hours of each task against the plan's, machines
-size.py          images within one limit for the whole page
 templates/       the page's HTML, its style and its script
 """

@@ -1,6 +1,7 @@
 """The whole page: its parts in order, rendered by the templates into one self-contained file."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -13,15 +14,177 @@ from benchmarks.pages.paper_page import paper_tables, tasks_of
 from benchmarks.pages.published import papers
 from benchmarks.pages.records import Result
 from benchmarks.report_parts.beside_papers import MEANINGS, SIGNS, beside_papers
-from benchmarks.report_parts.by_task import parts_by_task
+from benchmarks.report_parts.charts import Chart
 from benchmarks.report_parts.checkpoints import checkpoints, missing_tasks
 from benchmarks.report_parts.comparison import MOST_SENTENCES, comparisons
 from benchmarks.report_parts.contents import Contents, Details, read_contents
 from benchmarks.report_parts.costs import task_hours
-from benchmarks.report_parts.galleries import figures
-from benchmarks.report_parts.pretraining import kept_logs, pretraining
+from benchmarks.report_parts.galleries import (
+    Figure,
+    Gallery,
+    Neighbors,
+    Queries,
+    figures,
+    galleries_of,
+    queries_of,
+)
+from benchmarks.report_parts.pretraining import Pretraining, kept_logs, pretraining
 from benchmarks.report_parts.requested import not_run, run_command
-from benchmarks.report_parts.size import MOST_CHARACTERS, within_limit
+from benchmarks.report_parts.task_charts import Named, charts_of, named_records
+from benchmarks.report_parts.task_classes import Confusions, NumberTable, confusions_of, tables_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskPart:
+    """Charts and tables of one task."""
+
+    task: str
+    heading: str
+    num_results: int
+    charts: tuple[Chart, ...]
+    tables: tuple[NumberTable, ...]
+    confusions: tuple[Confusions, ...]
+    galleries: tuple[Gallery, ...]
+    queries: tuple[Queries, ...]
+    unreadable: tuple[str, ...]
+    """Sentences on details of records that have a foreign shape."""
+
+    @property
+    def words(self) -> str:
+        """Return what the part holds, in a line."""
+        titles = [chart.title for chart in self.charts] + [table.title for table in self.tables]
+        titles += ["Most confused classes"] if self.confusions else []
+        titles += ["Pictures"] if self.galleries else []
+        titles += ["Nearest images"] if self.queries else []
+        titles += ["Details that cannot be read"] if self.unreadable else []
+        kinds = dict.fromkeys(title.partition(":")[0] for title in titles)
+        return "; ".join(kinds)
+
+
+def _unreadable(records: Sequence[Named]) -> Iterator[str]:
+    for one in records:
+        if names := one.details.unreadable:
+            verb = "has" if len(names) == 1 else "have"
+            yield (
+                f"{', '.join(names)} of the record {one.result.file} {verb} a shape that this page "
+                "cannot read; the rest of the record is shown."
+            )
+
+
+def parts_by_task(contents: Contents) -> list[TaskPart]:
+    """Return a part for each task whose records hold charts or tables."""
+    done, snapshots = contents.results.done, contents.snapshots.done
+    parts = []
+    for task in dict.fromkeys(result.task for result in (*done, *snapshots)):
+        own = [r for r in done if r.task == task]
+        records = named_records((r, whole) for r in own if (whole := contents.whole(r)))
+        part = TaskPart(
+            task=task,
+            heading=next(r.heading for r in (*done, *snapshots) if r.task == task),
+            num_results=len(own),
+            charts=tuple(charts_of(records, [r for r in snapshots if r.task == task])),
+            tables=tuple(tables_of(records)),
+            confusions=tuple(confusions_of(records)),
+            galleries=tuple(galleries_of(contents.folder, records)),
+            queries=tuple(queries_of(records)),
+            unreadable=tuple(_unreadable(records)),
+        )
+        if part.words:
+            parts.append(part)
+    return sorted(parts, key=lambda part: (part.heading, part.task))
+
+
+MOST_CHARACTERS = 9_500_000
+"""Largest page: it can still be sent by mail."""
+FIGURES_SHARE = 0.4
+"""Share of the remaining characters that figures may take before pictures of tasks."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Images:
+    """Parts of the page with those of their images for which there is room."""
+
+    by_task: tuple[TaskPart, ...]
+    pretraining: Pretraining
+    figures: tuple[Figure, ...]
+    left_out: Mapping[str, str]
+    """A sentence for each part that lacks images, or no words."""
+
+
+@dataclass
+class Room:
+    """Characters that are left for images."""
+
+    left: int
+
+    def takes(self, *sources: str) -> bool:
+        """Return whether there was room for these addresses of images, which is now taken."""
+        size = sum(map(len, sources))
+        fits = size <= self.left
+        self.left -= size * fits
+        return fits
+
+
+def within_limit(
+    by_task: Sequence[TaskPart], runs: Pretraining, figures: Sequence[Figure], limit: int
+) -> Images:
+    """Return the parts with so many images that these have at most `limit` characters."""
+    room = Room(limit)
+    logs = tuple(log if room.takes(log.views) else replace(log, views="") for log in runs.logs)
+    for_figures = Room(int(room.left * FIGURES_SHARE))
+    shown = tuple(one for one in figures if one.source and for_figures.takes(one.source))
+    room.takes(*(one.source for one in shown))
+    parts = [replace(part, queries=_fitting(part.queries, room)) for part in by_task]
+    every = [
+        picture for part in parts for gallery in part.galleries for picture in gallery.pictures
+    ]
+    share = min(1.0, room.left / max(sum(len(picture.source) for picture in every), 1))
+    parts = [
+        replace(part, galleries=tuple(_thinned(one, share, room) for one in part.galleries))
+        for part in parts
+    ]
+    num_pictures = _num_pictures(by_task) - _num_pictures(parts)
+    num_views = sum(bool(log.views) for log in runs.logs) - sum(bool(log.views) for log in logs)
+    folders = "the .gallery folders and records in results"
+    return Images(
+        by_task=tuple(parts),
+        pretraining=replace(runs, logs=logs),
+        figures=shown,
+        left_out={
+            "figures": _words(len(figures) - len(shown), "figure", "results/figures"),
+            "pictures": _words(num_pictures, "picture", folders),
+            "views": _words(num_views, "picture", "views.jpg in the runs’ folders"),
+        },
+    )
+
+
+def _fitting(queries: Sequence[Queries], room: Room) -> tuple[Queries, ...]:
+    """Return the queries for which there is room."""
+
+    def fits(row: Neighbors) -> bool:
+        return room.takes(*(picture.source for picture in (row.query, *row.nearest)))
+
+    found = (replace(one, rows=tuple(filter(fits, one.rows))) for one in queries)
+    return tuple(one for one in found if one.rows)
+
+
+def _thinned(gallery: Gallery, share: float, room: Room) -> Gallery:
+    """Return a share of the pictures, spread over all so that every kind of outcome is shown."""
+    number = max(1, int(len(gallery.pictures) * share))
+    spread = (gallery.pictures[i * len(gallery.pictures) // number] for i in range(number))
+    return replace(gallery, pictures=tuple(one for one in spread if room.takes(one.source)))
+
+
+def _num_pictures(parts: Sequence[TaskPart]) -> int:
+    galleries = sum(len(gallery.pictures) for part in parts for gallery in part.galleries)
+    rows = [row for part in parts for one in part.queries for row in one.rows]
+    return galleries + sum(1 + sum(bool(p.source) for p in row.nearest) for row in rows)
+
+
+def _words(number: int, thing: str, place: str) -> str:
+    verb = " is" if number == 1 else "s are"
+    return f"{number} {thing}{verb} left out for size: {place}" if number else ""
+
 
 TEMPLATES = "templates"
 

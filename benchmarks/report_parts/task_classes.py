@@ -5,8 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 
-from benchmarks.report_parts.alike import alike
-from benchmarks.report_parts.task_charts import Named
+from benchmarks.report_parts.task_charts import Named, alike
 from benchmarks.report_parts.task_details import PER_CLASS, Confusion
 
 MOST_COLUMNS = 6

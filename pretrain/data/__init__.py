@@ -1,10 +1,9 @@
 """Data of pre-training: image files become batches of views.
 
 images.py       training images, their order and their pixels
-image_files.py  their paths, packed
 kept_listing.py  listings of earlier starts
 last_writes.py  notice of images that were changed meanwhile
-tree.py         files and folders, also behind links
+tree.py         files and folders, also behind links; a million paths in little memory
 random_numbers.py  the random numbers of views, from seed, epoch and image
 views.py        random views of an image: recipes, crops and colors
 augment.py      applies those numbers to batches of pixels, on the device that trains

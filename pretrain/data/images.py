@@ -14,8 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pretrain.data.image_files import ImageFiles
-from pretrain.data.tree import FolderState, walk
+from pretrain.data.tree import FolderState, ImageFiles, walk
 from pretrain.pixels.decoding import DECODE_ERRORS, decode
 from pretrain.pixels.image_sizes import image_sizes
 

@@ -8,7 +8,7 @@ from torch.nn.functional import normalize
 
 from pretrain.method import Method
 from pretrain.parts.heads import moco_projector
-from pretrain.parts.instance_discrimination import instance_discrimination
+from pretrain.parts.losses import instance_discrimination
 from pretrain.parts.momentum_encoder import MomentumEncoder
 from pretrain.parts.queue import KeyQueue, queue_divergence
 from pretrain.parts.shuffle_bn import shuffled_forward, split_forward

@@ -9,8 +9,12 @@ from torch.nn.functional import normalize
 
 from pretrain.method import Method
 from pretrain.parts.heads import mlp
-from pretrain.parts.momentum_encoder import MomentumEncoder
-from pretrain.parts.positive_keys import positive_metrics, query_and_keys, similarities
+from pretrain.parts.momentum_encoder import (
+    MomentumEncoder,
+    positive_metrics,
+    query_and_keys,
+    similarities,
+)
 from pretrain.parts.queue import KeyQueue, queue_logsumexp
 from pretrain.parts.view import View
 from pretrain.recipes.jcl import JCLConfig

@@ -4,14 +4,11 @@ view.py                     the views that a method wants
 choices.py                  options that select a part's variant
 resnet.py                   backbones in torchvision's layout
 heads.py                    projectors, and several embedding spaces on one backbone
-momentum_encoder.py         a moving average of an encoder
+momentum_encoder.py         a moving average of an encoder; a query's many positive keys
 queue.py                    a ring buffer of past keys; log-sum-exp and KL divergence over it
-instance_discrimination.py  InfoNCE and its accuracy
-positive_keys.py            a query and many keys of one image
-nuclear_norm.py             sum of singular values of many small matrices
 multi_crop.py               views of several sizes, cross entropy between views
 whitening.py                cosines of whitened rows, trace of the whitened cross-covariance
-losses.py                   data type of losses, negative cosine, correlation of features
+losses.py                   data type of losses, negative cosine, correlation, a key among a queue
 fused_batch_norm.py         batch norm over all processes by torch's kernels for GPUs
 shuffle_bn.py               batches of the key encoder, mixed over processes
 sync_bn.py                  batch norm over all processes

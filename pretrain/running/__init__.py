@@ -2,7 +2,7 @@
 
 Nothing here knows images, tasks or methods, or imports another room.
 
-errors.py        base of the errors that a caller may catch
+errors.py        bases of the errors that a caller may catch
 atomic_files.py  files written whole or not at all, and errors that say what to do
 lock.py          locks that admit one process to a folder or a file
 stop.py          an orderly stop after a signal

@@ -3,3 +3,7 @@
 
 class SuiteError(Exception):
     """Error of the suite with a message for people: what was found, expected, and what to do."""
+
+
+class NotFiniteError(ArithmeticError):
+    """A loss or a score is infinite or not a number, so no result is written."""

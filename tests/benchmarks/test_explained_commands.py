@@ -22,8 +22,7 @@ from transfer.backbone import Backbone, InputFormat
 from transfer.cells import command
 from transfer.cells.command import Evaluate
 from transfer.cells.execution import request_of
-from transfer.cells.request import Cell, CellSettings
-from transfer.cells.staleness import classifier_hash
+from transfer.cells.request import Cell, CellSettings, classifier_hash
 from transfer.finetuning.options import TrainingOptions
 from transfer.record import Record, protocol_hash, read_record, record_path, stored_fields
 from transfer.tasks import reading_of, task_of

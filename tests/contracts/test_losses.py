@@ -26,7 +26,7 @@ from pretrain.methods.uniclr import ONE_PAIR, uniclr_loss
 from pretrain.methods.vicreg import vicreg_loss
 from pretrain.methods.wmse import wmse_loss
 from pretrain.methods.zero_cl import zero_cl_loss
-from pretrain.parts.instance_discrimination import instance_discrimination
+from pretrain.parts.losses import instance_discrimination
 from pretrain.recipes.uniclr import UniCLRConfig
 
 Loss = Callable[[Tensor, Tensor], Tensor]

@@ -13,9 +13,8 @@ from tests.transfer.detection.solved import solved_detection
 from tests.transfer.segmentation.solved import solved_segmentation
 from tests.transfer.test_projector import encoder_file
 from transfer.backbone import Backbone, load_backbone
-from transfer.cells.departures import departures
 from transfer.cells.execution import evaluate
-from transfer.cells.request import Cell, CellSettings
+from transfer.cells.request import Cell, CellSettings, departures
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.imagenet.imagenet_c import KINDS
 from transfer.frozen.features import Predictions

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from pretrain.command import Execution
 from pretrain.data.feed import Batch, Feed
-from pretrain.data.image_files import ImageFiles
 from pretrain.data.images import BatchPlan, TrainingImages
+from pretrain.data.tree import ImageFiles
 from pretrain.data.views import ViewRecipe
 from pretrain.loop import Job, Training, training_step
 from pretrain.method import Method

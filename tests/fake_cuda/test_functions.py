@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from pretrain.methods.lorac import joint_nuclear_norm, nuclear_norm
 from pretrain.parts.gather import gather_with_gradient, sum_with_gradient
-from pretrain.parts.nuclear_norm import joint_nuclear_norm, nuclear_norm
 from pretrain.parts.queue import queue_divergence, queue_logsumexp
 from pretrain.parts.whitening import Whitening, whitened_trace
 from tests.fake_cuda.pretend import on_cuda, pretend_cuda, pretend_processes

@@ -1,11 +1,9 @@
 """One cell of the tables: one backbone, task, protocol and seed.
 
-request.py            the cell, and the settings that cells share
-staleness.py          what makes a record stale
+request.py            the cell, the settings that cells share; is a record stale, what departs?
 execution.py          from data to record
 declaration.py        the recipe that a user declares for a foreign file
 out_of_memory.py      advice on a cell that has run out of memory
-departures.py         deviations from the paper's protocol
 command.py            the command line for one cell
 checked_data.py       the check of a cell's data sets, and of changes after it
 shared_classifier.py  the classifier that another cell trains and this one uses

@@ -10,8 +10,7 @@ import tyro
 from pretrain.running.processes import this_process
 from transfer.backbone import with_heads
 from transfer.cells.declaration import settle_declaration, with_declared_recipe
-from transfer.cells.departures import departures
-from transfer.cells.request import Cell, CellSettings
+from transfer.cells.request import Cell, CellSettings, departures
 from transfer.datasets.expected import DataError
 from transfer.detection.engines import engine_for
 from transfer.encoders.encoder import load

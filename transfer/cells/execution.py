@@ -18,9 +18,14 @@ from transfer.cells.checked_data import (
     folders_with_reports,
     require_still_same,
 )
-from transfer.cells.departures import classifier_departures, departures
 from transfer.cells.out_of_memory import explain_memory_errors
-from transfer.cells.request import Cell
+from transfer.cells.request import (
+    Cell,
+    classifier_departures,
+    classifier_hash,
+    departures,
+    finished,
+)
 from transfer.cells.shared_classifier import (
     WEIGHTS,
     Trainer,
@@ -28,7 +33,6 @@ from transfer.cells.shared_classifier import (
     weights_file,
     why_missing,
 )
-from transfer.cells.staleness import classifier_hash, finished
 from transfer.datasets.catalog import DATASETS, map_annotations, open_split
 from transfer.datasets.check import Report
 from transfer.datasets.splits import write_list

@@ -22,8 +22,7 @@ from pretrain.running.atomic_files import WriteError, write_whole
 from pretrain.running.processes import pickled_error, process_group, this_process
 from transfer.cells.checked_data import check_once
 from transfer.cells.execution import evaluate
-from transfer.cells.request import Cell
-from transfer.cells.staleness import finished
+from transfer.cells.request import Cell, finished
 from transfer.datasets.catalog import map_annotations
 from transfer.record import Record
 

@@ -1,13 +1,28 @@
-"""The request for one cell of the tables: a backbone, a task and a seed, with shared settings."""
+"""The request for one cell of the tables: a backbone, a task and a seed, with shared settings.
 
-from dataclasses import dataclass, field, replace
+It tells which records of it are stale, and in what its results will depart from a paper's.
+"""
+
+from dataclasses import dataclass, field, is_dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 from transfer.backbone import Backbone
+from transfer.cells.checked_data import fingerprint
+from transfer.cells.shared_classifier import weights_file
+from transfer.datasets.catalog import DATASETS
 from transfer.finetuning.options import TrainingOptions
 from transfer.frozen.precision import RequestedPrecision, feature_precision
-from transfer.record import RECORDS, SNAPSHOTS, record_path
+from transfer.record import (
+    RECORDS,
+    SNAPSHOTS,
+    Record,
+    features_in,
+    hashed_fields,
+    protocol_hash,
+    readable_records,
+    record_path,
+)
 from transfer.running.folders import Folders
 from transfer.tasks import reading_of, task_of
 from transfer.tasks.task import Task
@@ -91,3 +106,85 @@ class Cell:
     def computing(self) -> Backbone:
         """Backbone with the arithmetic of its frozen features."""
         return replace(self.backbone, precision=feature_precision(self.settings.features_in))
+
+
+def departures(cell: Cell) -> list[str]:
+    """Return a sentence per deviation of the cell, its classifier and its data from the paper."""
+    found = _differences(task_of(cell.key), cell.task)
+    if cell.needed is not None:
+        own = _differences(task_of(cell.needed.key), cell.needed.task)
+        found += [f"classifier: {line}" for line in own]
+    if cell.computing.precision != "float32" and not cell.task.trains_backbone:
+        found.append(f"frozen features in {cell.computing.precision}, batch norms folded")
+    for key in cell.task.datasets():
+        found += DATASETS[key].departures(cell.settings.data)
+    return found
+
+
+def _differences(paper: object, used: object) -> list[str]:
+    """Return a sentence per field that differs; a nested dataclass, such as a recipe, gets one."""
+    found = []
+    for spec in hashed_fields(paper):
+        before, after = getattr(paper, spec.name), getattr(used, spec.name)
+        if is_dataclass(before) and before != after:
+            found.append(f"{spec.name}: {', '.join(_differences(before, after))}")
+        elif before != after:
+            found.append(f"{spec.name} {_brief(after)} instead of {_brief(before)}")
+    return found
+
+
+def _brief(value: object) -> str:
+    if isinstance(value, tuple) and len(value) > 4:
+        return f"{len(value)} values from {min(value):.3g} to {max(value):.3g}"
+    return str(value)
+
+
+def classifier_departures(cell: Cell, lender: Record | None) -> list[str]:
+    """Return a departure if the classifier was trained on features in another arithmetic."""
+    if lender is None or features_in(lender) == cell.computing.precision:
+        return []
+    return [f"classifier: trained on features in {features_in(lender)}"]
+
+
+def finished(cell: Cell) -> Record | None:
+    """Return a record of the same protocol, weights and data, None if there is none.
+
+    Among several, a record of the arithmetic and engine that the cell would use now is preferred.
+    """
+    found = [record for record in readable_records(cell.path).values() if _fits(cell, record)]
+    return max(found, key=lambda record: _matches_current_settings(cell, record), default=None)
+
+
+def _fits(cell: Cell, record: Record) -> bool:
+    """Return whether a record is up to date, in the requested engine and arithmetic, if any."""
+    return (
+        record.protocol["hash"] == protocol_hash(reading_of(cell.key)[0], cell.task)
+        and record.backbone["sha256"] == cell.backbone.sha256
+        and cell.task.accepts_engine(record.engine)
+        and _same_arithmetic(cell, record)
+        and record.details.get("classifier", "") == classifier_hash(cell)
+        and all(
+            record.data.get(key, {}).get("fingerprint")
+            == fingerprint(key, cell.settings.data, cell.folders.cache)
+            for key in cell.task.datasets()
+        )
+        and not (cell.with_weights and weights_file(record, cell.folders.work) is None)
+    )
+
+
+def _matches_current_settings(cell: Cell, record: Record) -> tuple[bool, bool]:
+    """Return whether the engine, and whether the arithmetic, is what the cell would use now."""
+    same_arithmetic = features_in(record) == cell.computing.precision
+    return record.engine == cell.task.engine, same_arithmetic
+
+
+def _same_arithmetic(cell: Cell, record: Record) -> bool:
+    """Return whether the arithmetic is acceptable: any, unless one was requested."""
+    asked = cell.settings.features_in
+    return asked in ("auto", features_in(record)) or cell.task.trains_backbone
+
+
+def classifier_hash(cell: Cell) -> str:
+    """Return the hash of the protocol that trains the cell's classifier; empty if it uses none."""
+    needed = cell.needed
+    return "" if needed is None else protocol_hash(reading_of(needed.key)[0], needed.task)

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from transfer.convert.architectures import FEATURE_DIM, PLAIN, WIDE
 from transfer.convert.resnet import to_detectron2
-from transfer.detection.fit import check_buildable, check_names_and_shapes
+from transfer.detection.proof import check_buildable, check_names_and_shapes
 from transfer.detection.recipe import DetectorRecipe
 from transfer.detection.sample import Detector, ResizedDetections, Sample
 from transfer.detection.scaled_gradient import scale_gradient

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from pretrain.running import stop
 from pretrain.running.atomic_files import content_hash
+from pretrain.running.errors import NotFiniteError
 from pretrain.running.loader import load_stacked
 from pretrain.running.processes import Process, any_process, this_process
 from transfer.backbone import Backbone, InputFormat
@@ -25,7 +26,6 @@ from transfer.frozen.extraction import IMAGES_PER_BATCH, EvalImages, num_workers
 from transfer.frozen.network import forward
 from transfer.frozen.transforms import EvalTransform, Normalization
 from transfer.running.console import print_line, progress
-from transfer.running.not_finite import NotFiniteError
 
 CODE_VERSION = 1  # part of every training's identity: raise it when the weights would change
 

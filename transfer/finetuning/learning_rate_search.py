@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 
 import torch.distributed as dist
 
+from pretrain.running.errors import NotFiniteError
 from pretrain.running.processes import this_process
 from transfer.running.console import print_line
-from transfer.running.not_finite import NotFiniteError
 
 
 def best_rate(scores: dict[float, float], default: float) -> float:

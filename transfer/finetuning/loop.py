@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from pretrain.running import stop
+from pretrain.running.errors import NotFiniteError
 from pretrain.running.processes import Process, any_process
 from transfer.datasets.unchanged import UnprovenFile, prove_if_cheap, proving
 from transfer.finetuning.gpu import measured_convolutions
@@ -26,7 +27,6 @@ from transfer.finetuning.state import Training, TrainingSummary, restore, save, 
 from transfer.finetuning.stream import Sample, Samples, images_per_pass, training_batches
 from transfer.frozen.extraction import num_workers as usual_workers
 from transfer.running.console import Progress, print_line, progress
-from transfer.running.not_finite import NotFiniteError
 
 READ_EVERY = 20
 """Iterations between reads of the losses, each of which waits for the device."""

@@ -15,6 +15,7 @@ from torch import nn
 
 from pretrain.running import stop
 from pretrain.running.atomic_files import write_whole
+from pretrain.running.errors import NotFiniteError
 from pretrain.running.processes import Process
 from transfer.backbone import Backbone
 from transfer.datasets.unchanged import UnprovenFile, prove_if_cheap, proving
@@ -34,7 +35,6 @@ from transfer.finetuning.schedule import TrainingSchedule
 from transfer.finetuning.state import Training, TrainingSummary, save, summary
 from transfer.finetuning.stream import Sample, Samples
 from transfer.running.console import progress
-from transfer.running.not_finite import NotFiniteError
 
 BYTES_PER_PARAMETER = 16
 """Weight, gradient and momentum in float32, and as much again for rounding to blocks."""

@@ -8,9 +8,8 @@ extraction.py      extraction of what the cache lacks
 feature_file.py    one file of the cache, written row by row
 pass_hours.py      estimated GPU hours of forward passes
 random_views.py    random views as in pre-training, and how much their features differ
-crops.py           random crops of training images: random draws and order
+crops.py           random crops of training images: draws, order, cuts on the host or on a GPU
 kept_images.py     decoded images of a small set, in memory
-device_crops.py    random crops of kept images on a GPU
 probe_training.py  settings of a training on random crops
 linear_heads.py    linear classifiers on random crops, several probes on one stream of crops
 running_probe.py   one of these probes while it is trained: its batches, its state on disk

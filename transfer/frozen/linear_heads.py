@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from pretrain.running import stop
 from pretrain.running.atomic_files import content_hash
+from pretrain.running.errors import NotFiniteError
 from pretrain.running.lock import wait_for_folder
 from transfer.backbone import Backbone
 from transfer.datasets.images import Images
@@ -34,7 +35,6 @@ from transfer.frozen.probe_training import ProbeTraining
 from transfer.frozen.running_probe import EpochAccuracies, RunningProbe, SavedTraining
 from transfer.frozen.transforms import QUARTER_TURNS
 from transfer.running.console import print_line, progress
-from transfer.running.not_finite import NotFiniteError
 
 SAVE_EVERY_S = 120
 FORWARD_IMAGES = 256

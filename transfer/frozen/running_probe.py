@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from pretrain.running.atomic_files import write_whole
+from pretrain.running.errors import NotFiniteError
 from transfer.datasets.unchanged import UnprovenFile
 from transfer.frozen.classifier import Heads
 from transfer.frozen.crops import Maker
@@ -18,7 +19,6 @@ from transfer.frozen.head_optimizer import HeadOptimizer
 from transfer.frozen.probe_training import ProbeTraining
 from transfer.metrics import top1
 from transfer.running.console import print_line
-from transfer.running.not_finite import NotFiniteError
 
 TORN = (RuntimeError, EOFError, UnpicklingError, ValueError, OSError)
 """Errors of torch.load for a file that was cut short or filled with zeros."""

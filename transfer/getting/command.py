@@ -16,8 +16,8 @@ from transfer.datasets.info import Source
 from transfer.getting import overview
 from transfer.getting.assemble import Getting, get_source
 from transfer.getting.download import UnreachableError, is_offline, last_check, remember
+from transfer.getting.overview import SUITES, Wanted, all_sources, wanted
 from transfer.getting.recognize import files_by_name, find_all, local_archives, with_local_variant
-from transfer.getting.request import SUITES, Wanted, all_sources, wanted
 from transfer.running.console import print_line
 from transfer.running.folders import check_writable, data_folder
 

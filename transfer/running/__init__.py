@@ -7,5 +7,4 @@ console.py       log lines and progress, as bars in a terminal
 folders.py       the folders of a cell
 option_ranges.py the range of every numeric option, and of a schedule's share
 row_names.py     the names that a row of the tables may have
-not_finite.py    the error of a training that has diverged
 """

@@ -249,7 +249,7 @@ class Detection(RecipeTraining[DetectorRecipe], Task):
         name: str,
     ) -> Detected:
         """Train on a portion's images; return the detections of the last weights on its test."""
-        from transfer.detection.detect import detect, kept_detections
+        from transfer.detection.train import detect, kept_detections
         from transfer.detection.train import train as train_detector
 
         process = this_process()

@@ -14,10 +14,10 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from pretrain.running.errors import NotFiniteError
 from transfer.datasets.catalog import expected_sizes
 from transfer.frozen.features import TrainAndTest
 from transfer.running.folders import Folders
-from transfer.running.not_finite import NotFiniteError
 from transfer.running.option_ranges import length_fraction
 from transfer.tasks.task import CenterCrops, Classification, Task
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from pretrain.running.errors import NotFiniteError
 from transfer.backbone import Backbone
 from transfer.datasets.catalog import DATASETS
 from transfer.frozen.features import Features, Predictions
@@ -18,7 +19,6 @@ from transfer.frozen.probe_training import ProbeTraining
 from transfer.frozen.transforms import EvalTransform
 from transfer.running.folders import Folders
 from transfer.running.measured_rates import ASSUMED, Rates
-from transfer.running.not_finite import NotFiniteError
 from transfer.running.option_ranges import length_fraction
 from transfer.tasks.task import Classification, Task
 

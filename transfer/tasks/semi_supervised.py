@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from pretrain.running.errors import NotFiniteError
 from pretrain.running.processes import this_process
 from transfer.backbone import Backbone
 from transfer.datasets.catalog import DATASETS
@@ -23,7 +24,6 @@ from transfer.frozen.pass_hours import BACKWARD_COST, forward_hours, training_ho
 from transfer.frozen.transforms import EvalTransform
 from transfer.running.folders import Folders
 from transfer.running.measured_rates import ASSUMED, Rates
-from transfer.running.not_finite import NotFiniteError
 from transfer.running.option_ranges import length_fraction
 from transfer.tasks.task import Classification, PlannedTask, Task
 

@@ -11,8 +11,7 @@ import torch
 
 from benchmarks.drawing import FIGURES
 from benchmarks.drawing.figure import Drawn, LinePanel
-from benchmarks.drawing.logs import LogError, keep, read_logs, read_run
-from benchmarks.drawing.readings import last_epoch_of
+from benchmarks.drawing.logs import LogError, keep, last_epoch_of, read_logs, read_run
 from benchmarks.figures import main, read_material
 from pretrain.command import parse
 from tests.benchmarks.drawing.figure_records import snapshot, training_log

@@ -6,8 +6,8 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from benchmarks.execution import wandb_results
-from benchmarks.execution.wandb_results import COLUMNS, log_results, require_wandb
+from benchmarks.execution import ending
+from benchmarks.execution.ending import COLUMNS, log_results, require_wandb
 from tests.synthetic_records import record
 
 
@@ -29,7 +29,7 @@ def test_every_metric_is_a_row_and_a_summary_and_no_network_is_told_in_a_line(
 
 
 def test_without_wandb_nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wandb_results, "find_spec", lambda _: None)
+    monkeypatch.setattr(ending, "find_spec", lambda _: None)
     with pytest.raises(ValueError, match="pip install wandb"):
         require_wandb(submits=False)
     with pytest.raises(ValueError, match="without --slurm"):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.planning.data_folder import require_data_folder
+from benchmarks.planning.cells import require_data_folder
 from transfer.datasets.check import check
 from transfer.datasets.excerpts import announce
 from transfer.datasets.expected import DataError

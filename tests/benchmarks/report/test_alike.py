@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.pages.published import transfer_tasks
-from benchmarks.report_parts.by_task import parts_by_task
 from benchmarks.report_parts.charts import Chart
 from benchmarks.report_parts.contents import read_contents
+from benchmarks.report_parts.page import parts_by_task
 from benchmarks.report_parts.task_classes import NumberTable
 from tests.benchmarks.report.complete_records import LORAC, complete
 

@@ -4,9 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.pages.published import transfer_tasks
-from benchmarks.report_parts.by_task import TaskPart, parts_by_task
 from benchmarks.report_parts.contents import read_contents
-from benchmarks.report_parts.page import report_page
+from benchmarks.report_parts.page import TaskPart, parts_by_task, report_page
 from benchmarks.report_parts.task_details import task_details
 from tests.benchmarks.report.complete_records import HOSTILE, complete
 

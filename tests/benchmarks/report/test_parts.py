@@ -9,14 +9,12 @@ from typing import Any
 import pytest
 
 from benchmarks.pages.published import transfer_tasks
-from benchmarks.report_parts.by_task import parts_by_task
 from benchmarks.report_parts.charts import Chart, Draft, Series, line_charts
 from benchmarks.report_parts.contents import read_contents
 from benchmarks.report_parts.costs import task_hours
 from benchmarks.report_parts.galleries import figures
-from benchmarks.report_parts.page import report_page
+from benchmarks.report_parts.page import MOST_CHARACTERS, parts_by_task, report_page, within_limit
 from benchmarks.report_parts.pretraining import pretraining
-from benchmarks.report_parts.size import MOST_CHARACTERS, within_limit
 from tests.benchmarks.report.complete_records import HOSTILE, complete
 from transfer.galleries.rankings import FALSE, MISSED
 from transfer.galleries.store import write_gallery

@@ -7,7 +7,7 @@ from torch.nn.functional import kl_div, normalize
 
 from pretrain.methods.co2 import CO2, consistency_loss
 from pretrain.methods.moco import MoCo
-from pretrain.parts.instance_discrimination import instance_discrimination
+from pretrain.parts.losses import instance_discrimination
 from pretrain.recipes.co2 import CO2Config
 from pretrain.recipes.moco import MoCoConfig
 from tests.rounding import SHORT_CHAIN, assert_equal_up_to_rounding

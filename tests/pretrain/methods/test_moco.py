@@ -9,7 +9,7 @@ from torch.nn.functional import cross_entropy, kl_div, normalize
 
 from pretrain.methods.jcl import JCL
 from pretrain.methods.moco import MoCo
-from pretrain.parts.instance_discrimination import instance_discrimination
+from pretrain.parts.losses import instance_discrimination
 from pretrain.parts.view import View
 from pretrain.recipes.jcl import JCLConfig
 from pretrain.recipes.moco import MoCoConfig

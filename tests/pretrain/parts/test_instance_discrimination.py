@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy, normalize
 
-from pretrain.parts.instance_discrimination import instance_discrimination
+from pretrain.parts.losses import instance_discrimination
 from tests.rounding import assert_equal_up_to_rounding
 
 

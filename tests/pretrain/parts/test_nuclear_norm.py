@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from pretrain.parts.nuclear_norm import joint_nuclear_norm, nuclear_norm
+from pretrain.methods.lorac import joint_nuclear_norm, nuclear_norm
 from tests.rounding import assert_equal_up_to_rounding
 
 SHAPES = [(4, 5, 128), (3, 9, 4), (2, 6, 6), (2, 1, 7)]

@@ -4,7 +4,7 @@ from torch import nn
 from torch.nn.functional import normalize
 
 from pretrain.parts.choices import KeyForward
-from pretrain.parts.positive_keys import positive_keys, similarities
+from pretrain.parts.momentum_encoder import positive_keys, similarities
 
 
 @pytest.mark.parametrize("key_forward", ["concatenated", "per_view"])

@@ -9,18 +9,16 @@ import torch
 
 import transfer.cells.execution
 import transfer.frozen.linear_heads
+from pretrain.running.errors import NotFiniteError
 from pretrain.running.lock import BusyError, lock_folder
 from transfer.backbone import Backbone
 from transfer.cells.command import summary
-from transfer.cells.departures import departures
 from transfer.cells.execution import evaluate
-from transfer.cells.request import Cell, CellSettings
-from transfer.cells.staleness import finished
+from transfer.cells.request import Cell, CellSettings, departures, finished
 from transfer.datasets.expected import DataError
 from transfer.datasets.synthetic.generate import generate
 from transfer.finetuning.options import TrainingOptions
 from transfer.record import file_for_record, read_record, write_record
-from transfer.running.not_finite import NotFiniteError
 
 
 @pytest.fixture

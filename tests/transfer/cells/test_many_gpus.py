@@ -12,13 +12,12 @@ from typing import Any
 import pytest
 
 from pretrain.running import stop
+from pretrain.running.errors import NotFiniteError
 from transfer.backbone import Backbone
 from transfer.cells.many_gpus import KilledError, evaluate_on_gpus, wait_for_workers
-from transfer.cells.request import Cell, CellSettings
-from transfer.cells.staleness import finished
+from transfer.cells.request import Cell, CellSettings, finished
 from transfer.datasets.expected import DataError
 from transfer.finetuning.options import TrainingOptions
-from transfer.running.not_finite import NotFiniteError
 
 TWO = TrainingOptions(gpus=2)
 

@@ -15,9 +15,8 @@ from benchmarks.run_all import origins_by_name, plan
 from pretrain.running.lock import lock_folder
 from transfer.backbone import Backbone, random_backbone
 from transfer.cells.execution import evaluate, prepare
-from transfer.cells.request import Cell, CellSettings
+from transfer.cells.request import Cell, CellSettings, classifier_hash, finished
 from transfer.cells.shared_classifier import ClassifierError
-from transfer.cells.staleness import classifier_hash, finished
 from transfer.datasets.images import Images
 from transfer.datasets.synthetic.generate import generate
 from transfer.frozen.classifier import Heads, classifier_file, save_classifier

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from transfer.detection import recipe as recipes
-from transfer.detection.fit import check_buildable, check_names_and_shapes
+from transfer.detection.proof import check_buildable, check_names_and_shapes
 from transfer.detection.recipe import COCO_FPN, VOC_C4, DetectorRecipe
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import torch
 
 from pretrain.running.processes import Process, this_process
-from transfer.detection.detect import kept_detections, read_detections, write_detections
 from transfer.detection.results import Detections
+from transfer.detection.train import kept_detections, read_detections, write_detections
 
 ENTRY = Detections(
     height=4,

@@ -14,10 +14,9 @@ from transfer.backbone import random_backbone
 from transfer.datasets.scene_arrays import Scene
 from transfer.datasets.scenes import Scenes
 from transfer.detection.coco_ap import Kind, coco_ap
-from transfer.detection.detect import detect
 from transfer.detection.engines import build_detector
 from transfer.detection.recipe import COCO_FPN_KEYPOINTS, COCO_FPN_MASKS, DetectorRecipe
-from transfer.detection.train import train
+from transfer.detection.train import detect, train
 
 HEIGHT, WIDTH = 96, 128
 COLORS = ("crimson", "royalblue")

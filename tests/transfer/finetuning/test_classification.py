@@ -13,6 +13,7 @@ import torch.nn.functional as F
 import transfer.datasets.images
 from pretrain.running import stop
 from pretrain.running.atomic_files import content_hash
+from pretrain.running.errors import NotFiniteError
 from pretrain.running.processes import Process
 from transfer.backbone import Backbone
 from transfer.datasets.catalog import open_split
@@ -31,7 +32,6 @@ from transfer.finetuning.loop import Job
 from transfer.finetuning.state import Training, TrainingSummary
 from transfer.frozen.kept_images import with_kept_pixels
 from transfer.frozen.transforms import EvalTransform
-from transfer.running.not_finite import NotFiniteError
 
 CPU = Process(device=torch.device("cpu"))
 COURSE = FineTuning(

@@ -2,8 +2,8 @@
 
 import pytest
 
+from pretrain.running.errors import NotFiniteError
 from transfer.finetuning.learning_rate_search import scores_by_name, search_learning_rates
-from transfer.running.not_finite import NotFiniteError
 
 
 def diverging_from_one(rate: float) -> float:

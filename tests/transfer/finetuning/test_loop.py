@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from pretrain.running import stop
+from pretrain.running.errors import NotFiniteError
 from pretrain.running.processes import Process
 from tests.rounding import assert_equal_up_to_rounding
 from tests.transfer.detection.tiny_training import TinyDetector, tiny_recipe, tiny_scenes
@@ -21,7 +22,6 @@ from transfer.detection.recipe import DetectorRecipe
 from transfer.detection.train import train
 from transfer.finetuning import loop
 from transfer.finetuning.state import TrainingSummary
-from transfer.running.not_finite import NotFiniteError
 
 ALONE = Process(device=torch.device("cpu"))
 FOLDER = "TINY_TRAININGS"

@@ -16,14 +16,15 @@ from transfer.datasets.expected import DataError
 from transfer.datasets.images import ImageFiles, Images, image_files
 from transfer.frozen.crops import (
     CropSource,
+    DeviceCrops,
     Draws,
     RandomCrops,
     RandomView,
     Uploads,
     crop_batches,
     cut_uploads,
+    fits_on,
 )
-from transfer.frozen.device_crops import DeviceCrops, fits_on
 from transfer.frozen.kept_images import ImageMemoryError, KeptImages, keep_images, with_kept_pixels
 from transfer.frozen.probe_training import Labels
 from transfer.running.memory import image_memory

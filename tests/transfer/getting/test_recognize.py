@@ -10,8 +10,8 @@ from tests.transfer.getting.published import tar, write_devkit
 from transfer.__main__ import main
 from transfer.datasets.check import check
 from transfer.getting import recognize
+from transfer.getting.overview import all_sources
 from transfer.getting.recognize import candidate_folders, find_all
-from transfer.getting.request import all_sources
 
 WITH_FOLDERS = [key for key in all_sources() if key != "sbd"]
 

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from transfer.backbone import Backbone, BackboneError, random_backbone
-from transfer.cells.departures import departures
 from transfer.cells.execution import evaluate
-from transfer.cells.request import Cell, CellSettings
+from transfer.cells.request import Cell, CellSettings, departures
 from transfer.convert.architectures import STEMS
 from transfer.finetuning.options import TrainingOptions
 

@@ -8,8 +8,7 @@ import torch
 
 import transfer.frozen.linear_heads
 from transfer.backbone import Backbone
-from transfer.cells.departures import departures
-from transfer.cells.request import Cell, CellSettings
+from transfer.cells.request import Cell, CellSettings, departures
 from transfer.frozen.features import Predictions
 from transfer.running.folders import Folders
 from transfer.tasks import TASKS

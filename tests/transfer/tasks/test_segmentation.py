@@ -15,8 +15,7 @@ from sklearn.metrics import jaccard_score
 from tests.transfer.segmentation.solved import solved_segmentation
 from transfer.backbone import Backbone
 from transfer.cells.execution import evaluate
-from transfer.cells.request import Cell, CellSettings
-from transfer.cells.staleness import finished
+from transfer.cells.request import Cell, CellSettings, finished
 from transfer.datasets.catalog import open_segmented
 from transfer.datasets.segmented import IGNORED, Segmented, read_mask
 from transfer.finetuning.options import TrainingOptions

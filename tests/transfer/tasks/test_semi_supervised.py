@@ -12,16 +12,15 @@ import torch
 from torch import Tensor, nn
 
 import transfer.finetuning.classification
+from pretrain.running.errors import NotFiniteError
 from transfer.backbone import Backbone
-from transfer.cells.departures import departures
-from transfer.cells.request import Cell, CellSettings
+from transfer.cells.request import Cell, CellSettings, departures
 from transfer.datasets.images import Images
 from transfer.datasets.synthetic.generate import generate
 from transfer.finetuning.classification import FineTuning
 from transfer.finetuning.options import TrainingOptions
 from transfer.record import protocol_hash
 from transfer.running.folders import Folders
-from transfer.running.not_finite import NotFiniteError
 from transfer.tasks.semi_supervised import TASKS, SemiSupervised
 
 

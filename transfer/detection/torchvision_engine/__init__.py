@@ -3,10 +3,7 @@
 proposals.py  the RPN and its anchors
 regions.py    boxes that the heads learn from: their matching to objects, their deltas
 pooling.py    RoIAlign
-heads.py      heads of boxes, masks and keypoints, their initial weights, the norms of a C4 detector
-boxes.py      losses and detections of boxes
-masks.py      targets, loss and probabilities of masks
-keypoints.py  loss and positions of keypoints
+heads.py      heads of boxes, masks and keypoints: initial weights, losses, what they detect
 network.py    the whole detector as one network
 detector.py   that network as a `Detector`
 
@@ -59,7 +56,7 @@ names of tensors       its own                               torchvision's: the 
 =====================  ====================================  =====================================
 """
 
-from transfer.detection.fit import check_buildable
+from transfer.detection.proof import check_buildable
 from transfer.detection.recipe import DetectorRecipe
 from transfer.detection.sample import Detector
 from transfer.detection.torchvision_engine.detector import TorchvisionDetector

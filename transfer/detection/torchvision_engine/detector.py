@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from torch import Tensor, nn
 
-from transfer.detection.fit import check_names_and_shapes
+from transfer.detection.proof import check_names_and_shapes
 from transfer.detection.sample import ResizedDetections
 from transfer.detection.torchvision_engine.network import RCNN
 

@@ -4,15 +4,82 @@ Initial weights are distributed as in detectron2. torchvision's blocks agree for
 so all other layers are drawn again here.
 """
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 
+import numpy as np
+import pycocotools.mask
+import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torchvision.models.detection.faster_rcnn import FastRCNNConvFCHead
 from torchvision.models.detection.keypoint_rcnn import KeypointRCNNPredictor
 from torchvision.models.detection.mask_rcnn import MaskRCNNHeads, MaskRCNNPredictor
+from torchvision.models.detection.roi_heads import keypointrcnn_loss
+from torchvision.ops import batched_nms, clip_boxes_to_image
 
 from transfer.detection.recipe import DetectorRecipe, Part
-from transfer.detection.torchvision_engine.keypoints import NUM_KEYPOINTS
+from transfer.detection.sample import Polygons, ResizedDetections, Sample
+from transfer.detection.torchvision_engine.regions import Regions, decode, encode
+
+NUM_KEYPOINTS = 17
+
+
+def select_regions_with_keypoints(regions: Regions, sample: Sample) -> Regions:
+    """Return the regions that contain a labeled keypoint of their object."""
+    points = _keypoints(sample)[regions.objects]
+    places = points[..., :2]
+    inside = (places >= regions.boxes[:, None, :2]) & (places <= regions.boxes[:, None, 2:])
+    return regions.select((inside.all(dim=2) & (points[..., 2] >= 1)).any(dim=1))
+
+
+def keypoint_loss(logits: Tensor, regions: Sequence[Regions], samples: Sequence[Sample]) -> Tensor:
+    """Return the mean cross-entropy of labeled keypoints over the positions of (r, 17, S, S)."""
+    loss: Tensor = keypointrcnn_loss(
+        logits.float(),
+        [each.boxes for each in regions],
+        [_keypoints(sample) for sample in samples],
+        [each.objects for each in regions],
+    )
+    return loss
+
+
+def _keypoints(sample: Sample) -> Tensor:
+    if sample.keypoints is None:
+        raise ValueError(
+            f"this detector learns keypoints, and a sample with {len(sample.boxes)} objects has "
+            f"none"
+        )
+    return sample.keypoints
+
+
+def peaks(logits: Tensor, boxes: Tensor) -> Tensor:
+    """Return x, y in px and score (k, 17, 3) of the peak of each map (k, 17, S, S) in boxes (k, 4).
+
+    The score is the exponential of the peak over the sum of exponentials of the S x S map, so that
+    boxes of different sizes can be compared.
+    """
+    logits = logits.float()
+    sides = (boxes[:, 2:] - boxes[:, :2]).clamp(min=1)
+    # as in detectron2: each map is resized to whole px, and its peak scaled back to the box
+    whole = sides.ceil()
+    places, heights = [], []
+    for maps, (width, height) in zip(logits, whole.int().tolist(), strict=True):
+        large = F.interpolate(
+            maps[None], size=(height, width), mode="bicubic", align_corners=False
+        )[0]
+        top, position = large.flatten(1).max(dim=1)
+        places.append(torch.stack([position % width, position // width], dim=1))
+        heights.append(top)
+    if not places:
+        return logits.new_zeros(0, NUM_KEYPOINTS, 3)
+    factors = (sides / whole)[:, None]
+    xy = (torch.stack(places) + 0.5) * factors + boxes[:, None, :2]
+    top = torch.stack(heights)
+    scores = 1 / (logits - top[..., None, None]).exp().sum(dim=(2, 3))
+    return torch.cat([xy, scores[..., None]], dim=2)
+
 
 NormLayer = Callable[[int], nn.Module]
 
@@ -109,3 +176,113 @@ def norm_before_rpn(recipe: DetectorRecipe, norm: NormLayer, channels: int) -> n
     Wei et al., ICLR 2021, arXiv:2010.02217.
     """
     return norm(channels) if recipe.extra_norms == "co2" else nn.Identity()
+
+
+def mask_loss(logits: Tensor, regions: Sequence[Regions], samples: Sequence[Sample]) -> Tensor:
+    """Return the mean cross-entropy of logits (r, L, S, S) over pixels, for each region's class."""
+    logits = logits.float()
+    if len(logits) == 0:
+        # a loss of 0 that reaches all parameters, as a training on several GPUs needs it
+        return logits.sum() * 0
+    polygons: list[Polygons] = []
+    for sample, each in zip(samples, regions, strict=True):
+        if sample.polygons is None:
+            raise ValueError(
+                f"a sample with {len(sample.boxes)} objects has no polygons, from which this "
+                f"detector learns masks"
+            )
+        polygons += [sample.polygons[i] for i in each.objects.tolist()]
+    targets = mask_targets(torch.cat([each.boxes for each in regions]), polygons, logits.shape[-1])
+    classes = torch.cat([each.classes for each in regions])
+    return F.binary_cross_entropy_with_logits(_select_class(logits, classes), targets)
+
+
+def mask_targets(boxes: Tensor, polygons: Sequence[Polygons], size: int) -> Tensor:
+    """Return targets (r, size, size), 0 or 1: the polygons in each box (r, 4), cropped, resized."""
+    corners: NDArray[np.float32] = boxes.detach().cpu().numpy()
+    # detectron2's least side of 0.1 px, against division by 0
+    sides = np.maximum(corners[:, 2:] - corners[:, :2], np.float32(0.1))
+    factors = np.float32(size) / sides
+    codes = [
+        _encode_outlines([(o.reshape(-1, 2) - corner[:2]) * factor for o in outlines], size)
+        for corner, factor, outlines in zip(corners, factors, polygons, strict=True)
+    ]
+    if not codes:
+        return boxes.new_zeros(0, size, size)
+    with warnings.catch_warnings():
+        # pycocotools 2.0.11 warns under NumPy 2
+        warnings.filterwarnings("ignore", message="__array__ implementation doesn't accept")
+        masks = pycocotools.mask.decode(codes)
+    return torch.from_numpy(masks).permute(2, 0, 1).to(boxes)
+
+
+def _encode_outlines(outlines: Sequence[NDArray[np.float64]], size: int) -> object:
+    """Return all outlines of an object as one compressed mask of pycocotools."""
+    if not outlines:
+        return pycocotools.mask.encode(np.zeros((size, size), dtype=np.uint8, order="F"))
+    parts = pycocotools.mask.frPyObjects([o.reshape(-1) for o in outlines], size, size)
+    return pycocotools.mask.merge(parts)
+
+
+def class_probabilities(logits: Tensor, classes: Tensor) -> Tensor:
+    """Return probabilities (k, S, S) of each detection's class from logits (k, L, S, S)."""
+    return _select_class(logits, classes).float().sigmoid()
+
+
+def _select_class(logits: Tensor, classes: Tensor) -> Tensor:
+    return logits[torch.arange(len(logits), device=logits.device), classes]
+
+
+def box_losses(
+    logits: Tensor,
+    deltas: Tensor,
+    regions: Sequence[Regions],
+    samples: Sequence[Sample],
+    recipe: DetectorRecipe,
+) -> dict[str, Tensor]:
+    """Return loss_cls and loss_box_reg, means over all r regions of all images.
+
+    logits (r, L + 1), background last; deltas (r, L, 4). The box loss, too, is divided by all r,
+    though only regions on objects have one.
+    """
+    logits, deltas = logits.float(), deltas.float()
+    classes = torch.cat([each.classes for each in regions])
+    if len(classes) == 0:
+        # losses of 0 that reach all parameters, as a training on several GPUs needs them
+        return {"loss_cls": logits.sum() * 0, "loss_box_reg": deltas.sum() * 0}
+    on_object = (classes < deltas.shape[1]).nonzero()[:, 0]
+    boxes = torch.cat([each.boxes for each in regions])[on_object]
+    goals = [
+        # a placeholder where the image has no object, since none of its regions is on one
+        sample.boxes[each.objects] if len(sample.boxes) else each.boxes
+        for sample, each in zip(samples, regions, strict=True)
+    ]
+    distance = F.smooth_l1_loss(
+        deltas[on_object, classes[on_object]],
+        encode(boxes, torch.cat(goals)[on_object], recipe.box_weights),
+        beta=recipe.box_smooth_l1_beta,
+        reduction="sum",
+    )
+    return {
+        "loss_cls": F.cross_entropy(logits, classes),
+        "loss_box_reg": distance / len(classes),
+    }
+
+
+def select_detections(
+    logits: Tensor, deltas: Tensor, proposals: Tensor, size: tuple[int, int], recipe: DetectorRecipe
+) -> ResizedDetections:
+    """Return the detections in one image of size (height, width).
+
+    logits (r, L + 1), deltas (r, L, 4). A proposal (r, 4) gives a detection for every class above
+    the least score.
+    """
+    boxes = decode(proposals[:, None], deltas, recipe.box_weights)
+    scores = logits.float().softmax(dim=1)
+    # places, since indexing by a mask waits for the device each time
+    finite = (boxes.isfinite().all(dim=2).all(dim=1) & scores.isfinite().all(dim=1)).nonzero()[:, 0]
+    boxes, scores = clip_boxes_to_image(boxes[finite], size), scores[finite, :-1]
+    rows, classes = (scores > recipe.min_score).nonzero().unbind(dim=1)
+    boxes, scores = boxes[rows, classes], scores[rows, classes]
+    best = batched_nms(boxes, scores, classes, recipe.nms_iou)[: recipe.detections]
+    return ResizedDetections(boxes=boxes[best], scores=scores[best], classes=classes[best])

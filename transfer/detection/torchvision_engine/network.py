@@ -18,13 +18,15 @@ from transfer.convert.resnet import new_network
 from transfer.detection.recipe import C4_STRIDES_PX, PYRAMID_STRIDES_PX, DetectorRecipe
 from transfer.detection.sample import ResizedDetections, Sample
 from transfer.detection.torchvision_engine import heads
-from transfer.detection.torchvision_engine.boxes import box_losses, select_detections
-from transfer.detection.torchvision_engine.keypoints import (
+from transfer.detection.torchvision_engine.heads import (
+    box_losses,
+    class_probabilities,
     keypoint_loss,
+    mask_loss,
     peaks,
+    select_detections,
     select_regions_with_keypoints,
 )
-from transfer.detection.torchvision_engine.masks import class_probabilities, mask_loss
 from transfer.detection.torchvision_engine.pooling import pool
 from transfer.detection.torchvision_engine.proposals import RPN, Size
 from transfer.detection.torchvision_engine.regions import Regions, sample_regions, select_foreground

@@ -7,10 +7,15 @@ from torch import nn
 from tests.transfer.detection.small_samples import small_samples
 from transfer.detection.recipe import COCO_FPN, COCO_FPN_MASKS
 from transfer.detection.sample import Sample
-from transfer.detection.torchvision_engine.boxes import select_detections
-from transfer.detection.torchvision_engine.heads import BoxPredictor, box_head, mask_head
-from transfer.detection.torchvision_engine.keypoints import select_regions_with_keypoints
-from transfer.detection.torchvision_engine.masks import mask_loss, mask_targets
+from transfer.detection.torchvision_engine.heads import (
+    BoxPredictor,
+    box_head,
+    mask_head,
+    mask_loss,
+    mask_targets,
+    select_detections,
+    select_regions_with_keypoints,
+)
 from transfer.detection.torchvision_engine.regions import Regions
 
 BOX = torch.tensor([[10.0, 20.0, 66.0, 76.0]])
