@@ -23,8 +23,7 @@ from xml.etree import ElementTree
 from benchmarks.gpu.page import Answer, Machine, render
 from benchmarks.gpu.rates import write_rates
 from pretrain.running.atomic_files import WriteError, explain_write_errors, write_whole
-from pretrain.running.command_line import parse
-from pretrain.running.option_ranges import OptionError, Range
+from pretrain.running.command_line import OptionError, Range, parse
 from transfer.record import commit
 from transfer.running.option_ranges import check_ranges
 

@@ -39,13 +39,15 @@ from benchmarks.planning.checkpoints import (
 from benchmarks.planning.options import OPTION_RANGES, RunAll, settings_of
 from benchmarks.planning.plan import (
     PlannedCell,
+    get_data_command,
     plan_cell,
     protocol_notes,
     render_plan,
+    render_plan_groups,
+    shortened,
     with_classifiers,
     with_passes_counted_once,
 )
-from benchmarks.planning.plan_groups import get_data_command, render_plan_groups, shortened
 from pretrain.running import stop
 from pretrain.running.atomic_files import explain_write_errors
 from pretrain.running.command_line import end_with_the_pipe, parse

@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Literal
 
 from benchmarks.pages.calibration import calibration_line, with_line
-from benchmarks.pages.curve_page import curve_files, curve_pages
 from benchmarks.pages.latex import latex_tables
 from benchmarks.pages.numbers import write_csv
-from benchmarks.pages.overview import method_page, overview_page
+from benchmarks.pages.overview import curve_files, curve_pages, method_page, overview_page
 from benchmarks.pages.paper_page import paper_page, settings_page, tasks_of
 from benchmarks.pages.published import papers
 from benchmarks.pages.records import FIGURES, TABLES, read_results

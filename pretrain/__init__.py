@@ -1,7 +1,6 @@
 """Pre-training without labels: one loop, one file per method, one exported backbone file.
 
 __main__.py  python -m pretrain
-compilation.py  torch.compile of the backbones
 command.py   the options of a run, and their ranges
 start.py     starts a command, and turns errors into exit statuses
 run.py       turns a command into a job, and a job into its backbone file

@@ -12,8 +12,7 @@ from typing import NoReturn
 from pretrain.command import parse
 from pretrain.recipe_table import recipe_list
 from pretrain.recipes import RECIPES
-from pretrain.running.command_line import end_with_the_pipe
-from pretrain.running.option_ranges import OptionError
+from pretrain.running.command_line import OptionError, end_with_the_pipe
 
 
 def main(arguments: list[str]) -> int:

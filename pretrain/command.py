@@ -13,8 +13,8 @@ import tyro
 
 from pretrain.precision import Precision
 from pretrain.recipes import RECIPES, Config, Recipe
+from pretrain.running.command_line import OptionError, Range, numbers
 from pretrain.running.command_line import parse as parse_words
-from pretrain.running.option_ranges import OptionError, Range, numbers
 
 DeviceChoice = Literal["auto", "cpu", "cuda"]
 

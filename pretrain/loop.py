@@ -19,18 +19,37 @@ from torch.optim import Optimizer
 
 from pretrain import checkpoint
 from pretrain.command import Execution
-from pretrain.compilation import compile_networks
 from pretrain.data.feed import Batch, Feed
 from pretrain.data.side_stream import made_aside
 from pretrain.launch import require_own_folder
 from pretrain.method import Method
 from pretrain.metrics import Log, NotFiniteError, WandbLog, Window, write_view_sheet
 from pretrain.optim import fit_to_device, lars, scheduled_rate, sgd
+from pretrain.parts.heads import BranchedResNet
 from pretrain.precision import network_dtype
 from pretrain.recipes import Recipe
 from pretrain.running.processes import Process, any_process
 from pretrain.running.progress import Progress, print_line
 from pretrain.running.stop import StopRequest
+
+
+def compile_networks(method: Method, *, backend: str = "inductor") -> None:
+    """Compile the backbones of a method, each when it is first called."""
+    for module in compiled_modules(method):
+        # a graph for each size of views, since symbolic sizes make slower kernels; and a limit of
+        # graphs for each module, since beyond it torch would run the rest uncompiled
+        module.compile(backend=backend, dynamic=False, isolate_recompiles=True)
+
+
+def compiled_modules(method: Method) -> Iterator[nn.Module]:
+    """Yield the modules that are compiled: backbones, those of momentum encoders included."""
+    for module in method.modules():
+        # methods call trunk and heads, not the module, so only its stages can be compiled
+        if isinstance(module, BranchedResNet):
+            yield from (module.layer1, module.layer2, module.layer3, *module.layer4)
+        elif isinstance(module, type(method.backbone)):
+            yield module
+
 
 LIMIT = torch.finfo(torch.float32).max ** 0.5
 """Size of a number whose square is none in float32, so that norms and variances are lost."""

@@ -11,10 +11,16 @@ from torch import nn
 
 from pretrain.command import Command
 from pretrain.data.feed import Feed
-from pretrain.data.images import BatchPlan, ChangedError, DataError, TrainingImages
+from pretrain.data.images import (
+    BatchPlan,
+    ChangedError,
+    DataError,
+    StyleBank,
+    TrainingImages,
+    find_styles,
+)
 from pretrain.data.kept_listing import kept_or_listed
 from pretrain.data.last_writes import LastWrites
-from pretrain.data.styles import StyleBank, find_styles
 from pretrain.data.views import ViewRecipe
 from pretrain.export import commit, export, export_encoder, versions
 from pretrain.launch import folder_lock

@@ -9,7 +9,6 @@ log_curves.py  the same of metrics that runs log
 histograms.py  statistics over images, a line per method
 heads.py       shares of a network's heads
 neighbors.py   grids of images and their nearest neighbors
-thumbnails.py  images that records hold
 logs.py        logs of pre-training runs below the results, and points of their lines
 order.py       order of results beside the paper's, and which differences are noise
 pictures.py    captions, file names, commands that make what a figure lacks

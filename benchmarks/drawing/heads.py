@@ -31,9 +31,9 @@ from benchmarks.drawing.kinds import (
     pretraining_sentences,
     seed_words,
 )
+from benchmarks.drawing.neighbors import pixels
 from benchmarks.drawing.order import num_test_images, spread_over_images
 from benchmarks.drawing.pictures import captioned, numbered, pretrain_and_evaluate
-from benchmarks.drawing.thumbnails import pixels
 from benchmarks.pages.published import papers
 from benchmarks.pages.records import Result
 

@@ -1,9 +1,12 @@
 """Figure of the nearest neighbors of query images, of two networks side by side."""
 
+import base64
+import binascii
+import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.drawing.figure import Drawn, GridPanel, Identity, Material, Picture, Tile
 from benchmarks.drawing.kinds import (
@@ -17,8 +20,24 @@ from benchmarks.drawing.kinds import (
 )
 from benchmarks.drawing.order import noise_of, num_test_images, share_of_tested
 from benchmarks.drawing.pictures import captioned, numbered, pretrain_and_evaluate
-from benchmarks.drawing.thumbnails import pixels
 from benchmarks.pages.records import Model, Result
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+def pixels(jpeg_base64: str) -> "np.ndarray[Any, Any]":
+    """Return a thumbnail as an array (H, W, 3)."""
+    import numpy as np
+    from PIL import Image
+
+    try:
+        content = base64.b64decode(jpeg_base64, validate=True)
+    except binascii.Error as error:
+        raise ValueError("a thumbnail is no base64") from error
+    with Image.open(io.BytesIO(content)) as image:
+        return np.asarray(image.convert("RGB"))
+
 
 TASKS = ("in100_neighbors", "cifar10_neighbors")
 NUM_ROWS, NUM_NEIGHBORS = 8, 5

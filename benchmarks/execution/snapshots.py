@@ -15,7 +15,7 @@ from pathlib import Path
 from benchmarks.execution.ending import finish_run
 from benchmarks.execution.run_file import write_run_file
 from benchmarks.execution.sequence import Overall, overall_progress, run_in_turn
-from benchmarks.pages.curve_page import CURVE_SEPARATOR
+from benchmarks.pages.overview import CURVE_SEPARATOR
 from benchmarks.planning.cells import cells_of, split_words
 from benchmarks.planning.checkpoints import Origin, inspect_checkpoint
 from benchmarks.planning.options import RunAll, settings_of
@@ -23,10 +23,10 @@ from benchmarks.planning.plan import (
     PlannedCell,
     plan_cell,
     render_plan,
+    render_plan_groups,
     with_classifiers,
     with_passes_counted_once,
 )
-from benchmarks.planning.plan_groups import render_plan_groups
 from pretrain.running import stop
 from transfer.backbone import BackboneError, load_backbone
 from transfer.cells.execution import note_failure

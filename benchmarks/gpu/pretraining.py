@@ -25,8 +25,7 @@ from pretrain.command import parse
 from pretrain.data.augment import constants_on
 from pretrain.data.feed import Batch, FileViews
 from pretrain.data.images import find_images
-from pretrain.data.packing import unpack
-from pretrain.data.side_stream import made_aside
+from pretrain.data.side_stream import made_aside, unpack
 from pretrain.launch import join_processes
 from pretrain.loop import Job, Training, training_step, wrap_network
 from pretrain.method import Method

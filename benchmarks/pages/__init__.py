@@ -12,10 +12,9 @@ differences.py whether two numbers differ, and the verdict on a published one
 against.py     the published rows of a backbone, and our numbers beside theirs
 calibration.py the line on the public checkpoint that was reproduced
 final_screen.py the last screen of a run: its numbers, verdicts and failures
-overview.py    every backbone and every task on one page; methods beside each other
+overview.py    every backbone and every task on one page; methods beside each other; curves
 paper_page.py  one published table with our rows in it
 stated.py      numbers of the running texts
-curve_page.py  curves over pre-training, and their CSV files
 latex.py       the tables of a page as LaTeX
 table_rows.py  lines of numbers with notes, the best of each column bold, as markdown
 """

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.pages.checkpoint_lines import value_words
-from benchmarks.pages.curve_page import CURVE_SEPARATOR
+from benchmarks.pages.overview import CURVE_SEPARATOR
 from benchmarks.pages.records import UNTRAINED
 from pretrain.running.processes import assume_gpus
 from transfer.backbone import Backbone, InputFormat

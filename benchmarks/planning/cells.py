@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.pages.published import papers
-from pretrain.running.option_ranges import Range
+from pretrain.running.command_line import Range
 from transfer.backbone import Backbone
 from transfer.cells.request import Cell, CellSettings
 from transfer.datasets.catalog import DATASETS

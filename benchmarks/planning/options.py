@@ -7,7 +7,7 @@ from typing import Annotated
 
 import tyro
 
-from pretrain.running.option_ranges import Range
+from pretrain.running.command_line import Range
 from slurm.resources import Queue
 from transfer.cells.request import CellSettings
 from transfer.encoders.options import AnyEncoder, EncoderOptions

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from benchmarks.pages.blocks import backbone_key, sort_into_blocks
-from benchmarks.pages.curve_page import curve_of, run_of
+from benchmarks.pages.overview import curve_of, run_of
 from benchmarks.pages.records import Model, Result
 from benchmarks.report_parts.charts import Chart, Draft, Series, line_charts
 from benchmarks.report_parts.task_details import SEARCHES, TaskDetails, task_details

@@ -27,10 +27,9 @@ from pretrain.data.augment import (
     finish,
     normalize,
 )
-from pretrain.data.images import BatchPlan, TrainingImages, read_pixels
-from pretrain.data.packing import Array, pack, unpack
+from pretrain.data.images import BatchPlan, StyleBank, TrainingImages, read_pixels
 from pretrain.data.random_numbers import Floats, draw_view_numbers
-from pretrain.data.styles import StyleBank
+from pretrain.data.side_stream import Array, pack, unpack
 from pretrain.data.views import (
     Colors,
     Integers,

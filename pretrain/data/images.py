@@ -1,6 +1,7 @@
 """Training images: their files, their order and their pixels.
 
 A folder may be flat or hold a folder per class; only supervised training uses the classes.
+A folder of styled copies may lie beside it.
 """
 
 import hashlib
@@ -15,8 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pretrain.data.tree import FolderState, ImageFiles, walk
-from pretrain.pixels.decoding import DECODE_ERRORS, decode
-from pretrain.pixels.image_sizes import image_sizes
+from pretrain.pixels.decoding import DECODE_ERRORS, decode, image_sizes
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm", ".tif", ".tiff"}
 
@@ -213,3 +213,46 @@ class BatchPlan:
 def _epoch_order(num_images: int, seed: int, epoch: int) -> NDArray[np.int64]:
     bits = np.random.Philox(key=seed, counter=[0, 1, epoch, 0])  # views.py counts from [0, 0, ..]
     return np.random.Generator(bits).permutation(num_images)
+
+
+@dataclass(frozen=True)
+class StyleBank:
+    """Names of styles that hold a copy of every training image."""
+
+    folder: Path
+    images_folder: Path
+    names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def styled_path(self, file: Path, style: int) -> Path:
+        """Return the path of a training image's copy in a style, given by its place in `names`."""
+        return self.folder / self.names[style] / file.relative_to(self.images_folder)
+
+
+def find_styles(folder: Path, images: TrainingImages) -> StyleBank:
+    """Return the styles of a bank; DataError unless each holds a copy of every image."""
+    if not folder.is_dir():
+        raise DataError(
+            f"{folder} is no folder; --style-bank expects a folder that holds one folder per style"
+        )
+    names = tuple(sorted(place.name for place in folder.iterdir() if place.is_dir()))
+    if not names:
+        raise DataError(
+            f"{folder} holds no folder; --style-bank expects one folder per style in it"
+        )
+    bank = StyleBank(folder, images.folder, names)
+    missing: list[Path] = []
+    for name in names:
+        # on a network disk one walk through the folder is faster than a look-up for each file
+        present = set(walk(folder / name).files())
+        paths = map(images.files.below_root, range(len(images)))
+        missing += [folder / name / path for path in paths if path not in present]
+    if missing:
+        raise DataError(
+            f"{folder}: {len(missing)} of {len(bank) * len(images)} styled copies are missing, "
+            f"first {missing[0].relative_to(folder)}; each style must hold every image under its "
+            f"name in {images.folder}"
+        )
+    return bank

@@ -21,7 +21,7 @@ import numpy as np
 
 from pretrain.data.images import Listing, TrainingImages, list_images
 from pretrain.data.tree import FolderState, ImageFiles
-from pretrain.pixels.image_sizes import UNREADABLE, image_size
+from pretrain.pixels.decoding import UNREADABLE, image_size
 from pretrain.running.atomic_files import write_whole
 from pretrain.running.progress import print_line
 

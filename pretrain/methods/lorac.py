@@ -17,8 +17,7 @@ from pretrain.parts.heads import mlp
 from pretrain.parts.losses import at_least_float32
 from pretrain.parts.momentum_encoder import MomentumEncoder
 from pretrain.parts.queue import KeyQueue, queue_logsumexp
-from pretrain.parts.shuffle_bn import shuffled_forward
-from pretrain.parts.sync_bn import synchronize_batch_norms
+from pretrain.parts.sync_bn import shuffled_forward, synchronize_batch_norms
 from pretrain.parts.view import View
 from pretrain.recipes.lorac import LORACConfig
 

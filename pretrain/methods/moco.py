@@ -13,7 +13,7 @@ from pretrain.parts.heads import moco_projector
 from pretrain.parts.losses import instance_discrimination
 from pretrain.parts.momentum_encoder import MomentumEncoder
 from pretrain.parts.queue import KeyQueue, queue_divergence
-from pretrain.parts.shuffle_bn import shuffled_forward, split_forward
+from pretrain.parts.sync_bn import shuffled_forward, split_forward
 from pretrain.parts.view import View
 from pretrain.recipes.moco import MoCoConfig
 

@@ -10,7 +10,7 @@ from pretrain.method import Method
 from pretrain.parts.heads import mlp
 from pretrain.parts.momentum_encoder import MomentumEncoder
 from pretrain.parts.queue import KeyQueue, expected_key, queue_logsumexp
-from pretrain.parts.shuffle_bn import shuffled_forward, split_forward
+from pretrain.parts.sync_bn import shuffled_forward, split_forward
 from pretrain.parts.view import View
 from pretrain.recipes.ressl import ReSSLConfig
 

@@ -11,7 +11,7 @@ from pretrain.method import Method
 from pretrain.parts.gather import gather_with_gradient
 from pretrain.parts.heads import mlp_with_plain_output
 from pretrain.parts.losses import at_least_float32
-from pretrain.parts.shuffle_bn import upload
+from pretrain.parts.sync_bn import upload
 from pretrain.parts.view import View
 from pretrain.parts.whitening import Factor, factorize_moment, second_moment
 from pretrain.recipes.wmse import WMSEConfig

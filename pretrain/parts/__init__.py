@@ -10,7 +10,6 @@ multi_crop.py               views of several sizes, cross entropy between views
 whitening.py                cosines of whitened rows, trace of the whitened cross-covariance
 losses.py                   data type of losses, negative cosine, correlation, a key among a queue
 fused_batch_norm.py         batch norm over all processes by torch's kernels for GPUs
-shuffle_bn.py               batches of the key encoder, mixed over processes
-sync_bn.py                  batch norm over all processes
+sync_bn.py                  batch norm over all processes; ShuffleBN
 gather.py                   rows and sums over all processes, with and without gradient
 """

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from pretrain.parts.choices import KeyForward
-from pretrain.parts.shuffle_bn import shuffled_forward, split_forward
+from pretrain.parts.sync_bn import shuffled_forward, split_forward
 
 
 class MomentumEncoder(nn.Module):

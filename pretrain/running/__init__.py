@@ -12,6 +12,5 @@ shared_memory.py batches for another process, in shared memory or copied
 processes.py     the processes of a run, the GPUs of a machine, errors from one to another
 progress.py      progress lines of a pre-training run
 plugins.py       what installed packages add to the registries
-command_line.py  an unknown option in one sentence; a closed pipe
-option_ranges.py ranges of numbers, and the numbers of a command's options
+command_line.py  an unknown option in one sentence; ranges of numbers; a closed pipe
 """

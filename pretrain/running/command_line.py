@@ -1,11 +1,13 @@
-"""Command lines: an unknown option is named in a sentence, and a closed pipe ends a command."""
+"""Command lines: unknown options and numbers out of range are named, a closed pipe ends it."""
 
 import io
+import math
 import re
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout, suppress
+from dataclasses import dataclass, fields, is_dataclass
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
@@ -50,3 +52,51 @@ def _sentence(word: str, known: set[str]) -> str:
 def end_with_the_pipe() -> None:
     """Let a command that only prints end in silence when its reader, such as head, has ended."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+
+
+class OptionError(ValueError):
+    """An option outside of its range."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """Range of a number."""
+
+    least: float = -math.inf
+    most: float = math.inf
+    open_below: bool = False
+    """True if the least value is excluded."""
+    open_above: bool = False
+    """True if the largest value is excluded."""
+    or_zero: bool = False
+    """True if 0 is allowed as well, and stands for a default."""
+
+    def __contains__(self, value: float) -> bool:
+        """Return whether a value is in the range; nan and infinity never are."""
+        if self.or_zero and value == 0:
+            return True
+        above = value > self.least if self.open_below else value >= self.least
+        below = value < self.most if self.open_above else value <= self.most
+        return above and below and abs(value) != math.inf
+
+    def __str__(self) -> str:
+        """Return words such as "0, or at least 32 and at most 8192"."""
+        lower = f"{'above' if self.open_below else 'at least'} {self.least:.10g}"
+        upper = f"{'below' if self.open_above else 'at most'} {self.most:.10g}"
+        words = [lower] * (self.least > -math.inf) + [upper] * (self.most < math.inf)
+        return f"{'0, or ' * self.or_zero}{' and '.join(words) or 'a finite number'}"
+
+
+def numbers(options: object) -> Iterator[tuple[str, tuple[float, ...]]]:
+    """Yield the name and the numbers of each numeric field of a dataclass and those in it."""
+    for spec in fields(options):  # type: ignore[arg-type]
+        value = getattr(options, spec.name)
+        if is_dataclass(value):
+            yield from numbers(value)
+            continue
+        values = value if isinstance(value, tuple) else (value,)
+        found = tuple(
+            one for one in values if isinstance(one, int | float) and not isinstance(one, bool)
+        )
+        if found:
+            yield spec.name, found

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from pretrain.data.feed import Batch
 from pretrain.method import Method
 from pretrain.parts.gather import gather_with_gradient
-from pretrain.parts.shuffle_bn import upload
+from pretrain.parts.sync_bn import upload
 from pretrain.parts.view import View
 from tests.fake_cuda.budget import allowed_waits
 from tests.fake_cuda.pretend import pretend_processes

@@ -13,8 +13,7 @@ from torch.nn.functional import normalize
 
 from pretrain.launch import join_processes
 from pretrain.parts.gather import gather, gather_with_gradient
-from pretrain.parts.shuffle_bn import shuffled_forward
-from pretrain.parts.sync_bn import synchronize_batch_norms
+from pretrain.parts.sync_bn import shuffled_forward, synchronize_batch_norms
 from pretrain.running.processes import Process
 from tests.gpu.findings import exact_float32
 from tests.gpu.rounding import perturb

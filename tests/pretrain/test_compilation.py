@@ -14,7 +14,7 @@ from torch._dynamo.utils import counters
 from torch.nn.parallel import DistributedDataParallel
 
 from pretrain.command import Execution
-from pretrain.compilation import compile_networks
+from pretrain.loop import compile_networks
 from pretrain.method import Method
 from pretrain.parts.fused_batch_norm import FusedBatchNorm
 from pretrain.settings import SettingsError, check_compile

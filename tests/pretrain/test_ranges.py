@@ -10,7 +10,7 @@ import pytest
 from pretrain.__main__ import main
 from pretrain.command import RANGES, Command, check_ranges, parse
 from pretrain.recipes import RECIPES
-from pretrain.running.option_ranges import OptionError
+from pretrain.running.command_line import OptionError
 
 PLACES = ["--data", "d", "--out", "o"]
 HUGE = "1" + "0" * 30

@@ -10,7 +10,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from pretrain.data.feed import Batch
 from pretrain.parts.gather import gather, gather_with_gradient
-from pretrain.parts.shuffle_bn import shuffled_forward
+from pretrain.parts.sync_bn import shuffled_forward
 from pretrain.recipes import RECIPES
 from pretrain.settings import batch_norm_groups
 from tests.rounding import assert_equal_up_to_rounding

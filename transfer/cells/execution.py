@@ -4,7 +4,8 @@ import json
 import resource
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,6 @@ from transfer.cells.checked_data import (
     folders_with_reports,
     require_still_same,
 )
-from transfer.cells.out_of_memory import explain_memory_errors
 from transfer.cells.request import (
     Cell,
     classifier_departures,
@@ -56,6 +56,58 @@ from transfer.running.folders import Folders
 from transfer.running.memory import image_memory
 from transfer.tasks import reading_of, task_of
 from transfer.tasks.task import Task
+
+
+@contextmanager
+def explain_memory_errors(cell: Cell) -> Iterator[None]:
+    """Shorten an error of memory that ran out, on a GPU or not, and add the advice."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if _is_out_of_memory(error):
+            reason = str(error).partition("\n")[0] or "out of memory"
+            error.args = (f"{reason}; {memory_advice(cell)}",)
+        raise
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    import torch
+
+    # torch has no class of its own for the memory of the processor
+    on_cpu = type(error) is RuntimeError and "DefaultCPUAllocator" in str(error)
+    return on_cpu or isinstance(error, MemoryError | torch.OutOfMemoryError)
+
+
+def memory_advice(cell: Cell) -> str:
+    """Return the options of a cell's task that lower the memory, each with its present value."""
+    task, options = cell.task, cell.settings.training
+    lines: list[str] = []
+
+    def offer(option: str, value: Any, now: Any) -> None:
+        """Name an option if it changes the task."""
+        settings = replace(cell.settings, training=replace(options, **{option: value}))
+        if replace(cell, settings=settings).task != task:
+            lines.append(f"--{option.replace('_', '-')} {value} (now {now})")
+
+    schedule = task.distributed_training
+    if schedule is not None:
+        passes = schedule.accumulated * task.num_processes(options)
+        images = schedule.batch_size // passes
+        if images > 1:
+            fewer = max(n for n in range(1, images) if images % n == 0)
+            offer("images_per_gpu", fewer, images)
+            # with a stated number of images a smaller batch has fewer passes, not smaller ones
+            if not options.images_per_gpu:
+                offer("batch_size", fewer * passes, schedule.batch_size)
+    if (options.precision or "float32") == "float32":
+        offer("precision", "bfloat16", "float32")
+    if options.rates_at_once != 1:
+        offer("rates_at_once", 1, options.rates_at_once or "as many as fit")
+    if not task.trains_backbone and cell.computing.precision == "float32":
+        lines.append("--features-in bfloat16 (now float32)")
+    if not lines:
+        return "no option of this task needs less; end what else uses this memory"
+    return f"these options need less: {', '.join(lines)}"
 
 
 def evaluate(cell: Cell) -> Record:

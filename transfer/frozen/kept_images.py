@@ -21,8 +21,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pretrain.pixels.decoding import Pixels
-from pretrain.pixels.image_sizes import image_sizes
+from pretrain.pixels.decoding import Pixels, image_sizes
 from pretrain.running import stop
 from pretrain.running.loader import load_batches
 from transfer.datasets.expected import DataError

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from pretrain.running.option_ranges import OptionError, Range, numbers
+from pretrain.running.command_line import OptionError, Range, numbers
 
 COUNT = Range(0, 2**31 - 1)
 RANGES: Mapping[str, Range] = {

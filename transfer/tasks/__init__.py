@@ -2,8 +2,7 @@
 
 A new task needs its file, and its name in the import and in TASKS below.
 
-task.py             interface of a task, and parts that tasks on frozen features share
-named.py            a task with its key, and ablations of it
+task.py             interface of a task, parts that tasks on frozen features share, named ablations
 recipe_training.py  what detection and segmentation have in common
 linear_transfer.py  twelve data sets, learning rate chosen on val (LORAC Table II)
 voc_svm.py          VOC 2007 classification with linear SVMs (CO2 Table 3)
@@ -40,9 +39,9 @@ from transfer.tasks import (
     view_statistics,
     voc_svm,
 )
-from transfer.tasks.named import NamedTask as NamedTask
-from transfer.tasks.named import TaskError as TaskError
+from transfer.tasks.task import NamedTask as NamedTask
 from transfer.tasks.task import Task
+from transfer.tasks.task import TaskError as TaskError
 
 OWN: dict[str, Task] = {
     **linear_transfer.TASKS,

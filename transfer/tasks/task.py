@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar
 
+from pretrain.running.errors import SuiteError
 from transfer.backbone import Backbone
 from transfer.finetuning.options import TrainingOptions
 from transfer.finetuning.schedule import TrainingSchedule
@@ -250,3 +251,29 @@ def require_heeded(options: TrainingOptions, tasks: Iterable[Task]) -> None:
             f"--{unused[0].replace('_', '-')} changes none of the tasks that are asked for; "
             "python -m transfer TASK --help says which tasks have it"
         )
+
+
+class TaskError(SuiteError, ValueError):
+    """Error for a task that does not exist, or that an encoder cannot do."""
+
+
+@dataclass(frozen=True)
+class NamedTask:
+    """A task of the suite, or an ablation of one."""
+
+    key: str
+    task: Task
+
+    def ablation(self, name: str, **changes: object) -> NamedTask:
+        """Return the task with other numbers, under a protocol name and hash of its own.
+
+        name: appended to that of the protocol. TaskError for a number that the protocol lacks.
+        """
+        known = {spec.name for spec in fields(self.task)} - {"protocol", "by_default"}
+        if unknown := sorted(set(changes) - known):
+            raise TaskError(
+                f"{self.key} has no {', '.join(unknown)}; its numbers are "
+                f"{', '.join(sorted(known))}"
+            )
+        protocol = f"{self.task.protocol}+{name}"
+        return NamedTask(self.key, replace(self.task, protocol=protocol, **changes))  # type: ignore[arg-type]

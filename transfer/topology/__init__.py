@@ -1,8 +1,7 @@
 """Which network a file's tensors belong to, told by the running statistics of its norms.
 
 known_networks.py known networks and inputs that share names and shapes of tensors
-statistics.py      distance between the stored statistics and those of images
-natural_images.py  a few dozen photographs from whatever data sets are at hand
+statistics.py      distance between the stored statistics and those of natural images
 check.py           scores of all variants, and what they prove
 require.py         the check of a backbone before its evaluation, once per file
 """

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.planning.plan import PlannedCell, State
-from benchmarks.planning.plan_groups import (
+from benchmarks.planning.plan import (
+    PlannedCell,
+    State,
     hours_of_missing_data,
     render_plan_groups,
 )

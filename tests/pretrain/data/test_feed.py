@@ -12,10 +12,9 @@ from PIL import Image
 from torch import Tensor
 
 from pretrain.data.feed import Feed
-from pretrain.data.images import BatchPlan, DataError, find_images
-from pretrain.data.packing import unpack
+from pretrain.data.images import BatchPlan, DataError, find_images, find_styles
 from pretrain.data.random_numbers import Floats, draw_view_numbers
-from pretrain.data.styles import find_styles
+from pretrain.data.side_stream import unpack
 from pretrain.data.views import ViewRecipe
 from pretrain.parts.view import Augmentation, View
 from tests.copies import Copies

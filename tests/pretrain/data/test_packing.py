@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from pretrain.data.packing import Array, pack, unpack
+from pretrain.data.side_stream import Array, pack, unpack
 from tests.copies import Copies
 
 ARRAYS: list[Array] = [

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from pretrain.data.images import DataError, TrainingImages, find_images
-from pretrain.data.styles import find_styles
+from pretrain.data.images import DataError, TrainingImages, find_images, find_styles
 
 
 def fill(bank: Path, images: TrainingImages, *styles: str) -> None:

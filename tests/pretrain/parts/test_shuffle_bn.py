@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pretrain.parts.shuffle_bn import shuffled_forward, split_forward
+from pretrain.parts.sync_bn import shuffled_forward, split_forward
 
 
 class Recorder(nn.Module):
@@ -55,7 +55,7 @@ def test_under_autocast_images_are_gathered_in_the_type_of_the_network(
         gathered.append(rows)
         return rows
 
-    monkeypatch.setattr("pretrain.parts.shuffle_bn.gather", gather)
+    monkeypatch.setattr("pretrain.parts.sync_bn.gather", gather)
     images, network = torch.randn(4, 3, 8, 8), nn.Conv2d(3, 2, kernel_size=3)
     with torch.autocast("cpu", torch.bfloat16):
         embeddings = shuffled_forward(network, images, 1)

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from pretrain.parts.shuffle_bn import upload
+from pretrain.parts.sync_bn import upload
 
 
 def test_rows_of_the_cpu_stay_themselves() -> None:

@@ -7,8 +7,7 @@ import torch
 
 from pretrain.running.processes import assume_gpus
 from transfer.backbone import Backbone
-from transfer.cells.execution import evaluate
-from transfer.cells.out_of_memory import memory_advice
+from transfer.cells.execution import evaluate, memory_advice
 from transfer.cells.request import Cell, CellSettings
 from transfer.finetuning.options import TrainingOptions
 

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from transfer.topology.natural_images import natural_images
+from transfer.topology.statistics import natural_images
 
 
 def write(path: Path, side_px: int, gray: int = 128) -> None:

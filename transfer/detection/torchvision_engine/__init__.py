@@ -1,8 +1,7 @@
 """The torchvision engine: numerically detectron2's detector, on torchvision's blocks.
 
 proposals.py  the RPN and its anchors
-regions.py    boxes that the heads learn from: their matching to objects, their deltas
-pooling.py    RoIAlign
+regions.py    boxes that the heads learn from: matching to objects, deltas, RoIAlign
 heads.py      heads of boxes, masks and keypoints: initial weights, losses, what they detect
 network.py    the whole detector as one network
 detector.py   that network as a `Detector`

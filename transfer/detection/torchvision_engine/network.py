@@ -27,9 +27,13 @@ from transfer.detection.torchvision_engine.heads import (
     select_detections,
     select_regions_with_keypoints,
 )
-from transfer.detection.torchvision_engine.pooling import pool
 from transfer.detection.torchvision_engine.proposals import RPN, Size
-from transfer.detection.torchvision_engine.regions import Regions, sample_regions, select_foreground
+from transfer.detection.torchvision_engine.regions import (
+    Regions,
+    pool,
+    sample_regions,
+    select_foreground,
+)
 from transfer.finetuning.norms import Norm, norm_layer
 
 LAYERS = ("layer1", "layer2", "layer3", "layer4")

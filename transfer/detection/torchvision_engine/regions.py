@@ -1,4 +1,4 @@
-"""Regions: the boxes that the heads learn from, sampled among proposals and objects."""
+"""Regions: the boxes that the heads learn from, sampled among proposals and objects; RoIAlign."""
 
 import math
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torchvision.ops import box_iou
+from torchvision.ops import box_area, box_iou, roi_align
 
 from transfer.detection.recipe import DetectorRecipe
 from transfer.detection.sample import Sample
@@ -128,3 +128,43 @@ def sample_positives_and_negatives(
     some = torch.randperm(len(positives), device=positive.device)[:num_positives]
     others = torch.randperm(len(negatives), device=negative.device)[: num_samples - num_positives]
     return positives[some], negatives[others]
+
+
+def pyramid_levels(boxes: Tensor, first_level: int, num_levels: int) -> Tensor:
+    """Return the pyramid level (r,) of boxes (r, 4), counted from 0 for `first_level`.
+
+    Level k has a stride of 2^k px. Boxes of 224 px get level 4, each doubling one more.
+    """
+    levels = torch.floor(4 + torch.log2(box_area(boxes).sqrt() / 224 + 1e-8))
+    return levels.clamp(first_level, first_level + num_levels - 1).long() - first_level
+
+
+def pool(
+    maps: Sequence[Tensor], boxes: Sequence[Tensor], strides_px: Sequence[int], size: int
+) -> Tensor:
+    """Return pooled maps (r, C, size, size) of boxes, n of (r_i, 4), on levels (n, C, H, W)."""
+    every = torch.cat(list(boxes))
+    images = torch.cat([torch.full_like(b[:, :1], i) for i, b in enumerate(boxes)])
+    regions = torch.cat([images, every], dim=1)
+    if len(maps) == 1:
+        return _roi_align(maps[0], regions, strides_px[0], size)
+    levels = pyramid_levels(every, int(math.log2(strides_px[0])), len(maps))
+    pooled = maps[0].new_zeros(len(every), maps[0].shape[1], size, size)
+    for level, (features, stride_px) in enumerate(zip(maps, strides_px, strict=True)):
+        chosen = (levels == level).nonzero()[:, 0]
+        pooled[chosen] = _roi_align(features, regions[chosen], stride_px, size)
+    return pooled
+
+
+def _roi_align(features: Tensor, regions: Tensor, stride_px: int, size: int) -> Tensor:
+    # float32 also under autocast: half precision would move the boxes by pixels
+    dtype = torch.promote_types(features.dtype, regions.dtype)
+    pooled: Tensor = roi_align(
+        features.to(dtype),
+        regions.to(dtype),
+        size,
+        spatial_scale=1 / stride_px,
+        sampling_ratio=0,
+        aligned=True,
+    )
+    return pooled.to(features.dtype)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from transfer.detection.torchvision_engine.pooling import pool, pyramid_levels
+from transfer.detection.torchvision_engine.regions import pool, pyramid_levels
 
 
 def ramp(height: int, width: int, stride_px: int) -> Tensor:
