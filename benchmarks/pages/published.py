@@ -278,17 +278,15 @@ def published_recipes() -> dict[str, Pretraining]:
 def _completed(known: Pretraining, more: Pretraining) -> Pretraining:
     """Return the settings that are known, completed by further ones."""
     return Pretraining(
-        arch=more.arch if known.arch is None else known.arch,
-        data=more.data if known.data is None else known.data,
-        epochs=more.epochs if known.epochs is None else known.epochs,
-        batch_size=more.batch_size if known.batch_size is None else known.batch_size,
+        **{
+            name: vars(more)[name] if value is None else value
+            for name, value in vars(known).items()
+        }
     )
 
 
 AVERAGE = "transfer_linear/average"
 """Column of LORAC's Table II that is not a task: the unweighted mean of the twelve tasks."""
-
-
 CORRUPTED = "imagenet_c100_eval"
 NUM_PHOTOGRAPHS = 5_000
 """Photographs of that task: all corruptions of one are right or wrong together."""
@@ -361,10 +359,7 @@ def load_paper(path: Path) -> Paper:
     content = yaml.load(path.read_text(encoding="utf-8"), Loader=loader)
     return Paper(
         id=content["paper"],
-        name=content["name"],
-        title=content["title"],
-        venue=content["venue"],
-        arxiv=content["arxiv"],
+        **{name: content[name] for name in ("name", "title", "venue", "arxiv")},
         tables=tuple(_table(entry) for entry in content["tables"]),
         stated=tuple(_statement(entry) for entry in content.get("stated", ())),
         also=tuple(content.get("also", ())),

@@ -20,19 +20,15 @@ from transfer.cells.checked_data import (
     require_still_same,
 )
 from transfer.cells.request import (
+    WEIGHTS,
     Cell,
     classifier_departures,
     classifier_hash,
     departures,
     finished,
-)
-from transfer.cells.shared_classifier import (
-    WEIGHTS,
-    Trainer,
-    obtain_classifier,
     weights_file,
-    why_missing,
 )
+from transfer.cells.shared_classifier import ClassifierError, obtain_classifier
 from transfer.datasets.catalog import DATASETS, map_annotations, open_split
 from transfer.datasets.check import Report
 from transfer.datasets.splits import write_list
@@ -147,7 +143,7 @@ def _compute_record(cell: Cell, process: Process) -> Path | None:
     needed, lender, classifier = cell.needed, None, None
     if needed is not None:
         _require_whole_data(cell)  # before a classifier is trained for hours
-        lender = obtain_classifier(cell.key, _trainer(needed))
+        lender = obtain_classifier(cell.key, needed, _train_classifier)
         classifier = weights_file(lender, needed.folders.work)
 
     keys, tolerated = cell.task.datasets(), cell.settings.tolerated
@@ -212,21 +208,12 @@ def _run_details(cell: Cell, lender: Record | None) -> dict[str, object]:
     return details
 
 
-def _trainer(needed: Cell) -> Trainer:
-    """Return the part of a classifier's cell that `shared_classifier` uses."""
-    return Trainer(
-        key=needed.key,
-        path=needed.path,
-        work=needed.folders.work,
-        finished=lambda: finished(replace(needed, with_weights=False)),
-        train=lambda: _compute(needed, this_process()),
-        note_failure=lambda error: note_failure(needed, error),
-    )
-
-
-def without_classifier(needed: Cell) -> str:
-    """Return why the classifier that the cell trains cannot be used yet; empty if it can."""
-    return "" if finished(needed) is not None else why_missing(_trainer(needed))
+def _train_classifier(needed: Cell) -> None:
+    try:
+        _compute(needed, this_process())
+    except Exception as error:  # whatever it is, the tables must not blame the cell that uses it
+        note_failure(needed, error)
+        raise ClassifierError(needed.key, error) from error
 
 
 def prepare(cells: Sequence[Cell]) -> None:

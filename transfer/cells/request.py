@@ -9,7 +9,6 @@ from pathlib import Path
 
 from transfer.backbone import Backbone
 from transfer.cells.checked_data import fingerprint
-from transfer.cells.shared_classifier import weights_file
 from transfer.datasets.catalog import DATASETS
 from transfer.finetuning.options import TrainingOptions
 from transfer.frozen.precision import RequestedPrecision, feature_precision
@@ -26,6 +25,9 @@ from transfer.record import (
 from transfer.running.folders import Folders
 from transfer.tasks import reading_of, task_of
 from transfer.tasks.task import Task
+
+WEIGHTS = "weights"
+"""Key of the name of the stored weights in a record's details."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,6 +172,17 @@ def _fits(cell: Cell, record: Record) -> bool:
         )
         and not (cell.with_weights and weights_file(record, cell.folders.work) is None)
     )
+
+
+def weights_file(record: Record | None, work: Path) -> Path | None:
+    """Return the file of the weights that a record names; None if it is absent or holds others."""
+    from transfer.frozen.classifier import classifier_file, load_classifier
+
+    name = record.details.get(WEIGHTS) if record is not None else None
+    if name is None:
+        return None
+    file = classifier_file(work, name)
+    return file if load_classifier(file) is not None else None
 
 
 def _matches_current_settings(cell: Cell, record: Record) -> tuple[bool, bool]:
