@@ -326,8 +326,7 @@ def transfer_tasks() -> tuple[str, ...]:
 
 def published_table(table_id: str) -> Table:
     """Return the table with an id such as lorac/table2; KeyError if there is none."""
-    tables = {table.id: table for paper in papers() for table in paper.tables}
-    return tables[table_id]
+    return {table.id: table for paper in papers() for table in paper.tables}[table_id]
 
 
 @cache
