@@ -25,6 +25,7 @@ from pretrain.data.views import ViewRecipe
 from pretrain.export import commit, export, export_encoder, versions
 from pretrain.launch import folder_lock
 from pretrain.loop import Job
+from pretrain.memory import MemoryNeeds, memory_needs
 from pretrain.method import Method
 from pretrain.methods import METHODS
 from pretrain.metrics import INSTALL, is_installed, means_after
@@ -59,6 +60,16 @@ def list_images(command: Command[Any]) -> TrainingImages:
     check_schedule(command.recipe)
     check_batch(command.recipe, int(os.environ.get("WORLD_SIZE", "1")))
     return kept_or_listed(command.data, tolerated=command.tolerated_images)
+
+
+def planned_memory(command: Command[Any]) -> MemoryNeeds | None:
+    """Return what a step needs, before processes join; None if neither a GPU nor a plan asks."""
+    cuda = command.device != "cpu" and torch.cuda.is_available()
+    if not (cuda or command.dry_run):
+        return None
+    dtype = network_dtype(command.execution.precision, "cuda" if cuda else "cpu")
+    num_images = command.recipe.batch_size // int(os.environ.get("WORLD_SIZE", "1"))
+    return memory_needs(_method(command), command.recipe, num_images, dtype)
 
 
 def prepare(

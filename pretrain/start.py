@@ -6,6 +6,7 @@ import traceback
 from contextlib import closing
 from typing import Any
 
+import torch
 from torch import OutOfMemoryError
 
 from pretrain.checkpoint import CheckpointError
@@ -14,12 +15,14 @@ from pretrain.data.images import ChangedError, DataError, DecodeError
 from pretrain.data.last_writes import LastWrites
 from pretrain.launch import LaunchError, LostProcessError, join_processes
 from pretrain.loop import Job, train_to_snapshots
+from pretrain.memory import require_memory
 from pretrain.metrics import NotFiniteError
 from pretrain.run import (
     cautions,
     describe,
     list_images,
     main_process_lock,
+    planned_memory,
     prepare,
     require_same_images,
     write_backbone,
@@ -88,6 +91,7 @@ def run(name: str, command: Command[Any]) -> int:
     started_s = time.monotonic()
     with stop_at_once():
         images = list_images(command)
+        needs = planned_memory(command)
     # last: if the folder is in use, rank 0 fails as a member of the group, and the others notice
     with (
         stop_request() as stop,
@@ -100,6 +104,12 @@ def run(name: str, command: Command[Any]) -> int:
             print_line(describe(job))
             for caution in cautions(job):
                 print_line(f"note: {caution}")
+            if needs is not None:
+                print_line(f"memory: {needs}")
+        # what torch.compile computes anew in the backward pass it does not keep
+        if needs and process.device.type == "cuda" and not command.execution.compile:
+            free = torch.cuda.mem_get_info(process.device)[0]
+            require_memory(needs, free, job.recipe.batch_size, process.num_processes)
         if command.dry_run:
             return 0
         steps = train(job, command, stop)

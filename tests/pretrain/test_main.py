@@ -68,10 +68,9 @@ def test_a_dry_run_says_what_would_be_done_and_trains_nothing(
 ) -> None:
     out = tmp_path / "run"
     assert main(["jcl/smoke", "--data", str(image_folder), "--out", str(out), "--dry-run"]) == 0
-    assert (
-        "3 views of 32 px, 20 images of 2 folders in memory, batch 16, 2 steps"
-        in capsys.readouterr().err
-    )
+    told = capsys.readouterr().err
+    assert "3 views of 32 px, 20 images of 2 folders in memory, batch 16, 2 steps" in told
+    assert "memory: a step needs at least 0." in told
     assert [file.name for file in out.iterdir()] == [".lock"]
 
 

@@ -1,0 +1,75 @@
+"""Memory of a step: the maps of every convolution by hand; a run without room is refused."""
+
+import pytest
+import torch
+from torch import nn
+
+from pretrain.memory import MemoryNeeds, memory_needs, require_memory
+from pretrain.methods import METHODS
+from pretrain.parts.resnet import build_resnet
+from pretrain.recipes import RECIPES
+from pretrain.settings import SettingsError
+from tests.tiny_methods import LEARNING, tiny_method
+
+
+def maps_of(side_px: int) -> int:
+    """Bytes in bfloat16 that one view of a ResNet-50 keeps, from the sizes of its maps.
+
+    Each convolution keeps its result, which the norm reads, and but for shortcuts the norm's
+    result, on which sums and ReLU work in place. The image, the pooled maps and the pool's indices
+    (int64) join them.
+    """
+    with torch.device("meta"):
+        network, _ = build_resnet("resnet50", "imagenet")
+    sizes: dict[str, int] = {}
+    for name, module in network.named_modules():
+        if isinstance(module, nn.Conv2d):
+            module.register_forward_hook(
+                lambda *args, name=name: sizes.update({name: args[2].numel()})
+            )
+    network(torch.empty(1, 3, side_px, side_px, device="meta"))
+    pooled = 64 * (side_px // 4) ** 2
+    norms = sum(size for name, size in sizes.items() if "downsample" not in name)
+    return 2 * (sum(sizes.values()) + norms + 3 * side_px**2 + pooled) + 8 * pooled
+
+
+@pytest.mark.parametrize(
+    ("recipe", "num_large", "num_small"),
+    [
+        ("moco/in1k-r50-v2", 1, 0),
+        ("simclr/in1k-r50", 2, 0),
+        ("swav/in1k-r50-2x224-6x96", 2, 6),
+    ],
+)
+def test_activations_are_the_maps_of_every_view_that_learns(
+    recipe: str, num_large: int, num_small: int
+) -> None:
+    by_images = []
+    settings = RECIPES[recipe]
+    backbone, width = build_resnet(settings.arch, settings.stem)
+    method = METHODS[settings.method][0](backbone, width, settings.config)
+    for num_images in (16, 32):
+        needs = memory_needs(method, settings, num_images, torch.bfloat16)
+        by_images.append(needs.activations)
+    # copies of the weights in bfloat16 do not grow with the batch
+    per_image = (by_images[1] - by_images[0]) / 16
+    expected = num_large * maps_of(224) + num_small * maps_of(96)
+    assert per_image == pytest.approx(expected, rel=0.005)
+
+
+def test_every_method_is_followed_through_its_networks() -> None:
+    for name in LEARNING:
+        method, recipe = tiny_method(name), RECIPES[f"{name}/smoke"]
+        before = {key: value.clone() for key, value in method.state_dict().items()}
+        needs = memory_needs(method, recipe, 16, torch.float32)
+        trained = sum(p.numel() for p in method.parameters() if p.requires_grad)
+        assert needs.activations > 16 * 3 * 8 * recipe.views.size_px**2, name
+        assert needs.networks >= 12 * trained, name
+        assert all(torch.equal(value, before[key]) for key, value in method.state_dict().items())
+
+
+def test_a_step_without_room_is_refused_with_the_numbers() -> None:
+    needs = MemoryNeeds(activations=int(89.7e9), networks=int(4e8), views=int(1e8))
+    require_memory(needs, int(91e9), 8192, 8)
+    with pytest.raises(SettingsError, match=r"90\.2 GB.*80\.0 GB.*8192.*than 8"):
+        require_memory(needs, int(80e9), 8192, 8)
