@@ -53,8 +53,9 @@ class Command(Generic[Config]):
     """Folder with a styled copy of every image for each style, for recipes with texture."""
     colors_in: Literal["auto", "device", "workers"] = "auto"
     """Place where views from files get colors; auto: workers on a CPU, the device on a GPU."""
-    workers: int = 4
-    """Processes, for each GPU, that decode images where these do not fit into memory."""
+    workers: int | None = None
+    """Processes, for each GPU, that decode images where these do not fit into memory; None: as many
+    as the machine has cores for it, at most 32."""
     memory_gb: float = 2.0
     """Memory of each process for decoded images; if all fit, each is decoded once."""
     tolerated_images: int = 0

@@ -46,6 +46,9 @@ from pretrain.settings import (
     local_prior_images,
 )
 
+MOST_WORKERS = 32
+"""Loader processes beyond which one GPU gains nothing."""
+
 
 def main_process_lock(folder: Path) -> AbstractContextManager[None]:
     """Return a lock on the run's folder, which the first process holds for all of them."""
@@ -105,7 +108,7 @@ def prepare(
         recipe=recipe.views,
         views=method.views,
         device=process.device,
-        workers=command.workers,
+        workers=usual_workers() if command.workers is None else command.workers,
         memory_gb=command.memory_gb,
         uses_labels=method.uses_labels,
         uses_indices=method.uses_indices,
@@ -127,6 +130,12 @@ def prepare(
         snapshot_epochs=command.snapshot_epochs,
         wandb=command.wandb,
     )
+
+
+def usual_workers() -> int:
+    """Return this process's share of the cores that the run may use."""
+    local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    return min(max(1, len(os.sched_getaffinity(0)) // local), MOST_WORKERS)
 
 
 def _method(command: Command[Any]) -> Method:

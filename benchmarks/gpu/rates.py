@@ -69,9 +69,11 @@ def training_times(facts: Facts) -> dict[str, dict[str, float]]:
 
 BF16_TFLOPS: Mapping[str, float] = {
     "B200": 2250,
+    "H200 NVL": 835,
     "H200": 989,
     "GH200": 989,
     "H100 PCIe": 756,
+    "H100 NVL": 835,
     "H100": 989,
     "L40S": 362,
     "A100": 312,
@@ -86,8 +88,13 @@ NATIVE_PX = 224
 
 
 def bf16_peak(name: str) -> float | None:
-    """Return the TFLOP/s of a GPU by its name, such as "NVIDIA A100-SXM4-80GB"; None: unknown."""
+    """Return the TFLOP/s of a GPU by its name, such as "NVIDIA A100-SXM4-80GB"; None: unknown.
+
+    That of a slice of a GPU (MIG) is unknown: its name is the whole one's with a suffix.
+    """
     words = set(re.split(r"[ -]", name))
+    if "MIG" in words:
+        return None
     for known, peak in BF16_TFLOPS.items():
         if set(known.split()) <= words:
             return peak
@@ -118,4 +125,5 @@ BEST = Floor(train_us=57.6, key_us=14.0)
 
 def has_floor(name: str, arch: str) -> bool:
     """Return whether the floor holds: it was derived for one GPU and one network."""
-    return "H200" in re.split(r"[ -]", name) and arch == "resnet50"
+    words = set(re.split(r"[ -]", name))
+    return "H200" in words and not words & {"MIG", "NVL"} and arch == "resnet50"

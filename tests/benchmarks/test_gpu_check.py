@@ -7,7 +7,7 @@ import pytest
 
 import benchmarks.gpu_check
 from benchmarks.gpu.measure import MEASUREMENTS
-from benchmarks.gpu.rates import Facts, rates_of, write_rates
+from benchmarks.gpu.rates import Facts, bf16_peak, has_floor, rates_of, write_rates
 from benchmarks.gpu_check import main
 from transfer.running.measured_rates import read_rates
 from transfer.tasks.detection import MEASURED_AS
@@ -127,3 +127,20 @@ def test_measured_facts_become_the_rates_of_plans(tmp_path: Path) -> None:
 def test_all_that_plans_ask_for_is_measured() -> None:
     asked = {*MEASURED_AS.values(), "voc12_seg_fcn", "classifier", "a linear probe"}
     assert {f"rate of {name}" for name in asked} <= set(MEASUREMENTS)
+
+
+def test_a_slice_or_a_smaller_card_is_not_taken_for_the_whole_gpu() -> None:
+    """Dense TFLOP/s in bf16 of NVIDIA's data sheets."""
+    peaks = {
+        "NVIDIA H100 80GB HBM3": 989,
+        "NVIDIA H100 NVL": 835,
+        "NVIDIA H100 PCIe": 756,
+        "NVIDIA H200": 989,
+        "NVIDIA H200 NVL": 835,
+        "NVIDIA H200 MIG 1g.18gb": None,
+        "NVIDIA A100-SXM4-80GB MIG 3g.40gb": None,
+        "NVIDIA A100-SXM4-80GB": 312,
+        "Tesla T4": None,
+    }
+    assert {name: bf16_peak(name) for name in peaks} == peaks
+    assert [name for name in peaks if has_floor(name, "resnet50")] == ["NVIDIA H200"]

@@ -16,6 +16,7 @@ import torch
 import pretrain.data.kept_listing
 from pretrain.__main__ import main
 from pretrain.recipes import RECIPES
+from pretrain.run import usual_workers
 
 ROOT = Path(__file__).parents[2]
 QUICK = ["--read-every-steps", "1", "--batch-size", "4", "--bn-splits", "2", "--epochs", "4"]
@@ -196,3 +197,10 @@ def test_the_exported_file_tells_how_it_was_made(image_folder: Path, tmp_path: P
     assert made_by["last_epoch"]["loss"] > 0
     assert (out / "backbone.safetensors").exists()
     assert list((out / "tensorboard").iterdir())
+
+
+def test_workers_are_the_cores_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: range(64))
+    for processes, expected in (("1", 32), ("8", 8), ("100", 1)):
+        monkeypatch.setenv("LOCAL_WORLD_SIZE", processes)
+        assert usual_workers() == expected
