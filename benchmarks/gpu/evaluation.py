@@ -35,10 +35,11 @@ from transfer.finetuning.classification import Classifier, Crops, FineTuning
 from transfer.finetuning.gpu import fused, measured_convolutions
 from transfer.finetuning.gpu import place as place_network
 from transfer.finetuning.schedule import Precision
+from transfer.frozen.extraction import ReadBack
 from transfer.frozen.head_optimizer import HeadOptimizer, new_heads
 from transfer.frozen.network import forward, frozen_network
 from transfer.frozen.probe_training import ProbeTraining
-from transfer.frozen.transforms import normalize_pixels
+from transfer.frozen.transforms import Normalization
 from transfer.segmentation.network import FCN, build_network, load_backbone
 from transfer.segmentation.recipe import VOC_FCN
 from transfer.segmentation.samples import Sample as Crop
@@ -143,17 +144,21 @@ def feature_rate(
 ) -> Facts:
     """Measure the images per second of frozen features, of pixels in memory.
 
-    The pixels are normalized and uploaded as in an extraction.
+    As in an extraction they are uploaded as bytes and normalized on the device, and the features of
+    a batch are read back while the next one is computed.
     """
     batch, px, calls = (256, 224, 10) if device.type == "cuda" else (4, 64, 1)
     backbone = replace(random_backbone(arch=arch, stem="imagenet", seed=0), precision=precision)
     network = frozen_network(backbone)
-    generator = torch.Generator().manual_seed(5)
-    raw = torch.randint(256, (batch, 3, px, px), dtype=torch.uint8, generator=generator)
-    uploaded = normalize_pixels(raw, backbone.input).to(device)
+    raw, normalize = raw_pixels(batch, px, device), Normalization(backbone.input, device)
+    uploaded = normalize(raw)
+    under_way: list[ReadBack] = []
 
     def extract() -> None:
-        forward(network, normalize_pixels(raw, backbone.input)).cpu()
+        features = ReadBack(0, forward(network, normalize(raw)))
+        if under_way:
+            under_way.pop().wait()
+        under_way.append(features)
 
     whole, memory = with_peak_memory(
         partial(seconds_per_call, extract, device, warm_up=3, calls=calls), device
@@ -168,6 +173,13 @@ def feature_rate(
     }
 
 
+def raw_pixels(batch: int, px: int, device: torch.device) -> Tensor:
+    """Return pixels (n, 3, H, W) uint8 of noise, channels last, pinned for a GPU."""
+    generator = torch.Generator().manual_seed(5)
+    raw = torch.randint(256, (batch, px, px, 3), dtype=torch.uint8, generator=generator)
+    return (raw.pin_memory() if device.type == "cuda" else raw).permute(0, 3, 1, 2)
+
+
 def probe_rate(device: torch.device, folder: Path) -> Facts:
     """Measure the crops per second that train linear heads of seven rates on a frozen ResNet-50."""
     on_gpu = device.type == "cuda"
@@ -179,12 +191,11 @@ def probe_rate(device: torch.device, folder: Path) -> Facts:
     training = ProbeTraining(learning_rates=rates, steps=100, batch_size=batch)
     heads = new_heads(rates, classes, backbone.feature_dim, training.weight_std, seed=0)
     optimizer = HeadOptimizer(heads, training, device)
-    pixels = torch.randn(batch, 3, px, px, generator=torch.Generator().manual_seed(6))
-    pixels = pixels.pin_memory() if on_gpu else pixels
+    raw, normalize = raw_pixels(batch, px, device), Normalization(backbone.input, device)
     labels = torch.arange(batch) % classes
 
     def step() -> None:
-        optimizer.step(forward(network, pixels), labels.to(device), 0.5)
+        optimizer.step(forward(network, normalize(raw)), labels.to(device), 0.5)
 
     seconds = seconds_per_call(step, device, warm_up=3, calls=calls)
     return {"crops/s": batch / seconds, "precision": precision}

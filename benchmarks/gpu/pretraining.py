@@ -28,6 +28,7 @@ from pretrain.data.images import find_images
 from pretrain.data.side_stream import made_aside, unpack
 from pretrain.launch import join_processes
 from pretrain.loop import Job, Training, training_step, wrap_network
+from pretrain.memory import memory_needs
 from pretrain.method import Method
 from pretrain.parts.momentum_encoder import MomentumEncoder
 from pretrain.precision import network_dtype
@@ -62,6 +63,8 @@ def step_rate(name: str, device: torch.device, folder: Path) -> Facts:
 def _steps_of_batch(name: str, device: torch.device, folder: Path, batch_size: int) -> Facts:
     job = step_job(name, Process(device=device), folder, batch_size)
     prepared, per_core = prepare_batch(job)
+    dtype = network_dtype(job.execution.precision, device.type)
+    needs = memory_needs(job.method, job.recipe, batch_size, dtype)
     training = Training(job)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
@@ -73,7 +76,7 @@ def _steps_of_batch(name: str, device: torch.device, folder: Path, batch_size: i
     facts: Facts = {
         "recipe": job.name,
         "images per GPU": batch_size,
-        "precision": str(network_dtype(job.execution.precision, device.type)),
+        "precision": str(dtype),
         "images/s": rate,
         "ms": 1e3 * batch_size / rate,
         "GFLOP per image": flops.get_total_flops() / batch_size / 1e9,
@@ -81,6 +84,7 @@ def _steps_of_batch(name: str, device: torch.device, folder: Path, batch_size: i
         "workers needed": rate / per_core,
         "cores": os.cpu_count() or 0,
         "peak memory GB": memory,
+        "peak memory GB at least, by the estimate": needs.total / 1e9,
     }
     if device.type != "cuda":
         return facts

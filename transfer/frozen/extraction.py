@@ -49,7 +49,7 @@ class _Entry:
     def __init__(self, backbone: Backbone, rows: UnfinishedRows) -> None:
         self.rows, self.form = rows, backbone.input
         self.network = frozen_network(backbone)
-        self.under_way: _ReadBack | None = None
+        self.under_way: ReadBack | None = None
 
     def put(self, start: int, pixels: Tensor) -> None:
         """Write the features of normalized pixels from row `start` on, unless finished.
@@ -57,7 +57,7 @@ class _Entry:
         Those of a GPU are written when the next ones are put or these are kept.
         """
         if start + len(pixels) > self.rows.done:
-            features = _ReadBack(start, forward(self.network, pixels))
+            features = ReadBack(start, forward(self.network, pixels))
             # the disk takes the last features while the GPU computes these
             self._write_last()
             self.under_way = features
@@ -77,7 +77,7 @@ class _Entry:
             self.rows.write(features.start, features.wait().numpy())
 
 
-class _ReadBack:
+class ReadBack:
     """Features on their way from a device to the host."""
 
     def __init__(self, start: int, features: Tensor) -> None:
