@@ -26,8 +26,8 @@ BLIND = (
     UnsupportedFakeTensorException,
 )
 """Errors of a pass without numbers where a method looks at one."""
-COPIES = 3
-"""Of a trained weight in float32: itself, its gradient, its momentum."""
+COPIES = 2
+"""Of a trained weight in float32: itself and its momentum; gradients take what activations leave."""
 BATCHES_OF_VIEWS = 2
 """The one of the step, and the next, which is made meanwhile."""
 AFTER_EVERY_FREEZE = 1.0
@@ -41,7 +41,7 @@ class MemoryNeeds:
     activations: int
     """Values that the forward pass keeps for the backward pass."""
     networks: int
-    """Weights, their gradients and momenta, queues and other buffers."""
+    """Weights and their momenta, queues and other buffers."""
     views: int
 
     @property
