@@ -107,6 +107,20 @@ class Backbone:
         return feature_dim(self.arch)
 
     @property
+    def takes_any_size(self) -> bool:
+        """Whether images of other sizes than its own fit the network, as they fit any ResNet."""
+        return True
+
+    @property
+    def num_parameters(self) -> int:
+        """Number of weights; running statistics are none."""
+        return sum(
+            tensor.numel()
+            for name, tensor in self.state_dict.items()
+            if tensor.is_floating_point() and "running_" not in name
+        )
+
+    @property
     def num_heads(self) -> int:
         """Number of copies of layer4, 0 for an ordinary network."""
         return network_and_heads(self.arch)[1]

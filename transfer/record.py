@@ -44,7 +44,7 @@ class Record:
     """One finished cell, exactly as the file stores it."""
 
     backbone: dict[str, Any]
-    """name, arch, stem, sha256, file_sha256, source, made_by."""
+    """name, arch, stem, sha256, file_sha256, source, made_by, num_parameters."""
     task: str
     """Id of the paper tables."""
     protocol: dict[str, Any]
@@ -69,6 +69,8 @@ class Record:
     """Metric that represents the task where one number is shown."""
     heading: str
     """Part of the overview that shows the task."""
+    speed: dict[str, float] = field(default_factory=dict)
+    """Images per second of the frozen network alone on this hardware, by their side in px."""
     declared: str = ""
     """Recipe that the user declared for a backbone whose file does not say how it was made."""
     commit: str = ""

@@ -1,7 +1,7 @@
-"""Charts of one task: searches, training losses, severities of corruptions, snapshots, seeds."""
+"""Charts of one task: searches, losses, severities of corruptions, costs, snapshots, seeds."""
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -9,6 +9,7 @@ from benchmarks.pages.blocks import backbone_key, sort_into_blocks
 from benchmarks.pages.overview import curve_of, run_of
 from benchmarks.pages.records import Model, Result
 from benchmarks.report_parts.charts import Chart, Draft, Series, line_charts
+from benchmarks.report_parts.costs import machine
 from benchmarks.report_parts.task_details import SEARCHES, TaskDetails, task_details
 from transfer.record import Record
 
@@ -53,6 +54,12 @@ class Named:
     name: str
     result: Result
     details: TaskDetails
+    machine: str
+    """Hardware in words."""
+    millions: float
+    """Parameters of the network; NaN if the record does not say them."""
+    speed: Mapping[str, float]
+    """Images per second of the network alone, by their side in px."""
 
 
 def named_records(pairs: Iterable[tuple[Result, Record]]) -> list[Named]:
@@ -70,7 +77,16 @@ def named_records(pairs: Iterable[tuple[Result, Record]]) -> list[Named]:
             if {mine} != {*others}
         ]
         words = f" ({', '.join(apart)})" if apart else ""
-        found.append(Named(f"{result.model.label}{words}", result, task_details(record.details)))
+        found.append(
+            Named(
+                f"{result.model.label}{words}",
+                result,
+                task_details(record.details),
+                machine(record),
+                float(record.backbone.get("num_parameters", math.nan)) / 1e6,
+                record.speed,
+            )
+        )
     return found
 
 
@@ -100,6 +116,7 @@ def charts_of(records: Sequence[Named], snapshots: Sequence[Result]) -> list[Cha
         [
             *_searches(records),
             _severities(records),
+            *_costs(records),
             *_snapshots(snapshots),
             _passes(records),
             _losses(records),
@@ -155,6 +172,28 @@ def _severities(records: Sequence[Named]) -> Draft:
         series.append(Series(name=one.name, points=points))
     title = "Accuracy by severity of the corruption"
     return Draft(title=title, x="severity", y="top-1, percent", series=series)
+
+
+def _costs(records: Sequence[Named]) -> Iterable[Draft]:
+    """Yield accuracy against parameters and against speed, where the networks differ."""
+    if len({one.millions for one in records if math.isfinite(one.millions)}) < 2:
+        return
+    metric = records[0].result.primary_metric
+    sides = set.intersection(*(set(one.speed) for one in records))
+    place = {one.machine for one in records}
+    kinds = [("parameters", "parameters, millions", "", [one.millions for one in records])]
+    if sides and len(place) == 1:
+        side = max(sides, key=int)
+        note = f"Network alone, without reading of images; {side} px; {place.pop()}."
+        rates = [one.speed[side] for one in records]
+        kinds.append(("speed", "images per second", note, rates))
+    for what, x, note, numbers in kinds:
+        series = [
+            Series(name=one.name, points=[(number, _main_number(one.result))])
+            for one, number in zip(records, numbers, strict=True)
+        ]
+        title = f"Accuracy against {what}"
+        yield Draft(title=title, x=x, y=f"{metric}, percent", series=series, note=note, log_x=True)
 
 
 def _snapshots(snapshots: Sequence[Result]) -> Iterable[Draft]:

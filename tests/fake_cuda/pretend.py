@@ -55,6 +55,13 @@ class PretendStream:
 class PretendEvent:
     """An event that has always happened."""
 
+    def __init__(self, **_: object) -> None:
+        pass
+
+    def elapsed_time(self, _: object) -> float:
+        """Return the milliseconds to another event."""
+        return 1.0
+
     def record(self) -> None:
         """Mark nothing."""
 

@@ -34,6 +34,7 @@ from transfer.datasets.check import Report
 from transfer.datasets.splits import write_list
 from transfer.encoders.encoder import Encoder
 from transfer.finetuning.options import TrainingOptions
+from transfer.frozen.features import measured_speed
 from transfer.galleries.store import keep_gallery
 from transfer.record import (
     Record,
@@ -180,6 +181,7 @@ def _record(
         request=request_of(cell),
         primary_metric=cell.task.primary_metric,
         heading=cell.task.heading,
+        speed={} if cell.task.trains_backbone else measured_speed(cell.folders, cell.computing),
         declared=cell.backbone.declared,
         **run_environment(),
     )
@@ -294,7 +296,7 @@ def request_of(cell: Cell) -> dict[str, Any]:
 
 
 def _backbone_fields(backbone: Backbone) -> dict[str, Any]:
-    names = ["name", "arch", "stem", "sha256", "file_sha256", "source", "made_by"]
+    names = ["name", "arch", "stem", "sha256", "file_sha256", "source", "made_by", "num_parameters"]
     if isinstance(backbone, Encoder):
         names += ["proof", "library"]
     return {name: getattr(backbone, name) for name in names}

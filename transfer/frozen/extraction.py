@@ -1,9 +1,11 @@
 """Extraction of features, part by part, into files of the cache."""
 
 import os
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from statistics import median
 
 import torch
 from torch import Tensor
@@ -50,6 +52,8 @@ class _Entry:
         self.rows, self.form = rows, backbone.input
         self.network = frozen_network(backbone)
         self.under_way: ReadBack | None = None
+        self.spans: list[tuple[int, Moment, Moment]] = []
+        """Images, begin and end of each batch."""
 
     def put(self, start: int, pixels: Tensor) -> None:
         """Write the features of normalized pixels from row `start` on, unless finished.
@@ -57,7 +61,10 @@ class _Entry:
         Those of a GPU are written when the next ones are put or these are kept.
         """
         if start + len(pixels) > self.rows.done:
-            features = ReadBack(start, forward(self.network, pixels))
+            begin = _now(pixels.device)
+            computed = forward(self.network, pixels)
+            self.spans.append((len(pixels), begin, _now(pixels.device)))
+            features = ReadBack(start, computed)
             # the disk takes the last features while the GPU computes these
             self._write_last()
             self.under_way = features
@@ -71,10 +78,33 @@ class _Entry:
             self.rows.mark(done)
         self.rows.require_in_place()
 
+    def images_per_s(self) -> float:
+        """Return the median rate of the network alone, the first batch left out; 0 without any."""
+        rates = [images / _seconds(begin, end) for images, begin, end in self.spans[1:]]
+        return median(rates) if rates else 0.0
+
     def _write_last(self) -> None:
         features, self.under_way = self.under_way, None
         if features is not None:
             self.rows.write(features.start, features.wait().numpy())
+
+
+Moment = float | torch.cuda.Event
+
+
+def _now(where: torch.device) -> Moment:
+    """Return the present moment of a device; for a GPU an event, for which nothing waits."""
+    if where.type != "cuda":
+        return time.perf_counter()
+    event = torch.cuda.Event(enable_timing=True)
+    event.record()
+    return event
+
+
+def _seconds(begin: Moment, end: Moment) -> float:
+    if isinstance(begin, float) or isinstance(end, float):
+        return float(end) - float(begin)  # type: ignore[arg-type]
+    return float(begin.elapsed_time(end)) / 1000
 
 
 class ReadBack:
@@ -97,22 +127,25 @@ class ReadBack:
 
 def extract(
     backbones: dict[Path, Backbone], images: Images, transform: EvalTransform, subject: str
-) -> None:
+) -> dict[Path, float]:
     """Fill the entries part by part; a later call continues after the last part.
 
-    An entry that another process finishes while this one waits for its lock is left out.
+    An entry that another process finishes while this one waits for its lock is left out. Returns
+    the images per second of each network alone, 0 where there were too few.
     """
     with ExitStack() as files:
-        entries = []
+        entries, filled = [], list[Path]()
         for path in sorted(backbones):  # the same order in all processes, against deadlocks
             shape = (len(images), backbones[path].feature_dim)
             rows = files.enter_context(unfinished_rows(path, shape))
             if rows is not None:
                 entries.append(_Entry(backbones[path], rows))
+                filled.append(path)
         if entries:
             several = f" for {len(entries)} backbones" if len(entries) > 1 else ""
             with proving(*(entry.rows for entry in entries)):
                 _fill(entries, EvalImages(images, transform), subject + several)
+        return {p: entry.images_per_s() for p, entry in zip(filled, entries, strict=True)}
 
 
 def _fill(entries: Sequence[_Entry], prepared: EvalImages, subject: str) -> None:

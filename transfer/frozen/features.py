@@ -8,11 +8,12 @@ backbones may share one pass over the images, which are then decoded once for al
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pretrain.running.atomic_files import WriteError, content_hash
+from pretrain.running.atomic_files import WriteError, content_hash, write_whole
 from transfer.backbone import Backbone
 from transfer.frozen.transforms import EvalTransform
 from transfer.running.folders import Folders
@@ -118,8 +119,26 @@ def _read_or_extract(
                 f"{next(iter(absent))}: written twice and gone each time; find out what deletes "
                 "it, then start the same command again"
             )
-        extract(absent, images, transform, subject)
+        for path, images_per_s in extract(absent, images, transform, subject).items():
+            if images_per_s:
+                file = _speed_file(path.parent.parent, entries[path], str(transform.crop_px))
+                with suppress(WriteError):  # not worth a failure
+                    write_whole(file, f"{images_per_s:.4g}\n".encode(), "--runs")
     return {path: found for path, found in rows.items() if found is not None}
+
+
+def measured_speed(folders: Folders, backbone: Backbone) -> dict[str, float]:
+    """Return images per second of the network alone on this kind of device, by their side in px."""
+    own = _speed_file(folders.cache, backbone, "*")
+    files = own.parent.glob(own.name)
+    return {file.stem.rpartition("-")[2]: float(file.read_text()) for file in files}
+
+
+def _speed_file(cache: Path, backbone: Backbone, size_px: str) -> Path:
+    from transfer.frozen.network import device
+
+    name = f"{backbone.sha256[:24]}-{backbone.precision}-{device().type}-{size_px}.txt"
+    return cache / "speed" / name
 
 
 def cache_key(backbone: Backbone, images: Images, transform: EvalTransform) -> str:

@@ -100,8 +100,12 @@ class VOCSVM(Task):
         return self if schedule == "paper" else replace(self, costs=VISSL_COSTS, min_classes=1)
 
     def for_backbone(self, backbone: Backbone) -> Self:
-        """Return the protocol with images no larger than those the backbone was trained on."""
-        return replace(self, crop_px=min(self.crop_px, backbone.input.size_px))
+        """Return the protocol with images no larger than those the backbone was trained on.
+
+        They have that very size for a network that may take no other, such as a grid of patches.
+        """
+        own = backbone.input.size_px
+        return replace(self, crop_px=min(self.crop_px, own) if backbone.takes_any_size else own)
 
     def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
         """Return the estimated hours on one GPU, on the published counts of images."""

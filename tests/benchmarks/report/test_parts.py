@@ -204,6 +204,27 @@ def test_values_that_were_not_finite_leave_a_gap(tmp_path: Path) -> None:
     assert chart.title == "Loss"
 
 
+def test_accuracy_stands_against_the_cost_of_unlike_networks(tmp_path: Path) -> None:
+    for name, millions, images_per_s in (("small", 11, 90.0), ("large", 23, 40.0)):
+        backbone: dict[str, Any] = {"name": name, "arch": "resnet50", "stem": "imagenet"}
+        backbone |= {
+            "sha256": name * 4,
+            "source": "",
+            "made_by": {},
+            "num_parameters": millions * 1_000_000,
+        }
+        complete(tmp_path, name, TASK, backbone=backbone, speed={"224": images_per_s, "32": 999.0})
+    (part,) = parts_by_task(read_contents(tmp_path))
+    parameters, speed = part.charts
+    assert (parameters.title, speed.title) == (
+        "Accuracy against parameters",
+        "Accuracy against speed",
+    )
+    assert "224 px" in speed.note
+    complete(tmp_path, "large", TASK, backbone=backbone | {"num_parameters": 11_000_000})
+    assert parts_by_task(read_contents(tmp_path)) == []  # networks of one size
+
+
 def test_hours_stand_beside_the_plans(tmp_path: Path) -> None:
     fields = {"crop_px": 224}
     protocol = {"name": "lorac-2021/1", "hash": "a", "paper_hash": "a", "fields": fields}

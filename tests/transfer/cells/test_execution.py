@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import transfer.cells.execution
+import transfer.frozen.extraction
 import transfer.frozen.linear_heads
 from pretrain.running.errors import NotFiniteError
 from pretrain.running.lock import BusyError, lock_folder
@@ -26,7 +27,10 @@ def cell(small_backbone: Backbone, settings: CellSettings) -> Cell:
     return Cell(key="cars_knn", backbone=small_backbone, seed=0, settings=settings)
 
 
-def test_a_record_tells_how_its_number_was_made(cell: Cell) -> None:
+def test_a_record_tells_how_its_number_was_made(
+    cell: Cell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfer.frozen.extraction, "IMAGES_PER_BATCH", 8)
     record = evaluate(cell)
     assert read_record(cell.path) == record
     assert record.protocol["fields"]["num_neighbors"] == 20
@@ -34,6 +38,10 @@ def test_a_record_tells_how_its_number_was_made(cell: Cell) -> None:
     assert "num_neighbors 20 instead of 200" in record.departures
     assert record.data["cars"]["small"] == "generated"
     assert record.backbone["sha256"] == cell.backbone.sha256
+    weights = sum(p.numel() for p in cell.backbone.network().parameters())
+    assert record.backbone["num_parameters"] == weights
+    assert list(record.speed) == [str(record.protocol["fields"]["crop_px"])]
+    assert min(record.speed.values()) > 0
     assert torch.__version__.startswith(record.versions["torch"])
 
 

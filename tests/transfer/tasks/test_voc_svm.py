@@ -6,9 +6,11 @@ from typing import cast
 
 import pytest
 import torch
+from torch import nn
 
 import transfer.frozen.features
 from benchmarks.speed.svm import Settings, column, synthetic_voc
+from transfer import Encoder
 from transfer.backbone import InputFormat, random_backbone
 from transfer.datasets.catalog import open_split
 from transfer.datasets.expected import DataError
@@ -118,6 +120,14 @@ def test_images_are_never_larger_than_the_backbone_knows() -> None:
     form = InputFormat(size_px=32)
     backbone = random_backbone(arch="resnet18", stem="cifar", seed=0, input=form)
     assert VOCSVM().for_backbone(backbone).crop_px == 32
+    grid = Encoder.from_module(
+        nn.Sequential(nn.Conv2d(3, 8, 14, 14), nn.AdaptiveAvgPool2d(1), nn.Flatten()),
+        size_px=518,
+        mean=(0.5, 0.5, 0.5),
+        std=(0.5, 0.5, 0.5),
+    )
+    for schedule in ("paper", "smoke"):
+        assert VOCSVM().at_schedule(schedule).for_backbone(grid).crop_px == 518
     assert VOCSVM().at_schedule("smoke").for_backbone(backbone).crop_px == 32
 
 
