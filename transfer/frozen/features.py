@@ -8,7 +8,6 @@ backbones may share one pass over the images, which are then decoded once for al
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -122,8 +121,7 @@ def _read_or_extract(
         for path, images_per_s in extract(absent, images, transform, subject).items():
             if images_per_s:
                 file = _speed_file(path.parent.parent, entries[path], str(transform.crop_px))
-                with suppress(WriteError):  # not worth a failure
-                    write_whole(file, f"{images_per_s:.4g}\n".encode(), "--runs")
+                write_whole(file, f"{images_per_s:.4g}\n".encode(), "--runs")
     return {path: found for path, found in rows.items() if found is not None}
 
 
