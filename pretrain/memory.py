@@ -101,6 +101,7 @@ def require_memory(needs: MemoryNeeds, free: int, batch_size: int, num_processes
     """Raise a SettingsError if a step needs more than the bytes that are free on its GPU."""
     if needs.total > free:
         raise SettingsError(
-            f"{needs}; {free / 1e9:.1f} GB are free on the GPU. Spread the batch of {batch_size} "
-            f"over more GPUs than {num_processes}, or choose a smaller --batch-size"
+            f"{needs}; {free / 1e9:.1f} GB are free on the GPU. Pass --checkpoint-activations, "
+            f"which changes no number, spread the batch of {batch_size} over more GPUs than "
+            f"{num_processes}, or choose a smaller --batch-size"
         )

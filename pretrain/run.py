@@ -30,6 +30,7 @@ from pretrain.method import Method
 from pretrain.methods import METHODS
 from pretrain.metrics import INSTALL, is_installed, means_after
 from pretrain.parts.heads import BranchedResNet
+from pretrain.parts.recompute import checkpoint_activations
 from pretrain.parts.resnet import build_resnet
 from pretrain.precision import network_dtype, tf32_convolutions
 from pretrain.recipes import RECIPES, Recipe
@@ -148,6 +149,8 @@ def _method(command: Command[Any]) -> Method:
         method: Method = module(backbone, feature_dim, recipe.config)
     except ValueError as error:
         raise SettingsError(str(error)) from error
+    if command.execution.checkpoint_activations:
+        checkpoint_activations(method)
     return method
 
 

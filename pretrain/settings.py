@@ -59,7 +59,12 @@ def check_batch(recipe: Recipe[Any], num_processes: int) -> None:
 
 
 def check_compile(execution: Execution, device_type: str) -> None:
-    """Raise a SettingsError where torch.compile cannot build the networks: bfloat16 on a CPU."""
+    """Raise a SettingsError where torch.compile cannot build the networks: bfloat16 on a CPU.
+
+    Nor does it build blocks whose activations are computed again; it chooses itself what it keeps.
+    """
+    if execution.compile and execution.checkpoint_activations:
+        raise SettingsError("--compile with --checkpoint-activations: choose one of the two")
     low = network_dtype(execution.precision, device_type).itemsize < 4
     if execution.compile and low and device_type == "cpu":
         raise SettingsError(

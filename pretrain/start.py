@@ -63,7 +63,8 @@ def start(name: str, command: Command[Any]) -> int:
     except Exception as error:
         if is_out_of_memory(error):
             advice = (
-                "spread the batch over more GPUs, or choose a smaller --batch-size or --memory-gb"
+                "pass --checkpoint-activations, spread the batch over more GPUs, or choose a "
+                "smaller --batch-size or --memory-gb"
             )
             print(f"error: {first_line(error) or 'out of memory'}; {advice}", file=sys.stderr)
             return 1

@@ -6,6 +6,7 @@ from torch import nn
 
 from pretrain.memory import MemoryNeeds, memory_needs, require_memory
 from pretrain.methods import METHODS
+from pretrain.parts.recompute import checkpoint_activations
 from pretrain.parts.resnet import build_resnet
 from pretrain.recipes import RECIPES
 from pretrain.settings import SettingsError
@@ -55,6 +56,20 @@ def test_activations_are_the_maps_of_every_view_that_learns(
     per_image = (by_images[1] - by_images[0]) / 16
     expected = num_large * maps_of(224) + num_small * maps_of(96)
     assert per_image == pytest.approx(expected, rel=0.005)
+
+
+def test_checkpointed_blocks_keep_their_inputs_alone() -> None:
+    backbone, width = build_resnet("resnet50", "imagenet")
+    method = METHODS["simclr"][0](backbone, width, RECIPES["simclr/in1k-r50"].config)
+    checkpoint_activations(method)
+    kept = [
+        memory_needs(method, RECIPES["simclr/in1k-r50"], num, torch.bfloat16).activations
+        for num in (16, 32)
+    ]
+    inputs = [64 * 56**2, *[256 * 56**2] * 3, *[512 * 28**2] * 4, *[1024 * 14**2] * 6]
+    inputs += [2048 * 7**2] * 2
+    stem = 2 * (3 * 224**2 + 2 * 64 * 112**2) + 8 * 64 * 56**2
+    assert (kept[1] - kept[0]) / 16 == pytest.approx(2 * (stem + 2 * sum(inputs)), rel=0.005)
 
 
 def test_every_method_is_followed_through_its_networks() -> None:

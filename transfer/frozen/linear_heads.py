@@ -120,7 +120,8 @@ class _Stream:
         """Read the stream until the own probe is done; then all others have saved."""
         own = self.own
         check_at = own.step + own.ends[0]
-        label = f"{len(own.training.learning_rates)} rates"
+        num_rates = len(own.training.learning_rates)
+        label = f"{num_rates} rate{'s' * (num_rates > 1)}"
         if len(self.going) > 1:
             label += f" (and {len(self.going) - 1} probes on the same crops)"
         where = own.optimizer.weight.device
