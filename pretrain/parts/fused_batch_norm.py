@@ -1,8 +1,9 @@
 """Batch norm over all processes by torch's fused kernels, with equally many rows on each.
 
 It takes the place of nn.SyncBatchNorm, which allows other numbers of rows: that reads the gathered
-counts and so waits for the device three times in each layer. A CPU has no such kernels; there each
-is a formula, with which the tests compare.
+counts and so waits for the device three times in each layer. A CPU has no such kernels, and torch's
+compiler cannot look into them; for both each is a formula, with which the tests compare and which
+the compiler fuses.
 """
 
 from typing import Any
@@ -82,9 +83,14 @@ class _Normalize(torch.autograd.Function):
         )
 
 
+def has_kernels(rows: Tensor) -> bool:
+    """Return whether the kernels serve rows: on a GPU, and not in a graph that is compiled."""
+    return rows.is_cuda and not torch.compiler.is_compiling()
+
+
 def local_statistics(rows: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     """Return mean and 1 / sqrt(variance + eps), (C,) each, of this process's rows (n, C, ...)."""
-    if rows.is_cuda:
+    if has_kernels(rows):
         return torch.batch_norm_stats(rows, eps)
     variance, mean = torch.var_mean(at_least_float32(rows), _others(rows), correction=0)
     return mean, (variance + eps).rsqrt()
@@ -104,7 +110,7 @@ def global_statistics(
     num_rows = rows.numel() // rows.shape[1]
     means, invstds = stacked.chunk(2, dim=1)
     running_mean, running_var = running
-    if rows.is_cuda:
+    if has_kernels(rows):
         # the kernel reads the counts in the type of the running statistics, or else of the rows
         dtype = rows.dtype if running_mean is None else running_mean.dtype
         counts = torch.full((len(stacked),), num_rows, dtype=dtype, device=rows.device)
@@ -130,7 +136,7 @@ def normalize(
     eps: float,
 ) -> Tensor:
     """Return (rows - mean) * invstd * weight + bias, of the rows' type (n, C, ...)."""
-    if rows.is_cuda:
+    if has_kernels(rows):
         return torch.batch_norm_elemt(rows, weight, bias, mean, invstd, eps)
     normalized = (at_least_float32(rows) - _column(mean, rows)) * _column(invstd, rows)
     if weight is not None:
@@ -152,7 +158,7 @@ def gradient_sums(
 
     g is the gradient (n, C, ...) of the output; needs tells which gradients are asked for.
     """
-    if rows.is_cuda:
+    if has_kernels(rows):
         total, moment, weight_gradient, bias_gradient = torch.batch_norm_backward_reduce(
             gradient, rows, mean, invstd, weight, *needs
         )
@@ -177,7 +183,7 @@ def input_gradient(
     """Return the gradient (n, C, ...) of own rows from the sums (2 C,) over all processes."""
     num_rows = rows.numel() // rows.shape[1]
     total, moment = sums.chunk(2)
-    if rows.is_cuda:
+    if has_kernels(rows):
         shape = (num_processes(),)
         counts = torch.full(shape, num_rows, dtype=torch.int32, device=rows.device)
         return torch.batch_norm_backward_elemt(

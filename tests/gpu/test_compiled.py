@@ -34,7 +34,7 @@ def test_a_compiled_network(name: str, tmp_path: Path, findings: Findings) -> No
         finally:
             torch._dynamo.reset()
     findings.require("graphs", graphs > 0, f"--compile has compiled nothing, {breaks} breaks")
-    findings.facts.append(("breaks", breaks))
+    findings.require("breaks", breaks == 0, f"{breaks} graph breaks")
     findings.compare(found, expected, [moved])
 
 

@@ -1,5 +1,6 @@
 """Batch norm over processes by kernels: its formulas against plain batch norm of all rows."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from pretrain.parts import fused_batch_norm
-from pretrain.parts.fused_batch_norm import FusedBatchNorm
+from pretrain.parts.fused_batch_norm import FusedBatchNorm, has_kernels
 from pretrain.parts.sync_bn import GlobalBatchNorm, synchronize_batch_norms
 from tests.two_processes import two_processes
 
@@ -133,3 +134,10 @@ def test_no_number_is_read_from_the_device() -> None:
     # a tensor without values raises where one is read
     FusedBatchNorm(3, device="meta")(rows).sum().backward()
     assert rows.grad is not None
+
+
+def test_a_compiled_graph_takes_the_formulas_also_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = SimpleNamespace(is_cuda=True)
+    assert has_kernels(rows)  # type: ignore[arg-type]
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    assert not has_kernels(rows)  # type: ignore[arg-type]
