@@ -100,7 +100,7 @@ def test_batches_of_crops_wait_nowhere(
 def extract_on_cuda(
     backbone: Backbone, images: Images, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[list[str], Watch]:
-    """Return the order of forward passes and writes of an extraction, one image per batch."""
+    """Return the order of forward passes, events and writes, with one image per batch."""
     log: list[str] = []
     write = UnfinishedRows.write
 
@@ -115,6 +115,8 @@ def extract_on_cuda(
         patch.setattr(extraction, "IMAGES_PER_BATCH", 1)
         patch.setattr(extraction, "forward", logged("forward", forward))
         patch.setattr(UnfinishedRows, "write", logged("write", write))
+        arrived = logged("arrived", torch.cuda.Event.synchronize)
+        patch.setattr(torch.cuda.Event, "synchronize", arrived)
         extraction.extract({path: backbone}, images, EvalTransform(resize_px=32, crop_px=32), "")
     return log, watch
 
@@ -124,7 +126,8 @@ def test_features_are_read_back_while_the_next_batch_runs(
 ) -> None:
     path = tmp_path / "entry.npy"
     log, watch = extract_on_cuda(small_backbone, folder, path, monkeypatch)
-    assert log == ["forward", *["forward", "write"] * 3, "write"]
+    arrived = ["arrived", "write"]
+    assert log == ["forward", *["forward", *arrived] * 3, *arrived]
     two = folder.subset([0, 1])
     _, shorter = extract_on_cuda(small_backbone, two, tmp_path / "two.npy", monkeypatch)
     assert watch.waits == shorter.waits, "a batch waits for the device"

@@ -65,6 +65,8 @@ def test_a_tensor_on_the_cpu_raises() -> None:
 def test_a_loss_in_half_precision_is_a_fault() -> None:
     product = step_with(lambda rows: (rows @ rows.T).float().logsumexp(dim=1).mean())
     assert product.watch.faults == [f"mm in torch.bfloat16 in {LOOP}"]
+    slow = step_with(lambda rows: (rows.detach().double() @ rows.double().T).float().mean())
+    assert slow.watch.faults == [f"mm in torch.float64 in {place}" for place in (LOOP, AUTOGRAD)]
     metric = step_with(lambda rows: rows.mean().bfloat16())
     assert metric.metrics["loss"].dtype == torch.bfloat16
 
@@ -83,6 +85,16 @@ def test_a_wait_breaks_the_budget(loss: Loss, waits: dict[str, int]) -> None:
     found = step_with(loss).watch.waits
     assert found != allowed_waits("step of pre-training", "simclr")
     assert Counter(wait.place for wait in found.elements()) == waits
+
+
+def test_a_pinned_buffer_that_is_used_again_is_a_fault() -> None:
+    def reused(rows: Tensor) -> Tensor:
+        buffer = torch.ones(8).pin_memory()
+        first = buffer.to(rows.device, non_blocking=True)
+        buffer.fill_(2)
+        return (rows * (first + buffer.to(rows.device, non_blocking=True))).mean()
+
+    assert step_with(reused).watch.faults == [f"write to memory that a copy reads in {LOOP}"]
 
 
 def test_a_parameter_without_gradient_shows() -> None:

@@ -24,6 +24,8 @@ FACTORIZATIONS = {
     *("linalg_cholesky_ex", "linalg_inv_ex", "linalg_solve_triangular"),
     *("_linalg_eigh", "_linalg_svd", "_linalg_solve_ex"),
 }
+OF_FEW_NUMBERS = "pretrain/methods/lorac.py"
+"""Factors matrices of a few rows; float64 takes a GPU up to 64 times as long as float32."""
 HALF = (torch.bfloat16, torch.float16)
 READS = {
     "_local_scalar_dense": "read of a number",
@@ -67,6 +69,8 @@ class Watch(TorchDispatchMode):
         self.true = true
         self.waits: Counter[Wait] = Counter()
         self.faults: list[str] = []
+        self.busy: list[torch.UntypedStorage] = []
+        """Pinned memory that a copy may still read: torch gives it to no other, nor may we."""
         self.num_sync_norms = 0
         """Passes through nn.SyncBatchNorm in training."""
 
@@ -81,6 +85,7 @@ class Watch(TorchDispatchMode):
             self._check_collective(name, tensors)
         elif _is_host_work(tensors, kwargs):
             pinned = kwargs.pop("pin_memory", False)
+            self._check_idle(func, tensors)
             with unset_fake_temporarily():
                 made = func(*args, **kwargs)
             return mark_pinned(made) if pinned else made
@@ -121,6 +126,8 @@ class Watch(TorchDispatchMode):
             return
         for source, target in pairs:
             ways = source.device.type, target.device.type
+            if ways == ("cpu", "cuda") and not blocking:
+                self.busy.append(source.untyped_storage())
             if ways == ("cpu", "cuda") and (blocking or not is_pinned(source)):
                 self._note(
                     "copy to the device" if blocking else "copy of memory that is not pinned"
@@ -128,8 +135,17 @@ class Watch(TorchDispatchMode):
             elif blocking and ways == ("cuda", "cpu"):
                 self._note("copy from the device")
 
+    def _check_idle(self, func: Any, tensors: list[Tensor]) -> None:
+        """Note a fault where memory is changed that a copy to the device may still read."""
+        busy = {storage._cdata for storage in self.busy}
+        if func._schema.is_mutable and tensors[0].untyped_storage()._cdata in busy:
+            self.faults.append(f"write to memory that a copy reads in {place()}")
+
     def _check_precision(self, name: str, cuda: list[Tensor]) -> None:
         """Note a fault where half precision is used outside of a network's layers."""
+        doubles = name in PRODUCTS | SENSITIVE and any(t.dtype == torch.float64 for t in cuda)
+        if doubles and not (here := place()).startswith(OF_FEW_NUMBERS):
+            self.faults.append(f"{name} in torch.float64 in {here}")
         if name not in PRODUCTS | SENSITIVE | FACTORIZATIONS or not any(
             t.dtype in HALF for t in cuda
         ):

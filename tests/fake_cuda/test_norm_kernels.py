@@ -1,0 +1,97 @@
+"""FusedBatchNorm gives torch's kernels what nn.SyncBatchNorm gives them."""
+
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.nn.modules._functions import SyncBatchNorm
+
+from pretrain.parts.fused_batch_norm import FusedBatchNorm
+from tests.fake_cuda import watch
+from tests.fake_cuda.kernels import SYNC_NORM, run_without_kernel
+from tests.fake_cuda.pretend import on_cuda, pretend_cuda, pretend_processes
+from tests.fake_cuda.watch import Watch
+
+SHAPE = (4, 3, 5, 6)
+EPS, MOMENTUM = 1e-3, 0.3
+Call = tuple[str, list[object]]
+
+
+class Calls:
+    """The kernels' calls: each tensor as its number, in order of appearance, type and shape."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.found: list[Call] = []
+        self.counts: set[object] = set()
+        """Numbers that tensors were filled with."""
+        self.seen: list[Tensor] = []
+        run = run_without_kernel
+
+        def record(func: Any, name: str, args: Any, kwargs: dict[str, Any]) -> Any:
+            result = run(func, name, args, kwargs)
+            if name in SYNC_NORM:
+                made = result if isinstance(result, tuple) else (result,)
+                self.found.append((name, [self._told(value) for value in (*args, *made)]))
+            return result
+
+        patch.setattr(watch, "run_without_kernel", record)
+        full = torch.full
+
+        def filled(shape: Any, value: float, **options: Any) -> Tensor:
+            self.counts.add(value)
+            return full(shape, value, **options)
+
+        patch.setattr(torch, "full", filled)
+
+    def _told(self, value: object) -> object:
+        if not isinstance(value, Tensor):
+            return value
+        places = [(t.untyped_storage()._cdata, t.storage_offset()) for t in self.seen]
+        place = value.untyped_storage()._cdata, value.storage_offset()
+        if place not in places:
+            self.seen.append(value)  # kept, so that no other gets its storage
+            places.append(place)
+        shape = tuple(size for size in value.shape if size > 1)  # counts are a column or a row
+        return places.index(place), value.dtype, shape
+
+
+def calls(kind: str, dtype: torch.dtype, *, affine: bool, tracked: bool) -> Calls:
+    """Return the calls of a step, forward and backward, on one of eight processes."""
+    with pytest.MonkeyPatch.context() as patch, pretend_processes(8), pretend_cuda():
+        found = Calls(patch)
+        norm = FusedBatchNorm(3, EPS, MOMENTUM, affine, tracked).to("cuda")
+        rows = on_cuda(torch.empty(SHAPE, dtype=dtype)).requires_grad_()
+        with Watch():
+            if kind == "torch":
+                statistics = norm.running_mean, norm.running_var
+                world = dist.group.WORLD
+                result: Tensor = SyncBatchNorm.apply(
+                    rows, norm.weight, norm.bias, *statistics, EPS, MOMENTUM, world, 8
+                )
+            else:
+                result = norm(rows)
+            result.float().square().sum().backward()
+        return found
+
+
+# without running statistics torch's counts are float32, which the kernel refuses for bfloat16
+@pytest.mark.parametrize(
+    ("dtype", "affine", "tracked"),
+    [
+        (torch.float32, True, True),
+        (torch.bfloat16, True, True),
+        (torch.bfloat16, False, True),
+        (torch.float32, True, False),
+    ],
+)
+def test_the_kernels_get_what_torch_gives_them(
+    dtype: torch.dtype, affine: bool, tracked: bool
+) -> None:
+    ours = calls("ours", dtype, affine=affine, tracked=tracked)
+    torchs = calls("torch", dtype, affine=affine, tracked=tracked)
+    assert [name for name, _ in ours.found] == list(SYNC_NORM)
+    assert ours.found == torchs.found
+    num_values = SHAPE[0] * SHAPE[2] * SHAPE[3]
+    assert ours.counts == {num_values} <= torchs.counts
