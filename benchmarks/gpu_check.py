@@ -1,7 +1,7 @@
 """python -m benchmarks.gpu_check: prove and measure this machine's GPUs, in at most ten minutes.
 
-First the tests that compare GPUs with the CPU (pytest -m gpu), then the speed of steps, features
-and probes, each in a process of its own. The same command goes on where it was interrupted; the
+First the methods' tests against the CPU, then the speed of steps, features and probes, then all
+other tests (pytest -m gpu), each file and each measurement in a process of its own. The same command goes on where it was interrupted; the
 answers make results/gpu_check.md and results/gpu_check.json. With --device cpu the same is done on
 the CPU, so that it is tested where there is no GPU; that page stays below --runs.
 """
@@ -13,14 +13,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 from xml.etree import ElementTree
 
-from benchmarks.gpu.page import Answer, Machine, render
+from benchmarks.gpu.page import Answer, Machine, Status, complaint, render
 from benchmarks.gpu.rates import write_rates
 from pretrain.running.atomic_files import WriteError, explain_write_errors, write_whole
 from pretrain.running.command_line import OptionError, Range, parse
@@ -37,8 +38,13 @@ INTERRUPTED = 2
 """Exit status of pytest after an error of CUDA, which leaves the rest of a file unanswered."""
 PATIENCE_S = 300.0
 """A file of tests, or a measurement, may take so long."""
+FIRST, LAST = "tests of methods", "tests of compiled"
 END_S = 30.0
 """Time for pytest to write what was answered, before it is killed."""
+
+
+Check = Callable[[str, Path, float], tuple[list[Answer], list[str]]]
+"""Function of device, folder and deadline that returns answers, and what was not run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,17 +77,20 @@ def run(request: Request) -> int:
         folder.mkdir(parents=True, exist_ok=True)
     print(f"{machine.device}; answers are kept in {folder}", flush=True)
     deadline_s = started_s + 60 * request.minutes
-    answers, not_run = run_tests(device, folder, deadline_s)
-    for name, answer in measure_all(device, folder, deadline_s):
-        if answer is None:
-            not_run.append(name)
-            continue
-        answers.append(answer)
-        line = f"{answer.status:<8}  {name}  {answer.seconds:.1f} s"
-        print(f"{line}  {answer.reason}" if answer.reason else line, flush=True)
+    place = request.results if device == "cuda" else folder
+    answers: list[Answer] = []
+    not_run: list[str] = []
+    jobs = in_order(device)
+    page = write_page(place, machine, answers, [name for name, _ in jobs])
+    for number, (_, run_job) in enumerate(jobs, 1):
+        found, left = run_job(device, folder, deadline_s)
+        answers += found
+        not_run += left
+        # what ends this now must leave what was answered
+        later = [name for name, _ in jobs[number:]]
+        page = write_page(place, machine, answers, [*not_run, *later])
     if device == "cuda":
         keep_rates(request.runs, machine, answers)
-    page = write_page(request.results if device == "cuda" else folder, machine, answers, not_run)
     failed = sum(answer.status == "failed" for answer in answers)
     rest = f", {len(not_run)} not run: the same command goes on" if not_run else ""
     minutes = (time.monotonic() - started_s) / 60
@@ -111,29 +120,41 @@ def describe_machine(choice: str) -> tuple[str, Machine]:
     return "cuda" if cuda else "cpu", machine
 
 
-def run_tests(device: str, folder: Path, deadline_s: float) -> tuple[list[Answer], list[str]]:
-    """Return the answers of the tests, and the files that were not run whole.
+def in_order(device: str) -> list[tuple[str, Check]]:
+    """Return the checks by name, those first that tell most: methods, then rates, other tests."""
+    from benchmarks.gpu.measure import MEASUREMENTS
+
+    files = {f"tests of {file.stem.removeprefix('test_')}": file for file in test_files(device)}
+    tests = [(name, partial(run_tests, name, file)) for name, file in files.items()]
+    measured = [(name, partial(measure, name)) for name in MEASUREMENTS]
+    first = [one for one in tests if one[0] == FIRST]
+    last = [one for one in tests if one[0] == LAST]
+    others = [one for one in tests if one[0] not in (FIRST, LAST)]
+    return [*first, *measured, *others, *last]
+
+
+def run_tests(
+    name: str, file: Path, device: str, folder: Path, deadline_s: float
+) -> tuple[list[Answer], list[str]]:
+    """Return the answers of a file of tests, and its name if it was not run whole.
 
     deadline_s: by time.monotonic(). Each file has a process of its own, since a GPU that has met an
     error answers nothing more to its process; its answers are kept when it ends by itself.
     """
-    answers: list[Answer] = []
-    not_run: list[str] = []
-    for file in test_files(device):
-        name = file.stem.removeprefix("test_")
-        whole, part = folder / f"{name}.xml", folder / f"{name}.some.xml"
-        if not whole.exists() and time.monotonic() < deadline_s:
-            part.unlink(missing_ok=True)
-            status = _run_pytest(file, CHOSEN[device], part, deadline_s)
-            if status == INTERRUPTED:
-                not_run.append(f"what follows in {name}")
-            if status >= 0 and part.exists():
-                part.replace(whole)
-        if not whole.exists():
-            not_run.append(f"tests of {name}")
-        found = next((one for one in (whole, part) if one.exists()), None)
-        answers += read_tests(found) if found else ()
-    return answers, not_run
+    not_run = []
+    stem = name.removeprefix("tests of ")
+    whole, part = folder / f"{stem}.xml", folder / f"{stem}.some.xml"
+    if not whole.exists() and time.monotonic() < deadline_s:
+        part.unlink(missing_ok=True)
+        status = _run_pytest(file, CHOSEN[device], part, deadline_s)
+        if status == INTERRUPTED:
+            not_run.append(f"what follows in {stem}")
+        if status >= 0 and part.exists():
+            part.replace(whole)
+    if not whole.exists():
+        not_run.append(name)
+    found = next((one for one in (whole, part) if one.exists()), None)
+    return list(read_tests(found)) if found else [], not_run
 
 
 def test_files(device: str) -> list[Path]:
@@ -186,40 +207,40 @@ def _in_words(test: str) -> str:
     return name.removeprefix("test_").replace("_", " ") + ": " * bool(chosen) + ", ".join(chosen)
 
 
-def measure_all(
-    device: str, folder: Path, deadline_s: float
-) -> Iterator[tuple[str, Answer | None]]:
-    """Yield each measurement's answer, kept or new; None after the deadline (time.monotonic())."""
-    from benchmarks.gpu.measure import MEASUREMENTS
-
-    for name in MEASUREMENTS:
-        file = folder / f"{_slug(name)}.json"
-        reason = ""
-        if not file.exists():
-            left_s = deadline_s - time.monotonic()
-            if left_s <= 0:
-                yield name, None
-                continue
-            words = [sys.executable, "-m", "benchmarks.gpu.measure", name, device, str(file)]
-            log = file.with_suffix(".log")
-            try:
-                with log.open("w") as opened:
-                    done = subprocess.run(
-                        words, cwd=ROOT, stderr=opened, check=False, timeout=min(PATIENCE_S, left_s)
-                    )
-                lines = log.read_text(errors="replace").strip().splitlines()
-                reason = f"ended with {done.returncode}: {lines[-1] if lines else ''}"
-            except subprocess.TimeoutExpired:
-                if left_s < PATIENCE_S:
-                    yield name, None
-                    continue
-                reason = f"no answer within {PATIENCE_S:.0f} s"
-        if not file.exists():
-            yield name, Answer(check=name, group="rates", status="failed", seconds=0, reason=reason)
-            continue
-        answer = json.loads(file.read_text())
-        status: Literal["measured", "skipped"] = "measured" if answer["facts"] else "skipped"
-        yield name, Answer(check=name, group="rates", status=status, **answer)
+def measure(
+    name: str, device: str, folder: Path, deadline_s: float
+) -> tuple[list[Answer], list[str]]:
+    """Return a measurement's answer, kept or new; its name if the time (monotonic) is over."""
+    file = folder / f"{_slug(name)}.json"
+    reason = ""
+    if not file.exists():
+        left_s = deadline_s - time.monotonic()
+        if left_s <= 0:
+            return [], [name]
+        words = [sys.executable, "-m", "benchmarks.gpu.measure", name, device, str(file)]
+        log = file.with_suffix(".log")
+        try:
+            with log.open("w") as opened:
+                done = subprocess.run(
+                    words, cwd=ROOT, stderr=opened, check=False, timeout=min(PATIENCE_S, left_s)
+                )
+            lines = log.read_text(errors="replace").strip().splitlines()
+            reason = f"ended with {done.returncode}: {lines[-1] if lines else ''}"
+        except subprocess.TimeoutExpired:
+            if left_s < PATIENCE_S:
+                return [], [name]
+            reason = f"no answer within {PATIENCE_S:.0f} s"
+    content: dict[str, Any] = {"seconds": 0.0, "reason": reason, "facts": {}}
+    status: Status = "failed"
+    if file.exists():
+        content = json.loads(file.read_text())
+        wrong = complaint(name, content["facts"])
+        content["reason"] = content["reason"] or wrong
+        status = "failed" if wrong else "measured" if content["facts"] else "skipped"
+    answer = Answer(check=name, group="rates", status=status, **content)
+    line = f"{status:<8}  {name}  {answer.seconds:.1f} s"
+    print(f"{line}  {answer.reason}" if answer.reason else line, flush=True)
+    return [answer], []
 
 
 def write_page(

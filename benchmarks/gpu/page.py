@@ -17,6 +17,10 @@ BOUND = ": bound"
 MOST_COLUMNS = 9
 """Facts that have a column each; more have a line each."""
 
+WAITS = {"lorac": 1}
+"""Waits that a step of a method needs: its eigenvalues' solver looks whether it has failed."""
+DISTANCE, SLOWEST = "times the fused floor", 3.0
+"""Fact of a step, and its largest value that is no failure."""
 
 Status = Literal["passed", "failed", "skipped", "measured"]
 
@@ -50,6 +54,15 @@ class Machine:
     date: str
 
 
+def complaint(check: str, facts: Mapping[str, Any]) -> str:
+    """Return why a measured step is wrong: it waits for the GPU, or is far from the floor."""
+    allowed = WAITS.get(check.removeprefix("step of "), 0)
+    if "step of " in check and float(facts.get("waits", 0)) > allowed:
+        return f"{facts['waits']} waits for the GPU in a step, {allowed} allowed"
+    distance = float(facts.get(DISTANCE, 0))
+    return f"{distance:.2g} {DISTANCE}, {SLOWEST:g} at most" if distance > SLOWEST else ""
+
+
 def render(machine: Machine, answers: Sequence[Answer], not_run: Sequence[str]) -> str:
     """Return the page in markdown; `not_run` are the names of checks without an answer."""
     counts = {
@@ -70,7 +83,7 @@ def render(machine: Machine, answers: Sequence[Answer], not_run: Sequence[str]) 
             parts += [f"## {title}", "\n".join(lines)]
     if not_run:
         parts += ["## Not run", f"The time was over: {', '.join(not_run)}."]
-    answered = [answer for answer in answers if answer.status in ("passed", "measured")]
+    answered = [a for a in answers if a.status in ("passed", "measured") or a.group == "rates"]
     for group in dict.fromkeys(answer.group for answer in answered):
         own = [answer for answer in answered if answer.group == group]
         parts += [f"## {group[0].upper()}{group[1:]}", *_tables(own)]
@@ -92,7 +105,7 @@ def _tables(answers: Sequence[Answer]) -> list[str]:
     """
     kinds: dict[tuple[str, str], list[Answer]] = {}
     for answer in answers:
-        measured = answer.status == "measured"
+        measured = answer.group == "rates"
         kind = (answer.check.split()[0], next(iter(answer.facts), "")) if measured else ("", "")
         kinds.setdefault(kind, []).append(answer)
     return [

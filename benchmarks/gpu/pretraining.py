@@ -19,8 +19,16 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.gpu.photographs import one_thread, write_photographs
-from benchmarks.gpu.rates import BEST, FUSED, NATIVE_PX, Facts, bf16_peak, has_floor
-from benchmarks.gpu.timing import NotMeasuredError, first_that_fits, trace, wait_for
+from benchmarks.gpu.rates import Facts, bf16_peak
+from benchmarks.gpu.timing import (
+    NATIVE_PX,
+    NotMeasuredError,
+    attained,
+    first_that_fits,
+    floors,
+    trace,
+    wait_for,
+)
 from pretrain.command import parse
 from pretrain.data.augment import constants_on
 from pretrain.data.feed import Batch, FileViews
@@ -50,6 +58,8 @@ BATCHES = (256, 128, 64, 32)
 CPU_BATCH = 16
 MOST_PHOTOGRAPHS = 64
 WARM_UP_STEPS, TIMED_STEPS = 4, 10
+TRAIN_IMAGES = 1_281_167
+"""Images of an epoch of ImageNet."""
 LIMIT_S = 150
 """Seconds after which processes that wait for each other are ended."""
 
@@ -79,6 +89,7 @@ def _steps_of_batch(name: str, device: torch.device, folder: Path, batch_size: i
         "precision": str(dtype),
         "images/s": rate,
         "ms": 1e3 * batch_size / rate,
+        "hours of the recipe on this device alone": hours(job, rate),
         "GFLOP per image": flops.get_total_flops() / batch_size / 1e9,
         "decoded images/s and core": per_core,
         "workers needed": rate / per_core,
@@ -95,12 +106,17 @@ def _steps_of_batch(name: str, device: torch.device, folder: Path, batch_size: i
     peak = bf16_peak(gpu)
     if peak is not None:
         facts["share of bf16 peak"] = float(facts["GFLOP per image"]) * rate / 1e3 / peak
-    if has_floor(gpu, job.recipe.arch):
-        trained, keys = (views[kind] / batch_size for kind in ("trained", "keys"))
-        for floor_name, floor in (("fused", FUSED), ("best", BEST)):
-            distance = 1 / rate / floor.seconds(trained, keys)
-            facts[f"times the {floor_name} floor"] = distance
+    flops, bytes_per_s = attained(device)
+    facts |= {"TFLOP/s of products": flops / 1e12, "TB/s of copies": bytes_per_s / 1e12}
+    trained, keys = (views[kind] / batch_size for kind in ("trained", "keys"))
+    for floor_name, floor in floors(job.recipe.arch, flops, bytes_per_s).items():
+        facts[f"times the {floor_name} floor"] = 1 / rate / floor.seconds(trained, keys)
     return facts
+
+
+def hours(job: Job, rate: float) -> float:
+    """Return the hours of a recipe's epochs over ImageNet at a rate in images/s."""
+    return job.recipe.epochs * TRAIN_IMAGES / rate / 3600
 
 
 def step_job(name: str, process: Process, folder: Path, batch_size: int) -> Job:

@@ -5,7 +5,6 @@ Peaks are those of the makers' data sheets, dense, with sums in float32.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from transfer.running.measured_rates import Rates, save_rates
@@ -84,7 +83,6 @@ BF16_TFLOPS: Mapping[str, float] = {
     "RTX 3090": 71,
 }
 """Words of a GPU's name -> TFLOP/s; of two that fit, the first counts."""
-NATIVE_PX = 224
 
 
 def bf16_peak(name: str) -> float | None:
@@ -99,31 +97,3 @@ def bf16_peak(name: str) -> float | None:
         if set(known.split()) <= words:
             return peak
     return None
-
-
-@dataclass(frozen=True)
-class Floor:
-    """Least microseconds of one 224 px view of ResNet-50 in bf16 on an H200.
-
-    The sum over layers of the larger of FLOPs / 790 TFLOP/s and bytes / 4.3 TB/s, plus the passes
-    of batch norm over memory: one for statistics and one to apply them, or none at best, where
-    convolutions do both.
-    """
-
-    train_us: float
-    key_us: float
-    """Forward pass without gradient, with the statistics of the batch."""
-
-    def seconds(self, trained: float, keys: float) -> float:
-        """Return the seconds of that many views of 224 px."""
-        return 1e-6 * (trained * self.train_us + keys * self.key_us)
-
-
-FUSED = Floor(train_us=83.4, key_us=29.5)
-BEST = Floor(train_us=57.6, key_us=14.0)
-
-
-def has_floor(name: str, arch: str) -> bool:
-    """Return whether the floor holds: it was derived for one GPU and one network."""
-    words = set(re.split(r"[ -]", name))
-    return "H200" in words and not words & {"MIG", "NVL"} and arch == "resnet50"

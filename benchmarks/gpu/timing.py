@@ -1,4 +1,4 @@
-"""Time of a call on a device, its launches and waits, its peak memory, and the batch that fits."""
+"""Time of a call on a device, the least that it can take, launches and waits, memory, batches."""
 
 import gc
 import time
@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import torch
+from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from benchmarks.gpu.rates import Facts
+from pretrain.parts.resnet import build_resnet
 
 R = TypeVar("R")
 
@@ -30,6 +32,74 @@ def seconds_per_call(
         call()
     wait_for(device)
     return (time.perf_counter() - start) / calls
+
+
+NATIVE_PX = 224
+
+
+@dataclass(frozen=True)
+class Floor:
+    """Least microseconds of a 224 px view of a network in bf16 on one GPU."""
+
+    train_us: float
+    key_us: float
+    """Forward pass without gradient, with the statistics of the batch."""
+
+    def seconds(self, trained: float, keys: float) -> float:
+        """Return the seconds of that many views of 224 px."""
+        return 1e-6 * (trained * self.train_us + keys * self.key_us)
+
+
+NORM_PASSES = {"fused": (8, 3), "best": (3, 0)}
+"""Passes over memory of a batch norm's maps, in training and without gradient.
+
+Fused: forward one to read them for statistics and two to apply these, backward five; best: the
+convolutions do all but the three of the norm's own gradient.
+"""
+IMAGES = 256
+"""Batch over which the weights are read once."""
+
+
+def floors(arch: str, flops: float, bytes_per_s: float) -> dict[str, Floor]:
+    """Return the floors of a ResNet by name, for what a GPU attains per second in products, copies.
+
+    A convolution takes the longer of its FLOPs and its bytes, forward and for both gradients.
+    """
+    with torch.device("meta"):
+        network, _ = build_resnet(arch, "imagenet")
+    convolutions, maps = 0.0, 0.0
+
+    def add(layer: nn.Module, inputs: tuple[Tensor], output: Tensor) -> None:
+        nonlocal convolutions, maps
+        if isinstance(layer, nn.Conv2d):
+            weights = layer.weight.numel()
+            moved = 2 * (inputs[0].numel() + output.numel() + weights / IMAGES)
+            products = 2 * output.numel() * weights / layer.out_channels
+            convolutions += 1e6 * max(products / flops, moved / bytes_per_s)
+        elif isinstance(layer, nn.BatchNorm2d):
+            maps += 1e6 * 2 * output.numel() / bytes_per_s
+
+    for layer in network.modules():
+        layer.register_forward_hook(add)
+    network(torch.empty(1, 3, NATIVE_PX, NATIVE_PX, device="meta"))
+    return {
+        name: Floor(train_us=3 * convolutions + train * maps, key_us=convolutions + key * maps)
+        for name, (train, key) in NORM_PASSES.items()
+    }
+
+
+SIDE = 8192
+
+
+def attained(device: torch.device) -> tuple[float, float]:
+    """Return what a device attains per second: FLOPs of a bf16 product, bytes of a copy."""
+    side = SIDE if device.type == "cuda" else SIDE // 32
+    matrix = torch.randn(side, side, device=device, dtype=torch.bfloat16)
+    product = seconds_per_call(lambda: matrix @ matrix, device, warm_up=3, calls=10)
+    large = torch.empty(16 * side**2, device=device, dtype=torch.bfloat16)
+    copied = torch.empty_like(large)
+    copy = seconds_per_call(lambda: copied.copy_(large), device, warm_up=3, calls=10)
+    return 2 * side**3 / product, 2 * large.nbytes / copy
 
 
 def wait_for(device: torch.device) -> None:

@@ -7,7 +7,9 @@ import pytest
 
 import benchmarks.gpu_check
 from benchmarks.gpu.measure import MEASUREMENTS
-from benchmarks.gpu.rates import Facts, bf16_peak, has_floor, rates_of, write_rates
+from benchmarks.gpu.page import complaint
+from benchmarks.gpu.rates import Facts, bf16_peak, rates_of, write_rates
+from benchmarks.gpu.timing import floors
 from benchmarks.gpu_check import main
 from transfer.running.measured_rates import read_rates
 from transfer.tasks.detection import MEASURED_AS
@@ -143,4 +145,20 @@ def test_a_slice_or_a_smaller_card_is_not_taken_for_the_whole_gpu() -> None:
         "Tesla T4": None,
     }
     assert {name: bf16_peak(name) for name in peaks} == peaks
-    assert [name for name in peaks if has_floor(name, "resnet50")] == ["NVIDIA H200"]
+
+
+def test_the_floor_of_an_h200_is_the_one_derived_by_hand() -> None:
+    """Microseconds of a view of ResNet-50 at 790 TFLOP/s and 4.3 TB/s."""
+    found = floors("resnet50", 790e12, 4.3e12)
+    assert (found["fused"].train_us, found["fused"].key_us) == pytest.approx((83.4, 29.5), rel=2e-3)
+    assert (found["best"].train_us, found["best"].key_us) == pytest.approx((57.6, 14.0), rel=3e-3)
+    half = floors("resnet50", 395e12, 2.15e12)
+    assert half["fused"].train_us == pytest.approx(2 * found["fused"].train_us)
+
+
+def test_a_step_that_waits_or_crawls_has_failed() -> None:
+    right: Facts = {"waits": 0, "times the fused floor": 2.5}
+    assert complaint("step of moco", right) == complaint("rate of coco_det", {"waits": 9}) == ""
+    assert "2 waits" in complaint("step of moco", right | {"waits": 2})
+    assert complaint("step of lorac", right | {"waits": 1}) == ""
+    assert "3.2 times" in complaint("step of moco", right | {"times the fused floor": 3.2})
