@@ -1,9 +1,10 @@
 """python -m benchmarks.gpu_check: prove and measure this machine's GPUs, in at most ten minutes.
 
 First the methods' tests against the CPU, then the speed of steps, features and probes, then all
-other tests (pytest -m gpu), each file and each measurement in a process of its own. The same command goes on where it was interrupted; the
-answers make results/gpu_check.md and results/gpu_check.json. With --device cpu the same is done on
-the CPU, so that it is tested where there is no GPU; that page stays below --runs.
+other tests (pytest -m gpu), each file and each measurement in a process of its own. The same
+command goes on where it was interrupted; the answers make results/gpu_check.md and
+results/gpu_check.json. With --device cpu the same is done on the CPU, so that it is tested where
+there is no GPU; that page stays below --runs.
 """
 
 import json
