@@ -16,7 +16,9 @@ def checkpoint_lines(record: Record) -> Iterator[Line]:
     """Yield identity and origin of the checkpoint, and what was proven of it."""
     backbone = record.backbone
     yield "name", backbone["name"]
-    yield "network", network_words(backbone["arch"], backbone["stem"])
+    size = backbone.get("num_parameters")
+    words = network_words(backbone["arch"], backbone["stem"])
+    yield "network", words + (f", {size / 1e6:.1f} million parameters" if size else "")
     yield "tensors", f"sha256 {backbone['sha256']}"
     if backbone.get("file_sha256"):
         yield "file", f"sha256 {backbone['file_sha256']}"
