@@ -71,6 +71,15 @@ IMAGES_PER_GPU_SECOND = {
 """Training speed of detectron2's R50 1x recipes: 16 images in 0.551, 0.210, 0.261 and 0.315 s on
 eight V100 (its model zoo). Newer GPUs are faster; the torchvision engine computes the same."""
 
+MEMORY_GB = {
+    ("c4", "boxes"): 4.8,
+    ("fpn", "boxes"): 3.0,
+    ("fpn", "masks"): 3.4,
+    ("fpn", "keypoints"): 5.0,
+}
+"""Memory of these trainings for two images, from the same table; its norms are frozen, and trained
+ones keep more."""
+
 MEASURED_AS = {
     ("fpn", "boxes", False): "coco_det",
     ("fpn", "masks", False): "coco_insseg",
@@ -174,6 +183,10 @@ class Detection(RecipeTraining[DetectorRecipe], Task):
     def assumed_speed(self) -> float:
         """Return the images per second of detectron2's model zoo."""
         return IMAGES_PER_GPU_SECOND[self.recipe.neck, self.recipe.finds]
+
+    def image_gb(self) -> float:
+        """Return the memory of an image in detectron2's model zoo."""
+        return MEMORY_GB[self.recipe.neck, self.recipe.finds] / 2
 
     def measured_speed(self, rates: Rates) -> float:
         """Return the measured images per second of a training of this kind; 0 if there is none."""

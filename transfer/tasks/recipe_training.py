@@ -131,6 +131,10 @@ class RecipeTraining(ABC, Generic[AnyRecipe]):
         """Return the images per second on which a ResNet-50 trains, where it is not measured."""
 
     @abstractmethod
+    def image_gb(self) -> float:
+        """Return the memory in GB that a step on a ResNet-50 takes in float32 for each image."""
+
+    @abstractmethod
     def measured_speed(self, rates: Rates) -> float:
         """Return the measured images per second of such a training; 0 if there is none."""
 
@@ -147,7 +151,17 @@ class RecipeTraining(ABC, Generic[AnyRecipe]):
         measured = all(row.task.measured_speed(row.rates) for row in planned)
         source = f"({planned[0].rates.source})" if measured else assumed
         wall = wall_time(planned, options, num_gpus)
-        return f"{what}: about {hours:.1f} GPU hours {source}; {wall}"
+        memory = max(row.task.memory_gb(row.task.num_processes(options)) for row in planned)
+        return (
+            f"{what}: about {hours:.1f} GPU hours {source}; {wall}; a GPU needs at least "
+            f"{memory:.1f} GB for a ResNet-50"
+        )
+
+    def memory_gb(self, num_processes: int) -> float:
+        """Return the least memory in GB of a GPU for a step on a ResNet-50."""
+        images = self.recipe.batch_size / num_processes / self.recipe.accumulated
+        whole = self.image_gb() * images * self.relative_size() ** 2
+        return whole if self.recipe.precision == "float32" else whole / 2
 
     @abstractmethod
     def portion(self, folders: Folders, train: str, test: str) -> Any:

@@ -112,6 +112,10 @@ class Segmentation(RecipeTraining[SegmentationRecipe], Task):
         """Return the assumed crops per second."""
         return IMAGES_PER_GPU_SECOND
 
+    def image_gb(self) -> float:
+        """Return what the network keeps of a crop of 513 px for its gradients."""
+        return 0.53
+
     def measured_speed(self, rates: Rates) -> float:
         """Return the measured crops of 513 px per second of a training; 0 if there is none."""
         return rates.trained_per_second("voc12_seg_fcn", self.recipe.precision)

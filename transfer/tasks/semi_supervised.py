@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 LISTED_SHARE = {"in1k_1pct": 0.01, "in1k_10pct": 0.1}
 """Share of ImageNet-1k's training images in SimCLR's lists."""
+IMAGE_GB = 0.086
+"""Memory in GB that a ResNet-50 keeps of an image of 224 px in float32 for its gradients."""
 
 
 @dataclass(frozen=True)
@@ -149,10 +151,17 @@ class SemiSupervised(Classification, Task):
             "then one training on all; in one process"
             for count in sorted(grids)
         ]
+        memory = max(row.task.memory_gb() for row in planned)
+        lines.append(f"few labels: a GPU needs at least {memory:.1f} GB for a ResNet-50")
         if any(row.task.dataset == "in1k" for row in planned):
             wanted = DATASETS[next(iter(LISTED_SHARE))].how_to_get
             lines.append(f"few labels: drawn by class, the published lists are not there. {wanted}")
         return lines
+
+    def memory_gb(self) -> float:
+        """Return the least memory in GB of a step on a ResNet-50, that of its activations."""
+        whole = IMAGE_GB * self.batch_size * (self.crop_px / 224) ** 2
+        return whole if self.precision == "float32" else whole / 2
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
         """Return the labelled images and the test images."""

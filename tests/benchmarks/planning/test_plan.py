@@ -118,7 +118,7 @@ def test_another_network_costs_its_share_of_a_measured_one(
 def test_a_plan_names_the_gpu_that_its_hours_were_measured_on(
     small_backbone: Backbone, small_data: Path, settings: CellSettings, measured: Rates
 ) -> None:
-    training = TrainingOptions(engine="torchvision", gpus=1)
+    training = TrainingOptions(engine="torchvision", gpus=1, images_per_gpu=2)
     paper = replace(settings, data=small_data, schedule="paper", training=training)
     rows = [
         plan_cell(Cell(key=key, backbone=small_backbone, seed=0, settings=paper))
@@ -128,6 +128,7 @@ def test_a_plan_names_the_gpu_that_its_hours_were_measured_on(
     assert "GPU hours: measured on NVIDIA H200, 2026-11-22\n" in text
     assert "detection: about 5.5 GPU hours (measured on NVIDIA H200, 2026-11-22)" in text
     assert "segmentation: about 1.0 GPU hours (measured on NVIDIA H200, 2026-11-22)" in text
+    assert "a GPU needs at least 3.0 GB for a ResNet-50" in text  # two images, model zoo
     assert "assumed" not in text
     with assume_gpus(0):
         assumed = [plan_cell(row.cell) for row in rows]

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 import transfer.finetuning.classification
 from pretrain.running.errors import NotFiniteError
+from tests.pretrain.test_memory import maps_of
 from transfer.backbone import Backbone
 from transfer.cells.request import Cell, CellSettings, departures
 from transfer.datasets.images import Images
@@ -21,7 +22,7 @@ from transfer.finetuning.classification import FineTuning
 from transfer.finetuning.options import TrainingOptions
 from transfer.record import protocol_hash
 from transfer.running.folders import Folders
-from transfer.tasks.semi_supervised import TASKS, SemiSupervised
+from transfer.tasks.semi_supervised import IMAGE_GB, TASKS, SemiSupervised
 
 
 def test_length_drops_and_rates_are_those_of_the_papers(subtests: pytest.Subtests) -> None:
@@ -206,3 +207,12 @@ def test_rates_side_by_side_score_and_train_as_one_after_another(
     assert groups == [1, 1, 1, 1, 2, 1, 1]
     assert torch.equal(scores[1], scores[2])
     assert details[1] == details[2]
+
+
+def test_the_memory_of_a_plan_is_that_of_the_maps() -> None:
+    # the counted maps are in bfloat16, but for the indices of the pool
+    assert pytest.approx(2 * maps_of(224) / 1e9, rel=0.03) == IMAGE_GB
+    task = TASKS["in1k_semi_1pct@co2"]
+    assert isinstance(task, SemiSupervised)
+    assert task.memory_gb() == pytest.approx(256 * IMAGE_GB)
+    assert replace(task, precision="bfloat16").memory_gb() == pytest.approx(128 * IMAGE_GB)
