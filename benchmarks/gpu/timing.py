@@ -96,7 +96,7 @@ def attained(device: torch.device) -> tuple[float, float]:
     side = SIDE if device.type == "cuda" else SIDE // 32
     matrix = torch.randn(side, side, device=device, dtype=torch.bfloat16)
     product = seconds_per_call(lambda: matrix @ matrix, device, warm_up=3, calls=10)
-    large = torch.empty(16 * side**2, device=device, dtype=torch.bfloat16)
+    large = torch.empty(4 * side**2, device=device, dtype=torch.bfloat16)
     copied = torch.empty_like(large)
     copy = seconds_per_call(lambda: copied.copy_(large), device, warm_up=3, calls=10)
     return 2 * side**3 / product, 2 * large.nbytes / copy

@@ -83,11 +83,23 @@ def named_records(pairs: Iterable[tuple[Result, Record]]) -> list[Named]:
                 result,
                 task_details(record.details),
                 machine(record),
-                float(record.backbone.get("num_parameters", math.nan)) / 1e6,
-                record.speed,
+                *_cost(record),
             )
         )
     return found
+
+
+def _cost(record: Record) -> tuple[float, dict[str, float]]:
+    """Return the network's parameters in millions and its speed; of a foreign record none."""
+    size, speed = record.backbone.get("num_parameters"), record.speed
+    return (
+        size / 1e6 if isinstance(size, int) else math.nan,
+        {
+            side: float(rate)
+            for side, rate in (speed.items() if isinstance(speed, dict) else ())
+            if side.isdigit() and isinstance(rate, int | float)
+        },
+    )
 
 
 def _traits(result: Result) -> tuple[str, ...]:
