@@ -198,7 +198,22 @@ def render_plan_groups(rows: Sequence[PlannedCell]) -> str:
         groups.setdefault(row.cell.task.heading, []).append(row)
     lines = [_line(name, group, later) for name, group in groups.items()]
     text = _aligned([HEADER, *lines, _line("all", rows, later)])
-    return "\n".join([*text, _rate_line(rows), *_missing_lines(rows)])
+    return "\n".join([*text, _rate_line(rows), *_crops_line(rows), *_missing_lines(rows)])
+
+
+def _crops_line(rows: Sequence[PlannedCell]) -> list[str]:
+    """Return how much --keep-crops may keep of the images that will be read."""
+    kept = {
+        (key, type(row.cell.task), row.cell.backbone.input.size_px): DATASETS[key].counts
+        for row in rows
+        if row.state == "run" and row.cell.settings.keep_crops
+        for key in row.cell.task.datasets() * (not row.cell.task.trains_backbone)
+    }
+    sizes = [
+        3 * side**2 * (counts.get("trainval", 0) + counts.get("test", 0))
+        for (_, _, side), counts in kept.items()
+    ]
+    return [f"--keep-crops: up to {sum(sizes) / 1e9:.1f} GB below --runs"] if sizes else []
 
 
 def hours_of_missing_data(rows: Sequence[PlannedCell]) -> dict[int, float]:

@@ -1,14 +1,17 @@
 """Frozen features in bfloat16, with norms folded into convolutions, against float32.
 
 A forward pass of a batch is timed. Then nearest neighbors answer by the features of each way, with
-evenly spaced images of trainval as bank and those of test as queries.
+evenly spaced images of trainval as bank and those of test as queries. Last, the pixels of these are
+decoded, and read as `--keep-crops` has kept them.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,7 +19,7 @@ from benchmarks.speed.harness import Comparison
 from transfer.backbone import Precision, load_backbone
 from transfer.datasets.catalog import open_split
 from transfer.datasets.images import Images
-from transfer.frozen.extraction import EvalImages, raw_batches
+from transfer.frozen.extraction import EvalImages, KeptCrops, raw_batches
 from transfer.frozen.features import Features
 from transfer.frozen.nearest import knn_scores
 from transfer.frozen.network import device, forward, frozen_network
@@ -71,6 +74,29 @@ def comparisons(settings: Settings) -> Iterator[Comparison]:
         ways={name: partial(forward, network, batch) for name, network in networks.items()},
         agreement=lambda _: changed_answers(features(bank), features(queries)),
         num_images=count,
+    )
+
+    with TemporaryDirectory() as folder:
+        yield pixels_again(queries, transform, Path(folder))
+
+
+def pixels_again(images: Images, transform: EvalTransform, folder: Path) -> Comparison:
+    """Return the comparison of decoding images with reading their kept pixels."""
+    decoded = EvalImages(images, transform)
+    rows = torch.stack([decoded[index].flatten() for index in range(len(images))])
+    np.save(folder / "crops.npy", rows.numpy())
+    kept = KeptCrops(np.load(folder / "crops.npy", mmap_mode="c"), transform.crop_px)
+
+    def all_of(prepared: EvalImages | KeptCrops) -> Tensor:
+        return torch.cat([raw for _, raw in raw_batches(prepared, 0, pinned=False)])
+
+    return Comparison(
+        title=f"pixels of {len(images)} images at {transform.crop_px} px",
+        ways={"decoded": partial(all_of, decoded), "kept": partial(all_of, kept)},
+        agreement=lambda found: {
+            "pixels that differ": float((found["decoded"] != found["kept"]).sum())
+        },
+        num_images=len(images),
     )
 
 

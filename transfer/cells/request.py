@@ -49,6 +49,8 @@ class CellSettings:
     """Arithmetic of frozen networks."""
     image_memory_gb: float | None = None
     """Memory of this process for decoded training images; None: its share of the free memory."""
+    keep_crops: bool = False
+    """Pixels that features are made of are kept for later backbones."""
     trust_topology: bool = False
     """Foreign networks are taken as assumed, also where their running statistics contradict."""
 
@@ -96,7 +98,12 @@ class Cell:
     def folders(self) -> Folders:
         """Folders of data and cache, and the working folder of this cell."""
         work = self.settings.runs / "cells" / self.path.relative_to(self.settings.records)
-        return Folders(self.settings.data, self.settings.runs / "cache", work.with_suffix(""))
+        return Folders(
+            self.settings.data,
+            self.settings.runs / "cache",
+            work.with_suffix(""),
+            keep_crops=self.settings.keep_crops,
+        )
 
     @property
     def needed(self) -> "Cell | None":

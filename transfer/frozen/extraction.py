@@ -3,10 +3,12 @@
 import os
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from shutil import disk_usage
 from statistics import median
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset
@@ -17,10 +19,10 @@ from pretrain.running.loader import load_batches
 from transfer.backbone import Backbone
 from transfer.datasets.images import Images
 from transfer.datasets.unchanged import prove_if_cheap, proving
-from transfer.frozen.feature_file import UnfinishedRows, unfinished_rows
+from transfer.frozen.feature_file import UnfinishedRows, read_rows, unfinished_rows
 from transfer.frozen.network import device, forward, frozen_network
 from transfer.frozen.transforms import EvalTransform, Normalization
-from transfer.running.console import progress
+from transfer.running.console import print_line, progress
 
 IMAGES_PER_BATCH = 256
 IMAGES_PER_PART = 8192  # progress is stored after each part
@@ -43,6 +45,40 @@ class EvalImages(Dataset[Tensor]):
     def __getitem__(self, index: int) -> Tensor:
         pixels: Tensor = v2.functional.pil_to_tensor(self.transform.pixels(self.images[index][0]))
         return pixels
+
+
+class KeptCrops(Dataset[Tensor]):
+    """Pixels (3, crop_px, crop_px) uint8 that an extraction before this one has kept."""
+
+    def __init__(self, rows: np.ndarray, crop_px: int) -> None:
+        self.rows, self.crop_px = rows, crop_px
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> Tensor:
+        return torch.from_numpy(self.rows[index]).view(3, self.crop_px, self.crop_px)
+
+
+Pixels = EvalImages | KeptCrops
+
+
+class _Crops:
+    """The pixels that are kept for later extractions."""
+
+    def __init__(self, rows: UnfinishedRows) -> None:
+        self.rows = rows
+
+    def put(self, start: int, pixels: Tensor) -> None:
+        """Write pixels (n, 3, H, W) uint8 from row `start` on, unless finished."""
+        if start + len(pixels) > self.rows.done:
+            self.rows.write(start, pixels.flatten(1).numpy())
+
+    def keep(self, done: int) -> None:
+        """Mark `done` rows as finished."""
+        if done > self.rows.done:
+            self.rows.mark(done)
+        self.rows.require_in_place()
 
 
 class _Entry:
@@ -126,9 +162,15 @@ class ReadBack:
 
 
 def extract(
-    backbones: dict[Path, Backbone], images: Images, transform: EvalTransform, subject: str
+    backbones: dict[Path, Backbone],
+    images: Images,
+    transform: EvalTransform,
+    subject: str,
+    crops: Path | None = None,
 ) -> dict[Path, float]:
     """Fill the entries part by part; a later call continues after the last part.
+
+    crops: file that keeps the pixels for later calls, if the disk has room; None keeps none.
 
     An entry that another process finishes while this one waits for its lock is left out. Returns
     the images per second of each network alone, 0 where there were too few.
@@ -143,14 +185,44 @@ def extract(
                 filled.append(path)
         if entries:
             several = f" for {len(entries)} backbones" if len(entries) > 1 else ""
-            with proving(*(entry.rows for entry in entries)):
-                _fill(entries, EvalImages(images, transform), subject + several)
+            decoded = EvalImages(images, transform)
+            prepared: Pixels = decoded
+            kept: list[_Crops] = []
+            if crops is not None:
+                prepared, kept = files.enter_context(_kept_crops(crops, decoded))
+            with proving(*(entry.rows for entry in entries), *(one.rows for one in kept)):
+                _fill(entries, kept, prepared, subject + several)
         return {p: entry.images_per_s() for p, entry in zip(filled, entries, strict=True)}
 
 
-def _fill(entries: Sequence[_Entry], prepared: EvalImages, subject: str) -> None:
-    """Extract all rows that any of the entries lacks."""
-    done, total = min(entry.rows.done for entry in entries), len(prepared)
+@contextmanager
+def _kept_crops(path: Path, decoded: EvalImages) -> Iterator[tuple[Pixels, list[_Crops]]]:
+    """Yield the kept pixels; else the images, and what keeps theirs if the disk has room."""
+    side = decoded.transform.crop_px
+    shape = len(decoded), 3 * side**2
+    path.parent.mkdir(parents=True, exist_ok=True)
+    needed, free = shape[0] * shape[1], disk_usage(path.parent).free
+    if (rows := read_rows(path, shape, np.uint8)) is not None:
+        yield KeptCrops(rows, side), []
+    elif needed > free and not path.with_suffix(".partial").exists():
+        told = f"need {needed / 1e9:.1f} GB and {free / 1e9:.1f} GB are free: they are not kept"
+        print_line("crops", f"{path.parent}: {shape[0]:,} of {side} px {told}")
+        yield decoded, []
+    else:
+        with unfinished_rows(path, shape, np.uint8) as unfinished:
+            if unfinished is not None:
+                yield decoded, [_Crops(unfinished)]
+            else:  # finished by another process meanwhile
+                found = read_rows(path, shape, np.uint8)
+                yield decoded if found is None else KeptCrops(found, side), []
+
+
+def _fill(
+    entries: Sequence[_Entry], kept: Sequence[_Crops], prepared: Pixels, subject: str
+) -> None:
+    """Extract all rows that any of the entries lacks, or that pixels are kept of."""
+    every: list[_Entry | _Crops] = [*entries, *kept]
+    done, total = min(one.rows.done for one in every), len(prepared)
     where = device()
     forms = {entry.form: Normalization(entry.form, where) for entry in entries}
     with progress("features", subject, total, done=done) as counter:
@@ -158,19 +230,19 @@ def _fill(entries: Sequence[_Entry], prepared: EvalImages, subject: str) -> None
             inputs = {form: normalize(raw) for form, normalize in forms.items()}
             for entry in entries:
                 entry.put(indices.start, inputs[entry.form])
+            for crops in kept:
+                crops.put(indices.start, raw)
             counter.add(len(raw))
             ends_part = (indices.stop - done) % IMAGES_PER_PART == 0 or indices.stop == total
             # a whole part may take longer than the scheduler's grace period
             if ends_part or stop.is_requested():
-                for entry in entries:
-                    entry.keep(indices.stop)
+                for one in every:
+                    one.keep(indices.stop)
                 stop.exit_if_requested()
-                prove_if_cheap(*(entry.rows for entry in entries if indices.stop < total))
+                prove_if_cheap(*(one.rows for one in every if indices.stop < total))
 
 
-def raw_batches(
-    prepared: EvalImages, start: int, *, pinned: bool
-) -> Iterator[tuple[range, Tensor]]:
+def raw_batches(prepared: Pixels, start: int, *, pinned: bool) -> Iterator[tuple[range, Tensor]]:
     """Yield the indices and the pixels (n, 3, H, W) uint8 of batches from `start` on.
 
     One loader makes all of them. Batches end where parts end, so that an interrupted extraction

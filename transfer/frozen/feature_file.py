@@ -33,32 +33,33 @@ LOOK_AGAIN_S = 0.5
 
 Shape = tuple[int, int]
 """Shape (n, C) of the features."""
+Type = type[np.float32] | type[np.uint8]
 
 
-def read_rows(path: Path, shape: Shape) -> np.ndarray | None:
-    """Map a finished entry, (n, C) float32; None if it is absent or torn."""
-    header = _header(shape)
+def read_rows(path: Path, shape: Shape, dtype: Type = np.float32) -> np.ndarray | None:
+    """Map a finished entry (n, C); None if it is absent or torn."""
+    header = _header(shape, dtype)
     try:
         with path.open("rb") as file:
-            whole = os.fstat(file.fileno()).st_size >= len(header) + _num_bytes(shape)
+            whole = os.fstat(file.fileno()).st_size >= len(header) + _num_bytes(shape, dtype)
             if not whole or file.read(len(header)) != header:
                 return None
-            return np.memmap(file, np.float32, mode="c", offset=len(header), shape=shape)
+            return np.memmap(file, dtype, mode="c", offset=len(header), shape=shape)
     except FileNotFoundError:
         return None
 
 
 class UnfinishedRows:
-    """Rows (n, C) float32 of an unfinished entry, in a file that this process has locked."""
+    """Rows (n, C) of an unfinished entry, in a file that this process has locked."""
 
-    def __init__(self, path: Path, descriptor: int, shape: Shape) -> None:
-        self.path, self.descriptor, self.shape = path, descriptor, shape
+    def __init__(self, path: Path, descriptor: int, shape: Shape, dtype: Type) -> None:
+        self.path, self.descriptor, self.shape, self.dtype = path, descriptor, shape, dtype
         self.partial = path.with_suffix(".partial")
         self.state = current_state()
-        header = _header(shape)
+        header = _header(shape, dtype)
         self.offset = len(header)
         """Number of bytes before the rows."""
-        self.marks = self.offset + _num_bytes(shape)
+        self.marks = self.offset + _num_bytes(shape, dtype)
         """Place of the marks, behind the rows."""
         proven = self._marked("") if os.pread(descriptor, len(header), 0) == header else None
         self.proven = proven or 0
@@ -78,8 +79,9 @@ class UnfinishedRows:
         rows = rows[max(0, self.done - start) :]
         start = max(start, self.done)
         with explain_write_errors(self.partial, "--runs"):
-            content = np.ascontiguousarray(rows, np.float32).tobytes()
-            _write_all(self.descriptor, content, self.offset + start * 4 * self.shape[1])
+            content = np.ascontiguousarray(rows, self.dtype).tobytes()
+            place = self.offset + _num_bytes((start, self.shape[1]), self.dtype)
+            _write_all(self.descriptor, content, place)
 
     def mark(self, done: int) -> None:
         """Store the number of finished rows, from which a process on these files continues."""
@@ -160,7 +162,9 @@ class UnfinishedRows:
 
 
 @contextmanager
-def unfinished_rows(path: Path, shape: Shape) -> Iterator[UnfinishedRows | None]:
+def unfinished_rows(
+    path: Path, shape: Shape, dtype: Type = np.float32
+) -> Iterator[UnfinishedRows | None]:
     """Lock an entry and yield its rows to fill; yield None if it is finished.
 
     Waits while another process fills it. The lock ends with the process that holds it.
@@ -170,8 +174,8 @@ def unfinished_rows(path: Path, shape: Shape) -> Iterator[UnfinishedRows | None]
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = _open_locked(partial)
     try:
-        if read_rows(path, shape) is None:
-            yield UnfinishedRows(path, descriptor, shape)
+        if read_rows(path, shape, dtype) is None:
+            yield UnfinishedRows(path, descriptor, shape, dtype)
         else:
             partial.unlink(missing_ok=True)
             yield None
@@ -201,16 +205,16 @@ def _is_at(descriptor: int, path: Path) -> bool:
     return os.path.samestat(os.fstat(descriptor), there)
 
 
-def _header(shape: Shape) -> bytes:
+def _header(shape: Shape, dtype: Type) -> bytes:
     """Return the header before the rows: .npy, version 1.0."""
     header = io.BytesIO()
-    dtype = npy.dtype_to_descr(np.dtype(np.float32))
-    npy.write_array_header_1_0(header, {"descr": dtype, "fortran_order": False, "shape": shape})
+    told = npy.dtype_to_descr(np.dtype(dtype))
+    npy.write_array_header_1_0(header, {"descr": told, "fortran_order": False, "shape": shape})
     return header.getvalue()
 
 
-def _num_bytes(shape: Shape) -> int:
-    return 4 * shape[0] * shape[1]
+def _num_bytes(shape: Shape, dtype: Type) -> int:
+    return np.dtype(dtype).itemsize * shape[0] * shape[1]
 
 
 def _write_all(descriptor: int, content: bytes, offset: int) -> None:

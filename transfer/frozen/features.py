@@ -97,12 +97,20 @@ def features_of_backbones(
         for backbone in backbones
     ]
     entries = dict(zip(paths, backbones, strict=True))
-    rows = _read_or_extract(entries, images, transform, f"{key} {split}")
+    crops = None
+    if folders.keep_crops:
+        name = content_hash([images.fingerprint, asdict(transform), CODE_VERSION], 24)
+        crops = folders.cache / "crops" / f"{name}.npy"
+    rows = _read_or_extract(entries, images, transform, f"{key} {split}", crops)
     return [Features(torch.from_numpy(rows[path]), images.labels) for path in paths]
 
 
 def _read_or_extract(
-    entries: dict[Path, Backbone], images: Images, transform: EvalTransform, subject: str
+    entries: dict[Path, Backbone],
+    images: Images,
+    transform: EvalTransform,
+    subject: str,
+    crops: Path | None,
 ) -> dict[Path, np.ndarray]:
     """Return the mapped rows of the entries; an entry deleted meanwhile is made once more."""
     from transfer.frozen.extraction import extract
@@ -118,7 +126,7 @@ def _read_or_extract(
                 f"{next(iter(absent))}: written twice and gone each time; find out what deletes "
                 "it, then start the same command again"
             )
-        for path, images_per_s in extract(absent, images, transform, subject).items():
+        for path, images_per_s in extract(absent, images, transform, subject, crops).items():
             if images_per_s:
                 file = _speed_file(path.parent.parent, entries[path], str(transform.crop_px))
                 write_whole(file, f"{images_per_s:.4g}\n".encode(), "--runs")

@@ -25,6 +25,8 @@ class Folders:
     """Unreadable images that the user tolerates; they are left out."""
     classifier: Path | None = None
     """File of the classifier that another cell has trained and this one uses."""
+    keep_crops: bool = False
+    """Keep the pixels that features are made of in the cache, for later backbones."""
     reports: Mapping[str, Any] = field(default_factory=dict, compare=False)
     """Reports of the checked data sets, by key; every opened split must agree with them."""
 

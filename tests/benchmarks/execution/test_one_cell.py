@@ -42,6 +42,7 @@ def same_cell(cell: Cell, origin: Origin) -> bool:
     assert other.with_weights == cell.with_weights
     assert other.settings.features_in == cell.settings.features_in
     assert other.settings.image_memory_gb == cell.settings.image_memory_gb
+    assert other.settings.keep_crops == cell.settings.keep_crops
     assert other.backbone.made_by == cell.backbone.made_by
     task_id = reading_of(cell.key)[0]
     assert protocol_hash(task_id, other.task) == protocol_hash(task_id, cell.task)
@@ -52,6 +53,7 @@ def test_a_cells_words_mean_the_cell(
     checkpoint: Path, four_heads: Path, settings: CellSettings
 ) -> None:
     settings = replace(settings, training=SPARE, features_in="bfloat16", image_memory_gb=0.5)
+    settings = replace(settings, keep_crops=True)
     for key, origin in (
         ("coco_det", Origin(ckpt=checkpoint, name="a name")),
         ("in100_knn", Origin(ckpt=checkpoint, name="a name", random=True)),
@@ -164,9 +166,9 @@ def test_preparing_for_several_backbones_decodes_once(
     words = Job(planned, prepares=True).arguments(dict(zip(names, origins, strict=True)))
     extract, passes = transfer.frozen.extraction.extract, []
 
-    def counted(entries: dict[Path, Backbone], *others: Any) -> None:
+    def counted(entries: dict[Path, Backbone], *others: Any) -> dict[Path, float]:
         passes.append(len(entries))
-        extract(entries, *others)
+        return extract(entries, *others)
 
     monkeypatch.setattr(transfer.frozen.extraction, "extract", counted)
     assert main(list(words)) == 0

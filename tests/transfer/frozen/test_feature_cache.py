@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -62,6 +63,38 @@ def test_a_stop_within_a_part_keeps_the_batches_that_are_done(
     assert seen == [20]
     assert torch.equal(extract(small_backbone, folders).features, whole)
     assert sum(seen) == len(whole)
+
+
+def test_kept_crops_give_the_same_features_without_an_image(
+    small_backbone: Backbone, folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = replace(small_backbone, sha256="other")
+    expected = extract(small_backbone, folders).features
+    keeping = replace(folders, cache=folders.cache / "kept", keep_crops=True)
+    with monkeypatch.context() as patch:  # stopped amid the extraction, then continued
+        patch.setattr(transfer.frozen.extraction, "IMAGES_PER_BATCH", 20)
+        patch.setattr(stop, "_asked", [15])
+        with pytest.raises(stop.Stopped):
+            extract(small_backbone, keeping)
+    assert torch.equal(extract(small_backbone, keeping).features, expected)
+    monkeypatch.delattr(transfer.frozen.extraction.EvalImages, "__getitem__")
+    assert torch.equal(extract(other, keeping).features, expected)
+
+
+def test_crops_without_room_are_named_and_not_kept(
+    small_backbone: Backbone,
+    folders: Folders,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    full = SimpleNamespace(free=1000)
+    monkeypatch.setattr(transfer.frozen.extraction, "disk_usage", lambda _: full)
+    keeping = replace(folders, keep_crops=True)
+    assert torch.equal(
+        extract(small_backbone, keeping).features, extract(small_backbone, folders).features
+    )
+    assert "not kept" in capsys.readouterr().err
+    assert not list((folders.cache / "crops").iterdir())
 
 
 def test_weights_data_and_transform_shape_the_key(
