@@ -73,7 +73,8 @@ def plan(request: RunAll) -> list[PlannedCell]:
     seeds = split_numbers(request.seeds, "--seeds", "0,1,2", RANGES["seed"])
     keys = task_keys(request.tasks, request.suite, request.skip)
     require_data_folder(request.data, (d for key in keys for d in task_of(key).datasets()))
-    require_heeded(request.training, map(task_of, keys))
+    tasks = map(task_of, keys)
+    require_heeded(request.training, tasks, request.features_in, request.keep_crops)
     cells = cells_of(backbones(request), keys, settings, seeds)
     if not request.cluster.slurm:
         return with_passes_counted_once(with_classifiers([plan_cell(cell) for cell in cells]))

@@ -242,4 +242,8 @@ def test_an_option_that_nothing_would_use_is_refused(
         if status != 2 or fact not in capsys.readouterr().err:
             wrong.append(given)
     assert wrong == []
+    trained = [*map(str, words[:-3]), "--tasks", "coco_det", "--plan"]
+    for given in (["--keep-crops"], ["--features-in", "bfloat16"]):
+        assert main([*trained, *given]) == 2
+        assert given[0] in capsys.readouterr().err
     assert task_keys("cifar10_knn,in100_knn", "", "in100_knn") == ["cifar10_knn"]

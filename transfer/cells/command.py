@@ -84,7 +84,8 @@ class Evaluate:
         from transfer.cells.many_gpus import evaluate_on_gpus
 
         check_ranges(self)
-        require_heeded(self.training, [task_of(self.task)])
+        tasks = [task_of(self.task)]
+        require_heeded(self.training, tasks, self.features_in, self.keep_crops)
         check_writable(self.results, "--results")
         check_writable(self.runs, "--runs")
         cell = self.cell()

@@ -86,8 +86,8 @@ class Task(ABC):
 
     @property
     def heeded_options(self) -> frozenset[str]:
-        """Return the names of the training options that change the task or how it runs."""
-        return frozenset()
+        """Return the names of the options that change the task or how it runs."""
+        return frozenset({"features_in", "keep_crops"})
 
     @property
     def shared_pass(self) -> Hashable | None:
@@ -243,10 +243,14 @@ class CenterCrops:
         return open_images(self.dataset, "test", folders).class_names[: prepared.num_classes]
 
 
-def require_heeded(options: TrainingOptions, tasks: Iterable[Task]) -> None:
-    """Raise ValueError for a training option that none of the tasks heeds."""
+def require_heeded(
+    options: TrainingOptions, tasks: Iterable[Task], features_in: str, keep_crops: bool
+) -> None:
+    """Raise ValueError for an option that none of the tasks heeds."""
+    given = [*options.given(), *(["features_in"] * (features_in != "auto"))]
+    given += ["keep_crops"] * keep_crops
     heeded = frozenset[str]().union(*(task.heeded_options for task in tasks))
-    if unused := [name for name in options.given() if name not in heeded]:
+    if unused := [name for name in given if name not in heeded]:
         raise ValueError(
             f"--{unused[0].replace('_', '-')} changes none of the tasks that are asked for; "
             "python -m transfer TASK --help says which tasks have it"
