@@ -95,11 +95,15 @@ class Group:
         leads = [_mean(task, first) > _mean(task, second) for task in judged]
         better = sum(lead and known for lead, known in zip(leads, sure, strict=True))
         worse = sum(known and not lead for lead, known in zip(leads, sure, strict=True))
-        words = (
-            f"{self.names[first]} is surely better than {self.names[second]} on {better} of "
-            f"{len(judged)} task{'s' * (len(judged) != 1)}, worse on {worse}, undecided on "
-            f"{len(judged) - better - worse}"
-        )
+        one, other = self.names[first], self.names[second]
+        total = f"{len(judged)} task{'s' * (len(judged) != 1)}"
+        if worse > better:
+            words = f"{one} is surely worse than {other} on {worse} of {total}, better on {better}"
+        elif better:
+            words = f"{one} is surely better than {other} on {better} of {total}, worse on {worse}"
+        else:
+            words = f"{one} and {other} differ surely on {better + worse} of {total}"
+        words += f", undecided on {len(judged) - better - worse}"
         unknown = len(both) - len(judged)
         return words + (f"; {unknown} without known errors." if unknown else ".")
 

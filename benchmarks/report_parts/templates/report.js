@@ -186,11 +186,12 @@ function sentenceOf(names, rows) {
   const better = judged.filter((row) => row.sure && row.points > 0).length;
   const worse = judged.filter((row) => row.sure && row.points < 0).length;
   const unknown = rows.length - judged.length;
-  return (
-    `${names[0]} is surely better than ${names[1]} on ${better} of ${judged.length} ` +
-    `task${judged.length === 1 ? "" : "s"}, worse on ${worse}, undecided on ` +
-    `${judged.length - better - worse}${unknown ? `; ${unknown} without known errors` : ""}.`
-  );
+  const [one, other] = names;
+  const total = `${judged.length} task${judged.length === 1 ? "" : "s"}`;
+  let told = `${one} and ${other} differ surely on ${better + worse} of ${total}`;
+  if (worse > better) told = `${one} is surely worse than ${other} on ${worse} of ${total}, better on ${better}`;
+  else if (better) told = `${one} is surely better than ${other} on ${better} of ${total}, worse on ${worse}`;
+  return `${told}, undecided on ${judged.length - better - worse}${unknown ? `; ${unknown} without known errors` : ""}.`;
 }
 
 function signed(value) {
@@ -239,6 +240,13 @@ function rowOf({ task, points, error, sure }, first, second, half) {
   return line;
 }
 
+function headOfRows() {
+  const [head, value] = [element("div", "", "line scale"), element("div", "", "value pair")];
+  for (const word of ["first", "second", "points", "95 % interval"]) value.append(element("span", word));
+  head.append(element("div", "task", "who"), element("div", "worse | better", "middle"), value);
+  return head;
+}
+
 const compareRows = document.getElementById("compare-rows");
 if (compareRows) {
   const at = (name) => document.getElementById(`compare-${name}`);
@@ -254,7 +262,7 @@ if (compareRows) {
     const shown = rows.filter(({ task }) => wanted.every((word) => `${task.key} ${task.metric} ${task.family}`.toLowerCase().includes(word)));
     const half = Math.max(1, ...shown.map((row) => Math.abs(row.points) + TWO_SIDED * (row.error ?? 0)));
     const families = grouped(shown);
-    compareRows.replaceChildren();
+    compareRows.replaceChildren(...(shown.length ? [headOfRows()] : []));
     for (const [family, own] of families) {
       const part = element("details", "", "family");
       part.open = true;
