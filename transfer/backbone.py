@@ -107,20 +107,6 @@ class Backbone:
         return feature_dim(self.arch)
 
     @property
-    def takes_any_size(self) -> bool:
-        """Whether images of other sizes than its own fit the network, as they fit any ResNet."""
-        return True
-
-    @property
-    def num_parameters(self) -> int:
-        """Number of weights; running statistics are none."""
-        return sum(
-            tensor.numel()
-            for name, tensor in self.state_dict.items()
-            if tensor.is_floating_point() and "running_" not in name
-        )
-
-    @property
     def num_heads(self) -> int:
         """Number of copies of layer4, 0 for an ordinary network."""
         return network_and_heads(self.arch)[1]
@@ -300,8 +286,7 @@ def _check_path(path: Path) -> None:
 
 
 def _shortened(path: Path) -> str:
-    text = str(path)
-    return text if len(text) <= MAX_SHOWN_PATH else f"{text[:MAX_SHOWN_PATH]}..."
+    return str(path) if len(str(path)) <= MAX_SHOWN_PATH else f"{str(path)[:MAX_SHOWN_PATH]}..."
 
 
 def _read_foreign(contents: Contents, path: Path, branch: str) -> Loaded:
@@ -315,8 +300,9 @@ def _read_foreign(contents: Contents, path: Path, branch: str) -> Loaded:
 
 
 def _is_own(tree: Any) -> bool:
-    own = ("ssl-backbone", "ssl-encoder")
-    return isinstance(tree, dict) and str(tree.get("format", "")).startswith(own)
+    return isinstance(tree, dict) and str(tree.get("format", "")).startswith(
+        ("ssl-backbone", "ssl-encoder")
+    )
 
 
 def _read_own(contents: Contents, path: Path, branch: str) -> Loaded:

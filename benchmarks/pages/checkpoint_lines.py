@@ -1,4 +1,4 @@
-"""Lines of a record on its checkpoint: identity, origin, and the proof of its conversion."""
+"""Lines of a record on its checkpoint: identity, origin, proof of its conversion; its machine."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -63,6 +63,15 @@ def _difference(record: Record) -> float | None:
         return None
     values = [value for value in maps.values() if isinstance(value, int | float)]
     return float(max(values)) if values and len(values) == len(maps) else None
+
+
+def machine(record: Record) -> str:
+    """Return the machine of a record in words."""
+    hardware = dict(record.hardware)
+    accelerator = hardware.pop("accelerator", "none")
+    words = [] if accelerator == "none" else [accelerator]
+    words += [f"{name} {value}" for name, value in hardware.items()]
+    return ", ".join(words) or "unknown"
 
 
 def value_words(value: Any) -> str:

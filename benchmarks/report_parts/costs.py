@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from benchmarks.pages.again import key_of
+from benchmarks.pages.checkpoint_lines import machine
 from benchmarks.pages.records import Result
 from benchmarks.report_parts.contents import Contents
 from transfer.backbone import Backbone, InputFormat
@@ -40,15 +41,6 @@ def task_hours(contents: Contents) -> list[TaskHours]:
             groups.setdefault((result.task, machine(record)), []).append((result, record))
     rows = [_hours(*key, members) for key, members in groups.items()]
     return sorted(rows, key=lambda row: -row.hours)
-
-
-def machine(record: Record) -> str:
-    """Return the machine of a record in words."""
-    hardware = dict(record.hardware)
-    accelerator = hardware.pop("accelerator", "none")
-    words = [] if accelerator == "none" else [accelerator]
-    words += [f"{name} {value}" for name, value in hardware.items()]
-    return ", ".join(words) or "unknown"
 
 
 def _hours(task: str, where: str, members: Sequence[tuple[Result, Record]]) -> TaskHours:

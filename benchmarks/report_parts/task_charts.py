@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from benchmarks.pages.blocks import backbone_key, sort_into_blocks
+from benchmarks.pages.checkpoint_lines import machine
 from benchmarks.pages.overview import curve_of, run_of
 from benchmarks.pages.records import Model, Result
 from benchmarks.report_parts.charts import Chart, Draft, Series, line_charts
-from benchmarks.report_parts.costs import machine
 from benchmarks.report_parts.task_details import SEARCHES, TaskDetails, task_details
 from transfer.record import Record
 

@@ -243,7 +243,7 @@ def test_an_option_that_nothing_would_use_is_refused(
             wrong.append(given)
     assert wrong == []
     trained = [*map(str, words[:-3]), "--tasks", "coco_det", "--plan"]
-    for given in (["--keep-crops"], ["--features-in", "bfloat16"]):
-        assert main([*trained, *given]) == 2
-        assert given[0] in capsys.readouterr().err
+    for options in (["--keep-crops"], ["--features-in", "bfloat16"]):
+        assert main([*trained, *options]) == 2
+        assert options[0] in capsys.readouterr().err
     assert task_keys("cifar10_knn,in100_knn", "", "in100_knn") == ["cifar10_knn"]

@@ -296,10 +296,15 @@ def request_of(cell: Cell) -> dict[str, Any]:
 
 
 def _backbone_fields(backbone: Backbone) -> dict[str, Any]:
-    names = ["name", "arch", "stem", "sha256", "file_sha256", "source", "made_by", "num_parameters"]
+    names = ["name", "arch", "stem", "sha256", "file_sha256", "source", "made_by"]
     if isinstance(backbone, Encoder):
         names += ["proof", "library"]
-    return {name: getattr(backbone, name) for name in names}
+    weights = (
+        tensor.numel()
+        for name, tensor in backbone.state_dict.items()
+        if tensor.is_floating_point() and "running_" not in name
+    )
+    return {name: getattr(backbone, name) for name in names} | {"num_parameters": sum(weights)}
 
 
 def _data_fields(report: Report) -> dict[str, Any]:

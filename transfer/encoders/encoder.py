@@ -54,11 +54,6 @@ class Encoder(Backbone):
         return self.width
 
     @property
-    def takes_any_size(self) -> bool:
-        """Return False: a grid of patches has one size, and others have been declared for one."""
-        return False
-
-    @property
     def num_heads(self) -> int:
         """Return 0: heads are of LooC++'s ResNets."""
         return 0

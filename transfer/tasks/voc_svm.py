@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from transfer.backbone import Backbone
+from transfer.encoders.encoder import Encoder
 from transfer.frozen.features import Features, Predictions
 from transfer.frozen.pass_hours import probe_hours
 from transfer.frozen.transforms import EvalTransform
@@ -102,10 +103,11 @@ class VOCSVM(Task):
     def for_backbone(self, backbone: Backbone) -> Self:
         """Return the protocol with images no larger than those the backbone was trained on.
 
-        They have that very size for a network that may take no other, such as a grid of patches.
+        They have that very size for another network than a ResNet, such as a grid of patches.
         """
         own = backbone.input.size_px
-        return replace(self, crop_px=min(self.crop_px, own) if backbone.takes_any_size else own)
+        fixed = isinstance(backbone, Encoder)
+        return replace(self, crop_px=own if fixed else min(self.crop_px, own))
 
     def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
         """Return the estimated hours on one GPU, on the published counts of images."""
