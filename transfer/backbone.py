@@ -223,8 +223,7 @@ def random_backbone(
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        network = build_resnet(arch, stem)
-    state_dict: dict[str, Tensor] = dict(network.state_dict())
+        state_dict: dict[str, Tensor] = dict(build_resnet(arch, stem).state_dict())
     input = input or _usual_input(stem)
     return Backbone(
         name=name,
@@ -300,9 +299,8 @@ def _read_foreign(contents: Contents, path: Path, branch: str) -> Loaded:
 
 
 def _is_own(tree: Any) -> bool:
-    return isinstance(tree, dict) and str(tree.get("format", "")).startswith(
-        ("ssl-backbone", "ssl-encoder")
-    )
+    told = tree.get("format") if isinstance(tree, dict) else None
+    return str(told).startswith(("ssl-backbone", "ssl-encoder"))
 
 
 def _read_own(contents: Contents, path: Path, branch: str) -> Loaded:
