@@ -83,8 +83,9 @@ def test_bfloat16_changes_no_feature_by_much(checkpoint: Path, small_data: Path)
     settings = features.Settings(
         ckpt=checkpoint, data=small_data, batch_size=8, num_bank=20, num_queries=10
     )
-    (found,) = numbers(features.comparisons(settings))
-    assert found["smallest cosine of a feature with its rounded self"] > 0.99  # 8 bits
+    rounded, kept = numbers(features.comparisons(settings))
+    assert rounded["smallest cosine of a feature with its rounded self"] > 0.99  # 8 bits
+    assert kept == {"pixels that differ": 0}
 
 
 def test_rates_end_alike_together_and_alone() -> None:
