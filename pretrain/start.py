@@ -28,13 +28,13 @@ from pretrain.run import (
     write_backbone,
     write_snapshot,
 )
-from pretrain.running.last_line import print_last_line
 from pretrain.running.loader import SharedMemoryError, WorkerKilledError
 from pretrain.running.progress import duration, print_line
 from pretrain.running.stop import (
     EXIT_RESUMABLE,
     StoppedError,
     StopRequest,
+    print_last_line,
     stop_at_once,
     stop_request,
 )

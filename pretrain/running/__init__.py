@@ -5,8 +5,7 @@ Nothing here knows images, tasks or methods, or imports another room.
 errors.py        bases of the errors that a caller may catch
 atomic_files.py  files written whole or not at all, and errors that say what to do
 lock.py          locks that admit one process to a folder or a file
-stop.py          an orderly stop after a signal
-last_line.py     the last line of a stopped run
+stop.py          an orderly stop after a signal, and its last line
 loader.py        a data loader whose worker processes make batches ahead
 shared_memory.py batches for another process, in shared memory or copied
 processes.py     the processes of a run, the GPUs of a machine, errors from one to another

@@ -1,10 +1,9 @@
 """Exclusive locks on folders and open files; a lock ends with its process at the latest."""
 
 import fcntl
-import itertools
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 from pretrain.running import stop
@@ -13,8 +12,6 @@ from pretrain.running.errors import SuiteError
 
 LOOK_AGAIN_S = 0.2
 """Time between attempts to lock a file that another process has locked."""
-FOLDER_AGAIN_S = 10
-"""Time between attempts to lock a folder that another process may have locked for hours."""
 
 
 class BusyError(SuiteError, RuntimeError):
@@ -27,55 +24,44 @@ def lock_folder(work: Path) -> Iterator[None]:
 
     WriteError if the folder cannot be written, or is on a file system without locks.
     """
-    with explain_write_errors(work / "lock", "--runs"):
-        work.mkdir(parents=True, exist_ok=True)
-        file = (work / "lock").open("w")
-    with file:
-        with explain_write_errors(work / "lock", "--runs"):
-            locked = lock_file(file.fileno())
-        if not locked:
+    with _locking(work / "lock", "--runs") as lock:
+        if not lock():
             raise BusyError(f"{work}: another process works on this cell; wait for it, or stop it")
         yield
 
 
 @contextmanager
-def wait_for_folder(work: Path, note: Callable[[], None]) -> Iterator[None]:
-    """Lock a folder, and wait while another process has it locked; then call `note` once.
+def wait_for_lock(
+    path: Path, option: str = "", note: Callable[[], None] | None = None
+) -> Iterator[None]:
+    """Lock a file, which stays; wait while another process has it locked, after one `note`.
 
-    Stopped if a signal comes while it waits.
+    Stopped if a signal comes while it waits. WriteError if the file cannot be written, or is on a
+    file system without locks; `option` is the command-line option that selects another folder.
     """
-    with ExitStack() as stack:
-        for attempt in itertools.count():
-            try:
-                stack.enter_context(lock_folder(work))
-                break
-            except BusyError:
-                if not attempt:
-                    note()
-            for _ in range(FOLDER_AGAIN_S):  # a signal is answered within a second
-                stop.exit_if_requested()
-                time.sleep(1)
+    with _locking(path, option) as lock:
+        while not lock():
+            if note is not None:
+                note()
+                note = None
+            stop.exit_if_requested()
+            time.sleep(LOOK_AGAIN_S)
         yield
 
 
 @contextmanager
-def wait_for_lock(path: Path, option: str = "") -> Iterator[None]:
-    """Lock a file, which stays, and wait while another process has it locked.
-
-    WriteError if the file cannot be written, or is on a file system without locks; `option` is the
-    command-line option that selects another folder.
-    """
+def _locking(path: Path, option: str) -> Iterator[Callable[[], bool]]:
+    """Yield a function that tries to lock a file until the end of the context."""
     with explain_write_errors(path, option):
         path.parent.mkdir(parents=True, exist_ok=True)
         file = path.open("w")
+
+    def lock() -> bool:
+        with explain_write_errors(path, option):
+            return lock_file(file.fileno())
+
     with file:
-        while True:
-            with explain_write_errors(path, option):
-                if lock_file(file.fileno()):
-                    break
-            stop.exit_if_requested()
-            time.sleep(LOOK_AGAIN_S)
-        yield
+        yield lock
 
 
 def lock_file(descriptor: int) -> bool:

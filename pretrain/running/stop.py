@@ -3,12 +3,18 @@
 Commands of transfer and benchmarks listen until they end; a pre-training run listens in a context
 with a StopRequest of its own. The exit status that schedulers requeue is also named in
 slurm/requeue.py, which imports nothing of ours.
+
+torchrun reports every stop as an error when its processes have ended, so another process waits for
+its end and prints the last line: python stop.py PROCESS TEXT.
 """
 
 import ctypes
 import os
+import select
 import signal
+import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -18,6 +24,8 @@ EXIT_RESUMABLE = 75
 """Exit status of what stopped on request and can go on: EX_TEMPFAIL of sysexits.h."""
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
 PR_SET_PDEATHSIG = 1  # of Linux's <sys/prctl.h>
+PATIENCE_S = 60.0
+"""Seconds to wait for the end of torchrun, which kills its processes after 30 s."""
 _asked: list[int] = []
 
 
@@ -123,3 +131,32 @@ def _handled_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[No
     finally:
         for number, previous in before.items():
             signal.signal(number, previous)
+
+
+def print_last_line(text: str) -> None:
+    """Write a line to stderr at once, or under torchrun when that has ended."""
+    line = f"{time.strftime('%H:%M:%S')}  {text}"
+    if "TORCHELASTIC_RUN_ID" not in os.environ:
+        print(line, file=sys.stderr, flush=True)
+        return
+    subprocess.Popen(
+        [sys.executable, "-I", __file__, str(os.getppid()), line],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,  # signals to the process group must not end it
+    )
+
+
+def wait_for_end(process: int) -> None:
+    """Wait until a process has ended, a minute at most."""
+    try:
+        descriptor = os.pidfd_open(process)
+    except OSError:  # it has ended
+        return
+    select.select([descriptor], [], [], PATIENCE_S)
+    os.close(descriptor)
+
+
+if __name__ == "__main__":
+    wait_for_end(int(sys.argv[1]))
+    print(sys.argv[2], file=sys.stderr)

@@ -7,7 +7,7 @@ protocol, seed and arithmetic as the record.
 from collections.abc import Callable
 from dataclasses import replace
 
-from pretrain.running.lock import wait_for_folder
+from pretrain.running.lock import wait_for_lock
 from transfer.cells.request import Cell, finished
 from transfer.record import Record
 from transfer.running.console import print_line
@@ -30,7 +30,7 @@ def obtain_classifier(user: str, needed: Cell, train: Callable[[Cell], object]) 
     record, work = finished(needed), needed.folders.work
     waits = f"{user} waits for that of {needed.key}: {work}: another process works on this cell"
     if record is None:
-        with wait_for_folder(work, lambda: print_line("classifier", waits)):
+        with wait_for_lock(work / "lock", "--runs", lambda: print_line("classifier", waits)):
             # another process may have trained it before this one got the lock
             record = finished(needed)
             if record is None:

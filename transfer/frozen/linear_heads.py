@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from pretrain.running import stop
 from pretrain.running.atomic_files import content_hash
 from pretrain.running.errors import NotFiniteError
-from pretrain.running.lock import wait_for_folder
+from pretrain.running.lock import wait_for_lock
 from transfer.backbone import Backbone
 from transfer.datasets.images import Images
 from transfer.datasets.unchanged import UnprovenFile, prove_if_cheap, proving
@@ -269,7 +269,7 @@ def _lock_stream(own_file: Path, shared: Path | None) -> Iterator[Path | None]:
         yield None
         return
     told = f"waits for the pass of another process: {shared}"
-    with wait_for_folder(shared, lambda: print_line("train", told)):
+    with wait_for_lock(shared / "lock", "--runs", lambda: print_line("train", told)):
         yield shared
 
 

@@ -13,7 +13,7 @@ from benchmarks.execution.sequence import run_cells
 from benchmarks.planning.options import RunAll
 from benchmarks.planning.plan import PlannedCell, plan_cell, with_classifiers
 from benchmarks.run_all import origins_by_name, plan
-from pretrain.running.lock import lock_folder, wait_for_folder
+from pretrain.running.lock import lock_folder, wait_for_lock
 from transfer.backbone import Backbone, random_backbone
 from transfer.cells.execution import evaluate, prepare
 from transfer.cells.request import Cell, CellSettings, classifier_hash, finished
@@ -158,13 +158,15 @@ def test_a_classifier_that_was_trained_before_the_lock_came_is_not_trained_again
 ) -> None:
     assert cell.needed is not None
     needed = cell.needed
-    plain = wait_for_folder
+    plain = wait_for_lock
 
-    def another_was_faster(work: Path, note: Callable[[], None]) -> AbstractContextManager[None]:
+    def another_was_faster(
+        path: Path, option: str, note: Callable[[], None]
+    ) -> AbstractContextManager[None]:
         evaluate(needed)
-        return plain(work, note)
+        return plain(path, option, note)
 
-    monkeypatch.setattr("transfer.cells.shared_classifier.wait_for_folder", another_was_faster)
+    monkeypatch.setattr("transfer.cells.shared_classifier.wait_for_lock", another_was_faster)
     evaluate(cell)
     assert len(trained) == 1
 
