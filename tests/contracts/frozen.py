@@ -27,7 +27,7 @@ from transfer.frozen.transforms import EvalTransform
 from transfer.record import protocol_hash
 from transfer.tasks import TASKS, reading_of
 from transfer.tasks.detection import Detection
-from transfer.tasks.recipe_training import Prepared, training_hash
+from transfer.tasks.recipe_training import Portion, Prepared, training_hash
 from transfer.tasks.segmentation import Segmentation
 from transfer.tasks.semi_supervised import SemiSupervised
 from transfer.tasks.voc_svm import VOCSVM
@@ -132,9 +132,9 @@ def trainings() -> dict[str, str]:
         for key, cell in cells(schedule, BACKBONES["resnet50"]).items():
             task: Any = cell.task
             if isinstance(task, Detection | Segmentation):
-                prepared: Any = Prepared(cell.backbone, "BN", {}, None, None)
+                prepared = Prepared(cell.backbone, "BN", {}, Portion(None, None), None)
                 found[f"{key} {schedule}"] = training_hash(
-                    prepared, task.recipe, 0, code_version=1, engine="torchvision", images="f00"
+                    prepared, task.recipe, 0, engine="torchvision", images="f00"
                 )
             elif isinstance(task, SemiSupervised):
                 found[f"{key} {schedule}"] = _hash(asdict(task.course(1000, 0.1)))

@@ -21,8 +21,7 @@ from transfer.frozen.features import Predictions
 from transfer.record import Record, protocol_hash, read_record
 from transfer.tasks import TASKS, reading_of
 from transfer.tasks.detection import Detection
-from transfer.tasks.few_shot import FewShot, FewShotScores
-from transfer.tasks.low_shot_knn import LowShotKNN, LowShotVotes
+from transfer.tasks.few_shot import FewLabels, TrialScores
 from transfer.tasks.neighbors import NearestImages, Neighbors
 from transfer.tasks.robustness import Corrupted, CorruptionEval
 from transfer.tasks.segmentation import Segmentation
@@ -38,10 +37,8 @@ def solved(task: Task, folder: Path, *, right: bool) -> Any:
         return solved_segmentation(folder, right=right)
     labels = torch.arange(10)
     scores = one_hot(labels if right else labels.roll(1), 10).float()
-    if isinstance(task, FewShot):
-        return FewShotScores({5: scores.expand(3, 10, 10), 10: scores.expand(3, 10, 10)}, labels)
-    if isinstance(task, LowShotKNN):
-        return LowShotVotes({"1pct": [scores, scores], "10pct": [scores]}, labels)
+    if isinstance(task, FewLabels):
+        return TrialScores({5: scores.expand(3, 10, 10), 10: scores.expand(3, 10, 10)}, labels)
     if isinstance(task, CorruptionEval):
         cells = [(kind, severity) for kind in KINDS for severity in (1, 3) for _ in labels]
         kinds, severities = zip(*cells, strict=True)

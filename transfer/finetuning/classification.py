@@ -132,20 +132,6 @@ class Classifier(nn.Module):
         )
 
 
-@dataclass(frozen=True, eq=False)
-class TrainedClassifier:
-    """A classifier after its training."""
-
-    name: str
-    rate: float
-    """Learning rate of the classifier's layer."""
-    course: FineTuning
-    classifier: Classifier
-    summary: TrainingSummary
-    num_labelled: int
-    """Images that it was trained on."""
-
-
 def training_folder(
     work: Path, name: str, backbone: Backbone, images: Images, course: FineTuning, seed: int
 ) -> Path:

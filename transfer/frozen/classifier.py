@@ -1,4 +1,4 @@
-"""Linear classifiers, their results by class, and the test of one on another data set.
+"""Linear classifiers, their file, and their results by class.
 
 The file of the one that other tasks use lies in the working folder of the task that trained it. A
 hash of the weights names it, so trainings that share a folder cannot mix up their classifiers.
@@ -11,11 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from transfer.backbone import Backbone
-from transfer.frozen.features import Features, frozen_features, open_images
-from transfer.frozen.transforms import EvalTransform
-from transfer.running.folders import Folders
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -149,54 +144,3 @@ def class_results(
         ],
         **per_image(right.numpy(), labels[: len(right)].numpy(), of=repeats),
     }
-
-
-@dataclass(frozen=True)
-class ClassifierTest:
-    """A trained classifier and the test images of another data set."""
-
-    head: Heads
-    classes: tuple[str, ...]
-    """Class names of the classifier."""
-    test: Features
-    names: tuple[str, ...]
-    """Class names of the test labels."""
-    files: tuple[str, ...]
-    """File names of the test images."""
-
-    def scores(self) -> Tensor:
-        """Return scores (n, L) for all L classes of the classifier."""
-        return classifier_scores(self.head, self.test.features)
-
-    def labels(self) -> Tensor:
-        """Return the labels (n,) as indices into the classifier's classes."""
-        return labels_among(self.test.labels, self.names, self.classes)
-
-
-def open_classifier_test(
-    backbone: Backbone,
-    dataset: str,
-    transform: EvalTransform,
-    folders: Folders,
-    *,
-    classifier: str,
-    classes_of: str,
-) -> ClassifierTest:
-    """Load the classifier, and return it with the test features, extracted or from the cache.
-
-    classifier: key of the task that trains it, for messages; classes_of: key of the data set that
-    it is trained on. FileNotFoundError if it is not trained.
-    """
-    head = load_classifier(folders.classifier) if folders.classifier else None
-    if head is None:
-        raise FileNotFoundError(
-            f"no trained classifier in {folders.classifier}; run {classifier} first"
-        )
-    images = open_images(dataset, "test", folders)
-    return ClassifierTest(
-        head,
-        open_images(classes_of, "test", folders).class_names,
-        frozen_features(backbone, dataset, "test", transform, folders),
-        images.class_names,
-        tuple(images.name(i) for i in range(len(images))),
-    )

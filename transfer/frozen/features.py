@@ -53,7 +53,13 @@ class TrainAndTest:
 
     train: Features
     test: Features
-    num_classes: int
+    class_names: tuple[str, ...]
+    """Names of the L classes that the training images have."""
+
+    @property
+    def num_classes(self) -> int:
+        """Return the number L of classes."""
+        return len(self.class_names)
 
 
 def open_images(key: str, split: str, folders: Folders) -> Images:
@@ -70,15 +76,6 @@ def frozen_features(
     """Return features of a split, cached or extracted now; DataError if the data are absent."""
     (features,) = features_of_backbones([backbone], key, split, transform, folders)
     return features
-
-
-def train_and_test(
-    backbone: Backbone, key: str, transform: EvalTransform, folders: Folders
-) -> TrainAndTest:
-    """Return features of trainval and test, cached or extracted now."""
-    train = frozen_features(backbone, key, "trainval", transform, folders)
-    test = frozen_features(backbone, key, "test", transform, folders)
-    return TrainAndTest(train, test, int(train.labels.max()) + 1)
 
 
 def features_of_backbones(

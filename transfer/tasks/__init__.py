@@ -1,16 +1,14 @@
-"""Evaluation tasks, one protocol per file. Each file ends with its TASKS, which are merged here.
+"""Evaluation tasks. Each file ends with its TASKS, which are merged here.
 
 A new task needs its file, and its name in the import and in TASKS below.
 
-task.py             interface of a task, parts that tasks on frozen features share, named ablations
+task.py             interface of a task, bases of classifications, named ablations
 recipe_training.py  what detection and segmentation have in common
 linear_transfer.py  twelve data sets, learning rate chosen on val (LORAC Table II)
 voc_svm.py          VOC 2007 classification with linear SVMs (CO2 Table 3)
-linear_probe.py     linear classifiers with a fixed learning rate (all five papers, MoCo)
-rotation.py         prediction of an image's rotation (LooC Table 1)
+linear_probe.py     probes with a fixed learning rate (all five papers, MoCo), of rotations, too
 knn.py              weighted nearest neighbors (UniCLR Figure 2)
-low_shot_knn.py     nearest neighbors in a bank of a few labelled images
-few_shot.py         linear classifiers on a few images per class (LooC Tables 2, 4, 5)
+few_shot.py         few images per class: linear classifiers (LooC Tables 2, 4, 5), neighbors
 robustness.py       the ImageNet-100 classifier on ObjectNet and ImageNet-C (LooC Tables 3, 4, 5)
 semi_supervised.py  the whole network, on a share of the labels (CO2 Table 2, LORAC Table III)
 detection.py        COCO detection, masks and keypoints, VOC detection (JCL Table 2, CO2 Table 3)
@@ -30,10 +28,8 @@ from transfer.tasks import (
     knn,
     linear_probe,
     linear_transfer,
-    low_shot_knn,
     neighbors,
     robustness,
-    rotation,
     segmentation,
     semi_supervised,
     view_statistics,
@@ -47,9 +43,7 @@ OWN: dict[str, Task] = {
     **linear_transfer.TASKS,
     **voc_svm.TASKS,
     **linear_probe.TASKS,
-    **rotation.TASKS,
     **knn.TASKS,
-    **low_shot_knn.TASKS,
     **few_shot.TASKS,
     **robustness.TASKS,
     **semi_supervised.TASKS,

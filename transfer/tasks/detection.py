@@ -32,24 +32,22 @@ from transfer.finetuning.options import EngineChoice, TrainingOptions
 from transfer.running.folders import Folders
 from transfer.running.measured_rates import Rates
 from transfer.tasks.recipe_training import (
+    Portion,
     Prepared,
     RecipeTraining,
-    mean_of_three,
-    training_details,
+    StepCost,
     why_not_whole,
 )
-from transfer.tasks.task import PlannedTask, Task
+from transfer.tasks.task import PlannedTask
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import numpy as np
-    from numpy.typing import NDArray
 
     from transfer.detection.coco_ap import Kind
     from transfer.detection.results import Detections
     from transfer.detection.sample import Detector
     from transfer.finetuning.norms import Norm
+    from transfer.finetuning.state import TrainingSummary
     from transfer.galleries.tile import Tile
     from transfer.outcomes import Floats
 
@@ -92,16 +90,6 @@ MEASURED_AS = {
 
 
 @dataclass(frozen=True, eq=False)
-class TrainAndTestScenes:
-    """Training and test images of one training: all of them, or those of the rate search."""
-
-    train: Scenes
-    usable: NDArray[np.int64]
-    """Indices of the training images that can be learned from."""
-    test: Scenes
-
-
-@dataclass(frozen=True, eq=False)
 class Detected:
     """Detections on the test images, with details of the training."""
 
@@ -140,10 +128,16 @@ class Detected:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Detection(RecipeTraining[DetectorRecipe], Task):
+class Detection(RecipeTraining[DetectorRecipe]):
     """A detector on the backbone, trained in all layers and tested with its last weights."""
 
     primary_metric: ClassVar[str] = "AP"
+    varied_image_sizes: ClassVar[bool] = True
+    kind: ClassVar[str] = "detection"
+    assumption: ClassVar[str] = (
+        "on V100 by detectron2's model zoo (assumed for either engine, not measured)"
+    )
+    mean_of_three: ClassVar[str] = "voc0712_det_c4"
 
     engine_choice: EngineChoice = field(default="auto", metadata={"hashed": False})
     """Engine that the user chose. It is not part of the hash, since both engines compute the same
@@ -167,130 +161,82 @@ class Detection(RecipeTraining[DetectorRecipe], Task):
             )
         return why_not_whole(backbone, "the stages' strides are not the detectors' 4 to 32")
 
-    @property
-    def varied_image_sizes(self) -> bool:
-        """Return True: images keep their shape, and their short side is drawn."""
-        return True
-
     def accepts_engine(self, engine: str) -> bool:
         """Return whether a record of this engine counts: any, unless the user chose one."""
         return self.engine_choice == "auto" or engine == self.engine
 
-    def relative_size(self) -> float:
-        """Return the short side of the images relative to 800 px."""
-        return self.recipe.test_short_px / 800
-
-    def assumed_speed(self) -> float:
-        """Return the images per second of detectron2's model zoo."""
-        return IMAGES_PER_GPU_SECOND[self.recipe.neck, self.recipe.finds]
-
-    def image_gb(self) -> float:
-        """Return the memory of an image in detectron2's model zoo."""
-        return MEMORY_GB[self.recipe.neck, self.recipe.finds] / 2
-
-    def measured_speed(self, rates: Rates) -> float:
-        """Return the measured images per second of a training of this kind; 0 if there is none."""
-        kind = (self.recipe.neck, self.recipe.finds, self.recipe.box_head_convs > 0)
-        return rates.trained_per_second(MEASURED_AS.get(kind, ""), self.recipe.precision)
+    def cost(self, rates: Rates) -> StepCost:
+        """Return what the training costs; the assumed numbers are those of detectron2's zoo."""
+        kind = (self.recipe.neck, self.recipe.finds)
+        name = MEASURED_AS.get((*kind, self.recipe.box_head_convs > 0), "")
+        return StepCost(
+            measured=rates.trained_per_second(name, self.recipe.precision),
+            assumed=IMAGES_PER_GPU_SECOND[kind],
+            image_gb=MEMORY_GB[kind] / 2,
+            relative_size=self.recipe.test_short_px / 800,
+        )
 
     def plan_notes(
         self, planned: Sequence[PlannedTask[Self]], options: TrainingOptions, num_gpus: int
     ) -> list[str]:
         """Return hours, wall time and engine of the detectors of a plan."""
-        zoo = "on V100 by detectron2's model zoo (assumed for either engine, not measured)"
-        lines = [self.hours_note("detection", planned, zoo, options, num_gpus)]
-        lines += mean_of_three(planned, "voc0712_det_c4")
+        lines = super().plan_notes(planned, options, num_gpus)
         if any(row.task.engine == "torchvision" for row in planned):
             chosen = options.engine == "torchvision"
             why = "as asked" if chosen else f"detectron2 is not installed. {HOW_TO_INSTALL}"
             lines.append(f"detection: the torchvision engine, {why}")
         return lines
 
-    def prepare(self, backbone: Backbone, folders: Folders) -> Prepared[TrainAndTestScenes]:
+    def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
         """Open all annotations, load the backbone into a detector and check its maps."""
         from transfer.finetuning.gpu import use_expandable_segments
 
         use_expandable_segments()
         return super().prepare(backbone, folders)
 
-    def portion(self, folders: Folders, train: str, test: str) -> TrainAndTestScenes:
-        """Return two checked splits, without the broken images that the user tolerates."""
-        from transfer.datasets.unchanged import usable_split
+    def open(self, data: Path, split: str) -> Scenes:
+        """Open a split of the data set."""
+        return open_scenes(self.dataset, data, split)
 
-        learned, tested = (
-            usable_split(folders, self.dataset, split, opened)
-            for split in (train, test)
-            for opened in [open_scenes(self.dataset, folders.data, split)]
+    def build(self, backbone: Backbone, num_classes: int, norm: Norm, folders: Folders) -> Detector:
+        """Return the detector with the backbone's weights; torch's generator draws the others."""
+        detector = build_detector(
+            self.engine, self.recipe, arch=backbone.arch, num_classes=num_classes, norm=norm
         )
-        return TrainAndTestScenes(learned, usable_for_training(learned, self.recipe.finds), tested)
-
-    def initial(
-        self, backbone: Backbone, train: Scenes, norm: Norm, folders: Folders, *, seed: int
-    ) -> Detector:
-        """Return the detector before training; torch's global generator keeps its state."""
-        import torch
-
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            detector = build_detector(
-                self.engine,
-                self.recipe,
-                arch=backbone.arch,
-                num_classes=len(train.class_names),
-                norm=norm,
-            )
         detector.load_backbone(backbone.state_dict)
         return detector
 
     def prove(self, network: Detector, backbone: Backbone) -> dict[str, float]:
-        """Return the largest difference of each stage's map; ValueError if one is too large."""
+        """Return the largest difference of each stage's map; ProofError if one is too large."""
         from transfer.detection.proof import prove
 
         return prove(network, backbone.state_dict, backbone.arch, self.recipe)
 
-    def score(self, predictions: Detected) -> float:
-        """Return AP in percent, for the kind that the task is named after."""
-        return predictions.precisions[predictions.first]["AP"]
-
-    def train(
+    def train_and_test(
         self,
-        prepared: Prepared[TrainAndTestScenes],
-        folders: Folders,
+        network: Detector,
+        portion: Portion,
+        recipe: DetectorRecipe,
         seed: int,
-        portion: TrainAndTestScenes,
-        rate: float,
-        name: str,
-    ) -> Detected:
-        """Train on a portion's images; return the detections of the last weights on its test."""
-        from transfer.detection.train import detect, kept_detections
-        from transfer.detection.train import train as train_detector
+        folder: Path,
+        folders: Folders,
+    ) -> tuple[TrainingSummary, Detected]:
+        """Train; return a summary and the detections of the last weights on the test images."""
+        from transfer.detection.train import detect, kept_detections, train
 
-        process = this_process()
-        recipe = replace(self.recipe, learning_rate=rate)
-        detector = self.initial(prepared.backbone, portion.train, prepared.norm, folders, seed=seed)
-        detector.network.to(process.device)
-        folder = self.training_folder(prepared, folders, recipe, seed, portion.train, name)
-        training = train_detector(
-            detector,
-            portion.train,
-            portion.usable,
-            recipe,
-            seed=seed,
-            folder=folder,
-            process=process,
+        learned, tested, process = portion.train, portion.test, this_process()
+        usable = usable_for_training(learned, recipe.finds)
+        training = train(
+            network, learned, usable, recipe, seed=seed, folder=folder, process=process
         )
         detections = kept_detections(
-            folder / f"detections-{portion.test.fingerprint}.pt.gz",
-            len(portion.test),
-            partial(detect, detector, portion.test, recipe, process),
+            folder / f"detections-{tested.fingerprint}.pt.gz",
+            len(tested),
+            partial(detect, network, tested, recipe, process),
             process,
         )
-        details = {
-            **training_details(prepared, recipe, training),
-            "num_train": len(portion.usable),
-            "num_test": len(portion.test),
-        }
-        return Detected(detections, portion.test, self.kinds, details, folders.cache)
+        details = {"num_train": len(usable)}
+        return training, Detected(detections, tested, self.kinds, details, folders.cache)
 
     @property
     def kinds(self) -> tuple[Kind, ...]:

@@ -1,25 +1,27 @@
-"""Few-shot classification: LooC, arXiv:2008.05659, section 4 and Tables 2, 4 and 5.
+"""Classifiers of a few labelled images on frozen features: means over several draws of the images.
 
-A linear classifier on frozen features of k images per class, for several k and several draws of the
-images. It is scored on the whole test split; the result is the mean over the draws with its 95 %
-interval.
+Few-shot classification trains linear classifiers on k images per class: LooC, arXiv:2008.05659,
+section 4 and Tables 2, 4 and 5. Low-shot nearest neighbors let the images of 1 % or 10 % of the
+labels vote. No paper of this suite prints it; the settings are the usual ones: k 20 as in DINO,
+arXiv:2104.14294, and the temperature of the full monitor in `knn.py`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pretrain.running.errors import NotFiniteError
 from transfer.datasets.catalog import expected_sizes
-from transfer.frozen.features import TrainAndTest
+from transfer.frozen.features import Features, TrainAndTest, open_images
 from transfer.running.folders import Folders
 from transfer.running.option_ranges import length_fraction
-from transfer.tasks.task import CenterCrops, Classification, Task
+from transfer.tasks.task import CenterCrops
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -29,11 +31,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class FewShotScores:
-    """Scores of all trials, by number of shots."""
+class TrialScores:
+    """Scores of the classifiers of all draws."""
 
     scores: dict[int, Tensor]
-    """Scores (trials, n, L) per number of shots."""
+    """Scores (trials, n, L) by number of shots, or percentage of the labels."""
     labels: Tensor
     """(n,)."""
     details: dict[str, Any] = field(default_factory=dict)
@@ -41,7 +43,60 @@ class FewShotScores:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FewShot(CenterCrops, Classification, Task):
+class FewLabels(CenterCrops):
+    """Classifiers of several drawn sets of labelled images, of several sizes."""
+
+    metric_name: ClassVar[str]
+    """Format of the metric's name; its argument is the size of the sets."""
+    trials_called: ClassVar[str]
+    """Word for the classifiers of a size."""
+    counted_over: ClassVar[str]
+    """Format of the words for these; its arguments are their number and the size."""
+
+    @abstractmethod
+    def shares(self, scores: Tensor) -> Tensor:
+        """Return scores (trials, n, L) as shares of each class that add up to 1."""
+
+    def results(
+        self, scores: dict[int, Tensor], labels: Tensor, names: Sequence[str]
+    ) -> TrialScores:
+        """Return the scores with accuracy by class and the most confused pairs.
+
+        scores (trials, n, L) by size, labels (n,), names: L names. The numbers are means over the
+        classifiers of the smallest sets. A pair counts the images of all these classifiers.
+        """
+        from transfer.frozen.classifier import class_results
+
+        size = min(scores)
+        num = len(scores[size])
+        numbers = class_results(scores[size].flatten(0, 1), labels.repeat(num), names, repeats=num)
+        details = {**numbers, "classes_counted_over": self.counted_over.format(num, size)}
+        return TrialScores(scores, labels, details)
+
+    def accuracies(self, predictions: TrialScores) -> dict[str, list[float]]:
+        """Return top-1 in percent of each classifier, by metric."""
+        from transfer.metrics import top1
+
+        return {
+            self.metric_name.format(size): [top1(one, predictions.labels) for one in scores]
+            for size, scores in predictions.scores.items()
+        }
+
+    def metrics(self, predictions: TrialScores) -> dict[str, float]:
+        """Return top-1 in percent, means over the classifiers of a size."""
+        return {name: fmean(values) for name, values in self.accuracies(predictions).items()}
+
+    def gallery(self, predictions: TrialScores, folders: Folders) -> list[Tile]:
+        """Return the images about which the classifiers of the smallest sets are most wrong."""
+        from transfer.galleries.mistakes import mistakes_over_runs
+
+        images = open_images(self.dataset, "test", folders)
+        shares = self.shares(predictions.scores[min(predictions.scores)])
+        return mistakes_over_runs(images, shares, predictions.labels, self.trials_called)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FewShot(FewLabels):
     """LooC's few-shot protocol: means of ten trials.
 
     The paper names iterations and rate of Adam. It does not name the pool (train and val together
@@ -50,6 +105,9 @@ class FewShot(CenterCrops, Classification, Task):
 
     heading: ClassVar[str] = "Few labels"
     primary_metric: ClassVar[str] = "acc_5shot"
+    metric_name: ClassVar[str] = "acc_{}shot"
+    trials_called: ClassVar[str] = "trials"
+    counted_over: ClassVar[str] = "{} trials of {} images per class"
 
     protocol: str = "looc-2020/1"
     shots: tuple[int, ...] = (5, 10)
@@ -61,12 +119,10 @@ class FewShot(CenterCrops, Classification, Task):
     learning_rate: float = 0.03
     batch_size: int = 256
 
-    def at_schedule(self, schedule: str) -> FewShot:
+    def at_schedule(self, schedule: str) -> Self:
         """Return the protocol at the length of a schedule."""
         if schedule == "smoke":
             return replace(self, trials=3, iterations=25)
-        if schedule == "paper":
-            return self
         return replace(self, iterations=max(1, round(self.iterations * length_fraction(schedule))))
 
     def too_few_images(self, data: Path) -> str:
@@ -80,7 +136,7 @@ class FewShot(CenterCrops, Classification, Task):
             f"{num_images} training images of {sizes.classes} classes; use the complete data set"
         )
 
-    def run(self, prepared: TrainAndTest, folders: Folders, seed: int) -> FewShotScores:
+    def run(self, prepared: TrainAndTest, folders: Folders, seed: int) -> TrialScores:
         """Train all trials at once; return their scores on test.
 
         This takes a few seconds, so that no state is saved.
@@ -89,12 +145,12 @@ class FewShot(CenterCrops, Classification, Task):
 
         from transfer.frozen.few_shot_heads import FewShotTraining, train_together
 
-        problems = self.problems(prepared, seed)
         training = FewShotTraining(
             iterations=self.iterations,
             learning_rate=self.learning_rate,
             batch_size=self.batch_size,
         )
+        problems = self.problems(prepared, seed)
         weight, bias = train_together(
             prepared.train, problems, training, num_classes=prepared.num_classes
         )
@@ -107,28 +163,7 @@ class FewShot(CenterCrops, Classification, Task):
             [torch.addmm(b, test, w.T).cpu() for w, b in zip(weight, bias, strict=True)]
         )
         by_shot = dict(zip(self.shots, scores.split(self.trials), strict=True))
-        labels = prepared.test.labels
-        names = self.class_names(prepared, folders)
-        return FewShotScores(by_shot, labels, self.class_numbers(by_shot, labels, names))
-
-    def class_numbers(
-        self, scores: Mapping[int, Tensor], labels: Tensor, names: Sequence[str]
-    ) -> dict[str, Any]:
-        """Return accuracy by class, mean over the trials of the fewest shots, and confused pairs.
-
-        scores (trials, n, L) per number of shots, labels (n,), names: L names. A pair counts the
-        images of all these trials.
-        """
-        from transfer.frozen.classifier import class_results
-
-        shots = min(scores)
-        trials = scores[shots]
-        return {
-            **class_results(
-                trials.flatten(0, 1), labels.repeat(len(trials)), names, repeats=len(trials)
-            ),
-            "classes_counted_over": f"{len(trials)} trials of {shots} images per class",
-        }
+        return self.results(by_shot, prepared.test.labels, prepared.class_names)
 
     def problems(self, prepared: TrainAndTest, seed: int) -> list[Problem]:
         """Return all trials of the first number of shots, then of the next."""
@@ -149,40 +184,21 @@ class FewShot(CenterCrops, Classification, Task):
             for trial in range(self.trials)
         ]
 
-    def accuracies(self, predictions: FewShotScores, shots: int) -> list[float]:
-        """Return top-1 in percent of each trial."""
-        from transfer.metrics import top1
+    def shares(self, scores: Tensor) -> Tensor:
+        """Return the probabilities of the classes."""
+        return scores.softmax(dim=2)
 
-        return [top1(scores, predictions.labels) for scores in predictions.scores[shots]]
-
-    def metrics(self, predictions: FewShotScores) -> dict[str, float]:
-        """Return accuracies in percent, means over the trials."""
-        return {
-            f"acc_{shots}shot": fmean(self.accuracies(predictions, shots))
-            for shots in predictions.scores
-        }
-
-    def details(self, predictions: FewShotScores) -> dict[str, object]:
+    def details(self, predictions: TrialScores) -> dict[str, object]:
         """Return the accuracy of each trial, 95 % intervals of the metrics, and numbers by class.
 
         An interval is given by its half width.
         """
-        trials = {
-            f"acc_{shots}shot": self.accuracies(predictions, shots) for shots in predictions.scores
-        }
+        trials = self.accuracies(predictions)
         return {
             **super().details(predictions),
             "trials": trials,
             "interval95": {name: interval95(values) for name, values in trials.items()},
         }
-
-    def gallery(self, predictions: FewShotScores, folders: Folders) -> list[Tile]:
-        """Return the test images about which the trials of the fewest shots are most wrong."""
-        from transfer.galleries.mistakes import mistakes_over_runs
-
-        images = self.test_images(folders)
-        shares = predictions.scores[min(predictions.scores)].softmax(dim=2)
-        return mistakes_over_runs(images, shares, predictions.labels, "trials")
 
 
 def interval95(values: list[float]) -> float:
@@ -193,7 +209,94 @@ def interval95(values: list[float]) -> float:
     return 1.96 * stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
 
 
-TASKS = {
+@dataclass(frozen=True, kw_only=True)
+class LowShotKNN(FewLabels):
+    """Weighted nearest neighbors in banks of 1 % and 10 % of the labels; means over five draws."""
+
+    heading: ClassVar[str] = "Nearest neighbors"
+    primary_metric: ClassVar[str] = "top1_1pct"
+    metric_name: ClassVar[str] = "top1_{}pct"
+    trials_called: ClassVar[str] = "banks"
+    counted_over: ClassVar[str] = "{} banks of {} % of the training images"
+
+    protocol: str = "lowshot/1"
+    percents: tuple[int, ...] = (1, 10)
+    """Percentages of each class's training images in the bank, at least one image."""
+    draws: int = 5
+    """Number of banks drawn per percentage."""
+    num_neighbors: int = 20
+    temperature: float = 0.1
+
+    def at_schedule(self, schedule: str) -> Self:
+        """Return the protocol, for smoke with fewer neighbors, since its bank is small."""
+        return replace(self, num_neighbors=3) if schedule == "smoke" else self
+
+    def too_few_images(self, data: Path) -> str:
+        """Return why the smallest bank cannot hold as many neighbors as vote; empty if it can."""
+        sizes = expected_sizes(self.dataset, data)
+        num_images, percent = sizes.counts.get("trainval", 0), min(self.percents)
+        bank = shots_of(num_images, sizes.classes, percent) * sizes.classes
+        if not num_images or self.num_neighbors <= bank:  # 0: not known
+            return ""
+        return (
+            f"{self.num_neighbors} neighbors vote, but a bank of {percent} % of "
+            f"{self.dataset} has {bank} training images; "
+            "use the complete data set, or --schedule smoke for fewer neighbors"
+        )
+
+    def run(self, prepared: TrainAndTest, folders: Folders, seed: int) -> TrialScores:
+        """Return the votes of all banks."""
+        import torch
+
+        from transfer.frozen.nearest import knn_scores
+
+        def votes(percent: int, draw: int) -> Tensor:
+            return knn_scores(
+                drawn_bank(prepared, percent, (seed << 20) + draw),
+                prepared.test.features,
+                num_classes=prepared.num_classes,
+                num_neighbors=self.num_neighbors,
+                temperature=self.temperature,
+            )
+
+        scores = {
+            percent: torch.stack([votes(percent, draw) for draw in range(self.draws)])
+            for percent in self.percents
+        }
+        return self.results(scores, prepared.test.labels, prepared.class_names)
+
+    def shares(self, scores: Tensor) -> Tensor:
+        """Return the shares of the votes."""
+        return scores / scores.sum(dim=2, keepdim=True)
+
+    def details(self, predictions: TrialScores) -> dict[str, object]:
+        """Return top-1 in percent of each draw, and numbers by class."""
+        return {**super().details(predictions), "draws": self.accuracies(predictions)}
+
+
+def shots_of(num_images: int, num_classes: int, percent: int) -> int:
+    """Return the images of each class in a bank of a percentage, at least one."""
+    return max(1, round(num_images / num_classes * percent / 100))
+
+
+def drawn_bank(prepared: TrainAndTest, percent: int, seed: int) -> Features:
+    """Return a drawn bank of equally many images of every class."""
+    from transfer.frozen.few_shot_heads import draw_support
+
+    train = prepared.train
+    support = draw_support(
+        train.labels,
+        shots=shots_of(len(train.labels), prepared.num_classes, percent),
+        num_classes=prepared.num_classes,
+        seed=seed,
+    )
+    return Features(train.features[support], train.labels[support])
+
+
+TASKS: dict[str, FewLabels] = {
+    "cifar10_lowshot_knn": LowShotKNN(dataset="cifar10", crop_px=32, margin_px=0),
+    "cifar100_lowshot_knn": LowShotKNN(dataset="cifar100", crop_px=32, margin_px=0),
+    "in100_lowshot_knn": LowShotKNN(dataset="in100", by_default=False),
     "flowers102_fewshot": FewShot(dataset="flowers"),
     "cifar10_fewshot": FewShot(dataset="cifar10", crop_px=32, margin_px=0, by_default=False),
 }

@@ -6,26 +6,22 @@ votes for its class with the weight exp(similarity / temperature).
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar, Self
 
 from transfer.datasets.catalog import too_small_bank
 from transfer.frozen.features import Predictions, TrainAndTest
 from transfer.running.folders import Folders
-from transfer.tasks.task import CenterCrops, Classification, Task
-
-if TYPE_CHECKING:
-    pass
+from transfer.tasks.task import CenterCrops
 
 
 @dataclass(frozen=True, kw_only=True)
-class KNN(CenterCrops, Classification, Task):
+class KNN(CenterCrops):
     """Weighted nearest neighbors with the settings of MoCo's and SimSiam's CIFAR monitor.
 
     UniCLR does not print its own.
     """
 
     heading: ClassVar[str] = "Nearest neighbors"
-    primary_metric: ClassVar[str] = "top1"
 
     protocol: str = "uniclr-2022/1"
     num_neighbors: int = 200
@@ -57,8 +53,8 @@ class KNN(CenterCrops, Classification, Task):
             num_neighbors=self.num_neighbors,
             temperature=self.temperature,
         )
-        names, labels = self.class_names(prepared, folders), prepared.test.labels
-        return Predictions(scores, labels, class_results(scores, labels, names))
+        labels = prepared.test.labels
+        return Predictions(scores, labels, class_results(scores, labels, prepared.class_names))
 
     def metrics(self, predictions: Predictions) -> dict[str, float]:
         """Return top-1 in percent."""
@@ -66,6 +62,22 @@ class KNN(CenterCrops, Classification, Task):
 
         return {"top1": top1(predictions.scores, predictions.labels)}
 
+
+ON_REQUEST = (
+    "aircraft",
+    "birdsnap",
+    "caltech101",
+    "cars",
+    "dtd",
+    "flowers",
+    "food",
+    "pets",
+    "sun397",
+    "places365",
+    "in1k",
+    "inat1k",
+    "cub200",
+)
 
 TASKS = {
     "cifar10_knn": KNN(dataset="cifar10", crop_px=32, margin_px=0),
@@ -79,22 +91,5 @@ TASKS = {
         temperature=0.07,
         by_default=False,
     ),
-    **{
-        f"{dataset}_knn": KNN(dataset=dataset, by_default=False)
-        for dataset in (
-            "aircraft",
-            "birdsnap",
-            "caltech101",
-            "cars",
-            "dtd",
-            "flowers",
-            "food",
-            "pets",
-            "sun397",
-            "places365",
-            "in1k",
-            "inat1k",
-            "cub200",
-        )
-    },
+    **{f"{dataset}_knn": KNN(dataset=dataset, by_default=False) for dataset in ON_REQUEST},
 }

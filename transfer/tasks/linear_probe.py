@@ -2,27 +2,28 @@
 
 A linear classifier on random crops seen by the frozen backbone (eval mode), scored on the test
 split after the last epoch. Each paper's reading is a named instance of one dataclass. All readings
-of a data set are trained on one stream of random crops.
+of a data set are trained on one stream of random crops. One probe predicts an image's rotation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from transfer.backbone import Backbone
-from transfer.frozen.features import Features, Predictions
+from transfer.frozen.features import Features, Predictions, frozen_features, open_images
 from transfer.frozen.pass_hours import probe_hours
-from transfer.frozen.probe_training import Decay, ProbeTraining
-from transfer.frozen.transforms import EvalTransform
+from transfer.frozen.probe_training import Decay, Labels, ProbeTraining
+from transfer.frozen.transforms import QUARTER_TURNS
 from transfer.running.folders import Folders
 from transfer.running.measured_rates import ASSUMED, Rates
 from transfer.running.option_ranges import length_fraction
-from transfer.tasks.task import Classification, Task
+from transfer.tasks.task import CenterCrops
 
 if TYPE_CHECKING:
     from transfer.datasets.images import Images
+    from transfer.galleries.tile import Tile
 
 
 @dataclass(frozen=True)
@@ -32,28 +33,57 @@ class Prepared:
     backbone: Backbone
     train: Images
     test: Features
-    shown: Images | None = None
-    """Test images, some of which the record shows with the shares of the network's heads; None for
-    a network without several."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinearProbe(Classification, Task):
-    """Linear probe of one paper on one data set."""
+class Probe(CenterCrops):
+    """A linear probe on random crops of one data set."""
 
     heading: ClassVar[str] = "Linear probes"
-    primary_metric: ClassVar[str] = "top1"
 
-    learning_rate: float
+    learning_rate: float = 30.0
     epochs: float = 100.0
-    decay: Decay = "cosine"
-    """Schedule of the learning rate: cosine to zero, or step, times 0.1 at 60 % and 80 %."""
     batch_size: int = 256
     sgd_momentum: float = 0.9
     weight_decay: float = 0.0
-    margin_px: int = 32
-    """Short side of the test image minus the crop, for a crop of 224 px; in proportion for other
-    crops. 0 takes the whole image (CIFAR)."""
+
+    def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
+        """Return the estimated hours on one GPU, on the published counts of images."""
+        return probe_hours(backbone, self.dataset, epochs=self.epochs, rates=rates)
+
+    def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
+        """Return the training images and the features of the test images."""
+        train = open_images(self.dataset, "trainval", folders)
+        test = frozen_features(backbone, self.dataset, "test", self.transform, folders)
+        return Prepared(backbone, train, test)
+
+    def training_of(
+        self,
+        heads: Sequence[tuple[float, Decay]],
+        labels: Labels = "classes",
+        optimizer: Literal["sgd", "lars"] = "sgd",
+    ) -> ProbeTraining:
+        """Return the settings of the training loop, with a rate and a decay for each head."""
+        rates, decays = zip(*heads, strict=True)
+        return ProbeTraining(
+            learning_rates=rates,
+            batch_size=self.batch_size,
+            epochs=self.epochs,
+            decays=decays,
+            optimizer=optimizer,
+            sgd_momentum=self.sgd_momentum,
+            weight_decay=self.weight_decay,
+            labels=labels,
+            crop_px=self.crop_px,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearProbe(Probe):
+    """Linear probe of one paper on one data set."""
+
+    decay: Decay = "cosine"
+    """Schedule of the learning rate: cosine to zero, or step, times 0.1 at 60 % and 80 %."""
     optimizer: Literal["sgd", "lars"] = field(default="sgd", metadata={"added": True})
     """Optimizer; lars has a trust coefficient of 0.001 (SimSiam's probe)."""
     std: tuple[float, float, float] | None = field(default=None, metadata={"added": True})
@@ -84,8 +114,6 @@ class LinearProbe(Classification, Task):
 
     def at_schedule(self, schedule: str) -> LinearProbe:
         """Return the protocol at the length of a schedule."""
-        if schedule == "paper":
-            return self
         peers = tuple(peer.at_schedule(schedule) for peer in self.peers)
         if schedule == "smoke":
             return replace(self, epochs=self.epochs / 25, batch_size=32, peers=peers)
@@ -97,29 +125,12 @@ class LinearProbe(Classification, Task):
         peers = tuple(peer.for_backbone(backbone) for peer in self.peers)
         return replace(self, crop_px=backbone.input.size_px, std=std, peers=peers)
 
-    def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
-        """Return the estimated hours on one GPU, on the published counts of images."""
-        return probe_hours(backbone, self.dataset, epochs=self.epochs, rates=rates)
-
-    def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
-        """Return the training images and the features of the test images."""
-        from transfer.frozen.features import frozen_features, open_images
-
-        transform = EvalTransform.center(self.crop_px, self.margin_px)
-        several = backbone.num_heads > 0
-        return Prepared(
-            backbone,
-            open_images(self.dataset, "trainval", folders),
-            frozen_features(backbone, self.dataset, "test", transform, folders),
-            open_images(self.dataset, "test", folders) if several else None,
-        )
-
     def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
         """Train, then return the scores of the test split with the last weights."""
+        from transfer.datasets.thumbnails import describe_image
         from transfer.frozen.linear_heads import train_and_score
 
-        own = (self.learning_rate, self.decay)
-        heads = self.together or (own,)
+        heads = self.heads
         predictions = train_and_score(
             prepared.backbone,
             prepared.train,
@@ -127,32 +138,86 @@ class LinearProbe(Classification, Task):
             prepared.test,
             seed,
             folders.work,
-            heads.index(own),
+            heads.index((self.learning_rate, self.decay)),
             folders.cache / "heads",
             tuple(peer.training() for peer in self.peers),
         )
         if len(heads) > 1:
             predictions.details["heads_of_the_training"] = [list(head) for head in heads]
-        if prepared.shown is not None:
-            from transfer.datasets.thumbnails import describe_image
-
-            for example in predictions.details.get("head_share_examples", []):
-                example |= describe_image(prepared.shown, example["index"])
+        if examples := predictions.details.get("head_share_examples"):
+            shown = open_images(self.dataset, "test", folders)
+            for example in examples:
+                example |= describe_image(shown, example["index"])
         return predictions
+
+    @property
+    def heads(self) -> tuple[tuple[float, Decay], ...]:
+        """Return learning rate and decay of each head of the training."""
+        return self.together or ((self.learning_rate, self.decay),)
 
     def training(self) -> ProbeTraining:
         """Return the settings of the training loop, with a head for each reading."""
-        rates, decays = zip(*(self.together or ((self.learning_rate, self.decay),)), strict=True)
-        return ProbeTraining(
-            learning_rates=rates,
-            batch_size=self.batch_size,
-            epochs=self.epochs,
-            decays=decays,
-            optimizer=self.optimizer,
-            sgd_momentum=self.sgd_momentum,
-            weight_decay=self.weight_decay,
-            crop_px=self.crop_px,
+        return self.training_of(self.heads, optimizer=self.optimizer)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RotationProbe(Probe):
+    """Linear probe of four rotations: LooC, arXiv:2008.05659, section 4 and Table 1.
+
+    It learns from crops that are flipped and then rotated by a uniformly drawn multiple of 90
+    degrees, and is scored on every test image in all four rotations. The paper names no settings
+    for it; those of its ImageNet-100 probe are used.
+    """
+
+    primary_metric: ClassVar[str] = "acc"
+
+    dataset: str = "in100"
+    protocol: str = "looc-2020/1"
+    epochs: float = 200.0
+
+    def at_schedule(self, schedule: str) -> Self:
+        """Return the protocol at the length of a schedule."""
+        if schedule == "smoke":
+            return replace(self, epochs=self.epochs / 50, batch_size=32)
+        return replace(self, epochs=self.epochs * length_fraction(schedule))
+
+    def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
+        """Return the training images and the features of the test images in each rotation.
+
+        These are in one rotation after the other; the label is the rotation.
+        """
+        import torch
+
+        turned = (replace(self.transform, turns=quarters) for quarters in range(QUARTER_TURNS))
+        positions = [
+            frozen_features(backbone, self.dataset, "test", transform, folders).features
+            for transform in turned
+        ]
+        labels = torch.arange(QUARTER_TURNS).repeat_interleave(len(positions[0]))
+        train = open_images(self.dataset, "trainval", folders)
+        return Prepared(backbone, train, Features(torch.cat(positions), labels))
+
+    def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
+        """Train, then return the scores of the test split with the last weights."""
+        from transfer.frozen.linear_heads import train_and_score
+
+        training = self.training_of([(self.learning_rate, "step")], labels="rotations")
+        return train_and_score(
+            prepared.backbone, prepared.train, training, prepared.test, seed, folders.work
         )
+
+    def metrics(self, predictions: Predictions) -> dict[str, float]:
+        """Return accuracy in percent."""
+        from transfer.metrics import top1
+
+        return {"acc": top1(predictions.scores, predictions.labels)}
+
+    def gallery(self, predictions: Predictions, folders: Folders) -> list[Tile]:
+        """Return turned test images about whose rotation the classifier is most wrong."""
+        from transfer.galleries.mistakes import turned_mistakes
+
+        images = open_images(self.dataset, "test", folders)
+        return turned_mistakes(images, predictions.scores, predictions.labels)
 
 
 def with_shared_passes(probes: Mapping[str, LinearProbe]) -> dict[str, LinearProbe]:
@@ -211,7 +276,7 @@ CIFAR_PROBE: dict[str, Any] = {
 }
 """Settings of UniCLR's probes on CIFAR (section 4.1); the whole image is the test crop."""
 
-TASKS = with_shared_passes(
+PROBES = with_shared_passes(
     {
         **{f"in1k_linear@{reading}": probe for reading, probe in IN1K_PROBES.items()},
         # UniCLR's rate may be too low, scaled or not, so this one is reported, too
@@ -265,3 +330,5 @@ TASKS = with_shared_passes(
         by_default=False,
     ),
 }
+
+TASKS: dict[str, Probe] = {**PROBES, "rotation4_linear": RotationProbe()}

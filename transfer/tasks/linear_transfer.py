@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pretrain.running.errors import NotFiniteError
 from transfer.backbone import Backbone
 from transfer.datasets.catalog import DATASETS
-from transfer.frozen.features import Features, Predictions
+from transfer.frozen.features import Features, Predictions, frozen_features, open_images
 from transfer.frozen.pass_hours import probe_hours
 from transfer.frozen.probe_training import ProbeTraining
 from transfer.frozen.transforms import EvalTransform
 from transfer.running.folders import Folders
 from transfer.running.measured_rates import ASSUMED, Rates
 from transfer.running.option_ranges import length_fraction
-from transfer.tasks.task import Classification, Task
+from transfer.tasks.task import Classification
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -44,7 +44,7 @@ class Prepared:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinearTransfer(Classification, Task):
+class LinearTransfer(Classification):
     """LORAC's protocol on one data set."""
 
     heading: ClassVar[str] = "Linear transfer"
@@ -68,8 +68,6 @@ class LinearTransfer(Classification, Task):
         """Return the protocol at the length of a schedule."""
         if schedule == "smoke":
             return replace(self, steps=24, epochs=0.0, batch_size=32)
-        if schedule == "paper":
-            return self
         part = length_fraction(schedule)
         steps = max(1, round(self.steps * part)) if self.steps else 0
         return replace(self, steps=steps, epochs=self.epochs * part)
@@ -84,8 +82,6 @@ class LinearTransfer(Classification, Task):
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
         """Return the images of train and trainval, and the features of val and test."""
-        from transfer.frozen.features import frozen_features, open_images
-
         transform = EvalTransform(resize_px=round(self.crop_px * 256 / 224), crop_px=self.crop_px)
         return Prepared(
             backbone,
@@ -147,21 +143,15 @@ class LinearTransfer(Classification, Task):
         ]
 
     def accuracy(self, scores: Tensor, labels: Tensor) -> float:
-        """Return top-1 or mean per class in percent, whichever the data set's column reports.
-
-        scores: (n, L); labels: (n,).
-        """
+        """Return the primary metric in percent of scores (n, L) for labels (n,)."""
         from transfer.metrics import mean_per_class, top1
 
-        metric = DATASETS[self.dataset].metric
-        return (
-            mean_per_class(scores, labels) if metric == "mean_per_class" else top1(scores, labels)
-        )
+        metric = mean_per_class if self.primary_metric == "mean_per_class" else top1
+        return metric(scores, labels)
 
     def metrics(self, predictions: Predictions) -> dict[str, float]:
         """Return the accuracy in percent, under the metric's own name."""
-        name = DATASETS[self.dataset].metric
-        return {name: self.accuracy(predictions.scores, predictions.labels)}
+        return {self.primary_metric: self.accuracy(predictions.scores, predictions.labels)}
 
 
 STEPS = {

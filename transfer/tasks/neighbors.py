@@ -9,30 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from transfer.backbone import Backbone
 from transfer.datasets.catalog import too_small_bank
-from transfer.frozen.features import TrainAndTest
+from transfer.frozen.features import TrainAndTest, open_images
 from transfer.running.folders import Folders
-from transfer.tasks.task import CenterCrops, Classification, Task
+from transfer.tasks.task import CenterCrops
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from torch import Tensor
 
-    from transfer.datasets.images import Images
     from transfer.galleries.tile import Tile
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """Input of a run."""
-
-    features: TrainAndTest
-    train: Images
-    test: Images
 
 
 @dataclass(frozen=True)
@@ -48,7 +36,7 @@ class Neighbors:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NearestImages(CenterCrops, Classification, Task):
+class NearestImages(CenterCrops):
     """The nearest training images of test images, and how many are of the query's class."""
 
     heading: ClassVar[str] = "Figures"
@@ -68,29 +56,24 @@ class NearestImages(CenterCrops, Classification, Task):
         shown = f"{self.num_neighbors} neighbors are shown"
         return f"{shown}, but {self.dataset} has {bank} images" if bank else ""
 
-    def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
-        """Return the features, extracted or from the cache, and the images."""
-        from transfer.frozen.features import open_images
-
-        return Prepared(
-            self.train_and_test(backbone, folders),
-            open_images(self.dataset, "trainval", folders),
-            self.test_images(folders),
-        )
-
-    def run(self, prepared: Prepared, folders: Folders, seed: int) -> Neighbors:
+    def run(self, prepared: TrainAndTest, folders: Folders, seed: int) -> Neighbors:
         """Return the neighbors; the seed has no effect, since the queries are the same for all."""
+        from transfer.datasets.thumbnails import describe_image
         from transfer.frozen.nearest import nearest_rows
 
-        features = prepared.features
-        similarities, nearest = nearest_rows(
-            features.train.features, features.test.features, self.num_neighbors
-        )
+        train, test = prepared.train, prepared.test
+        similarities, nearest = nearest_rows(train.features, test.features, self.num_neighbors)
+        bank, tested = (open_images(self.dataset, s, folders) for s in ("trainval", "test"))
+
+        def neighbors(query: int) -> list[dict[str, Any]]:
+            rows = zip(nearest[query].tolist(), similarities[query].tolist(), strict=True)
+            return [describe_image(bank, i) | {"cosine": round(cosine, 6)} for i, cosine in rows]
+
         shown = [
-            self.describe_query(prepared, query, nearest[query], similarities[query])
-            for query in self.draw_queries(features.test.labels)
+            describe_image(tested, query) | {"neighbors": neighbors(query)}
+            for query in self.draw_queries(test.labels)
         ]
-        return Neighbors(features.test.labels, features.train.labels[nearest], shown)
+        return Neighbors(test.labels, train.labels[nearest], shown)
 
     def draw_queries(self, labels: Tensor) -> list[int]:
         """Return the test images to show: drawn classes in turn, then drawn images of each."""
@@ -107,20 +90,9 @@ class NearestImages(CenterCrops, Classification, Task):
             for turn in range(turns)
             for images in of_class.values()
             if turn < len(images)
-        ][: self.num_queries]
-        return sorted(in_turn, key=lambda index: (int(labels[index]), index))
-
-    def describe_query(
-        self, prepared: Prepared, query: int, nearest: Tensor, similarities: Tensor
-    ) -> dict[str, Any]:
-        """Return a query and its neighbors (k,), each with what identifies and shows the image."""
-        from transfer.datasets.thumbnails import describe_image
-
-        neighbors = [
-            describe_image(prepared.train, index) | {"cosine": round(cosine, 6)}
-            for index, cosine in zip(nearest.tolist(), similarities.tolist(), strict=True)
         ]
-        return describe_image(prepared.test, query) | {"neighbors": neighbors}
+        shown = in_turn[: self.num_queries]
+        return sorted(shown, key=lambda index: (int(labels[index]), index))
 
     def metrics(self, predictions: Neighbors) -> dict[str, float]:
         """Return the share in percent of neighbors of the query's class, over all test images."""

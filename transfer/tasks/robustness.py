@@ -7,7 +7,7 @@ the metric is accuracy, not the benchmark's corruption error.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
@@ -16,28 +16,47 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from transfer.backbone import Backbone
 from transfer.datasets.imagenet.imagenet_c import GROUPS, KINDS, MAIN_KINDS, kind_and_severity
 from transfer.datasets.imagenet.objectnet import BORDER_PX, with_words
-from transfer.frozen.features import Predictions
+from transfer.frozen.features import (
+    Predictions,
+    features_of_backbones,
+    frozen_features,
+    open_images,
+)
 from transfer.frozen.transforms import EvalTransform
 from transfer.running.folders import Folders
-from transfer.tasks.task import Classification, Task
+from transfer.tasks.task import Classification
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from transfer.frozen.classifier import ClassifierTest
+    from transfer.frozen.classifier import Heads
     from transfer.galleries.tile import Tile
 
 SEVERE = 3
 """Lowest severity of the paper's d >= 3."""
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """A trained classifier and the test images of another data set."""
+
+    head: Heads
+    classes: tuple[str, ...]
+    """Names of the L classes of the classifier."""
+    features: Tensor
+    """(n, C) of the test images."""
+    labels: Tensor
+    """Labels (n,) as indices into the classifier's classes."""
+    files: tuple[str, ...]
+    """File names of the test images."""
+
+
 @dataclass(frozen=True, kw_only=True)
-class TrainedClassifier(ABC):
-    """Part of a task that tests the ImageNet-100 classifier on images of another kind."""
+class TrainedClassifier(Classification):
+    """Test of the ImageNet-100 classifier on images of another kind."""
 
     heading: ClassVar[str] = "Robustness"
 
-    dataset: str
     protocol: str = "looc-2020/1"
     classifier: str = "in100_linear@looc"
     """Key of the task that trains the classifier; only that training, another task, has a
@@ -61,39 +80,35 @@ class TrainedClassifier(ABC):
 
     def extract_together(self, backbones: Sequence[Backbone], folders: Folders) -> bool:
         """Extract features of several backbones of one image size; decode every image once."""
-        from transfer.frozen.features import features_of_backbones
-
         features_of_backbones(backbones, self.dataset, "test", self.transform, folders)
         return True
 
-    def prepare(self, backbone: Backbone, folders: Folders) -> ClassifierTest:
+    def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
         """Return the classifier with the test features, extracted or from the cache.
 
         FileNotFoundError if the classifier is not trained.
         """
-        from transfer.frozen.classifier import open_classifier_test
+        from transfer.frozen.classifier import labels_among, load_classifier
 
-        return open_classifier_test(
-            backbone,
-            self.dataset,
-            self.transform,
-            folders,
-            classifier=self.classifier,
-            classes_of=self.classes_of,
-        )
+        head = load_classifier(folders.classifier) if folders.classifier else None
+        if head is None:
+            raise FileNotFoundError(
+                f"no trained classifier in {folders.classifier}; run {self.classifier} first"
+            )
+        images, classes = open_images(self.dataset, "test", folders), self.classes(folders)
+        test = frozen_features(backbone, self.dataset, "test", self.transform, folders)
+        labels = labels_among(test.labels, images.class_names, classes)
+        files = tuple(images.name(i) for i in range(len(images)))
+        return Prepared(head, classes, test.features, labels, files)
 
-    def classifier_classes(self, folders: Folders) -> tuple[str, ...]:
+    def classes(self, folders: Folders) -> tuple[str, ...]:
         """Return the names of the classes that the classifier knows."""
-        from transfer.frozen.features import open_images
-
         return open_images(self.classes_of, "test", folders).class_names
 
 
 @dataclass(frozen=True, kw_only=True)
-class ObjectNetEval(TrainedClassifier, Classification, Task):
+class ObjectNetEval(TrainedClassifier):
     """LooC's test of a trained ImageNet-100 classifier on other viewpoints."""
-
-    primary_metric: ClassVar[str] = "top1"
 
     dataset: str = "objectnet13"
     border_px: int = BORDER_PX
@@ -107,22 +122,20 @@ class ObjectNetEval(TrainedClassifier, Classification, Task):
         centered = EvalTransform.center(self.crop_px, self.margin_px)
         return replace(centered, border_px=self.border_px)
 
-    def run(self, prepared: ClassifierTest, folders: Folders, seed: int) -> Predictions:
+    def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
         """Return the scores of all classes of the classifier, and numbers by class."""
-        from transfer.frozen.classifier import class_results
+        from transfer.frozen.classifier import class_results, classifier_scores
 
-        scores, labels = prepared.scores(), prepared.labels()
-        return Predictions(
-            scores, labels, class_results(scores, labels, with_words(prepared.classes))
-        )
+        scores, labels = classifier_scores(prepared.head, prepared.features), prepared.labels
+        numbers = class_results(scores, labels, with_words(prepared.classes))
+        return Predictions(scores, labels, numbers)
 
     def gallery(self, predictions: Predictions, folders: Folders) -> list[Tile]:
         """Return pictures of the test images about which the classifier is most wrong."""
         from transfer.galleries.mistakes import mistakes
 
-        classes = with_words(self.classifier_classes(folders))
-        images = self.test_images(folders)
-        return mistakes(images, predictions.scores, predictions.labels, classes)
+        images, classes = open_images(self.dataset, "test", folders), self.classes(folders)
+        return mistakes(images, predictions.scores, predictions.labels, with_words(classes))
 
 
 @dataclass(frozen=True)
@@ -142,7 +155,7 @@ class Corrupted:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CorruptionEval(TrainedClassifier, Classification, Task):
+class CorruptionEval(TrainedClassifier):
     """LooC's test of a trained ImageNet-100 classifier under corruptions.
 
     The paper's column All exceeds the mean over the fifteen corruptions that it prints in groups,
@@ -164,12 +177,12 @@ class CorruptionEval(TrainedClassifier, Classification, Task):
         """Return the transform of the test images."""
         return EvalTransform(resize_px=self.resize_px, crop_px=self.crop_px)
 
-    def run(self, prepared: ClassifierTest, folders: Folders, seed: int) -> Corrupted:
+    def run(self, prepared: Prepared, folders: Folders, seed: int) -> Corrupted:
         """Return the scores of all classes of the classifier, and numbers by class."""
-        from transfer.frozen.classifier import class_results
+        from transfer.frozen.classifier import class_results, classifier_scores
 
         kinds, severities = zip(*map(kind_and_severity, prepared.files), strict=True)
-        scores, labels = prepared.scores(), prepared.labels()
+        scores, labels = classifier_scores(prepared.head, prepared.features), prepared.labels
         details = class_results(scores, labels, prepared.classes)
         details |= right_over_corruptions(scores, labels, prepared.files, kinds)
         details["classes_counted_over"] = "all corruptions and severities"
@@ -208,11 +221,11 @@ class CorruptionEval(TrainedClassifier, Classification, Task):
         from transfer.galleries.mistakes import corrupted_mistakes
 
         return corrupted_mistakes(
-            self.test_images(folders),
+            open_images(self.dataset, "test", folders),
             predictions.scores,
             predictions.labels,
             list(zip(predictions.kinds, predictions.severities, strict=True)),
-            self.classifier_classes(folders),
+            self.classes(folders),
         )
 
 
@@ -257,7 +270,7 @@ def accuracies(predictions: Corrupted) -> dict[str, dict[int, float]]:
     return top1_by_kind
 
 
-TASKS: dict[str, Task] = {
+TASKS: dict[str, TrainedClassifier] = {
     "objectnet13_eval": ObjectNetEval(),
     "imagenet_c100_eval": CorruptionEval(),
     "imagenet_c100_eval@made": CorruptionEval(

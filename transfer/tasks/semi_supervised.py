@@ -6,7 +6,7 @@ arXiv:2108.02696, section 6.2).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -19,17 +19,16 @@ from transfer.datasets.splits import SHARE_SEED, balanced_split, draw_balanced_s
 from transfer.encoders.encoder import Encoder
 from transfer.finetuning.options import TrainingOptions
 from transfer.finetuning.schedule import Precision
-from transfer.frozen.features import Predictions
+from transfer.frozen.features import Predictions, open_images
 from transfer.frozen.pass_hours import BACKWARD_COST, forward_hours, training_hours
-from transfer.frozen.transforms import EvalTransform
 from transfer.running.folders import Folders
 from transfer.running.measured_rates import ASSUMED, Rates
 from transfer.running.option_ranges import length_fraction
-from transfer.tasks.task import Classification, PlannedTask, Task
+from transfer.tasks.task import CenterCrops, PlannedTask
 
 if TYPE_CHECKING:
     from transfer.datasets.images import Images
-    from transfer.finetuning.classification import FineTuning, TrainedClassifier
+    from transfer.finetuning.classification import FineTuning
 
 LISTED_SHARE = {"in1k_1pct": 0.01, "in1k_10pct": 0.1}
 """Share of ImageNet-1k's training images in SimCLR's lists."""
@@ -47,11 +46,14 @@ class Prepared:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SemiSupervised(Classification, Task):
+class SemiSupervised(CenterCrops):
     """Training of all layers on few labelled images; the classifier has its own learning rate."""
 
     heading: ClassVar[str] = "Few labels"
-    primary_metric: ClassVar[str] = "top1"
+    trains_backbone: ClassVar[bool] = True
+    heeded_options: ClassVar[frozenset[str]] = frozenset(
+        {"learning_rates", "precision", "rates_at_once"}
+    )
 
     drawn_share: float = 0.0
     """Share of the training images that are drawn as labelled, equally from each class; 0: the data
@@ -72,8 +74,6 @@ class SemiSupervised(Classification, Task):
     weight_decay: float = 0.0
     held_out_share: float = 0.2
     """Share of each class's labelled images that is held out to compare rates."""
-    margin_px: int = 32
-    """Margin around the crop, as in the linear probe."""
     precision: Precision = field(default="float32", metadata={"added": True})
     """Precision of the passes in training; bfloat16 and float16 by autocast."""
     rates_at_once: int = field(default=0, metadata={"hashed": False, "stored": False})
@@ -85,8 +85,6 @@ class SemiSupervised(Classification, Task):
         if schedule == "smoke":
             rates = self.head_rates[2:5:2] or self.head_rates
             return replace(self, epochs=1.0, batch_size=16, head_rates=rates)
-        if schedule == "paper":
-            return self
         return replace(self, epochs=self.epochs * length_fraction(schedule))
 
     def with_options(self, options: TrainingOptions) -> Self:
@@ -99,11 +97,6 @@ class SemiSupervised(Classification, Task):
             rates_at_once=options.rates_at_once,
         )
 
-    @property
-    def heeded_options(self) -> frozenset[str]:
-        """Return the names of the training options that few labels have."""
-        return frozenset({"learning_rates", "precision", "rates_at_once"})
-
     def with_data(self, data: Path) -> Self:
         """Return the protocol; where the published list is missing, with a draw of the same share.
 
@@ -114,11 +107,6 @@ class SemiSupervised(Classification, Task):
         name, version = self.protocol.split("/")
         drawn = LISTED_SHARE[self.dataset]
         return replace(self, dataset="in1k", drawn_share=drawn, protocol=f"{name}-drawn/{version}")
-
-    @property
-    def trains_backbone(self) -> bool:
-        """Return True: the whole network is fine-tuned."""
-        return True
 
     def unfit(self, backbone: Backbone) -> str:
         """Return why a backbone cannot be fine-tuned by this protocol; empty if it can."""
@@ -165,8 +153,6 @@ class SemiSupervised(Classification, Task):
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
         """Return the labelled images and the test images."""
-        from transfer.frozen.features import open_images
-
         labelled = open_images(self.dataset, "trainval", folders)
         if self.drawn_share:
             labelled = draw_balanced_share(labelled, self.drawn_share)
@@ -180,11 +166,13 @@ class SemiSupervised(Classification, Task):
 
         passes = self.epochs * len(self.head_rates)
         prepared = replace(prepared, labelled=with_kept_pixels(prepared.labelled, passes))
-        labelled, held_out = prepared.labelled, {}
-        if len(self.head_rates) > 1:
-            held_out = self.search(prepared, folders, seed)
+        labelled = prepared.labelled
+        held_out = self.search(prepared, folders, seed) if len(self.head_rates) > 1 else {}
         rate = best_rate(held_out, self.head_rates[0])
-        predictions = self.train(prepared, labelled, prepared.test, rate, folders, seed, "all")
+        (found,) = self.fine_tune(
+            prepared.backbone, labelled, prepared.test, [rate], folders, seed, ["all"]
+        )
+        predictions = converged(found)
         edges = (min(self.head_rates), max(self.head_rates))
         details = {
             **predictions.details,
@@ -226,95 +214,71 @@ class SemiSupervised(Classification, Task):
         )
 
         at_once = number_at_once(self.rates_at_once, prepared.backbone, this_process())
-        trained: dict[float, TrainedClassifier | NotFiniteError] = {}
+        tested: dict[float, Predictions | NotFiniteError] = {}
 
         def score(rate: float) -> float:
-            if rate not in trained:
+            if rate not in tested:
                 at = self.head_rates.index(rate)
                 rates = self.head_rates[at : at + at_once]
                 names = [f"rate-{rate:g}" for rate in rates]
-                done = self.fine_tune(prepared, learned, rates, folders, seed, names)
-                trained.update(zip(rates, done, strict=True))
-            # popped: a network that has been scored leaves the memory
-            found = self.predict(prepared, trained.pop(rate), judged)
-            return top1(found.scores, found.labels)
+                found = self.fine_tune(
+                    prepared.backbone, learned, judged, rates, folders, seed, names
+                )
+                tested.update(zip(rates, found, strict=True))
+            predictions = converged(tested[rate])
+            return top1(predictions.scores, predictions.labels)
 
         return search_learning_rates(self.head_rates, score, "top-1")
 
-    def train(
-        self,
-        prepared: Prepared,
-        learned: Images,
-        judged: Images,
-        rate: float,
-        folders: Folders,
-        seed: int,
-        name: str,
-    ) -> Predictions:
-        """Fine-tune on `learned` with a rate of the classifier; return the scores of `judged`."""
-        (trained,) = self.fine_tune(prepared, learned, [rate], folders, seed, [name])
-        return self.predict(prepared, trained, judged)
-
     def fine_tune(
         self,
-        prepared: Prepared,
+        backbone: Backbone,
         learned: Images,
+        judged: Images,
         rates: Sequence[float],
         folders: Folders,
         seed: int,
         names: Sequence[str],
-    ) -> list[TrainedClassifier | NotFiniteError]:
-        """Fine-tune on `learned` with rates of the classifier, side by side; return each network.
+    ) -> list[Predictions | NotFiniteError]:
+        """Fine-tune on `learned` with rates of the classifier, side by side; test on `judged`.
 
-        The error of a rate that diverges takes the place of its network.
+        The error of a rate that diverges takes the place of its predictions.
         """
         from transfer.finetuning import classification as whole
+        from transfer.frozen.classifier import class_results
 
-        backbone, process = prepared.backbone, this_process()
         courses = [self.course(len(learned), rate) for rate in rates]
         places = [
             whole.training_folder(folders.work, name, backbone, learned, course, seed)
             for name, course in zip(names, courses, strict=True)
         ]
         classifiers = [whole.Classifier(backbone, len(learned.class_names), seed) for _ in rates]
+        process = this_process()
         summaries = whole.train_rates(
             classifiers, learned, courses, seed=seed, folders=places, process=process, names=names
         )
-        networks: list[TrainedClassifier | NotFiniteError] = []
-        rows = zip(names, rates, courses, classifiers, summaries, strict=True)
-        for name, rate, course, classifier, done in rows:
+        found: list[Predictions | NotFiniteError] = []
+        for name, rate, course, classifier, done in zip(
+            names, rates, courses, classifiers, summaries, strict=True
+        ):
             if isinstance(done, NotFiniteError):
-                networks.append(done)
-            else:
-                networks.append(
-                    whole.TrainedClassifier(name, rate, course, classifier, done, len(learned))
-                )
-        return networks
-
-    def predict(
-        self, prepared: Prepared, trained: TrainedClassifier | NotFiniteError, judged: Images
-    ) -> Predictions:
-        """Return the scores of `judged`; NotFiniteError if the training has diverged."""
-        from transfer.finetuning.classification import predict_scores
-        from transfer.frozen.classifier import class_results
-
-        if isinstance(trained, NotFiniteError):
-            raise trained
-        transform = EvalTransform.center(self.crop_px, self.margin_px)
-        scores = predict_scores(trained.classifier, judged, transform, prepared.backbone.input)
-        if not bool(scores.isfinite().all()):
-            raise NotFiniteError(
-                f"{trained.name}: the network trained at rate {trained.rate:g} has diverged"
-            )
-        details: Mapping[str, object] = {
-            "head_rate": trained.rate,
-            "backbone_rate": trained.course.learning_rate,
-            "precision": trained.course.precision,
-            "num_labelled": trained.num_labelled,
-            "training": asdict(trained.summary),
-            **class_results(scores, judged.labels, judged.class_names),
-        }
-        return Predictions(scores, judged.labels, dict(details))
+                found.append(done)
+                continue
+            scores = whole.predict_scores(classifier, judged, self.transform, backbone.input)
+            if not bool(scores.isfinite().all()):
+                told = f"{name}: the network trained at rate {rate:g} has diverged"
+                found.append(NotFiniteError(told))
+                continue
+            details: dict[str, Any] = {
+                "head_rate": rate,
+                "backbone_rate": course.learning_rate,
+                "precision": course.precision,
+                "num_labelled": len(learned),
+                "training": asdict(done),
+                **class_results(scores, judged.labels, judged.class_names),
+            }
+            found.append(Predictions(scores, judged.labels, details))
+        return found
 
     def course(self, num_images: int, rate: float) -> FineTuning:
         """Return the settings of a training on `num_images` images."""
@@ -333,6 +297,13 @@ class SemiSupervised(Classification, Task):
             weight_decay=self.weight_decay,
             crop_px=self.crop_px,
         )
+
+
+def converged(found: Predictions | NotFiniteError) -> Predictions:
+    """Return the predictions; raise the error of a training that diverged."""
+    if isinstance(found, NotFiniteError):
+        raise found
+    return found
 
 
 LORAC_HEAD_RATES = (0.01, 0.0316, 0.1, 0.316, 1.0, 3.16, 10.0)

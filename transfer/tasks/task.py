@@ -1,8 +1,8 @@
-"""A task, and parts that tasks on frozen features share.
+"""A task, and the bases of tasks that classify images.
 
-A task is a frozen dataclass in a file of its own. `Task` lists everything that the rest of the
-suite uses, with the answers of a task that evaluates a frozen backbone in one process. No code
-outside of a task's file tests for its class. Shared parts stand before it in a task's bases.
+A task is a frozen dataclass. `Task` lists everything that the rest of the suite uses, with the
+answers of a task that evaluates a frozen backbone in one process. No code outside of a task's file
+tests for its class.
 """
 
 from __future__ import annotations
@@ -11,18 +11,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar
 
 from pretrain.running.errors import SuiteError
 from transfer.backbone import Backbone
 from transfer.finetuning.options import TrainingOptions
 from transfer.finetuning.schedule import TrainingSchedule
+from transfer.frozen.features import TrainAndTest, frozen_features, open_images
+from transfer.frozen.pass_hours import probe_hours
+from transfer.frozen.transforms import EvalTransform
 from transfer.running.folders import Folders
 from transfer.running.measured_rates import ASSUMED, Rates
 
 if TYPE_CHECKING:
-    from transfer.datasets.images import Images
-    from transfer.frozen.features import TrainAndTest
     from transfer.galleries.tile import Tile
 
 AnyTask = TypeVar("AnyTask")
@@ -44,6 +45,15 @@ class PlannedTask(Generic[AnyTask]):
 class Task(ABC):
     """Interface of a task, and the answers of one on a frozen backbone in one process."""
 
+    heading: ClassVar[str]
+    """Part of the overview that shows the task."""
+    trains_backbone: ClassVar[bool] = False
+    """Whether the backbone's weights change."""
+    varied_image_sizes: ClassVar[bool] = False
+    """Whether a training sees images of many sizes."""
+    heeded_options: ClassVar[frozenset[str]] = frozenset({"features_in", "keep_crops"})
+    """Names of the options that change the task or how it runs."""
+
     protocol: str
     """Name and version of the protocol, such as "lorac-2021/1"."""
     by_default: bool = field(default=True, metadata={"hashed": False, "stored": False})
@@ -60,34 +70,14 @@ class Task(ABC):
         """Return the metric that stands for the task where there is room for one."""
 
     @property
-    @abstractmethod
-    def heading(self) -> str:
-        """Return the part of the overview that shows the task."""
-
-    @property
     def needs(self) -> str:
         """Return the key of the task whose trained classifier this one uses; empty for none."""
         return ""
 
     @property
-    def trains_backbone(self) -> bool:
-        """Return whether the backbone's weights change."""
-        return False
-
-    @property
-    def varied_image_sizes(self) -> bool:
-        """Return whether a training sees images of many sizes."""
-        return False
-
-    @property
     def distributed_training(self) -> TrainingSchedule | None:
         """Return the schedule of a training that divides its batch among GPUs, if it has one."""
         return None
-
-    @property
-    def heeded_options(self) -> frozenset[str]:
-        """Return the names of the options that change the task or how it runs."""
-        return frozenset({"features_in", "keep_crops"})
 
     @property
     def shared_pass(self) -> Hashable | None:
@@ -169,12 +159,17 @@ class Task(ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Classification:
-    """Part of a task that classifies the images of one data set, cropped to the backbone's size."""
+class Classification(Task):
+    """A task that classifies the images of one data set, cropped to the backbone's size."""
 
     dataset: str
     crop_px: int = 224
     engine: Literal["torch"] = "torch"
+
+    @property
+    def primary_metric(self) -> str:
+        """Return top-1, the first of the metrics."""
+        return "top1"
 
     def datasets(self) -> tuple[str, ...]:
         """Return the keys of the data sets it reads."""
@@ -186,8 +181,6 @@ class Classification:
 
     def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
         """Return the estimated hours to extract the features of the data set once."""
-        from transfer.frozen.pass_hours import probe_hours
-
         return probe_hours(backbone, self.dataset, rates=rates)
 
     def metrics(self, predictions: Any) -> dict[str, float]:
@@ -205,42 +198,31 @@ class Classification:
         """Return pictures of the test images about which the classifier is most wrong."""
         from transfer.galleries.mistakes import mistakes
 
-        return mistakes(self.test_images(folders), predictions.scores, predictions.labels)
-
-    def test_images(self, folders: Folders) -> Images:
-        """Return the images of the test split."""
-        from transfer.frozen.features import open_images
-
-        return open_images(self.dataset, "test", folders)
+        images = open_images(self.dataset, "test", folders)
+        return mistakes(images, predictions.scores, predictions.labels)
 
 
 @dataclass(frozen=True, kw_only=True)
-class CenterCrops:
-    """Part of a task on the features of center crops of training and test images."""
+class CenterCrops(Classification):
+    """A task that tests on center crops, and on the features of those of training images."""
 
-    dataset: str
-    crop_px: int = 224
     margin_px: int = 32
     """Short side of the image minus the crop, for a crop of 224 px; in proportion for other crops.
     0 takes the whole image (CIFAR)."""
 
+    @property
+    def transform(self) -> EvalTransform:
+        """Return the transform of the test images."""
+        return EvalTransform.center(self.crop_px, self.margin_px)
+
     def prepare(self, backbone: Backbone, folders: Folders) -> Any:
         """Return the features of trainval and test, extracted or from the cache."""
-        return self.train_and_test(backbone, folders)
-
-    def train_and_test(self, backbone: Backbone, folders: Folders) -> TrainAndTest:
-        """Return the features of trainval and test, extracted or from the cache."""
-        from transfer.frozen.features import train_and_test
-        from transfer.frozen.transforms import EvalTransform
-
-        transform = EvalTransform.center(self.crop_px, self.margin_px)
-        return train_and_test(backbone, self.dataset, transform, folders)
-
-    def class_names(self, prepared: TrainAndTest, folders: Folders) -> tuple[str, ...]:
-        """Return the names of the classes that the training images have."""
-        from transfer.frozen.features import open_images
-
-        return open_images(self.dataset, "test", folders).class_names[: prepared.num_classes]
+        train, test = (
+            frozen_features(backbone, self.dataset, split, self.transform, folders)
+            for split in ("trainval", "test")
+        )
+        names = open_images(self.dataset, "test", folders).class_names
+        return TrainAndTest(train, test, names[: int(train.labels.max()) + 1])
 
 
 def require_heeded(

@@ -74,10 +74,8 @@ class ViewStatistics(Task):
 
     def at_schedule(self, schedule: str) -> ViewStatistics:
         """Return the protocol on fewer images."""
-        if schedule == "paper":
-            return self
-        share = length_fraction(schedule)
-        return replace(self, num_images=max(20, round(self.num_images * share)))
+        num_images = round(self.num_images * length_fraction(schedule))
+        return replace(self, num_images=max(20, num_images))
 
     def for_backbone(self, backbone: Backbone) -> ViewStatistics:
         """Return the protocol with the backbone's image size."""

@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-import transfer.frozen.features
+import transfer.tasks.robustness
 from transfer.datasets.imagenet.imagenet_c import EXTRA_KINDS, GROUPS, KINDS, MAIN_KINDS
 from transfer.datasets.imagenet.objectnet import WNIDS, with_words
 from transfer.datasets.images import ImageArrays, Images, encode_names
-from transfer.frozen.classifier import ClassifierTest, Heads
-from transfer.frozen.features import Features
+from transfer.frozen.classifier import Heads
 from transfer.running.folders import Folders
-from transfer.tasks.robustness import Corrupted, CorruptionEval, ObjectNetEval, accuracies
+from transfer.tasks.robustness import Corrupted, CorruptionEval, ObjectNetEval, Prepared, accuracies
 
 
 def corrupted(right: dict[tuple[str, int], int]) -> Corrupted:
@@ -63,12 +62,12 @@ def test_each_picture_is_the_worst_that_is_left_and_of_another_corruption(
     labels = torch.tensor([classes.index(file.split("/")[3]) for file in files])
     pixels = np.zeros((len(files), 2, 2, 3), np.uint8)
     images = Images(ImageArrays(pixels, encode_names(files)), labels.numpy(), classes)
-    monkeypatch.setattr(transfer.frozen.features, "open_images", lambda *_: images)
+    monkeypatch.setattr(transfer.tasks.robustness, "open_images", lambda *_: images)
     generator = torch.Generator().manual_seed(0)
     head = Heads(torch.randn(1, 3, 4, generator=generator), torch.zeros(1, 3))
-    features = Features(torch.randn(len(files), 4, generator=generator), labels)
+    features = torch.randn(len(files), 4, generator=generator)
     folders, task = Folders(Path(), Path(), Path()), CorruptionEval()
-    test = ClassifierTest(head, classes, features, classes, tuple(files))
+    test = Prepared(head, classes, features, labels, tuple(files))
     predictions = task.run(test, folders, seed=0)
     rows = zip(files, predictions.scores.tolist(), labels.tolist(), strict=True)
     left = {file: max(row) - row[label] for file, row, label in rows}
@@ -87,8 +86,7 @@ def test_each_picture_is_the_worst_that_is_left_and_of_another_corruption(
 def test_numbers_by_class_are_of_all_corruptions_and_say_so() -> None:
     classes, files = ("n1", "n2"), ("set/fog/1/n1/a", "set/snow/5/n1/a", "set/snow/5/n2/b")
     head = Heads(torch.eye(2)[None], torch.zeros(1, 2))
-    features = Features(torch.eye(2)[[0, 1, 1]], torch.tensor([0, 0, 1]))
-    test = ClassifierTest(head, classes, features, classes, files)
+    test = Prepared(head, classes, torch.eye(2)[[0, 1, 1]], torch.tensor([0, 0, 1]), files)
     task = CorruptionEval()
     details = task.details(task.run(test, Folders(Path(), Path(), Path()), seed=0))
     assert details["accuracy_per_class"] == {"n1": 50.0, "n2": 100.0}
@@ -111,11 +109,11 @@ def test_the_worst_image_leads_and_only_tested_classes_have_an_accuracy(
         "objectnet13": Images(source, truth.numpy() - 1, classes[1:]),
         "in100": Images(source, truth.numpy(), classes),
     }
-    monkeypatch.setattr(transfer.frozen.features, "open_images", lambda key, *_: splits[key])
+    monkeypatch.setattr(transfer.tasks.robustness, "open_images", lambda key, *_: splits[key])
     generator = torch.Generator().manual_seed(0)
     head = Heads(torch.randn(1, 3, 4, generator=generator), torch.zeros(1, 3))
     features = torch.randn(30, 4, generator=generator)
-    test = ClassifierTest(head, classes, Features(features, truth - 1), classes[1:], files=())
+    test = Prepared(head, classes, features, truth, files=())
     folders, task = Folders(Path(), Path(), Path()), ObjectNetEval()
     predictions = task.run(test, folders, seed=0)
     words = ("n0", f"Chair ({classes[1]})", f"Bench ({classes[2]})")

@@ -12,8 +12,7 @@ from transfer.datasets.images import Images
 from transfer.frozen.features import Features, TrainAndTest
 from transfer.metrics import top1
 from transfer.running.folders import Folders
-from transfer.tasks.few_shot import FewShot, FewShotScores
-from transfer.tasks.low_shot_knn import LowShotKNN
+from transfer.tasks.few_shot import FewShot, LowShotKNN, TrialScores
 
 
 def test_a_mean_over_trials_and_its_interval_have_one_name() -> None:
@@ -21,7 +20,7 @@ def test_a_mean_over_trials_and_its_interval_have_one_name() -> None:
     right = one_hot(labels, 4).float()
     half = torch.cat([right[:2], right[:2]])
     task = FewShot(dataset="flowers", shots=(5,))
-    predictions = FewShotScores({5: torch.stack([right, half])}, labels)
+    predictions = TrialScores({5: torch.stack([right, half])}, labels)
     assert task.metrics(predictions) == {"acc_5shot": 75.0}
     details = task.details(predictions)
     assert details["trials"] == {"acc_5shot": [100.0, 50.0]}
@@ -33,7 +32,7 @@ def test_accuracy_by_class_is_the_mean_over_the_trials_of_the_fewest_shots() -> 
     scores = torch.rand(4, 12, 3, generator=torch.Generator().manual_seed(0))
     task = FewShot(dataset="cifar10", shots=(10, 5))
     right = {10: one_hot(labels, 3).expand(4, 12, 3), 5: scores}
-    found = task.class_numbers(right, labels, ("cat", "dog", "fox"))
+    found = task.results(right, labels, ("cat", "dog", "fox")).details
     for label, name in enumerate(("cat", "dog", "fox")):
         trials = [top1(trial[labels == label], labels[labels == label]) for trial in scores]
         assert found["accuracy_per_class"][name] == pytest.approx(fmean(trials), abs=0.005)
@@ -55,7 +54,7 @@ def prepared(small_data: Path) -> TrainAndTest:
     labels = open_split("cifar10", small_data, "test").labels
     train = Features(torch.randn(120, 4, generator=generator), torch.arange(120) % 6)
     test = Features(torch.randn(len(labels), 4, generator=generator), labels)
-    return TrainAndTest(train, test, 6)
+    return TrainAndTest(train, test, open_split("cifar10", small_data, "test").class_names)
 
 
 def worst(shares: list[list[float]], images: Images) -> str:
@@ -91,7 +90,7 @@ def test_low_shot_votes_are_told_of_the_smallest_banks_by_class_and_by_image(
     details = task.details(votes)
     found = details["accuracy_per_class"]
     assert isinstance(found, dict)
-    banks = votes.votes["5pct"]
+    banks = votes.scores[5]
     for label, name in enumerate(images.class_names):
         own = votes.labels == label
         each = [top1(bank[own], votes.labels[own]) for bank in banks]
