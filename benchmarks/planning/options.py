@@ -12,7 +12,7 @@ from slurm.resources import Queue
 from transfer.cells.request import CellSettings
 from transfer.encoders.options import AnyEncoder, EncoderOptions
 from transfer.finetuning.options import TrainingOptions
-from transfer.frozen.precision import RequestedPrecision
+from transfer.frozen.features import RequestedPrecision
 from transfer.running.folders import data_folder
 from transfer.running.option_ranges import COUNT, RANGES, length_fraction
 

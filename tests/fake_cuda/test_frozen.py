@@ -15,7 +15,7 @@ from tests.pretrain.pixels.photographs import as_jpeg, photograph
 from transfer.backbone import Backbone, InputFormat
 from transfer.datasets.images import Images, image_files
 from transfer.frozen import crops, extraction, few_shot_heads, nearest, network
-from transfer.frozen.crops import RandomView, crop_batches
+from transfer.frozen.crops import CropSource, RandomView
 from transfer.frozen.feature_file import UnfinishedRows
 from transfer.frozen.features import Features
 from transfer.frozen.few_shot_heads import FewShotTraining, Problem, train_together
@@ -85,7 +85,7 @@ def test_batches_of_crops_wait_nowhere(
     monkeypatch.setattr(crops, "fits_on", lambda *_: kept)
     view = RandomView(px=8, labels=labels)
     with pretend_cuda(), image_memory(1.0 * kept):
-        batches = crop_batches(folder, view, InputFormat(), 0, 4, range(3))
+        batches = CropSource(folder, view, 0, 12, 12).batches(InputFormat(), 4, range(3))
         with Watch():
             next(batches)
         with Watch() as watch:

@@ -16,7 +16,7 @@ from transfer.detection.engines import engine_for
 from transfer.encoders.encoder import load
 from transfer.encoders.options import AnyEncoder, EncoderOptions
 from transfer.finetuning.options import TrainingOptions
-from transfer.frozen.precision import RequestedPrecision
+from transfer.frozen.features import RequestedPrecision
 from transfer.record import Record, file_for_record
 from transfer.running.console import format_duration
 from transfer.running.folders import check_writable, data_folder

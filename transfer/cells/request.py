@@ -11,7 +11,7 @@ from transfer.backbone import Backbone
 from transfer.cells.checked_data import fingerprint
 from transfer.datasets.catalog import DATASETS
 from transfer.finetuning.options import TrainingOptions
-from transfer.frozen.precision import RequestedPrecision, feature_precision
+from transfer.frozen.features import RequestedPrecision, feature_precision
 from transfer.record import (
     RECORDS,
     SNAPSHOTS,

@@ -1,8 +1,7 @@
 """Features of a frozen backbone, and everything that is trained on them.
 
-features.py        features and predictions; the cache of features, and its keys
+features.py        features and predictions; the cache of features, its keys, its precision
 transforms.py      evaluation transforms, settings of random views
-precision.py       arithmetic of frozen networks
 network.py         a frozen network: device, folded batch norms, forward pass
 extraction.py      extraction of what the cache lacks
 feature_file.py    one file of the cache, written row by row

@@ -6,6 +6,7 @@ pretrain/data/random_numbers.py. Crops travel as bytes and are normalized on the
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -26,62 +27,6 @@ from transfer.frozen.network import device
 from transfer.frozen.probe_training import Labels
 from transfer.frozen.transforms import QUARTER_TURNS, Normalization
 
-MOST_OF_FREE = 0.25
-"""Share of a GPU's free memory that kept images may take."""
-UPLOAD_BYTES = 2**28
-"""Bytes that are uploaded at a time."""
-
-
-class PackedImages(NamedTuple):
-    """Pixels of the images of one batch, one after the other, as KeptImages has those of a set."""
-
-    sizes: NDArray[np.int64]
-    """(n, 2), heights and widths."""
-    ends: NDArray[np.int64]
-    """(n,), the place behind each image."""
-    pixels: NDArray[np.uint8]
-
-
-def fits_on(kept: KeptImages, where: torch.device) -> bool:
-    """Return whether a device is a GPU with room for the kept images."""
-    if where.type != "cuda":
-        return False
-    free, _ = torch.cuda.mem_get_info(where)
-    return len(kept.pixels) <= MOST_OF_FREE * free
-
-
-class DeviceCrops:
-    """Kept images on a device, and crops of them."""
-
-    def __init__(self, kept: KeptImages | PackedImages, px: int, where: torch.device) -> None:
-        self.sizes, self.ends = kept.sizes, kept.ends
-        self.px, self.where = px, where
-        self.pixels = torch.empty(len(kept.pixels), dtype=torch.uint8, device=where)
-        for start in range(0, len(kept.pixels), UPLOAD_BYTES):
-            part = torch.from_numpy(kept.pixels[start : start + UPLOAD_BYTES])
-            self.pixels[start : start + UPLOAD_BYTES].copy_(part)
-
-    def __call__(self, views: Tensor) -> Tensor:
-        """Return pixels (n, 3, S, S) uint8 on the device, of views (n, 7) on the host."""
-        crops = [crop_one(self._image(index), box, self.px) for index, *box, _, _ in views.tolist()]
-        pixels = torch.stack(crops)
-        there = views.to(self.where, non_blocking=True)
-        # where, not a masked assignment: the host would wait for the number of masked rows
-        pixels = torch.where((there[:, 5] == 1)[:, None, None, None], pixels.flip(3), pixels)
-        for quarters in (1, 2, 3):
-            # asked of the host's copy; the answer of a GPU would have to be waited for
-            if bool((views[:, 6] == quarters).any()):
-                turned = (there[:, 6] == quarters)[:, None, None, None]
-                pixels = torch.where(turned, pixels.rot90(quarters, (2, 3)), pixels)
-        return pixels.to(torch.uint8).contiguous(memory_format=torch.channels_last)
-
-    def _image(self, index: int) -> Tensor:
-        """Return the pixels (H, W, 3) of an image on the device."""
-        height, width = self.sizes[index].tolist()
-        end = int(self.ends[index])
-        return self.pixels[end - 3 * height * width : end].view(height, width, 3)
-
-
 CROPS = "crops/2"
 """Version of the pixels of random crops; it is part of the identity of a training.
 
@@ -90,6 +35,8 @@ are 256, differ from Pillow's by at most 2. Of the values of 331 photographs 3 %
 """
 SEED_STRIDE = 2_654_435_769
 """2^32 divided by the golden ratio; its multiples modulo 2^32 are far apart."""
+MOST_OF_FREE = 0.25
+"""Share of a GPU's free memory that kept images may take."""
 
 Place = tuple[int, int]
 """Position in the run, and index of the image."""
@@ -123,10 +70,10 @@ class RandomView:
         self.px, self.labels = px, labels
         self.generator = torch.Generator()
 
-    def draw(self, height: int, width: int, seed: int) -> View:
-        """Return the view of an image of this size that torchvision draws after this seed."""
+    def draw(self, size: Sequence[int], seed: int) -> View:
+        """Return the view of an image of this height and width that torchvision draws."""
         generator = self.generator.manual_seed(seed)
-        box = draw_box(generator, height, width)
+        box = draw_box(generator, size[0], size[1])
         flip = bool(torch.rand(1, generator=generator) < 0.5)
         if self.labels == "classes":
             return View(box, flip, 0)
@@ -134,8 +81,7 @@ class RandomView:
 
     def write(self, pixels: Pixels, seed: int, out: Pixels) -> int:
         """Write the view that this seed draws into `out` (px, px, 3); return its quarter turns."""
-        height, width, _ = pixels.shape
-        box, flip, quarters = self.draw(height, width, seed)
+        box, flip, quarters = self.draw(pixels.shape, seed)
         # the flip comes first: flipping afterwards would change one quarter turn into three
         crop_cpu.orient(crop_cpu.crop(pixels, box, self.px), flip=flip, quarters=quarters, out=out)
         return quarters
@@ -152,129 +98,139 @@ class RandomCrops:
 
     def __call__(self, places: Sequence[Place]) -> Crops:
         """Return pixels (n, 3, H, W) uint8, channels last, and labels (n,)."""
-        views = np.empty((len(places), self.view.px, self.view.px, 3), dtype=np.uint8)
-        turns = torch.empty(len(places), dtype=torch.int64)
-        for row, (position, index) in enumerate(places):
-            pixels = self.read(index)
-            turns[row] = self.view.write(pixels, draw_seed(self.seed, position), views[row])
-        classes = self.images.labels[[index for _, index in places]]
-        labels = turns if self.view.labels == "rotations" else classes
-        return torch.from_numpy(views).permute(0, 3, 1, 2), labels
+        pixels = np.empty((len(places), self.view.px, self.view.px, 3), dtype=np.uint8)
+        turns = [
+            self.view.write(self.read(index), draw_seed(self.seed, position), out)
+            for (position, index), out in zip(places, pixels, strict=True)
+        ]
+        return torch.from_numpy(pixels).permute(0, 3, 1, 2), self._labels(places, turns)
 
+    def draws(self, places: Sequence[Place], sizes: NDArray[np.int64]) -> Crops:
+        """Return views (n, 7): index, box, flip, quarter turns; and labels (n,).
 
-class Draws:
-    """Draws of the views of a batch, without their pixels."""
-
-    def __init__(
-        self, images: Images, view: RandomView, seed: int, sizes: NDArray[np.int64]
-    ) -> None:
-        self.images, self.view, self.seed, self.sizes = images, view, seed, sizes
-
-    def __call__(self, places: Sequence[Place]) -> Crops:
-        """Return views (n, 7): index, box, flip, quarter turns; and labels (n,)."""
+        sizes: heights and widths (N, 2) of all images.
+        """
         rows = []
         for position, index in places:
-            height, width = self.sizes[index].tolist()
-            view = self.view.draw(height, width, draw_seed(self.seed, position))
+            view = self.view.draw(sizes[index].tolist(), draw_seed(self.seed, position))
             rows.append([index, *view.box, int(view.flip), view.quarters])
-        views = torch.tensor(rows)
-        classes = self.images.labels[views[:, 0]]
-        return views, views[:, 6].clone() if self.view.labels == "rotations" else classes
+        return torch.tensor(rows), self._labels(places, [row[-1] for row in rows])
 
-
-class Uploads:
-    """Whole images of a batch with the draws of their views, for a device without room for all."""
-
-    def __init__(
-        self, images: Images, view: RandomView, seed: int, kept: KeptImages | None = None
-    ) -> None:
-        self.images, self.view, self.seed = images, view, seed
-        self.read = images.source.read if kept is None else kept.read
-
-    def __call__(self, places: Sequence[Place]) -> tuple[Tensor, ...]:
+    def uploads(self, places: Sequence[Place]) -> tuple[Tensor, ...]:
         """Return views (n, 7) of the batch's images, labels (n,), sizes (n, 2), and all pixels."""
         found = [self.read(index) for _, index in places]
-        sizes = np.array([pixels.shape[:2] for pixels in found], dtype=np.int64)
-        whole = np.zeros((len(self.images), 2), dtype=np.int64)
-        whole[[index for _, index in places]] = sizes
-        views, labels = Draws(self.images, self.view, self.seed, whole)(places)
-        views[:, 0] = torch.arange(len(places))
+        sizes = np.array([pixels.shape[:2] for pixels in found])
+        own = [(position, row) for row, (position, _) in enumerate(places)]
+        views, _ = self.draws(own, sizes)
+        labels = self._labels(places, views[:, 6].tolist())
         pixels = np.concatenate([pixels.ravel() for pixels in found])
         return views, labels, torch.from_numpy(sizes), torch.from_numpy(pixels)
 
+    def _labels(self, places: Sequence[Place], turns: list[int]) -> Tensor:
+        if self.view.labels == "rotations":
+            return torch.tensor(turns)
+        return self.images.labels[[index for _, index in places]]
 
-def cut_uploads(made: Sequence[Tensor], px: int, where: torch.device) -> Tensor:
-    """Return the crops (n, 3, px, px) uint8 of uploaded images, with the pixels of DeviceCrops."""
-    views, _, sizes, pixels = made
-    ends = sizes.prod(dim=1).cumsum(dim=0) * 3
-    packed = PackedImages(sizes.numpy(), ends.numpy(), pixels.numpy())
-    return DeviceCrops(packed, px, where)(views)
+
+class DeviceCrops:
+    """Whole images on a device, and crops of them."""
+
+    def __init__(
+        self, sizes: NDArray[np.int64], pixels: NDArray[np.uint8], px: int, where: torch.device
+    ) -> None:
+        """Upload pixels of images of these heights and widths (n, 2), one after the other."""
+        self.sizes, self.px, self.where = sizes, px, where
+        self.ends = sizes.prod(axis=1).cumsum() * 3
+        self.pixels = torch.from_numpy(pixels).to(where)
+
+    def __call__(self, views: Tensor) -> Tensor:
+        """Return pixels (n, 3, S, S) uint8 on the device, of views (n, 7) on the host."""
+        crops = [crop_one(self._image(index), box, self.px) for index, *box, _, _ in views.tolist()]
+        pixels = torch.stack(crops)
+        there = views.to(self.where, non_blocking=True)
+        # where, not a masked assignment: the host would wait for the number of masked rows
+        pixels = torch.where((there[:, 5] == 1)[:, None, None, None], pixels.flip(3), pixels)
+        for quarters in (1, 2, 3):
+            # asked of the host's copy; the answer of a GPU would have to be waited for
+            if bool((views[:, 6] == quarters).any()):
+                turned = (there[:, 6] == quarters)[:, None, None, None]
+                pixels = torch.where(turned, pixels.rot90(quarters, (2, 3)), pixels)
+        return pixels.to(torch.uint8).contiguous(memory_format=torch.channels_last)
+
+    def _image(self, index: int) -> Tensor:
+        """Return the pixels (H, W, 3) of an image on the device."""
+        height, width = self.sizes[index].tolist()
+        end = int(self.ends[index])
+        return self.pixels[end - 3 * height * width : end].view(height, width, 3)
+
+
+def fits_on(kept: KeptImages, where: torch.device) -> bool:
+    """Return whether a device is a GPU with room for the kept images."""
+    if where.type != "cuda":
+        return False
+    free, _ = torch.cuda.mem_get_info(where)
+    return len(kept.pixels) <= MOST_OF_FREE * free
 
 
 class CropSource:
-    """Images to crop, which processor crops them, and where their decoded pixels are kept."""
+    """Random crops of images: which processor cuts them, and where decoded pixels are kept.
+
+    Images that are kept on a GPU are cropped there; all others by the processes of a loader, unless
+    the training began on a GPU.
+    """
 
     def __init__(
-        self, images: Images, px: int, crops: int, remaining: int, began: Maker | None = None
+        self,
+        images: Images,
+        view: RandomView,
+        seed: int,
+        crops: int,
+        remaining: int,
+        began: Maker | None = None,
     ) -> None:
         """Keep the images decoded if that pays and they fit.
 
         crops, remaining: crops of the whole training, and of what is left of it. began: processor
         that made its first crops; it makes all others, too, whatever memory is free now.
         """
-        self.images, self.px, self.where = images, px, device()
+        self.where, self.px = device(), view.px
         # a resumed training must not choose by what is left of it
         kept = keep_images(images, crops if began is None else remaining)
         fits = kept is not None and fits_on(kept, self.where)
         self.maker: Maker = began or ("device" if fits else "host")
         self.on_device: DeviceCrops | None = None
-        self.kept: KeptImages | None = kept
         if kept is not None and fits and self.maker == "device":
-            self.on_device = DeviceCrops(kept, px, self.where)
-            self.kept = None  # a GPU that holds the images spares the host's memory
+            self.on_device = DeviceCrops(kept.sizes, kept.pixels, self.px, self.where)
+            kept = None  # a GPU that holds the images spares the host's memory
+        self.crops = RandomCrops(images, view, seed, kept)
 
-    def work(self, view: RandomView, seed: int) -> Callable[[list[Place]], tuple[Tensor, ...]]:
+    def batches(self, form: InputFormat, batch_size: int, steps: range) -> Iterator[Crops]:
+        """Yield the batch of each step on the device: normalized pixels and labels."""
+        normalize = Normalization(form, self.where)
+        batches = load_batches(
+            self._work(),
+            BatchIndices(len(self.crops.images), batch_size, self.crops.seed, steps),
+            num_workers=num_workers(len(steps) * batch_size),
+            pin=pin if self.where.type == "cuda" else None,
+        )
+        for made in batches:
+            labels = made[1].to(self.where, non_blocking=True)
+            yield normalize(self._pixels(made)), labels
+
+    def _work(self) -> Callable[[list[Place]], tuple[Tensor, ...]]:
         """Return the work of the loader processes; its second tensor has the labels."""
         if self.on_device is not None:
-            return Draws(self.images, view, seed, self.on_device.sizes)
-        if self.maker == "device":
-            return Uploads(self.images, view, seed, self.kept)
-        return RandomCrops(self.images, view, seed, self.kept)
+            return partial(self.crops.draws, sizes=self.on_device.sizes)
+        return self.crops.uploads if self.maker == "device" else self.crops
 
-    def pixels(self, made: Sequence[Tensor]) -> Tensor:
+    def _pixels(self, made: Sequence[Tensor]) -> Tensor:
         """Return the crops (n, 3, px, px) uint8 of what the loader processes made."""
         if self.on_device is not None:
             return self.on_device(made[0])
-        return cut_uploads(made, self.px, self.where) if self.maker == "device" else made[0]
-
-
-def crop_batches(
-    images: Images,
-    view: RandomView,
-    form: InputFormat,
-    seed: int,
-    batch_size: int,
-    steps: range,
-    source: CropSource | None = None,
-) -> Iterator[Crops]:
-    """Yield the batch of each step on the device: normalized pixels (n, 3, H, W), labels (n,).
-
-    Images that are kept on a GPU are cropped there; all others by the processes of a loader, unless
-    the source says otherwise. Without one, these steps are the whole training.
-    """
-    num_crops = len(steps) * batch_size
-    if source is None:
-        source = CropSource(images, view.px, num_crops, num_crops)
-    normalize = Normalization(form, source.where)
-    batches = load_batches(
-        source.work(view, seed),
-        BatchIndices(len(images), batch_size, seed, steps),
-        num_workers=num_workers(num_crops),
-        pin=pin if source.where.type == "cuda" else None,
-    )
-    for made in batches:
-        labels = made[1].to(source.where, non_blocking=True)
-        yield normalize(source.pixels(made)), labels
+        if self.maker == "host":
+            return made[0]
+        views, _, sizes, pixels = made
+        return DeviceCrops(sizes.numpy(), pixels.numpy(), self.px, self.where)(views)
 
 
 def pin(made: tuple[Tensor, ...]) -> tuple[Tensor, ...]:

@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from shutil import disk_usage
 from statistics import median
@@ -63,24 +63,6 @@ class KeptCrops(Dataset[Tensor]):
 Pixels = EvalImages | KeptCrops
 
 
-class _Crops:
-    """The pixels that are kept for later extractions."""
-
-    def __init__(self, rows: UnfinishedRows) -> None:
-        self.rows = rows
-
-    def put(self, start: int, pixels: Tensor) -> None:
-        """Write pixels (n, 3, H, W) uint8 from row `start` on, unless finished."""
-        if start + len(pixels) > self.rows.done:
-            self.rows.write(start, pixels.flatten(1).numpy())
-
-    def keep(self, done: int) -> None:
-        """Mark `done` rows as finished."""
-        if done > self.rows.done:
-            self.rows.mark(done)
-        self.rows.require_in_place()
-
-
 class _Entry:
     """An unfinished cache entry, and the network that fills it."""
 
@@ -102,27 +84,21 @@ class _Entry:
             self.spans.append((len(pixels), begin, _now(pixels.device)))
             features = ReadBack(start, computed)
             # the disk takes the last features while the GPU computes these
-            self._write_last()
+            self.write_last()
             self.under_way = features
             if pixels.device.type == "cpu":
-                self._write_last()
+                self.write_last()
 
-    def keep(self, done: int) -> None:
-        """Mark `done` rows as finished; a later call continues there."""
-        self._write_last()  # rows count as finished only once they are in the file
-        if done > self.rows.done:
-            self.rows.mark(done)
-        self.rows.require_in_place()
+    def write_last(self) -> None:
+        """Write the features that are under way, if any."""
+        features, self.under_way = self.under_way, None
+        if features is not None:
+            self.rows.write(features.start, features.wait().numpy())
 
     def images_per_s(self) -> float:
         """Return the median rate of the network alone, the first batch left out; 0 without any."""
         rates = [images / _seconds(begin, end) for images, begin, end in self.spans[1:]]
         return median(rates) if rates else 0.0
-
-    def _write_last(self) -> None:
-        features, self.under_way = self.under_way, None
-        if features is not None:
-            self.rows.write(features.start, features.wait().numpy())
 
 
 Moment = float | torch.cuda.Event
@@ -185,44 +161,41 @@ def extract(
                 filled.append(path)
         if entries:
             several = f" for {len(entries)} backbones" if len(entries) > 1 else ""
-            decoded = EvalImages(images, transform)
-            prepared: Pixels = decoded
-            kept: list[_Crops] = []
-            if crops is not None:
-                prepared, kept = files.enter_context(_kept_crops(crops, decoded))
-            with proving(*(entry.rows for entry in entries), *(one.rows for one in kept)):
+            prepared, kept = _kept_crops(crops, EvalImages(images, transform), files)
+            with proving(*(entry.rows for entry in entries), *kept):
                 _fill(entries, kept, prepared, subject + several)
         return {p: entry.images_per_s() for p, entry in zip(filled, entries, strict=True)}
 
 
-@contextmanager
-def _kept_crops(path: Path, decoded: EvalImages) -> Iterator[tuple[Pixels, list[_Crops]]]:
-    """Yield the kept pixels; else the images, and what keeps theirs if the disk has room."""
+def _kept_crops(
+    path: Path | None, decoded: EvalImages, files: ExitStack
+) -> tuple[Pixels, list[UnfinishedRows]]:
+    """Return the kept pixels; else the images, and what keeps theirs if the disk has room."""
+    if path is None:
+        return decoded, []
     side = decoded.transform.crop_px
     shape = len(decoded), 3 * side**2
     path.parent.mkdir(parents=True, exist_ok=True)
     needed, free = shape[0] * shape[1], disk_usage(path.parent).free
-    if (rows := read_rows(path, shape, np.uint8)) is not None:
-        yield KeptCrops(rows, side), []
-    elif needed > free and not path.with_suffix(".partial").exists():
-        told = f"need {needed / 1e9:.1f} GB and {free / 1e9:.1f} GB are free: they are not kept"
-        print_line("crops", f"{path.parent}: {shape[0]:,} of {side} px {told}")
-        yield decoded, []
-    else:
-        with unfinished_rows(path, shape, np.uint8) as unfinished:
-            if unfinished is not None:
-                yield decoded, [_Crops(unfinished)]
-            else:  # finished by another process meanwhile
-                found = read_rows(path, shape, np.uint8)
-                yield decoded if found is None else KeptCrops(found, side), []
+    rows = read_rows(path, shape, np.uint8)
+    if rows is None:
+        if needed > free and not path.with_suffix(".partial").exists():
+            told = f"need {needed / 1e9:.1f} GB and {free / 1e9:.1f} GB are free: they are not kept"
+            print_line("crops", f"{path.parent}: {shape[0]:,} of {side} px {told}")
+            return decoded, []
+        unfinished = files.enter_context(unfinished_rows(path, shape, np.uint8))
+        if unfinished is not None:
+            return decoded, [unfinished]
+        rows = read_rows(path, shape, np.uint8)  # finished by another process meanwhile
+    return decoded if rows is None else KeptCrops(rows, side), []
 
 
 def _fill(
-    entries: Sequence[_Entry], kept: Sequence[_Crops], prepared: Pixels, subject: str
+    entries: Sequence[_Entry], kept: Sequence[UnfinishedRows], prepared: Pixels, subject: str
 ) -> None:
     """Extract all rows that any of the entries lacks, or that pixels are kept of."""
-    every: list[_Entry | _Crops] = [*entries, *kept]
-    done, total = min(one.rows.done for one in every), len(prepared)
+    every = [*(entry.rows for entry in entries), *kept]
+    done, total = min(rows.done for rows in every), len(prepared)
     where = device()
     forms = {entry.form: Normalization(entry.form, where) for entry in entries}
     with progress("features", subject, total, done=done) as counter:
@@ -230,16 +203,18 @@ def _fill(
             inputs = {form: normalize(raw) for form, normalize in forms.items()}
             for entry in entries:
                 entry.put(indices.start, inputs[entry.form])
-            for crops in kept:
-                crops.put(indices.start, raw)
+            for rows in kept:
+                rows.write(indices.start, raw.flatten(1).numpy())
             counter.add(len(raw))
             ends_part = (indices.stop - done) % IMAGES_PER_PART == 0 or indices.stop == total
             # a whole part may take longer than the scheduler's grace period
             if ends_part or stop.is_requested():
-                for one in every:
-                    one.keep(indices.stop)
+                for entry in entries:
+                    entry.write_last()  # rows count as finished only once they are in the file
+                for rows in every:
+                    rows.mark(indices.stop)
                 stop.exit_if_requested()
-                prove_if_cheap(*(one.rows for one in every if indices.stop < total))
+                prove_if_cheap(*(rows for rows in every if indices.stop < total))
 
 
 def raw_batches(prepared: Pixels, start: int, *, pinned: bool) -> Iterator[tuple[range, Tensor]]:

@@ -1,10 +1,9 @@
 """One entry of the feature cache: rows as .npy, then marks with the number of finished rows.
 
 The file is called KEY.partial until all rows are finished and the images were compared once more,
-then KEY.npy. Rows, progress and lock are one file, so they cannot disagree after a deletion or a
-kill. The first mark counts rows that a comparison has followed. The second one counts those since,
-and is valid for the very image files that they were made of. A mark is written after its rows have
-reached the disk; one with a wrong byte is ignored.
+then KEY.npy. The first mark counts rows that a comparison has followed, the second one those since,
+for the very image files that they were made of. A mark is written after its rows have reached the
+disk; one with a wrong byte is ignored.
 """
 
 import hashlib
@@ -38,15 +37,11 @@ Type = type[np.float32] | type[np.uint8]
 
 def read_rows(path: Path, shape: Shape, dtype: Type = np.float32) -> np.ndarray | None:
     """Map a finished entry (n, C); None if it is absent or torn."""
-    header = _header(shape, dtype)
     try:
-        with path.open("rb") as file:
-            whole = os.fstat(file.fileno()).st_size >= len(header) + _num_bytes(shape, dtype)
-            if not whole or file.read(len(header)) != header:
-                return None
-            return np.memmap(file, dtype, mode="c", offset=len(header), shape=shape)
-    except FileNotFoundError:
+        rows: np.ndarray = np.load(path, mmap_mode="c")
+    except (FileNotFoundError, ValueError, EOFError):
         return None
+    return rows if rows.shape == shape and rows.dtype == dtype else None
 
 
 class UnfinishedRows:
@@ -59,7 +54,7 @@ class UnfinishedRows:
         header = _header(shape, dtype)
         self.offset = len(header)
         """Number of bytes before the rows."""
-        self.marks = self.offset + _num_bytes(shape, dtype)
+        self.marks = self.offset + self._num_bytes(shape[0])
         """Place of the marks, behind the rows."""
         proven = self._marked("") if os.pread(descriptor, len(header), 0) == header else None
         self.proven = proven or 0
@@ -77,16 +72,23 @@ class UnfinishedRows:
     def write(self, start: int, rows: np.ndarray) -> None:
         """Write rows (n, C) from position `start` on, but none again; WriteError if that fails."""
         rows = rows[max(0, self.done - start) :]
-        start = max(start, self.done)
+        place = self.offset + self._num_bytes(max(start, self.done))
         with explain_write_errors(self.partial, "--runs"):
-            content = np.ascontiguousarray(rows, self.dtype).tobytes()
-            place = self.offset + _num_bytes((start, self.shape[1]), self.dtype)
-            _write_all(self.descriptor, content, place)
+            _write_all(self.descriptor, np.ascontiguousarray(rows, self.dtype).tobytes(), place)
 
     def mark(self, done: int) -> None:
-        """Store the number of finished rows, from which a process on these files continues."""
-        self._mark(done, self.state)
-        self.done = done
+        """Store the number of finished rows, from which a process on these files continues.
+
+        WriteError if the file has been deleted meanwhile.
+        """
+        if done > self.done:
+            self._mark(done, self.state)
+            self.done = done
+        if not _is_at(self.descriptor, self.partial):
+            raise WriteError(
+                f"{self.partial}: deleted while features were written to it; "
+                "start the same command again, which makes them anew"
+            )
 
     @property
     def pending(self) -> bool:
@@ -98,12 +100,15 @@ class UnfinishedRows:
         if self.done > self.proven:
             self._mark(self.done, "")
             self.proven = self.done
+        self.mark(self.done)
         if self.done == self.shape[0]:
-            self.finish()
+            with explain_write_errors(self.path, "--runs"):
+                self.partial.replace(self.path)
 
     def discard(self) -> None:
         """Forget the rows that no comparison has followed."""
-        self.mark(self.proven)
+        self._mark(self.proven, self.state)
+        self.done = self.proven
 
     def _mark(self, done: int, state: str) -> None:
         with explain_write_errors(self.partial, "--runs"):
@@ -131,28 +136,16 @@ class UnfinishedRows:
         about = struct.pack("<8sQQQQ", LAYOUT, done, *self.shape, self.offset) + state.encode()
         return MARK.pack(LAYOUT, done, hashlib.sha256(about).digest()[:16])
 
-    def require_in_place(self) -> None:
-        """Raise WriteError if the file has been deleted meanwhile."""
-        if not _is_at(self.descriptor, self.partial):
-            raise WriteError(
-                f"{self.partial}: deleted while features were written to it; "
-                "start the same command again, which makes them anew"
-            )
-
-    def finish(self) -> None:
-        """Give the file, whose rows are all finished, its final name."""
-        self.require_in_place()
-        with explain_write_errors(self.path, "--runs"):
-            self.partial.replace(self.path)
+    def _num_bytes(self, num_rows: int) -> int:
+        return np.dtype(self.dtype).itemsize * self.shape[1] * num_rows
 
     def _begin(self, header: bytes) -> None:
         """Start the file: reserve its space and mark no row as finished."""
-        size = self.marks + 2 * MARK.size
         try:
             with explain_write_errors(self.partial, "--runs"):
                 os.ftruncate(self.descriptor, 0)
                 # all space is reserved now, so that a full disk is an error at once
-                os.posix_fallocate(self.descriptor, 0, size)
+                os.posix_fallocate(self.descriptor, 0, self.marks + 2 * MARK.size)
                 _write_all(self.descriptor, header, 0)
             self._mark(0, "")
         except WriteError:
@@ -211,10 +204,6 @@ def _header(shape: Shape, dtype: Type) -> bytes:
     told = npy.dtype_to_descr(np.dtype(dtype))
     npy.write_array_header_1_0(header, {"descr": told, "fortran_order": False, "shape": shape})
     return header.getvalue()
-
-
-def _num_bytes(shape: Shape, dtype: Type) -> int:
-    return np.dtype(dtype).itemsize * shape[0] * shape[1]
 
 
 def _write_all(descriptor: int, content: bytes, offset: int) -> None:

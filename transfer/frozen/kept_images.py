@@ -1,20 +1,13 @@
 """Decoded images of a small set, kept in memory that all loader processes share.
 
 A probe of a small set passes its images hundreds of times; kept images are decoded once. A set that
-does not fit into the limit of memory is decoded for every pass. There is no store of decoded pixels
-on disk for it: ImageNet's would need 5.4 times the space of the JPEG files, and although reading an
-image takes a seventh of the processor time of decoding it, 3,000 crops/s would read 1.7 GB/s in
-random order.
+does not fit into the limit of memory is decoded for every pass.
 
-A run that is stopped while it decodes starts decoding anew, since nothing of it is on disk. That
-costs at most one decoding per stop: about 3.5 core seconds per GB of pixels (measured on 331
-photographs of 500 x 375 px), divided among at most 16 loader processes. A quarter of 256 GB takes
-14 s on 16 cores and 4 min on one; all of ImageNet, 735 GB, takes 3 min on 16 cores. A job needs
-more time than that between two stops to make progress.
+A run that is stopped while it decodes starts decoding anew. That takes about 3.5 core seconds per
+GB of pixels (measured on 331 photographs of 500 x 375 px), divided among at most 16 processes.
 """
 
 import mmap
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -108,30 +101,23 @@ def keep_images(images: Images, num_crops: int) -> KeptImages | None:
     sample = np.unique(np.linspace(0, len(images) - 1, SAMPLE).astype(np.int64))
     # a few sizes spare a look into every file of a set that is far too large
     # twice the limit, since a sample may mislead; the exact sum is compared below
-    estimate = _num_bytes(_sizes(source.take(sample))) / len(sample) * len(images)
-    if estimate > 2 * limit:
-        _tell_too_large(len(images), estimate, limit)
-        return None
-    sizes = _sizes(source)
-    num_bytes = _num_bytes(sizes)
+    num_bytes = _num_bytes(_sizes(source.take(sample))) * len(images) // len(sample)
+    if num_bytes <= 2 * limit:
+        sizes = _sizes(source)
+        num_bytes = _num_bytes(sizes)
     if num_bytes > limit:
-        _tell_too_large(len(images), num_bytes, limit)
+        if limit:  # with 0 the user asked for just that
+            print_line(
+                "decode",
+                f"{len(images):,} images for every pass: decoded they need {num_bytes / 1e9:.2g} "
+                f"GB, more than the {limit / 1e9:.2g} GB of {OPTION}",
+            )
         return None
     if num_bytes > (free := free_memory()):
         raise _no_room(num_bytes, f"{free / 1e9:.1f} GB are free")
     kept = KeptImages(sizes)
     _decode_all(source, kept)
     return kept
-
-
-def _tell_too_large(count: int, num_bytes: float, limit: int) -> None:
-    """Print that a set is decoded for every pass, unless a user asked for just that."""
-    if limit:
-        print_line(
-            "decode",
-            f"{count:,} images for every pass: decoded they need {num_bytes / 1e9:.2g} GB, "
-            f"more than the {limit / 1e9:.2g} GB of {OPTION}",
-        )
 
 
 def _sizes(source: ImageFiles) -> NDArray[np.int64]:
@@ -163,15 +149,11 @@ def _decode_all(source: ImageFiles, kept: KeptImages) -> None:
         return len(indices)
 
     total = len(source)
+    turns = (range(start, min(start + PER_TURN, total)) for start in range(0, total, PER_TURN))
     with progress("decode", "images to keep", total) as counter:
-        for number in load_batches(decode, _turns(total), num_workers=num_workers(total)):
+        for number in load_batches(decode, turns, num_workers=num_workers(total)):
             counter.add(number)
             stop.exit_if_requested()
-
-
-def _turns(total: int) -> Iterator[range]:
-    for start in range(0, total, PER_TURN):
-        yield range(start, min(start + PER_TURN, total))
 
 
 def _no_room(num_bytes: int, why: str) -> ImageMemoryError:

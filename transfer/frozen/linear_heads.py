@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -26,13 +27,13 @@ from transfer.backbone import Backbone
 from transfer.datasets.images import Images
 from transfer.datasets.unchanged import UnprovenFile, prove_if_cheap, proving
 from transfer.frozen.classifier import Heads, class_results, save_classifier
-from transfer.frozen.crops import CROPS, CropSource, RandomView, crop_batches
+from transfer.frozen.crops import CROPS, CropSource, RandomView
 from transfer.frozen.features import Features, Predictions
-from transfer.frozen.head_optimizer import HeadOptimizer, new_heads
+from transfer.frozen.head_optimizer import new_heads
 from transfer.frozen.head_shares import share_details
 from transfer.frozen.network import forward, frozen_network
 from transfer.frozen.probe_training import ProbeTraining
-from transfer.frozen.running_probe import EpochAccuracies, RunningProbe, SavedTraining
+from transfer.frozen.running_probe import RunningProbe, TestedFeatures
 from transfer.frozen.transforms import QUARTER_TURNS
 from transfer.running.console import print_line, progress
 
@@ -52,7 +53,6 @@ def train_heads(
     training: ProbeTraining,
     seed: int,
     folder: Path,
-    curve: EpochAccuracies | None = None,
     peers: Sequence[ProbeTraining] = (),
 ) -> Heads:
     """Train a head per learning rate on random crops of the images; the state is in the folder.
@@ -64,6 +64,19 @@ def train_heads(
     in the folder too, where a later call for one of them continues it. Their divergence ends
     nothing.
     """
+    return _train(backbone, images, training, seed, folder, peers).optimizer.heads()
+
+
+def _train(
+    backbone: Backbone,
+    images: Images,
+    training: ProbeTraining,
+    seed: int,
+    folder: Path,
+    peers: Sequence[ProbeTraining],
+    tested: TestedFeatures | None = None,
+) -> RunningProbe:
+    """Return the trained probe, with its accuracies on the tested features after each pass."""
     network = frozen_network(backbone)
     where = next(network.parameters()).device
 
@@ -71,18 +84,15 @@ def train_heads(
         num_classes = QUARTER_TURNS if one.labels == "rotations" else len(images.class_names)
         width, std = backbone.feature_dim, one.weight_std
         heads = new_heads(one.learning_rates, num_classes, width, std, seed)
-        saved = SavedTraining(folder / _file(backbone, images, one, seed))
-        own_curve = curve and curve.new()
-        return RunningProbe(one, len(images), HeadOptimizer(heads, one, where), saved, own_curve)
+        file = folder / _file(backbone, images, one, seed)
+        return RunningProbe(file, one, len(images), heads, where, tested)
 
     own = start(training)
     others = [] if own.finished else [one for one in map(start, peers) if one.can_join(own)]
-    with proving(*(one.saved for one in (*others, own))):
+    with proving(*others, own):
         if not own.finished:
             _Stream(backbone, images, seed, network, own, others).run()
-    if curve is not None and own.curve is not None:
-        curve.top1 = own.curve.top1
-    return own.optimizer.heads()
+    return own
 
 
 class _Stream:
@@ -99,22 +109,19 @@ class _Stream:
     ) -> None:
         self.network, self.own = network, own
         self.before = weights_of(network)
-        began = own.saved.maker
-        image_count = own.end - own.place
-        source = CropSource(images, own.training.crop_px, own.end, image_count, began)
-        self.going = [own, *(one for one in others if one.saved.maker in (None, source.maker))]
+        view = RandomView(px=own.training.crop_px, labels=own.training.labels)
+        source = CropSource(images, view, seed, own.end, own.end - own.place, own.maker)
+        self.going = [own, *(one for one in others if one.maker in (None, source.maker))]
         for probe in self.going:
-            probe.saved.maker = source.maker
-        self.all = list(self.going)
+            probe.maker = source.maker
+        self.all = self.going[::-1]
         """Probes that go or went along, the own one last: see `_save_all`."""
-        self.all.append(self.all.pop(0))
         self.chunk = min(_forward_images(probe.training.batch_size) for probe in self.going)
         # the chunks of an interrupted run are those of an undisturbed one
         self.first = min(probe.place for probe in self.going) // self.chunk
         self.last_save = time.monotonic()
-        view = RandomView(px=own.training.crop_px, labels=own.training.labels)
         chunks = range(self.first, math.ceil(own.end / self.chunk))
-        self.batches = crop_batches(images, view, backbone.input, seed, self.chunk, chunks, source)
+        self.batches = source.batches(backbone.input, self.chunk, chunks)
 
     def run(self) -> None:
         """Read the stream until the own probe is done; then all others have saved."""
@@ -142,10 +149,10 @@ class _Stream:
             try:
                 probe.receive(place, features, labels)
             except NotFiniteError as error:
-                if probe is self.own:
-                    self._save_others()
-                    raise
                 self.going.remove(probe)
+                if probe is self.own:
+                    self._save_all()  # the others, which need not begin anew
+                    raise
                 told = f"the probe of {_described(probe.training)} on the same crops"
                 print_line("train", f"{told} is left out: {error}")
                 continue
@@ -161,15 +168,8 @@ class _Stream:
         It reads the stream again from its place, and a probe that is ahead waits for it; one that
         is behind could not go along. A kill between two saves must leave none behind.
         """
-        self._save_others()
-        if self.own in self.going:
-            self.own.save()
-
-    def _save_others(self) -> None:
-        """Save the probes that go along with the own one, which cannot go on."""
-        for probe in self.going:
-            if probe is not self.own:
-                probe.save()
+        for probe in reversed(self.going):
+            probe.save()
 
     def _save_when_due(self) -> None:
         """Save every SAVE_EVERY_S seconds; after a signal, save and raise Stopped."""
@@ -177,7 +177,7 @@ class _Stream:
             self._save_all()
             self.last_save = time.monotonic()
             stop.exit_if_requested()
-            prove_if_cheap(*(one.saved for one in self.all))
+            prove_if_cheap(*self.all)
 
 
 def _described(training: ProbeTraining) -> str:
@@ -209,52 +209,41 @@ def train_and_score(
     shared: a folder where cells that read the same crops share their state; peers: the trainings of
     these cells, which go along.
     """
-    curve = EpochAccuracies(test)
+    tested = TestedFeatures(test)
     own_file = folder / _file(backbone, images, training, seed)
     stream = shared and shared / _stream_name(backbone, images, training, seed)
     with _lock_stream(own_file, stream) as place:
         together = () if place is None else peers
-        found = train_heads(backbone, images, training, seed, place or folder, curve, together)
-    heads = found.only(head)
+        probe = _train(backbone, images, training, seed, place or folder, together, tested)
+    heads = probe.optimizer.heads().only(head)
     scores = heads.scores(test.features)[0]
     if not bool(scores.isfinite().all()):
         raise NotFiniteError(
             f"the probe of rate {training.learning_rates[head]} diverged; no result is written"
         )
-    kept = {"weights": save_classifier(folder, heads)}
-    passes = [found[head] for found in curve.top1]
-    details = _curve_details(passes, len(training.pass_ends(len(images))))
-    details["crops"] = CROPS
-    details |= _share_details(backbone, heads, test)
-    turns = tuple(f"turned by {90 * quarter}°" for quarter in range(QUARTER_TURNS))
-    turned = training.labels == "rotations"
-    names = turns if turned else images.class_names
-    repeats = QUARTER_TURNS if turned else 1
-    details |= class_results(scores, test.labels, names, repeats=repeats)
-    return Predictions(scores, test.labels, details | kept)
-
-
-def _curve_details(passes: Sequence[float], number: int) -> dict[str, object]:
-    """Return top-1 after each pass and the best of these, or nothing unless all are known."""
-    if len(passes) != number:
+    details: dict[str, Any] = {"weights": save_classifier(folder, heads), "crops": CROPS}
+    passes, number = [found[head] for found in probe.curve], len(probe.ends)
+    if len(passes) == number:
+        best = max(range(number), key=lambda index: passes[index])
+        details |= {
+            "top1_after_each_pass": passes,
+            "best_top1": passes[best],
+            "best_pass": best + 1,
+        }
+    else:
         print_line(
             "train",
             f"top-1 is known for {len(passes)} of {number} passes, the others had other test "
             "features; the record leaves the curve out",
         )
-        return {}
-    best = max(range(number), key=lambda index: passes[index])
-    return {
-        "top1_after_each_pass": list(passes),
-        "best_top1": passes[best],
-        "best_pass": best + 1,
-    }
-
-
-def _share_details(backbone: Backbone, classifier: Heads, test: Features) -> dict[str, object]:
-    """Return the shares of the network's heads in correct predictions, if it has several."""
-    num_heads = backbone.num_heads
-    return share_details(classifier, test.features, test.labels, num_heads) if num_heads else {}
+    if backbone.num_heads:
+        details |= share_details(heads, test.features, test.labels, backbone.num_heads)
+    names, repeats = images.class_names, 1
+    if training.labels == "rotations":
+        names = tuple(f"turned by {90 * quarter}°" for quarter in range(QUARTER_TURNS))
+        repeats = QUARTER_TURNS
+    details |= class_results(scores, test.labels, names, repeats=repeats)
+    return Predictions(scores, test.labels, details)
 
 
 @contextmanager

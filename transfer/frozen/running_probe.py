@@ -24,16 +24,14 @@ TORN = (RuntimeError, EOFError, UnpicklingError, ValueError, OSError)
 """Errors of torch.load for a file that was cut short or filled with zeros."""
 
 
-class EpochAccuracies:
-    """Top-1 of each head on given features after each pass over the training images.
+class TestedFeatures:
+    """Features that heads are tested on after each pass over the training images.
 
-    It is only reported; nothing is chosen by it. The value of a diverged head is -1. Passes made
-    before the features were replaced are missing.
+    Top-1 after a pass is only reported; nothing is chosen by it.
     """
 
     def __init__(self, features: Features) -> None:
         self.features = features
-        self.top1: list[list[float]] = []
 
     @cached_property
     def digest(self) -> str:
@@ -44,81 +42,40 @@ class EpochAccuracies:
             found.update(tensor.cpu().contiguous().numpy().data)
         return found.hexdigest()
 
-    def new(self) -> "EpochAccuracies":
-        """Return the same without measurements, for another training."""
-        curve = EpochAccuracies(self.features)
-        curve.__dict__["digest"] = self.digest  # read once for all
-        return curve
-
-    def add(self, heads: Heads) -> None:
-        """Measure the heads after one more pass."""
-        scores = heads.scores(self.features.features)
-        labels = self.features.labels
-        self.top1.append([top1(s, labels) if bool(s.isfinite().all()) else -1.0 for s in scores])
+    def top1(self, heads: Heads) -> list[float]:
+        """Return top-1 of each head in percent, -1 for a head that diverged."""
+        scores, labels = heads.scores(self.features.features), self.features.labels
+        return [top1(own, labels) if bool(own.isfinite().all()) else -1.0 for own in scores]
 
 
-class SavedTraining(UnprovenFile):
-    """State of the training on disk, replaced as a whole at every save."""
+class RunningProbe(UnprovenFile):
+    """A training that takes its batches from a stream of features; it continues a saved one.
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.maker: Maker | None = None
-        """Processor of the crops so far; None if unknown."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-
-    def restore(self, optimizer: HeadOptimizer, curve: EpochAccuracies | None = None) -> int:
-        """Load the saved state, if any; return its number of finished steps.
-
-        A state that a dying machine has torn counts as none: the training starts anew.
-        """
-        path = self.newest
-        if not path.exists():
-            return 0
-        content = io.BytesIO(path.read_bytes())  # an unreadable disk is another error
-        try:
-            state = torch.load(content, map_location="cpu", weights_only=True)
-        except TORN as error:
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
-            print_line("train", f"{path} is torn ({reason}); the training starts anew")
-            return 0
-        optimizer.load(state)
-        self.maker = state.get("maker")
-        if curve is not None and state.get("curve_of") == curve.digest:
-            curve.top1 = state["curve"]
-        return int(state["step"])
-
-    def save(
-        self, optimizer: HeadOptimizer, step: int, curve: EpochAccuracies | None = None
-    ) -> None:
-        """Save the state after `step` steps."""
-        content = io.BytesIO()
-        state = {
-            **optimizer.state(),
-            "step": step,
-            "maker": self.maker,
-            "curve": curve.top1 if curve else [],
-            "curve_of": curve.digest if curve else "",
-        }
-        torch.save(state, content)
-        write_whole(self.private, content.getvalue(), "--runs")
-
-
-class RunningProbe:
-    """A training that takes its batches from a stream of features; it continues a saved one."""
+    The state in its file is replaced as a whole at every save.
+    """
 
     def __init__(
         self,
+        path: Path,
         training: ProbeTraining,
         num_images: int,
-        optimizer: HeadOptimizer,
-        saved: SavedTraining,
-        curve: EpochAccuracies | None = None,
+        heads: Heads,
+        where: torch.device,
+        tested: TestedFeatures | None = None,
     ) -> None:
-        self.training, self.optimizer, self.saved, self.curve = training, optimizer, saved, curve
+        super().__init__(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.training, self.tested = training, tested
+        self.optimizer = HeadOptimizer(heads, training, where)
         self.ends = training.pass_ends(num_images)
-        self.step = saved.restore(optimizer, curve)
-        if curve is not None and not curve.top1 and self.step in self.ends:
-            curve.add(optimizer.heads())
+        self.step = 0
+        self.maker: Maker | None = None
+        """Processor of the crops so far; None if unknown."""
+        self.curve: list[list[float]] = []
+        """Top-1 of each head after each pass; passes before other tested features are missing."""
+        self._restore()
+        if not self.curve and self.step in self.ends:
+            self._test()
         self._waiting: list[tuple[Tensor, Tensor]] = []
         """Features and labels of images from `place` on, fewer than a batch."""
 
@@ -164,19 +121,45 @@ class RunningProbe:
         losses = self.optimizer.step(features, labels, self.step / self.ends[-1])
         self.step += 1
         # reading a loss waits for the GPU, so most steps are not looked at
-        if (self.step - 1) % 50 == 0 or self.finished:
-            _require_finite(losses, self.step - 1)
-        if self.curve is not None and self.step in self.ends:
-            self.curve.add(self.optimizer.heads())
+        looked_at = (self.step - 1) % 50 == 0 or self.finished
+        if looked_at and not bool(losses.isfinite().any()):
+            raise NotFiniteError(
+                f"step {self.step - 1}: the loss of all {len(losses)} heads is infinite or not a "
+                "number; no result is written. Check the backbone's features, or lower the rates"
+            )
+        if self.step in self.ends:
+            self._test()
+
+    def _test(self) -> None:
+        if self.tested is not None:
+            self.curve.append(self.tested.top1(self.optimizer.heads()))
 
     def save(self) -> None:
         """Write the state to disk."""
-        self.saved.save(self.optimizer, self.step, self.curve)
+        content = io.BytesIO()
+        state = {
+            **self.optimizer.state(),
+            "step": self.step,
+            "maker": self.maker,
+            "curve": self.curve,
+            "curve_of": self.tested.digest if self.tested else "",
+        }
+        torch.save(state, content)
+        write_whole(self.private, content.getvalue(), "--runs")
 
-
-def _require_finite(losses: Tensor, step: int) -> None:
-    if not bool(losses.isfinite().any()):
-        raise NotFiniteError(
-            f"step {step}: the loss of all {len(losses)} heads is infinite or not a number; "
-            "no result is written. Check the backbone's features, or lower the rates"
-        )
+    def _restore(self) -> None:
+        """Load the saved state, if any; one that a dying machine has torn counts as none."""
+        path = self.newest
+        if not path.exists():
+            return
+        content = io.BytesIO(path.read_bytes())  # an unreadable disk is another error
+        try:
+            state = torch.load(content, map_location="cpu", weights_only=True)
+        except TORN as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            print_line("train", f"{path} is torn ({reason}); the training starts anew")
+            return
+        self.optimizer.load(state)
+        self.step, self.maker = int(state["step"]), state["maker"]
+        if self.tested is not None and state["curve_of"] == self.tested.digest:
+            self.curve = state["curve"]

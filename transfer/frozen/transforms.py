@@ -33,10 +33,6 @@ class EvalTransform:
         """Return a center crop; the short side exceeds it by margin_px * crop_px / 224."""
         return cls(resize_px=round(crop_px * (1 + margin_px / 224)), crop_px=crop_px)
 
-    def __call__(self, image: Image.Image, form: InputFormat) -> Tensor:
-        """Return the normalized image (3, crop_px, crop_px), float32."""
-        return normalize_image(self.pixels(image), form)
-
     def pixels(self, image: Image.Image) -> Image.Image:
         """Return the network's input image before normalization."""
         from PIL import Image
@@ -60,13 +56,6 @@ def rotate_quarters(image: Image.Image, quarters: int) -> Image.Image:
 
     kinds = (Image.Transpose.ROTATE_90, Image.Transpose.ROTATE_180, Image.Transpose.ROTATE_270)
     return image.transpose(kinds[quarters - 1]) if quarters else image
-
-
-def normalize_image(image: Image.Image, form: InputFormat) -> Tensor:
-    """Return (3, H, W) float32, normalized by the backbone's mean and standard deviation."""
-    from torchvision.transforms import v2
-
-    return normalize_pixels(v2.functional.pil_to_tensor(image), form)
 
 
 class Normalization:

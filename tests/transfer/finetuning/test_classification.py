@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from torchvision.transforms.v2.functional import pil_to_tensor
 
 import transfer.datasets.images
 from pretrain.running import stop
@@ -31,7 +32,7 @@ from transfer.finetuning.classification import (
 from transfer.finetuning.loop import Job
 from transfer.finetuning.state import Training, TrainingSummary
 from transfer.frozen.kept_images import with_kept_pixels
-from transfer.frozen.transforms import EvalTransform
+from transfer.frozen.transforms import EvalTransform, normalize_pixels
 
 CPU = Process(device=torch.device("cpu"))
 COURSE = FineTuning(
@@ -167,7 +168,8 @@ def test_scores_are_those_of_the_network_in_eval_mode(
     transform = EvalTransform(resize_px=37, crop_px=32)
     with torch.no_grad():
         scores = predict_scores(classifier, images, transform, small_backbone.input)
-        one = transform(images[4][0], small_backbone.input)[None]
+        raw = pil_to_tensor(transform.pixels(images[4][0]))
+        one = normalize_pixels(raw, small_backbone.input)[None]
         expected = classifier.layers(one)[0]
     # twenty layers in float32, alone and in a batch: 512 eps of the largest score
     atol = 512 * torch.finfo(torch.float32).eps * float(expected.abs().max())

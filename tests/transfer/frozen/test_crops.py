@@ -12,7 +12,7 @@ from transfer.backbone import InputFormat
 from transfer.datasets.catalog import open_split
 from transfer.datasets.expected import DataError
 from transfer.datasets.images import image_files
-from transfer.frozen.crops import BatchIndices, RandomCrops, RandomView, crop_batches, draw_seed
+from transfer.frozen.crops import BatchIndices, CropSource, RandomCrops, RandomView, draw_seed
 from transfer.frozen.transforms import normalize_pixels
 
 
@@ -44,7 +44,7 @@ def test_batches_are_the_same_with_any_number_of_workers_and_after_an_interrupti
     images, form = open_split("cars", small_data, "train"), InputFormat(size_px=32)
     view = RandomView(px=32, labels="rotations")
     monkeypatch.setattr(transfer.frozen.crops, "num_workers", lambda _: num_workers)
-    batches = list(crop_batches(images, view, form, 3, 8, range(2, 5)))
+    batches = list(CropSource(images, view, 3, 24, 24).batches(form, 8, range(2, 5)))
     for step, (pixels, labels) in enumerate(batches, 2):
         places = next(iter(BatchIndices(len(images), 8, 3, range(step, step + 1))))
         raw, expected = RandomCrops(images, view, 3)(places)
@@ -57,7 +57,7 @@ def test_a_broken_image_is_named(small_data: Path, tmp_path: Path) -> None:
     broken.write_bytes(b"\xff\xd8\xff no image")
     images = image_files(tmp_path, ["broken.jpg"], [0], ["a"])
     with pytest.raises(DataError, match=r"broken\.jpg: cannot be decoded"):
-        list(crop_batches(images, RandomView(px=8), InputFormat(), 0, 1, range(1)))
+        list(CropSource(images, RandomView(px=8), 0, 1, 1).batches(InputFormat(), 1, range(1)))
 
 
 def test_seeds_share_no_draw_within_ten_million() -> None:

@@ -8,15 +8,21 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torchvision.transforms.v2.functional import pil_to_tensor
 
 import transfer.frozen.extraction
 import transfer.frozen.network
 from pretrain.running import stop
 from transfer.backbone import Backbone, InputFormat, random_backbone
 from transfer.datasets.catalog import open_split
-from transfer.frozen.features import Features, cache_key, features_of_backbones, frozen_features
-from transfer.frozen.precision import feature_precision
-from transfer.frozen.transforms import EvalTransform
+from transfer.frozen.features import (
+    Features,
+    cache_key,
+    feature_precision,
+    features_of_backbones,
+    frozen_features,
+)
+from transfer.frozen.transforms import EvalTransform, normalize_pixels
 from transfer.running.folders import Folders
 
 TRANSFORM = EvalTransform(resize_px=37, crop_px=32)
@@ -33,7 +39,8 @@ def extract(backbone: Backbone, folders: Folders) -> Features:
 
 def test_features_equal_a_plain_forward_pass(small_backbone: Backbone, folders: Folders) -> None:
     images = open_split("dtd", folders.data, "val")
-    pixels = torch.stack([TRANSFORM(images[i][0], small_backbone.input) for i in range(3)])
+    raw = torch.stack([pil_to_tensor(TRANSFORM.pixels(images[i][0])) for i in range(3)])
+    pixels = normalize_pixels(raw, small_backbone.input)
     with torch.no_grad():
         expected = small_backbone.network()(pixels)
     found = extract(small_backbone, folders)

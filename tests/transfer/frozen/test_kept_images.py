@@ -14,17 +14,7 @@ from tests.pretrain.pixels.photographs import as_jpeg, photograph
 from transfer.backbone import InputFormat
 from transfer.datasets.expected import DataError
 from transfer.datasets.images import ImageFiles, Images, image_files
-from transfer.frozen.crops import (
-    CropSource,
-    DeviceCrops,
-    Draws,
-    RandomCrops,
-    RandomView,
-    Uploads,
-    crop_batches,
-    cut_uploads,
-    fits_on,
-)
+from transfer.frozen.crops import CropSource, DeviceCrops, RandomCrops, RandomView, fits_on
 from transfer.frozen.kept_images import ImageMemoryError, KeptImages, keep_images, with_kept_pixels
 from transfer.frozen.probe_training import Labels
 from transfer.running.memory import image_memory
@@ -50,7 +40,8 @@ def workers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def batches(images: Images) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    return list(crop_batches(images, RandomView(px=16), InputFormat(), 0, 5, STEPS))
+    source = CropSource(images, RandomView(px=16), 0, 25, 25)
+    return list(source.batches(InputFormat(), 5, STEPS))
 
 
 def test_batches_from_kept_images_are_those_of_decoding_each_time(
@@ -156,9 +147,10 @@ def within_a_level_on(
     where: torch.device, labels: Labels, images: Images, kept: KeptImages
 ) -> bool:
     view = RandomView(px=24, labels=labels)
-    expected, classes = RandomCrops(images, view, 3, kept)(PLACES)
-    views, found_classes = Draws(images, view, 3, kept.sizes)(PLACES)
-    found = DeviceCrops(kept, 24, where)(views)
+    crops = RandomCrops(images, view, 3, kept)
+    expected, classes = crops(PLACES)
+    views, found_classes = crops.draws(PLACES, kept.sizes)
+    found = DeviceCrops(kept.sizes, kept.pixels, 24, where)(views)
     assert found.dtype == torch.uint8
     assert torch.equal(classes, found_classes)
     return int((expected.int() - found.cpu().int()).abs().max()) <= 1
@@ -196,10 +188,12 @@ def test_uploaded_images_have_the_crops_of_those_on_the_device(
     keeps: bool, images: Images, kept: KeptImages
 ) -> None:
     where, view = torch.device("cpu"), RandomView(px=24, labels="rotations")
-    views, labels = Draws(images, view, 3, kept.sizes)(PLACES)
-    made = Uploads(images, view, 3, kept if keeps else None)(PLACES)
-    assert torch.equal(cut_uploads(made, 24, where), DeviceCrops(kept, 24, where)(views))
-    assert torch.equal(made[1], labels)
+    crops = RandomCrops(images, view, 3, kept if keeps else None)
+    views, labels = crops.draws(PLACES, kept.sizes)
+    rows, classes, sizes, pixels = crops.uploads(PLACES)
+    found = DeviceCrops(sizes.numpy(), pixels.numpy(), 24, where)(rows)
+    assert torch.equal(found, DeviceCrops(kept.sizes, kept.pixels, 24, where)(views))
+    assert torch.equal(classes, labels)
 
 
 @pytest.mark.parametrize("fits", [True, False])
@@ -207,10 +201,11 @@ def test_a_resumed_training_keeps_to_the_processor_that_it_began_with(
     fits: bool, images: Images, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transfer.frozen.crops, "fits_on", lambda *_: fits)
+    view = RandomView(px=24)
     with image_memory(1):
-        whole = CropSource(images, 24, 100, 100)
-        old_state = CropSource(images, 24, 100, 3)
+        whole = CropSource(images, view, 0, 100, 100)
+        old_state = CropSource(images, view, 0, 100, 3)
         for began in ("host", "device"):
             for remaining in (3, 50):
-                assert CropSource(images, 24, 100, remaining, began).maker == began
+                assert CropSource(images, view, 0, 100, remaining, began).maker == began
     assert whole.maker == old_state.maker == ("device" if fits else "host")

@@ -25,7 +25,7 @@ from transfer.frozen.linear_heads import (
     weights_of,
 )
 from transfer.frozen.probe_training import ProbeTraining
-from transfer.frozen.running_probe import SavedTraining
+from transfer.frozen.running_probe import RunningProbe
 from transfer.metrics import top1
 
 CPU = torch.device("cpu")
@@ -93,34 +93,37 @@ def test_each_head_has_its_own_decay() -> None:
         ProbeTraining(learning_rates=(1.0, 2.0), decays=("step",) * 3).rate_factors(0.5)
 
 
+def running(folder: Path) -> RunningProbe:
+    training = ProbeTraining(learning_rates=RATES, steps=10, batch_size=16)
+    return RunningProbe(folder / "heads.pt", training, 160, start(), CPU)
+
+
 def test_a_saved_training_goes_on_bit_for_bit(tmp_path: Path) -> None:
-    training = ProbeTraining(learning_rates=RATES, steps=10)
-    first = HeadOptimizer(start(), training, CPU)
-    for step, (features, labels) in enumerate(batches(10)[:4]):
-        first.step(features, labels, step / 10)
-    saved, found = (SavedTraining(tmp_path / "heads.pt") for _ in range(2))
-    saved.maker = "device"
-    saved.save(first, 4)
-    second = HeadOptimizer(start(), training, CPU)
-    done = found.restore(second)
-    assert found.maker == "device"
-    for step, (features, labels) in enumerate(batches(10)[done:], done):
-        second.step(features, labels, step / 10)
-    assert torch.equal(second.heads().weight, train(RATES, training, 10).weight)
+    first = running(tmp_path)
+    for step, batch in enumerate(batches(10)[:4]):
+        first.receive(16 * step, *batch)
+    first.maker = "device"
+    first.save()
+    second = running(tmp_path)
+    assert (second.maker, second.step) == ("device", 4)
+    for step, batch in enumerate(batches(10)[4:], 4):
+        second.receive(16 * step, *batch)
+    expected = train(RATES, second.training, 10)
+    assert torch.equal(second.optimizer.heads().weight, expected.weight)
 
 
 def test_a_state_that_a_dying_machine_has_torn_counts_as_none(tmp_path: Path) -> None:
-    training = ProbeTraining(learning_rates=RATES, steps=10)
-    saved = SavedTraining(tmp_path / "heads.pt")
-    saved.save(HeadOptimizer(start(), training, CPU), 4)
+    saved = running(tmp_path)
+    saved.receive(0, *batches(1)[0])
+    saved.save()
     content = saved.path.read_bytes()
     for share in (0.0, 0.001, 0.5, 0.99):
         for zeros in (False, True):
             kept = int(share * len(content))
             saved.path.write_bytes(content[:kept] + bytes(len(content) - kept if zeros else 0))
-            optimizer = HeadOptimizer(start(), training, CPU)
-            assert saved.restore(optimizer) == 0, (share, zeros)
-            assert torch.equal(optimizer.heads().weight, start().weight)
+            found = running(tmp_path)
+            assert found.step == 0, (share, zeros)
+            assert torch.equal(found.optimizer.heads().weight, start().weight)
 
 
 def test_lars_is_that_of_pre_training_for_each_head_alone() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torchvision.transforms.v2.functional import pil_to_tensor
 
 import transfer.frozen.linear_heads
 from transfer.backbone import Backbone
@@ -12,7 +13,7 @@ from transfer.cells.request import Cell, CellSettings, departures
 from transfer.datasets.catalog import open_split
 from transfer.frozen.features import Predictions
 from transfer.frozen.network import frozen_network
-from transfer.frozen.transforms import EvalTransform, rotate_quarters
+from transfer.frozen.transforms import EvalTransform, normalize_pixels, rotate_quarters
 from transfer.running.folders import Folders
 from transfer.tasks import TASKS
 from transfer.tasks.linear_probe import LinearProbe, RotationProbe
@@ -95,9 +96,8 @@ def test_features_of_a_position_are_those_of_the_turned_image(
     picture = whole.pixels(images[7][0])
     network = frozen_network(small_backbone)
     for quarters in range(4):
-        seen = EvalTransform(resize_px=32, crop_px=32)(
-            rotate_quarters(picture, quarters), small_backbone.input
-        )
+        raw = pil_to_tensor(rotate_quarters(picture, quarters))
+        seen = normalize_pixels(raw, small_backbone.input)
         expected = network(seen[None].contiguous(memory_format=torch.channels_last))[0]
         found = test.features[160 * quarters + 7]
         # twenty layers in float32, alone and in a batch: 512 eps of the largest feature
