@@ -162,11 +162,11 @@ class LinearProbe(Probe):
 
 @dataclass(frozen=True, kw_only=True)
 class RotationProbe(Probe):
-    """Linear probe of four rotations: LooC, arXiv:2008.05659, section 4 and Table 1.
+    """Linear probe of four rotations on ImageNet-100.
 
-    It learns from crops that are flipped and then rotated by a uniformly drawn multiple of 90
-    degrees, and is scored on every test image in all four rotations. The paper names no settings
-    for it; those of its ImageNet-100 probe are used.
+    LooC, arXiv:2008.05659, section 4 and Table 1. It learns from crops that are flipped and then
+    rotated by a uniformly drawn multiple of 90 degrees, and is scored on every test image in all
+    four rotations. The paper names no settings for it; those of its ImageNet-100 probe are used.
     """
 
     primary_metric: ClassVar[str] = "acc"
