@@ -13,12 +13,11 @@ from typing import Annotated, NamedTuple
 import tyro
 
 from benchmarks.drawing import FIGURES
-from benchmarks.drawing.figure import Drawn, Figure, Material, Picture, path_of, printed_name
+from benchmarks.drawing.figure import Drawn, Figure, Material, Picture
 from benchmarks.drawing.files import is_drawn, remove_stale, write_page, write_picture
 from benchmarks.drawing.logs import keep, read_logs, read_run
-from benchmarks.drawing.pictures import EXPLANATION
+from benchmarks.drawing.pictures import EXPLANATION, title_of
 from benchmarks.pages.final_screen import shortened
-from benchmarks.pages.published import papers
 from benchmarks.pages.records import FIGURES as FIGURES_FOLDER
 from benchmarks.pages.records import read_results
 from pretrain.running.command_line import parse
@@ -104,7 +103,7 @@ def draw_figures(results: Path, material: Material) -> Outcome:
         problems = list(drawn.problems)
         kept = set()
         for picture in drawn.pictures:
-            path = path_of(folder, picture.file_name, "png")
+            path = folder / f"{picture.file_name}.png"
             try:
                 is_new = write_picture(picture, folder)
             except (OSError, ImportError):  # every other picture would fail as well
@@ -116,8 +115,8 @@ def draw_figures(results: Path, material: Material) -> Outcome:
             outcome.paths.append(path)
             if is_new:
                 outcome.new.append(path)
-        remove_stale(figure.id.replace("/fig", "_figure"), kept, folder)
-        outcome.problems.extend(f"{figure_name(figure)}: {problem}" for problem in problems)
+        remove_stale(figure.file_name, kept, folder)
+        outcome.problems.extend(f"{title_of(figure.id)}: {problem}" for problem in problems)
     write_page(folder, f"python -m benchmarks.figures --results {results.as_posix()}")
     return outcome
 
@@ -152,17 +151,11 @@ def update_figures(results: Path) -> None:
         )
 
 
-def figure_name(figure: Figure) -> str:
-    """Return paper and figure, such as "JCL, Figure 2(a)"."""
-    paper = next(p for p in papers() if p.id == figure.id.partition("/")[0])
-    return f"{paper.name}, {printed_name(figure.id)}"
-
-
 def list_lines(results: Path, material: Material) -> list[str]:
     """Return the lines of --list: each figure with its pictures and what it still needs."""
     lines = [EXPLANATION]
     for figure in FIGURES.values():
-        lines += ["", f"{figure_name(figure)}: {figure.what}"]
+        lines += ["", f"{title_of(figure.id)}: {figure.what}"]
         drawn = _draw(figure, material)
         lines += [f"  {_state(results, picture)}" for picture in drawn.pictures]
         lines += [f"  {problem}" for problem in drawn.problems]
@@ -175,7 +168,7 @@ def list_lines(results: Path, material: Material) -> list[str]:
 
 def _state(results: Path, picture: Picture) -> str:
     folder = results / FIGURES_FOLDER
-    path = path_of(folder, picture.file_name, "png")
+    path = folder / f"{picture.file_name}.png"
     return f"drawn: {path}" if is_drawn(picture, folder) else f"can be drawn: {path}"
 
 

@@ -11,7 +11,7 @@ heads.py       shares of a network's heads
 neighbors.py   grids of images and their nearest neighbors
 logs.py        logs of pre-training runs below the results, and points of their lines
 order.py       order of results beside the paper's, and which differences are noise
-pictures.py    captions, file names, commands that make what a figure lacks
+pictures.py    captions, order and file names of pictures, commands for what a figure lacks
 style.py       pictures by matplotlib: panels in rows above the caption
 panels.py      lines, histograms, bars, images
 measures.py    sizes, colors, room for texts

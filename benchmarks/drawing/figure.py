@@ -1,10 +1,8 @@
 """Figures: the content of a picture, without the library that draws it, and what it is made of."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from benchmarks.pages.records import Result
 
@@ -179,31 +177,15 @@ class Drawn:
     """Sentences on material of the figure that cannot be drawn: what it lacks, what to do."""
 
 
-class Figure(Protocol):
-    """One figure of a paper."""
-
-    @property
-    def id(self) -> str:
-        """Paper and figure, such as jcl/fig2a."""
-
-    @property
-    def what(self) -> str:
-        """Content of the figure, a noun phrase."""
-
-    def draw(self, material: Material) -> Drawn:
-        """Return the pictures for which there is material."""
-
-    def needed(self, material: Material) -> Sequence[str]:
-        """Return the commands that make what the paper's figure still lacks; empty if nothing."""
-
-
 @dataclass(frozen=True, kw_only=True)
-class Identity:
-    """Id and content of a figure; the figures of one kind inherit it."""
+class Figure:
+    """One figure of a paper; each kind of figure draws it in its own way."""
 
     id: str
+    """Paper and figure, such as jcl/fig2a."""
     what: str
-    remarks: tuple[str, ...] = field(default=())
+    """Content of the figure, a noun phrase."""
+    remarks: tuple[str, ...] = ()
     """Sentences for the caption on how the drawing differs from the printed one."""
 
     @property
@@ -211,13 +193,10 @@ class Identity:
         """File name without suffix, such as jcl_figure2a."""
         return self.id.replace("/fig", "_figure")
 
+    def draw(self, material: Material) -> Drawn:
+        """Return the pictures for which there is material."""
+        raise NotImplementedError
 
-def printed_name(figure_id: str) -> str:
-    """Return the name of a figure as a paper prints it: "Figure 2(a)" of "jcl/fig2a"."""
-    number, panel = re.fullmatch(r"\w+/fig(\d+)([a-z]?)", figure_id).groups()  # type: ignore[union-attr]
-    return f"Figure {number}({panel})" if panel else f"Figure {number}"
-
-
-def path_of(folder: Path, file_name: str, suffix: str) -> Path:
-    """Return the path of one of a picture's three files."""
-    return folder / f"{file_name}.{suffix}"
+    def needed(self, material: Material) -> Sequence[str]:
+        """Return the commands that make what the paper's figure still lacks; empty if nothing."""
+        raise NotImplementedError

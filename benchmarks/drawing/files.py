@@ -14,7 +14,7 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks.drawing.figure import ExamplePanel, GridPanel, Picture, path_of
+from benchmarks.drawing.figure import ExamplePanel, GridPanel, Picture
 from benchmarks.pages.table_rows import escape
 from pretrain.running.atomic_files import explain_write_errors, write_whole
 
@@ -38,16 +38,14 @@ def write_picture(picture: Picture, folder: Path) -> bool:
     # everything is drawn before the first file is written: a failure leaves no half figure
     contents = {"csv": csv_text(picture).encode(), "png": png, "svg": svg}
     for suffix in SUFFIXES:
-        write_whole(path_of(folder, picture.file_name, suffix), contents[suffix], "--results")
+        write_whole(folder / f"{picture.file_name}.{suffix}", contents[suffix], "--results")
     return True
 
 
 def is_drawn(picture: Picture, folder: Path) -> bool:
     """Return whether all three files are there, with this content."""
-    paths = {suffix: path_of(folder, picture.file_name, suffix) for suffix in SUFFIXES}
-    if not all(path.exists() for path in paths.values()):
-        return False
-    return _identifier(paths["svg"]) == identifier_of(picture)
+    paths = [folder / f"{picture.file_name}.{suffix}" for suffix in SUFFIXES]
+    return all(map(Path.exists, paths)) and _identifier(paths[-1]) == identifier_of(picture)
 
 
 def csv_text(picture: Picture) -> str:
@@ -101,7 +99,7 @@ def remove_stale(figure_name: str, kept: Container[str], folder: Path) -> None:
             continue
         # the SVG goes last, so that an interrupted removal is completed by the next one
         for suffix in SUFFIXES:
-            path = path_of(folder, svg.stem, suffix)
+            path = svg.with_suffix(f".{suffix}")
             with explain_write_errors(path, "--results"):
                 path.unlink(missing_ok=True)
 

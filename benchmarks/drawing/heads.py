@@ -2,8 +2,7 @@
 
 import math
 import re
-import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,14 +11,12 @@ from benchmarks.drawing.figure import (
     BarPanel,
     Drawn,
     ExamplePanel,
-    Identity,
+    Figure,
     Material,
     Panel,
-    Picture,
     Tile,
 )
 from benchmarks.drawing.kinds import (
-    Kind,
     dataset_title,
     distinct_runs,
     evaluation_sentences,
@@ -27,19 +24,27 @@ from benchmarks.drawing.kinds import (
     kind_of,
     line_key,
     mean_point,
+    newest,
     number_of,
     pretraining_sentences,
     seed_words,
 )
-from benchmarks.drawing.neighbors import pixels
+from benchmarks.drawing.neighbors import evenly, pixels
 from benchmarks.drawing.order import num_test_images, spread_over_images
-from benchmarks.drawing.pictures import captioned, numbered, pretrain_and_evaluate
-from benchmarks.pages.published import papers
+from benchmarks.drawing.pictures import (
+    Candidate,
+    captioned,
+    paper_of,
+    point_words,
+    pretrain_and_evaluate,
+    ranked_pictures,
+    versions,
+)
 from benchmarks.pages.records import Result
 
 METHOD = "loocpp"
 SEVERAL_HEADS = re.compile(r"-heads\d+$")
-"""End of the name of a network with several heads."""
+"""End of the name of a network with several heads; one head of such a network has none."""
 NUM_EXAMPLES = 6
 MOST_CLASSES = 12
 """Most classes that a caption names."""
@@ -49,7 +54,7 @@ SHARES = "head_shares"
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeadShares(Identity):
+class HeadShares(Figure):
     """Mean share of each head in the correct predictions of linear probes."""
 
     recipe: str
@@ -60,40 +65,46 @@ class HeadShares(Identity):
     @cached_property
     def stated_bits(self) -> dict[str, float]:
         """Return the entropy of the shares that the paper states, by task id."""
-        paper = next(paper for paper in papers() if paper.id == self.id.partition("/")[0])
         return {
             one.task: float(statement.values[one.value])
-            for statement in paper.stated
+            for statement in paper_of(self.id).stated
             for one in statement.measured
             if one.metric == "head_entropy_bits"
         }
 
     def draw(self, material: Material) -> Drawn:
         """Return a picture for each network with several heads."""
-        networks: dict[tuple[object, ...], dict[str, dict[tuple[str, ...], list[Result]]]] = {}
-        lacking = []
-        for result in material.results:
-            if not result.task.endswith("_linear") or result.model.method != METHOD:
-                continue
-            if not SEVERAL_HEADS.search(result.model.arch):  # one head of such a network
-                continue
-            if not _has_shares(result):
-                lacking.append(result)
-                continue
+        probes = [
+            result
+            for result in material.results
+            if result.task.endswith("_linear")
+            and result.model.method == METHOD
+            and SEVERAL_HEADS.search(result.model.arch)
+        ]
+        networks: dict[object, dict[str, dict[object, list[Result]]]] = {}
+        for result in filter(_has_shares, probes):
             kind = kind_of(result)
             # the hashes of one paper's protocols differ between tasks
             protocol_hash, *rest = line_key(result, ())
             key = (result.model.sha256, result.protocol, kind.schedule, kind.evaluation, *rest)
             means = networks.setdefault(key, {}).setdefault(result.task, {})
             means.setdefault((protocol_hash, kind.data), []).append(result)
-        versions = (own for tasks in networks.values() for own in self._versions(tasks))
-        found = sorted(versions, key=self._rank, reverse=True)
-        kinds: list[Kind] = [kind_of(next(iter(own.values()))[0]) for own in found]
-        pictures = [self._picture(own) for own in found]
-        shown = {task for own in found for task in own}
-        # asking for a new record is worth it only if the figure has no other
-        problems = tuple(_what_lacks(result, shown=result.task in shown) for result in lacking)
-        return Drawn(pictures=numbered(self.file_name, pictures, kinds), problems=problems)
+        problems = [
+            f"{result.path}, the record of {result.model.name}, has no {SHARES} (shares of correct "
+            "predictions, which add up to 1); if there are any, delete the file and run the "
+            "command again that python -m benchmarks.explain prints for it"
+            for result in probes
+            if not _has_shares(result)
+        ]
+        candidates = [
+            self._candidate(own)
+            for tasks in networks.values()
+            for own in versions(
+                sorted(map(distinct_runs, means.values()), key=self._preference, reverse=True)
+                for means in tasks.values()
+            )
+        ]
+        return ranked_pictures(candidates, problems)
 
     def needed(self, material: Material) -> Sequence[str]:
         """Return the commands of the probes without a record of the paper's network."""
@@ -104,74 +115,44 @@ class HeadShares(Identity):
     def _is_published(self, result: Result) -> bool:
         return is_published_run(result, [self.recipe], self.protocol)
 
-    def _versions(
-        self, tasks: Mapping[str, Mapping[tuple[str, ...], Sequence[Result]]]
-    ) -> Iterable[dict[str, tuple[Result, ...]]]:
-        """Yield the results of each picture: the best mean of each task, then the second best."""
-        means = {
-            task: sorted(
-                map(distinct_runs, own.values()),
-                key=lambda results: (
-                    all(map(self._is_published, results)),
-                    len(results),
-                    max(result.finished for result in results),
-                ),
-                reverse=True,
-            )
-            for task, own in tasks.items()
-        }
-        for version in range(max(map(len, means.values()))):
-            yield {task: own[version] for task, own in means.items() if version < len(own)}
+    def _preference(self, results: Sequence[Result]) -> tuple[bool, int, str]:
+        return all(map(self._is_published, results)), len(results), newest(results)
 
-    def _rank(self, own: Mapping[str, Sequence[Result]]) -> tuple[bool, int, str]:
-        results = [result for each in own.values() for result in each]
-        exact = all(map(self._is_published, results))
-        return exact, len(own), max(result.finished for result in results)
-
-    def _picture(self, own: Mapping[str, Sequence[Result]]) -> Picture:
-        results = [result for task in sorted(own) for result in own[task]]
+    def _candidate(self, probes: Sequence[Sequence[Result]]) -> Candidate:
+        """Return the picture of a network's probes, the runs of each data set together."""
+        own = {runs[0].task: runs for runs in sorted(probes, key=lambda runs: runs[0].task)}
+        results = [result for runs in own.values() for result in runs]
         exact = all(map(self._is_published, results))
         names = head_names(results[0])
         panels: list[Panel] = []
-        rows, sentences = [], []
-        for task in sorted(own):
+        rows, sentences, entropies = [], [], {}
+        for task, runs in own.items():
             shares = tuple(
-                mean_point(place, [result.details[SHARES][place] for result in own[task]])
+                mean_point(place, [result.details[SHARES][place] for result in runs])
                 for place in range(len(names))
             )
-            bits = entropy_bits([share.y for share in shares])
-            panels.append(
-                BarPanel(
-                    title=f"{dataset_title(task)}: {bits:.2f} bits",
-                    y_label="share in correct predictions",
-                    names=tuple(names),
-                    shares=shares,
-                    highest=max(max(r.details[SHARES]) for r in results),
-                )
+            bits = entropies[task] = entropy_bits([share.y for share in shares])
+            panels += _panels(task, runs[0], names, shares, bits, results)
+            known = exact and task in self.stated_bits
+            paper = f"; the paper says close to {self.stated_bits[task]:g}" if known else ""
+            sentences.append(
+                f"{dataset_title(task)}: the entropy of the mean shares is {bits:.2f} of at most "
+                f"{math.log2(len(names)):.2f} bits{paper}, "
+                f"{seed_words(result.seed for result in runs)}."
             )
-            if examples := _examples(own[task][0], len(names)):
-                panels.append(examples)
-            seeds = seed_words(result.seed for result in own[task])
-            sentences.append(self._sentence(task, bits, len(names), seeds, stated=exact))
-            sentences += [_correct(result) for result in own[task] if _correct(result)]
+            sentences += filter(None, map(_correct, runs))
             rows += [
-                (
-                    task,
-                    name,
-                    f"{share.y:.6f}",
-                    _words(share.spread),
-                    str(share.num_runs),
-                    f"{bits:.4f}",
-                )
+                (task, name, *point_words(share, 6)[1:], f"{bits:.4f}")
                 for name, share in zip(names, shares, strict=True)
             ]
-        return captioned(
+        examples = [EXAMPLES] if any(isinstance(one, ExamplePanel) for one in panels) else []
+        picture = captioned(
             self,
             panels,
             [
                 *sentences,
-                self._order(own),
-                *([EXAMPLES] if any(isinstance(panel, ExamplePanel) for panel in panels) else []),
+                self._order(entropies),
+                *examples,
                 *pretraining_sentences({"LooC++": [results[0].model]}, ()),
                 *evaluation_sentences(results),
             ],
@@ -180,83 +161,57 @@ class HeadShares(Identity):
             header=("task", "head", "share", "standard_deviation", "runs", "entropy_bits"),
             rows=rows,
         )
+        return Candidate((exact, len(own), newest(results)), kind_of(probes[0][0]), picture)
 
-    def _sentence(self, task: str, bits: float, count: int, seeds: str, *, stated: bool) -> str:
-        """Return a sentence on the entropy of one data set."""
-        known = stated and task in self.stated_bits
-        paper = f"; the paper says close to {self.stated_bits[task]:g}" if known else ""
-        return (
-            f"{dataset_title(task)}: the entropy of the mean shares is {bits:.2f} of at most "
-            f"{math.log2(count):.2f} bits{paper}, {seeds}."
-        )
-
-    def _order(self, own: Mapping[str, Sequence[Result]]) -> str:
+    def _order(self, entropies: Mapping[str, float]) -> str:
         """Return a sentence on the entropies of the data sets beside the paper's order."""
         ordered = sorted(self.stated_bits, key=lambda task: self.stated_bits[task])
         titles = [f"{dataset_title(t)} (close to {self.stated_bits[t]:g})" for t in ordered]
         paper = (
             f"Order: the paper's entropy in bits rises from {' to '.join(titles)}, with four heads"
         )
-        if not all(task in own for task in ordered):
+        if not all(task in entropies for task in ordered):
             return f"{paper}; not both data sets are here, so there is no order to compare."
-        bits = [_mean_bits(own[task]) for task in ordered]
-        same = "the same here" if bits == sorted(bits) else "not so here"
-        return f"{paper}; {same}."
+        bits = [entropies[task] for task in ordered]
+        return f"{paper}; {'the same here' if bits == sorted(bits) else 'not so here'}."
 
 
-def _mean_bits(results: Sequence[Result]) -> float:
-    shares = [result.details[SHARES] for result in results]
-    return entropy_bits([statistics.fmean(own) for own in zip(*shares, strict=True)])
+def _panels(
+    task: str, first: Result, names: Sequence[str], shares: Any, bits: float, results: Any
+) -> list[Panel]:
+    """Return a data set's bars and, if the record holds some, single images with their shares."""
+    bars = BarPanel(
+        title=f"{dataset_title(task)}: {bits:.2f} bits",
+        y_label="share in correct predictions",
+        names=tuple(names),
+        shares=shares,
+        highest=max(max(result.details[SHARES]) for result in results),
+    )
+    shown = evenly(first.details.get("head_share_examples") or [], NUM_EXAMPLES)
+    examples = ExamplePanel(
+        tiles=tuple(Tile(pixels=pixels(o["jpeg_base64"]), label=str(o["class"])) for o in shown),
+        shares=tuple(tuple(one["shares"]) for one in shown),
+    )
+    return [bars, examples] if shown else [bars]
 
 
 def _correct(result: Result) -> str:
     """Return a sentence on the images that the shares are means over; empty if not known."""
     number, of = result.details.get("num_images_with_shares"), num_test_images(result)
-    if not isinstance(number, int) or not of:
+    if number is None or of is None:
         return ""
-    per_class = result.details.get("accuracy_per_class")
-    classes = per_class if isinstance(per_class, Mapping) else {}
+    classes = result.details.get("accuracy_per_class", {})
     none = [str(name) for name, percent in classes.items() if not percent]
     words = ", ".join(none) if len(none) <= MOST_CLASSES else f"{len(none)} classes"
+    stored = result.details["head_share_histograms"]
+    edges, counts = stored["edges"], stored["counts"]
+    errors = [spread_over_images(edges, own) / math.sqrt(number) for own in counts if sum(own) > 1]
+    noise = f"; two standard errors of a share are {200 * max(errors):.1f} points" if errors else ""
     return (
         f"Of this probe (top-1 {number_of(result, 'top1'):.1f} %), {number:,} of {of:,} test "
         "images have shares, as they are predicted correctly"
-        f"{f', none of {words}' if none else ''}"
-        f"{_uncertainty(result, number)}."
+        f"{f', none of {words}' if none else ''}{noise}."
     )
-
-
-def _uncertainty(result: Result, number: int) -> str:
-    """Return words on the standard error of a share over the images; empty for older records."""
-    histograms = result.details.get("head_share_histograms")
-    if not isinstance(histograms, Mapping):
-        return ""
-    edges, counts = histograms["edges"], histograms["counts"]
-    errors = [spread_over_images(edges, own) / math.sqrt(number) for own in counts if sum(own) > 1]
-    return f"; two standard errors of a share are {200 * max(errors):.1f} points" if errors else ""
-
-
-def _examples(result: Result, num_heads: int) -> ExamplePanel | None:
-    """Return single images with their shares; None for records without, which are older."""
-    try:
-        stored = result.details["head_share_examples"]
-        shown = [
-            (Tile(pixels=pixels(one["jpeg_base64"]), label=str(one["class"])), tuple(one["shares"]))
-            for one in _evenly(stored, NUM_EXAMPLES)
-        ]
-    except (KeyError, TypeError, ValueError, OSError):
-        return None
-    if not shown or any(len(shares) != num_heads for _, shares in shown):
-        return None
-    return ExamplePanel(
-        tiles=tuple(tile for tile, _ in shown), shares=tuple(shares for _, shares in shown)
-    )
-
-
-def _evenly(drawn: Sequence[Any], count: int) -> list[Any]:
-    """Return at most `count` of the images; they were drawn at random and lie in order of class."""
-    count = min(count, len(drawn))
-    return [drawn[len(drawn) * place // count] for place in range(count)]
 
 
 def head_names(result: Result) -> list[str]:
@@ -274,17 +229,6 @@ def entropy_bits(shares: Sequence[float]) -> float:
     return -sum(share * math.log2(share) for share in shares if share > 0)
 
 
-def _what_lacks(result: Result, *, shown: bool) -> str:
-    """Return what a record without whole shares lacks and, unless others are shown, what to do."""
-    what = f"{result.path}, the record of {result.model.name}, has no {SHARES}"
-    if shown and SHARES not in result.details:
-        return f"{what}, as it is older, and is not shown"
-    return (
-        f"{what} (shares of correct predictions, which add up to 1); if there are any, delete "
-        "the file and run the command again that python -m benchmarks.explain prints for it"
-    )
-
-
 def _has_shares(result: Result) -> bool:
     shares = result.details.get(SHARES)
     return (
@@ -293,7 +237,3 @@ def _has_shares(result: Result) -> bool:
         and all(isinstance(share, int | float) for share in shares)
         and math.isclose(sum(shares), 1.0, abs_tol=1e-3)
     )
-
-
-def _words(spread: float | None) -> str:
-    return "" if spread is None else f"{spread:.6f}"

@@ -7,7 +7,7 @@ Statistics over views share the protocol, too: it says which images and how many
 
 import json
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from benchmarks.drawing.figure import Point
@@ -34,6 +34,8 @@ DATASETS = {
     "cifar100": "CIFAR-100",
 }
 """Titles of data sets by the first word of a task's id."""
+PRETRAINING_DATA = ("in100", "in1k", "cifar10", "cifar100")
+"""Data sets of recipes, as the first word of their names says."""
 
 
 class Kind(NamedTuple):
@@ -95,19 +97,48 @@ def distinct_runs(results: Iterable[Result]) -> tuple[Result, ...]:
 def is_published_run(result: Result, recipes: Iterable[str], protocol: str) -> bool:
     """Return whether a result is that of an unchanged recipe under the paper's protocol."""
     model = result.model
+    data = model.recipe.partition("/")[2].partition("-")[0]
     return (
         reasons_of(result) == COMPARABLE
         and result.protocol.startswith(f"{protocol}/")
         and model.recipe in recipes
         and not model.changed
         and model.texture != STAND_IN_TEXTURE
-        and any(trained_on(data, model) for data in _data_of(model))
+        and data in PRETRAINING_DATA
+        and trained_on(data, model)
     )
 
 
-def _data_of(model: Model) -> list[str]:
-    words = model.recipe.partition("/")[2].partition("-")[0]
-    return [words] if words in ("in100", "in1k", "cifar10", "cifar100") else []
+def newest_by_label(
+    results: Iterable[Result],
+    labels: Callable[[Result], Iterable[str]],
+    is_published: Callable[[Result], bool],
+) -> dict[Kind, dict[str, Result]]:
+    """Return one result of each kind and label: the newest of the paper's own, or of all others."""
+    kinds: dict[Kind, dict[str, Result]] = {}
+    for result in results:
+        for label in labels(result):
+            own = kinds.setdefault(kind_of(result), {})
+            both = own.get(label, result), result
+            own[label] = max(both, key=lambda one: (is_published(one), one.finished))
+    return kinds
+
+
+def newest(results: Iterable[Result]) -> str:
+    """Return when the last result was finished."""
+    return max(result.finished for result in results)
+
+
+def problem_of(result: Result, read: Callable[[Result], object]) -> str:
+    """Return why `read` cannot read the details of a record; empty if it can."""
+    try:
+        read(result)
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, OSError) as error:
+        return (
+            f"{result.path.name} of {result.model.name}: its details cannot be shown "
+            f"({type(error).__name__}: {error}); run the task again"
+        )
+    return ""
 
 
 def has_number(result: Result, name: str) -> bool:

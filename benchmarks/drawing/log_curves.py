@@ -1,40 +1,38 @@
 """Figures of what runs log during pre-training: a panel per metric, a line per method."""
 
-import itertools
 import json
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from benchmarks.drawing.figure import (
     Drawn,
-    Identity,
+    Figure,
     Line,
     LinePanel,
     Material,
     Picture,
     TrainingLog,
 )
-from benchmarks.drawing.kinds import (
-    Kind,
-    pretraining_sentences,
-    seed_words,
-)
+from benchmarks.drawing.kinds import Kind, pretraining_sentences, seed_words
 from benchmarks.drawing.logs import NUM_PARTS, are_single, last_epoch_of, points_of
-from benchmarks.drawing.order import (
-    largest_noise,
-    order_words,
-    ranked,
-    share_of,
+from benchmarks.drawing.order import largest_noise, order_words, ranked, share_of
+from benchmarks.drawing.pictures import (
+    Candidate,
+    captioned,
+    paper_sentences,
+    point_words,
+    pretrain,
+    ranked_pictures,
 )
-from benchmarks.drawing.pictures import captioned, numbered, paper_sentences, pretrain
-from benchmarks.drawing.progress import MOST_MARKED, point_words
+from benchmarks.drawing.progress import MOST_MARKED
 from benchmarks.pages.records import Model, model_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class LogCurves(Identity):
+class LogCurves(Figure):
     """Metrics of runs' logs over the epochs, a panel per metric and a line per method."""
 
     metrics: Mapping[str, str]
@@ -52,16 +50,23 @@ class LogCurves(Identity):
 
     def draw(self, material: Material) -> Drawn:
         """Return a picture for each kind of runs of which both methods have a log."""
-        pictures, problems, kinds = [], [], []
-        for kind, logs in sorted(self._by_kind(material).items(), reverse=True):
-            if problem := self._problem(logs):
+        kinds: dict[tuple[str, ...], dict[str, list[TrainingLog]]] = {}
+        for log in material.logs:
+            method, settings = str(log.made_by.get("method")), log.made_by["settings"]
+            if method in self.methods:
+                names = log.made_by.get("data"), settings.get("arch"), settings.get("epochs")
+                own = kinds.setdefault(tuple(map(str, names)), {})
+                own.setdefault(method, []).append(log)
+        candidates, problems = [], []
+        for kind, own in sorted(kinds.items(), reverse=True):
+            logs = _most_alike(own)
+            if problem := self._problem([log for each in logs.values() for log in each]):
                 problems.append(problem)
-            elif set(logs) == set(self.methods):
-                pictures.append(self._picture(logs))
-                kinds.append(Kind("", "", "", (), kind[1:]))
-        order = sorted(range(len(kinds)), key=lambda i: "Not the" in pictures[i].caption[1])
-        pictures, kinds = [pictures[i] for i in order], [kinds[i] for i in order]
-        return Drawn(pictures=numbered(self.file_name, pictures, kinds), problems=tuple(problems))
+            elif logs.keys() == self.methods.keys():
+                exact = all(self._is_published(log) for each in logs.values() for log in each)
+                picture = self._picture(logs, exact=exact)
+                candidates.append(Candidate((exact,), Kind("", "", "", (), kind[1:]), picture))
+        return ranked_pictures(candidates, problems)
 
     def needed(self, material: Material) -> Sequence[str]:
         """Return the commands of the paper's runs whose log is not there."""
@@ -73,31 +78,16 @@ class LogCurves(Identity):
         runs = [pretrain(recipe) for recipe in missing]
         return [*runs, f"python -m benchmarks.figures --logs {logs}"] if missing else []
 
-    def _by_kind(self, material: Material) -> dict[tuple[str, ...], dict[str, list[TrainingLog]]]:
-        kinds: dict[tuple[str, ...], dict[str, list[TrainingLog]]] = {}
-        for log in material.logs:
-            method = str(log.made_by.get("method"))
-            if method in self.methods:
-                settings = log.made_by.get("settings") or {}
-                kind = (
-                    str(log.made_by.get("data")),
-                    str(settings.get("arch")),
-                    str(settings.get("epochs")),
-                )
-                kinds.setdefault(kind, {}).setdefault(method, []).append(log)
-        return {kind: _most_alike(own) for kind, own in kinds.items()}
-
-    def _problem(self, logs: Mapping[str, Sequence[TrainingLog]]) -> str:
+    def _problem(self, logs: Sequence[TrainingLog]) -> str:
         """Return a sentence on what these logs lack; empty if they can be drawn."""
-        every = [log for own in logs.values() for log in own]
-        for log in every:
+        for log in logs:
             missing = [name for name in self.metrics if not any(name in line for line in log.lines)]
             if missing:
                 return (
                     f"the log of {log.name} has no {', '.join(missing)}; pre-train it with the "
-                    f"other method's value: {self._command(log, every)}"
+                    f"other method's value: {self._command(log, logs)}"
                 )
-        values = {str(log.made_by["settings"].get(self.same)): log.name for log in every}
+        values = {str(log.made_by["settings"].get(self.same)): log.name for log in logs}
         if len(values) > 1:
             words = ", ".join(f"{value} in {name}" for value, name in sorted(values.items()))
             return f"runs with different {self.same} cannot stand side by side: {words}"
@@ -111,18 +101,13 @@ class LogCurves(Identity):
         recipe = log.made_by.get("recipe")
         return f"python -m pretrain {recipe} --{option} {value} --data DATA --out runs/{log.name}"
 
-    def _picture(self, logs: Mapping[str, Sequence[TrainingLog]]) -> Picture:
-        exact = all(self._is_published(log) for own in logs.values() for log in own)
+    def _picture(self, logs: Mapping[str, Sequence[TrainingLog]], *, exact: bool) -> Picture:
         lines = {
-            name: tuple(
-                Line(
-                    label=label,
-                    points=points_of(
-                        logs[method], name, last_step=name in self.last_step_only.get(method, ())
-                    ),
-                )
+            name: [
+                Line(label=label, points=points_of(logs[method], name, last_step=last_step))
                 for method, label in self.methods.items()
-            )
+                for last_step in [name in self.last_step_only.get(method, ())]
+            ]
             for name in self.metrics
         }
         panels = [
@@ -130,7 +115,7 @@ class LogCurves(Identity):
                 title=f"({letter})",
                 x_label="epoch",
                 y_label=label,
-                lines=lines[name],
+                lines=tuple(lines[name]),
                 marked=max(len(line.points) for line in lines[name]) <= MOST_MARKED,
             )
             for letter, (name, label) in zip("abcdefgh", self.metrics.items(), strict=False)
@@ -138,12 +123,6 @@ class LogCurves(Identity):
         models = {
             label: [_model(log) for log in logs[method]] for method, label in self.methods.items()
         }
-        rows = [
-            (name, line.label, *point_words(point))
-            for name, own in lines.items()
-            for line in own
-            for point in line.points
-        ]
         return captioned(
             self,
             panels,
@@ -154,7 +133,12 @@ class LogCurves(Identity):
             ],
             exact=exact,
             header=("metric", "series", "epoch", "mean", "standard_deviation", "runs"),
-            rows=rows,
+            rows=[
+                (name, line.label, *point_words(point))
+                for name, own in lines.items()
+                for line in own
+                for point in line.points
+            ],
         )
 
     def _sentences(
@@ -251,24 +235,18 @@ def _most_alike(logs: Mapping[str, Sequence[TrainingLog]]) -> dict[str, list[Tra
             settings = json.dumps(log.made_by["settings"], sort_keys=True, default=str)
             alike.setdefault(f"{log.made_by.get('precision')} {settings}", []).append(log)
         groups.append([alike[key] for key in sorted(alike)])
-    best = max(itertools.product(*groups), key=_num_shared)
+
+    def num_shared(chosen: tuple[list[TrainingLog], ...]) -> tuple[int, int]:
+        first, *others = (group[0].made_by["settings"].items() for group in chosen)
+        shared = [item for item in first if all(item in other for other in others)]
+        return len(shared), sum(map(len, chosen))
+
+    choices: list[tuple[list[TrainingLog], ...]] = [*product(*groups)]
+    best = max(choices, key=num_shared)
     return dict(zip(logs, best, strict=True))
 
 
-def _num_shared(groups: Sequence[Sequence[TrainingLog]]) -> tuple[int, int]:
-    """Return how many settings the first logs of the groups share, and how many logs there are."""
-    settings = [group[0].made_by["settings"].items() for group in groups]
-    shared = [item for item in settings[0] if all(item in other for other in settings)]
-    return len(shared), sum(map(len, groups))
-
-
 def _model(log: TrainingLog) -> Model:
-    settings = log.made_by.get("settings") or {}
-    content = {
-        "name": log.name,
-        "sha256": "",
-        "arch": settings.get("arch", ""),
-        "stem": settings.get("stem", ""),
-        "made_by": log.made_by,
-    }
-    return model_of(content)
+    settings = log.made_by["settings"]
+    names = {"arch": settings.get("arch", ""), "stem": settings.get("stem", "")}
+    return model_of({"name": log.name, "sha256": "", **names, "made_by": log.made_by})

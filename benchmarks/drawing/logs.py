@@ -136,22 +136,13 @@ def _origin(backbone: Path) -> dict[str, Any]:
 def keep(log: TrainingLog, results: Path) -> Path:
     """Write the log below the results; return its path."""
     path = results / TRAINING_LOGS / f"{log.name}.json"
-    content = {
-        "format": FORMAT,
-        "name": log.name,
-        "made_by": log.made_by,
-        "metrics": _columns(log.lines),
+    columns = {
+        name: [float(f"{line[name]:.6g}") if name in line else None for line in log.lines]
+        for name in dict.fromkeys(name for line in log.lines for name in line)
     }
+    content = {"format": FORMAT, "name": log.name, "made_by": log.made_by, "metrics": columns}
     write_whole(path, (json.dumps(content, indent=1) + "\n").encode(), "--results")
     return path
-
-
-def _columns(lines: Sequence[dict[str, float]]) -> dict[str, list[float | None]]:
-    names = dict.fromkeys(name for line in lines for name in line)
-    return {
-        name: [float(f"{line[name]:.6g}") if name in line else None for line in lines]
-        for name in names
-    }
 
 
 def read_logs(results: Path) -> tuple[tuple[TrainingLog, ...], tuple[str, ...]]:
@@ -188,20 +179,7 @@ def _parse(content: dict[str, Any]) -> TrainingLog:
 
 NUM_PARTS = 50
 """Most points of a log's line."""
-
-
-class Reading(NamedTuple):
-    """One line of a log: means over the steps since the line before."""
-
-    start_epoch: float
-    end_epoch: float
-    num_steps: float
-    values: Mapping[str, float]
-
-    @property
-    def middle_epoch(self) -> float:
-        """Return the epoch in the middle of its steps."""
-        return (self.start_epoch + self.end_epoch) / 2
+START: Mapping[str, float] = {"step": 0.0, "epoch": 0.0}
 
 
 class LastEpoch(NamedTuple):
@@ -213,15 +191,6 @@ class LastEpoch(NamedTuple):
     num_images: int
 
 
-def readings_of(log: TrainingLog) -> list[Reading]:
-    """Return the readings of a run in their order."""
-    start = {"step": 0.0, "epoch": 0.0}
-    return [
-        Reading(before["epoch"], line["epoch"], line["step"] - before["step"], line)
-        for before, line in pairwise([start, *log.lines])
-    ]
-
-
 def are_single(logs: Sequence[TrainingLog]) -> bool:
     """Return whether each point of these runs is one reading."""
     steps = {tuple(line["step"] for line in log.lines) for log in logs}
@@ -231,34 +200,29 @@ def are_single(logs: Sequence[TrainingLog]) -> bool:
 def points_of(logs: Sequence[TrainingLog], name: str, *, last_step: bool) -> tuple[Point, ...]:
     """Return the points of a metric; several runs give a standard deviation.
 
-    last_step: a reading is that of the last of its steps.
+    A reading stands at the middle of its steps. last_step: it is that of the last of them. Of many
+    readings the points are means over equal parts of the runs.
     """
+    count = min(NUM_PARTS, *(len(log.lines) for log in logs))
+    length = max(log.lines[-1]["epoch"] for log in logs)
     parts: dict[int, list[tuple[float, float]]] = {}
     for log in logs:
-        own: dict[int, list[Reading]] = {}
-        for place, reading in enumerate(readings_of(log)):
-            if name in reading.values:
-                part = place if are_single(logs) else _part(reading, logs)
-                own.setdefault(part, []).append(reading)
+        own: dict[int, list[tuple[float, float, float]]] = {}
+        for place, (before, line) in enumerate(pairwise([START, *log.lines])):
+            if name in line:
+                middle = (before["epoch"] + line["epoch"]) / 2
+                part = min(int(middle / length * count), count - 1)
+                x = line["epoch"] if last_step else middle
+                reading = line["step"] - before["step"], x, line[name]
+                own.setdefault(place if are_single(logs) else part, []).append(reading)
         for part, readings in own.items():
-            steps = sum(reading.num_steps for reading in readings)
-            x = y = 0.0
-            for reading in readings:
-                share = reading.num_steps / steps
-                x += share * (reading.end_epoch if last_step else reading.middle_epoch)
-                y += share * reading.values[name]
+            steps = sum(number for number, _, _ in readings)
+            x, y = (sum(one[0] / steps * one[i] for one in readings) for i in (1, 2))
             parts.setdefault(part, []).append((x, y))
     return tuple(
         mean_point(fmean(x for x, _ in both), [y for _, y in both])
         for _, both in sorted(parts.items())
     )
-
-
-def _part(reading: Reading, logs: Sequence[TrainingLog]) -> int:
-    """Return which of equal parts of the runs holds the middle of a reading."""
-    count = min(NUM_PARTS, *(len(log.lines) for log in logs))
-    length = max(log.lines[-1]["epoch"] for log in logs)
-    return min(int(reading.middle_epoch / length * count), count - 1)
 
 
 def last_epoch_of(log: TrainingLog, name: str) -> LastEpoch | None:
@@ -268,8 +232,8 @@ def last_epoch_of(log: TrainingLog, name: str) -> LastEpoch | None:
     value = last_epoch_mean(log.lines, name, before)
     if value is None:
         return None
-    ends = [0.0, *(line["step"] for line in log.lines)]
-    first = next(start for start, end in pairwise(ends) if end > before)
+    steps = (line["step"] for line in (START, *log.lines))
+    first = next(start for start, end in pairwise(steps) if end > before)
     # the means that tables judge have all their digits
     value = (log.made_by.get("last_epoch") or {}).get(name, value)
     batch = log.made_by["settings"].get("batch_size") or 0

@@ -1,43 +1,34 @@
 """Figure of the nearest neighbors of query images, of two networks side by side."""
 
 import base64
-import binascii
 import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.drawing.figure import Drawn, GridPanel, Identity, Material, Picture, Tile
+from benchmarks.drawing.figure import Drawn, Figure, GridPanel, Material, Picture, Tile
 from benchmarks.drawing.kinds import (
-    Kind,
     evaluation_sentences,
     is_published_run,
-    kind_of,
+    newest,
+    newest_by_label,
     number_of,
     pretraining_sentences,
+    problem_of,
     seed_words,
 )
 from benchmarks.drawing.order import noise_of, num_test_images, share_of_tested
-from benchmarks.drawing.pictures import captioned, numbered, pretrain_and_evaluate
+from benchmarks.drawing.pictures import (
+    Candidate,
+    captioned,
+    pretrain_and_evaluate,
+    ranked_pictures,
+)
 from benchmarks.pages.records import Model, Result
 
 if TYPE_CHECKING:
     import numpy as np
-
-
-def pixels(jpeg_base64: str) -> "np.ndarray[Any, Any]":
-    """Return a thumbnail as an array (H, W, 3)."""
-    import numpy as np
-    from PIL import Image
-
-    try:
-        content = base64.b64decode(jpeg_base64, validate=True)
-    except binascii.Error as error:
-        raise ValueError("a thumbnail is no base64") from error
-    with Image.open(io.BytesIO(content)) as image:
-        return np.asarray(image.convert("RGB"))
-
 
 TASKS = ("in100_neighbors", "cifar10_neighbors")
 NUM_ROWS, NUM_NEIGHBORS = 8, 5
@@ -47,8 +38,23 @@ AGREEMENT = "same_class"
 LOOC_METHODS = ("looc", "loocpp")
 
 
+def pixels(jpeg_base64: str) -> "np.ndarray[Any, Any]":
+    """Return a thumbnail as an array (H, W, 3); ValueError or OSError if it is none."""
+    import numpy as np
+    from PIL import Image
+
+    with Image.open(io.BytesIO(base64.b64decode(jpeg_base64, validate=True))) as image:
+        return np.asarray(image.convert("RGB"))
+
+
+def evenly(drawn: Sequence[Any], count: int) -> list[Any]:
+    """Return at most `count` images; they were drawn at random and lie in order of class."""
+    count = min(count, len(drawn))
+    return [drawn[len(drawn) * place // count] for place in range(count)]
+
+
 @dataclass(frozen=True, kw_only=True)
-class NeighborGrid(Identity):
+class NeighborGrid(Figure):
     """Nearest neighbors of the same queries by LooC and by the invariant MoCo."""
 
     augmentation: str
@@ -62,29 +68,29 @@ class NeighborGrid(Identity):
 
     def draw(self, material: Material) -> Drawn:
         """Return a picture for each kind of results with both networks."""
-        kinds: dict[Kind, dict[str, Result]] = {}
-        problems = []
-        for result in material.results:
-            label = self._label(result.model) if result.task in TASKS else ""
-            if label and (problem := _problem(result)):
-                problems.append(f"{result.path.name} of {result.model.name}: {problem}")
-            elif label:
-                own = kinds.setdefault(kind_of(result), {})
-                own[label] = max(own.get(label, result), result, key=self._preference)
-        found = {kind: own for kind, own in kinds.items() if len(own) == 2}
-        order = sorted(found, key=lambda kind: self._rank(found[kind]), reverse=True)
-        drawn, pictures = [], []
-        for kind in order:
-            looc, moco = found[kind]["LooC"], found[kind]["MoCo"]
-            if _queries(looc) == _queries(moco):
-                drawn.append(kind)
-                pictures.append(self._picture(looc, moco))
-            else:
-                names = f"{looc.model.name} and {moco.model.name}"
-                problems.append(f"{names} have other queries and cannot stand side by side")
-        return Drawn(
-            pictures=numbered(self.file_name, pictures, drawn),
-            problems=tuple(dict.fromkeys(problems)),
+        results = [r for r in material.results if r.task in TASKS and self._labels(r.model)]
+        problems = {result.path: problem_of(result, _read) for result in results}
+        kinds = newest_by_label(
+            [result for result in results if not problems[result.path]],
+            lambda result: self._labels(result.model),
+            self._is_published,
+        )
+        both = {kind: (own["LooC"], own["MoCo"]) for kind, own in kinds.items() if len(own) == 2}
+        pairs = {kind: pair for kind, pair in both.items() if _files(pair[0]) == _files(pair[1])}
+        apart = [
+            f"{looc.model.name} and {moco.model.name} have other queries and cannot stand side "
+            "by side"
+            for kind, (looc, moco) in both.items()
+            if kind not in pairs
+        ]
+        return ranked_pictures(
+            (
+                Candidate(
+                    (all(map(self._is_published, pair)), newest(pair)), kind, self._picture(*pair)
+                )
+                for kind, pair in pairs.items()
+            ),
+            [*filter(None, problems.values()), *apart],
         )
 
     def needed(self, material: Material) -> Sequence[str]:
@@ -95,42 +101,31 @@ class NeighborGrid(Identity):
             return []
         return [*pretrain_and_evaluate(missing, self.key), f"# {self.no_task}"]
 
-    def _label(self, model: Model) -> str:
-        """Return the panel that a network belongs to; empty if to none."""
+    def _labels(self, model: Model) -> list[str]:
+        """Return the panel that a network belongs to; nothing if to none."""
         designated: Any = model.settings.get("config.designated", ())
         rotated = bool(model.settings.get("views.rotation_probability"))
         if model.recipe == self.recipes[0] or (
             model.method in LOOC_METHODS and self.augmentation in designated and not model.heads
         ):
-            return "LooC"
+            return ["LooC"]
         wanted = model.method == "moco" and rotated == (self.augmentation == "rotation")
-        return "MoCo" if model.recipe == self.recipes[1] or wanted else ""
+        return ["MoCo"] if model.recipe == self.recipes[1] or wanted else []
 
     def _is_published(self, result: Result) -> bool:
         return result.task in TASKS and is_published_run(result, self.recipes, "looc-2020")
 
-    def _preference(self, result: Result) -> tuple[bool, str]:
-        return self._is_published(result), result.finished
-
-    def _rank(self, own: Mapping[str, Result]) -> tuple[bool, str]:
-        newest = max(result.finished for result in own.values())
-        return all(map(self._is_published, own.values())), newest
-
     def _picture(self, looc: Result, moco: Result) -> Picture:
-        exact = self._is_published(looc) and self._is_published(moco)
         label = "LooC++" if looc.model.method == "loocpp" else "LooC"
         names = {label: looc, "MoCo": moco}
-        panels = [
-            GridPanel(title=label, rows=tuple(_tiles(query) for query in shown_queries(result)))
-            for label, result in names.items()
-        ]
+        read = {label: _read(result) for label, result in names.items()}
         models = {label: [result.model] for label, result in names.items()}
         count = len(looc.details["queries"][0]["neighbors"])
         sentences = [
             f"Left of each row a query, then its {min(NUM_NEIGHBORS, count)} nearest training "
             "images by the cosine of features. Queries were drawn at random. A colored frame: of "
             "another class than the query.",
-            *_agreement(names, count, len(shown_queries(looc))),
+            *_agreement(names, count),
             *pretraining_sentences(models, ()),
             *evaluation_sentences([looc, moco]),
             f"One run of each, {seed_words(result.seed for result in (looc, moco))}.",
@@ -139,24 +134,25 @@ class NeighborGrid(Identity):
             sentences = ["The paper's figure has LooC; this is LooC++.", *sentences]
         return captioned(
             replace(self, what=self.what.replace("LooC", label)),
-            panels,
+            [GridPanel(title=label, rows=tiles) for label, (tiles, _) in read.items()],
             sentences,
-            exact=exact,
+            exact=self._is_published(looc) and self._is_published(moco),
             header=("series", "query", "query_class", "rank", "neighbor", "class", "cosine"),
-            rows=[row for label, result in names.items() for row in _rows(label, result)],
+            rows=[(label, *row) for label, (_, rows) in read.items() for row in rows],
         )
 
 
-def _agreement(names: Mapping[str, Result], count: int, shown: int) -> list[str]:
+def _agreement(names: Mapping[str, Result], count: int) -> list[str]:
     """Return sentences on the share of neighbors of the query's class, and on its order."""
     # neighbors of one query are alike: as if each query had one, which is the widest that it can be
     shares = {
         label: share_of_tested(number_of(result, AGREEMENT), [result], AGREEMENT)
         for label, result in names.items()
     }
+    first = next(iter(names.values()))
+    number, shown = num_test_images(first), min(NUM_ROWS, len(first.details["queries"]))
     same = ", ".join(f"{label} {share.value:.1f} %" for label, share in shares.items())
-    number = num_test_images(next(iter(names.values())))
-    first = (
+    sentence = (
         f"Neighbors of the query's class among the {count} nearest, over all "
         f"{f'{number:,} ' if number else ''}test images (shown are {min(NUM_NEIGHBORS, count)} "
         f"neighbors of {shown} of these): {same}."
@@ -165,64 +161,42 @@ def _agreement(names: Mapping[str, Result], count: int, shown: int) -> list[str]
     (high, low) = sorted(shares.values(), key=lambda share: -share.value)
     noise = noise_of(high, low)
     if math.isnan(noise):
-        return [first, f"{order}."]
+        return [sentence, f"{order}."]
     difference = high.value - low.value
     return [
-        first,
+        sentence,
         f"{order}; here the difference of {difference:.1f} points is "
         f"{'within' if difference <= noise else 'beyond'} noise (two standard errors are at "
         f"most {noise:.1f} points).",
     ]
 
 
-def shown_queries(result: Result) -> list[dict[str, Any]]:
-    """Return as many queries as are shown, evenly from the record's, which are sorted by class."""
-    queries: list[dict[str, Any]] = result.details["queries"]
-    count = min(NUM_ROWS, len(queries))
-    return [queries[place * len(queries) // count] for place in range(count)]
-
-
-def _queries(result: Result) -> list[object]:
+def _files(result: Result) -> list[object]:
     return [query["file"] for query in result.details["queries"]]
 
 
-def _tiles(query: Mapping[str, Any]) -> tuple[Tile, ...]:
-    neighbors = query["neighbors"][:NUM_NEIGHBORS]
-    return (
-        Tile(pixels=pixels(query["jpeg_base64"]), label=str(query["class"])),
-        *(
-            Tile(pixels=pixels(each["jpeg_base64"]), agrees=each["label"] == query["label"])
-            for each in neighbors
-        ),
-    )
-
-
-def _rows(label: str, result: Result) -> list[tuple[str, ...]]:
-    return [
+def _read(result: Result) -> tuple[tuple[tuple[Tile, ...], ...], list[tuple[str, ...]]]:
+    """Return the rows of images that are shown, and all rows of the CSV file."""
+    queries = result.details["queries"]
+    number_of(result, AGREEMENT)
+    if not all(query["neighbors"] for query in queries):
+        raise ValueError("a query has no neighbors")
+    tiles = tuple(
         (
-            label,
-            str(query["file"]),
-            str(query["class"]),
-            str(rank),
-            str(neighbor["file"]),
-            str(neighbor["class"]),
-            f"{neighbor['cosine']:.6f}",
+            Tile(pixels=pixels(query["jpeg_base64"]), label=str(query["class"])),
+            *(
+                Tile(pixels=pixels(each["jpeg_base64"]), agrees=each["label"] == query["label"])
+                for each in query["neighbors"][:NUM_NEIGHBORS]
+            ),
         )
-        for query in result.details["queries"]
-        for rank, neighbor in enumerate(query["neighbors"], 1)
+        for query in evenly(queries, NUM_ROWS)
+    )
+    rows: list[tuple[str, ...]] = [
+        (
+            *(str(query["file"]), str(query["class"]), str(rank)),
+            *(str(each["file"]), str(each["class"]), f"{each['cosine']:.6f}"),
+        )
+        for query in queries
+        for rank, each in enumerate(query["neighbors"], 1)
     ]
-
-
-def _problem(result: Result) -> str:
-    """Return why a record's neighbors cannot be shown; empty if they can."""
-    try:
-        queries = result.details["queries"]
-        if not queries or not all(query["neighbors"] for query in queries):
-            return "no neighbors among its details"
-        for query in shown_queries(result):
-            _tiles(query)
-        _rows("", result)
-        number_of(result, AGREEMENT)
-    except (KeyError, TypeError, ValueError, OSError) as error:
-        return f"its neighbors cannot be read ({error!r}); run the task again"
-    return ""
+    return tiles, rows

@@ -3,7 +3,7 @@
 import math
 import textwrap
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.drawing.figure import (
     BarPanel,
@@ -56,106 +56,82 @@ def draw_panel(axes: "Axes", panel: Panel) -> None:
             _draw_examples(axes, panel)
 
 
+def _write(
+    axes: "Axes",
+    text: str,
+    place: tuple[float, float],
+    offset_pt: tuple[float, float],
+    **looks: Any,
+) -> None:
+    """Write a text at an offset from a place of the axes."""
+    axes.annotate(text, place, xytext=offset_pt, textcoords="offset points", **looks)
+
+
 def _draw_lines(axes: "Axes", panel: LinePanel) -> None:
     labels: list[tuple[float, str, str]] = []
     if panel.log_x:
         axes.set_xscale("log")
     for place, line in enumerate(panel.lines):
         color = COLORS[place % len(COLORS)]
+        style = DASHES[place % len(DASHES)] if len(panel.lines) > 1 else "-"
+        marker = MARKERS[place % len(MARKERS)] if panel.marked else ""
         xs, ys = [p.x for p in line.points], [p.y for p in line.points]
-        axes.plot(
-            xs,
-            ys,
-            color=color,
-            linestyle=DASHES[place % len(DASHES)] if len(panel.lines) > 1 else "-",
-            marker=MARKERS[place % len(MARKERS)] if panel.marked else "",
-            zorder=3,
-        )
-        if panel.marked:
-            _draw_spreads(axes, line.points, color)
-        else:
-            _draw_band(axes, line.points, color)
+        axes.plot(xs, ys, color=color, linestyle=style, marker=marker, zorder=3)
+        _draw_spreads(axes, line.points, color, as_bars=panel.marked)
         if line.point_labels:
             _label_points(axes, line, color)
         else:
             labels.append((ys[-1], line.label, color))
     for place, level in enumerate(panel.levels):
-        color = GRAY
-        axes.axhline(level.point.y, color=color, linewidth=0.8, linestyle=(0, (4 - place, 2)))
-        if level.point.spread:
-            low, high = level.point.y - level.point.spread, level.point.y + level.point.spread
-            axes.axhspan(low, high, color=color, alpha=0.12, linewidth=0)
-        labels.append((level.point.y, level.label, color))
+        y, spread = level.point.y, level.point.spread
+        axes.axhline(y, color=GRAY, linewidth=0.8, linestyle=(0, (4 - place, 2)))
+        if spread:
+            axes.axhspan(y - spread, y + spread, color=GRAY, alpha=0.12, linewidth=0)
+        labels.append((y, level.label, GRAY))
     for number in panel.published:
-        axes.plot(
-            [number.x], [number.y], marker="D", markerfacecolor="white", color=GRAY, linestyle=""
-        )
-        axes.annotate(
-            f"{number.label}: {number.y:g}",
-            (number.x, number.y),
-            xytext=(4, 5),
-            textcoords="offset points",
-            color=GRAY,
-            fontsize=6,
-        )
+        x, y = number.x, number.y
+        axes.plot([x], [y], marker="D", markerfacecolor="white", color=GRAY, linestyle="")
+        _write(axes, f"{number.label}: {y:g}", (x, y), (4, 5), color=GRAY, fontsize=6)
     axes.set_xlabel(panel.x_label.replace("τ_con", r"$\tau_\mathrm{con}$"), parse_math=True)
     axes.set_ylabel(panel.y_label)
     axes.margins(x=0.1 if any(line.point_labels for line in panel.lines) else 0.04, y=0.1)
-    if panel.log_x:
-        _plain_ticks(axes, sorted({p.x for line in panel.lines for p in line.points}))
+    if panel.log_x:  # the values themselves are marked
+        values = sorted({p.x for line in panel.lines for p in line.points})
+        axes.set_xticks(values, [f"{value:g}" for value in values])
+        axes.set_xticks([], minor=True)
     if len(labels) > 1:
         _label_ends(axes, labels)
 
 
-def _draw_spreads(axes: "Axes", points: tuple[Point, ...], color: str) -> None:
-    known = [point for point in points if point.spread is not None]
-    axes.errorbar(
-        [point.x for point in known],
-        [point.y for point in known],
-        yerr=[point.spread or 0.0 for point in known],
-        fmt="none",
-        ecolor=color,
-        elinewidth=0.8,
-        capsize=1.8,
-        capthick=0.8,
-        zorder=2,
-    )
+def _draw_spreads(axes: "Axes", points: tuple[Point, ...], color: str, *, as_bars: bool) -> None:
+    """Draw the standard deviations as a bar at each point, or as one band."""
+    known = [(p.x, p.y, p.spread) for p in points if p.spread is not None]
+    xs, ys, spreads = zip(*known, strict=True) if known else ((), (), ())
+    if as_bars:
+        axes.errorbar(
+            xs,
+            ys,
+            spreads,
+            fmt="none",
+            ecolor=color,
+            elinewidth=0.8,
+            capsize=1.8,
+            capthick=0.8,
+            zorder=2,
+        )
+    else:
+        low, high = ([y + sign * s for _, y, s in known] for sign in (-1, 1))
+        axes.fill_between(xs, low, high, color=color, alpha=0.18, linewidth=0)
 
 
 def _label_points(axes: "Axes", line: Line, color: str) -> None:
     """Write the labels above the points, on a white rim that lines do not cross."""
     from matplotlib.patheffects import withStroke
 
+    looks = {"path_effects": [withStroke(linewidth=2, foreground="white")], "zorder": 4}
     for point, text in zip(line.points, line.point_labels, strict=True):
-        axes.annotate(
-            text,
-            (point.x, point.y),
-            xytext=(0, 5),
-            textcoords="offset points",
-            ha="center",
-            color=color,
-            fontsize=6.5,
-            path_effects=[withStroke(linewidth=2, foreground="white")],
-            zorder=4,
-        )
-
-
-def _draw_band(axes: "Axes", points: tuple[Point, ...], color: str) -> None:
-    known = [point for point in points if point.spread is not None]
-    axes.fill_between(
-        [point.x for point in known],
-        [point.y - (point.spread or 0.0) for point in known],
-        [point.y + (point.spread or 0.0) for point in known],
-        color=color,
-        alpha=0.18,
-        linewidth=0,
-    )
-
-
-def _plain_ticks(axes: "Axes", values: list[float]) -> None:
-    """Mark the values themselves on a logarithmic axis."""
-    axes.set_xticks(values, [f"{value:g}" for value in values])
-    axes.set_xticks([], minor=True)
+        place = (point.x, point.y)
+        _write(axes, text, place, (0, 5), ha="center", color=color, fontsize=6.5, **looks)
 
 
 def _label_ends(axes: "Axes", labels: list[tuple[float, str, str]]) -> None:
@@ -164,17 +140,9 @@ def _label_ends(axes: "Axes", labels: list[tuple[float, str, str]]) -> None:
     size = (high - low) * 1.25 * LABEL_PT * POINT_IN / PANEL_IN
     ordered = sorted(labels)
     places = apart([y for y, _, _ in ordered], [size] * len(ordered), low, high + size / 2)
+    looks = {"xycoords": ("axes fraction", "data"), "va": "center", "annotation_clip": False}
     for place, (_, text, color) in zip(places, ordered, strict=True):
-        axes.annotate(
-            text,
-            (1.0, place),
-            xycoords=("axes fraction", "data"),
-            xytext=(4, 0),
-            textcoords="offset points",
-            va="center",
-            color=color,
-            annotation_clip=False,
-        )
+        _write(axes, text, (1.0, place), (4, 0), color=color, **looks)
 
 
 def _draw_histograms(axes: "Axes", panel: HistogramPanel) -> None:
@@ -227,36 +195,20 @@ def _label_means(axes: "Axes", panel: HistogramPanel) -> None:
     sizes = [text_width_in(each.label, LABEL_PT) + 0.08 for each in ordered]
     places = [(each.mean - low) / (high - low) * width_in for each in ordered]
     for each, place in zip(ordered, apart(places, sizes, 0.0, width_in), strict=True):
-        axes.annotate(
-            each.label,
-            (place / width_in, 1.0),
-            xycoords="axes fraction",
-            ha="center",
-            va="top",
-            color=colors[each.label],
-        )
+        top, color = (place / width_in, 1.0), colors[each.label]
+        axes.annotate(each.label, top, xycoords="axes fraction", ha="center", va="top", color=color)
 
 
 def _draw_bars(axes: "Axes", panel: BarPanel) -> None:
     """Draw a bar per name with its share in percent above it."""
     places = list(range(len(panel.names)))
-    heights = [100 * share.y for share in panel.shares]
-    axes.bar(
-        places,
-        heights,
-        width=0.65,
-        color=[COLORS[place % len(COLORS)] for place in places],
-        yerr=[100 * (share.spread or 0.0) for share in panel.shares],
-        error_kw={"elinewidth": 0.8, "capsize": 1.8 if panel.shares[0].spread else 0},
-    )
+    heights, spreads = [100 * one.y for one in panel.shares], [one.spread for one in panel.shares]
+    colors = [COLORS[place % len(COLORS)] for place in places]
+    looks = {"elinewidth": 0.8, "capsize": 1.8 if spreads[0] else 0}
+    errors = [100 * (spread or 0.0) for spread in spreads]
+    axes.bar(places, heights, width=0.65, color=colors, yerr=errors, error_kw=looks)
     for place, height in zip(places, heights, strict=True):
-        axes.annotate(
-            f"{height:.0f}",
-            (place, height),
-            xytext=(0, 2),
-            textcoords="offset points",
-            ha="center",
-        )
+        _write(axes, f"{height:.0f}", (place, height), (0, 2), ha="center")
     axes.set_xticks(places, panel.names)
     axes.tick_params(axis="x", length=0)
     axes.set_ylabel(f"{panel.y_label} (%)")
@@ -283,15 +235,8 @@ def _draw_tile(axes: "Axes", tile: Tile, x: float, y: float) -> None:
         frame = Rectangle(corner, 0.92, 0.92, fill=False, color=COLORS[1], linewidth=1.4)
         axes.add_patch(frame)
     if tile.label:
-        axes.annotate(
-            _short(tile.label),
-            (0.0, y + 0.5),
-            xytext=(-3, 0),
-            textcoords="offset points",
-            ha="right",
-            va="center",
-            fontsize=6,
-        )
+        place = (0.0, y + 0.5)
+        _write(axes, _short(tile.label), place, (-3, 0), ha="right", va="center", fontsize=6)
 
 
 def _short(label: str) -> str:

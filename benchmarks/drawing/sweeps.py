@@ -4,13 +4,14 @@ Runs of one line differ in nothing else. They may be the published recipes, or a
 same method, such as small ones on CIFAR-10.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.drawing.figure import (
     Drawn,
-    Identity,
+    Figure,
     Level,
     Line,
     LinePanel,
@@ -29,11 +30,21 @@ from benchmarks.drawing.kinds import (
     kind_of,
     line_key,
     mean_point,
+    newest,
     number_of,
     pretraining_sentences,
     runs_sentence,
 )
-from benchmarks.drawing.pictures import captioned, numbered, paper_sentences, pretrain_and_evaluate
+from benchmarks.drawing.pictures import (
+    Candidate,
+    captioned,
+    not_run,
+    paper_sentences,
+    point_words,
+    pretrain_and_evaluate,
+    ranked_pictures,
+    versions,
+)
 from benchmarks.pages.records import Result
 
 ACCURACY_TASKS = tuple(
@@ -82,6 +93,13 @@ class Swept:
         """Return whether a result is one of the paper's."""
         return is_published_run(result, self.recipes, self.probe.protocol)
 
+    def value(self, result: Result, setting: str) -> float | None:
+        """Return the value of the setting in a backbone's pre-training; None if it is not known."""
+        value = result.model.settings.get(setting)
+        if isinstance(value, int | float):
+            return float(value)
+        return None if result.model.settings else self.recipes.get(result.model.recipe)
+
 
 @dataclass(frozen=True, kw_only=True)
 class SweptLine:
@@ -100,11 +118,6 @@ class SweptLine:
         """Return whether all results are the paper's."""
         return all(self.swept.is_published(result) for result in self.members)
 
-    @property
-    def newest(self) -> str:
-        """Return when the last result was finished."""
-        return max(result.finished for result in self.members)
-
     def points(self, metric: str) -> tuple[Point, ...]:
         """Return the mean at each value."""
         return tuple(
@@ -114,7 +127,7 @@ class SweptLine:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sweep(Identity):
+class Sweep(Figure):
     """A metric against one setting of pre-training."""
 
     setting: str
@@ -133,32 +146,18 @@ class Sweep(Identity):
 
     def draw(self, material: Material) -> Drawn:
         """Return a picture for each kind of results with at least two points of a line."""
-        found = [
-            (kind, lines)
+        return ranked_pictures(
+            Candidate(_rank(lines), kind, self._picture(kind, lines, results))
             for kind, results in self.by_kind(material).items()
-            for lines in self.versions(results)
-        ]
-        found.sort(key=lambda pair: _rank(pair[1]), reverse=True)
-        pictures = [self._picture(kind, lines, material) for kind, lines in found]
-        kinds = [kind for kind, _ in found]
-        return Drawn(pictures=numbered(self.file_name, pictures, kinds))
+            for lines in versions(swept_lines(one, results, self.setting) for one in self.lines)
+        )
 
     def needed(self, material: Material) -> Sequence[str]:
         """Return the commands for the recipes of which no result under the protocol is there."""
-        missing: dict[str, list[str]] = {}
-        for swept in (*self.lines, *self.levels):
-            there = {r.model.recipe for r in material.results if swept.is_published(r)}
-            missing.setdefault(swept.probe.key, []).extend(
-                r for r in swept.recipes if r not in there
-            )
-        return [
-            line
-            for key, recipes in missing.items()
-            if recipes
-            for line in pretrain_and_evaluate(list(dict.fromkeys(recipes)), key)
-        ]
+        return commands_for((*self.lines, *self.levels), material.results)
 
     def by_kind(self, material: Material) -> dict[Kind, list[Result]]:
+        """Return the results with the metric, those of one picture together."""
         kinds: dict[Kind, list[Result]] = {}
         for result in material.results:
             if result.task in self.tasks and has_number(result, self.metric):
@@ -166,19 +165,14 @@ class Sweep(Identity):
                 kinds.setdefault(kind, []).append(result)
         return kinds
 
-    def versions(self, results: Sequence[Result]) -> Iterable[list[SweptLine]]:
-        """Yield the lines of each picture: the best of each method, then the second best."""
-        by_method = [swept_lines(swept, results, self.setting) for swept in self.lines]
-        for version in range(max(map(len, by_method), default=0)):
-            yield [lines[version] for lines in by_method if version < len(lines)]
-
-    def _picture(self, kind: Kind, lines: Sequence[SweptLine], material: Material) -> Picture:
+    def _picture(
+        self, kind: Kind, lines: Sequence[SweptLine], results: Sequence[Result]
+    ) -> Picture:
         exact = all(line.is_published for line in lines)
-        levels = [
-            level
-            for swept in self.levels
-            if (level := self.level(swept, kind, material, published=exact, beside=lines))
-        ]
+        beside = [] if exact else [result for line in lines for result in line.members]
+        found = (level_of(one, results, published=exact, beside=beside) for one in self.levels)
+        levels = [level for level in found if level is not None]
+        every = [*lines, *levels]
         panel = LinePanel(
             x_label=self.symbol,
             y_label=self.y_label or accuracy_label(kind.task),
@@ -190,75 +184,61 @@ class Sweep(Identity):
             published=self.published if exact else (),
             log_x=self.log_x,
         )
+        members = [result for line in every for result in line.members]
+        models = {line.swept.label: [result.model for result in line.members] for line in every}
+        varied = [self.setting, *(name for line in every for name in line.swept.follows)]
         return captioned(
             self,
             panel,
-            [*self._sentences([*lines, *levels])],
+            [
+                *pretraining_sentences(models, varied),
+                *paper_sentences(self.id, models, varied),
+                *evaluation_sentences(members),
+                runs_sentence([p for line in every for p in line.points(self.metric)], members),
+                *not_run([swept.label for swept in (*self.lines, *self.levels)], models),
+            ],
             exact=exact,
             header=("series", self.symbol, self.metric, "standard_deviation", "runs", "recipes"),
-            rows=[row for line in (*lines, *levels) for row in self._rows(line)],
+            rows=[
+                (line.swept.label, *point_words(point), " ".join(_recipes(results)))
+                for line in every
+                for point, (_, results) in zip(
+                    line.points(self.metric), sorted(line.results.items()), strict=True
+                )
+            ],
         )
 
-    def level(
-        self,
-        swept: Swept,
-        kind: Kind,
-        material: Material,
-        *,
-        published: bool,
-        beside: Sequence[SweptLine] = (),
-    ) -> SweptLine | None:
-        """Return the results of a level that may stand beside the lines; None without any."""
-        members = [] if published else [result for line in beside for result in line.members]
-        lines: dict[tuple[str, ...], list[Result]] = {}
-        for result in self.by_kind(material).get(kind, ()):
-            alike = all(
-                result.model.settings.get(name) == member.model.settings.get(name)
-                for name in swept.shared
-                for member in members
-            )
-            if alike and swept.has(result) and swept.is_published(result) >= published:
-                lines.setdefault(line_key(result, ()), []).append(result)
-        if not lines:
-            return None
-        best = max(lines.values(), key=lambda own: (len(own), max(r.finished for r in own)))
-        return SweptLine(swept=swept, results={float("nan"): distinct_runs(best)})
 
-    def _sentences(self, lines: Sequence[SweptLine]) -> Iterable[str]:
-        members = [result for line in lines for result in line.members]
-        models = {line.swept.label: [result.model for result in line.members] for line in lines}
-        varied = [self.setting, *(name for line in lines for name in line.swept.follows)]
-        yield from pretraining_sentences(models, varied)
-        yield from paper_sentences(self.id, models, varied)
-        yield from evaluation_sentences(members)
-        yield runs_sentence([p for line in lines for p in line.points(self.metric)], members)
-        absent = [s.label for s in (*self.lines, *self.levels) if s not in [x.swept for x in lines]]
-        if absent:
-            yield f"Not run: {', '.join(absent)}."
+def level_of(
+    swept: Swept, results: Iterable[Result], *, published: bool = False, beside: Sequence[Result]
+) -> SweptLine | None:
+    """Return the results of a level that may stand beside others; None without any.
 
-    def _rows(self, line: SweptLine) -> Iterable[tuple[str, ...]]:
-        for point, (_, results) in zip(
-            line.points(self.metric), sorted(line.results.items()), strict=True
-        ):
-            recipes = dict.fromkeys(r.model.recipe or r.model.name for r in results)
-            yield (
-                line.swept.label,
-                "" if point.x != point.x else f"{point.x:g}",
-                f"{point.y:.4f}",
-                "" if point.spread is None else f"{point.spread:.4f}",
-                str(point.num_runs),
-                " ".join(recipes),
-            )
+    published: only the paper's own. beside: results with which its shared settings agree.
+    """
+    lines: dict[tuple[str, ...], list[Result]] = {}
+    for result in results:
+        alike = all(
+            result.model.settings.get(name) == member.model.settings.get(name)
+            for name in swept.shared
+            for member in beside
+        )
+        if alike and swept.has(result) and swept.is_published(result) >= published:
+            lines.setdefault(line_key(result, ()), []).append(result)
+    if not lines:
+        return None
+    best = max(lines.values(), key=lambda own: (len(own), newest(own)))
+    return SweptLine(swept=swept, results={math.nan: distinct_runs(best)})
 
 
-def swept_lines(swept: Swept, results: Sequence[Result], setting: str) -> list[SweptLine]:
+def swept_lines(swept: Swept, results: Iterable[Result], setting: str) -> list[SweptLine]:
     """Return the lines with at least two points, that with the paper's runs or most points first.
 
     A backbone that has two names counts once.
     """
     lines: dict[tuple[str, ...], dict[float, list[Result]]] = {}
     for result in results:
-        x = _value(swept, result, setting)
+        x = swept.value(result, setting)
         if swept.has(result) and x is not None:
             points = lines.setdefault(line_key(result, [setting, *swept.follows]), {})
             points.setdefault(x, []).append(result)
@@ -268,24 +248,35 @@ def swept_lines(swept: Swept, results: Sequence[Result], setting: str) -> list[S
         if len(points) > 1
     ]
     return sorted(
-        found, key=lambda line: (line.is_published, len(line.results), line.newest), reverse=True
+        found,
+        key=lambda line: (line.is_published, len(line.results), newest(line.members)),
+        reverse=True,
     )
 
 
-def _value(swept: Swept, result: Result, setting: str) -> float | None:
-    """Return the value of the setting in a backbone's pre-training; None if it is not known."""
-    model = result.model
-    value = model.settings.get(setting)
-    if isinstance(value, int | float):
-        return float(value)
-    return swept.recipes.get(model.recipe) if not model.settings else None
+def commands_for(lines: Iterable[Swept], results: Iterable[Result]) -> list[str]:
+    """Return the commands for the recipes of lines that have none of these results."""
+    missing: dict[str, list[str]] = {}
+    for swept in lines:
+        there = {result.model.recipe for result in results if swept.is_published(result)}
+        missing.setdefault(swept.probe.key, []).extend(r for r in swept.recipes if r not in there)
+    return [
+        line
+        for key, recipes in missing.items()
+        if recipes
+        for line in pretrain_and_evaluate([*dict.fromkeys(recipes)], key)
+    ]
+
+
+def _recipes(results: Iterable[Result]) -> dict[str, None]:
+    return dict.fromkeys(result.model.recipe or result.model.name for result in results)
 
 
 def _rank(lines: Sequence[SweptLine]) -> tuple[bool, int, int, str]:
-    """Return the sort key of a picture: the paper's runs, then many lines and points, then new."""
+    """Return the rank of a picture: the paper's runs, then many lines and points, then new."""
     return (
         all(line.is_published for line in lines),
         len(lines),
         sum(len(line.results) for line in lines),
-        max(line.newest for line in lines),
+        max(newest(line.members) for line in lines),
     )

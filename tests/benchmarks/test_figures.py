@@ -2,16 +2,13 @@
 
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from benchmarks import run_all
 from benchmarks.drawing import FIGURES, files
-from benchmarks.drawing.figure import Picture
+from benchmarks.drawing.figure import Figure, Picture
 from benchmarks.figures import list_lines, main, read_material, update_figures
 from benchmarks.planning.options import RunAll
 from benchmarks.tables import update_tables
@@ -61,7 +58,9 @@ def test_a_figure_that_cannot_be_drawn_leaves_the_others(
 
     monkeypatch.setattr("benchmarks.drawing.style.render", render)
     if where == "draw":
-        monkeypatch.setitem(FIGURES, "jcl/fig2a", replace_draw(fail))
+        broken = Figure(id="jcl/fig2a", what="accuracy")
+        monkeypatch.setitem(FIGURES, "jcl/fig2a", broken)
+        monkeypatch.setattr(Figure, "draw", fail)
     jcl_keys(tmp_path, {1: 75.0, 5: 80.0})
     for recipe in ("", "-weight1"):
         value = {"config.consistency_weight": len(recipe)}
@@ -70,12 +69,6 @@ def test_a_figure_that_cannot_be_drawn_leaves_the_others(
     assert "cannot be drawn: TypeError: no number" in capsys.readouterr().err
     assert (tmp_path / "figures" / "co2_figure2a.svg").exists()
     assert not (tmp_path / "figures" / "jcl_figure2a.svg").exists()
-
-
-def replace_draw(draw: Callable[..., Any]) -> Any:
-    """JCL's Figure 2(a) with another method for drawing."""
-    figure = FIGURES["jcl/fig2a"]
-    return SimpleNamespace(id=figure.id, what=figure.what, draw=draw, needed=figure.needed)
 
 
 def test_problems_are_said_at_the_end_of_an_evaluation(

@@ -100,14 +100,6 @@ def test_a_record_without_whole_shares_is_named(tmp_path: Path) -> None:
     assert drawn(tmp_path / "one", "looc/fig4") == Drawn()
 
 
-def test_an_older_record_is_asked_for_only_if_the_figure_lacks_its_data_set(tmp_path: Path) -> None:
-    heads(tmp_path, "in100_linear", SHARES)
-    for task in ("in100_linear", "inat1k_linear"):
-        heads(tmp_path, task, None, suffix="-older")
-    problems = drawn(tmp_path, "looc/fig4").problems
-    assert ["delete the file" in problem for problem in problems] == [False, True]
-
-
 def test_the_caption_says_which_images_the_shares_are_of(tmp_path: Path) -> None:
     details = {
         "head_shares": SHARES,
