@@ -14,19 +14,20 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from xml.etree import ElementTree
 
-from benchmarks.gpu.page import Answer, Machine, Status, complaint, render
-from benchmarks.gpu.rates import write_rates
+from benchmarks.gpu.page import Answer, Machine, complaint, rates_of, render
 from pretrain.running.atomic_files import WriteError, explain_write_errors, write_whole
 from pretrain.running.command_line import OptionError, Range, parse
 from transfer.record import commit
+from transfer.running.measured_rates import save_rates
 from transfer.running.option_ranges import check_ranges
 
 ROOT = Path(__file__).parents[1]
@@ -44,8 +45,14 @@ END_S = 30.0
 """Time for pytest to write what was answered, before it is killed."""
 
 
-Check = Callable[[str, Path, float], tuple[list[Answer], list[str]]]
-"""Function of device, folder and deadline that returns answers, and what was not run."""
+class Check(NamedTuple):
+    """A file of tests, or a measurement: a process that writes its answers to a file."""
+
+    name: str
+    suffix: str
+    """Suffix of the file of answers: .xml of tests, .json of a measurement."""
+    words: Callable[[Path], list[str]]
+    """Function of the file of answers that returns the command."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,17 +88,20 @@ def run(request: Request) -> int:
     place = request.results if device == "cuda" else folder
     answers: list[Answer] = []
     not_run: list[str] = []
-    jobs = in_order(device)
-    page = write_page(place, machine, answers, [name for name, _ in jobs])
-    for number, (_, run_job) in enumerate(jobs, 1):
-        found, left = run_job(device, folder, deadline_s)
+    checks = in_order(device)
+    page = write_page(place, machine, answers, [check.name for check in checks])
+    for number, check in enumerate(checks, 1):
+        found, left = run_check(check, folder, deadline_s)
+        for one in found:
+            if one.group == "rates":  # pytest has told its tests
+                line = f"{one.status:<8}  {one.check}  {one.seconds:.1f} s  {one.reason}"
+                print(line.rstrip(), flush=True)
         answers += found
         not_run += left
         # what ends this now must leave what was answered
-        later = [name for name, _ in jobs[number:]]
-        page = write_page(place, machine, answers, [*not_run, *later])
-    if device == "cuda":
-        keep_rates(request.runs, machine, answers)
+        page = write_page(place, machine, answers, [*not_run, *(c.name for c in checks[number:])])
+    if device == "cuda" and (rates := rates_of(machine, answers)):
+        print(f"plans take their GPU hours from {save_rates(request.runs, rates)}")
     failed = sum(answer.status == "failed" for answer in answers)
     rest = f", {len(not_run)} not run: the same command goes on" if not_run else ""
     minutes = (time.monotonic() - started_s) / 60
@@ -112,50 +122,32 @@ def describe_machine(choice: str) -> tuple[str, Machine]:
         software += f", CUDA {torch.version.cuda}, cuDNN {torch.backends.cudnn.version()}"
     else:
         names = [f"CPU, {torch.backends.cpu.get_cpu_capability()}"]
-    counted = ", ".join(
-        name if names.count(name) == 1 else f"{names.count(name)} x {name}"
-        for name in dict.fromkeys(names)
-    )
+    counted = ", ".join(f"{n} x {name}" if n > 1 else name for name, n in Counter(names).items())
     date = time.strftime("%Y-%m-%d")
     machine = Machine(device=counted, gpu=names[0], software=software, commit=commit(), date=date)
     return "cuda" if cuda else "cpu", machine
 
 
-def in_order(device: str) -> list[tuple[str, Check]]:
-    """Return the checks by name, those first that tell most: methods, then rates, other tests."""
+def in_order(device: str) -> list[Check]:
+    """Return the checks, those first that tell most: methods, then rates, other tests."""
     from benchmarks.gpu.measure import MEASUREMENTS
 
-    files = {f"tests of {file.stem.removeprefix('test_')}": file for file in test_files(device)}
-    tests = [(name, partial(run_tests, name, file)) for name, file in files.items()]
-    measured = [(name, partial(measure, name)) for name in MEASUREMENTS]
-    first = [one for one in tests if one[0] == FIRST]
-    last = [one for one in tests if one[0] == LAST]
-    others = [one for one in tests if one[0] not in (FIRST, LAST)]
-    return [*first, *measured, *others, *last]
+    def tested(file: Path, answers: Path) -> list[str]:
+        words = ["pytest", "--verbose", "-p", "no:cacheprovider", "-rs", "--numprocesses", "0"]
+        return [*words, "-m", CHOSEN[device], str(file), f"--junitxml={answers.absolute()}"]
 
+    def measured(name: str, answers: Path) -> list[str]:
+        return ["benchmarks.gpu.measure", name, device, str(answers.absolute())]
 
-def run_tests(
-    name: str, file: Path, device: str, folder: Path, deadline_s: float
-) -> tuple[list[Answer], list[str]]:
-    """Return the answers of a file of tests, and its name if it was not run whole.
-
-    deadline_s: by time.monotonic(). Each file has a process of its own, since a GPU that has met an
-    error answers nothing more to its process; its answers are kept when it ends by itself.
-    """
-    not_run = []
-    stem = name.removeprefix("tests of ")
-    whole, part = folder / f"{stem}.xml", folder / f"{stem}.some.xml"
-    if not whole.exists() and time.monotonic() < deadline_s:
-        part.unlink(missing_ok=True)
-        status = _run_pytest(file, CHOSEN[device], part, deadline_s)
-        if status == INTERRUPTED:
-            not_run.append(f"what follows in {stem}")
-        if status >= 0 and part.exists():
-            part.replace(whole)
-    if not whole.exists():
-        not_run.append(name)
-    found = next((one for one in (whole, part) if one.exists()), None)
-    return list(read_tests(found)) if found else [], not_run
+    tests = [
+        Check(f"tests of {file.stem.removeprefix('test_')}", ".xml", partial(tested, file))
+        for file in test_files(device)
+    ]
+    rates = [Check(name, ".json", partial(measured, name)) for name in MEASUREMENTS]
+    place = {FIRST: 0, LAST: 3}
+    return sorted(
+        [*rates, *tests], key=lambda check: place.get(check.name, 1 if check in rates else 2)
+    )
 
 
 def test_files(device: str) -> list[Path]:
@@ -165,23 +157,51 @@ def test_files(device: str) -> list[Path]:
     return [*own, *(file for file in others if "pytest.mark.gpu" in file.read_text())]
 
 
-def _run_pytest(file: Path, chosen: str, answers: Path, deadline_s: float) -> int:
-    """Run the chosen tests of a file; return pytest's exit status, negative if it was stopped."""
-    words = [sys.executable, "-m", "pytest", "--verbose", "-p", "no:cacheprovider", "-rs"]
-    words += ["--numprocesses", "0", "-m", chosen, str(file)]
-    left_s = min(PATIENCE_S, deadline_s - time.monotonic())
-    with subprocess.Popen([*words, f"--junitxml={answers.absolute()}"], cwd=ROOT) as process:
+def run_check(check: Check, folder: Path, deadline_s: float) -> tuple[list[Answer], list[str]]:
+    """Return the answers of a check, kept or new, and its name if it was not run whole.
+
+    deadline_s: by time.monotonic(). Each check has a process of its own, since a GPU that has met
+    an error answers nothing more to its process; its answers are kept when it ends by itself.
+    """
+    stem = check.name.removeprefix("tests of ")
+    whole, part = (folder / f"{_slug(stem)}{end}{check.suffix}" for end in ("", ".some"))
+    reason, not_run = "", []
+    left_s = deadline_s - time.monotonic()
+    if not whole.exists() and left_s > 0:
+        part.unlink(missing_ok=True)
+        status = _run(check.words(part), min(PATIENCE_S, left_s))
+        if status == INTERRUPTED:
+            not_run.append(f"what follows in {stem}")
+        if status is not None and part.exists():
+            part.replace(whole)
+        if status is not None or left_s > PATIENCE_S:
+            ended = f"within {PATIENCE_S:.0f} s" if status is None else f"at its end with {status}"
+            reason = f"no answer {ended}"
+    found = [file for file in (whole, part) if file.exists()][:1]
+    if not found and reason:
+        group = "rates" if check.suffix == ".json" else "tests"
+        return [
+            Answer(check=check.name, group=group, status="failed", seconds=0.0, reason=reason)
+        ], []
+    if not whole.exists():
+        not_run.append(check.name)
+    return [one for file in found for one in READERS[check.suffix](check.name, file)], not_run
+
+
+def _run(words: Sequence[str], limit_s: float) -> int | None:
+    """Run a module of Python; return its exit status, None if it was stopped at the limit."""
+    with subprocess.Popen([sys.executable, "-m", *words], cwd=ROOT) as process:
         try:
-            return process.wait(max(0.0, left_s))
+            return process.wait(limit_s)
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGINT)
             with suppress(subprocess.TimeoutExpired):
                 process.wait(END_S)
             process.kill()
-    return -signal.SIGKILL
+    return None
 
 
-def read_tests(file: Path) -> Iterator[Answer]:
+def read_tests(_: str, file: Path) -> Iterator[Answer]:
     """Yield the answers in pytest's XML."""
     for case in ElementTree.parse(file).getroot().iter("testcase"):
         facts = {
@@ -208,40 +228,16 @@ def _in_words(test: str) -> str:
     return name.removeprefix("test_").replace("_", " ") + ": " * bool(chosen) + ", ".join(chosen)
 
 
-def measure(
-    name: str, device: str, folder: Path, deadline_s: float
-) -> tuple[list[Answer], list[str]]:
-    """Return a measurement's answer, kept or new; its name if the time (monotonic) is over."""
-    file = folder / f"{_slug(name)}.json"
-    reason = ""
-    if not file.exists():
-        left_s = deadline_s - time.monotonic()
-        if left_s <= 0:
-            return [], [name]
-        words = [sys.executable, "-m", "benchmarks.gpu.measure", name, device, str(file)]
-        log = file.with_suffix(".log")
-        try:
-            with log.open("w") as opened:
-                done = subprocess.run(
-                    words, cwd=ROOT, stderr=opened, check=False, timeout=min(PATIENCE_S, left_s)
-                )
-            lines = log.read_text(errors="replace").strip().splitlines()
-            reason = f"ended with {done.returncode}: {lines[-1] if lines else ''}"
-        except subprocess.TimeoutExpired:
-            if left_s < PATIENCE_S:
-                return [], [name]
-            reason = f"no answer within {PATIENCE_S:.0f} s"
-    content: dict[str, Any] = {"seconds": 0.0, "reason": reason, "facts": {}}
-    status: Status = "failed"
-    if file.exists():
-        content = json.loads(file.read_text())
-        wrong = complaint(name, content["facts"])
-        content["reason"] = content["reason"] or wrong
-        status = "failed" if wrong else "measured" if content["facts"] else "skipped"
-    answer = Answer(check=name, group="rates", status=status, **content)
-    line = f"{status:<8}  {name}  {answer.seconds:.1f} s"
-    print(f"{line}  {answer.reason}" if answer.reason else line, flush=True)
-    return [answer], []
+def read_measurement(name: str, file: Path) -> Iterator[Answer]:
+    """Yield the answer of a measurement, failed if its facts are wrong."""
+    content: dict[str, Any] = json.loads(file.read_text())
+    if wrong := complaint(name, content["facts"]):
+        content |= {"status": "failed", "reason": wrong}
+    yield Answer(check=name, group="rates", **content)
+
+
+READERS = {".xml": read_tests, ".json": read_measurement}
+"""How files of answers are read, by suffix."""
 
 
 def write_page(
@@ -254,14 +250,6 @@ def write_page(
     page = place / "gpu_check.md"
     write_whole(page, render(machine, answers, not_run).encode(), "--results")
     return page
-
-
-def keep_rates(runs: Path, machine: Machine, answers: Sequence[Answer]) -> None:
-    """Keep the measured rates below --runs, for the GPU hours of plans on this machine."""
-    measured = {one.check: dict(one.facts) for one in answers if one.status == "measured"}
-    path = write_rates(runs, machine.gpu, measured, date=machine.date, commit=machine.commit)
-    if path is not None:
-        print(f"plans take their GPU hours from {path}")
 
 
 def _slug(text: str) -> str:

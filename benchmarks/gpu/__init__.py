@@ -5,6 +5,5 @@ pretraining.py  steps of published recipes, and all GPUs against one
 evaluation.py   features, a linear probe, and steps that train whole networks
 photographs.py  generated photographs, and one thread
 timing.py       time of a call, its launches, waits and copies, peak memory, the batch that fits
-rates.py        what GPUs can do at most; rates for plans, from what was measured
-page.py         from answers to markdown
+page.py         from answers to markdown, and to rates for plans
 """

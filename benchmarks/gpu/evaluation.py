@@ -4,17 +4,16 @@ All images are generated in memory: no disk and no decoding is measured. On a CP
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from benchmarks.gpu.rates import Facts
-from benchmarks.gpu.timing import first_that_fits, seconds_per_call, with_peak_memory
+from benchmarks.gpu.timing import Facts, first_that_fits, seconds_per_call, with_peak_memory
 from transfer.backbone import Precision as FeaturePrecision
 from transfer.backbone import random_backbone
 from transfer.detection.engines import EngineName, build_detector
@@ -71,38 +70,30 @@ COURSE = FineTuning(
 NUM_CLASSES = 21
 
 
-@dataclass(frozen=True, kw_only=True)
-class OnePass:
-    """Losses and gradients of one pass."""
+class Subject(NamedTuple):
+    """A network on its device, its optimizer, and the samples of every step, beside it."""
 
-    loss: float
-    """Sum of the losses."""
-    finite: bool
-    """True if the loss and all gradients are finite."""
-
-    @classmethod
-    def of(
-        cls, network: nn.Module, samples: Sequence[Any], device: torch.device, precision: Precision
-    ) -> Self:
-        """Make one pass forward and backward."""
-        total = summed_losses(network, samples, device, precision)
-        total.backward()
-        gradients = [p.grad for p in network.parameters() if p.grad is not None]
-        finite = all(bool(each.isfinite().all()) for each in (total.detach(), *gradients))
-        return cls(loss=total.item(), finite=finite)
+    network: nn.Module
+    optimizer: torch.optim.SGD
+    samples: Sequence[Any]
 
 
-def training_step(
-    network: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    samples: Sequence[Any],
-    device: torch.device,
-    precision: Precision,
-) -> None:
-    """Make one step on samples that lie on the device; nothing is read from it."""
-    optimizer.zero_grad(set_to_none=True)
-    summed_losses(network, samples, device, precision).backward()
-    optimizer.step()
+def one_pass(
+    network: nn.Module, samples: Sequence[Any], device: torch.device, precision: Precision
+) -> tuple[float, bool]:
+    """Make a pass forward and backward; return the sum of the losses, and if all is finite."""
+    total = summed_losses(network, samples, device, precision)
+    total.backward()
+    gradients = [p.grad for p in network.parameters() if p.grad is not None]
+    finite = all(bool(each.isfinite().all()) for each in (total.detach(), *gradients))
+    return total.item(), finite
+
+
+def training_step(subject: Subject, device: torch.device, precision: Precision) -> None:
+    """Make one step; nothing is read from the device."""
+    subject.optimizer.zero_grad(set_to_none=True)
+    summed_losses(subject.network, subject.samples, device, precision).backward()
+    subject.optimizer.step()
 
 
 def summed_losses(
@@ -115,28 +106,37 @@ def summed_losses(
     return torch.stack([loss.float() for loss in losses.values()]).sum()
 
 
-def time_steps(
-    network: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    samples: Sequence[Any],
+def training_rate(
+    make: Callable[[int], Subject],
     device: torch.device,
     precision: Precision,
+    sizes: Sequence[int],
     *,
     calls: int,
-    images: int,
+    one_size: bool = True,
     title: str = "",
 ) -> Facts:
-    """Return time and memory of a step; the title tells its facts from those of other batches."""
-    step = partial(training_step, network, optimizer, samples, device, precision)
-    seconds, memory = with_peak_memory(
-        partial(seconds_per_call, step, device, warm_up=max(1, calls // 2), calls=calls), device
-    )
-    return {
-        f"seconds per iteration{title} in {precision}": seconds,
-        f"images per pass{title} in {precision}": float(images),
-        f"images/s{title} in {precision}": images / seconds,
-        f"peak memory GB{title} in {precision}": memory,
-    }
+    """Return time and memory of a step of the largest number of images that fits.
+
+    one_size: in a training all images have one size. The title tells these facts from those of
+    other numbers.
+    """
+
+    def measure(images: int) -> Facts:
+        subject = make(images)
+        subject.network.train()
+        step = partial(training_step, subject, device, precision)
+        with measured_convolutions(device, one_size=one_size):
+            time = partial(seconds_per_call, step, device, warm_up=max(1, calls // 2), calls=calls)
+            seconds, memory = with_peak_memory(time, device)
+        return {
+            f"seconds per iteration{title} in {precision}": seconds,
+            f"images per pass{title} in {precision}": float(images),
+            f"images/s{title} in {precision}": images / seconds,
+            f"peak memory GB{title} in {precision}": memory,
+        }
+
+    return first_that_fits(measure, sizes)
 
 
 def feature_rate(
@@ -203,61 +203,46 @@ def probe_rate(device: torch.device, folder: Path) -> Facts:
 
 def classifier_rate(device: torch.device, folder: Path) -> Facts:
     """Measure the seconds of a step that trains a backbone and a linear classifier."""
-    on_gpu = device.type == "cuda"
-    arch, px, classes, calls = ("resnet50", 224, 1000, 5) if on_gpu else ("resnet18", 64, 4, 1)
-
-    def measure(precision: Precision, images: int) -> Facts:
-        network = new_classifier(arch, classes, device)
-        samples = noise_samples(images, px, classes, device)
-        optimizer = network.optimizer(COURSE)
-        with measured_convolutions(device, one_size=True):
-            return time_steps(
-                network.train(), optimizer, samples, device, precision, calls=calls, images=images
-            )
-
-    return _in_both_precisions(measure, (256, 128, 64) if on_gpu else (4,))
+    large = ("resnet50", 224, 1000, (256, 128, 64), 5)
+    arch, px, classes, sizes, calls = (
+        large if device.type == "cuda" else ("resnet18", 64, 4, (4,), 1)
+    )
+    make = partial(new_classifier, arch, px, classes, device)
+    return _in_both_precisions(partial(training_rate, make, device, sizes=sizes, calls=calls))
 
 
-def _in_both_precisions(measure: Callable[[Precision, int], Facts], sizes: Sequence[int]) -> Facts:
-    """Return the facts in float32 and bfloat16, each of the largest batch that fits."""
-    facts: Facts = {}
-    for precision in ("float32", "bfloat16"):
-        facts |= first_that_fits(partial(measure, precision), sizes)
-    return facts
+def _in_both_precisions(measure: Callable[..., Facts]) -> Facts:
+    return measure(precision="float32") | measure(precision="bfloat16")
 
 
-def new_classifier(arch: str, num_classes: int, device: torch.device) -> Classifier:
-    """Return a classifier on a random backbone, on the device."""
+def new_classifier(
+    arch: str, px: int, num_classes: int, device: torch.device, images: int
+) -> Subject:
+    """Return a classifier on a random backbone, and images of noise stacked as those of a pass."""
     backbone = random_backbone(arch=arch, stem="imagenet", seed=0)
-    return Classifier(backbone, num_classes=num_classes, seed=0).to(device)
-
-
-def noise_samples(count: int, px: int, num_classes: int, device: torch.device) -> list[Crops]:
-    """Return crops of noise on the device, stacked as those of a pass."""
-    noise = np.random.default_rng(0).integers(256, size=(count, px, px, 3), dtype=np.uint8)
+    network = Classifier(backbone, num_classes=num_classes, seed=0).to(device)
+    noise = np.random.default_rng(0).integers(256, size=(images, px, px, 3), dtype=np.uint8)
     pixels = torch.from_numpy(noise).permute(0, 3, 1, 2)
-    return [Crops(pixels=pixels, labels=torch.arange(count) % num_classes).to(device)]
+    samples = Crops(pixels=pixels, labels=torch.arange(images) % num_classes)
+    return Subject(network, network.optimizer(COURSE), [samples.to(device)])
 
 
 def segmentation_rate(device: torch.device, folder: Path) -> Facts:
     """Measure the seconds of a training step of the segmentation network at its crop size."""
-    on_gpu = device.type == "cuda"
-    px, calls = (VOC_FCN.crop_px, 5) if on_gpu else (65, 1)
-    arch, channels = ("resnet50", VOC_FCN.head_channels) if on_gpu else ("resnet18", 32)
+    large = ("resnet50", VOC_FCN.crop_px, VOC_FCN.head_channels, (16, 8, 4, 2), 5)
+    arch, px, channels, sizes, calls = (
+        large if device.type == "cuda" else ("resnet18", 65, 32, (2,), 1)
+    )
 
-    def measure(precision: Precision, images: int) -> Facts:
+    def make(images: int) -> Subject:
         network = new_fcn(arch, folder, px=px, head_channels=channels)
         place_network(network, device)
         optimizer = torch.optim.SGD(
-            network.train().parameters(), lr=1e-3, momentum=0.9, fused=fused(network)
+            network.parameters(), lr=1e-3, momentum=0.9, fused=fused(network)
         )
-        samples = [sample.to(device) for sample in fixed_crops(images, px)]
-        with measured_convolutions(device, one_size=True):
-            return time_steps(
-                network, optimizer, samples, device, precision, calls=calls, images=images
-            )
+        return Subject(network, optimizer, [one.to(device) for one in fixed_crops(images, px)])
 
-    return _in_both_precisions(measure, (16, 8, 4, 2) if on_gpu else (2,))
+    return _in_both_precisions(partial(training_rate, make, device, sizes=sizes, calls=calls))
 
 
 def new_fcn(arch: str, folder: Path, *, px: int, head_channels: int) -> FCN:
@@ -291,30 +276,37 @@ def detector_rate(key: str, device: torch.device, folder: Path) -> Facts:
     Two images are those of each of the papers' eight GPUs; the whole batch is what one GPU trains
     on, or the largest part of it that fits.
     """
-    recipe = DETECTORS[key]
-    on_gpu = device.type == "cuda"
+    recipe, on_gpu = DETECTORS[key], device.type == "cuda"
     recipe = recipe if on_gpu else recipe.tiny()
     arch, calls = ("resnet50", 4) if on_gpu else ("resnet18", 1)
 
-    def measure(precision: Precision, images: int, title: str = "") -> Facts:
+    def make(images: int) -> Subject:
         classes = 20 if recipe.neck == "c4" else 80
         detector = new_detector(recipe, "torchvision", arch, classes)
-        place_network(detector.network, device)
-        optimizer = sgd(detector, recipe)
-        for group in optimizer.param_groups:
-            group["lr"] = 1e-4  # the first steps of a warm-up: nothing diverges
-        samples = [sample.to(device) for sample in large_samples(recipe, images)]
-        return time_steps(
-            *(detector.network.train(), optimizer, samples, device, precision),
-            calls=calls,
-            images=images,
-            title=title,
-        )
+        samples = large_samples(recipe, images)
+        return detector_subject(detector, recipe, samples, device, learning_rate=1e-4)
 
+    rate = partial(training_rate, make, device, calls=calls, one_size=False)
     if not on_gpu:
-        return measure("float32", 2)
-    sizes = (recipe.batch_size, 8, 4, 2)
-    return measure("float32", 2, " of 2 images") | _in_both_precisions(measure, sizes)
+        return rate("float32", (2,))
+    two = rate("float32", (2,), title=" of 2 images")
+    return two | _in_both_precisions(partial(rate, sizes=(recipe.batch_size, 8, 4, 2)))
+
+
+def detector_subject(
+    detector: Detector,
+    recipe: DetectorRecipe,
+    samples: Sequence[Sample],
+    device: torch.device,
+    *,
+    learning_rate: float,
+) -> Subject:
+    """Return a detector in its first steps of a warm-up, in which nothing diverges."""
+    place_network(detector.network, device)
+    optimizer = sgd(detector, recipe)
+    for group in optimizer.param_groups:
+        group["lr"] = learning_rate
+    return Subject(detector.network, optimizer, [sample.to(device) for sample in samples])
 
 
 def new_detector(

@@ -8,6 +8,7 @@ import os
 import sys
 import tempfile
 import time
+import traceback
 from pathlib import Path
 
 import torch
@@ -21,18 +22,22 @@ MEASUREMENTS = pretraining.MEASUREMENTS | evaluation.MEASUREMENTS
 
 
 def main(name: str, device: str, file: Path) -> None:
-    """Write the facts, the seconds that they took, and why there are none, as JSON."""
+    """Write status, facts, the seconds that they took, and why there are none, as JSON."""
     started_s = time.monotonic()
     if device == "cpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # before CUDA starts
     use_expandable_segments()  # as trainings of detectors do
-    facts, reason = {}, ""
+    status, facts, reason = "measured", {}, ""
     with tempfile.TemporaryDirectory() as folder:
         try:
             facts = MEASUREMENTS[name](torch.device(device), Path(folder))
         except NotMeasuredError as error:
-            reason = str(error)
-    answer = {"facts": facts, "reason": reason, "seconds": time.monotonic() - started_s}
+            status, reason = "skipped", str(error)
+        except Exception as error:  # whatever it is, the page says it
+            traceback.print_exc()
+            status, reason = "failed", f"{type(error).__name__}: {error}".partition("\n")[0]
+    seconds = time.monotonic() - started_s
+    answer = {"status": status, "facts": facts, "reason": reason, "seconds": seconds}
     write_whole(file, json.dumps(answer).encode(), "--runs")
 
 

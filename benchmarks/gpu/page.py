@@ -1,10 +1,11 @@
-"""The page of a check of GPUs: what holds, what was measured, what was skipped."""
+"""The page of a check of GPUs, and the rates of plans, from the answers of all checks."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from benchmarks.pages.table_rows import table
+from transfer.running.measured_rates import Rates
 
 INTRODUCTION = (
     "What this machine computes as the CPU does, and how fast it is. A comparison passes if its "
@@ -99,49 +100,77 @@ def _reasons(answers: Sequence[Answer]) -> list[str]:
 
 
 def _tables(answers: Sequence[Answer]) -> list[str]:
-    """Return tables of a group: one for what was compared, and one for each kind of measurement.
-
-    A measurement with many facts has a line for each fact.
-    """
+    """Return tables of a group: one for what was compared, and one for each kind of measurement."""
     kinds: dict[tuple[str, str], list[Answer]] = {}
     for answer in answers:
         measured = answer.group == "rates"
         kind = (answer.check.split()[0], next(iter(answer.facts), "")) if measured else ("", "")
         kinds.setdefault(kind, []).append(answer)
-    return [
-        _bound_table(alike)
-        if any(BOUND in name for a in alike for name in a.facts)
-        else _table(alike)
-        for alike in kinds.values()
-    ]
-
-
-def _bound_table(answers: Sequence[Answer]) -> str:
-    """Return a table of what was compared, a line for each quantity of a check."""
-    rows = [
-        [answer.check, name, _text(value), _text(answer.facts.get(name + BOUND, ""))]
-        for answer in answers
-        for name, value in answer.facts.items()
-        if not name.endswith(BOUND)
-    ]
-    return table(["check", "quantity", "largest difference", "bound"], rows, left=2)
+    return [_table(alike) for alike in kinds.values()]
 
 
 def _table(answers: Sequence[Answer]) -> str:
+    """Return a line for each answer, or for each fact where there are many or have bounds."""
     names = list(dict.fromkeys(name for answer in answers for name in answer.facts))
-    columns = [
-        [*(_text(answer.facts.get(name)) for name in names), f"{answer.seconds:.1f}"]
-        for answer in answers
-    ]
-    checks, names = [answer.check for answer in answers], [*names, "s"]
-    if len(names) > MOST_COLUMNS:
-        rows = [[name, *cells] for name, *cells in zip(names, *columns, strict=True)]
-        return table(["", *checks], rows)
-    rows = [[check, *cells] for check, cells in zip(checks, columns, strict=True)]
-    return table(["check", *names], rows)
+    if any(name.endswith(BOUND) for name in names):
+        rows = [
+            [answer.check, name, _text(value), _text(answer.facts.get(name + BOUND, ""))]
+            for answer in answers
+            for name, value in answer.facts.items()
+            if not name.endswith(BOUND)
+        ]
+        return table(["check", "quantity", "largest difference", "bound"], rows, left=2)
+    cells = [[_text(answer.facts.get(name)) for name in names] for answer in answers]
+    lines = [["check", *(answer.check for answer in answers)]]
+    lines += [[name, *column] for name, column in zip(names, zip(*cells, strict=True), strict=True)]
+    lines.append(["s", *(f"{answer.seconds:.1f}" for answer in answers)])
+    if len(names) < MOST_COLUMNS:
+        lines = [list(column) for column in zip(*lines, strict=True)]
+    return table(lines[0], lines[1:])
 
 
 def _text(value: object) -> str:
     if value is None:
         return ""
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+FEATURES, PROBE, TITLE = "rate of features of ", "rate of a linear probe", "rate of "
+"""Names of measurements from which plans take rates."""
+
+
+def rates_of(machine: Machine, answers: Sequence[Answer]) -> Rates | None:
+    """Return the rates of a machine's GPU for plans; None without any."""
+    features: dict[str, dict[str, float]] = {}
+    trainings: dict[str, dict[str, dict[str, float]]] = {}
+    probe = 0.0
+    for name, facts in ((one.check, one.facts) for one in answers if one.status == "measured"):
+        if name.startswith(FEATURES):
+            arch, precision = name.removeprefix(FEATURES).split(" in ")
+            features.setdefault(arch, {})[precision] = facts["images/s"]
+        elif name == PROBE:
+            probe = facts["crops/s"]
+        elif name.startswith(TITLE) and (times := _training_times(facts)):
+            trainings[name.removeprefix(TITLE)] = times
+    if not (features or probe or trainings):
+        return None
+    return Rates(
+        gpu=machine.gpu,
+        measured=machine.date,
+        commit=machine.commit,
+        features=features,
+        probe_crops=probe,
+        trainings=trainings,
+    )
+
+
+def _training_times(facts: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """Return images and seconds per iteration by precision, as far as they were measured."""
+    return {
+        precision: {
+            "images": facts[f"images per pass in {precision}"],
+            "seconds": facts[f"seconds per iteration in {precision}"],
+        }
+        for precision in ("float32", "bfloat16")
+        if f"seconds per iteration in {precision}" in facts
+    }

@@ -19,9 +19,9 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.gpu.photographs import one_thread, write_photographs
-from benchmarks.gpu.rates import Facts, bf16_peak
 from benchmarks.gpu.timing import (
     NATIVE_PX,
+    Facts,
     NotMeasuredError,
     attained,
     first_that_fits,
@@ -81,8 +81,9 @@ def _steps_of_batch(name: str, device: torch.device, folder: Path, batch_size: i
     rate = whole_steps(training, training.method, prepared)
     memory = torch.cuda.max_memory_allocated(device) / 1e9 if device.type == "cuda" else 0.0
     views = count_views(training.method)
-    with FlopCounterMode(display=False) as flops, closing(repeat(job, prepared)) as batches:
+    with FlopCounterMode(display=False) as counted, closing(repeat(job, prepared)) as batches:
         training_step(job, training, training.method, next(batches))
+    flops_per_image = counted.get_total_flops() / batch_size
     facts: Facts = {
         "recipe": job.name,
         "images per GPU": batch_size,
@@ -90,7 +91,7 @@ def _steps_of_batch(name: str, device: torch.device, folder: Path, batch_size: i
         "images/s": rate,
         "ms": 1e3 * batch_size / rate,
         "hours of the recipe on this device alone": hours(job, rate),
-        "GFLOP per image": flops.get_total_flops() / batch_size / 1e9,
+        "GFLOP per image": flops_per_image / 1e9,
         "decoded images/s and core": per_core,
         "workers needed": rate / per_core,
         "cores": os.cpu_count() or 0,
@@ -100,14 +101,11 @@ def _steps_of_batch(name: str, device: torch.device, folder: Path, batch_size: i
     if device.type != "cuda":
         return facts
     with closing(repeat(job, prepared)) as batches:
-        counts = trace(lambda: training_step(job, training, training.method, next(batches)), 2)
-    facts |= {"launches": counts.launches, "waits": counts.waits, "ms upload": counts.upload_ms}
-    gpu = torch.cuda.get_device_name(device)
-    peak = bf16_peak(gpu)
-    if peak is not None:
-        facts["share of bf16 peak"] = float(facts["GFLOP per image"]) * rate / 1e3 / peak
+        facts |= trace(lambda: training_step(job, training, training.method, next(batches)), 2)
+    del facts["ms collectives"]  # of one GPU there are none
     flops, bytes_per_s = attained(device)
     facts |= {"TFLOP/s of products": flops / 1e12, "TB/s of copies": bytes_per_s / 1e12}
+    facts["share of these products"] = flops_per_image * rate / flops
     trained, keys = (views[kind] / batch_size for kind in ("trained", "keys"))
     for floor_name, floor in floors(job.recipe.arch, flops, bytes_per_s).items():
         facts[f"times the {floor_name} floor"] = 1 / rate / floor.seconds(trained, keys)
@@ -238,7 +236,7 @@ def _share(name: str, process: Process, folder: Path) -> Facts:
     if process.device.type == "cuda":
         with closing(repeat(job, prepared)) as batches:
             counts = trace(lambda: training_step(job, training, network, next(batches)), 2)
-        facts |= {"ms collectives": counts.collectives_ms, "waits": counts.waits}
+        facts |= {name: counts[name] for name in ("ms collectives", "waits")}
     return facts
 
 

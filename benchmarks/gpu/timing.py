@@ -2,7 +2,7 @@
 
 import gc
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -10,10 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from benchmarks.gpu.rates import Facts
 from pretrain.parts.resnet import build_resnet
 
 R = TypeVar("R")
+Facts = dict[str, float | str]
+"""Measured numbers by name."""
 
 
 class NotMeasuredError(Exception):
@@ -139,65 +140,31 @@ WAITS = ("cudaStreamSynchronize", "cudaEventSynchronize", "cudaDeviceSynchronize
 """Calls that return when the GPU has finished; PyTorch ends a blocking copy by the first."""
 
 
-@dataclass(frozen=True)
-class Event:
-    """A call of the host, or work of a GPU."""
-
-    name: str
-    begin_us: float
-    end_us: float
-    on_gpu: bool = False
-
-    @property
-    def milliseconds(self) -> float:
-        return (self.end_us - self.begin_us) / 1e3
-
-
-@dataclass(frozen=True, kw_only=True)
-class Counts:
-    """Means over the steps of a trace."""
-
-    launches: float
-    waits: float
-    upload_ms: float
-    collectives_ms: float
-
-
-def count(events: Iterable[Event], num_steps: int) -> Counts:
-    """Return the counts per step; calls outside of the steps, such as the profiler's, are none."""
-    events = list(events)
-    spans = [event for event in events if event.name == STEP and not event.on_gpu]
-    calls = [
-        event.name
-        for event in events
-        if not event.on_gpu
-        and any(span.begin_us <= event.begin_us <= span.end_us for span in spans)
-    ]
-    work = [event for event in events if event.on_gpu]
-    uploads = [event.milliseconds for event in work if event.name.startswith("Memcpy HtoD")]
-    collectives = [event.milliseconds for event in work if event.name.startswith("ncclDevKernel")]
-    return Counts(
-        launches=sum(name in LAUNCHES for name in calls) / num_steps,
-        waits=sum(name in WAITS for name in calls) / num_steps,
-        upload_ms=sum(uploads) / num_steps,
-        collectives_ms=sum(collectives) / num_steps,
-    )
-
-
-def trace(step: Callable[[], object], num_steps: int) -> Counts:
-    """Return the counts of a function that takes a step on a GPU."""
+def trace(step: Callable[[], object], num_steps: int) -> Facts:
+    """Return launches, waits, and ms of uploads and of collectives per step, on a GPU."""
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as recorded:
         for _ in range(num_steps):
             with record_function(STEP):
                 step()
         torch.cuda.synchronize()
-    events = (
-        Event(
-            name=event.name,
-            begin_us=event.time_range.start,
-            end_us=event.time_range.end,
-            on_gpu=event.device_type.name == "CUDA",
-        )
-        for event in recorded.events()
-    )
-    return count(events, num_steps)
+    events = recorded.events()
+    on_gpu = [event for event in events if event.device_type.name == "CUDA"]
+    on_host = [event for event in events if event.device_type.name != "CUDA"]
+    spans = [event.time_range for event in on_host if event.name == STEP]
+    # calls outside of the steps, such as the profiler's, are none
+    calls = [
+        event.name
+        for event in on_host
+        if any(span.start <= event.time_range.start <= span.end for span in spans)
+    ]
+
+    def milliseconds(name: str) -> float:
+        work = [event.time_range for event in on_gpu if event.name.startswith(name)]
+        return float(sum(each.end - each.start for each in work)) / 1e3 / num_steps
+
+    return {
+        "launches": sum(name in LAUNCHES for name in calls) / num_steps,
+        "waits": sum(name in WAITS for name in calls) / num_steps,
+        "ms upload": milliseconds("Memcpy HtoD"),
+        "ms collectives": milliseconds("ncclDevKernel"),
+    }

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from benchmarks.gpu.evaluation import DETECTORS, OnePass, new_detector
+from benchmarks.gpu.evaluation import DETECTORS, new_detector, one_pass
 from tests.gpu.findings import (
     Findings,
     norm_difference,
@@ -97,8 +97,8 @@ def test_a_detector_in_low_precision(
         if precision == "float16" and not place.on_gpu:
             continue  # trainings on a CPU refuse it
         found = first_pass(recipe, engine, place.device, precision)
-        findings.add(f"{precision} losses", abs(found.loss / expected.loss - 1), bound)
-        findings.require(f"{precision} gradients", found.finite, "not finite")
+        findings.add(f"{precision} losses", abs(found[0] / expected[0] - 1), bound)
+        findings.require(f"{precision} gradients", found[1], "not finite")
 
 
 def compare(findings: Findings, found: Answer, expected: Answer) -> None:
@@ -166,9 +166,9 @@ def small_recipe(recipe: DetectorRecipe) -> DetectorRecipe:
 
 def first_pass(
     recipe: DetectorRecipe, engine: EngineName, device: torch.device, precision: Precision
-) -> OnePass:
+) -> tuple[float, bool]:
     """Return the sum of the losses before the first step, and whether gradients are finite."""
     detector = new_detector(small_recipe(recipe), engine, "resnet18", NUM_CLASSES)
     place_network(detector.network, device)
     samples = [sample.to(device) for sample in small_samples(2, NUM_CLASSES)]
-    return OnePass.of(detector.network.train(), samples, device, precision)
+    return one_pass(detector.network.train(), samples, device, precision)

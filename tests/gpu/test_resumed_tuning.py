@@ -1,18 +1,14 @@
 """Trainings whose state is saved and restored on the device."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
-
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from benchmarks.gpu.evaluation import (
-    COURSE,
+    Subject,
+    detector_subject,
     new_classifier,
     new_detector,
-    noise_samples,
     training_step,
 )
 from tests.gpu.findings import Findings, norm_difference
@@ -20,8 +16,6 @@ from tests.gpu.started import Place
 from tests.gpu.test_detectors import NUM_CLASSES, small_recipe
 from tests.transfer.detection.small_samples import small_samples
 from transfer.detection.recipe import COCO_FPN
-from transfer.detection.train import sgd
-from transfer.finetuning.gpu import place as place_network
 from transfer.finetuning.state import Training, restore, save
 
 STEPS = 2
@@ -34,36 +28,39 @@ of float32 differ, and each step enlarges them tenfold or more. A lost momentum 
 """
 
 
-@dataclass(frozen=True, eq=False)
-class Subject:
-    """Network on the device, its optimizer, and the samples of every step."""
-
-    network: nn.Module
-    optimizer: torch.optim.SGD
-    samples: Sequence[Any]
-
-    def training(self) -> Training:
-        """Return the training before its first step."""
-        scaler = torch.amp.GradScaler("cuda", enabled=False)
-        return Training(network=self.network.train(), optimizer=self.optimizer, scaler=scaler)
+def detector(device: torch.device) -> Subject:
+    """Return a detector of boxes of the torchvision engine, and two small images."""
+    recipe = small_recipe(COCO_FPN)
+    made = new_detector(recipe, "torchvision", "resnet18", NUM_CLASSES)
+    samples = small_samples(2, NUM_CLASSES)
+    return detector_subject(made, recipe, samples, device, learning_rate=1e-3)
 
 
-@pytest.mark.parametrize("kind", ["classifier", "detector"])
+SUBJECTS = {
+    "classifier": lambda device: new_classifier("resnet18", 64, 4, device, 4),
+    "detector": detector,
+}
+
+
+def training_of(subject: Subject) -> Training:
+    """Return the training before its first step."""
+    scaler = torch.amp.GradScaler("cuda", enabled=False)
+    return Training(network=subject.network.train(), optimizer=subject.optimizer, scaler=scaler)
+
+
+@pytest.mark.parametrize("kind", SUBJECTS)
 def test_a_training_that_is_saved_and_restored(kind: str, place: Place, findings: Findings) -> None:
     """Steps after a state was restored are those of the training that saved it."""
-    new, path = (
-        {"classifier": classifier, "detector": detector}[kind],
-        place.folder / "resume.stage",
-    )
+    new, path = SUBJECTS[kind], place.folder / "resume.stage"
     undisturbed = new(place.device)
     take_steps(undisturbed, place)
-    training = undisturbed.training()
+    training = training_of(undisturbed)
     training.iteration = STEPS
     save(training, path)
     saved = state_of(undisturbed)
     take_steps(undisturbed, place)
     resumed = new(place.device)
-    restored = resumed.training()
+    restored = training_of(resumed)
     restore(restored, path)
     found = state_of(resumed)
     findings.require("weights and momenta", found.keys() == saved.keys(), "some are not restored")
@@ -79,7 +76,7 @@ def test_a_training_that_is_saved_and_restored(kind: str, place: Place, findings
 def take_steps(subject: Subject, place: Place) -> None:
     """Take the steps of one half of the training."""
     for _ in range(STEPS):
-        training_step(subject.network, subject.optimizer, subject.samples, place.device, "float32")
+        training_step(subject, place.device, "float32")
 
 
 def state_of(subject: Subject) -> dict[str, Tensor]:
@@ -118,21 +115,3 @@ def steps_apart(resumed: Subject, undisturbed: Subject, saved: dict[str, Tensor]
         for state in (state_of(resumed), state_of(undisturbed))
     )
     return norm_difference(ours, theirs)
-
-
-def classifier(device: torch.device) -> Subject:
-    """Return a classifier on a ResNet-18, and images of noise."""
-    network = new_classifier("resnet18", 4, device)
-    return Subject(network, network.optimizer(COURSE), noise_samples(4, 64, 4, device))
-
-
-def detector(device: torch.device) -> Subject:
-    """Return a detector of boxes of the torchvision engine, and two small images."""
-    recipe = small_recipe(COCO_FPN)
-    made = new_detector(recipe, "torchvision", "resnet18", NUM_CLASSES)
-    place_network(made.network, device)
-    optimizer = sgd(made, recipe)
-    for group in optimizer.param_groups:
-        group["lr"] = 1e-3
-    samples = [sample.to(device) for sample in small_samples(2, NUM_CLASSES)]
-    return Subject(made.network, optimizer, samples)
