@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -89,13 +89,8 @@ class HeadShares(Figure):
             key = (result.model.sha256, result.protocol, kind.schedule, kind.evaluation, *rest)
             means = networks.setdefault(key, {}).setdefault(result.task, {})
             means.setdefault((protocol_hash, kind.data), []).append(result)
-        problems = [
-            f"{result.path}, the record of {result.model.name}, has no {SHARES} (shares of correct "
-            "predictions, which add up to 1); if there are any, delete the file and run the "
-            "command again that python -m benchmarks.explain prints for it"
-            for result in probes
-            if not _has_shares(result)
-        ]
+        shown = {task for tasks in networks.values() for task in tasks}
+        problems = [_problem(one, shown) for one in probes if not _has_shares(one)]
         candidates = [
             self._candidate(own)
             for tasks in networks.values()
@@ -227,6 +222,17 @@ def head_names(result: Result) -> list[str]:
 def entropy_bits(shares: Sequence[float]) -> float:
     """Return the entropy of shares that add up to 1."""
     return -sum(share * math.log2(share) for share in shares if share > 0)
+
+
+def _problem(result: Result, shown: Container[str]) -> str:
+    """Return what a record without whole shares lacks and, unless others are shown, what to do."""
+    what = f"{result.path}, the record of {result.model.name}, has no {SHARES}"
+    if result.task in shown and SHARES not in result.details:
+        return f"{what}, as it is older, and is not shown"
+    return (
+        f"{what} (shares of correct predictions, which add up to 1); if there are any, delete "
+        "the file and run the command again that python -m benchmarks.explain prints for it"
+    )
 
 
 def _has_shares(result: Result) -> bool:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from pretrain.running.processes import Process
+from tests.fake_cuda.budget import allowed_waits
 from tests.fake_cuda.pretend import CUDA, pretend_cuda
 from tests.fake_cuda.watch import Watch
 from transfer.datasets.unchanged import UnprovenFile
@@ -62,3 +63,13 @@ def take_fine_tuning_step(
             loop.step(job, training, network, iter([batch]))
         learning = {n: p for n, p in network.named_parameters() if p.requires_grad}
     return FineTuningStep(losses, watch, [n for n, p in learning.items() if p.grad is None])
+
+
+def check_step(step: FineTuningStep, measured: str, case: str = "") -> None:
+    """Raise an AssertionError unless a step is as it should be on a GPU."""
+    kinds = {(loss.dtype, loss.device, loss.shape) for loss in step.losses.values()}
+    assert kinds == {(torch.float32, CUDA, ())}
+    assert step.without_gradient == []
+    assert step.watch.faults == []
+    passes = step.watch.num_sync_norms
+    assert step.watch.waits == allowed_waits(measured, case, num_passes=passes)

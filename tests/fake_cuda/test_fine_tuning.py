@@ -7,8 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.fake_cuda.budget import allowed_waits
-from tests.fake_cuda.fine_tuning import FineTuningStep, take_fine_tuning_step
+from tests.fake_cuda.fine_tuning import FineTuningStep, check_step, take_fine_tuning_step
 from tests.fake_cuda.pretend import CUDA, on_cuda, pretend_cuda
 from tests.fake_cuda.watch import Watch
 from transfer.backbone import Backbone
@@ -30,15 +29,6 @@ COURSE = FineTuning(
     weight_decay=0.0,
     crop_px=32,
 )
-
-
-def check_step(step: FineTuningStep, measured: str) -> None:
-    """Raise an AssertionError unless a step is as it should be on a GPU."""
-    kinds = {(loss.dtype, loss.device, loss.shape) for loss in step.losses.values()}
-    assert kinds == {(torch.float32, CUDA, ())}
-    assert step.without_gradient == []
-    assert step.watch.faults == []
-    assert step.watch.waits == allowed_waits(measured)
 
 
 def test_a_step_of_a_classifier_waits_as_often_as_its_budget_says(

@@ -10,7 +10,7 @@ from pretrain.methods.lorac import joint_nuclear_norm, nuclear_norm
 from pretrain.parts.gather import gather_with_gradient, sum_with_gradient
 from pretrain.parts.queue import queue_divergence, queue_logsumexp
 from pretrain.parts.whitening import Whitening, whitened_trace
-from tests.fake_cuda.pretend import on_cuda, pretend_cuda, pretend_processes
+from tests.fake_cuda.pretend import CUDA, on_cuda, pretend_cuda, pretend_processes
 from tests.fake_cuda.watch import Watch
 from transfer.detection.scaled_gradient import scale_gradient
 from transfer.finetuning.norms import sum_over_processes
@@ -66,3 +66,19 @@ def test_gradients_are_like_their_inputs_under_autocast(subtests: pytest.Subtest
                     assert rows.grad.isfinite().shape == shape
                     assert (rows.grad.dtype, rows.grad.device) == (rows.dtype, rows.device)
                 assert watch.faults == []
+
+
+def test_mistakes_of_a_step_are_noticed() -> None:
+    with pretend_cuda():
+        rows = on_cuda(torch.ones(4, 8)).bfloat16()
+        with Watch(true=True) as watch:
+            assert (rows @ rows.T).float().logsumexp(dim=1).mean() > 0  # half precision, and a wait
+            buffer = torch.ones(8).pin_memory()
+            buffer.to(CUDA, non_blocking=True)
+            buffer.fill_(2)
+            with pytest.raises(RuntimeError, match="same device"):
+                rows + torch.arange(8)
+    product, write = watch.faults
+    assert product.startswith("mm in torch.bfloat16")
+    assert write.startswith("write to memory that a copy reads")
+    assert [wait.kind for wait in watch.waits.elements()] == ["read of a number"]

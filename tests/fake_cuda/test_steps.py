@@ -1,19 +1,94 @@
-"""A step of each method on pretend CUDA tensors, on one process and on one of eight."""
+"""A step of each method, as the loop takes it, on pretend CUDA tensors: one process, one of 8."""
 
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
 import pytest
 import torch
+from torch import Tensor, nn
 
+from pretrain.command import Execution
+from pretrain.data.feed import Batch, Feed
+from pretrain.data.images import BatchPlan, TrainingImages
+from pretrain.data.tree import ImageFiles
+from pretrain.data.views import ViewRecipe
+from pretrain.loop import Job, Training, training_step
+from pretrain.method import Method
+from pretrain.recipes import RECIPES
+from pretrain.running.processes import Process
 from tests.fake_cuda.budget import allowed_waits
-from tests.fake_cuda.pretend import CUDA
-from tests.fake_cuda.steps import take_step
-from tests.tiny_methods import LEARNING
+from tests.fake_cuda.pretend import CUDA, on_cuda, pretend_cuda, pretend_processes
+from tests.fake_cuda.watch import Watch
+from tests.tiny_methods import LEARNING, tiny_batch, tiny_config, tiny_method
+
+NUM_IMAGES = {1: 8, 8: 4}
+"""Images of each process; as many as the tiny queues hold in eight processes together."""
+NO_IMAGES = TrainingImages(Path(), ImageFiles.of(Path(), ()), np.array([1]), np.array([1]))
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step's metrics and what it would do on a GPU."""
+
+    metrics: dict[str, Tensor]
+    watch: Watch
+    without_gradient: list[str]
+    """Names of the parameters that learn but got no gradient."""
+
+
+def take_step(method: Method, batch: Batch, name: str) -> Step:
+    """Return one step of a method on a batch, both on the CPU, with the recipe of a name."""
+    metrics: dict[str, Tensor] = {}
+
+    def keep(_: nn.Module, __: object, output: dict[str, Tensor]) -> None:
+        metrics.update(output)
+
+    with pretend_cuda(), method.register_forward_hook(keep):
+        views, *extras = [on_cuda(view) for view in batch.views], *map(on_cuda, batch.extras)
+        job = _job(method, name)
+        training = Training(job)
+        training.step = job.num_steps - 2
+        moved = Batch(views, *([extras[0], None] if method.uses_labels else [None, *extras]))
+        with Watch() as watch:
+            training_step(job, training, method, moved)
+        missing = [n for n, p in method.named_parameters() if p.requires_grad and p.grad is None]
+    return Step(metrics, watch, missing)
+
+
+def _job(method: Method, name: str) -> Job:
+    recipe = replace(RECIPES[f"{name}/smoke"], config=tiny_config(name))
+    plan = BatchPlan(num_images=100 * recipe.batch_size, batch_size=recipe.batch_size, seed=0)
+    feed = Feed(
+        images=NO_IMAGES,
+        plan=plan,
+        recipe=ViewRecipe(),
+        views=method.views,
+        device=CUDA,
+        workers=0,
+        memory_gb=0.0,
+    )
+    return Job(
+        name=name,
+        recipe=recipe,
+        method=method,
+        feed=feed,
+        num_steps=200,
+        settings={},
+        folder=Path(),
+        process=Process(device=CUDA),
+        execution=Execution(),
+    )
 
 
 @pytest.mark.parametrize("name", LEARNING)
 @pytest.mark.parametrize("num_processes", [1, 8])
 def test_a_step_would_be_right_on_a_gpu(name: str, num_processes: int) -> None:
     """It raises if a tensor was left on the CPU, or if a gradient is unlike its input."""
-    step = take_step(name, num_processes)
+    with pretend_processes(num_processes):
+        method = tiny_method(name)
+        batch = tiny_batch(method, num_images=NUM_IMAGES[num_processes])
+        step = take_step(method, batch, name)
     kinds = {key: (value.dtype, value.device, value.shape) for key, value in step.metrics.items()}
     assert kinds == dict.fromkeys({"loss"} | kinds.keys(), (torch.float32, CUDA, ()))
     assert step.watch.faults == []  # half precision in a loss, collectives of other tensors
