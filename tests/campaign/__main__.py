@@ -3,8 +3,7 @@
 Each trial starts a command of the suite on small generated data (ResNet-18, smoke schedules, one
 thread, CPU), damages it at a moment drawn over the time of an undisturbed run, and starts the same
 command again until it ends by itself. The metrics and details of records, the tensors, the losses,
-and the bytes of features, tables and images must equal those of an undisturbed run. The same
-campaign command goes on after the last trial in its log.
+and the bytes of features, tables and images must equal those of an undisturbed run.
 
 subjects.py     the commands and their inputs
 processes.py    commands in forked processes, and all processes below them
@@ -20,9 +19,8 @@ import os
 import random
 import shutil
 import sys
-import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
@@ -32,7 +30,7 @@ import tyro
 from tests.campaign.kinds import FAULTS, KILLS
 from tests.campaign.processes import Commands, Running, adopt_orphans, running
 from tests.campaign.subjects import SUBJECTS, Places, write_inputs
-from tests.campaign.trial import Trial, Undisturbed, run_trial, run_undisturbed
+from tests.campaign.trial import run_trial, run_undisturbed
 
 IMPORTED = (
     "benchmarks.planning.plan",
@@ -52,13 +50,11 @@ class Request:
     """Kill and stop commands of the suite at random moments, and compare their results."""
 
     kills: int = 200
-    """Trials in total, those of earlier starts included."""
+    """Trials in total."""
     seed: int = 0
     """Seed of subjects, kinds and moments."""
     faults: int = 0
     """Rounds of faults of machines, in place of kills."""
-    minutes: float = 0.0
-    """Time after which no further trial begins; 0: no limit."""
     subjects: str = ""
     """Names of subjects, separated by commas; all if not given."""
     folder: Path = Path("runs/campaign")
@@ -66,34 +62,33 @@ class Request:
 
 
 def main() -> int:
-    """Run the trials that the log lacks; return 0 if all were survived, else 1."""
+    """Run the trials; return 0 if all were survived, else 1."""
     request = tyro.cli(Request, description=__doc__)
     # one thread in this process, its forks and all that they start: others would share cores
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     torch.set_num_threads(1)
     names = [name for name in request.subjects.split(",") if name] or list(SUBJECTS)
-    folder, begin_s = request.folder.resolve(), time.monotonic()
+    folder = request.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     adopt_orphans()
     for module in IMPORTED:
         import_module(module)
     write_inputs(folder / "inputs", names, lambda commands: _run_to_end(commands, folder))
     log = folder / f"{'faults' if request.faults else 'trials'}-seed{request.seed}.jsonl"
-    trials = read_trials(log)
-    done = {trial.name for trial in trials}
+    problems, undisturbed = 0, {}
     for name, subject, kind in planned(request, names):
-        if name in done:
-            continue
-        if request.minutes and time.monotonic() - begin_s > 60 * request.minutes:
-            break
         places = Places(inputs=folder / "inputs", out=folder / "work" / _slug(subject))
-        expected = undisturbed_result(folder, subject, places)
-        trial = run_trial(name, subject, kind, expected, places)
+        if subject not in undisturbed:
+            undisturbed[subject] = run_undisturbed(subject, places)
+        trial = run_trial(name, subject, kind, undisturbed[subject], places)
+        problems += bool(trial.problem)
         with log.open("a") as file:
-            file.write(json.dumps(asdict(trial)) + "\n")
-        trials.append(trial)
-        _report(trial, folder, places)
-    return int(any(trial.problem for trial in trials))
+            file.write(json.dumps(trial._asdict()) + "\n")
+        print(json.dumps(trial._asdict()), file=sys.stderr, flush=True)
+        if trial.problem:
+            shutil.copytree(places.out, folder / "failed" / _slug(name), symlinks=True)
+        shutil.rmtree(places.out, ignore_errors=True)
+    return int(bool(problems))
 
 
 def planned(request: Request, names: Sequence[str]) -> Iterator[tuple[str, str, str]]:
@@ -107,41 +102,6 @@ def planned(request: Request, names: Sequence[str]) -> Iterator[tuple[str, str, 
         for kind, fault in FAULTS.items():
             for subject in (subject for subject in fault.subjects if subject in names):
                 yield f"{request.seed} {kind} {subject} {number}", subject, kind
-
-
-def read_trials(log: Path) -> list[Trial]:
-    """Return the trials in a log; a line that a kill has cut short is left out."""
-    lines = log.read_text().split("\n")[:-1] if log.exists() else []
-    return [Trial(**json.loads(line)) for line in lines if line.endswith("}")]
-
-
-def undisturbed_result(folder: Path, subject: str, places: Places) -> Undisturbed:
-    """Return the undisturbed result of a subject, measured once and kept in the folder."""
-    file = folder / "undisturbed" / f"{_slug(subject)}.json"
-    if not file.exists():
-        result = run_undisturbed(subject, places)
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(json.dumps(asdict(result), indent=1))
-        print(f"{subject}: {result.duration_s:.1f} s undisturbed", file=sys.stderr, flush=True)
-    return Undisturbed(**json.loads(file.read_text()))
-
-
-def _report(trial: Trial, folder: Path, places: Places) -> None:
-    """Print a trial; keep its files and all that it printed if it was not survived."""
-    words = f"NOT SURVIVED: {trial.problem}" if trial.problem else "survived"
-    print(
-        f"{trial.name}  {trial.subject}  {trial.kind}  {trial.statuses}  {trial.wall_s:.1f} s  "
-        f"{words}{' (too late)' * (not trial.in_time)}",
-        file=sys.stderr,
-        flush=True,
-    )
-    if trial.problem:
-        kept = folder / "failed" / _slug(trial.name)
-        shutil.rmtree(kept, ignore_errors=True)
-        shutil.copytree(places.out, kept / "out", symlinks=True)
-        for log in places.out.parent.glob(f"{places.out.name}*.log"):
-            shutil.copy(log, kept)
-    shutil.rmtree(places.out, ignore_errors=True)
 
 
 def _run_to_end(commands: Commands, folder: Path) -> None:

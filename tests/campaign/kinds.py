@@ -15,15 +15,12 @@ from tests.campaign.processes import Running, descendants, send
 from tests.campaign.subjects import SUBJECTS, Places
 
 NOT_WRITTEN = r"(cannot|could not) be written|File too large|not up to date"
-REFUSED = r"cannot be (written|the folder of a run)"
 KILLED = r"SIGKILL|has lost another process|memory (ran|has probably run) out"
 LOCKS = r"locks"
 CHANGED = (
     r"has changed while|were written while|is not the data|unreadable|cannot be (read|decoded)|"
     r"broken"
 )
-NEVER = r"(?!)"
-"""Pattern that matches nothing: the command may not fail."""
 ANY = r""
 PAUSES_S = (0.2, 3.0)
 """Shortest and longest time for which a process is stopped before it continues."""
@@ -62,14 +59,10 @@ class Kind:
 
     damage: Callable[[Damaged], bool] | None = None
     """Done at a random moment; returns whether it could be done yet. None: nothing then."""
-    at_once: bool = False
-    """It is done before the commands start."""
     repair: Callable[[Damaged], None] | None = None
     """Undoes the damage before the commands are started again."""
     reason: str = ANY
     """Pattern of the last lines of a command that fails."""
-    statuses: frozenset[int] | None = None
-    """Exit statuses with which all commands must end; None: any."""
     fault: str = ""
     """One of `faulty.py` around each command."""
     copies: int = 1
@@ -132,27 +125,6 @@ def forbid_writes(at: Damaged) -> bool:
         with suppress(ProcessLookupError):
             resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, 0))
     return True
-
-
-def set_writable(folder: Path, *, writable: bool) -> None:
-    """Allow or forbid writes to a folder and all below it, from the top down."""
-    for place, _, names in os.walk(folder):
-        for path in (Path(place), *(Path(place, name) for name in names)):
-            with suppress(FileNotFoundError):  # deleted meanwhile
-                if not path.is_symlink():
-                    mode = path.stat().st_mode
-                    path.chmod(mode | 0o200 if writable else mode & ~0o222)
-
-
-def make_read_only(at: Damaged) -> bool:
-    """Make every folder and file of the commands read-only."""
-    set_writable(at.out, writable=False)
-    return True
-
-
-def allow_writes(at: Damaged) -> None:
-    """Make them writable again."""
-    set_writable(at.out, writable=True)
 
 
 def _an_image(at: Damaged) -> tuple[Path, Path]:
@@ -220,22 +192,6 @@ FAULTS: Mapping[str, Kind] = {
     "no write succeeds from a random moment on": Kind(
         damage=forbid_writes, reason=NOT_WRITTEN, subjects=WRITERS
     ),
-    "folders are read-only from a random moment on": Kind(
-        damage=make_read_only,
-        repair=allow_writes,
-        reason=NOT_WRITTEN,
-        fault="no-privileges",
-        subjects=WRITERS,
-    ),
-    "a folder of the command is read-only": Kind(
-        damage=make_read_only,
-        at_once=True,
-        repair=allow_writes,
-        reason=REFUSED,
-        statuses=frozenset({2}),
-        fault="no-privileges",
-        subjects=("SVM", "tables", "run_all", "pre-training", "curves", "snapshots"),
-    ),
     "a process that a command has started is killed": Kind(
         damage=kill_a_started_process,
         reason=KILLED,
@@ -254,11 +210,6 @@ FAULTS: Mapping[str, Kind] = {
         damage=kill_every_process,
         repair=damage_a_file,
         subjects=(*WRITERS[2:], "SVM", "extraction, two processes"),
-    ),
-    "the clock jumps": Kind(
-        fault="jumping-clock",
-        reason=NEVER,
-        subjects=("SVM", "pre-training", "curves", "few labels"),
     ),
     "locks are refused": Kind(
         fault="no-locks",
