@@ -29,14 +29,6 @@ class Line:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Level:
-    """Result without a value on the x axis, drawn as a horizontal line."""
-
-    label: str
-    point: Point
-
-
-@dataclass(frozen=True, kw_only=True)
 class PublishedPoint:
     """Number that the paper states."""
 
@@ -53,7 +45,8 @@ class LinePanel:
     x_label: str
     y_label: str
     lines: tuple[Line, ...] = ()
-    levels: tuple[Level, ...] = ()
+    levels: tuple[Line, ...] = ()
+    """Results without a value on the x axis: lines of a single point, drawn horizontally."""
     published: tuple[PublishedPoint, ...] = ()
     log_x: bool = False
     marked: bool = True

@@ -22,7 +22,7 @@ from benchmarks.drawing.kinds import (
     problem_of,
     seed_words,
 )
-from benchmarks.drawing.order import Measured, noise_of, ranked, spread_over_images
+from benchmarks.drawing.order import noise_of, ranked, spread_over_images
 from benchmarks.drawing.pictures import (
     Candidate,
     captioned,
@@ -32,6 +32,7 @@ from benchmarks.drawing.pictures import (
     stated,
 )
 from benchmarks.drawing.sweeps import Swept, commands_for
+from benchmarks.pages.differences import Sample, Score
 from benchmarks.pages.records import Result
 
 SPACES = {"embedding": "the projector's output", "feature": "the backbone's output"}
@@ -115,19 +116,17 @@ class Histograms(Figure):
 
     def _order(self, histograms: Sequence[Histogram]) -> Iterable[str]:
         """Yield sentences on the means and their order, beside what the paper states of it."""
-        means = {
-            each.label: Measured(
-                value=each.mean,
-                error=spread_over_images(each.edges, each.counts) / math.sqrt(sum(each.counts)),
-            )
-            for each in histograms
-        }
+        means = {}
+        for each in histograms:
+            spread = spread_over_images(each.edges, each.counts)
+            error = spread / math.sqrt(sum(each.counts))
+            means[each.label] = Score(mean=each.mean, sample=Sample("", stated_error=error))
         yield f"Means from the highest: {ranked(means, '#.3g')}."
         low, high = self.lower
         if not (low in means and high in means):
             yield f"Order: the paper's is {low} below {high}; not both are here."
             return
-        difference, noise = means[high].value - means[low].value, noise_of(means[low], means[high])
+        difference, noise = means[high].mean - means[low].mean, noise_of(means[low], means[high])
         if abs(difference) <= noise:
             verdict = f"The difference of {low} and {high} is within noise; in the paper, {low} is "
             yield f"{verdict}below (two standard errors over images: {noise:.2g})."

@@ -18,7 +18,7 @@ from benchmarks.drawing.figure import (
 )
 from benchmarks.drawing.kinds import Kind, pretraining_sentences, seed_words
 from benchmarks.drawing.logs import NUM_PARTS, are_single, last_epoch_of, points_of
-from benchmarks.drawing.order import largest_noise, order_words, ranked, share_of
+from benchmarks.drawing.order import largest_noise, order_words, ranked
 from benchmarks.drawing.pictures import (
     Candidate,
     captioned,
@@ -28,6 +28,7 @@ from benchmarks.drawing.pictures import (
     ranked_pictures,
 )
 from benchmarks.drawing.progress import MOST_MARKED
+from benchmarks.pages.differences import Sample, Score
 from benchmarks.pages.records import Model, model_of
 
 
@@ -207,9 +208,9 @@ class LogCurves(Figure):
             return
         ordered = sorted(known, key=lambda method: -self.stated_ends[method])
         measured = {
-            self.methods[m]: share_of(
-                statistics.fmean(end.value for end in known[m]),
-                sum(end.num_images for end in known[m]),
+            self.methods[m]: Score(
+                mean=statistics.fmean(end.value for end in known[m]),
+                sample=Sample("top1", num_images=sum(end.num_images for end in known[m])),
             )
             for m in ordered
         }

@@ -151,18 +151,18 @@ def _agreement(names: Mapping[str, Result], count: int) -> list[str]:
     }
     first = next(iter(names.values()))
     number, shown = num_test_images(first), min(NUM_ROWS, len(first.details["queries"]))
-    same = ", ".join(f"{label} {share.value:.1f} %" for label, share in shares.items())
+    same = ", ".join(f"{label} {share.mean:.1f} %" for label, share in shares.items())
     sentence = (
         f"Neighbors of the query's class among the {count} nearest, over all "
         f"{f'{number:,} ' if number else ''}test images (shown are {min(NUM_NEIGHBORS, count)} "
         f"neighbors of {shown} of these): {same}."
     )
     order = "Order: the paper prints no number"
-    (high, low) = sorted(shares.values(), key=lambda share: -share.value)
+    (high, low) = sorted(shares.values(), key=lambda share: -share.mean)
     noise = noise_of(high, low)
     if math.isnan(noise):
         return [sentence, f"{order}."]
-    difference = high.value - low.value
+    difference = high.mean - low.mean
     return [
         sentence,
         f"{order}; here the difference of {difference:.1f} points is "

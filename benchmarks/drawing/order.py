@@ -7,34 +7,16 @@ add their own differences.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations, pairwise
 
-from benchmarks.pages.differences import Sample, Score, are_paired, difference
+from benchmarks.pages.differences import Score, are_paired, difference
 from benchmarks.pages.entries import sample_of
 from benchmarks.pages.records import Result
 
 
-@dataclass(frozen=True, kw_only=True)
-class Measured:
-    """Number with its standard error."""
-
-    value: float
-    error: float
-    """Standard error; not a number if it is not known."""
-    sample: Sample | None = None
-    """What is known of the test images; None for what has none."""
-
-
-def share_of(percent: float, num_images: int | None) -> Measured:
-    """Return a share of so many images, in percent, with its binomial standard error."""
-    return Measured(value=percent, error=Sample("top1", num_images=num_images).error(percent))
-
-
-def share_of_tested(percent: float, results: Sequence[Result], metric: str) -> Measured:
+def share_of_tested(percent: float, results: Sequence[Result], metric: str) -> Score:
     """Return a share of the test images of records, in percent, or the mean of their shares."""
-    sample = sample_of(results, metric)
-    return Measured(value=percent, error=sample.error(percent), sample=sample)
+    return Score(mean=percent, sample=sample_of(results, metric))
 
 
 def spread_over_images(edges: Sequence[float], counts: Sequence[float]) -> float:
@@ -52,31 +34,34 @@ def num_test_images(result: Result) -> int | None:
     return number if isinstance(number, int) and number > 0 else None
 
 
-def noise_of(first: Measured, second: Measured) -> float:
+def error_of(score: Score) -> float:
+    """Return the standard error of a number over images; NaN if it is not known."""
+    return score.sample.error(score.mean) if score.sample else math.nan
+
+
+def noise_of(first: Score, second: Score) -> float:
     """Return two standard errors of the difference; without common images as if independent."""
-    one, other = first.sample, second.sample
-    if one and other and are_paired(one, other):
-        scores = Score(mean=first.value, sample=one), Score(mean=second.value, sample=other)
-        return 2 * difference(*scores, "").error
-    return 2 * math.hypot(first.error, second.error)
+    if first.sample and second.sample and are_paired(first.sample, second.sample):
+        return 2 * difference(first, second, "").error
+    return 2 * math.hypot(error_of(first), error_of(second))
 
 
-def largest_noise(measured: Mapping[str, Measured]) -> float:
+def largest_noise(measured: Mapping[str, Score]) -> float:
     """Return two standard errors of the least certain difference."""
     return max(noise_of(a, b) for a, b in combinations(measured.values(), 2))
 
 
-def order_words(measured: Mapping[str, Measured]) -> str:
+def order_words(measured: Mapping[str, Score]) -> str:
     """Return words on the order; `measured` is in the paper's, from the highest to the lowest."""
-    if any(math.isnan(each.error) for each in measured.values()):
-        values = [each.value for each in measured.values()]
+    if any(math.isnan(error_of(each)) for each in measured.values()):
+        values = [each.mean for each in measured.values()]
         same = "as in the paper" if values == sorted(values, reverse=True) else "unlike the paper's"
         return f"the order is {same}; noise is not known, as records do not say how many images"
     as_in: list[tuple[str, str]] = []
     unlike: list[tuple[str, str]] = []
     pairs = [*combinations(measured, 2)]
     for high, low in pairs:
-        difference = measured[high].value - measured[low].value
+        difference = measured[high].mean - measured[low].mean
         if abs(difference) > noise_of(measured[high], measured[low]):
             (as_in if difference > 0 else unlike).append((high, low))
     if len(as_in) == len(pairs):
@@ -90,7 +75,7 @@ def order_words(measured: Mapping[str, Measured]) -> str:
     return "; ".join(parts) + ("; other differences are within noise" if rest else "")
 
 
-def ranked(measured: Mapping[str, Measured], digits: str) -> str:
+def ranked(measured: Mapping[str, Score], digits: str) -> str:
     """Return names and numbers from the highest to the lowest; `digits` is a format such as .1f."""
-    ordered = sorted(measured, key=lambda name: -measured[name].value)
-    return ", ".join(f"{name} {measured[name].value:{digits}}" for name in ordered)
+    ordered = sorted(measured, key=lambda name: -measured[name].mean)
+    return ", ".join(f"{name} {measured[name].mean:{digits}}" for name in ordered)

@@ -83,7 +83,7 @@ def _draw_lines(axes: "Axes", panel: LinePanel) -> None:
         else:
             labels.append((ys[-1], line.label, color))
     for place, level in enumerate(panel.levels):
-        y, spread = level.point.y, level.point.spread
+        y, spread = level.points[0].y, level.points[0].spread
         axes.axhline(y, color=GRAY, linewidth=0.8, linestyle=(0, (4 - place, 2)))
         if spread:
             axes.axhspan(y - spread, y + spread, color=GRAY, alpha=0.12, linewidth=0)

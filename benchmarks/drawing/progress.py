@@ -21,6 +21,7 @@ from benchmarks.drawing.kinds import (
     runs_sentence,
 )
 from benchmarks.drawing.order import (
+    error_of,
     largest_noise,
     num_test_images,
     order_words,
@@ -161,7 +162,7 @@ def _order(
         f"Order: {order_words(means)}.",
     ]
     if number:
-        own = 2 * max(mean.error for mean in means.values())
+        own = 2 * max(map(error_of, means.values()))
         words.append(
             f"Two standard errors at {number:,} test images are {own:.1f} points, "
             f"{largest_noise(means):.1f} of a difference."

@@ -12,12 +12,10 @@ from typing import Any
 from benchmarks.drawing.figure import (
     Drawn,
     Figure,
-    Level,
     Line,
     LinePanel,
     Material,
     Picture,
-    Point,
     PublishedPoint,
 )
 from benchmarks.drawing.kinds import (
@@ -118,12 +116,13 @@ class SweptLine:
         """Return whether all results are the paper's."""
         return all(self.swept.is_published(result) for result in self.members)
 
-    def points(self, metric: str) -> tuple[Point, ...]:
+    def drawn(self, metric: str) -> Line:
         """Return the mean at each value."""
-        return tuple(
+        points = (
             mean_point(x, [number_of(result, metric) for result in results])
             for x, results in sorted(self.results.items())
         )
+        return Line(label=self.swept.label, points=tuple(points))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,11 +175,8 @@ class Sweep(Figure):
         panel = LinePanel(
             x_label=self.symbol,
             y_label=self.y_label or accuracy_label(kind.task),
-            lines=tuple(Line(label=li.swept.label, points=li.points(self.metric)) for li in lines),
-            levels=tuple(
-                Level(label=level.swept.label, point=level.points(self.metric)[0])
-                for level in levels
-            ),
+            lines=tuple(line.drawn(self.metric) for line in lines),
+            levels=tuple(level.drawn(self.metric) for level in levels),
             published=self.published if exact else (),
             log_x=self.log_x,
         )
@@ -194,7 +190,9 @@ class Sweep(Figure):
                 *pretraining_sentences(models, varied),
                 *paper_sentences(self.id, models, varied),
                 *evaluation_sentences(members),
-                runs_sentence([p for line in every for p in line.points(self.metric)], members),
+                runs_sentence(
+                    [p for line in every for p in line.drawn(self.metric).points], members
+                ),
                 *not_run([swept.label for swept in (*self.lines, *self.levels)], models),
             ],
             exact=exact,
@@ -203,7 +201,7 @@ class Sweep(Figure):
                 (line.swept.label, *point_words(point), " ".join(_recipes(results)))
                 for line in every
                 for point, (_, results) in zip(
-                    line.points(self.metric), sorted(line.results.items()), strict=True
+                    line.drawn(self.metric).points, sorted(line.results.items()), strict=True
                 )
             ],
         )

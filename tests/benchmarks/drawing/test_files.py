@@ -41,16 +41,6 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_a_picture_has_three_files_and_the_page_its_caption(tmp_path: Path) -> None:
-    assert write_picture(picture(), tmp_path)
-    assert sorted(contents(tmp_path)) == [f"jcl_figure2a.{s}" for s in ("csv", "png", "svg")]
-    assert (tmp_path / "jcl_figure2a.csv").read_text() == "x,y\n0,1\n1,2.0\n"
-    page = write_page(tmp_path, "python -m benchmarks.figures")
-    assert page is not None
-    assert "](jcl_figure2a.png)" in page.read_text()
-    assert "Seeds < 3 & two <words>." in page.read_text()
-
-
 def test_drawing_again_gives_the_same_bytes(tmp_path: Path) -> None:
     for name in ("first", "second"):
         write_picture(picture(), tmp_path / name)

@@ -9,7 +9,7 @@ from benchmarks.drawing import FIGURES
 from benchmarks.drawing.figure import Drawn, Histogram, HistogramPanel, LinePanel
 from benchmarks.drawing.panels import _coarser
 from benchmarks.figures import read_material
-from tests.benchmarks.drawing.figure_records import point, settings_of, views
+from tests.benchmarks.drawing.figure_records import point, views
 
 MLP = {"config.projector": "mlp"}
 
@@ -51,18 +51,6 @@ def test_noise_of_means_over_images_is_two_standard_errors(tmp_path: Path) -> No
     (picture,) = drawn(tmp_path).pictures
     noise = 2 * (1 / 64 * 40 / 39 * 2 / 40) ** 0.5
     assert f"over images: {noise:.2g})" in " ".join(picture.caption)
-
-
-def test_the_caption_names_what_differs_from_the_paper(tmp_path: Path) -> None:
-    for method in ("jcl", "lorac", "moco", "moco_m"):
-        counts = {name: [0, 1, 2, 1] for name in ("mean_cosine", "mean_nuclear_norm")}
-        recipe = f"{method}/cifar10-cpu"
-        views(tmp_path, recipe, counts, settings=settings_of(recipe))
-    for figure, words in (
-        ("jcl/fig3a", "JCL: M' 2 (9), λ 1 (4)"),
-        ("lorac/fig4c", "LORAC: β 4 (2"),
-    ):
-        assert words in " ".join(drawn(tmp_path, figure).pictures[0].caption)
 
 
 def test_unlike_statistics_do_not_share_a_picture(tmp_path: Path) -> None:

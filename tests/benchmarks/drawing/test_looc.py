@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from benchmarks.drawing import FIGURES
-from benchmarks.drawing.figure import BarPanel, Drawn, ExamplePanel, GridPanel
+from benchmarks.drawing.figure import BarPanel, Drawn, GridPanel
 from benchmarks.figures import read_material
 from tests.benchmarks.drawing.figure_records import point
 
@@ -45,16 +45,6 @@ def bars(results: Path) -> list[BarPanel]:
     """Return the panels of bars of all pictures."""
     pictures = drawn(results, "looc/fig4").pictures
     return [panel for p in pictures for panel in p.panels if isinstance(panel, BarPanel)]
-
-
-def test_a_stand_in_for_textures_is_not_the_papers_own(tmp_path: Path) -> None:
-    for texture in ("style bank", "randconv_luma"):
-        made_by = {"epochs": 500.0, "texture": texture}
-        heads(tmp_path / texture, "in100_linear", SHARES, made_by=made_by)
-        caption = " ".join(drawn(tmp_path / texture, "looc/fig4").pictures[0].caption)
-        stand_in = texture == "randconv_luma"
-        assert ("Not the paper's runs" in caption) == stand_in
-        assert ("textures by randconv_luma" in caption) == stand_in
 
 
 def test_seeds_of_a_probe_are_averaged_and_a_network_with_two_names_counts_once(
@@ -98,20 +88,6 @@ def test_a_record_without_whole_shares_is_named(tmp_path: Path) -> None:
     # one head of such a network lacks nothing
     heads(tmp_path / "one", "in100_linear", None, arch="resnet50")
     assert drawn(tmp_path / "one", "looc/fig4") == Drawn()
-
-
-def test_the_caption_says_which_images_the_shares_are_of(tmp_path: Path) -> None:
-    details = {
-        "head_shares": SHARES,
-        "num_images_with_shares": 215,
-        "num_test": 1000,
-        "accuracy_per_class": {"cat": 43.0, "deer": 0.0, "dog": 0.0},
-        "head_share_histograms": {"edges": [0.0, 0.5, 1.0], "counts": [[100, 115]] * 4},
-    }
-    heads(tmp_path, "in100_linear", None, details=details)
-    caption = " ".join(drawn(tmp_path, "looc/fig4").pictures[0].caption)
-    assert "(top-1 70.0 %), 215 of 1,000 test images" in caption
-    assert "none of deer, dog; two standard errors of a share are 3.4 points" in caption
 
 
 def test_the_order_of_the_entropies_is_said(tmp_path: Path) -> None:
@@ -196,12 +172,3 @@ def test_neighbors_that_cannot_be_shown_are_said(tmp_path: Path) -> None:
         outcome = drawn(folder, "looc/fig3a")
         assert outcome.pictures == ()
         assert "looc-cifar10-cpu" in outcome.problems[0]
-
-
-def test_images_with_shares_are_of_many_classes(tmp_path: Path) -> None:
-    examples = [image(own, own // 2) | {"shares": SHARES} for own in range(12)]
-    details = {"head_shares": SHARES, "head_share_examples": examples}
-    heads(tmp_path, "in100_linear", None, details=details)
-    (picture,) = drawn(tmp_path, "looc/fig4").pictures
-    (panel,) = [own for own in picture.panels if isinstance(own, ExamplePanel)]
-    assert [tile.label for tile in panel.tiles] == [f"class {label}" for label in range(6)]

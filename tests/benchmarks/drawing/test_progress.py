@@ -60,15 +60,6 @@ def test_the_caption_says_whether_the_order_is_the_papers_beyond_noise(tmp_path:
         assert words in " ".join(drawn(folder, "uniclr/fig2a").pictures[0].caption)
 
 
-def test_the_caption_counts_the_test_images_and_their_noise(tmp_path: Path) -> None:
-    more = {"details": {"num_test": 500}, "counts": {"trainval": 1000, "test": 500}}
-    variant(tmp_path, "-without-ts", {0: 50.0, 10: 50.0}, **more)
-    variant(tmp_path, "", {0: 50.0, 10: 50.0}, **more)
-    caption = " ".join(drawn(tmp_path, "uniclr/fig2a").pictures[0].caption)
-    # 2 sqrt(0.5 * 0.5 / 500), and sqrt(2) times as much
-    assert "at 500 test images are 4.5 points, 6.3 of a difference." in caption
-
-
 def test_runs_of_other_lengths_are_another_picture(tmp_path: Path) -> None:
     variant(tmp_path, "", {0: 10.0, 10: 60.0})
     variant(tmp_path, "-without-s", {0: 10.0, 10: 60.0}, settings={"epochs": 200})
@@ -87,12 +78,6 @@ def test_runs_of_a_variant_become_a_mean_and_one_with_two_names_counts_once(tmp_
     assert [(p.y, p.num_runs) for p in panel.lines[0].points] == [(11, 2), (62, 2)]
 
 
-def test_a_run_that_goes_on_is_said(tmp_path: Path) -> None:
-    variant(tmp_path, "", {0: 10.0, 5: 40.0})
-    (picture,) = drawn(tmp_path, "uniclr/fig2a").pictures
-    assert "Runs that had not ended, epochs: SimAffinity 5 of 10." in picture.caption
-
-
 def test_logs_become_a_panel_per_metric(tmp_path: Path) -> None:
     training_log(tmp_path, "moco", "moco/cifar10-cpu", MOCO)
     training_log(tmp_path, "co2", "co2/cifar10-cpu", MOCO)
@@ -102,11 +87,6 @@ def test_logs_become_a_panel_per_metric(tmp_path: Path) -> None:
     assert isinstance(panel, LinePanel)
     assert [line.label for line in panel.lines] == ["MoCo", "MoCo + CO2"]
     assert [(p.x, p.y) for p in panel.lines[0].points] == [(2.5, 10), (7.5, 90)]
-
-
-def test_one_method_alone_is_no_figure(tmp_path: Path) -> None:
-    training_log(tmp_path, "moco", "moco/cifar10-cpu", MOCO)
-    assert drawn(tmp_path, "co2/fig3") == Drawn()
 
 
 def test_a_log_without_the_consistency_loss_is_said(tmp_path: Path) -> None:
@@ -154,24 +134,6 @@ def test_many_readings_become_means_at_the_middle_of_their_part(tmp_path: Path) 
     points = panel.lines[0].points
     assert len(points) == 50
     assert (points[0].x, points[0].y) == pytest.approx((0.1, 0.5))
-
-
-def test_the_end_is_the_last_epoch_that_the_tables_judge(tmp_path: Path) -> None:
-    # ten readings in ten epochs of a step each; the last is the last epoch
-    for name, last in (("moco", 15.0), ("co2", 16.0)):
-        metrics = {n: [1.0] * 9 + [last] for n in MOCO}
-        training_log(
-            tmp_path,
-            name,
-            f"{name}/cifar10-cpu",
-            metrics,
-            last_epoch={"instance_accuracy": last + 0.001},
-            batch=64,
-        )
-    caption = " ".join(drawn(tmp_path, "co2/fig3").pictures[0].caption)
-    words = "(readings from step 10 on), instance accuracy (%): MoCo + CO2 16.00, MoCo 15.00"
-    assert words in caption
-    assert "Order: the difference is within noise" in caption
 
 
 def test_the_end_of_the_committed_logs_is_that_of_their_backbones() -> None:

@@ -1,13 +1,11 @@
 """Lines of a sweep: which runs share one, and what their captions say."""
 
-import csv
 import math
 from pathlib import Path
 from typing import Any
 
 from benchmarks.drawing import FIGURES
 from benchmarks.drawing.figure import Line, LinePanel, Picture
-from benchmarks.drawing.files import csv_text
 from benchmarks.drawing.sweeps import Sweep
 from benchmarks.figures import read_material
 from tests.benchmarks.drawing.figure_records import jcl_keys, point, settings_of
@@ -141,16 +139,6 @@ def test_the_level_of_co2_is_moco_with_its_projector(tmp_path: Path) -> None:
         (panel,) = pictures(folder, "co2/fig2a")[0].panels
         assert isinstance(panel, LinePanel)
         assert [level.label for level in panel.levels] == levels
-
-
-def test_the_csv_file_holds_the_numbers_and_recipes_of_the_picture(tmp_path: Path) -> None:
-    jcl_keys(tmp_path, {1: 75.0, 5: 80.25})
-    (picture,) = pictures(tmp_path)
-    rows = list(csv.DictReader(csv_text(picture).splitlines()))
-    assert [(row["series"], row["top1"], row["recipes"]) for row in rows] == [
-        ("JCL", "75.0000", "jcl/in100-r18-keys1"),
-        ("JCL", "80.2500", "jcl/in100-r18"),
-    ]
 
 
 def test_recipes_and_tasks_of_a_sweep_exist_and_differ_in_its_setting_only() -> None:
