@@ -7,19 +7,15 @@ and the bytes of features, tables and images must equal those of an undisturbed 
 
 subjects.py     the commands and their inputs
 processes.py    commands in forked processes, and all processes below them
-kinds.py        the kinds of kills, stops and faults of machines (--faults)
-trial.py        one trial, and when it is survived
+trial.py        one trial: the kinds of kills, and when one is survived
 outcome.py      the result of a command, as a digest of each part
-faulty.py       a command on a machine with a fault
 corruptions.py  make-corruptions with noise in place of its package
 """
 
 import json
 import os
-import random
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -27,7 +23,6 @@ from pathlib import Path
 import torch
 import tyro
 
-from tests.campaign.kinds import FAULTS, KILLS
 from tests.campaign.processes import Commands, Running, adopt_orphans, running
 from tests.campaign.subjects import SUBJECTS, Places, write_inputs
 from tests.campaign.trial import run_trial, run_undisturbed
@@ -52,9 +47,7 @@ class Request:
     kills: int = 200
     """Trials in total."""
     seed: int = 0
-    """Seed of subjects, kinds and moments."""
-    faults: int = 0
-    """Rounds of faults of machines, in place of kills."""
+    """Seed of kinds and moments."""
     subjects: str = ""
     """Names of subjects, separated by commas; all if not given."""
     folder: Path = Path("runs/campaign")
@@ -74,13 +67,14 @@ def main() -> int:
     for module in IMPORTED:
         import_module(module)
     write_inputs(folder / "inputs", names, lambda commands: _run_to_end(commands, folder))
-    log = folder / f"{'faults' if request.faults else 'trials'}-seed{request.seed}.jsonl"
+    log = folder / f"trials-seed{request.seed}.jsonl"
     problems, undisturbed = 0, {}
-    for name, subject, kind in planned(request, names):
+    for number in range(request.kills):
+        name, subject = f"{request.seed} {number}", names[number % len(names)]
         places = Places(inputs=folder / "inputs", out=folder / "work" / _slug(subject))
         if subject not in undisturbed:
             undisturbed[subject] = run_undisturbed(subject, places)
-        trial = run_trial(name, subject, kind, undisturbed[subject], places)
+        trial = run_trial(name, subject, undisturbed[subject], places)
         problems += bool(trial.problem)
         with log.open("a") as file:
             file.write(json.dumps(trial._asdict()) + "\n")
@@ -89,19 +83,6 @@ def main() -> int:
             shutil.copytree(places.out, folder / "failed" / _slug(name), symlinks=True)
         shutil.rmtree(places.out, ignore_errors=True)
     return int(bool(problems))
-
-
-def planned(request: Request, names: Sequence[str]) -> Iterator[tuple[str, str, str]]:
-    """Yield name, subject and kind of each trial."""
-    if not request.faults:
-        for number in range(request.kills):
-            name = f"{request.seed} {number}"
-            yield name, names[number % len(names)], random.Random(name).choice(list(KILLS))
-        return
-    for number in range(request.faults):
-        for kind, fault in FAULTS.items():
-            for subject in (subject for subject in fault.subjects if subject in names):
-                yield f"{request.seed} {kind} {subject} {number}", subject, kind
 
 
 def _run_to_end(commands: Commands, folder: Path) -> None:

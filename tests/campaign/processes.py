@@ -59,39 +59,26 @@ def send(number: signal.Signals, pids: list[int]) -> None:
 
 @dataclass
 class Running:
-    """Commands that were started together; each leads a session of its own.
-
-    What they print comes through a pipe each, so that it arrives also where they can write no file.
-    """
+    """Commands that were started together; each leads a session of its own."""
 
     log: Path
-    """File to which all that the commands print is copied."""
+    """File to which all that the commands print is appended."""
     leaders: list[int] = field(default_factory=list)
     statuses: dict[int, int] = field(default_factory=dict)
     """Exit status by process, negative for a signal; adopted orphans are among them."""
-
-    outputs: dict[int, bytes] = field(default_factory=dict)
-    """All that each command and the processes below it have printed."""
-    pipes: dict[int, int] = field(default_factory=dict)
-    """Descriptor that each command's output is read from."""
 
     def start(self, words: tuple[str, ...]) -> None:
         """Start `python -m WORDS` in a fork."""
         sys.stdout.flush()
         sys.stderr.flush()
         parent = os.getpid()
-        reading, writing = os.pipe()
-        os.set_blocking(reading, False)
         pid = os.fork()
         if not pid:
-            _become(words, writing, parent)
-        os.close(writing)
+            _become(words, self.log, parent)
         self.leaders.append(pid)
-        self.outputs[pid], self.pipes[pid] = b"", reading
 
     def have_ended(self) -> bool:
         """Return whether all commands have ended; processes below them may still run."""
-        self._copy_printed()
         with suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 self.statuses[ended[0]] = os.waitstatus_to_exitcode(ended[1])
@@ -120,19 +107,11 @@ class Running:
 
     def printed(self) -> str:
         """Return all that the commands have printed."""
-        self._copy_printed()
         return self.log.read_text(errors="replace") if self.log.exists() else ""
 
-    def printed_by_failed(self) -> list[str]:
-        """Return what each command has printed that ended with another status than 0."""
-        self._copy_printed()
-        failed = [pid for pid in self.leaders if self.statuses.get(pid, 0)]
-        return [self.outputs[pid].decode(errors="replace") for pid in failed]
-
     def last_line(self) -> str:
-        """Return the last line of a command that failed; of all commands if none did."""
-        text = next(iter(self.printed_by_failed()), self.printed())
-        return ["", *text.splitlines()][-1]
+        """Return the last line of all commands."""
+        return ["", *self.printed().splitlines()][-1]
 
     def kill_all(self) -> None:
         """Kill every process below this one, also those that start meanwhile."""
@@ -141,20 +120,6 @@ class Running:
             self.have_ended()
             time.sleep(PAUSE_S)
         self.have_ended()
-
-    def close(self) -> None:
-        """Close the pipes; nothing may be printed any more."""
-        self._copy_printed()
-        for pipe in self.pipes.values():
-            os.close(pipe)
-
-    def _copy_printed(self) -> None:
-        with self.log.open("ab") as file:
-            for pid, pipe in self.pipes.items():
-                with suppress(BlockingIOError):  # nothing more is there yet
-                    while content := os.read(pipe, 65536):
-                        file.write(content)
-                        self.outputs[pid] += content
 
 
 @contextmanager
@@ -166,10 +131,9 @@ def running(commands: Commands, run: Running) -> Iterator[Running]:
         yield run
     finally:
         run.kill_all()
-        run.close()
 
 
-def _become(words: tuple[str, ...], output: int, parent: int) -> NoReturn:
+def _become(words: tuple[str, ...], log: Path, parent: int) -> NoReturn:
     """Run a module as the main program of this fork, and end with its exit status."""
     status = 1
     try:
@@ -178,6 +142,7 @@ def _become(words: tuple[str, ...], output: int, parent: int) -> NoReturn:
         if os.getppid() != parent:
             os._exit(1)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(output, 1)
         os.dup2(output, 2)
         sys.stdout, sys.stderr = (os.fdopen(number, "w", 1) for number in (1, 2))

@@ -1,4 +1,4 @@
-"""Commands that are killed or damaged end as if nothing had disturbed them."""
+"""Commands that are killed end as if nothing had disturbed them."""
 
 import json
 import os
@@ -30,8 +30,3 @@ def test_the_tables_survive_a_kill(tmp_path: Path) -> None:
 def test_killed_commands_end_as_if_undisturbed(tmp_path: Path) -> None:
     words = ("--subjects", "tables,make-corruptions,curves,pre-training")
     assert len(campaign(tmp_path, *words, "--kills", "4")) == 4
-
-
-@pytest.mark.slow
-def test_the_faults_of_machines_are_survived(tmp_path: Path) -> None:
-    assert campaign(tmp_path, "--subjects", "make-corruptions", "--faults", "1")

@@ -1,22 +1,19 @@
-"""One trial: commands are started, damaged, and started again until they end by themselves.
+"""One trial: commands are started, killed, and started again until they end by themselves.
 
-Survived: a command that fails says why, and the same command on a sound machine ends with the
-undisturbed result to the bit. A damaged file may be refused by name, and is then deleted. Three
-changes of data cannot be noticed and are not tried: images replaced while a command runs and put
-back while it is dead; others of the same size between two commands; others whose times are set
-back.
+Survived: the same command ends with the undisturbed result to the bit.
 """
 
+import os
 import random
-import re
 import shutil
+import signal
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tests.campaign.kinds import FAULTS, KILLS, Damaged, Kind
-from tests.campaign.outcome import CACHE, differences, outcome
-from tests.campaign.processes import Commands, Running, running
+from tests.campaign.outcome import differences, outcome
+from tests.campaign.processes import Commands, Running, descendants, running, send
 from tests.campaign.subjects import SUBJECTS, Places, prepare
 
 MAX_STARTS = 4
@@ -25,8 +22,8 @@ BUSY = ("in use by another run", "another process works on this cell")
 """Parts of the messages of a command whose folder another process has locked."""
 ORPHANS_S = 120.0
 """Time that processes may outlive their command until they have saved."""
-LAST_LINES = 4
-"""Number of last lines of a failed command that must say why."""
+PAUSES_S = (0.2, 3.0)
+"""Shortest and longest time for which a process is stopped before it continues."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,77 +69,75 @@ def run_undisturbed(subject: str, places: Places) -> Undisturbed:
     return Undisturbed(duration_s=time.monotonic() - start_s, parts=outcome(places.out))
 
 
-def run_trial(name: str, subject: str, kind: str, expected: Undisturbed, places: Places) -> Trial:
-    """Damage a subject once at a random moment, then start it until it ends by itself."""
-    what, draw, begin_s = {**KILLS, **FAULTS}[kind], random.Random(name), time.monotonic()
+def kill_every_process(run: Running, draw: random.Random) -> None:
+    """Kill all at once, as a machine that loses power or a scheduler at a limit does."""
+    run.kill_all()
+
+
+def kill_the_group(run: Running, draw: random.Random) -> None:
+    """Kill a command and those of its processes that share its group."""
+    os.killpg(draw.choice(run.leaders), signal.SIGKILL)
+
+
+def kill_one_process(run: Running, draw: random.Random) -> None:
+    """Kill one of all processes, as the kernel does where memory runs out."""
+    pids = descendants(os.getpid())
+    send(signal.SIGKILL, [draw.choice(pids)] if pids else [])
+
+
+def ask_the_command(run: Running, draw: random.Random) -> None:
+    """Ask one command to stop."""
+    send(signal.SIGTERM, [draw.choice(run.leaders)])
+
+
+def ask_every_process(run: Running, draw: random.Random) -> None:
+    """Ask all processes to stop, as a scheduler before its limit does."""
+    send(signal.SIGTERM, descendants(os.getpid()))
+
+
+def stop_and_continue(run: Running, draw: random.Random) -> None:
+    """Stop one process or all of them for a while, as a suspended job is."""
+    pids = descendants(os.getpid())
+    if pids and draw.random() < 0.5:
+        pids = [draw.choice(pids)]
+    send(signal.SIGSTOP, pids)
+    time.sleep(draw.uniform(*PAUSES_S))
+    send(signal.SIGCONT, pids)
+
+
+KILLS: Mapping[str, Callable[[Running, random.Random], None]] = {
+    "kill -9 of every process": kill_every_process,
+    "kill -9 of the process group": kill_the_group,
+    "kill -9 of one process": kill_one_process,
+    "SIGTERM to the command": ask_the_command,
+    "SIGTERM to every process": ask_every_process,
+    "SIGSTOP, then SIGCONT": stop_and_continue,
+}
+
+
+def run_trial(name: str, subject: str, expected: Undisturbed, places: Places) -> Trial:
+    """Kill a subject once at a random moment, then start it until it ends by itself."""
+    draw, begin_s = random.Random(name), time.monotonic()
+    kind = draw.choice(list(KILLS))
     start_anew(subject, places)
-    commands = commands_of(subject, places, what.fault) * what.copies
-    run = Running(places.out.with_suffix(".log"))
-    at = Damaged(subject=subject, places=places, run=run, draw=draw)
-    with running(commands, run):
-        in_time = _damage(what, at, draw.random() * expected.duration_s)
-        ended = run.wait(what.copies * expected.limit_s)
-        run.wait_for_orphans(5)
-        statuses = [run.results()] if ended else []
-        problem = wrong_end(run, what, asked="SIGTERM" in kind) if ended else "hangs"
-    if what.repair is not None and ended:
-        what.repair(at)
-    if not problem:
-        problem = _recover(at, expected, statuses)
+    commands, statuses = commands_of(subject, places), []
+    with running(commands, Running(places.out.with_suffix(".log"))) as run:
+        in_time = not run.wait(draw.random() * expected.duration_s)
+        if in_time:
+            KILLS[kind](run, draw)
+        problem = ""
+        if not run.wait(expected.limit_s):
+            problem = "hangs"
+        elif "SIGTERM" in kind and "Traceback" in run.printed():
+            problem = "prints a traceback"
+        else:
+            run.wait_for_orphans(5)
+            statuses.append(run.results())
+    if not problem and (any(statuses[0]) or differences(expected.parts, outcome(places.out))):
+        problem = start_again(commands, places, expected, statuses)
+        problem = problem or differences(expected.parts, outcome(places.out))
     wall_s = round(time.monotonic() - begin_s, 1)
     return Trial(name, subject, kind, in_time, statuses, problem, wall_s)
-
-
-def _damage(what: Kind, at: Damaged, moment_s: float) -> bool:
-    """Do the damage at its moment; return whether the commands still ran."""
-    if what.damage is None:
-        return True
-    if at.run.wait(moment_s):
-        return False
-    while not what.damage(at):
-        if at.run.wait(0.0):
-            return False
-    return True
-
-
-def wrong_end(run: Running, what: Kind, *, asked: bool) -> str:
-    """Return what is wrong with how damaged commands have ended; empty if nothing is.
-
-    asked: they were asked to stop, after which no traceback may be printed.
-    """
-    if asked and "Traceback" in run.printed():
-        return "prints a traceback"
-    for text in run.printed_by_failed():
-        lines = text.splitlines()
-        # a run over many cells tells each failure when it happens, and ends with the tables
-        told = [line for line in lines if "failed:" in line] + lines[-LAST_LINES:]
-        if not re.search(what.reason, "\n".join(told)):
-            return f"{run.results()} without the reason: {run.last_line()}"
-    return ""
-
-
-def _recover(at: Damaged, expected: Undisturbed, statuses: list[list[int]]) -> str:
-    """Start the commands on a sound machine if they need it; return what is wrong, or nothing."""
-
-    def again() -> str:
-        problem = start_again(commands_of(at.subject, at.places), at.places, expected, statuses)
-        return problem or differences(expected.parts, outcome(at.out))
-
-    # a result of other data is right until they are put back: its record names the data
-    same = not any(statuses[0]) and not differences(expected.parts, outcome(at.out))
-    problem = "" if same else again()
-    for file in at.spoiled:
-        if "ends with" in problem and file.name in problem:
-            file.unlink()  # as the refusal says
-            problem = again()
-        if "ends with" in problem and str(file.parent) in problem:
-            shutil.rmtree(file.parent)  # the refusal names the folder
-            problem = again()
-        if problem and file.relative_to(at.out).as_posix().startswith(CACHE):
-            # a finished record is not computed again, so nothing has read the damaged entry yet
-            shutil.rmtree(at.out / "results")
-            problem = again()
-    return problem
 
 
 def start_again(
@@ -171,10 +166,9 @@ def start_again(
     return f"not finished after {MAX_STARTS} further starts"
 
 
-def commands_of(subject: str, places: Places, fault: str = "") -> Commands:
-    """Return the commands of a subject in these folders; fault: one of `faulty.py` around each."""
-    around = ("tests.campaign.faulty", fault) if fault else ()
-    return tuple((*around, *places.words(words)) for words in SUBJECTS[subject])
+def commands_of(subject: str, places: Places) -> Commands:
+    """Return the commands of a subject in these folders."""
+    return tuple(places.words(words) for words in SUBJECTS[subject])
 
 
 def start_anew(subject: str, places: Places) -> None:
