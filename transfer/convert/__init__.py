@@ -3,10 +3,8 @@
 architectures.py  the architectures by name, and BackboneError
 resnet.py         the networks of these architectures, and their names in detectron2
 read_file.py      reads a file's tensors: format from its first bytes, names from its nesting
-child.py          the process that opens pickles, within limits of time and memory
-torch_file.py     the zip and the legacy container of torch.save
-inert.py          Python's reader of pickles, without what their names stand for
-stand_ins.py      what stands for these classes and functions
+child.py          the process that opens pickles by torch.load, within limits of time and memory
+inert.py          Python's reader of pickles, and what stands for what they name
 messages.py       values of a file in messages
 layouts.py        the names that each project gives a ResNet's tensors
 candidates.py     finds the ResNets in a file

@@ -1,37 +1,44 @@
-"""What reads a pickle that nobody vouches for: python -m transfer.convert.child FILE FD.
+"""What reads a pickle that nobody vouches for, in a process of its own.
 
-It takes no more time and memory than its limits, and answers on stdout in JSON: where the tensors
-lie in the file, plain values, and the names of objects that are not read. Numbers that lie inside
-a pickle are written to the descriptor FD, and the answer tells where. Only NumPy is imported, so
-that there is little to misuse and a start takes a fifth of a second.
+It takes no more time and memory than its limits. It writes the numbers of every tensor to one file,
+and to another, in JSON, where they lie, plain values, and the names of objects that are not read.
 """
 
 import gc
 import json
 import os
+import pickle
 import resource
-import sys
+import signal
+import struct
+import tarfile
+import warnings
+import zipfile
 from collections.abc import Iterable, Iterator
-from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from types import NoneType
 from typing import Any, BinaryIO
 
 import numpy as np
+import torch
+from torch import Tensor
+from torch.storage import TypedStorage
 
-from transfer.convert.inert import load_pickle
+from transfer.convert import inert
+from transfer.convert.architectures import BackboneError
+from transfer.convert.inert import Inert, OfSubclass, needs_code
 from transfer.convert.messages import escape, shorten
-from transfer.convert.stand_ins import NUMPY_TYPES, Inert, RefusedError, Storage, Tensor
-from transfer.convert.torch_file import LEGACY_MAGIC, read_legacy, read_nested, read_zip
 
 SPARE_BYTES = 2**29
-"""Memory beyond twice the file."""
+"""Memory beyond twice the file, and bytes by which a tensor that repeats numbers may exceed it."""
 MOST_FILE_BYTES = 3 * 2**30
-"""Bytes of a file that count for the limit of memory; numbers of tensors are not read here."""
+"""Bytes of a file that count for the limit of memory; a zip file is mapped."""
 SPARE_S = 6
 BYTES_PER_S = 100_000_000
 """Bytes of a file that allow a further second of processor time."""
 MOST_FURTHER_S = 24
+PATIENCE_S = 600
+"""Most seconds by the clock."""
 MAX_NAME = 400
 """Longest name of a tensor, in characters."""
 MAX_PLAIN = 10_000
@@ -41,54 +48,144 @@ A log or a list of images may hold millions, which nobody reads.
 """
 SHORT_ROW = 16
 MAX_NODES = 2_000_000
-"""Most containers that are walked through, and entries of an own file's tree."""
-MAX_DEPTH = 500
-"""Deepest nesting of an own file's tree."""
-MAX_TEXT = 2**26
-"""Most characters of one value."""
-MAX_NUMBER_BITS = 8192
+"""Most containers that are walked through."""
 PLAIN = frozenset({str, bytes, int, bool, float, complex, NoneType})
 OWN_FORMATS = ("ssl-backbone", "ssl-encoder")
-
-Leaf = tuple[str, object]
+FETCH_AGAIN = "fetch the file again and compare its size with the source"
+TOO_MUCH = "reading it takes more memory than any checkpoint needs; it may be damaged or hostile"
 TENSOR, OBJECT = "\0tensor", "\0object"
 """Keys that mark tensors and other objects in an own file's tree."""
 
+DAMAGED = (
+    *(ValueError, TypeError, AttributeError, LookupError, AssertionError, ArithmeticError),
+    *(RuntimeError, EOFError, struct.error, pickle.UnpicklingError, zipfile.BadZipFile),
+)
+"""Errors that reading a damaged or hostile file can raise."""
+
+
+def answer(path: Path, numbers: BinaryIO, told: BinaryIO) -> None:
+    """Read a file within the limits and end the process; a refusal is told in its place."""
+    status = 1
+    try:
+        limit_resources(path.stat().st_size)
+        os.environ.pop("TORCH_FORCE_WEIGHTS_ONLY_LOAD", None)  # the limits are safer than that
+        torch.set_num_threads(1)
+        # cycles are not searched for: among millions of objects that takes half of the time
+        gc.disable()
+        with warnings.catch_warnings(action="ignore"):
+            told.write(_answer(path, numbers).encode())
+            told.flush()
+        status = 0
+    finally:
+        os._exit(status)  # taking millions of objects apart would take seconds more
+
 
 def limit_resources(file_bytes: int) -> None:
-    """Bound memory, written bytes and processor time of this process, whatever the file asks."""
+    """Bound memory, written bytes and time of this process, whatever the file asks."""
     statm = Path("/proc/self/statm")
-    now = int(statm.read_text().split()[0]) * resource.getpagesize() if statm.exists() else 2**30
+    now = int(statm.read_text().split()[0]) * resource.getpagesize() if statm.exists() else 2**33
     spare = SPARE_BYTES + 2 * min(file_bytes, MOST_FILE_BYTES)
     seconds = SPARE_S + min(file_bytes // BYTES_PER_S, MOST_FURTHER_S)
     for what, most in (
-        (resource.RLIMIT_AS, now + file_bytes + spare),  # the file is mapped
-        (resource.RLIMIT_FSIZE, spare),
+        (resource.RLIMIT_AS, now + file_bytes + spare),
+        (resource.RLIMIT_FSIZE, file_bytes + spare),
         (resource.RLIMIT_CPU, seconds),
         (resource.RLIMIT_CORE, 0),
     ):
         soft, hard = resource.getrlimit(what)
         bounds = [one for one in (most, soft, hard) if one != resource.RLIM_INFINITY]
         resource.setrlimit(what, (min(bounds), hard))
+    os.setsid()  # Ctrl-C is the parent's to hear
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(PATIENCE_S)
 
 
-def read_tree(file: BinaryIO, data: memoryview) -> Any:
-    """Return what a file holds: nested containers with Tensor, numbers, text and Inert."""
-    start = bytes(data[:16])
-    if start.startswith(b"PK"):
-        return read_zip(file, data)
+def _answer(path: Path, numbers: BinaryIO) -> str:
     try:
-        first = load_pickle(file, nested=read_nested)
-    except RefusedError as error:
-        if start.startswith(b"\x80") or "code execution" in str(error):
+        with path.open("rb") as file:
+            return json.dumps(Answer(path.stat().st_size, numbers).of(read_tree(file)))
+    except BackboneError as error:
+        refusal = str(error)
+    except OSError as error:
+        refusal = f"the file cannot be read ({error.strerror or error})"
+    except (MemoryError, *DAMAGED) as error:
+        reason = str(error)[:300]
+        refusal = f"it is cut off or damaged ({type(error).__name__}: {reason}); {FETCH_AGAIN}"
+        if isinstance(error, MemoryError) or "can't allocate memory" in reason:
+            refusal = TOO_MUCH
+    return json.dumps({"refused": refusal})
+
+
+def read_tree(file: BinaryIO) -> Any:
+    """Return what a file holds: nested containers with tensors, numbers, text and Inert."""
+    start = file.read(16)
+    file.seek(0)
+    if start.startswith(b"PK"):
+        check_zip(file)
+        # by this name, since torch reads a path that ends in .safetensors otherwise
+        return inert.load_torch(f"/dev/fd/{file.fileno()}", is_mapped=True)
+    try:
+        first = inert.load(file)
+    except DAMAGED as error:
+        if start.startswith(b"\x80") or isinstance(error, BackboneError):
             raise
-        raise RefusedError(
+        raise BackboneError(
             f"this is no checkpoint: the file starts with {start!r}; expected a torch file "
             f"(zip or legacy), a pickle or safetensors"
         ) from error
-    if isinstance(first, int) and first == LEGACY_MAGIC:
-        return read_legacy(file, data)
-    return first
+    if not isinstance(first, int) or first != inert.LEGACY_MAGIC:
+        return first
+    file.seek(0)
+    if tarfile.is_tarfile(file):  # which torch would extract
+        raise BackboneError("this is a tar archive; unpack it first")
+    file.seek(0)
+    return inert.load_torch(file)
+
+
+def check_zip(file: BinaryIO) -> None:
+    """Raise BackboneError for a zip file that torch.save did not write, or with other bytes."""
+    with zipfile.ZipFile(file) as archive:
+        names = archive.namelist()
+        if len(set(names)) < len(names):
+            name = next(name for place, name in enumerate(names) if name in names[:place])
+            raise BackboneError(f"two entries of the zip file are called {shorten(name)}")
+        root = _root(names)
+        for info in archive.infolist():
+            if info.compress_type or info.flag_bits & 1:
+                raise BackboneError(
+                    f"{shorten(info.filename)} is compressed or encrypted, which torch.save never "
+                    f"does"
+                )
+        if f"{root}/byteorder" in names and archive.read(f"{root}/byteorder") != b"little":
+            raise BackboneError(inert.BIG_ENDIAN)
+        if damaged := archive.testzip():
+            raise BackboneError(f"{shorten(damaged)} does not match its checksum; {FETCH_AGAIN}")
+
+
+def _root(names: list[str]) -> str:
+    """Return the top folder of a torch archive."""
+    roots = [name.removesuffix("/data.pkl") for name in names if name.endswith("/data.pkl")]
+    inside = [name for name in names if name.endswith((".pth", ".pt", ".bin", ".ckpt", ".zip"))]
+    if len(roots) != 1 and names and all(name.endswith(".npy") for name in names):
+        raise BackboneError(
+            "this is NumPy's .npz: load it where it was made, and save its arrays as tensors by "
+            "torch.save"
+        )
+    if not roots and inside:
+        raise BackboneError(f"this is a zip archive around {shorten(inside)}: unpack it first")
+    if len(roots) != 1:
+        raise BackboneError(
+            f"this zip archive was not written by torch.save: expected one data.pkl, "
+            f"found {shorten(names)}"
+        )
+    program = (f"{roots[0]}/code/", f"{roots[0]}/constants.pkl")
+    if any(name.startswith(program) for name in names):
+        raise BackboneError(
+            f"this is a TorchScript program ({shorten(roots[0])}/code/), which needs code "
+            f"execution to load; where you trust its source, load it there and save only "
+            f"model.state_dict()"
+        )
+    return roots[0]
 
 
 class Walk:
@@ -111,16 +208,14 @@ class Walk:
         holders: dict[int, bool] = {}
         for name, outermost in closed:
             if id(outermost) not in holders:
-                # objects within an object belong to it; all are walked through, since the next
-                # object must not claim what is inside this one
+                # all are walked through, since the next object must not claim what is inside this
                 within = [leaf for _, leaf in self._leaves("", outermost.parts, None)]
-                numbers = [isinstance(leaf, Tensor | Storage) for leaf in within]
-                holders[id(outermost)] = any(numbers)
+                holders[id(outermost)] = any(isinstance(leaf, NUMBERS) for leaf in within)
             self.opaque[name] = type(outermost).path, holders[id(outermost)]
 
     def _leaves(
         self, name: str, tree: object, closed: list[tuple[str, Inert]] | None
-    ) -> Iterator[Leaf]:
+    ) -> Iterator[tuple[str, object]]:
         """Yield the leaves; objects of unknown classes are put into `closed`, or walked through."""
         waiting: list[tuple[str, Any]] = [(name, tree)]
         while waiting:
@@ -137,11 +232,14 @@ class Walk:
             elif id(node) not in self.seen:
                 self.seen.add(id(node))
                 if len(self.seen) > MAX_NODES:
-                    raise RefusedError(
+                    raise BackboneError(
                         f"the file holds more than {MAX_NODES:,} containers, which no checkpoint "
                         "needs; it may be damaged or hostile"
                     )
                 waiting.extend((_join(name, key), child) for key, child in reversed(children))
+
+
+NUMBERS = (Tensor, OfSubclass, TypedStorage)
 
 
 def _join(name: str, key: object) -> str:
@@ -167,11 +265,10 @@ def _children(node: Any) -> list[tuple[object, object]] | None:
 
 def _as_tensor(node: object) -> object:
     """Return an array of plain numbers as a tensor, everything else as it is."""
-    if isinstance(node, np.ndarray):
-        kind = node.dtype.newbyteorder("<")
-        names = [name for name, known in NUMPY_TYPES.items() if np.dtype(known) == kind]
-        if names and kind.kind in "fiub" and kind.str != "<u2":
-            return Tensor(node.astype(kind, copy=False), names[0])
+    if isinstance(node, np.ndarray) and node.dtype.kind in "fiub":
+        kind = node.dtype.newbyteorder("=")
+        if kind.itemsize <= 8 and kind.str[1:] not in ("u2", "u4", "u8"):  # hold no weights
+            return torch.from_numpy(np.array(node, kind, order="C"))
     return node
 
 
@@ -193,130 +290,71 @@ def _is_plain(value: object) -> bool:
 class Answer:
     """What the parent is told, in values that JSON knows."""
 
-    def __init__(self, data: memoryview, numbers: BinaryIO) -> None:
-        self.numbers = numbers
-        self.start = _address(np.frombuffer(data, np.uint8)) if len(data) else 0
-        self.num_bytes = len(data)
+    def __init__(self, file_bytes: int, numbers: BinaryIO) -> None:
+        self.file_bytes, self.numbers = file_bytes, numbers
         self.written: dict[tuple[object, ...], int] = {}
-        """Place of each array of a pickle among the numbers."""
+        """Place of each tensor's numbers."""
 
     def of(self, tree: object) -> dict[str, Any]:
-        """Return the answer on what a file holds."""
+        """Return the answer on what a file holds; BackboneError for names that do not tell."""
         walk = Walk(tree)
-        tensors, values = [], []
+        tensors: dict[str, list[Any]] = {}
         for name, leaf in walk.visible:
-            if isinstance(leaf, Tensor):
-                tensors.append((name, self.tensor(leaf)))
-            elif isinstance(leaf, str | int | float):
-                values.append((name, _value(leaf)))
-        own = isinstance(tree, dict) and _is_own(tree.get("format"))
-        self.num_nodes = 0
+            if not isinstance(leaf, Tensor | OfSubclass):
+                continue
+            if len(name) >= MAX_NAME:
+                raise BackboneError(f"the name of a tensor is too long: {shorten(name)}")
+            if name in tensors:
+                raise BackboneError(
+                    f"two tensors are called {shorten(name)}; expected distinct names"
+                )
+            tensors[name] = self.tensor(leaf)
+        for name, (path, holds_numbers) in walk.opaque.items():
+            if holds_numbers and not tensors:
+                raise BackboneError(needs_code(path))
+            if name in tensors:
+                raise BackboneError(
+                    f"a tensor and an object of {shorten(path)} are both called "
+                    f"{shorten(name)}; expected distinct names"
+                )
+        form = tree.get("format") if isinstance(tree, dict) else None
+        own = tree if isinstance(form, str) and form.startswith(OWN_FORMATS) else None
         return {
             "tensors": tensors,
-            "values": values,
-            "opaque": [(name, *about) for name, about in walk.opaque.items()],
+            "values": {n: leaf for n, leaf in walk.visible if isinstance(leaf, str | int | float)},
+            "opaque": walk.opaque,
             "configurations": list(walk.known),
-            "tree": self.node(tree, 0) if own else None,
+            "tree": json.dumps(own, default=self.mark),
         }
 
-    def tensor(self, tensor: Tensor) -> list[Any]:
-        """Return place, shape, strides (in bytes), type and class of a tensor.
+    def tensor(self, leaf: Tensor | OfSubclass) -> list[Any]:
+        """Return place, type, shape and class of a tensor whose numbers are written once.
 
-        The place is (whether the numbers are those of a pickle, first byte).
+        The place is -1 for a tensor that repeats numbers more often than anybody needs.
         """
-        array = tensor.array
-        place = _address(array) - self.start
-        is_written = array.size == 0 or not 0 <= place < self.num_bytes
-        if is_written:
-            place, array = self._write(array)
-        return [is_written, place, array.shape, array.strides, tensor.dtype, tensor.kind]
-
-    def _write(self, array: np.ndarray) -> tuple[int, np.ndarray]:
-        """Write the numbers of an array, once; return their place and the array in that order."""
-        identity = _address(array), array.shape, array.strides, array.dtype.str
-        whole = np.ascontiguousarray(array).reshape(array.shape)
+        kind = leaf.kind if isinstance(leaf, OfSubclass) else ""
+        tensor = leaf.tensor if isinstance(leaf, OfSubclass) else leaf
+        fields = [str(tensor.dtype).removeprefix("torch."), list(tensor.shape)]
+        identity = tensor.data_ptr(), tensor.stride(), *map(str, fields)
+        if tensor.numel() * tensor.itemsize > self.file_bytes + SPARE_BYTES:
+            return [-1, *fields, kind]
         if identity not in self.written:
             self.written[identity] = self.numbers.tell()
+            flat = tensor.flatten().clone(memory_format=torch.contiguous_format)
+            values = flat.view(torch.uint8).numpy()
             try:
-                self.numbers.write(whole.tobytes())
+                self.numbers.write(values.data)
+                self.numbers.write(bytes(-len(values) % 16))
                 self.numbers.flush()
             except OSError as error:
-                raise RefusedError(
-                    f"the numbers inside its pickle find no room in the folder for temporary files "
+                raise BackboneError(
+                    f"its numbers find no room in the folder for temporary files "
                     f"({error.strerror}); free some space there, or set TMPDIR"
                 ) from error
-        return self.written[identity], whole
+        return [self.written[identity], *fields, kind]
 
-    def node(self, node: object, depth: int) -> Any:
-        """Return a part of an own file's tree; tensors and objects are marked."""
-        self.num_nodes += 1
-        if depth > MAX_DEPTH or self.num_nodes > MAX_NODES:
-            raise RefusedError(
-                f"the containers in the file are nested deeper than {MAX_DEPTH}, or so many times "
-                "inside each other that they cannot be printed; the file may be hostile"
-            )
-        match node:
-            case dict():
-                return {
-                    str(key)[:MAX_TEXT] if isinstance(key, str) else shorten(key): self.node(
-                        value, depth + 1
-                    )
-                    for key, value in node.items()
-                }
-            case list() | tuple() | set() | frozenset():
-                return [self.node(value, depth + 1) for value in node]
-            case Tensor():
-                return {TENSOR: self.tensor(node)}
-            case bool() | int() | float() | str() | None:
-                return _value(node) if node is not None else None
+    def mark(self, node: object) -> dict[str, Any]:
+        """Return what stands for a tensor, or an object that JSON does not know."""
+        if isinstance(node, Tensor | OfSubclass):
+            return {TENSOR: self.tensor(node)}
         return {OBJECT: type(node).__name__}
-
-
-def _is_own(form: object) -> bool:
-    return isinstance(form, str) and form.startswith(OWN_FORMATS)
-
-
-def _value(value: str | float) -> str | float:
-    """Return a plain value; RefusedError if it is longer than any in a checkpoint."""
-    too_long = isinstance(value, int) and value.bit_length() > MAX_NUMBER_BITS
-    if too_long or (isinstance(value, str) and len(value) > MAX_TEXT):
-        raise RefusedError(f"the file holds {shorten(value)}, which is too long to be read")
-    return value
-
-
-def _address(array: np.ndarray) -> int:
-    return int(array.__array_interface__["data"][0])
-
-
-def answer(path: str, numbers: BinaryIO) -> dict[str, Any]:
-    """Return the answer on a file; its reason if it is refused."""
-    try:
-        with Path(path).open("rb") as file:
-            data = memoryview(mmap(file.fileno(), 0, access=ACCESS_READ))
-            return Answer(data, numbers).of(read_tree(file, data))
-    except RefusedError as error:
-        return {"refused": str(error), "needs_code": "code execution" in str(error)}
-    except MemoryError:
-        told = (
-            "reading it takes more memory than any checkpoint needs; it may be damaged or hostile"
-        )
-        return {"refused": told}
-    except OSError as error:
-        return {"refused": f"the file cannot be read ({error.strerror or error})"}
-
-
-def main(path: str, descriptor: str) -> None:
-    """Answer on one file."""
-    limit_resources(Path(path).stat().st_size)
-    # cycles are not searched for: among millions of objects that takes half of the time
-    gc.disable()
-    with os.fdopen(int(descriptor), "wb") as numbers:
-        found = answer(path, numbers)
-    text = json.dumps(found)
-    sys.stdout.write(text)
-    sys.stdout.flush()
-    os._exit(0)  # taking millions of objects apart would take seconds more
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

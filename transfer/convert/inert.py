@@ -1,4 +1,4 @@
-"""Pickles as data: nothing that a file names is imported or called. It runs in a child process.
+"""Pickles as data: nothing that a file names is imported or called; `torch.load`'s pickle_module.
 
 A pickle's only way to foreign code is a *global*, "module.name", which the ordinary reader imports
 and then calls with arguments from the file. Python's own reader works here, too, but it gets for
@@ -12,24 +12,29 @@ each global what `find_global` hands out instead:
 - for what is known to run code, and for every function of Python's own library, an error that
   names it. Classes of the library are inert unless they belong to a module that runs code.
 
-Time and memory are bounded by the limits of the process (child.py). Nothing here needs torch.
+Time and memory are bounded by the limits of the process (child.py).
 """
 
+import io
 import pickle
 import re
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any, BinaryIO
 
-from transfer.convert.stand_ins import (
-    MALFORMED,
-    STAND_INS,
-    NeedsCodeError,
-    RefusedError,
-    Replacement,
-    Storage,
-    inert_class,
-)
+import numpy as np
+import torch
+from torch import Tensor
+from torch.storage import TypedStorage
+
+from transfer.convert.architectures import BackboneError
+from transfer.convert.messages import shorten
+
+LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
+"""First pickle of a file that torch before 1.6 wrote."""
+PLAIN_TENSORS = ("", "torch.Tensor", "torch.nn.parameter.Parameter", "torch.nn.parameter.Buffer")
+"""Classes of tensors that compute as torch.Tensor does."""
 
 # fmt: off
 INERT_PACKAGES = frozenset({
@@ -77,7 +82,7 @@ LIBRARY = sys.stdlib_module_names | RUNNING_MODULES
 
 RUNS_CODE = re.compile(
     r"torch\.(load|compile|hub|jit|package|export|ops|_dynamo|_inductor|distributed\.rpc"
-    r"|serialization\.load|storage\._load_from_bytes|utils\.cpp_extension|fx\.graph_module)"
+    r"|serialization\.load|utils\.cpp_extension|fx\.graph_module)"
     r"|numpy\.(load|lib\._?npyio|distutils|f2py|testing|ctypeslib|[\w.]*\b_?pickle)"
 )
 """Functions of torch and NumPy that load pickles or libraries, or execute text."""
@@ -85,8 +90,190 @@ RUNS_CODE = re.compile(
 PYTHON_2 = {"__builtin__": "builtins", "copy_reg": "copyreg"}
 
 
+class Sealed:
+    """What a pickle may hold, but not complete or alter."""
+
+    def __setstate__(self, _: object) -> None:
+        raise pickle.UnpicklingError(f"the pickle tries to alter a {type(self).__name__}")
+
+
+class Replacement(Sealed):
+    """A function of ours in place of a global; a pickle can call it, and nothing else."""
+
+    def __init__(self, function: Callable[..., object]) -> None:
+        self.function = function
+
+    def __call__(self, *args: object) -> object:
+        return self.function(*args)
+
+
+class Untyped(Sealed):
+    """What stands for torch's storage without a type."""
+
+    dtype = torch.uint8
+
+
+class OfSubclass(Sealed):
+    """A tensor of a subclass of Tensor, by module and name of the class."""
+
+    def __init__(self, tensor: Tensor, kind: str) -> None:
+        self.tensor, self.kind = tensor, kind
+
+
+class Inert:
+    """What stands for an object of some class: keeps arguments, state and items."""
+
+    __slots__ = ("parts",)
+    path = ""
+    """Module and name of the class."""
+    is_known = True
+    """Whether the class is known to hold configuration or logs only."""
+    is_plain = False
+    """Whether it is as good as a plain value, such as a device."""
+    parts: list[object]
+
+    def __new__(cls, *args: object, **keywords: object) -> "Inert":
+        made = super().__new__(cls)
+        made.parts = [*args, *keywords.values()]
+        return made
+
+    def __init__(self, *_args: object, **_keywords: object) -> None:
+        """Accept what __new__ has kept."""
+
+    def __setitem__(self, key: object, value: object) -> None:
+        self.parts.append({key: value})
+
+    def append(self, item: object) -> None:
+        """Keep an item."""
+        self.parts.append(item)
+
+    def extend(self, items: list[object]) -> None:
+        """Keep items."""
+        self.parts.extend(items)
+
+    __setstate__ = add = append
+
+
+def inert_class(path: str, *, is_known: bool = True, is_plain: bool = False) -> type[Inert]:
+    """Return the class that stands for the one at this path."""
+    flags = {"path": path, "is_known": is_known, "is_plain": is_plain}
+    return type("Inert", (Inert,), {"__slots__": (), **flags})
+
+
+class InertDict(dict[Any, Any]):
+    """What stands for OrderedDict and similar; drops attributes such as _metadata."""
+
+    def __setstate__(self, state: object) -> None:
+        """Drop the state."""
+
+
+def _tensor(storage: object, first: Any, size: Any, steps: Any, *_rest: object) -> Tensor:
+    if not isinstance(storage, TypedStorage):
+        raise pickle.UnpicklingError(f"a tensor lies in a {type(storage).__name__}")
+    # torch would lengthen the storage of a legacy file by numbers that are not in the file
+    last = first + sum((count - 1) * step for count, step in zip(size, steps, strict=True))
+    end = (last + 1) * storage.dtype.itemsize
+    if min((first, *size, *steps)) < 0 or (
+        0 not in size and end > storage._untyped_storage.nbytes()
+    ):
+        raise pickle.UnpicklingError(f"a tensor of {shorten(size)} does not lie in its storage")
+    return torch._utils._rebuild_tensor(storage, first, torch.Size(size), tuple(steps))  # type: ignore[no-any-return]
+
+
+def _from_type(function: object, kind: object, args: object, _state: object) -> object:
+    path = kind.path if isinstance(kind, type) and issubclass(kind, Inert) else ""
+    if not isinstance(args, tuple):
+        raise pickle.UnpicklingError(f"a tensor subclass is rebuilt of {shorten(args)}")
+    if function is _REBUILD:
+        tensor = _tensor(*args)
+        return tensor if path in PLAIN_TENSORS else OfSubclass(tensor, path)
+    if isinstance(function, type) and issubclass(function, Inert) and not function.is_known:
+        own = "" if path in PLAIN_TENSORS else f"{path} by "
+        return inert_class(own + function.path, is_known=False)(*args)
+    raise pickle.UnpicklingError(
+        f"a tensor subclass is rebuilt by a {type(function).__name__}, not by torch"
+    )
+
+
+def _encode(text: object, encoding: object = "latin1") -> bytes:
+    if not isinstance(text, str) or encoding not in ("latin1", "latin-1", "iso-8859-1"):
+        raise pickle.UnpicklingError(
+            f"bytes are spelled as {type(text).__name__} in {shorten(encoding)}"
+        )
+    return text.encode("latin1")
+
+
+def _instance(kind: object, *args: object) -> Inert:
+    """Replace copyreg._reconstructor, which makes an object without calling its class."""
+    known = isinstance(kind, type) and issubclass(kind, Inert)
+    return kind(kind, *args) if known else inert_class("")(kind, *args)  # type: ignore[operator]
+
+
+def _attribute(owner: object, _name: object) -> Inert:
+    """Replace getattr, by which mmengine's logs name methods of their own classes."""
+    kind = owner if isinstance(owner, type) else type(owner)
+    if not issubclass(kind, Inert):
+        raise BackboneError(needs_code(f"an attribute of a {type(owner).__name__}"))
+    return inert_class(kind.path)()
+
+
+def _nested(content: object) -> Any:
+    """Return the object in a legacy torch file inside a pickle, as pickle.dump stores a tensor."""
+    if not isinstance(content, bytes | bytearray) or load(io.BytesIO(content)) != LEGACY_MAGIC:
+        raise pickle.UnpicklingError("a tensor inside it is not in torch's format")
+    return load_torch(io.BytesIO(content))
+
+
+_REBUILD = Replacement(_tensor)
+_PARAMETER = Replacement(lambda data, *_rest: data)
+_CLASSES = (
+    *("numpy.ndarray", "torch.Tensor", "torch.nn.parameter.Parameter", "torch.device"),
+    *("torch.torch_version.TorchVersion", "builtins.object", "builtins.slice", "builtins.range"),
+)
+
+STAND_INS: dict[str, object] = {
+    "torch._utils._rebuild_tensor": _REBUILD,
+    "torch._utils._rebuild_tensor_v2": _REBUILD,
+    "torch._utils._rebuild_parameter": _PARAMETER,
+    "torch._utils._rebuild_parameter_with_state": _PARAMETER,
+    "torch._tensor._rebuild_from_type_v2": Replacement(_from_type),
+    "torch.storage._load_from_bytes": Replacement(_nested),
+    "torch.storage.UntypedStorage": Untyped(),
+    "torch.Size": tuple,
+    "collections.OrderedDict": InertDict,
+    "collections.Counter": InertDict,
+    "collections.defaultdict": Replacement(lambda _factory=None, content=(): InertDict(content)),
+    "collections.deque": Replacement(lambda items=(), _length=None: list(items)),
+    **{
+        f"builtins.{kind.__name__}": kind
+        for kind in (dict, list, tuple, set, frozenset, bytes, bytearray, int, float, bool, complex)
+    },
+    "builtins.str": Replacement(lambda text="": str(text)),
+    "builtins.getattr": Replacement(_attribute),
+    "_codecs.encode": Replacement(_encode),
+    "copyreg._reconstructor": Replacement(_instance),
+    "numpy.dtype": np.dtype,
+    **{
+        f"{package}.{name}": stand_in
+        for package in ("numpy.core", "numpy._core")
+        for name, stand_in in {
+            # its shape and numbers come with its state
+            "multiarray._reconstruct": Replacement(lambda *_: np.empty(0)),
+            "multiarray.scalar": inert_class("numpy scalar", is_plain=True),
+            "numeric._frombuffer": Replacement(
+                lambda data, kind, shape, order: np.frombuffer(data, kind).reshape(
+                    shape, order=order
+                )
+            ),
+        }.items()
+    },
+    **{path: inert_class(path, is_plain=True) for path in _CLASSES},
+}
+"""What stands for each global."""
+
+
 def find_global(module: str, name: str) -> object:
-    """Return what stands for a global; NeedsCodeError if nothing may."""
+    """Return what stands for a global; BackboneError if nothing may."""
     path = f"{PYTHON_2.get(module, module)}.{name}"
     if path in STAND_INS:
         return STAND_INS[path]
@@ -98,9 +285,9 @@ def find_global(module: str, name: str) -> object:
     package = path.split(".")[0]
     if _is_library(package, module):
         if package in RUNNING_MODULES or not all(map(_names_class, name.split("."))):
-            raise NeedsCodeError(path)
+            raise BackboneError(needs_code(path))
     elif RUNS_CODE.match(path) and not _names_class(path.rsplit(".", 1)[1]):
-        raise NeedsCodeError(path)
+        raise BackboneError(needs_code(path))
     return inert_class(path, is_known=False)
 
 
@@ -114,53 +301,53 @@ def _names_class(word: str) -> bool:
     return word.lstrip("_")[:1].isupper()
 
 
-class InertUnpickler(pickle.Unpickler):
+class Unpickler(pickle.Unpickler):
     """Python's reader of pickles, with what `find_global` hands out in place of every global."""
 
-    def __init__(
-        self,
-        file: BinaryIO,
-        storage: Callable[[Any], Storage] | None = None,
-        nested: Callable[[object], object] | None = None,
-    ) -> None:
-        """Read from a file.
-
-        storage: looks up a persistent id; nested: reads a torch file that is a value of a pickle.
-        """
+    def __init__(self, file: BinaryIO, **_: object) -> None:
         super().__init__(file, encoding="latin1")
-        self.storage, self.nested = storage, nested
         self.known: dict[tuple[str, str], object] = {}
 
     def find_class(self, module: str, name: str, /) -> Any:
         """Return what stands for a global."""
-        if (module, name) == ("torch.storage", "_load_from_bytes") and self.nested is not None:
-            return Replacement(self.nested)
         if (module, name) not in self.known:
             self.known[module, name] = find_global(module, name)
         return self.known[module, name]
 
-    def persistent_load(self, identity: Any, /) -> Storage:
-        """Return the storage that a persistent id names."""
-        if self.storage is None:
-            raise pickle.UnpicklingError(
-                f"the pickle refers to data outside of it by a {type(identity).__name__}"
-            )
-        return self.storage(identity)
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Let torch's persistent_load see identities of storages alone, not those of modules."""
+        of_storages = partial(_storage, value) if name == "persistent_load" else value
+        super().__setattr__(name, of_storages)
 
 
-def load_pickle(
-    file: BinaryIO,
-    storage: Callable[[Any], Storage] | None = None,
-    nested: Callable[[object], object] | None = None,
-) -> Any:
-    """Return the next pickle of a file as plain containers of Tensor, numbers, text and Inert.
+def _storage(by_torch: Callable[[object], object], identity: object) -> object:
+    match identity:
+        case ("storage", _, str(), str() | bytes(), int(), *_):
+            return by_torch(identity)
+    raise pickle.UnpicklingError(f"it refers to outside data as {shorten(identity)}")
 
-    RefusedError if the pickle is damaged or needs code execution.
-    """
-    try:
-        return InertUnpickler(file, storage, nested).load()
-    except MALFORMED as error:
-        raise RefusedError(
-            f"the pickle in it is cut off or damaged ({type(error).__name__}: "
-            f"{str(error)[:300]}); fetch the file again and compare its size with the source"
-        ) from error
+
+def load(file: BinaryIO, **_: object) -> Any:
+    """Return the next pickle of a file; `torch.load` calls it for the head of a legacy file."""
+    found = Unpickler(file).load()
+    if isinstance(found, dict) and found.get("little_endian") is False:
+        raise BackboneError(BIG_ENDIAN)
+    return found
+
+
+def load_torch(file: BinaryIO | str, *, is_mapped: bool = False) -> Any:
+    """Return the object in a torch file, which is no TorchScript and no tar archive."""
+    this = sys.modules[__name__]
+    return torch.load(file, "cpu", this, weights_only=False, mmap=is_mapped, encoding="latin1")
+
+
+BIG_ENDIAN = "the file was written on a big-endian machine; save it again on a little-endian one"
+
+
+def needs_code(path: str) -> str:
+    """Return the sentence on a class or function that would have to be called."""
+    return (
+        f"the pickle names {shorten(path)}, which is neither a tensor nor plain data: the file "
+        f"needs code execution to load, and untrusted pickles are never executed. Where you "
+        f"trust its source, load it there and save only model.state_dict()"
+    )

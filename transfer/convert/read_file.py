@@ -10,28 +10,21 @@ import mmap
 import os
 import re
 import signal
-import subprocess
-import sys
 import tempfile
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from transfer.convert import child
 from transfer.convert.architectures import BackboneError
 from transfer.convert.messages import escape, shorten
-from transfer.convert.stand_ins import NUMPY_TYPES
 
-MAX_NAME = 400
-"""Longest name of a tensor, in characters."""
-PATIENCE_S = 600
-"""Most seconds for a pickle; its process may compute for a tenth of that."""
-ROOT = Path(__file__).parents[2]
 JOBLIB = (
     "a file of joblib, or another zlib stream: load it where it was made, and save it by torch.save"
 )
@@ -51,16 +44,9 @@ _OTHER_FORMATS = {
 
 REBUILDS = re.compile(r"rebuild|reconstruct")
 """Pattern in the names of functions that make a tensor or an array."""
-
-SPARE_BYTES = 2**29
-"""Bytes by which a tensor may be larger than the file that it repeats numbers of."""
 OWN_FIELDS = ("input", "made_by")
 MAX_HEADER_BYTES = 2**24
 """Longest header of safetensors; 10,000 tensors take about a tenth."""
-
-
-class NeedsCodeError(BackboneError):
-    """Error for a pickle that only code execution could load."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,11 +116,25 @@ def read_file(path: Path) -> Contents:
         raise BackboneError("this is a tar archive; unpack it first")
     if start[8:9] == b"{" and start[:1] != b"\x80" and not start.startswith(b"PK"):
         return _of_safetensors(path)
-    with tempfile.TemporaryFile() as numbers:
-        answer = _ask_child(path, numbers.fileno())
-        inside = numbers.seek(0, os.SEEK_END)
-        found = mmap.mmap(numbers.fileno(), 0, access=mmap.ACCESS_READ) if inside else b""
-    return _Answered(answer, data, memoryview(found)).contents()
+    with tempfile.TemporaryFile() as numbers, tempfile.TemporaryFile() as told:
+        _run_child(path, numbers, told)
+        told.seek(0)
+        answer = json.load(told)
+        if "refused" in answer:
+            raise BackboneError(answer["refused"])
+        size = numbers.seek(0, os.SEEK_END)
+        found = mmap.mmap(numbers.fileno(), 0, access=mmap.ACCESS_COPY) if size else bytearray(1)
+
+    def mark(node: dict[str, Any]) -> Any:
+        return _tensor(found, *node[child.TENSOR]) if child.TENSOR in node else node
+
+    return Contents(
+        tree=json.loads(answer["tree"], object_hook=mark),
+        tensors={name: _tensor(found, *fields) for name, fields in answer["tensors"].items()},
+        values=answer["values"],
+        opaque={name: Opaque(*fields) for name, fields in answer["opaque"].items()},
+        configurations=tuple(answer["configurations"]),
+    )
 
 
 def _map_file(path: Path) -> memoryview:
@@ -195,115 +195,52 @@ def _of_safetensors(path: Path) -> Contents:
     }
     prefix = "state_dict." if own else ""
     tensors = {escape(prefix + name): tensor for name, tensor in stored.items()}
-    if too_long := [name for name in tensors if len(name) >= MAX_NAME]:
+    if too_long := [name for name in tensors if len(name) >= child.MAX_NAME]:
         raise BackboneError(f"the name of a tensor is too long: {shorten(too_long[0])}")
     tree = {**metadata, **structured, "state_dict": stored} if own else None
     return Contents(tree, tensors, {}, {})
 
 
-def _ask_child(path: Path, descriptor: int) -> Mapping[str, Any]:
-    """Return the answer of the process that opens a pickle; BackboneError if it refuses or dies."""
-    search = os.pathsep.join([str(ROOT), *filter(None, sys.path)])
-    # -S: no code of installed packages runs at the start
-    words = [sys.executable, "-S", "-m", "transfer.convert.child", str(path.absolute())]
+def _run_child(path: Path, numbers: BinaryIO, told: BinaryIO) -> None:
+    """Let a process of its own read a pickle; BackboneError if it dies of it."""
+    with warnings.catch_warnings(action="ignore"):  # Python 3.12 warns of threads
+        pid = os.fork()
+    if pid == 0:
+        child.answer(path, numbers, told)
     try:
-        done = subprocess.run(
-            [*words, str(descriptor)],
-            capture_output=True,
-            pass_fds=[descriptor],
-            start_new_session=True,  # Ctrl-C is the parent's to hear
-            timeout=PATIENCE_S,
-            env=os.environ | {"PYTHONPATH": search, "OPENBLAS_NUM_THREADS": "1"},
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    except BaseException:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        raise
+    if status in (-signal.SIGXCPU, -signal.SIGALRM):
         raise BackboneError(
-            f"reading it takes more than {PATIENCE_S} s; it may be hostile"
-        ) from error
-    except OSError as error:
-        raise BackboneError(f"no process to read it can be started ({error})") from error
-    if done.returncode or not done.stdout:
-        raise BackboneError(f"{_why(done.returncode, done.stderr)}; it may be damaged or hostile")
-    answer: dict[str, Any] = json.loads(done.stdout)
-    if "refused" in answer:
-        raise (NeedsCodeError if answer.get("needs_code") else BackboneError)(answer["refused"])
-    return answer
+            "reading it takes more processor time than any checkpoint needs; it may be damaged or "
+            "hostile"
+        )
+    if status in (-signal.SIGKILL, -signal.SIGABRT):
+        raise BackboneError(child.TOO_MUCH)
+    if status:
+        raise BackboneError(
+            f"the process that read it ended with status {status}; it may be damaged or hostile"
+        )
 
 
-def _why(status: int, errors: bytes) -> str:
-    if status == -signal.SIGXCPU:
-        return "reading it takes more processor time than any checkpoint needs"
-    if b"MemoryError" in errors or status in (-signal.SIGKILL, -signal.SIGABRT):
-        return "reading it takes more memory than any checkpoint needs"
-    return f"the process that read it ended with status {status}"
+def _tensor(
+    numbers: mmap.mmap | bytearray, place: int, dtype: str, shape: list[int], kind: str
+) -> StoredTensor:
+    """Return a tensor whose numbers begin at this byte; see child.py."""
 
+    def read() -> Tensor:
+        if place < 0:
+            raise BackboneError(
+                f"a tensor of shape {shorten(tuple(shape))} repeats stored values and would take "
+                f"{stored.num_values * stored.dtype.itemsize:,} bytes; save it again with .clone()"
+            )
+        if not stored.num_values:
+            return torch.empty(shape, dtype=stored.dtype)
+        flat = torch.frombuffer(numbers, dtype=stored.dtype, count=stored.num_values, offset=place)
+        return flat.reshape(shape).clone()
 
-class _Answered:
-    """The child's answer, and the bytes that it speaks of."""
-
-    def __init__(self, answer: Mapping[str, Any], data: memoryview, inside: memoryview) -> None:
-        self.answer, self.data, self.inside = answer, data, inside
-
-    def contents(self) -> Contents:
-        """Return the contents; BackboneError for tensors of one name, or without a name."""
-        opaque = {name: Opaque(path, holds) for name, path, holds in self.answer["opaque"]}
-        tensors: dict[str, StoredTensor] = {}
-        for name, fields in self.answer["tensors"]:
-            if len(name) >= MAX_NAME:
-                raise BackboneError(f"the name of a tensor is too long: {shorten(name)}")
-            if name in tensors:
-                raise BackboneError(
-                    f"two tensors are called {shorten(name)}; expected distinct names"
-                )
-            tensors[name] = self.tensor(fields)
-        for name, thing in opaque.items():
-            if thing.holds_numbers and not tensors:
-                raise NeedsCodeError(needs_code(thing.path))
-            if name in tensors:
-                raise BackboneError(
-                    f"a tensor and an object of {shorten(thing.path)} are both called "
-                    f"{shorten(name)}; expected distinct names"
-                )
-        values = dict(self.answer["values"])
-        known = tuple(self.answer["configurations"])
-        return Contents(self.node(self.answer["tree"]), tensors, values, opaque, known)
-
-    def tensor(self, fields: list[Any]) -> StoredTensor:
-        """Return a tensor of place, shape, strides, type and class; see child.py."""
-        is_inside, start, shape, strides, name, kind = fields
-        source, dtype = self.inside if is_inside else self.data, getattr(torch, name)
-        num_bytes = math.prod(shape) * dtype.itemsize
-
-        def read() -> Tensor:
-            if num_bytes > len(source) + SPARE_BYTES:
-                raise BackboneError(
-                    f"a tensor of shape {shorten(shape)} repeats stored values and would take "
-                    f"{num_bytes:,} bytes; save it again with .clone()"
-                )
-            view = np.ndarray(shape, NUMPY_TYPES[name], source, start, strides)
-            return torch.from_numpy(view.copy()).view(dtype)
-
-        return StoredTensor(dtype, tuple(shape), read, kind)
-
-    def node(self, node: Any) -> Any:
-        """Return a part of an own file's tree."""
-        if isinstance(node, list):
-            return [self.node(one) for one in node]
-        if not isinstance(node, dict):
-            return node
-        if TENSOR in node:
-            return self.tensor(node[TENSOR])
-        return {key: self.node(value) for key, value in node.items()}
-
-
-TENSOR = "\0tensor"
-"""Key that marks a tensor in the tree; see child.py."""
-
-
-def needs_code(path: str) -> str:
-    """Return the sentence on a class or function that would have to be called."""
-    return (
-        f"the pickle names {shorten(path)}, which is neither a tensor nor plain data: the file "
-        f"needs code execution to load, and untrusted pickles are never executed. Where you "
-        f"trust its source, load it there and save only model.state_dict()"
-    )
+    stored = StoredTensor(getattr(torch, dtype), tuple(shape), read, kind)
+    return stored

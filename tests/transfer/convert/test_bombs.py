@@ -12,7 +12,7 @@ import torch
 from tests.transfer.convert.bombs import FILES, SPARSE
 from tests.transfer.convert.guarded import read_guarded
 from transfer.__main__ import main
-from transfer.convert.inert import load_pickle
+from transfer.convert import inert
 
 PRINTED = (
     "doubled lists",
@@ -98,4 +98,4 @@ def test_plain_values_are_read_as_python_reads_them(subtests: pytest.Subtests) -
             for _ in range(100):
                 value = nested_values(dice, 4)
                 content = pickle.dumps([value, value], protocol=protocol)
-                assert load_pickle(io.BytesIO(content)) == [value, value]
+                assert inert.load(io.BytesIO(content)) == [value, value]

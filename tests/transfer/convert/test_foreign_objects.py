@@ -17,9 +17,9 @@ from torch import Tensor
 from tests.transfer.convert.conftest import Weights
 from transfer.__main__ import main
 from transfer.backbone import BackboneError, inspect_file, load_backbone
-from transfer.convert.inert import load_pickle
+from transfer.convert import inert
+from transfer.convert.inert import Inert
 from transfer.convert.read_file import read_file
-from transfer.convert.stand_ins import Inert, NeedsCodeError
 
 
 class Foreign:
@@ -162,7 +162,7 @@ LIBRARY_CLASSES = (
 def test_classes_of_modules_that_only_sound_dangerous_are_inert() -> None:
     state = b"}X\x01\x00\x00\x00aK\x01sb"
     for module, name in LIBRARY_CLASSES:
-        made = load_pickle(io.BytesIO(_stored(module, name) + b")\x81" + state + b"."))
+        made = inert.load(io.BytesIO(_stored(module, name) + b")\x81" + state + b"."))
         assert isinstance(made, Inert)
         assert (made.path, made.parts) == (f"{module}.{name}", [{"a": 1}])
 
@@ -192,8 +192,8 @@ RUNNING = (
 
 def test_what_runs_code_is_refused_by_name_also_where_it_is_a_class() -> None:
     for module, name in RUNNING:
-        with pytest.raises(NeedsCodeError, match=name):
-            load_pickle(io.BytesIO(_stored(module, name) + b")R."))
+        with pytest.raises(BackboneError, match=name):
+            inert.load(io.BytesIO(_stored(module, name) + b")R."))
 
 
 def _stored(module: str, name: str) -> bytes:
