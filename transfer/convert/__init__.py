@@ -9,9 +9,8 @@ messages.py       values of a file in messages
 layouts.py        the names that each project gives a ResNet's tensors
 candidates.py     finds the ResNets in a file
 choice.py         chooses the backbone among them
-statements.py     what the file says of its network beside the tensors
+statements.py     what the file says of its network, and the variant that its tensors agree with
 stated_input.py   what it says of its images: channels, mean and std
-variants.py       the variant of the network that tensors and statements agree on
 account.py        assigns every other tensor of the file to a group
 proof.py          proves that the converted network computes what the file's tensors compute
 from_public.py    the steps above in order: a foreign file under torchvision's names

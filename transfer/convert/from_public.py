@@ -19,8 +19,7 @@ from transfer.convert.proof import prove
 from transfer.convert.read_file import Contents, StoredTensor
 from transfer.convert.resnet import network_with, tensor_shapes
 from transfer.convert.stated_input import StatedInput, read_input
-from transfer.convert.statements import read_statements
-from transfer.convert.variants import heed
+from transfer.convert.statements import heed, read_statements
 
 CASTABLE = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 

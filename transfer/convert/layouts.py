@@ -44,6 +44,16 @@ class Scheme:
         return ".".join([self.layers[int(first[-1]) - 1], block, module, *rest])
 
 
+DETECTRON2 = Scheme(
+    name="detectron2",
+    conv1="stem.conv1",
+    bn1="stem.conv1.norm",
+    layers=("res2", "res3", "res4", "res5"),
+    norm="conv{}.norm",
+    shortcut=("shortcut", "shortcut.norm"),
+    # MoCo's converter puts every name without "layer" below the stem, and so its head
+    heads="stem.",
+)
 SCHEMES = (
     Scheme(name="torchvision"),
     Scheme(name="torchvision with shortcut", shortcut=("shortcut.0", "shortcut.1")),
@@ -66,16 +76,7 @@ SCHEMES = (
         stems=("cifar",),
         refusal="its stages follow the first norm directly (index 2), without the ReLU between",
     ),
-    Scheme(
-        name="detectron2",
-        conv1="stem.conv1",
-        bn1="stem.conv1.norm",
-        layers=("res2", "res3", "res4", "res5"),
-        norm="conv{}.norm",
-        shortcut=("shortcut", "shortcut.norm"),
-        # MoCo's converter puts every name without "layer" below the stem, and so its head
-        heads="stem.",
-    ),
+    DETECTRON2,
 )
 
 LAYOUTS: tuple[tuple[str, str, str], ...] = (

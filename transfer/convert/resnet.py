@@ -3,12 +3,11 @@
 He et al., "Deep Residual Learning for Image Recognition", CVPR 2016, arXiv:1512.03385. Our own
 files may hold several copies of layer4: Xiao et al., ICLR 2021, arXiv:2008.05659 (LooC++).
 
-detectron2 0.6 calls torchvision's layer1 res2 and stores a norm inside its convolution; an explicit
-rule gives each name. Its bottlenecks stride in the 3x3 convolution only if STRIDE_IN_1X1 is False.
-Shapes do not show that: `transfer.detection.proof` compares features.
+detectron2 0.6 calls torchvision's layer1 res2 and stores a norm inside its convolution. Its
+bottlenecks stride in the 3x3 convolution only if STRIDE_IN_1X1 is False. Shapes do not show that:
+`transfer.detection.proof` compares features.
 """
 
-import re
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Literal
@@ -29,6 +28,7 @@ from transfer.convert.architectures import (
     is_optional,
     network_and_heads,
 )
+from transfer.convert.layouts import DETECTRON2
 
 
 class Branches(nn.ModuleList):
@@ -112,45 +112,21 @@ def tensor_shapes(arch: str, stem: Stem) -> dict[str, tuple[int, ...]]:
     return {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
 
 
-IN_A_BLOCK = {
-    "conv1": "conv1",
-    "conv2": "conv2",
-    "conv3": "conv3",
-    "bn1": "conv1.norm",
-    "bn2": "conv2.norm",
-    "bn3": "conv3.norm",
-    "downsample.0": "shortcut",
-    "downsample.1": "shortcut.norm",
-}
-IN_THE_STEM = {"conv1": "stem.conv1", "bn1": "stem.conv1.norm"}
-
-
-def detectron2_name(name: str, neck: Literal["fpn", "c4"]) -> str:
-    """Return the name of a tensor of torchvision's ResNet in detectron2's detector.
-
-    layer4 of a c4 detector is part of the box head. ValueError if no rule names the tensor.
-    """
-    part, _, kind = name.rpartition(".")
-    prefix = "backbone.bottom_up." if neck == "fpn" else "backbone."
-    if part in IN_THE_STEM:
-        return f"{prefix}{IN_THE_STEM[part]}.{kind}"
-    place = re.fullmatch(r"layer([1-4])\.(\d+)\.(.+)", part)
-    if place is None or place[3] not in IN_A_BLOCK:
-        raise ValueError(
-            f"tensor {name!r} has no place in detectron2's ResNet; expected torchvision's names, "
-            f"such as layer1.0.bn1.weight, without prefix and classifier"
-        )
-    stage = int(place[1]) + 1
-    if neck == "c4" and stage == 5:
-        prefix = "roi_heads."
-    return f"{prefix}res{stage}.{place[2]}.{IN_A_BLOCK[place[3]]}.{kind}"
-
-
 def to_detectron2(
     state_dict: Mapping[str, Tensor], neck: Literal["fpn", "c4"]
 ) -> dict[str, Tensor]:
-    """Return the same tensors, in their shapes and order, under detectron2's names."""
-    return {detectron2_name(name, neck): tensor for name, tensor in state_dict.items()}
+    """Return the same tensors, in their shapes and order, under the names of detectron2's detector.
+
+    state_dict: torchvision's names, no classifier. layer4 of a c4 detector is part of the box head.
+    """
+    renamed = {}
+    for name, tensor in state_dict.items():
+        own = DETECTRON2.rename(name)
+        prefix = "backbone.bottom_up." if neck == "fpn" else "backbone."
+        if neck == "c4" and own.startswith("res5."):
+            prefix = "roi_heads."
+        renamed[prefix + own] = tensor
+    return renamed
 
 
 def load_into_mmseg(backbone: nn.Module, state_dict: Mapping[str, Tensor]) -> int:

@@ -3,12 +3,18 @@
 Names and shapes of tensors do not show padding, pooling, strides and dilations. The entries that
 common code bases store beside the tensors often do: `arch` (MoCo, DINO, timm), `maxpool1` and
 `first_conv` (Lightning Bolts), `hyper_parameters` (Lightning), the configuration text of OpenMMLab,
-and the marks of solo-learn, whose 3x3 stem pads by 2. Nothing is executed.
+and the marks of solo-learn, whose 3x3 stem pads by 2. `heed` then chooses the variant of the
+network that tensors and statements agree on.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NoReturn
+
+from transfer.convert.architectures import BackboneError, Stem
+from transfer.convert.candidates import Candidate
 
 Value = str | int | float
 
@@ -28,23 +34,14 @@ class Statement:
         return f"{self.key} {self.found}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Statements:
-    """The entries of a file that describe its network."""
+Statements = Mapping[str, Sequence[Statement]]
+"""The entries of a file that describe its network, by kind.
 
-    depths: tuple[Statement, ...] = ()
-    """Numbers of layers, such as 50."""
-    large_stem: tuple[Statement, ...] = ()
-    """True for a 7x7 convolution of stride 2, False for a 3x3 one of stride 1."""
-    max_pool: tuple[Statement, ...] = ()
-    """Presence of the stem's max-pool."""
-    stem_padding: tuple[Statement, ...] = ()
-    """Zero-padding of a 3x3 stem in pixels."""
-    stride_in_1x1: tuple[Statement, ...] = ()
-    """Bottlenecks with their stride in the first convolution, as in Caffe's weights."""
-    unbuildable: tuple[Statement, ...] = ()
-    """Other departures from torchvision's ResNet; the value names the departure."""
-
+depths: numbers of layers, such as 50. large_stem: True for a 7x7 convolution of stride 2, False for
+a 3x3 one of stride 1. max_pool: presence of the stem's max-pool. stem_padding: zero-padding of a
+3x3 stem in pixels. stride_in_1x1: bottlenecks with their stride in the first convolution, as in
+Caffe's weights. unbuildable: other departures from torchvision's ResNet, which the value names.
+"""
 
 MAX_TEXT = 100
 """Longest value that can be a network's name."""
@@ -122,18 +119,17 @@ def read_statements(values: Mapping[str, Value], names: Iterable[str] = ()) -> S
 
     names: the names of its tensors, which mark a file of solo-learn without hyper-parameters.
     """
-    found: dict[str, list[Statement]] = {}
+    found: defaultdict[str, list[Statement]] = defaultdict(list)
     for key, several in entries_of(values).items():
         *parents, own = key.lower().split(".")
         if any(ELSEWHERE.search(parent) for parent in parents):
             continue
         parent = parents[-1].rpartition(" ")[2] if parents else ""
         for kind, value in _meanings(own, parent, several):
-            statement = Statement(key=key, found=_in_words(several), value=value)
-            found.setdefault(kind, []).append(statement)
+            found[kind].append(Statement(key=key, found=_in_words(several), value=value))
     if "stem_padding" not in found and (padding := _solo_learn_padding(values, names)):
         found["stem_padding"] = [padding]
-    return Statements(**{kind: tuple(statements) for kind, statements in found.items()})
+    return found
 
 
 def entries_of(values: Mapping[str, Value]) -> dict[str, list[Value]]:
@@ -197,7 +193,7 @@ def _number(text: str) -> Value:
 
 
 def _meanings(own: str, parent: str, values: list[Value]) -> Iterator[tuple[str, Value]]:
-    """Yield field of Statements and meaning of the values of one key."""
+    """Yield kind and meaning of the values of one key."""
     value, flag = values[0], _flag(values[0])
     if isinstance(value, str) and (own in NETWORK_KEYS or (own == "name" and parent in PARTS)):
         yield from _name_meanings(value)
@@ -286,3 +282,83 @@ def _has_solo_learn_tensors(names: Iterable[str]) -> bool:
     parts = {name.split(".")[1] for name in names if name.startswith("state_dict.")}
     trained = parts & {"projector", "momentum_backbone", "momentum_encoder", "momentum_projector"}
     return bool(parts & {"backbone", "encoder"} and "classifier" in parts and trained)
+
+
+VARIANTS: dict[tuple[bool, bool, int], Stem] = {
+    # 7x7 convolution, max-pool, padding
+    (True, True, 3): "imagenet",
+    (True, False, 3): "imagenet-nopool",
+    (False, False, 1): "cifar",
+    (False, True, 1): "cifar-maxpool",
+    (False, False, 2): "cifar-pad2",
+}
+
+
+def heed(
+    chosen: Candidate, candidates: Iterable[Candidate], statements: Statements
+) -> tuple[Candidate, tuple[str, ...]]:
+    """Return the candidate with the stem that the file states, and notes for people.
+
+    BackboneError if a statement contradicts the tensors, or describes a network that cannot be
+    built.
+    """
+    _check_depth(chosen, candidates, statements["depths"])
+    for statement in statements["unbuildable"]:
+        _refuse(chosen, (statement,), f"which means {statement.value}")
+    if "layer1.0.conv3.weight" in chosen.names:  # a bottleneck
+        for statement in statements["stride_in_1x1"]:
+            _refuse(chosen, (statement,), "which means that its bottlenecks stride in the 1x1")
+    large = chosen.stem == "imagenet"
+    for statement in statements["large_stem"]:
+        if statement.value != large:
+            _refuse(chosen, (statement,), "which is another stem")
+    pools = statements["max_pool"]
+    pool = _agreed(chosen, pools, usual=large)
+    # the padding of a 7x7 kernel is never stated
+    paddings = () if large else statements["stem_padding"]
+    padding = _agreed(chosen, paddings, usual=3 if large else 1)
+    stem = VARIANTS.get((large, bool(pool), padding))
+    if stem is None or (
+        pool and "without" in chosen.scheme.name and "maxpool" in chosen.scheme.name
+    ):
+        _refuse(chosen, (*pools, *paddings), "a stem that its tensors or this suite do not have")
+    if stem == chosen.stem:
+        return chosen, ()
+    said = ", ".join(map(str, (*pools, *paddings)))
+    return replace(chosen, stem=stem), (f"{stem} stem, as the file says: {said}",)
+
+
+def _check_depth(
+    chosen: Candidate, candidates: Iterable[Candidate], depths: Sequence[Statement]
+) -> None:
+    """Raise BackboneError if the file states depths, and none is that of one of its networks."""
+    present = {_depth(candidate) for candidate in (chosen, *candidates)}
+    if depths and not present & {statement.value for statement in depths}:
+        _refuse(chosen, depths[:1], "which is another network")
+
+
+def _depth(candidate: Candidate) -> int:
+    """Return the number of layers: one convolution is the stem, and the classifier counts, too."""
+    main = [
+        name
+        for name in candidate.names
+        if name.startswith("layer") and ".conv" in name and name.endswith("weight")
+    ]
+    return len(main) + 2
+
+
+def _agreed(chosen: Candidate, statements: Sequence[Statement], *, usual: int) -> int:
+    """Return the value of the statements, `usual` without any; BackboneError if they differ."""
+    values = {int(statement.value) for statement in statements}
+    if len(values) > 1:
+        _refuse(chosen, statements, "and these differ")
+    return values.pop() if values else usual
+
+
+def _refuse(chosen: Candidate, statements: Sequence[Statement], why: str) -> NoReturn:
+    raise BackboneError(
+        f"the file says {', '.join(map(str, statements))}, {why}; by its tensors the network is "
+        f"{chosen}, and evaluated as such its features would differ. Use a checkpoint of a plain "
+        f"torchvision ResNet; or, if the entry does not describe this network, save its "
+        f"state_dict alone"
+    )

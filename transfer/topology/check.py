@@ -4,9 +4,9 @@ Two questions are asked one after the other, since the first norm hardly depends
 which input explains the statistics of the first norm best, and which network those of all norms.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from operator import attrgetter
 
 import torch
 import torch.nn.functional as F
@@ -16,7 +16,7 @@ from torchvision.models import ResNet
 from transfer.backbone import Backbone, InputFormat
 from transfer.convert.architectures import Stem, is_large, is_optional
 from transfer.convert.resnet import build_resnet
-from transfer.topology.known_networks import INPUTS, NETWORKS, Input, Network
+from transfer.topology.known_networks import INPUTS, NETWORKS, Input
 from transfer.topology.statistics import (
     divergence,
     moments_of,
@@ -40,7 +40,7 @@ All are multiples of 32, since the average pools of anti-aliased networks need e
 CLEARLY_BETTER = 0.5
 """A variant refutes the assumption if its score is below this share of the assumption's.
 
-Measured on networks trained for some hundred steps: `python -m benchmarks.topology`.
+Measured on networks trained for some hundred steps.
 """
 
 MIN_GAIN = 0.0005
@@ -62,6 +62,9 @@ class Score:
     """Divergence of the photographs' statistics from the stored ones; 0 is best."""
     size_px: int
     """Size of the photographs at which it is smallest."""
+
+
+NATS = attrgetter("nats")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +124,7 @@ class Topology:
                 f"topology undecided: no known network and input fit {on_images} "
                 f"({assumed.nats:.4f} nats; input: {self.inputs[0].nats:.4f})"
             )
-        pairs = [(scores[0], _best(scores[1:])) for scores in (self.networks, self.inputs)]
+        pairs = [(scores[0], min(scores[1:], key=NATS)) for scores in (self.networks, self.inputs)]
         doubts = [
             f"{second.name} fits better, but not clearly "
             f"({second.nats:.4f} nats; {first.name}: {first.nats:.4f})"
@@ -146,14 +149,10 @@ def render_scores(topology: Topology) -> str:
     for label, scores in (("network", topology.networks), ("input", topology.inputs)):
         best = min((entry.nats for entry in scores), default=0.0)
         for number, entry in enumerate(scores):
-            words = ["assumed"] * (number == 0) + ["best"] * (entry.nats == best)
-            lines.append(
-                (
-                    label,
-                    f"{entry.nats:9.4f} nats  {entry.name}, {entry.size_px} px  {', '.join(words)}",
-                )
-            )
-    return "\n".join(f"{label:<14}{text}".rstrip() for label, text in lines)
+            words = ", ".join(["assumed"] * (number == 0) + ["best"] * (entry.nats == best))
+            text = f"{entry.nats:9.4f} nats  {entry.name}, {entry.size_px} px  {words}"
+            lines.append(f"{label:<14}{text}".rstrip())
+    return "\n".join(lines)
 
 
 def check_topology(backbone: Backbone, images: Tensor, sizes_px: Sequence[int] = ()) -> Topology:
@@ -164,19 +163,27 @@ def check_topology(backbone: Backbone, images: Tensor, sizes_px: Sequence[int] =
     """
     if len(images) < MIN_IMAGES:
         return Topology(num_images=len(images))
-    at_sizes = resized(images, sizes_px or sizes_of(backbone.stem))
+    at_sizes = {
+        size: F.interpolate(images, size=size, mode="bilinear", antialias=True)
+        if images.shape[-1] != size
+        else images
+        for size in sizes_px or sizes_of(backbone.stem)
+    }
     with torch.inference_mode():
         ways = {way.name: way for way in inputs_of(backbone.input)}
-        conv1 = build_variant(backbone, lambda network: None).conv1
+        conv1 = build_variant(backbone).conv1
         stored = backbone.state_dict["bn1.running_mean"], backbone.state_dict["bn1.running_var"]
         inputs = tuple(
-            best_score(name, at_sizes, partial(_first_norm_score, conv1, stored, way))
+            _best_size(
+                name,
+                {s: divergence(moments_of(conv1(way(at))), stored) for s, at in at_sizes.items()},
+            )
             for name, way in ways.items()
         )
         way = ways[winner_of(inputs).name]
         networks = tuple(
-            best_score(variant.name, at_sizes, partial(_network_score, network, way))
-            for variant, network in networks_of(backbone)
+            _best_size(name, {s: score(network, way(at)) for s, at in at_sizes.items()})
+            for name, network in _networks_of(backbone)
         )
     return Topology(num_images=len(images), inputs=inputs, networks=networks)
 
@@ -206,22 +213,10 @@ def sizes_of(stem: Stem) -> tuple[int, ...]:
     return SIZES_PX["imagenet" if is_large(stem) else "cifar"]
 
 
-def resized(images: Tensor, sizes_px: Sequence[int]) -> dict[int, Tensor]:
-    """Return the images (n, 3, H, W) at each size."""
-    return {
-        size: images
-        if images.shape[-1] == size
-        else F.interpolate(images, size=size, mode="bilinear", antialias=True)
-        for size in sizes_px
-    }
-
-
-def best_score(
-    name: str, at_sizes: Mapping[int, Tensor], measure: Callable[[Tensor], float]
-) -> Score:
-    """Return the smallest score over the sizes; at_sizes: photographs (n, 3, S, S) by side S."""
-    nats, size_px = min((measure(images), size) for size, images in at_sizes.items())
-    return Score(name=name, nats=nats, size_px=size_px)
+def _best_size(name: str, nats: Mapping[int, float]) -> Score:
+    """Return the smallest of the scores by size in pixels."""
+    size_px = min(nats, key=lambda size: (nats[size], size))
+    return Score(name=name, nats=nats[size_px], size_px=size_px)
 
 
 def inputs_of(form: InputFormat) -> list[Input]:
@@ -231,15 +226,17 @@ def inputs_of(form: InputFormat) -> list[Input]:
     return [*(same or [assumed]), *(way for way in INPUTS if way not in same)]
 
 
-def networks_of(backbone: Backbone) -> Iterator[tuple[Network, ResNet]]:
-    """Yield the assumed network, then every other known one, each with the backbone's weights."""
+def _networks_of(backbone: Backbone) -> Iterator[tuple[str, ResNet]]:
+    """Yield name and network of the assumed variant, then of every other known one."""
     known = [variant for variant in NETWORKS if variant.fits(backbone.arch, backbone.stem)]
     for variant in sorted(known, key=lambda variant: backbone.stem != variant.stem):
-        yield variant, build_variant(backbone, variant.change)
+        network = build_variant(backbone)
+        variant.change(network)
+        yield variant.name, network
 
 
-def build_variant(backbone: Backbone, change: Callable[[ResNet], None]) -> ResNet:
-    """Return the backbone's network after the change, in eval mode, with the weights."""
+def build_variant(backbone: Backbone) -> ResNet:
+    """Return the network of the backbone's plain stem in eval mode, with its weights."""
     with torch.device("meta"):  # no initialization, which would take longer than the comparison
         network = build_resnet(backbone.arch, "imagenet" if is_large(backbone.stem) else "cifar")
     # norms in training mode count steps in place, in a copy of the backbone's own counters
@@ -248,27 +245,12 @@ def build_variant(backbone: Backbone, change: Callable[[ResNet], None]) -> ResNe
         for name, tensor in backbone.state_dict.items()
     }
     network.load_state_dict(weights, assign=True)
-    change(network)
     return network.eval()
-
-
-def _first_norm_score(
-    conv1: nn.Module, stored: tuple[Tensor, Tensor], way: Input, images: Tensor
-) -> float:
-    return divergence(moments_of(conv1(way(images))), stored)
-
-
-def _network_score(network: ResNet, way: Input, images: Tensor) -> float:
-    return score(network, way(images))
-
-
-def _best(scores: Sequence[Score]) -> Score:
-    return min(scores, key=lambda entry: entry.nats)
 
 
 def winner_of(scores: Sequence[Score]) -> Score:
     """Return the first score, the assumption's, unless another is clearly better and good."""
-    best = _best(scores)
+    best = min(scores, key=NATS)
     clearly = best.nats < CLEARLY_BETTER * scores[0].nats
     refuted = clearly and scores[0].nats - best.nats > MIN_GAIN and best.nats < MAX_SCORE
     return best if refuted else scores[0]

@@ -7,7 +7,7 @@ the first 1x1 convolution, as Caffe's weights have it); Zhang, ICML 2019, arXiv:
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -19,8 +19,6 @@ from transfer.backbone import IMAGENET_MEAN, IMAGENET_STD
 from transfer.convert.architectures import Stem, is_large
 
 Change = Callable[[ResNet], None]
-Filter = Callable[[], nn.Module]
-"""Function that makes a new module that halves height and width."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,16 +85,7 @@ _RGB = (
 
 INPUTS: tuple[Input, ...] = (
     *_RGB,
-    *(
-        Input(
-            name=f"BGR{way.name.removeprefix('RGB')}",
-            scale=way.scale,
-            mean=way.mean,
-            std=way.std,
-            reverse=True,
-        )
-        for way in _RGB
-    ),
+    *(replace(way, name=f"BGR{way.name.removeprefix('RGB')}", reverse=True) for way in _RGB),
 )
 
 
@@ -104,24 +93,17 @@ def _nothing(network: ResNet) -> None:
     pass
 
 
-def _without_max_pool(network: ResNet) -> None:
-    network.maxpool = nn.Identity()
+def _max_pool(pool: nn.Module) -> Change:
+    """Replace the max-pool behind the stem, or put one there."""
 
+    def change(network: ResNet) -> None:
+        network.maxpool = pool
 
-def _with_max_pool(network: ResNet) -> None:
-    network.maxpool = nn.MaxPool2d(kernel_size=3, stride=2, padding=1)
-
-
-def _max_pool_ceil(network: ResNet) -> None:
-    network.maxpool = nn.MaxPool2d(kernel_size=3, stride=2, padding=0, ceil_mode=True)
+    return change
 
 
 def _padding_2(network: ResNet) -> None:
     network.conv1.padding = (2, 2)
-
-
-def _stem_stride_2(network: ResNet) -> None:
-    network.conv1.stride = (2, 2)
 
 
 def _dilated(*stages: int) -> Change:
@@ -165,29 +147,25 @@ class BlurPool(nn.Module):
         return F.conv2d(F.pad(maps, (1, 1, 1, 1), mode=mode), kernel, stride=2, groups=channels)
 
 
-def _anti_aliased(filtered: Filter, pool: Filter) -> Change:
-    """Replace stride 2 of 3x3 convolutions by a filter behind their ReLU, and the max-pool too."""
-
-    def change(network: ResNet) -> None:
-        if isinstance(network.maxpool, nn.MaxPool2d):
-            network.maxpool = pool()
-        for block in network.modules():
-            if isinstance(block, BasicBlock) and block.conv1.stride == (2, 2):
-                block.conv1.stride = (1, 1)
-                # the basic block applies one ReLU module twice: behind bn1 and behind the sum
-                block.bn1 = _NormReluFilter(block.bn1, filtered())
-            elif isinstance(block, Bottleneck) and block.conv2.stride == (2, 2):
-                block.conv2.stride = (1, 1)
-                block.bn2 = _NormReluFilter(block.bn2, filtered())
-
-    return change
+def _anti_aliased(network: ResNet) -> None:
+    """Filter behind the ReLU of 3x3 convolutions in place of their stride 2, and after max-pool."""
+    if isinstance(network.maxpool, nn.MaxPool2d):
+        network.maxpool = nn.Sequential(nn.MaxPool2d(3, stride=1, padding=1), BlurPool())
+    for block in network.modules():
+        if isinstance(block, BasicBlock) and block.conv1.stride == (2, 2):
+            block.conv1.stride = (1, 1)
+            # the basic block applies one ReLU module twice: behind bn1 and behind the sum
+            block.bn1 = _NormReluFilter(block.bn1)
+        elif isinstance(block, Bottleneck) and block.conv2.stride == (2, 2):
+            block.conv2.stride = (1, 1)
+            block.bn2 = _NormReluFilter(block.bn2)
 
 
 class _NormReluFilter(nn.Sequential):
     """Norm, ReLU and filter; the ReLU that the block applies afterwards changes nothing."""
 
-    def __init__(self, norm: nn.Module, filtered: nn.Module) -> None:
-        super().__init__(norm, nn.ReLU(), filtered)
+    def __init__(self, norm: nn.Module) -> None:
+        super().__init__(norm, nn.ReLU(), BlurPool())
 
 
 def _stride_in_1x1(network: ResNet) -> None:
@@ -205,41 +183,27 @@ def _eps(value: float) -> Change:
     return change
 
 
+MAX_POOL = nn.MaxPool2d(kernel_size=3, stride=2, padding=1)
+CEIL_POOL = nn.MaxPool2d(kernel_size=3, stride=2, ceil_mode=True)
+LARGE, SMALL = ("7x7",), ("3x3",)
+
 NETWORKS: tuple[Network, ...] = (
-    Network(name="as torchvision", change=_nothing, kernels=("7x7",), stem="imagenet"),
+    Network(name="as torchvision", change=_nothing, kernels=LARGE, stem="imagenet"),
     Network(
-        name="no max-pool",
-        change=_without_max_pool,
-        kernels=("7x7",),
-        stem="imagenet-nopool",
+        name="no max-pool", change=_max_pool(nn.Identity()), kernels=LARGE, stem="imagenet-nopool"
     ),
-    Network(name="max-pool without padding", change=_max_pool_ceil, kernels=("7x7",)),
-    Network(
-        name="3x3 stem, padding 1, no max-pool",
-        change=_nothing,
-        kernels=("3x3",),
-        stem="cifar",
-    ),
-    Network(name="padding 2 in the stem", change=_padding_2, kernels=("3x3",), stem="cifar-pad2"),
+    Network(name="max-pool without padding", change=_max_pool(CEIL_POOL), kernels=LARGE),
+    Network(name="3x3 stem, padding 1, no max-pool", change=_nothing, kernels=SMALL, stem="cifar"),
+    Network(name="padding 2 in the stem", change=_padding_2, kernels=SMALL, stem="cifar-pad2"),
     Network(
         name="max-pool after the stem",
-        change=_with_max_pool,
-        kernels=("3x3",),
+        change=_max_pool(MAX_POOL),
+        kernels=SMALL,
         stem="cifar-maxpool",
     ),
-    Network(name="stride 2 in the stem", change=_stem_stride_2, kernels=("3x3",)),
     Network(name="dilated, output stride halved", change=_dilated(4)),
     Network(name="dilated, output stride quartered", change=_dilated(3, 4)),
-    Network(
-        name="anti-aliased by blur-pool",
-        change=_anti_aliased(
-            BlurPool, lambda: nn.Sequential(nn.MaxPool2d(3, stride=1, padding=1), BlurPool())
-        ),
-    ),
-    Network(
-        name="anti-aliased by average pool",
-        change=_anti_aliased(lambda: nn.AvgPool2d(2), lambda: nn.AvgPool2d(2)),
-    ),
+    Network(name="anti-aliased by blur-pool", change=_anti_aliased),
     Network(name="stride in the 1x1 convolutions", change=_stride_in_1x1, bottleneck=True),
     Network(name="batch-norm eps 1e-3", change=_eps(1e-3), eps=1e-3),
 )

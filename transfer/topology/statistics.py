@@ -77,12 +77,14 @@ def divergence(found: tuple[Tensor, Tensor], stored: tuple[Tensor, Tensor]) -> f
     return float(((shift + ratio - 1 - ratio.log()) / 2).clamp(max=MAX_DIVERGENCE).mean())
 
 
-def divergences(network: nn.Module, images: Tensor) -> dict[str, float]:
-    """Return the divergence at each norm for images (n, 3, H, W) in the network's own format.
+def score(network: nn.Module, images: Tensor) -> float:
+    """Return the geometric mean over the norms of their divergences in nats.
 
-    Each norm normalizes by the statistics of the images themselves, as in training. Otherwise
-    brighter or plainer images than those of the training would shift every norm after the first,
-    by more than a wrong padding does.
+    images: (n, 3, H, W) in the network's own format. Each norm normalizes by the statistics of the
+    images themselves, as in training. Otherwise brighter or plainer images than those of the
+    training would shift every norm after the first, by more than a wrong padding does. One layer in
+    a hundred may differ by much for reasons of its own; in a mean it would hide the others. The
+    network's norms are left in training mode with momentum 0.
     """
     stored = stored_moments(network)
     for module in network.modules():
@@ -91,18 +93,8 @@ def divergences(network: nn.Module, images: Tensor) -> dict[str, float]:
             module.momentum = 0.0  # the running statistics stay
     with torch.inference_mode(), recorded_moments(network) as moments:
         network(images)
-    return {name: divergence(found, stored[name]) for name, found in moments.items()}
-
-
-def score(network: nn.Module, images: Tensor) -> float:
-    """Return the geometric mean over the norms of their divergences in nats.
-
-    images: (n, 3, H, W).
-
-    One layer in a hundred may differ by much for reasons of its own; in a mean it would hide the
-    others. The network's norms are left in training mode with momentum 0.
-    """
-    values = torch.tensor(list(divergences(network, images).values()), dtype=torch.float64)
+    nats = [divergence(found, stored[name]) for name, found in moments.items()]
+    values = torch.tensor(nats, dtype=torch.float64)
     return float(values.clamp(min=MIN_DIVERGENCE).log().mean().exp())
 
 

@@ -5,11 +5,15 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from transfer.convert.resnet import IN_A_BLOCK, IN_THE_STEM
 from transfer.detection.recipe import DetectorRecipe
 
-BLOCK_PARTS = {theirs: ours for ours, theirs in IN_A_BLOCK.items()}
-STEM_PARTS = {theirs: ours for ours, theirs in IN_THE_STEM.items()}
+BLOCK_PARTS = {
+    **{f"conv{number}": f"conv{number}" for number in (1, 2, 3)},
+    **{f"conv{number}.norm": f"bn{number}" for number in (1, 2, 3)},
+    "shortcut": "downsample.0",
+    "shortcut.norm": "downsample.1",
+}
+STEM_PARTS = {"stem.conv1": "conv1", "stem.conv1.norm": "bn1"}
 SIMPLE = {
     "proposal_generator.norm": "rpn.input_norm",
     "roi_heads.res5.norm": "box_head.norm",
