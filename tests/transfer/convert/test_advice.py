@@ -4,6 +4,7 @@ import bz2
 import io
 import lzma
 import pickle
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -28,6 +29,32 @@ def zipped(name: str, content: bytes) -> bytes:
     with zipfile.ZipFile(buffer, "w") as archive:
         archive.writestr(name, content)
     return buffer.getvalue()
+
+
+def compressed_bytes() -> bytes:
+    """Return a zip file in torch's form that is compressed."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("net/data.pkl", pickle.dumps({"zeros": [0] * 1000}))
+    return buffer.getvalue()
+
+
+def torchscript_bytes(name: str) -> bytes:
+    """Return a zip file in torch's form with a program."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("net/data.pkl", pickle.dumps({}))
+        archive.writestr(f"net/{name}", "def forward(self): ...")
+    return buffer.getvalue()
+
+
+def tar_bytes() -> bytes:
+    """Return a tar archive as torch wrote in 2017, without the mark of later ones."""
+    header = bytearray(tarfile.TarInfo("\x80\x02\x8a\nl").tobuf(tarfile.GNU_FORMAT))
+    magic = pickle.dumps(0x1950A86A20F9469CFC6C, protocol=2)
+    header[: len(magic)], header[257:265] = magic, bytes(8)
+    header[148:156] = b"%06o\0 " % (sum(header[:148]) + 256 + sum(header[156:]))
+    return bytes(header) + bytes(1024)
 
 
 def numpy_bytes(several: bool) -> bytes:
@@ -64,6 +91,16 @@ def other_files() -> dict[str, tuple[bytes, str]]:
         "bzip2": (bz2.compress(b"abc"), "bzip2"),
         "xz": (lzma.compress(b"abc"), "xz"),
         "zstd": (b"\x28\xb5\x2f\xfd" + bytes(90), "zstd"),
+        "empty": (b"", "is empty"),
+        "web page": (b"<!DOCTYPE html><html>404</html>", "web page"),
+        "git lfs": (b"version https://git-lfs.github.com/spec/v1\noid sha256:1\n", "git lfs pull"),
+        "text": (b"hello, this is no checkpoint at all", "no checkpoint"),
+        "image": (b"\xff\xd8\xff\xe0\x00\x10JFIF\x00" + bytes(40), "no checkpoint"),
+        "gzip": (b"\x1f\x8b\x08\x00" + bytes(40), "unpack"),
+        "torchscript": (torchscript_bytes("code/__torch__.py"), "TorchScript"),
+        "constants of torchscript": (torchscript_bytes("constants.pkl"), "TorchScript"),
+        "tar": (tar_bytes(), "tar archive"),
+        "compressed": (compressed_bytes(), "compressed"),
         "ViT": (torch_bytes({"cls_token": some, "pos_embed": some}), "--encoder"),
     }
 

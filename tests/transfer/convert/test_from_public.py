@@ -1,5 +1,6 @@
 """Every public layout gives back the weights it was made from; everything else is refused."""
 
+import pickle
 from argparse import Namespace
 from collections import OrderedDict
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from tests.transfer.convert.naming import (
     numbered,
     refuse,
 )
-from transfer.backbone import BackboneError, inspect_file, load_backbone
+from transfer.backbone import inspect_file, load_backbone
 from transfer.convert.from_public import convert
 from transfer.convert.read_file import read_file
 
@@ -203,6 +204,30 @@ LAYOUTS: dict[str, tuple[str, str, Layout]] = {
         "",
         lambda w, _: {name.replace("downsample", "shortcut"): t for name, t in w.items()},
     ),
+    "pixpro": (
+        "PixPro",
+        "model.module.encoder.",
+        lambda w, o: {
+            "model": {
+                **below("module.encoder.", w),
+                **below("module.projector.", {"linear1.weight": torch.ones(64, 512, 1, 1)}),
+                **below("module.encoder_k.", o),
+                "module.value_transform.weight": torch.ones(32, 32, 1, 1),
+            }
+        },
+    ),
+    "simclr of sthalles": (
+        "SimCLR of sthalles",
+        "state_dict.backbone.",
+        lambda w, _: {"state_dict": {**below("backbone.", w), **linear("backbone.fc.0", 9, 512)}},
+    ),
+    "vicreg": (
+        "VICReg",
+        "model.module.backbone.",
+        lambda w, _: {
+            "model": {**below("module.backbone.", w), **linear("module.projector.0", 64, 512)}
+        },
+    ),
     "a prefix that nobody knows": (
         "unknown",
         "weights.my.own.trunk.",
@@ -252,16 +277,6 @@ def test_a_cifar_stem_is_told_by_its_kernel(
     assert all(torch.equal(backbone.state_dict[name], expected[name]) for name in expected)
 
 
-def test_a_sequential_network_that_lost_its_relu_is_refused(
-    weights: GetWeights, tmp_path: Path
-) -> None:
-    names = numbered(weights(stem="cifar"), first_layer=2)
-    content = {name.replace("downsample", "shortcut"): t for name, t in names.items()}
-    torch.save(content, tmp_path / "file")
-    with pytest.raises(BackboneError, match="without the ReLU"):
-        load_backbone(tmp_path / "file")
-
-
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_other_precision_is_cast_and_said(
     dtype: torch.dtype, weights: GetWeights, tmp_path: Path
@@ -273,52 +288,100 @@ def test_other_precision_is_cast_and_said(
     assert f"cast to float32 from {dtype}" in inspect_file(tmp_path / "file").notes
 
 
-def test_detectron2_files_come_with_a_warning_of_what_tensors_cannot_tell(
-    weights: GetWeights, tmp_path: Path
+def without(name: str, weights: Weights) -> Weights:
+    return {key: tensor for key, tensor in weights.items() if key != name}
+
+
+def plus(name: str, tensor: Tensor) -> Callable[[GetWeights], Weights]:
+    return lambda w: {**below("net." * name.startswith("net."), w()), name: tensor}
+
+
+REFUSED: dict[str, tuple[Callable[[GetWeights], Weights], tuple[str, ...]]] = {
+    "a missing tensor": (
+        lambda w: below("module.", without("layer4.2.conv3.weight", w("resnet50"))),
+        ("resnet50", "52 of 53 convolutions", "'module.'", "module.layer4.2.conv3.weight"),
+    ),
+    "a damaged query encoder beside its momentum copy": (
+        lambda w: {
+            **below("encoder_q.", without("layer4.1.bn2.weight", w())),
+            **below("encoder_k.", another(w())),
+        },
+        ("missing encoder_q.layer4.1.bn2.weight",),
+    ),
+    "a wrong shape": (
+        lambda w: {**w(), "layer2.0.conv1.weight": torch.ones(128, 32, 3, 3)},
+        ("layer2.0.conv1.weight", "(128, 32, 3, 3)", "(128, 64, 3, 3)"),
+    ),
+    "a squeeze": (plus("layer1.0.se.fc1.weight", torch.ones(4)), ("layer1.0.se.fc1.weight",)),
+    "a third block": (plus("layer3.2.conv1.weight", torch.ones(4)), ("layer3.2.conv1.weight",)),
+    "another tensor": (plus("net.extra.bias", torch.ones(4)), ("net.extra.bias",)),
+    "NaN": (plus("layer3.0.bn1.bias", torch.full((256,), torch.nan)), ("bn1.bias", "256 values")),
+    "infinity": (plus("layer3.0.bn1.bias", torch.full((256,), torch.inf)), ("256 values",)),
+    "a tensor in the stem of detectron2 that is no head": (
+        lambda w: {**detectron2_names(w()), "stem.conv2.weight": torch.ones(4)},
+        ("stem.conv2.weight",),
+    ),
+    "a sequential network without its ReLU": (
+        lambda w: {
+            name.replace("downsample", "shortcut"): tensor
+            for name, tensor in numbered(w(stem="cifar"), first_layer=2).items()
+        },
+        ("without the ReLU",),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_no_complete_resnet_is_refused_with_its_names(
+    case: str, weights: GetWeights, tmp_path: Path
 ) -> None:
-    torch.save({"model": detectron2_names(weights())}, tmp_path / "file")
-    assert "BGR" in " ".join(inspect_file(tmp_path / "file").notes)
-
-
-def test_a_missing_tensor_is_named_with_the_share_that_is_there(
-    weights: GetWeights, tmp_path: Path
-) -> None:
-    content = below("module.", weights("resnet50"))
-    del content["module.layer4.2.conv3.weight"]
-    words = ("resnet50", "52 of 53 convolutions", "'module.'", "module.layer4.2.conv3.weight")
-    refuse(content, tmp_path / "file", *words)
-
-
-def test_a_damaged_query_encoder_is_not_replaced_by_its_momentum_copy(
-    weights: GetWeights, tmp_path: Path
-) -> None:
-    content = {**below("encoder_q.", weights()), **below("encoder_k.", another(weights()))}
-    del content["encoder_q.layer4.1.bn2.weight"]
-    refuse(content, tmp_path / "file", "missing encoder_q.layer4.1.bn2.weight")
-
-
-def test_a_wrong_shape_is_named_with_both_shapes(weights: GetWeights, tmp_path: Path) -> None:
-    content = {**weights(), "layer2.0.conv1.weight": torch.ones(128, 32, 3, 3)}
-    words = ("layer2.0.conv1.weight", "(128, 32, 3, 3)", "(128, 64, 3, 3)")
-    refuse(content, tmp_path / "file", *words)
-
-
-@pytest.mark.parametrize("name", ["layer1.0.se.fc1.weight", "layer3.2.conv1.weight", "extra.bias"])
-def test_a_tensor_that_no_resnet_has_is_named(
-    name: str, weights: GetWeights, tmp_path: Path
-) -> None:
-    refuse(below("net.", {**weights(), name: torch.ones(4)}), tmp_path / "file", f"net.{name}")
-
-
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_weights_that_are_not_finite_are_named(
-    value: float, weights: GetWeights, tmp_path: Path
-) -> None:
-    content = weights()
-    content["layer3.0.bn1.bias"] = torch.full((256,), value)
-    refuse(below("module.", content), tmp_path / "file", "module.layer3.0.bn1.bias", "256 values")
+    make, words = REFUSED[case]
+    refuse(make(weights), tmp_path / "file", *words)
 
 
 @pytest.mark.parametrize("content", [{}, [], 3, {"epoch": 3, "state_dict": OrderedDict()}])
 def test_a_file_without_tensors_is_refused(content: object, tmp_path: Path) -> None:
     refuse(content, tmp_path / "file", "no tensors")
+
+
+def moco_for_detectron2(checkpoint: Weights) -> dict[str, Any]:
+    """Convert by the rules of MoCo's own script, which keeps the head and the step counters."""
+    renamed = {}
+    for name, tensor in checkpoint.items():
+        if not name.startswith("module.encoder_q."):
+            continue
+        name = name.replace("module.encoder_q.", "")
+        if "layer" not in name:
+            name = "stem." + name
+        for i in (1, 2, 3, 4):
+            name = name.replace(f"layer{i}", f"res{i + 1}")
+        for i in (1, 2, 3):
+            name = name.replace(f"bn{i}", f"conv{i}.norm")
+        name = name.replace("downsample.0", "shortcut").replace("downsample.1", "shortcut.norm")
+        renamed[name] = tensor.numpy()
+    return {"model": renamed, "__author__": "MOCO", "matching_heuristics": True}
+
+
+MOCO_HEADS = {
+    "v1": linear("fc", 128, 512),
+    "v2": {**linear("fc.0", 512, 512), **linear("fc.2", 128, 512)},
+}
+
+
+@pytest.mark.parametrize("version", MOCO_HEADS)
+def test_mocos_own_file_for_detectron2_is_read_with_its_head(
+    version: str, weights: GetWeights, tmp_path: Path
+) -> None:
+    expected, head = weights(), MOCO_HEADS[version]
+    content = moco_for_detectron2(
+        {
+            **below("module.encoder_q.", {**expected, **head}),
+            **below("module.encoder_k.", another(expected)),
+        }
+    )
+    (tmp_path / "moco.pkl").write_bytes(pickle.dumps(content))
+    backbone = load_backbone(tmp_path / "moco.pkl")
+    assert all(torch.equal(backbone.state_dict[name], expected[name]) for name in expected)
+    kinds = {group.kind: group.num_tensors for group in inspect_file(tmp_path / "moco.pkl").account}
+    assert kinds == {"backbone": len(expected), "head": len(head)}
+    assert "BGR" in " ".join(inspect_file(tmp_path / "moco.pkl").notes)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -35,70 +34,14 @@ COUNTERS: dict[str, tuple[Tensor, int]] = {
 }
 
 
-@pytest.mark.parametrize("case", COUNTERS)
-def test_a_step_counter_may_have_any_shape_and_type(
-    case: str, weights: GetWeights, tmp_path: Path
-) -> None:
-    counter, expected = COUNTERS[case]
-    torch.save({**another(weights()), "bn1.num_batches_tracked": counter}, tmp_path / "file")
-    found = load_backbone(tmp_path / "file").state_dict["bn1.num_batches_tracked"]
-    assert torch.equal(found, torch.tensor(expected))
-
-
-def pixpro(w: Weights, o: Weights) -> dict[str, Any]:
-    head = {
-        "linear1.weight": torch.ones(64, 512, 1, 1),
-        "bn1.running_mean": torch.ones(64),
-        "linear2.weight": torch.ones(32, 64, 1, 1),
-    }
-    return {
-        "model": {
-            **below("module.encoder.", w),
-            **below("module.projector.", head),
-            **below("module.encoder_k.", o),
-            **below("module.projector_k.", head),
-            "module.value_transform.weight": torch.ones(32, 32, 1, 1),
-        }
-    }
-
-
-def sthalles(w: Weights, _: Weights) -> dict[str, Any]:
-    head = {**linear("backbone.fc.0", 512, 512), **linear("backbone.fc.2", 128, 512)}
-    return {"epoch": 100, "arch": "resnet18", "state_dict": {**below("backbone.", w), **head}}
-
-
-def vicreg(w: Weights, _: Weights) -> dict[str, Any]:
-    head = {
-        **linear("module.projector.0", 64, 512),
-        **linear("module.projector.1", 64),
-        "module.projector.3.weight": torch.ones(64, 64),
-    }
-    return {"epoch": 100, "model": {**below("module.backbone.", w), **head}}
-
-
-def barlow_twins(w: Weights, _: Weights) -> dict[str, Any]:
-    head = {
-        "module.projector.0.weight": torch.ones(64, 512),
-        **linear("module.projector.1", 64),
-        "module.bn.running_mean": torch.ones(64),
-    }
-    return {"epoch": 300, "model": {**below("module.backbone.", w), **head}}
-
-
-LAYOUTS = {
-    "PixPro": pixpro,
-    "SimCLR of sthalles": sthalles,
-    "VICReg": vicreg,
-    "Barlow Twins": barlow_twins,
-}
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_layout_is_named_after_its_project(
-    layout: str, weights: GetWeights, tmp_path: Path
-) -> None:
-    torch.save(LAYOUTS[layout](another(weights()), another(weights())), tmp_path / "file")
-    assert inspect_file(tmp_path / "file").layout == layout
+def test_a_step_counter_may_have_any_shape_and_type(weights: GetWeights, tmp_path: Path) -> None:
+    plain = another(weights())
+    names = [name for name in plain if name.endswith("num_batches_tracked")]
+    counters = dict(zip(names, COUNTERS.values(), strict=False))
+    assert len(counters) == len(COUNTERS)
+    torch.save(plain | {n: counter for n, (counter, _) in counters.items()}, tmp_path / "file")
+    found = load_backbone(tmp_path / "file").state_dict
+    assert [n for n, (_, count) in counters.items() if found[n].item() != count] == []
 
 
 def test_a_feature_pyramid_in_an_encoder_is_left_out_and_named(
