@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 from transfer.convert.architectures import FEATURE_DIM, Stem, is_optional
 from transfer.convert.layouts import SCHEMES, Scheme
@@ -120,29 +121,42 @@ def _compare(
     known: set[str],
     entries: Mapping[str, Entry],
 ) -> Candidate:
-    names, missing, misshapen, unread = {}, [], [], []
     layers = _layers(scheme, arch, stem)
-    for torchvision_name, (own_name, expected) in layers.items():
-        name = prefix + own_name
-        if own_name not in known:
-            if not is_optional(name):
-                missing.append(name)
-        elif isinstance(entry := entries[name], Opaque):
-            if not is_optional(name):
-                unread.append(f"{name}, which is {entry}")
-        elif entry.shape != expected and not is_optional(name):
-            misshapen.append(f"{name} {entry.shape} instead of {expected}")
-        else:
-            names[torchvision_name] = name
     surplus = known - {own_name for own_name, _ in layers.values()}
     return Candidate(
         scheme=scheme,
         prefix=prefix,
         arch=arch,
         stem=stem,
-        names=names,
-        missing=tuple(missing),
-        misshapen=tuple(misshapen),
         surplus=tuple(sorted(prefix + name for name in surplus)),
-        unread=tuple(unread),
+        **fit(prefix, layers, entries),
     )
+
+
+def fit(
+    prefix: str, layers: Mapping[str, tuple[str, tuple[int, ...]]], entries: Mapping[str, Entry]
+) -> dict[str, Any]:
+    """Return the fields of a candidate that say which layers are in the file below a prefix.
+
+    layers: the network's own name -> the file's name without the prefix, and the shape.
+    """
+    names, missing, misshapen, unread = {}, [], [], []
+    for own_name, (theirs, expected) in layers.items():
+        name = prefix + theirs
+        entry = entries.get(name)
+        if isinstance(entry, StoredTensor) and (entry.shape == expected or is_optional(name)):
+            names[own_name] = name
+        elif is_optional(name):
+            continue
+        elif entry is None:
+            missing.append(name)
+        elif isinstance(entry, Opaque):
+            unread.append(f"{name}, which is {entry}")
+        else:
+            misshapen.append(f"{name} {entry.shape} instead of {expected}")
+    return {
+        "names": names,
+        "missing": tuple(missing),
+        "misshapen": tuple(misshapen),
+        "unread": tuple(unread),
+    }

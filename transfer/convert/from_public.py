@@ -1,7 +1,7 @@
 """Convert a checkpoint of another project to torchvision's names, or say what is missing."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -89,14 +89,7 @@ def convert(contents: Contents, path: Path, branch: str = "") -> Converted:
         proof=proof,
         is_norm_stated=stated.mean is not None and stated.std is not None,
         topology="assumed, not checked; --images DIR compares it with photographs",
-        notes=(
-            *variant,
-            *_input_notes(chosen, stated),
-            *_notes(chosen, contents),
-            *_other_classes(contents),
-            *_left_out(groups),
-            *_classifiers((chosen, *complete), tensors),
-        ),
+        notes=(*variant, *_notes((chosen, *complete), contents, stated, groups)),
     )
     return Converted(state_dict=state_dict, inspection=inspection, stated=stated)
 
@@ -156,75 +149,55 @@ def _with_holders(error: BackboneError, contents: Contents) -> BackboneError:
     )
 
 
-def _other_classes(contents: Contents) -> list[str]:
-    """Return a note on the classes of the file whose objects are not made."""
-    paths = dict.fromkeys(thing.path for thing in contents.opaque.values())
-    listed = [*paths, *(f"{path} (its plain entries are)" for path in contents.configurations)]
-    return [f"objects of other classes are not read: {list_briefly(listed)}"] if listed else []
+def _notes(
+    networks: Sequence[Candidate], contents: Contents, stated: StatedInput, groups: Iterable[Group]
+) -> Iterator[str]:
+    """Yield what a reader should know: values of the file, assumptions, and what is not read.
 
-
-def _left_out(groups: Iterable[Group]) -> list[str]:
-    """Return notes on parts of the encoder that features do not use, besides its heads."""
-    return [
-        f"left out: {group.num_tensors} tensors of a {group.kind} below {group.prefix}"
-        for group in groups
-        if group.kind == "feature pyramid"
-    ]
-
-
-def _classifiers(networks: Iterable[Candidate], tensors: dict[str, StoredTensor]) -> list[str]:
-    """Return notes on networks with ImageNet's classifier, which labels have trained."""
-    notes = []
-    for network in networks:
-        name = f"{network.prefix}{network.scheme.heads}fc.weight"
-        if name in tensors and tensors[name].shape == (1000, feature_dim(network.arch)):
-            notes.append(
-                f"{name} tells 1000 classes apart: a supervised network, or one with a linear "
-                f"probe; a contrastive network has a projector there"
-            )
-    return notes
-
-
-def _input_notes(chosen: Candidate, stated: StatedInput) -> list[str]:
-    """Return notes on what the file says, or leaves open, of its images."""
-    notes = []
+    networks: the chosen one, then every other complete one.
+    """
+    chosen, tensors = networks[0], contents.tensors
     if stated.entries:
-        notes.append(f"images as the file says: {stated.entries}")
+        yield f"images as the file says: {stated.entries}"
     if stated.is_bgr:
-        notes.append("the channels of the first convolution are reversed: BGR became RGB")
+        yield "the channels of the first convolution are reversed: BGR became RGB"
     if chosen.scheme.name == "detectron2":
         inputs = "" if stated.entries else "BGR input, inputs of 0 to 255, or "
         assumed = "" if stated.entries else "RGB, mean and std of ImageNet and "
-        notes.append(
+        yield (
             f"tensors cannot tell {inputs}stride in the 1x1 convolutions (Caffe weights): "
             f"{assumed}stride in the 3x3 are assumed"
         )
-    return notes
-
-
-def _notes(chosen: Candidate, contents: Contents) -> list[str]:
-    """Return notes for people: values stored in the file, and assumptions about the network."""
-    notes = [
-        f"the file says: {name} {str(contents.values[name])[:MAX_SHOWN]}"
-        for name in REPORTED_VALUES
-        if name in contents.values
-    ]
-    dtypes = {
-        contents.tensors[name].dtype for key, name in chosen.names.items() if not is_optional(key)
-    }
+    for name in REPORTED_VALUES:
+        if name in contents.values:
+            yield f"the file says: {name} {str(contents.values[name])[:MAX_SHOWN]}"
+    dtypes = {tensors[name].dtype for key, name in chosen.names.items() if not is_optional(key)}
     if cast := dtypes - {torch.float32}:
-        notes.append(f"cast to float32 from {', '.join(sorted(map(str, cast)))}")
+        yield f"cast to float32 from {', '.join(sorted(map(str, cast)))}"
     if not any(map(is_optional, chosen.names)):
-        notes.append("num_batches_tracked is absent and set to 0, which evaluation never reads")
-    kinds = dict.fromkeys(contents.tensors[name].kind for name in chosen.names.values())
+        yield "num_batches_tracked is absent and set to 0, which evaluation never reads"
+    kinds = dict.fromkeys(tensors[name].kind for name in chosen.names.values())
     if classes := [kind for kind in kinds if kind]:
-        notes.append(
+        yield (
             f"weights of other classes than torch.Tensor are read as plain tensors, which is wrong "
             f"if their class computes otherwise: {list_briefly(classes)}"
         )
     if chosen.stem == "cifar":
-        notes.append(
+        yield (
             "tensors cannot tell padding, stride and pooling of a 3x3 stem: padding 1, stride 1 "
             "and no max-pool are assumed (solo-learn pads by 2)"
         )
-    return notes
+    paths = dict.fromkeys(thing.path for thing in contents.opaque.values())
+    known = (f"{path} (its plain entries are)" for path in contents.configurations)
+    if listed := [*paths, *known]:
+        yield f"objects of other classes are not read: {list_briefly(listed)}"
+    for group in groups:
+        if group.kind == "feature pyramid":
+            yield f"left out: {group.num_tensors} tensors of a {group.kind} below {group.prefix}"
+    for network in networks:
+        name = f"{network.prefix}{network.scheme.heads}fc.weight"
+        if name in tensors and tensors[name].shape == (1000, feature_dim(network.arch)):
+            yield (
+                f"{name} tells 1000 classes apart: a supervised network, or one with a linear "
+                f"probe; a contrastive network has a projector there"
+            )

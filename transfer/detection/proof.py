@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from transfer.convert.architectures import FEATURE_DIM, is_optional
-from transfer.convert.compare_maps import (
+from transfer.convert.proof import (
     check_trained,
-    fixed_images,
+    fixed_pixels,
     relative_differences,
     torchvision_maps,
 )
@@ -35,7 +35,7 @@ def prove(
     """
     check_trained(detector.network, expected_norms(state_dict, recipe))
     device = next(detector.network.parameters()).device
-    images = fixed_images().to(device)
+    images = fixed_pixels().to(device)
     was_training = detector.network.training
     detector.network.eval()
     # reduced precision would hide small faults behind its own differences

@@ -201,11 +201,11 @@ def _response(built: Built, options: EncoderOptions) -> str:
     """Return a hash of features on fixed noise, to three digits: the code of a module has none."""
     import torch
 
-    from transfer.encoders.proof import noise
+    from transfer.convert.proof import fixed_images
     from transfer.encoders.sources import Pooled
 
     with torch.inference_mode():
-        features = Pooled(built, options.pool, options.label).eval()(noise(options.input_px))
+        features = Pooled(built, options.pool, options.label).eval()(fixed_images(options.input_px))
     digits = (features / features.abs().max().clamp_min(1e-30) * 1000).round().to(torch.int16)
     return hashlib.sha256(digits.numpy().tobytes()).hexdigest()[:8]
 

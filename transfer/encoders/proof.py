@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from transfer.convert.proof import TOLERANCE, check_response
+from transfer.convert.proof import TOLERANCE, check_response, fixed_images
 
 Grade = Literal["outputs", "values"]
 """outputs: a second forward pass in plain functions gives the same features; values: names, shapes
@@ -35,7 +35,7 @@ def prove(network: nn.Module, pool: str, size_px: int) -> tuple[Grade, list[str]
 
     BackboneError if the features do not depend on the image.
     """
-    images = noise(size_px)
+    images = fixed_images(size_px)
     with torch.inference_mode():
         features = network(images)
         check_response(features)
@@ -53,11 +53,6 @@ def prove(network: nn.Module, pool: str, size_px: int) -> tuple[Grade, list[str]
         f"plain functions of this kind of network differ by {apart:.1e}: it is a variant of it"
     )
     return "values", notes
-
-
-def noise(size_px: int) -> Tensor:
-    """Return normalized noise (2, 3, size_px, size_px), the same at every call."""
-    return torch.randn(2, 3, size_px, size_px, generator=torch.Generator().manual_seed(0))
 
 
 def tensors_without_effect(network: nn.Module, images: Tensor) -> list[str]:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from transfer.convert.account import HEAD, OPTIMIZER, Group
 from transfer.convert.architectures import BackboneError, is_optional
-from transfer.convert.candidates import Candidate
+from transfer.convert.candidates import Candidate, fit
 from transfer.convert.choice import MOMENTUM_SIDE, choose
 from transfer.convert.from_public import plain_floats
 from transfer.convert.layouts import SCHEMES
@@ -49,29 +49,37 @@ def place(built: Mapping[str, Tensor], contents: Contents, asked: str, branch: s
     for name in tensors:
         starts = [0, *(dot.end() for dot in re.finditer(r"\.", name))]
         votes.update(name[:start] for start in starts if name[start:] in wanted)
-    flaws = {prefix: _flaws(prefix, wanted, tensors) for prefix, _ in votes.most_common(20)}
-    complete = [prefix for prefix in flaws if not flaws[prefix]]
+    layers = {name: (name, tuple(values.shape)) for name, values in wanted.items()}
+    found = [
+        Candidate(
+            scheme=SCHEMES[0],
+            prefix=prefix,
+            arch=asked,
+            stem="",  # type: ignore[arg-type]
+            surplus=(),
+            **fit(prefix, layers, tensors),
+        )
+        for prefix, _ in votes.most_common(20)
+    ]
+    complete = [candidate for candidate in found if not candidate.num_flaws]
     if not complete:
-        raise BackboneError(_refusal(asked, wanted, tensors, votes, flaws))
-    found = [_candidate(prefix, asked, wanted) for prefix in complete]
+        raise BackboneError(_refusal(asked, wanted, tensors, found))
     try:
-        chosen, choice = choose(found, tensors, branch)
+        chosen, choice = choose(complete, tensors, branch)
     except BackboneError as error:
         raise BackboneError(str(error).replace("ResNet", "network")) from error
-    damaged = [
-        prefix
-        for prefix, count in votes.items()
-        if prefix not in complete and count > ONCE * len(wanted) and prefix in flaws
-    ]
-    if re.search(MOMENTUM_SIDE, chosen.prefix) and damaged and not branch:
+    damaged = [c for c in found if c.num_flaws and votes[c.prefix] > ONCE * len(wanted)]
+    if chosen.has(MOMENTUM_SIDE) and damaged and not branch:
         raise BackboneError(
             f"the only complete {asked} is the momentum copy below {chosen.prefix!r}; below "
-            f"{damaged[0]!r} is {'; '.join(flaws[damaged[0]][:3])}"
+            f"{damaged[0].prefix!r} is {'; '.join(_flaws(damaged[0])[:3])}"
         )
     state_dict = {
         name: _read(chosen.prefix + name, tensors, values) for name, values in built.items()
     }
-    groups = _account(chosen.prefix, set(chosen.names.values()), complete, contents)
+    groups = _account(
+        chosen.prefix, set(chosen.names.values()), [c.prefix for c in complete], contents
+    )
     choice = choice.replace("ResNet", "network")
     return Placed(
         state_dict=state_dict,
@@ -87,49 +95,26 @@ def _free(name: str) -> bool:
     return is_optional(name) or re.search(CONSTANT, name) is not None
 
 
-def _candidate(prefix: str, asked: str, wanted: Mapping[str, Tensor]) -> Candidate:
-    return Candidate(
-        scheme=SCHEMES[0],
-        prefix=prefix,
-        arch=asked,
-        stem="",  # type: ignore[arg-type]
-        names={name: prefix + name for name in wanted},
-        missing=(),
-        misshapen=(),
-        surplus=(),
-    )
-
-
-def _flaws(
-    prefix: str, wanted: Mapping[str, Tensor], tensors: Mapping[str, StoredTensor]
-) -> list[str]:
+def _flaws(candidate: Candidate) -> list[str]:
     """Return what keeps the tensors below a prefix from being the network, a phrase each."""
-    flaws = []
-    for name, values in wanted.items():
-        stored = tensors.get(prefix + name)
-        if stored is None:
-            flaws.append(f"{name} is missing")
-        elif stored.shape != tuple(values.shape):
-            flaws.append(f"{name} is {stored.shape}, expected {tuple(values.shape)}")
-    return flaws
+    return [*(f"{name} is missing" for name in candidate.missing), *candidate.misshapen]
 
 
 def _refusal(
     asked: str,
     wanted: Mapping[str, Tensor],
     tensors: Mapping[str, StoredTensor],
-    votes: Counter[str],
-    flaws: Mapping[str, list[str]],
+    found: list[Candidate],
 ) -> str:
     """Return what was found instead of the network, and what to do."""
-    if not votes:
+    if not found:
         return (
             f"none of its {len(tensors)} tensors ({list_briefly(tensors)}) has a name of "
             f"{asked}, such as {list_briefly(wanted)}: it is another network, or another library's "
             "form of it"
         )
-    prefix = min(flaws, key=lambda one: len(flaws[one]))
-    told = flaws[prefix]
+    best = min(found, key=lambda candidate: candidate.num_flaws)
+    told = _flaws(best)
     advice = "It is another network, or not the whole one"
     if all(re.search("pos(ition)?_embed", flaw) for flaw in told):
         advice = (
@@ -140,8 +125,8 @@ def _refusal(
     elif any(".qkv.bias" in flaw for flaw in told):
         advice = "The file's attention has no bias: name a network without one (qkv_bias=False)"
     return (
-        f"no complete {asked}; below {prefix!r} {len(wanted) - len(told)} of {len(wanted)} tensors "
-        f"fit: {'; '.join(told[:3])}{' and more' * (len(told) > 3)}. {advice}"
+        f"no complete {asked}; below {best.prefix!r} {len(wanted) - len(told)} of {len(wanted)} "
+        f"tensors fit: {'; '.join(told[:3])}{' and more' * (len(told) > 3)}. {advice}"
     )
 
 

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from torchvision.models import ResNet
 from torchvision.models.resnet import Bottleneck
 
-from transfer.convert.compare_maps import (
+from transfer.convert.proof import (
     check_trained,
-    fixed_images,
+    fixed_pixels,
     relative_differences,
     torchvision_maps,
 )
@@ -35,7 +35,7 @@ def prove(
     of_backbone = sum(name.endswith("running_mean") for name in state_dict)
     check_trained(network, of_backbone + recipe.head_convs)
     device = next(network.parameters()).device
-    images = fixed_images().to(device)
+    images = fixed_pixels().to(device)
     was_training = network.training
     network.eval()
     # reduced precision would hide small faults behind its own differences

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torchvision.models.resnet import Bottleneck
 
 from transfer.backbone import random_backbone
-from transfer.convert.compare_maps import fixed_images, torchvision_maps
+from transfer.convert.proof import fixed_pixels, torchvision_maps
 from transfer.finetuning.norms import NaiveSyncBatchNorm, Norm
 from transfer.segmentation import network as networks
 from transfer.segmentation.network import FCN, build_network, load_backbone, redirect_output
@@ -192,5 +192,5 @@ def test_the_twins_layer4_is_three_of_torchvisions_dilated_blocks() -> None:
 
 def test_the_twin_keeps_stride_and_shape_of_a_basic_block() -> None:
     twin = dilate_layer4(torchvision.models.resnet18(), 2).eval()
-    maps = torchvision_maps(twin, fixed_images(), (0.5, 0.5, 0.5), (0.2, 0.2, 0.2))
+    maps = torchvision_maps(twin, fixed_pixels(), (0.5, 0.5, 0.5), (0.2, 0.2, 0.2))
     assert maps["layer4"].shape[2:] == maps["layer3"].shape[2:] == (4, 6)
