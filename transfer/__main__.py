@@ -20,8 +20,7 @@ from pretrain.running.processes import process_group
 from transfer.backbone import BackboneError, inspect_file, load_backbone
 from transfer.cells.command import Evaluate
 from transfer.datasets.catalog import DATASETS
-from transfer.datasets.check import check, render, render_found
-from transfer.datasets.excerpts import announce
+from transfer.datasets.check import announce, check, render, render_found
 from transfer.datasets.expected import SMALL_DATA, DataError
 from transfer.encoders.encoder import load_encoder
 from transfer.encoders.options import AnyEncoder, EncoderOptions

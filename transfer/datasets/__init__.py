@@ -11,15 +11,13 @@ synthetic/        draws the images of the small versions and writes them all
 
 catalog.py        merges the data sets into DATASETS; opens a split of a set
 info.py           the form of a description and of its origin; reads both from facts.yaml
-images.py         one split: images decoded on demand, turned upright; labels, fingerprint
-thumbnails.py     description and thumbnail of one image, for records
+images.py         one split: images decoded on demand; labels, fingerprint, thumbnails
 scenes.py         one split of a detection set: images with objects; which are used for training
 scene_arrays.py   one image with its objects; all of them in arrays that processes share
 segmented.py      one split of a segmentation set: images with masks, and what is wrong with them
 mat_files.py      files of MATLAB, in which older sets keep their labels
 splits.py         seeded draws for splits and shares that nobody published
 expected.py       how many images there should be; `small-data.json`
-excerpts.py       announces what a set holds as an excerpt
-check.py          counts, classes, broken files and annotations; `require` before a run
+check.py          counts, classes, broken files and annotations; `require` before a run; excerpts
 unchanged.py      tells whether a set is still what was checked, and publishes work made of it
 """

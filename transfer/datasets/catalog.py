@@ -21,16 +21,10 @@ from transfer.datasets import (
     labeled,
 )
 from transfer.datasets.expected import DataError, Sizes, small_sizes
-from transfer.datasets.imagenet import (
-    imagenet,
-    imagenet_c,
-    imagenet_c_made,
-    imagenet_subsets,
-    objectnet,
-)
+from transfer.datasets.imagenet import imagenet, imagenet_c, objectnet
 from transfer.datasets.images import Images
 from transfer.datasets.info import AnySplit, DatasetInfo, in_order
-from transfer.datasets.objects import coco, voc, voc_masks, voc_objects
+from transfer.datasets.objects import coco, voc
 from transfer.datasets.scenes import Scenes
 from transfer.datasets.segmented import Segmented
 from transfer.running.folders import Folders
@@ -42,12 +36,8 @@ FILES = (
     cifar,
     imagenet,
     imagenet_c,
-    imagenet_c_made,
     objectnet,
-    imagenet_subsets,
     voc,
-    voc_objects,
-    voc_masks,
     coco,
 )
 """The files that describe data sets."""
@@ -139,8 +129,8 @@ def open_any(key: str, data: Path, split: str) -> AnySplit:
     info = dataset_info(key)
     if split not in SPLITS:
         raise DataError(f"{info.title} has no split {split!r}; use one of {', '.join(SPLITS)}")
-    if not info.is_there(data):
-        raise DataError(f"{info.title}: {info.missing_path(data)} is not there. {info.how_to_get}")
+    if missing := info.missing_path(data):
+        raise DataError(f"{info.title}: {missing} is not there. {info.how_to_get}")
     try:
         return info.read(data, split, expected_sizes(key, data))
     except DataError as error:

@@ -1,4 +1,4 @@
-"""Check that a data set is whole: its counts, classes, files and annotations."""
+"""Check that a data set is whole: its counts, classes, files and annotations; announce excerpts."""
 
 import os
 import time
@@ -15,7 +15,7 @@ import numpy as np
 from pretrain.pixels.decoding import JPEG_START
 from pretrain.running import stop
 from transfer.datasets.catalog import SPLITS, dataset_info, expected_sizes, open_any
-from transfer.datasets.expected import DataError, small_sizes
+from transfer.datasets.expected import DataError, Sizes, mark_small, small_sizes
 from transfer.datasets.images import ImageFiles, decode_file, states_of, upright_size
 from transfer.datasets.info import AnySplit
 from transfer.datasets.scenes import Scenes
@@ -90,15 +90,21 @@ class Report:
         """Return the images missing, too many or unreadable, and the broken annotations."""
         return self.missing_images + len(self.unreadable) + len(self.faults)
 
+    def fit(self, tolerated: int) -> bool:
+        """Return whether the set is there with all classes, and no more is bad than tolerated."""
+        return self.found and self.classes[0] == self.classes[1] and self.num_bad <= tolerated
+
+    @property
+    def first_problems(self) -> str:
+        """Return the first problems, one a line, and the number of the others."""
+        more = len(self.problems) - NUM_NAMED
+        rest = [f"and {more} more"] if more > 0 else []
+        return "\n  ".join([*self.problems[:NUM_NAMED], *rest])
+
 
 def combine_fingerprints(fingerprints: Mapping[str, str]) -> str:
     """Return the fingerprint of a set from those of its splits."""
     return "-".join(fingerprints[split][:12] for split in DISJOINT if split in fingerprints)
-
-
-def _small(key: str, data: Path) -> Small:
-    sizes = small_sizes(data).get(key)
-    return "" if sizes is None else "generated" if sizes.drawn else "excerpt"
 
 
 def check(key: str, data: Path, *, decode: bool) -> Report:
@@ -111,15 +117,20 @@ def check(key: str, data: Path, *, decode: bool) -> Report:
     began_s = time.monotonic()
     info = dataset_info(key)
     sizes = expected_sizes(key, data)
-    small = _small(key, data)
-    if not info.is_there(data):
-        problem = f"{info.missing_path(data)} is not there"
+    marked = small_sizes(data).get(key)
+    small: Small = "" if marked is None else "generated" if marked.drawn else "excerpt"
+    if missing := info.missing_path(data):
         counts = {split: (0, n) for split, n in sizes.counts.items()}
-        return Report(key, False, small, counts, (0, sizes.classes), (), (problem,))
+        absent = (f"{missing} is not there",)
+        return Report(key, False, small, counts, (0, sizes.classes), (), absent)
     splits, problems = open_splits(key, data, [s for s in SPLITS if s in sizes.counts])
     sizes_found = {s: len(splits[s]) if s in splits else 0 for s in sizes.counts}
     counts = {s: (found, sizes.counts[s] or found) for s, found in sizes_found.items()}
-    problems += _count_problems(counts)
+    problems += [
+        f"{split}: {found:,} images found, {expected:,} expected"
+        for split, (found, expected) in counts.items()
+        if found != expected
+    ]
     unlisted = [s for s in DISJOINT if s in info.counts and s not in sizes.counts]
     opened = splits | open_splits(key, data, unlisted)[0]
     # taken before any file is read, so that a change during the check is noticed later, too
@@ -127,24 +138,22 @@ def check(key: str, data: Path, *, decode: bool) -> Report:
     files = {split: opened[split].files for split in DISJOINT if split in opened}
     states = states_of(files)
     pools = {split: splits[split] for split in DISJOINT if split in splits}
-    scenes = {split: pool for split, pool in pools.items() if isinstance(pool, Scenes)}
     detailed = {s: pool for s, pool in pools.items() if isinstance(pool, Scenes | Segmented)}
     notes = [note for pool in detailed.values() for note in pool.notes]
     if detailed and small == "excerpt":
-        num_classes, class_problems = _declared_classes(detailed, sizes.classes)
-        notes += _classes_without_objects(detailed)
+        num_classes, class_problems, more = _declared_classes(detailed, sizes.classes)
+        notes += more
     else:
         num_classes, class_problems = count_classes(key, pools, sizes.classes)
     broken = dict(_broken_files(key, pools.values(), decode=decode))
-    faults = [fault for pool in scenes.values() for fault in pool.faults]
+    faults = [f for pool in pools.values() if isinstance(pool, Scenes) for f in pool.faults]
     problems += class_problems + _broken_lines(data, broken) + faults
-    classes = (num_classes, sizes.classes)
     return Report(
         key,
         True,
         small,
         counts,
-        classes,
+        (num_classes, sizes.classes),
         unreadable=tuple(broken),
         problems=tuple(problems),
         faults=tuple(faults),
@@ -157,71 +166,61 @@ def check(key: str, data: Path, *, decode: bool) -> Report:
 
 
 def require(key: str, data: Path, *, tolerated: int) -> Report:
-    """Return the report of a set that is fit for a run; DataError names what is wrong otherwise.
-
-    A fit set has all classes. At most `tolerated` images are missing, too many or unreadable, or
-    annotations broken, in total.
-    """
+    """Return the report of a set that is fit for a run; DataError names what is wrong otherwise."""
     report = check(key, data, decode=False)
     info = dataset_info(key)
     if not report.found:
         raise DataError(f"{info.title}: {report.problems[0]}. {info.how_to_get}")
-    if report.num_bad <= tolerated and report.classes[0] == report.classes[1]:
+    if report.fit(tolerated):
         return report
     found_classes, expected_classes = report.classes
-    more = len(report.problems) - NUM_NAMED
+    broken = f" and {len(report.faults)} annotations broken" if report.faults else ""
     raise DataError(
         f"{info.title}: {report.num_bad - len(report.faults)} images are missing, too many or "
-        f"unusable{_broken_annotations_text(report)}, {tolerated} are tolerated; "
-        f"{found_classes} classes found, "
-        f"{expected_classes} expected:\n  "
-        + "\n  ".join(report.problems[:NUM_NAMED])
-        + (f"\n  and {more} more" if more > 0 else "")
-        + f"\nSee all: python -m transfer check-data --data {data}. {info.how_to_get}"
+        f"unusable{broken}, {tolerated} are tolerated; {found_classes} classes found, "
+        f"{expected_classes} expected:\n  {report.first_problems}"
+        f"\nSee all: python -m transfer check-data --data {data}. {info.how_to_get}"
     )
-
-
-def _broken_annotations_text(report: Report) -> str:
-    return f" and {len(report.faults)} annotations broken" if report.faults else ""
 
 
 def render(reports: Iterable[Report]) -> str:
     """Return a table with one row per set, then every problem and how to get the set."""
-    return "\n".join(_table_and_problems(list(reports)))
+    reports = list(reports)
+    header = ["data", "found", "classes", *SPLITS, "unreadable", "state"]
+    lines = table([header, *(_row(report) for report in reports)])
+    for report in reports:
+        if not report.ok:
+            info = dataset_info(report.key)
+            lines += ["", f"{report.key} ({info.title})", *(f"  {p}" for p in report.problems)]
+            lines.append(f"  how to get it: {info.how_to_get}")
+            if info.sources:
+                lines.append(f"  by command: python -m transfer get-data {report.key}")
+        if report.notes:
+            lines += ["", f"{report.key}, remarks", *(f"  {note}" for note in report.notes)]
+    return "\n".join(lines)
+
+
+def table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the lines of a table with aligned columns."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
 
 
 def render_found(reports: Iterable[Report]) -> str:
     """Return the same for the sets that were found, and one line that names the others."""
     reports = list(reports)
     found = [report for report in reports if report.found]
-    absent = [report for report in reports if not report.found]
-    lines = _table_and_problems(found) if found else []
-    if absent:
-        keys = [report.key for report in absent]
+    keys = [report.key for report in reports if not report.found]
+    lines = [render(found)] if found else []
+    if keys:
         gettable = [key for key in keys if dataset_info(key).sources]
         lines += [""] * bool(lines) + [f"not there: {', '.join(keys)}"]
         lines += [f"to get them: python -m transfer get-data {' '.join(gettable)}"] * bool(gettable)
         lines.append(f"how to get one by hand: python -m transfer check-data --sets {keys[0]}")
     return "\n".join(lines)
-
-
-def _table_and_problems(reports: list[Report]) -> list[str]:
-    header = ["data", "found", "classes", *SPLITS, "unreadable", "state"]
-    rows = [header, *(_row(report) for report in reports)]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(header))]
-    table = [
-        "  ".join(cell.ljust(w) for cell, w in zip(r, widths, strict=True)).rstrip() for r in rows
-    ]
-    for report in reports:
-        if not report.ok:
-            info = dataset_info(report.key)
-            table += ["", f"{report.key} ({info.title})", *(f"  {p}" for p in report.problems)]
-            table.append(f"  how to get it: {info.how_to_get}")
-            if info.sources:
-                table.append(f"  by command: python -m transfer get-data {report.key}")
-        if report.notes:
-            table += ["", f"{report.key}, remarks", *(f"  {note}" for note in report.notes)]
-    return table
 
 
 def _row(report: Report) -> list[str]:
@@ -257,56 +256,39 @@ def open_splits(
     return splits, problems
 
 
-def _count_problems(counts: Mapping[str, tuple[int, int]]) -> list[str]:
-    return [
-        f"{split}: {found:,} images found, {expected:,} expected"
-        for split, (found, expected) in counts.items()
-        if found != expected
-    ]
-
-
 def count_classes(key: str, pools: Mapping[str, AnySplit], expected: int) -> tuple[int, list[str]]:
     """Return the number of classes with images in every split, and a problem for each other one."""
-    problems = []
-    present: list[set[str]] = []
-    known: set[str] = set(_class_list(key, expected))
-    for images in pools.values():
-        known.update(images.class_names)
-    for split, images in pools.items():
-        names = _present_classes(images)
-        present.append(names)
-        problems += [f"{split}: class {name} has no image" for name in sorted(known - names)]
-    num_found = len(set.intersection(*present)) if present else 0
+    # names that are known without the files, so that a missing class folder is named
+    listed = dataset_info(key).known_classes()
+    known = set(listed) if len(listed) == expected else set()
+    known.update(name for images in pools.values() for name in images.class_names)
+    present = {split: _present_classes(images) for split, images in pools.items()}
+    problems = [
+        f"{split}: class {name} has no image"
+        for split, names in present.items()
+        for name in sorted(known - names)
+    ]
+    num_found = len(set.intersection(*present.values())) if present else 0
     if num_found != expected:
         problems.append(f"{num_found} complete classes found, {expected} expected")
     return num_found, problems
 
 
 def _declared_classes(
-    scenes: Mapping[str, Scenes | Segmented], expected: int
-) -> tuple[int, list[str]]:
-    """Return the number of classes that every annotation file names.
+    pools: Mapping[str, Scenes | Segmented], expected: int
+) -> tuple[int, list[str], list[str]]:
+    """Return the number of classes that every annotation file names, problems and remarks.
 
     A run can do without the objects of some classes, which a small excerpt lacks.
     """
-    num_found = len(set.intersection(*(set(pool.class_names) for pool in scenes.values())))
-    if num_found == expected:
-        return num_found, []
-    return num_found, [f"{num_found} classes named in all files, {expected} expected"]
-
-
-def _classes_without_objects(scenes: Mapping[str, Scenes | Segmented]) -> list[str]:
-    absent = {
-        split: [name for name in pool.class_names if name not in _present_classes(pool)]
-        for split, pool in scenes.items()
-    }
-    return [f"{split}: no object of {', '.join(names)}" for split, names in absent.items() if names]
-
-
-def _class_list(key: str, expected: int) -> list[str]:
-    """Return names that are known without the files, so that a missing class folder is named."""
-    names = dataset_info(key).known_classes()
-    return list(names) if len(names) == expected else []
+    num_found = len(set.intersection(*(set(pool.class_names) for pool in pools.values())))
+    problems = [f"{num_found} classes named in all files, {expected} expected"]
+    notes = []
+    for split, pool in pools.items():
+        present = _present_classes(pool)
+        absent = [name for name in pool.class_names if name not in present]
+        notes += [f"{split}: no object of {', '.join(absent)}"] * bool(absent)
+    return num_found, problems * (num_found != expected), notes
 
 
 def _present_classes(images: AnySplit) -> set[str]:
@@ -343,23 +325,19 @@ def _broken_files(
                 block = range(start, min(start + BLOCK, len(source)))
                 names = [source.name(i) for i in block]
                 files = [source.folder / name for name in names]
-                sizes = [_annotated_size(images, i) for i in block]
+                sizes = [
+                    tuple(images.sizes[i].tolist()) if isinstance(images, Scenes) else None
+                    for i in block
+                ]
                 faults = threads.map(partial(_fault, decode=decode), files, sizes)
                 yield from ((n, why) for n, why in zip(names, faults, strict=True) if why)
                 shown.add(len(block))
 
 
-def _annotated_size(images: AnySplit, i: int) -> tuple[int, int] | None:
-    if not isinstance(images, Scenes):
-        return None
-    width, height = images.sizes[i].tolist()
-    return width, height
-
-
-def _fault(file: Path, size: tuple[int, int] | None, *, decode: bool) -> str:
+def _fault(file: Path, size: tuple[int, ...] | None, *, decode: bool) -> str:
     """Return why a file is no image, or none of the annotated size; empty if it is."""
     try:
-        if _is_truncated(file) or decode:
+        if is_truncated(file) or decode:
             decode_file(file)
         found = None if size is None else upright_size(file)
     except FileNotFoundError:
@@ -369,7 +347,7 @@ def _fault(file: Path, size: tuple[int, int] | None, *, decode: bool) -> str:
     return "" if found == size else f"{found} px, annotated as {size}"
 
 
-def _is_truncated(file: Path) -> bool:
+def is_truncated(file: Path) -> bool:
     """Return whether the first and last bytes are not those of a whole JPEG or PNG."""
     with file.open("rb") as content:
         start = content.read(8)
@@ -385,3 +363,31 @@ def _broken_lines(data: Path, broken: Mapping[str, str]) -> list[str]:
     gone = {folder: n for folder, n in folders.items() if not (data / folder).is_dir()}
     lines = [f"folder {folder.as_posix()} is missing, {n:,} images" for folder, n in gone.items()]
     return lines + [f"{n}: {why}" for n, why in broken.items() if Path(n).parent not in gone]
+
+
+def announce(key: str, data: Path) -> Sizes:
+    """Write what a set holds to `small-data.json`, as the sizes of an excerpt; return them.
+
+    Splits that are drawn from trainval follow it: a tenth of each class is val. DataError if the
+    set is absent or cannot be read.
+    """
+    info = dataset_info(key)
+    if missing := info.missing_path(data):
+        raise DataError(f"{missing} is not there. {info.how_to_get}")
+    splits, problems = open_splits(key, data, [s for s in DISJOINT if s in info.counts])
+    if not splits:
+        raise DataError(f"{info.title}: {'; '.join(problems)}")
+    detailed = any(isinstance(pool, Scenes | Segmented) for pool in splits.values())
+    classes = info.num_classes
+    if not detailed:
+        classes, _ = count_classes(key, splits, info.num_classes)
+    counts = {split: len(images) for split, images in splits.items()}
+    if "train" in info.counts and "trainval" in counts and not detailed:
+        val = max(1, counts["trainval"] // classes // 10) * classes
+        counts |= {"train": counts["trainval"] - val, "val": val}
+    mark_small(data, key, Sizes(classes=classes, counts=counts))
+    parts, _ = open_splits(key, data, [s for s in ("train", "val") if s in counts])
+    counts |= {split: len(images) for split, images in parts.items()}  # as published lists say
+    sizes = Sizes(classes=classes, counts=counts)
+    mark_small(data, key, sizes)
+    return sizes

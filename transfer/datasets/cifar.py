@@ -8,6 +8,7 @@ whatever code a pickle holds.
 import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from transfer.datasets.expected import DataError, Sizes
 from transfer.datasets.images import ImageArrays, Images, class_names, read_class_folders
 from transfer.datasets.info import SmallVersion, info, source
-from transfer.datasets.splits import balanced_split
+from transfer.datasets.splits import with_val
 from transfer.datasets.synthetic.labeled import PerClass, write_file
 from transfer.datasets.synthetic.patterns import kinds_of_classes, paint
 
@@ -60,17 +61,8 @@ CIFAR100 = Layout(
 SMALL_CIFAR10, SMALL_CIFAR100 = PerClass(classes=6), PerClass(classes=8)
 
 
-def read_cifar10(data: Path, split: str, sizes: Sizes) -> Images:
-    """Read cifar-10-batches-py, or cifar10/{train,test}/CLASS."""
-    return _read(data, split, sizes, CIFAR10)
-
-
-def read_cifar100(data: Path, split: str, sizes: Sizes) -> Images:
-    """Read cifar-100-python with its 100 fine labels, or cifar100/{train,test}/CLASS."""
-    return _read(data, split, sizes, CIFAR100)
-
-
-def _read(data: Path, split: str, sizes: Sizes, layout: Layout) -> Images:
+def read_cifar(layout: Layout, data: Path, split: str, sizes: Sizes) -> Images:
+    """Read the pickles, of CIFAR-100 its 100 fine labels, or folders {train,test}/CLASS."""
     if (data / layout.pickle_folder).is_dir():
         files = layout.test_files if split == "test" else layout.train_files
         images = _read_pickles(data, files, layout)
@@ -78,9 +70,7 @@ def _read(data: Path, split: str, sizes: Sizes, layout: Layout) -> Images:
         folder = data / layout.image_folder / ("test" if split == "test" else "train")
         classes = class_names(data / layout.image_folder / "train")
         images = read_class_folders(data, folder, classes)
-    if split == "test":
-        return images
-    return balanced_split(images, split, val_per_class=sizes.per_class("val"))
+    return with_val(images, split, sizes)
 
 
 def _read_pickles(data: Path, files: tuple[str, ...], layout: Layout) -> Images:
@@ -113,10 +103,9 @@ class _ArrayUnpickler(pickle.Unpickler):
 
 def _load(file: Path) -> dict[str, Any]:
     """Return the content of a published pickle, which Python 2 wrote."""
+    unpickler = _ArrayUnpickler(BytesIO(file.read_bytes()), encoding="latin1")
     try:
-        content: dict[str, Any] = _ArrayUnpickler(
-            BytesIO(file.read_bytes()), encoding="latin1"
-        ).load()
+        content: dict[str, Any] = unpickler.load()
     except (pickle.UnpicklingError, EOFError, AttributeError, IndexError) as error:
         raise DataError(
             f"{file}: this is not a pickle of CIFAR ({error}); unpack the set again"
@@ -127,44 +116,40 @@ def _load(file: Path) -> dict[str, Any]:
 def _write_small_cifar10(data: Path, rng: np.random.Generator) -> None:
     """Write five training batches, a test batch and the class names."""
     names = ["airplane", "automobile", "bird", "cat", "deer", "dog"]
-    kinds = kinds_of_classes(len(names), 10)
-    folder = data / CIFAR10.pickle_folder
-    labels = np.arange(SMALL_CIFAR10.classes * SMALL_CIFAR10.trainval) % SMALL_CIFAR10.classes
-    for i, part in enumerate(np.array_split(labels, 5), start=1):
-        batch = _small_batch(f"training batch {i} of 5", part, names, kinds, rng)
-        _write_pickle(folder / f"data_batch_{i}", batch | {"labels": part.tolist()})
-    labels = np.arange(SMALL_CIFAR10.classes * SMALL_CIFAR10.test)[::-1] % SMALL_CIFAR10.classes
-    batch = _small_batch("testing batch 1 of 1", labels, names, kinds, rng)
-    _write_pickle(folder / "test_batch", batch | {"labels": labels.tolist()})
+    small, folder = SMALL_CIFAR10, data / CIFAR10.pickle_folder
+    train = np.arange(small.classes * small.trainval) % small.classes
+    test = np.arange(small.classes * small.test)[::-1] % small.classes
+    titles = [f"training batch {i} of 5" for i in range(1, 6)] + ["testing batch 1 of 1"]
+    files = (*CIFAR10.train_files, *CIFAR10.test_files)
+    for title, file, labels in zip(titles, files, [*np.array_split(train, 5), test], strict=True):
+        batch = _small_batch(title, labels, names, 10, rng)
+        _write_pickle(folder / file, batch | {"labels": labels.tolist()})
     meta = {"label_names": names, "num_cases_per_batch": 10_000, "num_vis": 3_072}
-    _write_pickle(folder / "batches.meta", meta)
+    _write_pickle(folder / CIFAR10.names_file, meta)
 
 
 def _write_small_cifar100(data: Path, rng: np.random.Generator) -> None:
     """Write the training and the test images with fine and coarse labels, and the class names."""
     names = ["apple", "aquarium_fish", "baby", "bear", "beaver", "bed", "bee", "beetle"]
-    kinds = kinds_of_classes(len(names), 11)
     folder = data / CIFAR100.pickle_folder
     for part, num_images in (("train", SMALL_CIFAR100.trainval), ("test", SMALL_CIFAR100.test)):
         labels = np.arange(len(names) * num_images) % len(names)
-        batch = _small_batch(f"{part}ing batch 1 of 1", labels, names, kinds, rng)
-        fine_and_coarse = {
-            "fine_labels": labels.tolist(),
-            "coarse_labels": (labels // 2).tolist(),
-        }
-        _write_pickle(folder / part, batch | fine_and_coarse)
-    coarse = [f"group_{i}" for i in range((len(names) + 1) // 2)]
-    _write_pickle(folder / "meta", {"fine_label_names": names, "coarse_label_names": coarse})
+        batch = _small_batch(f"{part}ing batch 1 of 1", labels, names, 11, rng)
+        coarse = {"fine_labels": labels.tolist(), "coarse_labels": (labels // 2).tolist()}
+        _write_pickle(folder / part, batch | coarse)
+    groups = [f"group_{i}" for i in range((len(names) + 1) // 2)]
+    _write_pickle(folder / "meta", {"fine_label_names": names, "coarse_label_names": groups})
 
 
 def _small_batch(
     title: str,
     labels: NDArray[np.int64],
     names: Sequence[str],
-    kinds: Sequence[int],
+    first_kind: int,
     rng: np.random.Generator,
 ) -> dict[str, Any]:
     """Return the fields that both sets share; a row of data is the red, green, then blue plane."""
+    kinds = kinds_of_classes(len(names), first_kind)
     images = (paint(kinds[label], (SIDE_PX, SIDE_PX), rng) for label in labels)
     rows = [image.transpose(2, 0, 1).reshape(-1) for image in images]
     files = [f"{names[label]}_s_{i:06d}.png" for i, label in enumerate(labels)]
@@ -175,18 +160,15 @@ def _write_pickle(file: Path, content: dict[str, Any]) -> None:
     write_file(file, pickle.dumps(content, protocol=4))
 
 
-CIFAR_PAGE = "https://www.cs.toronto.edu/~kriz/cifar.html"
 DATASETS = {
-    "cifar10": info(
-        "cifar10",
-        read=read_cifar10,
-        small=SmallVersion(sizes=SMALL_CIFAR10.sizes, write=_write_small_cifar10),
-        sources=(source("cifar10"),),
-    ),
-    "cifar100": info(
-        "cifar100",
-        read=read_cifar100,
-        small=SmallVersion(sizes=SMALL_CIFAR100.sizes, write=_write_small_cifar100),
-        sources=(source("cifar100"),),
-    ),
+    key: info(
+        key,
+        read=partial(read_cifar, layout),
+        small=SmallVersion(sizes=per_class.sizes, write=write),
+        sources=(source(key),),
+    )
+    for key, layout, per_class, write in (
+        ("cifar10", CIFAR10, SMALL_CIFAR10, _write_small_cifar10),
+        ("cifar100", CIFAR100, SMALL_CIFAR100, _write_small_cifar100),
+    )
 }

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from pretrain.running.atomic_files import write_whole
 from pretrain.running.errors import SuiteError
 
 SMALL_DATA = "small-data.json"
@@ -53,3 +54,12 @@ def small_sizes(data: Path) -> dict[str, Sizes]:
             f"{file}: it cannot be read as {{key: {{'classes': L, 'counts': {{split: images}}}}}} "
             f"({type(error).__name__}: {error}); correct it, or remove it if the sets are complete"
         ) from error
+
+
+def mark_small(data: Path, key: str, sizes: Sizes) -> None:
+    """Enter one set into `small-data.json`; a reader meanwhile sees the old file or the new one."""
+    entries = {
+        k: {"classes": s.classes, "counts": dict(s.counts), "drawn": s.drawn}
+        for k, s in sorted((small_sizes(data) | {key: sizes}).items())
+    }
+    write_whole(data / SMALL_DATA, (json.dumps(entries, indent=1) + "\n").encode(), "--data")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import io
 import os
 import struct
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -158,10 +159,6 @@ class Images:
         positions = np.asarray(indices, dtype=np.int64)
         return Images(self.source.take(positions), self.label_array[positions], self.class_names)
 
-    def without(self, names: Collection[str]) -> Images:
-        """Return all images except these; a run leaves out the broken ones that it tolerates."""
-        return self.subset([i for i in range(len(self)) if self.name(i) not in names])
-
     @property
     def files(self) -> tuple[ImageFiles, ...]:
         """Return the files that are read later; none if the pixels are in memory."""
@@ -208,7 +205,7 @@ def names_below(data: Path, files: Iterable[Path | str]) -> list[str]:
 def decode_file(file: Path) -> Image.Image:
     """Return the RGB image of a file; DataError names a file that Pillow cannot read."""
     with name_in_errors(file):
-        return decode(file.read_bytes())
+        return Image.fromarray(decoding.decode(file.read_bytes()))
 
 
 @contextmanager
@@ -223,14 +220,37 @@ def name_in_errors(file: Path) -> Iterator[None]:
         ) from error
 
 
-def decode(content: bytes) -> Image.Image:
-    """Return the RGB image of a file's content."""
-    return Image.fromarray(decoding.decode(content))
-
-
 def states_of(files: Mapping[str, tuple[ImageFiles, ...]]) -> dict[str, tuple[str, ...]]:
     """Return the state of the files of each split as it is now."""
     return {split: tuple(part.state() for part in parts) for split, parts in files.items()}
+
+
+LONGEST_PX, JPEG_QUALITY = 64, 60
+"""Thumbnails of records: one takes about 1.7 kB in base64, of CIFAR 1.1 kB."""
+
+
+def describe_image(images: Images, index: int) -> dict[str, Any]:
+    """Return index, label, class, path below the data folder and thumbnail of an image.
+
+    Records hold these, so that figures need no data set.
+    """
+    image, label = images[index]
+    return {
+        "index": index,
+        "label": label,
+        "class": images.class_names[label],
+        "file": images.name(index),
+        "jpeg_base64": thumbnail(image),
+    }
+
+
+def thumbnail(image: Image.Image) -> str:
+    """Return a JPEG of the image in base64, reduced to LONGEST_PX if it is larger."""
+    small = image.copy()
+    small.thumbnail((LONGEST_PX, LONGEST_PX))
+    buffer = io.BytesIO()
+    small.save(buffer, format="JPEG", quality=JPEG_QUALITY)
+    return base64.b64encode(buffer.getvalue()).decode()
 
 
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp")
@@ -257,15 +277,11 @@ def read_class_folders(data: Path, folder: Path, classes: Sequence[str]) -> Imag
 
 
 def _image_names(folder: Path) -> list[str]:
-    try:
-        with os.scandir(folder) as entries:
-            return sorted(
-                e.name
-                for e in entries
-                if e.name.lower().endswith(IMAGE_ENDINGS) and not e.name.startswith(".")
-            )
-    except FileNotFoundError:
+    if not folder.exists():
         return []
+    with os.scandir(folder) as entries:
+        names = sorted(entry.name for entry in entries)
+    return [n for n in names if n.lower().endswith(IMAGE_ENDINGS) and not n.startswith(".")]
 
 
 EXIF_ORIENTATION = 274
@@ -287,7 +303,7 @@ def decode_upright(file: Path) -> Image.Image:
     """Return the upright RGB image; DataError names a file that cannot be read."""
     with name_in_errors(file):
         content = file.read_bytes()
-        image = decode(content)
+        image = Image.fromarray(decoding.decode(content))
         with Image.open(io.BytesIO(content)) as header:
             turn = UPRIGHT.get(_orientation(header))
     return image if turn is None else image.transpose(turn)

@@ -5,11 +5,9 @@ both ImageNet-1k and ImageNet-100 read `imagenet/`. A size or checksum that nobo
 left out, and `get-data` says so. The facts stand in facts.yaml.
 """
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -136,16 +134,6 @@ class Source:
 AnySplit: TypeAlias = "Images | Scenes | Segmented"
 
 
-def no_departures(data: Path) -> Sequence[str]:
-    """Return nothing: the files are all that the papers tested on."""
-    return ()
-
-
-def no_known_classes() -> Sequence[str]:
-    """Return nothing: the class names are only known from the files."""
-    return ()
-
-
 @dataclass(frozen=True, kw_only=True)
 class SmallVersion:
     """The generated version of a data set: the published layout with drawn images."""
@@ -190,30 +178,27 @@ class DatasetInfo:
     """Folders of files that it reads, as `get-data` gets them; none if they are made here."""
     counts_of_parts: Callable[[Path], Mapping[str, int]] | None = None
     """Published images per split of the parts that are present, for a set published in parts."""
-    departures: Callable[[Path], Sequence[str]] = no_departures
+    departures: Callable[[Path], Sequence[str]] = lambda data: ()
     """Returns a sentence for each way in which the files are not all that the papers tested on;
     every record stores these sentences."""
-    known_classes: Callable[[], Sequence[str]] = no_known_classes
+    known_classes: Callable[[], Sequence[str]] = tuple
     """Returns class names that are known without the files, so that a missing class is named."""
     draw: str = ""
     """Name of the draw that decides what is trained and tested on; its list of images is stored."""
 
     def is_there(self, data: Path) -> bool:
         """Return whether the folders, and the list if there is one, exist."""
+        return self.missing_path(data) is None
+
+    def missing_path(self, data: Path) -> Path | None:
+        """Return the first folder or list that is not there; None if the set is."""
         folders = (self.folder, self.alternative_folder)
-        first = any(folder and (data / folder).is_dir() for folder in folders)
-        return first and (data / self.second_folder).is_dir() and self._has_list(data)
-
-    def missing_path(self, data: Path) -> Path:
-        """Return the folder or list to name when the set is not there."""
-        if not (data / self.folder).is_dir():
+        if not any(folder and (data / folder).is_dir() for folder in folders):
             return data / self.folder
-        if not self._has_list(data):
+        if self.list_file and not (data / self.folder / self.list_file).is_file():
             return data / self.folder / self.list_file
-        return data / (self.second_folder or self.folder)
-
-    def _has_list(self, data: Path) -> bool:
-        return not self.list_file or (data / self.folder / self.list_file).is_file()
+        second = data / self.second_folder
+        return None if second.is_dir() else second
 
 
 def split_counts(train: int, val: int, test: int) -> Mapping[str, int]:
@@ -221,27 +206,23 @@ def split_counts(train: int, val: int, test: int) -> Mapping[str, int]:
     return {"train": train, "val": val, "trainval": train + val, "test": test}
 
 
-def first_lines_match(file: Path, pattern: str, count: int = 3) -> bool:
-    """Return whether the first lines of a file exist and each begin with a pattern."""
-    lines = list(_first_lines(file, count)) if file.is_file() else []
-    return bool(lines) and all(re.match(pattern, line) for line in lines)
-
-
-def _first_lines(file: Path, count: int) -> Iterator[str]:
-    with file.open(errors="replace") as lines:
-        yield from islice(lines, count)
-
-
 FILE = Path(__file__).with_name("facts.yaml")
 
 
 @cache
 def _facts() -> dict[str, dict[str, dict[str, Any]]]:
+    """Return the content of the file, with tuples in place of lists."""
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # five times as fast where it is there
-    content: dict[str, dict[str, dict[str, Any]]] = yaml.load(FILE.read_text(), Loader=loader)
+    content: dict[str, dict[str, dict[str, Any]]] = _tuples(yaml.load(FILE.read_text(), loader))
     return content
+
+
+def _tuples(content: Any) -> Any:
+    if isinstance(content, dict):
+        return {key: _tuples(value) for key, value in content.items()}
+    return tuple(map(_tuples, content)) if isinstance(content, list) else content
 
 
 def source(key: str, **functions: Any) -> Source:
@@ -250,13 +231,17 @@ def source(key: str, **functions: Any) -> Source:
     TypeError names a field that is missing, or that no source has.
     """
     facts = _facts()["sources"][key]
+    parts = ({"path": part} if isinstance(part, str) else part for part in facts["parts"])
     lists = {
-        "archives": tuple(map(_archive, facts["archives"])),
-        "variants": tuple(tuple(map(_archive, variant)) for variant in facts.get("variants", ())),
-        "parts": tuple(map(_part, facts["parts"])),
-        "checked_as": tuple(facts.get("checked_as", ())),
+        "archives": _archives(facts["archives"]),
+        "variants": tuple(map(_archives, facts.get("variants", ()))),
+        "parts": tuple(Part(**part) for part in parts),
     }
     return Source(key=key, **(facts | lists), **functions)
+
+
+def _archives(entries: Sequence[Mapping[str, Any]]) -> tuple[Archive, ...]:
+    return tuple(Archive(**entry) for entry in entries)
 
 
 def info(key: str, **functions: Any) -> DatasetInfo:
@@ -275,16 +260,3 @@ def in_order(datasets: Mapping[str, DatasetInfo]) -> dict[str, DatasetInfo]:
     """Return the sets in the order of facts.yaml, others behind these."""
     order = list(_facts()["datasets"])
     return dict(sorted(datasets.items(), key=lambda one: (*order, one[0]).index(one[0])))
-
-
-def _archive(facts: dict[str, Any]) -> Archive:
-    lists: dict[str, Any] = {
-        name: tuple(facts[name]) for name in ("urls", "other_names") if name in facts
-    }
-    return Archive(**(facts | lists))
-
-
-def _part(facts: str | dict[str, Any]) -> Part:
-    if isinstance(facts, str):
-        return Part(path=facts)
-    return Part(**(facts | {"elsewhere": tuple(facts.get("elsewhere", ()))}))

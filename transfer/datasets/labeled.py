@@ -20,19 +20,12 @@ from transfer.datasets.images import (
 )
 from transfer.datasets.info import info, source
 from transfer.datasets.mat_files import read_mat
-from transfer.datasets.splits import balanced_split, ranks_in_class, seeded_ranks, uniform_split
-from transfer.datasets.synthetic import labeled_sets
+from transfer.datasets.splits import ranks_in_class, seeded_ranks, uniform_split, with_val
+from transfer.datasets.synthetic import labeled_sets as small
 from transfer.datasets.synthetic.labeled import Draw, PerClass, labeled_jpegs
 
 Read = Callable[[Path, str, Sizes], Images]
 Write = Callable[[Path, PerClass, Draw], None]
-
-
-def _with_val(images: Images, split: str, sizes: Sizes) -> Images:
-    """Return test images as they are, else train or val, drawn alike from each class."""
-    if split == "test":
-        return images
-    return balanced_split(images, split, val_per_class=sizes.per_class("val"))
 
 
 def read_aircraft(data: Path, split: str, sizes: Sizes) -> Images:
@@ -59,10 +52,8 @@ def read_birdsnap(data: Path, split: str, sizes: Sizes) -> Images:
     folder = data / "birdsnap" / "images"
     images = read_class_folders(data, folder, class_names(folder))
     in_test = ranks_in_class(images) < sizes.per_class("test")
-    if split == "test":
-        return images.subset(np.flatnonzero(in_test))
-    trainval = images.subset(np.flatnonzero(~in_test))
-    return _with_val(trainval, split, sizes)
+    chosen = in_test if split == "test" else ~in_test
+    return with_val(images.subset(np.flatnonzero(chosen)), split, sizes)
 
 
 def read_caltech101(data: Path, split: str, sizes: Sizes) -> Images:
@@ -78,10 +69,8 @@ def read_caltech101(data: Path, split: str, sizes: Sizes) -> Images:
     folder = data / "caltech101" / "101_ObjectCategories"
     images = read_class_folders(data, folder, class_names(folder))
     in_trainval = ranks_in_class(images) < sizes.per_class("trainval")
-    if split == "test":
-        return images.subset(np.flatnonzero(~in_trainval))
-    trainval = images.subset(np.flatnonzero(in_trainval))
-    return _with_val(trainval, split, sizes)
+    chosen = ~in_trainval if split == "test" else in_trainval
+    return with_val(images.subset(np.flatnonzero(chosen)), split, sizes)
 
 
 def read_cars(data: Path, split: str, sizes: Sizes) -> Images:
@@ -119,7 +108,7 @@ def read_cub200(data: Path, split: str, sizes: Sizes) -> Images:
     names = [f"CUB_200_2011/images/{files[number]}" for number in numbers]
     labels = [label_of[class_of[number]] for number in numbers]
     images = image_files(data, names, labels, list(classes.values()))
-    return _with_val(images, split, sizes)
+    return with_val(images, split, sizes)
 
 
 def _numbered_words(file: Path) -> dict[str, str]:
@@ -178,7 +167,7 @@ def read_food(data: Path, split: str, sizes: Sizes) -> Images:
 
     part = Food101(data, split="test" if split == "test" else "train")
     images = image_files(data, names_below(data, part._image_files), part._labels, part.classes)
-    return _with_val(images, split, sizes)
+    return with_val(images, split, sizes)
 
 
 RESPLIT_SEED = "looc re-split 0"
@@ -207,7 +196,7 @@ def read_inat1k(data: Path, split: str, sizes: Sizes) -> Images:
     if split == "test":
         return _concatenate(data, val, train.subset(np.flatnonzero(moved)))
     stays = train.subset(np.flatnonzero(~moved))
-    return _with_val(stays, split, sizes)
+    return with_val(stays, split, sizes)
 
 
 def _read_published(data: Path, part: str) -> Images:
@@ -246,14 +235,18 @@ def read_pets(data: Path, split: str, sizes: Sizes) -> Images:
         names.append(f"oxford-iiit-pet/images/{image_id}.jpg")
         breeds[labels[-1]] = image_id.rpartition("_")[0].replace("_", " ").title()
     images = image_files(data, names, labels, [breeds[label] for label in sorted(breeds)])
-    return _with_val(images, split, sizes)
+    return with_val(images, split, sizes)
 
 
-TRAIN_FOLDERS = ("data_256_standard", "data_256", "data_large_standard", "data_large")
-"""The 256-pixel version is preferred; the second name is what its archive unpacks to."""
-
-
-VAL_FOLDERS = ("val_256", "val_large")
+PLACES_FILES = {
+    "train": (
+        "places365_train_standard.txt",
+        ("data_256_standard", "data_256", "data_large_standard", "data_large"),
+    ),
+    "test": ("places365_val.txt", ("val_256", "val_large")),
+}
+"""List and possible folders of the images: the 256-pixel version is preferred; data_256 is what its
+archive unpacks to."""
 
 
 def read_places365(data: Path, split: str, sizes: Sizes) -> Images:
@@ -266,30 +259,20 @@ def read_places365(data: Path, split: str, sizes: Sizes) -> Images:
     Read places365/categories_places365.txt, the lists beside it and the images they name.
     """
     folder = data / "places365"
-    classes = [name for name, _ in _words_with_numbers(folder / "categories_places365.txt")]
-    list_name, choices = (
-        ("places365_val.txt", VAL_FOLDERS)
-        if split == "test"
-        else ("places365_train_standard.txt", TRAIN_FOLDERS)
-    )
-    prefix = f"places365/{_first_existing(folder, choices)}"
-    pairs = _words_with_numbers(folder / list_name)
-    names = [f"{prefix}/{name.lstrip('/')}" for name, _ in pairs]
-    images = image_files(data, names, [label for _, label in pairs], classes)
-    return _with_val(images, split, sizes)
+    classes, _ = _words_and_numbers(folder / "categories_places365.txt")
+    list_name, choices = PLACES_FILES["test" if split == "test" else "train"]
+    present = [name for name in choices if (folder / name).is_dir()]
+    if not present:
+        raise DataError(f"{folder}: none of the image folders {', '.join(choices)} is there")
+    files, labels = _words_and_numbers(folder / list_name)
+    names = [f"places365/{present[0]}/{file.lstrip('/')}" for file in files]
+    return with_val(image_files(data, names, labels, classes), split, sizes)
 
 
-def _words_with_numbers(file: Path) -> list[tuple[str, int]]:
-    """Return the lines of a file, each a name and a number."""
-    with file.open() as lines:
-        return [(name, int(number)) for name, number in (line.split() for line in lines)]
-
-
-def _first_existing(folder: Path, choices: tuple[str, ...]) -> str:
-    for name in choices:
-        if (folder / name).is_dir():
-            return name
-    raise DataError(f"{folder}: none of the image folders {', '.join(choices)} is there")
+def _words_and_numbers(file: Path) -> tuple[list[str], list[int]]:
+    """Return the columns of a file, whose lines are a name and a number."""
+    words = file.read_text().split()
+    return words[::2], [int(number) for number in words[1::2]]
 
 
 def read_sun397(data: Path, split: str, sizes: Sizes) -> Images:
@@ -307,27 +290,22 @@ def read_sun397(data: Path, split: str, sizes: Sizes) -> Images:
     paths = folder.joinpath(partition).read_text().split()
     labels = [label_of[path.rpartition("/")[0]] for path in paths]
     images = image_files(data, [f"SUN397{path}" for path in paths], labels, classes)
-    return _with_val(images, split, sizes)
+    return with_val(images, split, sizes)
 
 
 SETS: dict[str, tuple[Read, Write, PerClass, int]] = {
-    "aircraft": (
-        read_aircraft,
-        labeled_sets.write_aircraft,
-        PerClass(classes=5, train=16, val=16),
-        0,
-    ),
-    "birdsnap": (read_birdsnap, labeled_sets.write_birdsnap, PerClass(classes=6), 1),
-    "caltech101": (read_caltech101, labeled_sets.write_caltech101, PerClass(classes=5), 2),
-    "cars": (read_cars, labeled_sets.write_cars, PerClass(classes=6), 3),
-    "cub200": (read_cub200, labeled_sets.write_cub200, PerClass(classes=6), 16),
-    "dtd": (read_dtd, labeled_sets.write_dtd, PerClass(classes=5, train=16, val=16), 4),
-    "flowers": (read_flowers, labeled_sets.write_flowers, PerClass(classes=6, train=16, val=16), 5),
-    "food": (read_food, labeled_sets.write_food, PerClass(classes=5), 6),
-    "inat1k": (read_inat1k, labeled_sets.write_inat1k, PerClass(classes=6), 15),
-    "pets": (read_pets, labeled_sets.write_pets, PerClass(classes=6), 7),
-    "places365": (read_places365, labeled_sets.write_places365, PerClass(classes=5), 8),
-    "sun397": (read_sun397, labeled_sets.write_sun397, PerClass(classes=5), 9),
+    "aircraft": (read_aircraft, small.write_aircraft, PerClass(classes=5, train=16, val=16), 0),
+    "birdsnap": (read_birdsnap, small.write_birdsnap, PerClass(classes=6), 1),
+    "caltech101": (read_caltech101, small.write_caltech101, PerClass(classes=5), 2),
+    "cars": (read_cars, small.write_cars, PerClass(classes=6), 3),
+    "cub200": (read_cub200, small.write_cub200, PerClass(classes=6), 16),
+    "dtd": (read_dtd, small.write_dtd, PerClass(classes=5, train=16, val=16), 4),
+    "flowers": (read_flowers, small.write_flowers, PerClass(classes=6, train=16, val=16), 5),
+    "food": (read_food, small.write_food, PerClass(classes=5), 6),
+    "inat1k": (read_inat1k, small.write_inat1k, PerClass(classes=6), 15),
+    "pets": (read_pets, small.write_pets, PerClass(classes=6), 7),
+    "places365": (read_places365, small.write_places365, PerClass(classes=5), 8),
+    "sun397": (read_sun397, small.write_sun397, PerClass(classes=5), 9),
 }
 """Reader, writer of the small version, its images per class, and the kind of its first class."""
 SOURCES = {"inat1k": "inat2019"}
@@ -337,8 +315,8 @@ DATASETS = {
     key: info(
         key,
         read=read,
-        small=labeled_jpegs(small, first_kind=first_kind, write=write),
+        small=labeled_jpegs(per_class, first_kind=first_kind, write=write),
         sources=(source(SOURCES.get(key, key)),),
     )
-    for key, (read, write, small, first_kind) in SETS.items()
+    for key, (read, write, per_class, first_kind) in SETS.items()
 }

@@ -11,12 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transfer.datasets.images import ImageFiles
-from transfer.datasets.scene_arrays import (
-    Scene,
-    SceneArrays,
-    any_per_image,
-    pack_scenes,
-)
+from transfer.datasets.scene_arrays import Scene, SceneArrays, any_per_image, pack_scenes
 
 BORDER_PX = 2.0
 """A box gets a note if it passes the image's border by more than this. Rounding, and files that
@@ -97,12 +92,6 @@ class Scenes:
             order=self.order[np.asarray(indices, dtype=np.int64)],
         )
 
-    def without(self, names: Collection[str]) -> "Scenes":
-        """Return all images except these; a run leaves out the broken ones that it tolerates."""
-        if not names:
-            return self
-        return self.subset([i for i in range(len(self)) if self.name(i) not in names])
-
     @property
     def files(self) -> tuple[ImageFiles, ...]:
         """Return the files that are read later."""
@@ -142,7 +131,8 @@ def usable_for_training(
     kept = ~arrays.aside if scenes.aside_are_crowds else np.ones_like(arrays.aside)
     usable = any_per_image(kept, arrays.object_ends)
     if finds == "keypoints":
-        usable &= any_per_image(arrays.keypoints[:, 2] > 0, arrays.point_ends)
+        labeled = (arrays.keypoints[..., 2] > 0).sum(axis=1) > 0
+        usable &= any_per_image(labeled, arrays.object_ends) if len(labeled) else False
     return np.flatnonzero(usable[scenes.order])
 
 

@@ -2,8 +2,9 @@
 
 import hashlib
 import io
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -69,27 +70,17 @@ class Segmented:
             notes=self.notes,
         )
 
-    def without(self, names: Collection[str]) -> "Segmented":
-        """Return all images except these; a run leaves out the broken ones that it tolerates."""
-        if not names:
-            return self
-        return self.subset([i for i in range(len(self)) if self.name(i) not in names])
-
     @cached_property
     def fingerprint(self) -> str:
         """Return 16 hex digits over class and file names, sizes of images and contents of masks."""
         digest = hashlib.sha256("\n".join(self.class_names).encode())
         for i in range(len(self)):
             digest.update(self.name(i).encode() + b"\0" + self.source.content(i) + b"\n")
-            digest.update(hashlib.sha256(self._mask_content(i)).digest())
+            mask = b""  # stands for a file that cannot be read
+            with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+                mask = (self.masks.folder / self.masks.name(i)).read_bytes()
+            digest.update(hashlib.sha256(mask).digest())
         return digest.hexdigest()[:16]
-
-    def _mask_content(self, i: int) -> bytes:
-        """Return the bytes of a mask's file, none if it cannot be read."""
-        try:
-            return (self.masks.folder / self.masks.name(i)).read_bytes()
-        except (FileNotFoundError, NotADirectoryError, PermissionError):
-            return b""
 
     @cached_property
     def mask_check(self) -> tuple[tuple[str, ...], NDArray[np.int64]]:
@@ -118,9 +109,9 @@ def read_mask(file: Path) -> Mask:
                     "published PNGs, whose palette holds the colors"
                 )
             return np.array(image)
-    except DataError:
-        raise
     except (OSError, SyntaxError, ValueError, UnidentifiedImageError) as error:
+        if isinstance(error, DataError):
+            raise
         raise DataError(f"{file}: cannot be decoded ({error}); replace the file") from error
 
 
@@ -143,9 +134,8 @@ def voc_palette() -> bytes:
     colors = np.zeros((256, 3), dtype=np.uint8)
     for place in range(8):
         for channel in range(3):
-            colors[:, channel] |= ((classes >> (3 * place + channel)) & 1).astype(np.uint8) << (
-                7 - place
-            )
+            bit = (classes >> (3 * place + channel)) & 1
+            colors[:, channel] |= (bit << (7 - place)).astype(np.uint8)
     return colors.tobytes()
 
 

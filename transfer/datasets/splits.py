@@ -6,7 +6,7 @@ missing moves no other image further than one place.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -54,8 +54,23 @@ def balanced_split(trainval: Images, split: str, *, val_per_class: int) -> Image
     """Return train, val or all of trainval; val has the same number of images of each class."""
     if split == "trainval":
         return trainval
-    _require_training_images(trainval, val_per_class)
+    counts = np.bincount(trainval.label_array, minlength=len(trainval.class_names))
+    short = [
+        name for name, n in zip(trainval.class_names, counts, strict=True) if n <= val_per_class
+    ]
+    if short:
+        raise DataError(
+            f"{len(short)} of {len(counts)} classes, first {short[0]!r}, have no image left to "
+            f"train on after {val_per_class} are held out; the set is incomplete"
+        )
     return _part(trainval, split, ranks_in_class(trainval) < val_per_class)
+
+
+def with_val(images: Images, split: str, sizes: Sizes) -> Images:
+    """Return test images as they are, else train or val, drawn alike from each class."""
+    if split == "test":
+        return images
+    return balanced_split(images, split, val_per_class=sizes.per_class("val"))
 
 
 def uniform_split(trainval: Split, split: str, *, num_val: int) -> Split:
@@ -81,6 +96,11 @@ def uniform_split_by_sizes(trainval: Detailed, split: str, sizes: Sizes) -> Deta
     return uniform_split(trainval, split, num_val=sizes.counts["val"])
 
 
+def without(images: Split, names: Collection[str]) -> Split:
+    """Return all images except these; a run leaves out the broken ones that it tolerates."""
+    return images.subset([i for i in range(len(images)) if images.name(i) not in names])
+
+
 def draw_balanced_share(images: Images, share: float) -> Images:
     """Return that share of the images, the same number (at least two) of each class.
 
@@ -101,16 +121,6 @@ def draw_balanced_share(images: Images, share: float) -> Images:
 
 def _part(trainval: Split, split: str, in_val: NDArray[np.bool_]) -> Split:
     return trainval.subset(np.flatnonzero(in_val if split == "val" else ~in_val))
-
-
-def _require_training_images(images: Images, held_out: int) -> None:
-    counts = np.bincount(images.label_array, minlength=len(images.class_names))
-    short = [name for name, n in zip(images.class_names, counts, strict=True) if n <= held_out]
-    if short:
-        raise DataError(
-            f"{len(short)} of {len(counts)} classes, first {short[0]!r}, have no image left to "
-            f"train on after {held_out} are held out; the set is incomplete"
-        )
 
 
 def write_list(folder: Path, name: str, splits: Mapping[str, Images]) -> dict[str, str]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 from pretrain.running.atomic_files import content_hash, explain_write_errors
 from transfer.datasets.expected import DataError
 from transfer.datasets.images import states_of
-from transfer.datasets.splits import Split
+from transfer.datasets.splits import Split, without
 from transfer.running.console import print_line
 from transfer.running.folders import Folders
 
@@ -44,7 +44,7 @@ def usable_split(folders: Folders, key: str, split: str, opened: Split) -> Split
     """
     if key in folders.reports:
         require_unchanged(folders.reports[key], split, opened)
-    return opened.without(folders.broken) if folders.broken else opened
+    return without(opened, folders.broken) if folders.broken else opened
 
 
 def require_unchanged(report: Report, split: str, opened: AnySplit) -> None:

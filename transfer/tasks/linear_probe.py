@@ -127,7 +127,7 @@ class LinearProbe(Probe):
 
     def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
         """Train, then return the scores of the test split with the last weights."""
-        from transfer.datasets.thumbnails import describe_image
+        from transfer.datasets.images import describe_image
         from transfer.frozen.linear_heads import train_and_score
 
         heads = self.heads

@@ -58,7 +58,7 @@ class NearestImages(CenterCrops):
 
     def run(self, prepared: TrainAndTest, folders: Folders, seed: int) -> Neighbors:
         """Return the neighbors; the seed has no effect, since the queries are the same for all."""
-        from transfer.datasets.thumbnails import describe_image
+        from transfer.datasets.images import describe_image
         from transfer.frozen.nearest import nearest_rows
 
         train, test = prepared.train, prepared.test

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.planning.cells import require_data_folder
-from transfer.datasets.check import check
-from transfer.datasets.excerpts import announce
+from transfer.datasets.check import announce, check
 from transfer.datasets.expected import DataError
 from transfer.datasets.synthetic.generate import generate
 

@@ -14,6 +14,7 @@ from transfer.cells.execution import evaluate, prepare
 from transfer.cells.request import Cell, CellSettings
 from transfer.datasets.catalog import open_split
 from transfer.datasets.check import require
+from transfer.datasets.splits import without
 from transfer.datasets.synthetic.generate import generate
 from transfer.datasets.unchanged import ChangedDataError, require_unchanged
 from transfer.tasks.knn import KNN
@@ -84,7 +85,7 @@ def test_the_error_tells_how_many_images_were_checked_and_are_there(own_cell: Ce
     report = require("cars", data, tolerated=0)
     count = report.counts["trainval"][0]
     images = open_split("cars", data, "trainval")
-    fewer = images.without({images.name(0)})
+    fewer = without(images, {images.name(0)})
     with pytest.raises(
         ChangedDataError, match=f"trainval: {count} images were checked, {count - 1} are there now"
     ):

@@ -20,7 +20,7 @@ from transfer.datasets.catalog import (
 )
 from transfer.datasets.expected import DataError
 from transfer.datasets.images import ImageFiles
-from transfer.datasets.objects.voc_classes import CLASSES
+from transfer.datasets.synthetic.voc import CLASSES
 
 # classes, metric, train, val, test of LORAC's Table II and of the sets' own papers
 PUBLISHED = {

@@ -10,8 +10,7 @@ import pytest
 import transfer.datasets.check
 from transfer.datasets.catalog import DATASETS, open_split
 from transfer.datasets.check import check, render, require
-from transfer.datasets.expected import SMALL_DATA, DataError, Sizes
-from transfer.datasets.synthetic.labeled import mark_small
+from transfer.datasets.expected import SMALL_DATA, DataError, Sizes, mark_small
 
 
 def cut_in_half(file: Path) -> None:

@@ -11,6 +11,7 @@ from transfer.datasets.catalog import open_segmented
 from transfer.datasets.check import check, render, require
 from transfer.datasets.expected import DataError
 from transfer.datasets.segmented import IGNORED, Segmented, write_mask
+from transfer.datasets.splits import without
 
 COLORS = {0: (0, 0, 0), 1: (128, 0, 0), 2: (0, 128, 0), 15: (192, 128, 128), 255: (224, 224, 192)}
 """Colors of background, aeroplane, bicycle, person and outlines in VOC's development kit."""
@@ -65,7 +66,7 @@ def test_a_run_refuses_broken_masks_or_leaves_them_out(data: Path) -> None:
         require("voc12_seg", data, tolerated=1)
     assert split.masks.name(4) in str(error.value)
     report = require("voc12_seg", data, tolerated=2)
-    rest = split.without(report.unreadable)
+    rest = without(split, report.unreadable)
     assert len(rest) == len(split) - 2
     assert not any(rest.mask_check[0])
 

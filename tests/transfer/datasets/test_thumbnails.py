@@ -5,7 +5,7 @@ import io
 
 from PIL import Image
 
-from transfer.datasets.thumbnails import thumbnail
+from transfer.datasets.images import thumbnail
 
 
 def test_a_thumbnail_is_a_small_jpeg_of_the_image() -> None:

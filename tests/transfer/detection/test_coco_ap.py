@@ -15,7 +15,8 @@ from pycocotools import mask as coco_mask
 
 from tests.transfer.detection.scenes import scene
 from transfer.datasets.expected import Sizes
-from transfer.datasets.objects.coco import read_coco17, read_coco17_keypoints
+from transfer.datasets.objects.coco import read_coco
+from transfer.datasets.objects.coco_faults import Kind as CocoKind
 from transfer.datasets.scenes import Scenes
 from transfer.detection.coco_ap import Kind, coco_ap
 from transfer.detection.results import Detections, to_original_size
@@ -143,15 +144,11 @@ def read_changed(data: Path, key: str, change: Callable[[dict[str, Any]], None])
     content = json.loads(file.read_text())
     change(content)
     file.write_text(json.dumps(content))
-    kind, read = READERS[key]
+    kind: CocoKind = "person_keypoints" if key == "keypoints" else "instances"
     file.rename(folder / f"{kind}_val2017.json")
-    return read(data, "test", Sizes(classes=3, counts={}))
+    return read_coco(kind, data, "test", Sizes(classes=3, counts={}))
 
 
-READERS = {
-    "boxes": ("instances", read_coco17),
-    "keypoints": ("person_keypoints", read_coco17_keypoints),
-}
 CAT = annotation(1, "cat", (5, 5, 60, 70))
 
 

@@ -1,23 +1,42 @@
-"""ImageNet-1k (Russakovsky et al. 2015) and ImageNet-100, which reads the same folder.
+"""ImageNet-1k (Russakovsky et al. 2015), ImageNet-100 and SimCLR's lists, which read one folder.
 
 The labels of the test images are not public: test is the official val split (50 images per class),
 trainval is the official train split. val is a seeded draw of 50 images per class from trainval, on
 which learning rates can be chosen; the probes use trainval and test only. No paper prints the
 number of training images of ImageNet-100.
+
+in1k_1pct, in1k_10pct: the labeled 1 % and 10 % of Chen et al., ICML 2020, arXiv:2002.05709; the
+lists are files of its repository. Where they are absent, `splits.draw_balanced_share` draws as many
+images. val is drawn from the labeled images.
 """
 
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from transfer.datasets.expected import Sizes
+from transfer.datasets.expected import DataError, Sizes
 from transfer.datasets.imagenet.val_labels import link_sorted, sort_val_images
-from transfer.datasets.images import Images, class_names, read_class_folders
+from transfer.datasets.images import Images, class_names, image_files, read_class_folders
 from transfer.datasets.info import SmallVersion, info, source
-from transfer.datasets.splits import balanced_split
-from transfer.datasets.synthetic.labeled import Draw, PerClass, labeled_jpegs, write_file
+from transfer.datasets.splits import with_val
+from transfer.datasets.synthetic.labeled import (
+    Draw,
+    PerClass,
+    labeled_jpegs,
+    write_file,
+    write_lines,
+)
 from transfer.datasets.synthetic.patterns import Pixels, draw_size_px, kinds_of_classes, paint
 
+IMAGENET100 = Path(__file__).with_name("imagenet100.txt")
+"""The classes of CMC (Tian et al. 2020), used by JCL, LORAC, UniCLR and LooC."""
+IMAGENET1K = Path(__file__).with_name("imagenet1k.txt")
+"""The classes of ILSVRC 2012, as timm lists them (imagenet_synsets.txt)."""
+LISTS = "imagenet_subsets"
+"""Folder of SimCLR's lists, below the data folder; its name in SimCLR's repository."""
+ONE_PERCENT, TEN_PERCENT = "1percent.txt", "10percent.txt"
 # fmt: off
 SMALL_WNIDS = (
     "n01440764", "n01749939", "n02107142", "n02488291", "n02869837", "n02877765", "n03085013",
@@ -26,9 +45,10 @@ SMALL_WNIDS = (
 # fmt: on
 """Classes of the small ImageNet: all but the first and the last are in ImageNet-100, and four
 (bottle cap, keyboard, jeans, vacuum cleaner) are in ObjectNet."""
-
-
+SMALL = PerClass(classes=len(SMALL_WNIDS))
 SMALL_FIRST_KIND = 12
+SMALL_LABELED = {ONE_PERCENT: 6, TEN_PERCENT: 12}
+"""Images of each class of the small ImageNet that a list names; two of these are held out."""
 
 
 def imagenet1k_wnids() -> list[str]:
@@ -53,9 +73,6 @@ def paint_small_class(wnid: str, rng: np.random.Generator) -> Pixels:
     return paint(kinds[SMALL_WNIDS.index(wnid)], draw_size_px(rng), rng)
 
 
-SMALL = PerClass(classes=len(SMALL_WNIDS))
-
-
 def read_in1k(data: Path, split: str, sizes: Sizes) -> Images:
     """Read imagenet/train/WNID/*.JPEG and imagenet/val/WNID/*.JPEG."""
     return _read(data, split, sizes, class_names(data / "imagenet" / "train"))
@@ -69,15 +86,43 @@ def read_in100(data: Path, split: str, sizes: Sizes) -> Images:
 
 def _read(data: Path, split: str, sizes: Sizes, wnids: list[str]) -> Images:
     folder = data / "imagenet" / ("val" if split == "test" else "train")
-    images = read_class_folders(data, folder, wnids)
+    return with_val(read_class_folders(data, folder, wnids), split, sizes)
+
+
+def read_subset(list_file: str, data: Path, split: str, sizes: Sizes) -> Images:
+    """Read a list of imagenet_subsets/, and the images of ImageNet-1k that it names."""
     if split == "test":
-        return images
-    return balanced_split(images, split, val_per_class=sizes.per_class("val"))
+        return read_in1k(data, split, sizes)
+    classes = class_names(data / "imagenet" / "train")
+    label_of = {wnid: label for label, wnid in enumerate(classes)}
+    # a line is WNID_NUMBER.JPEG; its order in the file is random
+    files = sorted((data / LISTS / list_file).read_text().split())
+    wnids = [file.partition("_")[0] for file in files]
+    unknown = sorted(set(wnids) - set(classes))
+    if unknown:
+        raise DataError(
+            f"{list_file} names images of {len(unknown)} classes, first {unknown[0]}, that have no "
+            f"folder among the {len(classes)} of imagenet/train"
+        )
+    names = [f"imagenet/train/{wnid}/{file}" for wnid, file in zip(wnids, files, strict=True)]
+    images = image_files(data, names, [label_of[wnid] for wnid in wnids], classes)
+    return with_val(images, split, sizes)
 
 
-def small_train_file(wnid: str, i: int) -> str:
-    """Return the file name of training image `i` of a class of the small ImageNet."""
+def _small_train_file(wnid: str, i: int) -> str:
     return f"{wnid}_{10 + 17 * i}.JPEG"
+
+
+def _write_lists(data: Path, rng: np.random.Generator) -> None:
+    """Write both lists: names of the last training images of each class of the small ImageNet."""
+    for list_file, count in SMALL_LABELED.items():
+        numbers = range(SMALL.trainval - count, SMALL.trainval)
+        names = [_small_train_file(wnid, i) for i in numbers for wnid in SMALL_WNIDS]
+        write_lines(data / LISTS / list_file, names)
+
+
+def _small_sizes(list_file: str) -> Sizes:
+    return replace(SMALL, train=SMALL_LABELED[list_file] - 2, val=2).sizes
 
 
 def _write_small(data: Path, per_class: PerClass, draw: Draw) -> None:
@@ -85,7 +130,7 @@ def _write_small(data: Path, per_class: PerClass, draw: Draw) -> None:
     number = 0
     for label, wnid in enumerate(SMALL_WNIDS):
         for i in range(per_class.trainval):
-            file = data / "imagenet" / "train" / wnid / small_train_file(wnid, i)
+            file = data / "imagenet" / "train" / wnid / _small_train_file(wnid, i)
             write_file(file, draw(label))
         for _ in range(per_class.test):
             number += 1
@@ -94,6 +139,8 @@ def _write_small(data: Path, per_class: PerClass, draw: Draw) -> None:
 
 
 IMAGENET = source("imagenet", arrange=sort_val_images, link=link_sorted)
+# addresses, sizes and SHA-256 of the lists: TensorFlow Datasets (imagenet2012_subset.txt)
+IMAGENET_AND_LISTS = (IMAGENET, source("imagenet-lists"))
 
 DATASETS = {
     "in1k": info(
@@ -110,10 +157,16 @@ DATASETS = {
         small=SmallVersion(sizes=PerClass(classes=len(SMALL_WNIDS) - 2).sizes, needs=("in1k",)),
         sources=(IMAGENET,),
     ),
+    "in1k_1pct": info(
+        "in1k_1pct",
+        read=partial(read_subset, ONE_PERCENT),
+        small=SmallVersion(sizes=_small_sizes(ONE_PERCENT), write=_write_lists, needs=("in1k",)),
+        sources=IMAGENET_AND_LISTS,
+    ),
+    "in1k_10pct": info(
+        "in1k_10pct",
+        read=partial(read_subset, TEN_PERCENT),
+        small=SmallVersion(sizes=_small_sizes(TEN_PERCENT), needs=("in1k", "in1k_1pct")),
+        sources=IMAGENET_AND_LISTS,
+    ),
 }
-
-
-IMAGENET100 = Path(__file__).with_name("imagenet100.txt")
-"""The classes of CMC (Tian et al. 2020), used by JCL, LORAC, UniCLR and LooC."""
-IMAGENET1K = Path(__file__).with_name("imagenet1k.txt")
-"""The classes of ILSVRC 2012, as timm lists them (imagenet_synsets.txt)."""

@@ -1,14 +1,23 @@
-"""The ImageNet-100 classes of ImageNet-C: Hendrycks and Dietterich, ICLR 2019, arXiv:1903.12261.
+"""ImageNet-100's test images corrupted: as published, and as made on this machine.
 
-Only a test split: every val image under every corruption at every severity. An image's name,
-KIND/SEVERITY/WNID/FILE below the set's folder, holds both.
+imagenet_c100: the ImageNet-100 classes of ImageNet-C, Hendrycks and Dietterich, ICLR 2019,
+arXiv:1903.12261: every val image under every corruption at every severity.
+imagenet_c100_made: the stand-in. `make_corruptions.py` writes it; once all images are there it
+writes a manifest with the package, the kinds of corruption and the images. Without the manifest the
+set is unfinished; with it, a missing image is known by its name.
+
+Both have a test split only. An image's name, KIND/SEVERITY/WNID/FILE below the set's folder, holds
+corruption and severity.
 """
 
+import json
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 
+from pretrain.running.atomic_files import write_whole
 from transfer.datasets.expected import DataError, Sizes
 from transfer.datasets.imagenet.imagenet import (
     imagenet100_wnids,
@@ -32,9 +41,29 @@ EXTRA_KINDS = ("speckle_noise", "gaussian_blur", "spatter", "saturate")
 MAIN_KINDS = tuple(kind for kinds in GROUPS.values() for kind in kinds)
 KINDS = MAIN_KINDS + EXTRA_KINDS
 SEVERITIES = (1, 2, 3, 4, 5)
-FOLDER = "imagenet-c"
+FOLDER, MADE_FOLDER = "imagenet-c", "imagenet-c-made"
+MANIFEST_FILE = "made.json"
 VAL_IMAGES = 5_000
 """Images of ImageNet-100 under each corruption at each severity."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """The content of the folder of made corruptions, and who made it."""
+
+    package: str
+    version: str
+    kinds: tuple[str, ...]
+    """Kinds of corruption, each at all five severities."""
+    source: str
+    """Fingerprint of the test images that were corrupted."""
+    images: tuple[str, ...]
+    """WNID/FILE of each of them, its name in every KIND/SEVERITY."""
+
+    @property
+    def maker(self) -> str:
+        """Name and version of the package."""
+        return f"{self.package} {self.version}"
 
 
 def kind_and_severity(name: str) -> tuple[str, int]:
@@ -45,12 +74,8 @@ def kind_and_severity(name: str) -> tuple[str, int]:
 
 def read_imagenet_c100(data: Path, split: str, sizes: Sizes) -> Images:
     """Read imagenet-c/KIND/SEVERITY/WNID/*.JPEG of nineteen kinds, or of the fifteen."""
-    if split != "test":
-        raise DataError(f"the set has a test split only, and {split!r} was asked for")
     kinds = expected_kinds(data)
-    absent = [kind for kind in kinds if not (data / FOLDER / kind).is_dir()]
-    if absent:
-        raise DataError(f"{len(absent)} of {len(kinds)} corruptions are missing: {absent[:4]}")
+    _require(data / FOLDER, kinds, split)
     listed = set(imagenet100_wnids())
     folders = {name for kind in kinds for name in class_names(data / FOLDER / kind / "1")}
     wnids = sorted(folders & listed)
@@ -62,6 +87,15 @@ def read_imagenet_c100(data: Path, split: str, sizes: Sizes) -> Images:
             names += [part.name(i) for i in range(len(part))]
             labels += part.label_array.tolist()
     return image_files(data, names, labels, wnids)
+
+
+def _require(folder: Path, kinds: Sequence[str], split: str) -> None:
+    """Raise DataError if another split than test is asked for, or if a corruption is missing."""
+    if split != "test":
+        raise DataError(f"the set has a test split only, and {split!r} was asked for")
+    absent = [kind for kind in kinds if not (folder / kind).is_dir()]
+    if absent:
+        raise DataError(f"{len(absent)} of {len(kinds)} corruptions are missing: {absent[:4]}")
 
 
 def expected_kinds(data: Path) -> tuple[str, ...]:
@@ -82,39 +116,84 @@ def missing_kinds(data: Path) -> list[str]:
     return ["ImageNet-C without extra.tar: 15 kinds, no all19_top1 and no sev3plus19_top1"]
 
 
-def write_small_corruptions(folder: Path, kinds: Sequence[str], rng: np.random.Generator) -> None:
-    """Write KIND/SEVERITY/WNID with one image per class; every kind of corruption is noise."""
+def write_manifest(file: Path, manifest: Manifest) -> None:
+    """Write the manifest whole or not at all; WriteError if that fails."""
+    write_whole(file, (json.dumps(asdict(manifest), indent=1) + "\n").encode(), "--data")
+
+
+def read_manifest(file: Path) -> Manifest | None:
+    """Return the manifest, or None if there is no such file; DataError if it cannot be parsed."""
+    try:
+        content = json.loads(file.read_text())
+        return Manifest(**(content | {name: tuple(content[name]) for name in ("kinds", "images")}))
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(
+            f"{file}: it cannot be read ({error}); remove its folder and run make-corruptions again"
+        ) from error
+
+
+def read_imagenet_c100_made(data: Path, split: str, sizes: Sizes) -> Images:
+    """Read imagenet-c-made/KIND/SEVERITY/WNID/*.JPEG, every image that the manifest names."""
+    manifest = read_manifest(data / MADE_FOLDER / MANIFEST_FILE)
+    if manifest is None:
+        raise DataError(
+            f"{MADE_FOLDER} has no {MANIFEST_FILE}, so it is unfinished; "
+            "run make-corruptions again, which goes on where it stopped"
+        )
+    _require(data / MADE_FOLDER, manifest.kinds, split)
+    wnids = sorted({image.split("/")[0] for image in manifest.images})
+    label_of = {wnid: label for label, wnid in enumerate(wnids)}
+    names = [
+        f"{MADE_FOLDER}/{kind}/{severity}/{image}"
+        for kind in manifest.kinds
+        for severity in SEVERITIES
+        for image in manifest.images
+    ]
+    return image_files(data, names, [label_of[n.split("/")[3]] for n in names], wnids)
+
+
+def describe_maker(data: Path) -> list[str]:
+    """Return a sentence that names the package and the corruptions that it lacks."""
+    manifest = read_manifest(data / MADE_FOLDER / MANIFEST_FILE)
+    if manifest is None:
+        return []
+    absent = ", ".join(kind for kind in KINDS if kind not in manifest.kinds)
+    return [f"corruptions made by {manifest.maker}, {len(manifest.kinds)} kinds, no {absent}"]
+
+
+def _write_corruptions(folder: Path, kinds: Sequence[str], rng: np.random.Generator) -> list[str]:
+    """Write KIND/SEVERITY/WNID/FILE, an image per class, all noise; return each WNID/FILE."""
+    images = [f"{w}/ILSVRC2012_val_{i:08d}.JPEG" for i, w in enumerate(small_in100_wnids(), 1)]
     for kind in kinds:
         for severity in SEVERITIES:
-            for number, wnid in enumerate(small_in100_wnids()):
-                pixels = paint_small_class(wnid, rng)
+            for image in images:
+                pixels = paint_small_class(image.split("/")[0], rng)
                 noisy = pixels + rng.normal(0, 8 * severity, size=pixels.shape)
-                name = f"ILSVRC2012_val_{number + 1:08d}.JPEG"
                 content = jpeg(np.clip(noisy, 0, 255).astype(np.uint8))
-                write_file(folder / kind / str(severity) / wnid / name, content)
+                write_file(folder / kind / str(severity) / image, content)
+    return images
 
 
-def small_corruption_sizes(num_kinds: int) -> Sizes:
-    """Return what `write_small_corruptions` writes, for `small-data.json`."""
+def _write_small(data: Path, rng: np.random.Generator) -> None:
+    _write_corruptions(data / FOLDER, KINDS, rng)
+
+
+def _write_small_made(data: Path, rng: np.random.Generator) -> None:
+    """Write the images and the manifest, in the name of `generate-data`."""
+    images = tuple(_write_corruptions(data / MADE_FOLDER, MAIN_KINDS, rng))
+    manifest = Manifest(
+        package="generate-data", version="1", kinds=MAIN_KINDS, source="", images=images
+    )
+    write_manifest(data / MADE_FOLDER / MANIFEST_FILE, manifest)
+
+
+def _small_sizes(num_kinds: int) -> Sizes:
     classes = len(small_in100_wnids())
     counts = {"test": classes * num_kinds * len(SEVERITIES)}
     return Sizes(classes=classes, counts=counts, drawn=True)
 
-
-def _write_small(data: Path, rng: np.random.Generator) -> None:
-    write_small_corruptions(data / FOLDER, KINDS, rng)
-
-
-RECORD = "https://zenodo.org/records/2235448"
-ARCHIVES = {
-    "noise": (22_565_673_785, "e80562d7f6c3f8834afb1ecf27252745"),
-    "blur": (7_112_704_951, "2d8e81fdd8e07fef67b9334fa635e45c"),
-    "weather": (12_797_438_995, "33ffea4db4d93fe4a428c40a6ce0c25d"),
-    "digital": (7_757_510_705, "89157860d7b10d5797849337ca2e5c03"),
-    "extra": (15_789_490_144, "d492dfba5fc162d8ec2c3cd8ee672984"),
-}
-"""Bytes and MD5 of each archive, as Zenodo states them."""
-PLACES = {**GROUPS, "extra": EXTRA_KINDS}
 
 DATASETS = {
     "imagenet_c100": info(
@@ -123,7 +202,14 @@ DATASETS = {
         departures=missing_kinds,
         known_classes=imagenet100_wnids,
         read=read_imagenet_c100,
-        small=SmallVersion(sizes=small_corruption_sizes(len(KINDS)), write=_write_small),
+        small=SmallVersion(sizes=_small_sizes(len(KINDS)), write=_write_small),
         sources=(source("imagenet-c"),),
+    ),
+    "imagenet_c100_made": info(
+        "imagenet_c100_made",
+        departures=describe_maker,
+        known_classes=imagenet100_wnids,
+        read=read_imagenet_c100_made,
+        small=SmallVersion(sizes=_small_sizes(len(MAIN_KINDS)), write=_write_small_made),
     ),
 }

@@ -7,8 +7,8 @@ mixes them with ImageNet-C.
 """
 
 import hashlib
-import os
 from collections.abc import Callable
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -23,47 +23,33 @@ from pretrain.running import stop
 from pretrain.running.atomic_files import explain_write_errors
 from pretrain.running.loader import load_batches
 from transfer.datasets.catalog import expected_sizes, open_split
-from transfer.datasets.expected import DataError, Sizes, small_sizes
-from transfer.datasets.imagenet.imagenet_c import KINDS, SEVERITIES
-from transfer.datasets.imagenet.imagenet_c_made import (
-    FOLDER,
+from transfer.datasets.check import is_truncated
+from transfer.datasets.expected import DataError, Sizes, mark_small, small_sizes
+from transfer.datasets.imagenet.imagenet_c import (
+    KINDS,
+    MADE_FOLDER,
     MANIFEST_FILE,
+    SEVERITIES,
     Manifest,
     read_manifest,
     write_manifest,
 )
 from transfer.datasets.images import Images
-from transfer.datasets.synthetic.labeled import mark_small
 from transfer.running.console import progress
 
 PACKAGE = "torch-uncertainty"
 CLASS_NAMES = {
-    "gaussian_noise": "GaussianNoise",
-    "shot_noise": "ShotNoise",
-    "impulse_noise": "ImpulseNoise",
-    "defocus_blur": "DefocusBlur",
-    "glass_blur": "GlassBlur",
-    "motion_blur": "MotionBlur",
-    "zoom_blur": "ZoomBlur",
-    "snow": "Snow",
-    "frost": "Frost",
-    "fog": "Fog",
-    "brightness": "Brightness",
-    "contrast": "Contrast",
     "elastic_transform": "Elastic",
-    "pixelate": "Pixelate",
     "jpeg_compression": "JPEGCompression",
-    "speckle_noise": "SpeckleNoise",
-    "gaussian_blur": "GaussianBlur",
     "saturate": "Saturation",
 }
-"""The package's class for each kind of corruption."""
+"""The package's class for kinds of corruption whose joined words are not its name."""
+MISSING = "spatter"
+"""Kind of corruption that the package lacks."""
 RESIZE_PX, CROP_PX = 256, 224
 """Shorter side and crop of the clean images, the same as in ImageNet-C."""
 JPEG_QUALITY = 85
 """JPEG quality of the published images."""
-JPEG_START, JPEG_END = b"\xff\xd8", b"\xff\xd9"
-"""First and last marker of every JPEG file."""
 UNFINISHED_FILE = "making.json"
 """Name of the manifest until all images are there."""
 
@@ -81,11 +67,15 @@ def package_corruptions() -> dict[tuple[str, int], Corruption]:
         ) from error
     module: Any = corruption
     return {
-        (kind, severity): getattr(module, CLASS_NAMES[kind])(severity)
+        (kind, severity): getattr(module, _class_name(kind))(severity)
         for kind in KINDS
-        if kind in CLASS_NAMES
+        if kind != MISSING
         for severity in SEVERITIES
     }
+
+
+def _class_name(kind: str) -> str:
+    return CLASS_NAMES.get(kind, kind.title().replace("_", ""))
 
 
 def make_corruptions(data: Path, *, workers: int = 1) -> str:
@@ -110,12 +100,12 @@ def make_corruptions(data: Path, *, workers: int = 1) -> str:
         source=images.fingerprint,
         images=tuple(_corrupted_name(images, i) for i in range(len(images))),
     )
-    folder = data / FOLDER
+    folder = data / MADE_FOLDER
     _write_unfinished_manifest(folder, manifest)
     total = len(images) * len(corruptions)
     # a worker computes in one thread, so that the order of threads shows in no image
-    missing = MissingCorruptions(folder, images, corruptions)
-    work = load_batches(missing.__getitem__, range(len(missing)), num_workers=workers)
+    write = partial(_write_missing, folder, images, corruptions)
+    work = load_batches(write, range(len(images)), num_workers=workers)
     with progress("corrupt", "in100 test", total) as counter:
         for done in work:
             counter.add(done)
@@ -148,48 +138,29 @@ def _corrupted_name(images: Images, i: int) -> str:
     return f"{wnid}/{Path(images.name(i)).stem}.JPEG"
 
 
-class MissingCorruptions:
-    """Items that write the missing corruptions of image i and return how many there are."""
-
-    def __init__(
-        self, folder: Path, images: Images, corruptions: dict[tuple[str, int], Corruption]
-    ) -> None:
-        self.folder, self.images, self.corruptions = folder, images, corruptions
-
-    def __len__(self) -> int:
-        return len(self.images)
-
-    def __getitem__(self, i: int) -> int:
-        name = _corrupted_name(self.images, i)
-        files = {key: self.folder / key[0] / str(key[1]) / name for key in self.corruptions}
-        missing = [key for key, file in files.items() if not is_whole(file)]
-        if missing:
-            small = functional.resize(self.images[i][0], [RESIZE_PX])
-            crop = functional.center_crop(small, [CROP_PX, CROP_PX])
-            pixels = functional.to_dtype(functional.pil_to_tensor(crop), torch.float32, scale=True)
-        for key in missing:
-            image = round_to_image(corrupt(pixels, self.corruptions[key], f"{key} {name}"))
-            with explain_write_errors(files[key], "--data"):
-                files[key].parent.mkdir(parents=True, exist_ok=True)
-                partial = files[key].with_suffix(".partial")
-                image.save(partial, "JPEG", quality=JPEG_QUALITY)
-                partial.replace(files[key])
-        return len(files)
-
-
-def is_whole(file: Path) -> bool:
-    """Return whether a JPEG file exists and has its first and last marker.
+def _write_missing(
+    folder: Path, images: Images, corruptions: dict[tuple[str, int], Corruption], i: int
+) -> int:
+    """Write the missing corruptions of image i; return how many there are then.
 
     Images are not synced to the disk one by one, so a machine that dies may cut them short, or
-    leave zeros.
+    leave zeros; these are made again.
     """
-    try:
-        with file.open("rb") as content:
-            start = content.read(len(JPEG_START))
-            content.seek(-len(JPEG_END), os.SEEK_END)
-            return start == JPEG_START and content.read() == JPEG_END
-    except OSError:  # absent, or shorter than a marker
-        return False
+    name = _corrupted_name(images, i)
+    files = {key: folder / key[0] / str(key[1]) / name for key in corruptions}
+    missing = [key for key, file in files.items() if not file.exists() or is_truncated(file)]
+    if missing:
+        small = functional.resize(images[i][0], [RESIZE_PX])
+        crop = functional.center_crop(small, [CROP_PX, CROP_PX])
+        pixels = functional.to_dtype(functional.pil_to_tensor(crop), torch.float32, scale=True)
+    for key in missing:
+        image = round_to_image(corrupt(pixels, corruptions[key], f"{key} {name}"))
+        with explain_write_errors(files[key], "--data"):
+            files[key].parent.mkdir(parents=True, exist_ok=True)
+            unfinished = files[key].with_suffix(".partial")
+            image.save(unfinished, "JPEG", quality=JPEG_QUALITY)
+            unfinished.replace(files[key])
+    return len(files)
 
 
 def corrupt(pixels: Tensor, corruption: Corruption, name: str) -> Tensor:

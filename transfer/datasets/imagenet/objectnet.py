@@ -56,24 +56,19 @@ def read_objectnet13(data: Path, split: str, sizes: Sizes) -> Images:
         raise DataError(f"the set has a test split only, and {split!r} was asked for")
     root = data / FOLDER
     if not sizes.counts["test"]:
-        _refuse_incomplete(data, root / "images")
+        classes = class_names(root / "images")
+        num_images = len(read_class_folders(data, root / "images", classes))
+        if num_images < LEAST_IMAGES:  # only the total of all classes is published
+            raise DataError(
+                f"{num_images:,} images in {len(classes)} class folders, about "
+                f"{PUBLISHED_IMAGES:,} in 313 are published; unpack it again, all of it"
+            )
     folder_labels = json.loads((root / "mappings" / "folder_to_objectnet_label.json").read_text())
     folders = {WNIDS[label]: folder for folder, label in folder_labels.items() if label in WNIDS}
     wnids = sorted(folders)
     images = read_class_folders(data, root / "images", [folders[wnid] for wnid in wnids])
     names = [images.name(i) for i in range(len(images))]
     return image_files(data, names, images.label_array.tolist(), wnids)
-
-
-def _refuse_incomplete(data: Path, folder: Path) -> None:
-    """Raise DataError if images are missing; only the total of all classes is published."""
-    classes = class_names(folder)
-    num_images = len(read_class_folders(data, folder, classes))
-    if num_images < LEAST_IMAGES:
-        raise DataError(
-            f"{num_images:,} images in {len(classes)} class folders, about {PUBLISHED_IMAGES:,} in "
-            "313 are published; unpack it again, all of it"
-        )
 
 
 def _write_small(data: Path, rng: np.random.Generator) -> None:
@@ -84,20 +79,14 @@ def _write_small(data: Path, rng: np.random.Generator) -> None:
         folder_labels["".join(filter(str.isalpha, label)).lower()] = label
     content = json.dumps(folder_labels).encode()
     write_file(folder / "mappings" / "folder_to_objectnet_label.json", content)
-    first_wnid = next(iter(SMALL_LABELS))
+    first_wnid, inside = next(iter(SMALL_LABELS)), slice(BORDER_PX, -BORDER_PX)
     for name, label in folder_labels.items():
         for i in range(SMALL_PER_CLASS if label in WNIDS else 1):
-            image = _draw_with_border(WNIDS.get(label, first_wnid), rng)
-            write_file(folder / "images" / name / f"{i:015x}.png", image)
-
-
-def _draw_with_border(wnid: str, rng: np.random.Generator) -> bytes:
-    pixels = paint_small_class(wnid, rng)
-    inside = slice(BORDER_PX, -BORDER_PX)
-    framed = np.empty_like(pixels)
-    framed[:] = (255, 0, 0)
-    framed[inside, inside] = pixels[inside, inside]
-    return png(framed)
+            pixels = paint_small_class(WNIDS.get(label, first_wnid), rng)
+            framed = np.empty_like(pixels)
+            framed[:] = (255, 0, 0)
+            framed[inside, inside] = pixels[inside, inside]
+            write_file(folder / "images" / name / f"{i:015x}.png", png(framed))
 
 
 DATASETS = {
@@ -105,11 +94,7 @@ DATASETS = {
         "objectnet13",
         read=read_objectnet13,
         small=SmallVersion(
-            sizes=Sizes(
-                classes=len(SMALL_LABELS),
-                counts={"test": len(SMALL_LABELS) * SMALL_PER_CLASS},
-                drawn=True,
-            ),
+            sizes=Sizes(classes=4, counts={"test": 4 * SMALL_PER_CLASS}, drawn=True),
             write=_write_small,
         ),
         sources=(source("objectnet"),),

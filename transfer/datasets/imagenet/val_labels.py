@@ -7,8 +7,7 @@ Lists of them come with the devkit of 2012 (numbers of `meta.mat`), with Kaggle'
 import csv
 import io
 import tarfile
-from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from transfer.datasets.expected import DataError
@@ -72,42 +71,39 @@ def require_labels(root: Path, names: list[str], train: Path | None = None) -> d
     )
 
 
-def _from_devkit_folder(folder: Path, train: Path) -> dict[str, str]:
-    truth, meta = folder / "data" / GROUND_TRUTH, folder / "data" / META
-    if not truth.is_file() or not meta.is_file():
+def _from_devkit(folder: Path, train: Path) -> dict[str, str]:
+    """Read the devkit's list: line i has the number of val image i in meta.mat."""
+    if (folder / DEVKIT).is_file():
+        lists = _in_archive(folder / DEVKIT)
+    else:
+        files = [folder / "data" / name for name in (GROUND_TRUTH, META)]
+        lists = {file.name: file.read_bytes() for file in files if file.is_file()}
+    if len(lists) < 2:
         return {}
-    return _by_number(truth.read_text(), meta.read_bytes())
+    try:
+        (synsets,) = read_mat(io.BytesIO(lists[META]), "synsets", squeeze_me=True)
+        wnids = {int(entry["ILSVRC2012_ID"]): str(entry["WNID"]) for entry in synsets}
+        return {
+            f"ILSVRC2012_val_{i:08d}.JPEG": _checked(wnids[int(number)])
+            for i, number in enumerate(lists[GROUND_TRUTH].decode().split(), start=1)
+        }
+    except (ValueError, LookupError, TypeError) as error:
+        raise DataError(f"the devkit's lists cannot be read ({error}); get it again") from error
 
 
-def _from_devkit_archive(folder: Path, train: Path) -> dict[str, str]:
-    if not (folder / DEVKIT).is_file():
-        return {}
+def _in_archive(file: Path) -> dict[str, bytes]:
+    """Return the devkit's two lists by their names."""
     found: dict[str, bytes] = {}
     try:
-        with tarfile.open(folder / DEVKIT, "r:gz") as archive:
+        with tarfile.open(file, "r:gz") as archive:
             for member in archive:
                 name = Path(member.name).name
                 if name in (GROUND_TRUTH, META) and member.isreg() and member.size < LARGEST:
                     content = archive.extractfile(member)
                     found[name] = content.read() if content else b""
     except (tarfile.TarError, EOFError, OSError) as error:
-        raise DataError(f"{folder / DEVKIT}: it is damaged ({error}); get it again") from error
-    if GROUND_TRUTH not in found or META not in found:
-        return {}
-    return _by_number(found[GROUND_TRUTH].decode(errors="replace"), found[META])
-
-
-def _by_number(truth: str, meta: bytes) -> dict[str, str]:
-    """Return the wnids by the devkit's list: line i has the number of val image i in meta.mat."""
-    try:
-        (synsets,) = read_mat(io.BytesIO(meta), "synsets", squeeze_me=True)
-        wnids = {int(entry["ILSVRC2012_ID"]): str(entry["WNID"]) for entry in synsets}
-        return {
-            f"ILSVRC2012_val_{i:08d}.JPEG": _checked(wnids[int(number)])
-            for i, number in enumerate(truth.split(), start=1)
-        }
-    except (ValueError, LookupError, TypeError) as error:
-        raise DataError(f"the devkit's lists cannot be read ({error}); get it again") from error
+        raise DataError(f"{file}: it is damaged ({error}); get it again") from error
+    return found
 
 
 def _from_kaggle(folder: Path, train: Path) -> dict[str, str]:
@@ -129,14 +125,9 @@ def _from_numbers(folder: Path, train: Path) -> dict[str, str]:
     if not (folder / NUMBERED).is_file() or not train.is_dir():
         return {}
     wnids = class_names(train)
-    pairs = [line.split() for line in _lines(folder / NUMBERED)]
-    usable = [pair for pair in pairs if len(pair) == 2 and pair[1].isdigit()]
-    return {name: wnids[int(i)] for name, i in usable if int(i) < len(wnids)}
-
-
-def _lines(file: Path) -> Iterator[str]:
-    with file.open(errors="replace") as lines:
-        yield from islice(lines, 1_000_000)
+    lines = (folder / NUMBERED).read_text(errors="replace").splitlines()
+    pairs = [pair for pair in map(str.split, lines) if len(pair) == 2 and pair[1].isdigit()]
+    return {name: wnids[int(i)] for name, i in pairs if int(i) < len(wnids)}
 
 
 def _checked(wnid: str) -> str:
@@ -147,8 +138,7 @@ def _checked(wnid: str) -> str:
 
 
 READERS: tuple[Callable[[Path, Path], dict[str, str]], ...] = (
-    _from_devkit_folder,
-    _from_devkit_archive,
+    _from_devkit,
     _from_kaggle,
     _from_numbers,
 )

@@ -1,9 +1,11 @@
-"""Annotations of a detection set, parsed once per machine and mapped by all processes.
+"""Annotations of COCO, parsed once per machine, for all processes and for pycocotools.
 
 COCO's training annotations are 450 MB of JSON, which take every process of a run half a minute and
 three gigabytes. The first process that reads them writes their arrays to the cache, under a hash of
-the file's content. It and all others map those files, so their pages are in memory once. A folder
-appears when all of it is written; one that is incomplete is made again.
+the file's content; it and all others map those files, so their pages are in memory once. The test
+needs what the arrays lack: areas, masks of crowds, counts of keypoints, and boxes without area. A
+split's part of the file is kept as JSON, which has the same numbers when it is read again.
+Files and folders appear when all of them is written.
 """
 
 import hashlib
@@ -28,110 +30,133 @@ from transfer.datasets.scene_arrays import ARRAY_NAMES, SceneArrays
 from transfer.datasets.scenes import Scenes
 from transfer.running.console import print_line
 
-READER_VERSION = 2  # part of every name: raise it when the readers take other objects from a file
+READER_VERSION = 3  # part of every name: raise it when the readers take other objects from a file
+TRUTH_VERSION = 2  # as above, when other parts of a file are kept for pycocotools
 ENTRIES = "annotations"
 """Folder of all entries below the cache."""
 ABOUT = ("class_names", "category_ids", "faulty", "faults", "notes")
 """What is stored beside the arrays."""
-RELATIVE_SIZE = 2
-"""Size of the arrays, at most, over that of the JSON, for the check that the disk has room."""
 
-Parse = Callable[[bytes], Scenes]
-"""Returns the images and objects of the content of an annotation file."""
+Parse = Callable[[Path], Scenes]
+"""Returns the images and objects of an annotation file."""
+Truth = dict[str, Any]
+"""The lists `images`, `annotations` (pairs of place in the file and annotation), `categories`."""
 
 
-def read_once(file: Path, name: str, cache: Path, parse: Parse) -> Scenes:
+def stored_scenes(file: Path, cache: Path) -> Scenes | None:
+    """Return the scenes that `read_once` has stored of a file, mapped; None if there are none."""
+    return _load(_entry(file, cache), file) if (cache / ENTRIES).is_dir() else None
+
+
+def read_once(file: Path, cache: Path, parse: Parse) -> Scenes:
     """Return the scenes of an annotation file, mapped from the cache; the first process parses it.
 
-    name: what is read of the file, part of the hash that names the entry. Other processes wait for
-    the first. Where the cache cannot be written, a line says so and this process parses the file.
+    Other processes wait for the first. Where the cache cannot be written, a line says so and this
+    process parses the file.
     """
-    sha256 = file_sha256(file)
-    path = _entry(cache, name, sha256)
-    scenes = load_scenes(path, file)
-    if scenes is None:
-        try:
-            _require_space(path, RELATIVE_SIZE * file.stat().st_size)
-            with wait_for_lock(path.with_suffix(".lock"), "--runs"):
-                # once more: the process that held the lock may have written the entry
-                scenes = load_scenes(path, file)
-                if scenes is None:
-                    content = file.read_bytes()
-                    same = hashlib.sha256(content).hexdigest() == sha256
-                    scenes = parse(content)
-                    # half a gigabyte, which is free before the arrays are copied
-                    del content
-                    if same:  # else the file was replaced meanwhile
-                        store_scenes(path, scenes)
-                        scenes = load_scenes(path, file) or scenes
-        except WriteError as error:
-            print_line("data", f"{error}. Until then each process parses {file.name} by itself")
-    return parse(file.read_bytes()) if scenes is None else scenes
+    path = _entry(file, cache)
+    scenes = _load(path, file)
+    if scenes is not None:
+        return scenes
+    try:
+        with wait_for_lock(path.with_suffix(".lock"), "--runs"):
+            # once more: the process that held the lock may have written the entry
+            scenes = _load(path, file)
+            if scenes is None:
+                scenes = parse(file)
+                if path == _entry(file, cache):  # else the file was replaced meanwhile
+                    _store(path, scenes)
+                    scenes = _load(path, file) or scenes
+    except WriteError as error:
+        print_line("data", f"{error}. Until then each process parses {file.name} by itself")
+    return parse(file) if scenes is None else scenes
 
 
-def stored(file: Path, name: str, cache: Path) -> Scenes | None:
-    """Return the scenes that `read_once` has stored of a file, mapped; None if there are none."""
-    if not (cache / ENTRIES).is_dir():
-        return None
-    return load_scenes(_entry(cache, name, file_sha256(file)), file)
-
-
-def file_sha256(file: Path) -> str:
-    """Return the SHA-256 of a file as hex digits."""
+def _sha256(file: Path) -> str:
     with file.open("rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
-def _entry(cache: Path, name: str, sha256: str) -> Path:
-    entry = content_hash([READER_VERSION, name, sha256], 24)
+def _entry(file: Path, cache: Path) -> Path:
+    entry = content_hash([READER_VERSION, file.name, _sha256(file)], 24)
     return cache / ENTRIES / f"{entry}.scenes"
 
 
-def store_scenes(path: Path, scenes: Scenes) -> None:
-    """Write the images and objects of a published split to a folder that appears whole.
-
-    WriteError if that fails. Nobody else may write it at the same time.
-    """
+def _store(path: Path, scenes: Scenes) -> None:
     about = {name: getattr(scenes, name) for name in ABOUT} | {"faulty": sorted(scenes.faulty)}
-    with explain_write_errors(path, "--runs"):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=f"{path.name}.") as name:
-            folder = Path(name) / path.name
-            folder.mkdir()
-            for array, values in vars(scenes.arrays).items():
-                with (folder / f"{array}.npy").open("wb") as file:
-                    np.save(file, values)
-                    file.flush()
-                    os.fsync(file.fileno())
-            write_whole(folder / "about.json", json.dumps(about).encode(), "--runs")
-            if path.exists():
-                shutil.rmtree(path)  # damaged, or it would have been read
-            folder.rename(path)
+    with (
+        explain_write_errors(path, "--runs"),
+        tempfile.TemporaryDirectory(dir=path.parent, prefix=f"{path.name}.") as name,
+    ):
+        folder = Path(name) / path.name
+        folder.mkdir()
+        for array, values in vars(scenes.arrays).items():
+            with (folder / f"{array}.npy").open("wb") as file:
+                np.save(file, values)
+                file.flush()
+                os.fsync(file.fileno())
+        write_whole(folder / "about.json", json.dumps(about).encode(), "--runs")
+        shutil.rmtree(path, ignore_errors=True)  # unreadable, or it would have been read
+        folder.rename(path)
 
 
-def load_scenes(path: Path, annotations: Path) -> Scenes | None:
-    """Map a stored split; None if the folder is absent, unreadable or incomplete.
+def _load(path: Path, annotations: Path) -> Scenes | None:
+    """Map a stored split; None if it is absent or unreadable.
 
     annotations: the JSON file, in the folder `annotations` of a set below the data folder.
     """
     try:
         about: dict[str, Any] = json.loads((path / "about.json").read_text())
         # copy on write: a change stays in its process and never reaches the file
-        arrays = {name: np.load(path / f"{name}.npy", mmap_mode="c") for name in ARRAY_NAMES}
-    except (OSError, ValueError):  # the JSON file is read then
+        arrays = {n: np.asarray(np.load(path / f"{n}.npy", mmap_mode="c")) for n in ARRAY_NAMES}
+    except (OSError, ValueError):
         return None
     return Scenes(annotations.parents[2], SceneArrays(**arrays), annotations=annotations, **about)
 
 
-def _require_space(path: Path, num_bytes: int) -> None:
-    """Raise WriteError if the disk has no room, before others wait for a parse that fails."""
-    with explain_write_errors(path.parent, "--runs"):
-        existing = path.parent
-        while not existing.exists() and existing != existing.parent:
-            existing = existing.parent
-        free = shutil.disk_usage(existing).free
-    if free < num_bytes:
-        raise WriteError(
-            f"{path.parent}: {free / 1e9:.1f} GB are free, arrays of the annotations may take "
-            f"{num_bytes / 1e9:.1f} GB; free some space there, or give another --runs"
+def published_truth(scenes: Scenes, annotations: Path, cache: Path | None = None) -> Truth:
+    """Return images and annotations of a split as its file has them, without the broken ones.
+
+    cache: folder for the part of this split, from where the next call reads it; None: parse the
+    file. ValueError if an image is not in the file.
+    """
+    if cache is None:
+        return _parse_truth(scenes, annotations)
+    path = _truth_entry(scenes, annotations, cache)
+    if path.exists():
+        stored: Truth = json.loads(path.read_bytes())
+        return stored
+    truth = _parse_truth(scenes, annotations)
+    try:
+        if path == _truth_entry(scenes, annotations, cache):  # else replaced while it was parsed
+            write_whole(path, json.dumps(truth).encode(), "--runs")
+    except WriteError as error:
+        print_line("data", f"{error}. Until then each test parses {annotations.name} anew")
+    return truth
+
+
+def _truth_entry(scenes: Scenes, annotations: Path, cache: Path) -> Path:
+    ids = [str(name, "utf-8") for name in scenes.arrays.image_ids[scenes.order]]
+    split = [TRUTH_VERSION, _sha256(annotations), ids, sorted(scenes.faulty)]
+    return cache / ENTRIES / f"{content_hash(split, 24)}.truth.json"
+
+
+def _parse_truth(scenes: Scenes, annotations: Path) -> Truth:
+    content = json.loads(annotations.read_text())
+    ids = {scene.image_id for scene in scenes}
+    # the first image of each id is kept, as where the scenes are read
+    images = {image["id"]: image for image in reversed(content["images"]) if image["id"] in ids}
+    if len(images) != len(ids):
+        raise ValueError(
+            f"{annotations}: {len(images)} of the {len(ids)} images are in it; "
+            "expected all: is it the file that the scenes were read from?"
         )
+    return {
+        "images": list(images.values()),
+        "annotations": [
+            [place, entry]
+            for place, entry in enumerate(content["annotations"])
+            if place not in scenes.faulty and entry["image_id"] in ids
+        ],
+        "categories": content["categories"],
+    }

@@ -10,21 +10,17 @@ import copy
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from transfer.datasets.expected import DataError, Sizes
-from transfer.datasets.info import SmallVersion, info, source, split_counts
-from transfer.datasets.objects.annotation_store import read_once, stored
-from transfer.datasets.objects.coco_faults import (
-    NUM_KEYPOINTS,
-    Kind,
-    annotation_fault,
-    is_outline,
-)
+from transfer.datasets.info import DatasetInfo, SmallVersion, info, source, split_counts
+from transfer.datasets.objects.annotation_store import read_once, stored_scenes
+from transfer.datasets.objects.coco_faults import NUM_KEYPOINTS, Kind, annotation_fault, is_outline
 from transfer.datasets.scene_arrays import Scene, pack_scenes
 from transfer.datasets.scenes import Scenes, box_note, is_flat
 from transfer.datasets.splits import uniform_split_by_sizes
@@ -33,128 +29,64 @@ from transfer.datasets.synthetic.coco import CATEGORIES, SMALL_IMAGES, write_coc
 FOLDER = "coco"
 LISTS = ("images", "annotations", "categories")
 UNPACK = "unpack annotations_trainval2017.zip again"
-HOW_TO_GET = (
-    "From https://cocodataset.org/#download unpack train2017.zip, val2017.zip and "
-    "annotations_trainval2017.zip into coco/ (train2017/, val2017/, annotations/)."
-)
 SMALL_VAL = 12
 """Images of the small set that are held out as val."""
-NUM_RECENT = 4
-"""Annotation files that a process keeps in memory."""
 Numbered = tuple[int, dict[str, Any]]
-"""The index of an annotation in the list of its file, and the annotation."""
+"""The number of an image, or the index of an annotation in the list of its file, and its entry."""
+State = tuple[int, int, int]
+"""Size, modification and change time of a file."""
+
+_opened: dict[Path, tuple[State, Scenes]] = {}
+"""The annotation files that this process has opened: a run opens them repeatedly."""
 
 
-def read_coco17(data: Path, split: str, sizes: Sizes) -> Scenes:
-    """Read coco/annotations/instances_{train,val}2017.json; images in coco/{train,val}2017."""
-    return _read_split(data, split, sizes, "instances")
-
-
-def read_coco17_keypoints(data: Path, split: str, sizes: Sizes) -> Scenes:
-    """Read coco/annotations/person_keypoints_{train,val}2017.json."""
-    return _read_split(data, split, sizes, "person_keypoints")
-
-
-def map_coco17(data: Path, cache: Path, parse: bool) -> None:
-    """Parse coco/annotations/instances_{train,val}2017.json once for all processes."""
-    _map(data, cache, "instances", parse)
-
-
-def map_coco17_keypoints(data: Path, cache: Path, parse: bool) -> None:
-    """Parse coco/annotations/person_keypoints_{train,val}2017.json once for all processes."""
-    _map(data, cache, "person_keypoints", parse)
-
-
-def _read_split(data: Path, split: str, sizes: Sizes, kind: Kind) -> Scenes:
-    published = _Published(data, kind, "val2017" if split == "test" else "train2017")
+def read_coco(kind: Kind, data: Path, split: str, sizes: Sizes) -> Scenes:
+    """Read coco/annotations/KIND_{train,val}2017.json; images in coco/{train,val}2017."""
+    file = _file(kind, data, "val2017" if split == "test" else "train2017")
+    state = _state(file)
+    if not _is_opened(file):
+        _opened[file] = state, _parse_scenes(file)
     # a copy, without the cached fingerprint: image files may change while annotations do not
-    scenes = copy.copy(_opened(published))
+    scenes = copy.copy(_opened[file][1])
     return scenes if split == "test" else uniform_split_by_sizes(scenes, split, sizes)
 
 
-def _map(data: Path, cache: Path, kind: Kind, parse: bool) -> None:
+def map_coco(kind: Kind, data: Path, cache: Path, parse: bool) -> None:
+    """Parse coco/annotations/KIND_{train,val}2017.json once for all processes."""
     for part in ("train2017", "val2017"):
-        published = _Published(data, kind, part)
-        if not published.file.is_file():
-            continue
-        known, state = _recent.get(published), _state(published.file)
-        if known is not None and known.state == state and (known.cache == cache or not parse):
-            continue
-        name = f"{FOLDER}/{part}/{kind}"
-        if parse:
-            scenes: Scenes | None = read_once(published.file, name, cache, published.parse)
-        else:
-            scenes = stored(published.file, name, cache)
-        if scenes is not None:
-            _keep(published, _Opened(state, scenes, cache))
+        file = _file(kind, data, part)
+        if file.is_file() and (parse or not _is_opened(file)):
+            state = _state(file)
+            read = read_once(file, cache, _parse_scenes) if parse else stored_scenes(file, cache)
+            if read is not None:
+                _opened[file] = state, read
 
 
-@dataclass(frozen=True)
-class _Published:
-    """The annotation file of a published split."""
-
-    data: Path
-    kind: Kind
-    part: str
-
-    @property
-    def file(self) -> Path:
-        return self.data / FOLDER / "annotations" / f"{self.kind}_{self.part}.json"
-
-    def read(self) -> Scenes:
-        return self.parse(self.file.read_bytes())
-
-    def parse(self, content: bytes) -> Scenes:
-        """Return the scenes of the content of the file, in half a minute if it is large."""
-        return _parse_scenes(self.data, self.file, self.kind, f"{FOLDER}/{self.part}", content)
+def _file(kind: Kind, data: Path, part: str) -> Path:
+    return data / FOLDER / "annotations" / f"{kind}_{part}.json"
 
 
-class _Opened(NamedTuple):
-    """The scenes of an annotation file that this process has opened."""
-
-    state: tuple[int, int, int]
-    """Size, modification and change time of the file."""
-    scenes: Scenes
-    cache: Path | None = None
-    """Cache that was asked for the arrays; None if the file was parsed without one."""
-
-
-_recent: dict[_Published, _Opened] = {}
-"""The files opened last: a run opens them repeatedly."""
-
-
-def _opened(published: _Published) -> Scenes:
-    """Return the scenes of a file, those of the last time if the file is still the same."""
-    state = _state(published.file)
-    before = _recent.get(published)
-    if before is not None and before.state == state:
-        return before.scenes
-    scenes = published.read()
-    _keep(published, _Opened(state, scenes))
-    return scenes
-
-
-def _state(file: Path) -> tuple[int, int, int]:
+def _state(file: Path) -> State:
     status = file.stat()
     return status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
-def _keep(published: _Published, opened: _Opened) -> None:
-    _recent.pop(published, None)
-    while len(_recent) >= NUM_RECENT:
-        del _recent[next(iter(_recent))]
-    _recent[published] = opened
+def _is_opened(file: Path) -> bool:
+    return file in _opened and _opened[file][0] == _state(file)
 
 
-def _parse_scenes(data: Path, file: Path, kind: Kind, folder: str, content: bytes) -> Scenes:
-    lists = _parse(file, content)
+def _parse_scenes(file: Path) -> Scenes:
+    """Return the scenes of an annotation file, in half a minute if it is large."""
+    data = file.parents[2]
+    kind, _, part = file.stem.rpartition("_")
+    lists = _parse(file)
     names = _categories(file, lists["categories"])
     classes = {number: label for label, number in enumerate(names)}
     log = _Log(file=file.relative_to(data).as_posix(), kind=kind, classes=classes)
     images = _images(file, lists["images"], log)
     objects = _by_image(lists["annotations"], images, log)
     arrays = pack_scenes(
-        _scene(folder, image, objects.pop(number), log)
+        _scene(f"{FOLDER}/{part}", image, objects.pop(number), log)
         for number, image in images
         if _has_size(image)
     )
@@ -176,7 +108,7 @@ class _Log:
 
     file: str
     """Name of the file, for messages."""
-    kind: Kind
+    kind: str
     classes: Mapping[int, int]
     """Class of each category number."""
     faulty: set[int] = field(default_factory=set)
@@ -196,9 +128,9 @@ class _Log:
         return f"{self.file}: image {image}, annotation {number}: {why}"
 
 
-def _parse(file: Path, text: bytes) -> dict[str, Any]:
+def _parse(file: Path) -> dict[str, Any]:
     try:
-        content = json.loads(text)
+        content = json.loads(file.read_bytes())
     except ValueError as error:
         raise DataError(f"{file} is no JSON ({error}); {UNPACK}") from error
     missing = [
@@ -228,9 +160,7 @@ def _categories(file: Path, entries: list[dict[str, Any]]) -> dict[int, str]:
     return dict(sorted(names.items()))
 
 
-def _images(
-    file: Path, entries: list[dict[str, Any]], log: _Log
-) -> list[tuple[int, dict[str, Any]]]:
+def _images(file: Path, entries: list[dict[str, Any]], log: _Log) -> list[Numbered]:
     """Return number and entry of each image, in the order of the numbers."""
     images: dict[int, dict[str, Any]] = {}
     for entry in entries:
@@ -254,7 +184,7 @@ def _has_size(image: Mapping[str, Any]) -> bool:
 
 
 def _by_image(
-    annotations: list[dict[str, Any]], images: list[tuple[int, dict[str, Any]]], log: _Log
+    annotations: list[dict[str, Any]], images: list[Numbered], log: _Log
 ) -> dict[int, list[Numbered]]:
     """Return the annotations of each image, in the order of the file."""
     objects: dict[int, list[Numbered]] = {number: [] for number, _ in images}
@@ -317,28 +247,29 @@ def _keypoints(annotations: list[dict[str, Any]]) -> NDArray[np.float64]:
     return np.array(values, dtype=np.float64).reshape(-1, NUM_KEYPOINTS, 3)
 
 
-def _small_sizes(classes: int) -> Sizes:
-    train, test = SMALL_IMAGES["train2017"], SMALL_IMAGES["val2017"]
-    return Sizes(
-        classes=classes, counts=split_counts(train - SMALL_VAL, SMALL_VAL, test), drawn=True
+def _describe(key: str, kind: Kind, small: SmallVersion) -> DatasetInfo:
+    return info(
+        key,
+        read=partial(read_coco, kind),
+        map_annotations=partial(map_coco, kind),
+        small=small,
+        sources=(source("coco"),),
     )
 
 
-SERVER = "http://images.cocodataset.org"
+def _small_sizes(classes: int) -> Sizes:
+    train, test = SMALL_IMAGES["train2017"], SMALL_IMAGES["val2017"]
+    counts = split_counts(train - SMALL_VAL, SMALL_VAL, test)
+    return Sizes(classes=classes, counts=counts, drawn=True)
+
 
 DATASETS = {
-    "coco17": info(
-        "coco17",
-        read=read_coco17,
-        map_annotations=map_coco17,
-        small=SmallVersion(sizes=_small_sizes(len(CATEGORIES)), write=write_coco),
-        sources=(source("coco"),),
+    "coco17": _describe(
+        "coco17", "instances", SmallVersion(sizes=_small_sizes(len(CATEGORIES)), write=write_coco)
     ),
-    "coco17_keypoints": info(
+    "coco17_keypoints": _describe(
         "coco17_keypoints",
-        read=read_coco17_keypoints,
-        map_annotations=map_coco17_keypoints,
-        small=SmallVersion(sizes=_small_sizes(1), needs=("coco17",)),
-        sources=(source("coco"),),
+        "person_keypoints",
+        SmallVersion(sizes=_small_sizes(1), needs=("coco17",)),
     ),
 }

@@ -11,7 +11,7 @@ Kind = Literal["instances", "person_keypoints"]
 
 
 def annotation_fault(
-    annotation: dict[str, Any], image: dict[str, Any], kind: Kind, classes: Mapping[int, int]
+    annotation: dict[str, Any], image: dict[str, Any], kind: str, classes: Mapping[int, int]
 ) -> str:
     """Return why an annotation cannot be used, empty if it can."""
     category = annotation.get("category_id")
@@ -27,7 +27,7 @@ def annotation_fault(
     return why
 
 
-def _value_fault(annotation: dict[str, Any], kind: Kind) -> str:
+def _value_fault(annotation: dict[str, Any], kind: str) -> str:
     """Return what is wrong with values that pycocotools needs, which runs after the training."""
     crowd, area, labeled = (annotation.get(key) for key in ("iscrowd", "area", "num_keypoints"))
     if crowd not in (0, 1):

@@ -1,41 +1,59 @@
-"""Pascal VOC 2007 and 2012 as classification sets, Everingham et al., IJCV 2010.
+"""Pascal VOC 2007 and 2012: labels of images, objects with boxes, masks of classes.
 
-One file per class and image set says for each image 1 (present), -1 (absent) or 0 (only difficult
-objects). 2007 has four published splits. The test labels of 2012 are not public: test is its
-official val split, trainval its official train split, and val a seeded draw from the latter.
+Everingham et al., IJCV 2010 and 2015; Hariharan et al., ICCV 2011 (SBD), who added masks.
+
+voc07, voc12: one file per class and image set says for each image 1 (present), -1 (absent) or 0
+(only difficult objects). 2007 has four published splits. The test labels of 2012 are not public:
+test is its official val split, trainval its official train split, and val a seeded draw from it.
+
+voc0712: trainval is the trainval of both years, test is the test of 2007, val a seeded draw. A
+published box counts pixels from 1 and includes the last; as in detectron2, its left and top are
+lowered by one, so that a box around the whole image goes from 0 to the width.
+
+voc12_seg: test is VOC's val, trainval is "train_aug": VOC's train, and every image of SBD that is
+not in VOC's val. Where VOC has a mask of its own, that one is read. val is a seeded draw.
 """
 
+import re
 from collections.abc import Mapping
 from functools import partial
+from itertools import islice
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 
 from transfer.datasets.expected import DataError, Sizes
 from transfer.datasets.images import ImageFiles, Images
-from transfer.datasets.info import SmallVersion, first_lines_match, info, source, split_counts
-from transfer.datasets.objects.voc_classes import CLASSES
-from transfer.datasets.splits import uniform_split
-from transfer.datasets.synthetic.voc import SMALL_IMAGES, write_voc
+from transfer.datasets.info import SmallVersion, info, source, split_counts
+from transfer.datasets.objects.sbd import AUGMENTED_LISTS, SOURCE, read_ids, sbd_folder
+from transfer.datasets.scene_arrays import Scene
+from transfer.datasets.scenes import Scenes, box_fault, box_note, is_flat
+from transfer.datasets.segmented import Segmented
+from transfer.datasets.splits import uniform_split, uniform_split_by_sizes
+from transfer.datasets.synthetic.voc import ADDED_MASKS, CLASSES, MASKED, SMALL_IMAGES, write_voc
 
-SMALL_VAL12 = 40
-"""Images of the small VOC 2012 that are held out as val."""
+IMAGE_SETS = {
+    "trainval": (("VOC2007", "trainval"), ("VOC2012", "trainval")),
+    "test": (("VOC2007", "test"),),
+}
+CORNERS = ("xmin", "ymin", "xmax", "ymax")
+CLASS_IDS = {name: i for i, name in enumerate(CLASSES)}
+SEGMENTATION = "VOCdevkit/VOC2012"
+MASK_CLASSES = ("background", *CLASSES)
 
 
-def read_voc07(data: Path, split: str, sizes: Sizes) -> Images:
-    """Read VOCdevkit/VOC2007/ImageSets/Main/CLASS_SPLIT.txt and JPEGImages."""
-    return _read(data, "VOC2007", split)
-
-
-def read_voc12(data: Path, split: str, sizes: Sizes) -> Images:
-    """Read VOCdevkit/VOC2012/ImageSets/Main/CLASS_SPLIT.txt and JPEGImages."""
+def read_labels(year: str, data: Path, split: str, sizes: Sizes) -> Images:
+    """Read VOCdevkit/VOC<year>/ImageSets/Main/CLASS_SPLIT.txt and JPEGImages."""
+    if year == "2007":
+        return _read_labels(data, "VOC2007", split)
     if split == "test":
-        return _read(data, "VOC2012", "val")
-    trainval = _read(data, "VOC2012", "train")
+        return _read_labels(data, "VOC2012", "val")
+    trainval = _read_labels(data, "VOC2012", "train")
     return uniform_split(trainval, split, num_val=sizes.counts["val"])
 
 
-def _read(data: Path, year: str, image_set: str) -> Images:
+def _read_labels(data: Path, year: str, image_set: str) -> Images:
     folder = data / "VOCdevkit" / year / "ImageSets" / "Main"
     ids = folder.joinpath(f"{image_set}.txt").read_text().split()
     columns = [_read_marks(folder / f"{name}_{image_set}.txt", ids) for name in CLASSES]
@@ -57,29 +75,154 @@ def _read_marks(file: Path, ids: list[str]) -> list[int]:
     return [marks[image_id] for image_id in ids]
 
 
-def _small_sizes07() -> Sizes:
-    images = SMALL_IMAGES["2007"]
-    counts = split_counts(images["train"], images["val"], images["test"])
-    return Sizes(classes=len(CLASSES), counts=counts, drawn=True)
+def read_objects(data: Path, split: str, sizes: Sizes) -> Scenes:
+    """Read ImageSets/Main/{trainval,test}.txt, Annotations and JPEGImages of both years."""
+    scenes: list[Scene] = []
+    faults: list[str] = []
+    notes: list[str] = []
+    for year, image_set in IMAGE_SETS["test" if split == "test" else "trainval"]:
+        folder = f"VOCdevkit/{year}"
+        list_file = data / folder / "ImageSets" / "Main" / f"{image_set}.txt"
+        image_ids = list_file.read_text().split()
+        if not image_ids:
+            raise DataError(f"{list_file} is empty; unpack VOC {year[3:]} again")
+        if not (data / folder / "Annotations").is_dir():
+            raise DataError(f"{data / folder / 'Annotations'} is not there")
+        for image_id in image_ids:
+            scene = _read_scene(data, folder, image_id, faults, notes)
+            if scene is not None:
+                scenes.append(scene)
+    published = Scenes(data, scenes, CLASSES, faults=faults, notes=notes)
+    return published if split == "test" else uniform_split_by_sizes(published, split, sizes)
 
 
-def _small_sizes12() -> Sizes:
-    """Return the sizes of the small VOC 2012, whose val images are the test images."""
-    images = SMALL_IMAGES["2012"]
-    counts = split_counts(images["train"] - SMALL_VAL12, SMALL_VAL12, images["val"])
-    return Sizes(classes=len(CLASSES), counts=counts, drawn=True)
+def _read_scene(
+    data: Path, folder: str, image_id: str, faults: list[str], notes: list[str]
+) -> Scene | None:
+    """Return an image with its usable objects; append a line for each other one to `faults`."""
+    where = f"{folder}/Annotations/{image_id}.xml"
+    try:
+        root = ElementTree.parse(data / where).getroot()
+        width, height = (int(root.findtext(f"size/{side}", "")) for side in ("width", "height"))
+    except FileNotFoundError:
+        faults.append(f"{where}: missing")
+        return None
+    except (ElementTree.ParseError, ValueError) as error:
+        faults.append(f"{where}: no image size can be read ({error})")
+        return None
+    if min(width, height) <= 0:
+        faults.append(f"{where}: the image is said to have {width} x {height} px")
+        return None
+    boxes, classes, difficult = [], [], []
+    for number, thing in enumerate(root.findall("object"), start=1):
+        name, box = thing.findtext("name", ""), _box(thing)
+        why = "" if name in CLASS_IDS else f"class {name!r} is not one of the 20"
+        why = why or box_fault(box, width, height)
+        if why:
+            faults.append(f"{where}: object {number}: {why}")
+            continue
+        note = box_note(box, width, height)
+        if note:
+            notes.append(f"{where}: object {number}: {note}")
+        if not is_flat(box):
+            boxes.append([box[0], box[1], box[0] + box[2], box[1] + box[3]])
+            classes.append(CLASS_IDS[name])
+            difficult.append(thing.findtext("difficult", "0").strip() == "1")
+    return Scene(
+        name=f"{folder}/JPEGImages/{image_id}.jpg",
+        image_id=image_id,
+        width=width,
+        height=height,
+        boxes=np.array(boxes, dtype=np.float64).reshape(-1, 4),
+        classes=np.array(classes, dtype=np.int64),
+        aside=np.array(difficult, dtype=np.bool_),
+    )
+
+
+def _box(thing: ElementTree.Element) -> list[float]:
+    """Return left, top, width, height; an empty list if the file does not hold four numbers."""
+    texts = [thing.findtext(f"bndbox/{corner}", "") for corner in CORNERS]
+    try:
+        left, top, right, bottom = map(float, texts)
+    except ValueError:
+        return []
+    return [left - 1, top - 1, right - left + 1, bottom - top + 1]
+
+
+def read_masks(data: Path, split: str, sizes: Sizes) -> Segmented:
+    """Read ImageSets/Segmentation, SegmentationClass, SegmentationClassAug and JPEGImages."""
+    lists = data / SEGMENTATION / "ImageSets" / "Segmentation"
+    tested = read_ids(lists / "val.txt")
+    if split == "test":
+        return _images_and_masks(data, tested, frozenset(tested), "")
+    own = read_ids(lists / "train.txt")
+    both = sorted({*own} & {*tested})
+    if both:
+        raise DataError(
+            f"{lists}: {len(both)} images are in both train.txt and val.txt, first {both[0]}; "
+            "expected none: the test would be on images that were learned"
+        )
+    added, source = _added_ids(data, frozenset([*own, *tested]))
+    trainval = _images_and_masks(data, sorted([*own, *added]), frozenset(own), source)
+    return uniform_split_by_sizes(trainval, split, sizes)
+
+
+def _images_and_masks(
+    data: Path, image_ids: list[str], own: frozenset[str], source: str
+) -> Segmented:
+    if not image_ids:
+        raise DataError(f"no image is listed in {data / SEGMENTATION}/ImageSets/Segmentation")
+    folders = {i: "SegmentationClass" + "Aug" * (i not in own) for i in image_ids}
+    return Segmented(
+        data,
+        [f"{SEGMENTATION}/JPEGImages/{i}.jpg" for i in image_ids],
+        [f"{SEGMENTATION}/{folder}/{i}.png" for i, folder in folders.items()],
+        MASK_CLASSES,
+        notes=[source] if source else [],
+    )
+
+
+def _added_ids(data: Path, known: frozenset[str]) -> tuple[list[str], str]:
+    """Return the images whose masks VOC does not publish, and one line on where these come from."""
+    folder, sbd = data / SEGMENTATION / "SegmentationClassAug", sbd_folder(data)
+    if not folder.is_dir():
+        if sbd is None:
+            return [], "augmented masks: neither SegmentationClassAug nor SBD is there"
+        return [], (
+            f"augmented masks: SBD's .mat files in {sbd}, not converted yet; once: "
+            f"python -m transfer convert-sbd --data {data}"
+        )
+    for name in AUGMENTED_LISTS:
+        list_file = data / SEGMENTATION / "ImageSets" / "Segmentation" / name
+        if list_file.is_file():
+            added = set(read_ids(list_file)) - known
+            return sorted(added), f"augmented masks: SegmentationClassAug, listed in {name}"
+    added = {file.stem for file in folder.glob("*.png")} - known
+    source = "augmented masks: SegmentationClassAug, all files but VOC's own"
+    if sbd is not None:
+        source += (
+            "; should python -m transfer convert-sbd have been interrupted, run it again: it has "
+            "left no list"
+        )
+    return sorted(added), source
+
+
+def _small(trainval: int, val: int, test: int, classes: int = len(CLASSES)) -> Sizes:
+    return Sizes(classes=classes, counts=split_counts(trainval - val, val, test), drawn=True)
 
 
 # addresses: torchvision 0.29 (voc.py), pytorch/vision#9335; host.robots.ox.ac.uk redirects to the
 # first. MD5: torchvision; sizes: TensorFlow Datasets
 
 
-def _is_2007(root: Path) -> bool:
-    return first_lines_match(root / "ImageSets/Main/train.txt", r"\d{6}\s*$")
-
-
-def _is_2012(root: Path) -> bool:
-    return first_lines_match(root / "ImageSets/Main/train.txt", r"\d{4}_\d{6}\s*$")
+def _lists(pattern: str, root: Path) -> bool:
+    """Return whether the first images of a folder have names of this pattern."""
+    file = root / "ImageSets/Main/train.txt"
+    if not file.is_file():
+        return False
+    with file.open(errors="replace") as lines:
+        first = list(islice(lines, 3))
+    return bool(first) and all(re.match(pattern, line) for line in first)
 
 
 def _link_2012(root: Path, places: Mapping[str, str], target: Path) -> bool:
@@ -93,20 +236,44 @@ def _link_2012(root: Path, places: Mapping[str, str], target: Path) -> bool:
     return True
 
 
-VOC07 = source("voc07", recognize=_is_2007)
-VOC12 = source("voc12", recognize=_is_2012, link=_link_2012)
+VOC07 = source("voc07", recognize=partial(_lists, r"\d{6}\s*$"))
+VOC12 = source("voc12", recognize=partial(_lists, r"\d{4}_\d{6}\s*$"), link=_link_2012)
+IMAGES07, IMAGES12 = SMALL_IMAGES["2007"], SMALL_IMAGES["2012"]
+TRAINVAL07, TRAINVAL12 = (images["train"] + images["val"] for images in (IMAGES07, IMAGES12))
 
 DATASETS = {
     "voc07": info(
         "voc07",
-        read=read_voc07,
-        small=SmallVersion(sizes=_small_sizes07(), write=partial(write_voc, "2007")),
+        read=partial(read_labels, "2007"),
+        small=SmallVersion(
+            sizes=_small(TRAINVAL07, IMAGES07["val"], IMAGES07["test"]),
+            write=partial(write_voc, "2007"),
+        ),
         sources=(VOC07,),
     ),
     "voc12": info(
         "voc12",
-        read=read_voc12,
-        small=SmallVersion(sizes=_small_sizes12(), write=partial(write_voc, "2012")),
+        read=partial(read_labels, "2012"),
+        small=SmallVersion(
+            sizes=_small(IMAGES12["train"], 40, IMAGES12["val"]), write=partial(write_voc, "2012")
+        ),
         sources=(VOC12,),
+    ),
+    "voc0712": info(
+        "voc0712",
+        read=read_objects,
+        small=SmallVersion(
+            sizes=_small(TRAINVAL07 + TRAINVAL12, 60, IMAGES07["test"]), needs=("voc07", "voc12")
+        ),
+        sources=(VOC07, VOC12),
+    ),
+    "voc12_seg": info(
+        "voc12_seg",
+        read=read_masks,
+        small=SmallVersion(
+            sizes=_small(MASKED["train"] + ADDED_MASKS, 30, MASKED["val"], len(MASK_CLASSES)),
+            needs=("voc12",),
+        ),
+        sources=(VOC12, SOURCE),
     ),
 }

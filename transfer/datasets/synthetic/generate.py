@@ -15,8 +15,7 @@ import numpy as np
 
 from pretrain.running.atomic_files import explain_write_errors
 from transfer.datasets.catalog import DATASETS, dataset_info
-from transfer.datasets.expected import DataError, small_sizes
-from transfer.datasets.synthetic.labeled import mark_small
+from transfer.datasets.expected import DataError, mark_small, small_sizes
 from transfer.datasets.synthetic.patterns import KINDS, draw_size_px, jpeg, paint
 
 POOL_FOLDER = "pretrain"

@@ -7,7 +7,6 @@ function that writes images and annotation files the way the publisher does. Tha
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,8 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pretrain.running.atomic_files import write_whole
-from transfer.datasets.expected import SMALL_DATA, Sizes, small_sizes
+from transfer.datasets.expected import Sizes
 from transfer.datasets.synthetic.patterns import draw_size_px, jpeg, kinds_of_classes, paint
 
 if TYPE_CHECKING:
@@ -80,14 +78,3 @@ def write_file(file: Path, content: bytes) -> None:
 def write_lines(file: Path, lines: Sequence[str]) -> None:
     """Write lines, each closed by a newline, and create the folders above the file."""
     write_file(file, "".join(f"{line}\n" for line in lines).encode())
-
-
-def mark_small(data: Path, key: str, sizes: Sizes) -> None:
-    """Enter one set into `small-data.json`; a reader meanwhile sees the old file or the new one."""
-    known = small_sizes(data) | {key: sizes}
-    text = {
-        k: {"classes": s.classes, "counts": dict(s.counts), "drawn": s.drawn}
-        for k, s in sorted(known.items())
-    }
-    file = data / SMALL_DATA
-    write_whole(file, (json.dumps(text, indent=1) + "\n").encode(), "--data")

@@ -9,7 +9,7 @@ import pytest
 
 from transfer.datasets.catalog import dataset_info, expected_sizes, open_split
 from transfer.datasets.check import check
-from transfer.datasets.expected import SMALL_DATA, DataError, Sizes
+from transfer.datasets.expected import SMALL_DATA, DataError, Sizes, mark_small
 from transfer.datasets.imagenet.imagenet_c import (
     EXTRA_KINDS,
     GROUPS,
@@ -17,7 +17,6 @@ from transfer.datasets.imagenet.imagenet_c import (
     MAIN_KINDS,
     kind_and_severity,
 )
-from transfer.datasets.synthetic.labeled import mark_small
 
 
 def test_there_are_fifteen_corruptions_in_four_groups_and_four_more() -> None:

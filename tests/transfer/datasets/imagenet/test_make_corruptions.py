@@ -12,7 +12,7 @@ from torch import Tensor
 import transfer.datasets.imagenet.make_corruptions
 from transfer.datasets.catalog import dataset_info, open_split
 from transfer.datasets.check import check
-from transfer.datasets.expected import DataError, Sizes
+from transfer.datasets.expected import DataError, Sizes, mark_small
 from transfer.datasets.imagenet.imagenet_c import SEVERITIES, kind_and_severity
 from transfer.datasets.imagenet.make_corruptions import (
     corrupt,
@@ -21,7 +21,6 @@ from transfer.datasets.imagenet.make_corruptions import (
     round_to_image,
 )
 from transfer.datasets.synthetic.generate import generate
-from transfer.datasets.synthetic.labeled import mark_small
 
 KINDS_MADE = ("snow", "fog", "contrast")
 

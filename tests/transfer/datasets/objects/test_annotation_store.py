@@ -1,21 +1,32 @@
-"""Stored annotations are those of the JSON file, and a damaged store is made again."""
+"""Stored annotations are those of the JSON file, for training and for pycocotools."""
 
+import io
 import json
 import multiprocessing
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from pycocotools import mask as coco_mask
+from pycocotools.coco import COCO
+from pycocotools.cocoeval import COCOeval
 
 from transfer.cells.checked_data import fingerprint
 from transfer.datasets.catalog import map_annotations, open_scenes
+from transfer.datasets.expected import Sizes
 from transfer.datasets.objects import annotation_store, coco
+from transfer.datasets.objects.annotation_store import published_truth, read_once
+from transfer.datasets.objects.coco_faults import Kind
 from transfer.datasets.scenes import Scenes
+from transfer.detection.coco_ap import Kind as Measured
+from transfer.detection.coco_ap import coco_ap
+from transfer.detection.results import Detections
 from transfer.running.folders import Folders
 
-KINDS = ("coco17", "coco17_keypoints")
 FILES = {"coco17": "instances_train2017.json", "coco17_keypoints": "person_keypoints_val2017.json"}
 BOX = [3, 4, 20, 10]
 OUTLINE = [3, 4, 23.5, 4, 20, 13.25, 4, 14]
@@ -42,14 +53,9 @@ def odd(content: dict[str, Any]) -> None:
     content["images"].append(content["images"][0] | {"id": last + 2**70})
 
 
-def parsed(key: str, data: Path, split: str) -> Scenes:
-    coco._recent.clear()
-    return open_scenes(key, data, split)
-
-
 def mapped(key: str, data: Path, split: str, cache: Path) -> Scenes:
     """Return a split whose arrays are those of the store."""
-    coco._recent.clear()
+    coco._opened.clear()
     map_annotations([key], Folders(data, cache, cache))
     scenes = open_scenes(key, data, split)
     assert is_mapped(scenes.arrays.boxes)
@@ -68,143 +74,234 @@ def assert_same(one: Scenes, other: Scenes) -> None:
     for name in ("class_names", "category_ids", "annotations", "faulty", "faults", "notes"):
         assert vars(one)[name] == vars(other)[name], name
     for first, second in zip(one, other, strict=True):
-        assert first.name == second.name
-        assert first.image_id == second.image_id
-        assert (first.width, first.height) == (second.width, second.height)
+        assert (first.name, first.image_id) == (second.name, second.image_id)
         assert (first.polygons is None) == (second.polygons is None)
         assert (first.keypoints is None) == (second.keypoints is None)
         assert list(first.parts()) == list(second.parts())
 
 
-@pytest.fixture
-def changed(copy_of: Callable[[str], Path]) -> Callable[[str], Path]:
-    """Return a function that returns the data folder of a small set with odd annotations."""
-
-    def change(key: str) -> Path:
-        data = copy_of(key)
-        file = data / "coco" / "annotations" / FILES[key]
-        content = json.loads(file.read_text())
-        odd(content)
-        file.write_text(json.dumps(content))
-        return data
-
-    return change
-
-
-@pytest.mark.parametrize("split", ["train", "val", "trainval", "test"])
-@pytest.mark.parametrize("key", KINDS)
+@pytest.mark.parametrize("key", FILES)
 def test_mapped_splits_are_those_of_the_json_file(
-    key: str, split: str, small_data: Path, tmp_path: Path
+    key: str, copy_of: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    expected = parsed(key, small_data, split)
-    assert_same(mapped(key, small_data, split, tmp_path), expected)
-
-
-@pytest.mark.parametrize("key", KINDS)
-def test_odd_annotations_are_those_of_the_json_file(
-    key: str, changed: Callable[[str], Path], tmp_path: Path
-) -> None:
-    data = changed(key)
+    data, cache = copy_of(key), tmp_path / "cache"
+    file = data / "coco" / "annotations" / FILES[key]
+    for change in (lambda content: None, odd):
+        content = json.loads(file.read_text())
+        change(content)
+        file.write_text(json.dumps(content))
+        for split in ("train", "val", "trainval", "test"):
+            coco._opened.clear()
+            assert_same(mapped(key, data, split, cache), open_scenes(key, data, split))
+    assert len(list(cache.glob("annotations/*.scenes"))) == 3  # the changed file has its own
     split = "test" if "val" in FILES[key] else "trainval"
-    expected = parsed(key, data, split)
-    assert expected.faults
-    assert expected.notes
-    assert_same(mapped(key, data, split, tmp_path), expected)
-
-
-def _store(cache: Path) -> Path:
-    (path,) = cache.glob("annotations/*.scenes")
-    return path
+    assert open_scenes(key, data, split).faults
+    assert open_scenes(key, data, split).notes
 
 
 @pytest.fixture
-def published(small_data: Path) -> coco._Published:
-    return coco._Published(small_data, "instances", "val2017")
+def published(small_data: Path) -> Path:
+    return small_data / "coco" / "annotations" / "instances_val2017.json"
 
 
-@pytest.mark.parametrize("damage", ["torn", "absent", "foreign"])
-def test_a_damaged_store_is_made_again(
-    damage: str, published: coco._Published, tmp_path: Path
-) -> None:
-    expected = annotation_store.read_once(published.file, "x", tmp_path, published.parse)
-    path = _store(tmp_path)
-    file = path / "coordinates.npy"
-    content = file.read_bytes()
-    file.unlink()  # the pages that are mapped stay those of the whole file
-    if damage != "absent":
-        file.write_bytes(content[:-100] if damage == "torn" else b"{}" * 1000)
-    assert annotation_store.load_scenes(path, published.file) is None
-    again = annotation_store.read_once(published.file, "x", tmp_path, published.parse)
-    assert_same(again, expected)
-    assert file.read_bytes() == content
+def test_an_unreadable_store_is_made_again(published: Path, tmp_path: Path) -> None:
+    expected = read_once(published, tmp_path, coco._parse_scenes)
+    (path,) = tmp_path.glob("annotations/*.scenes")
+    (path / "coordinates.npy").unlink()  # the pages that are mapped stay
+    assert_same(read_once(published, tmp_path, coco._parse_scenes), expected)
+    assert (path / "coordinates.npy").exists()
     assert {entry.suffix for entry in path.parent.iterdir()} == {".scenes", ".lock"}
 
 
-def test_what_a_plan_has_parsed_is_stored_and_mapped_by_the_evaluation(
+def test_what_an_evaluation_has_stored_is_mapped_by_a_plan_that_writes_nothing(
     small_data: Path, tmp_path: Path
 ) -> None:
     fingerprint.cache_clear()
-    coco._recent.clear()
+    coco._opened.clear()
     expected = fingerprint("coco17", small_data, tmp_path)
-    assert not list(tmp_path.iterdir())  # a plan writes nothing
+    assert not list(tmp_path.iterdir())
     map_annotations(["coco17"], Folders(small_data, tmp_path, tmp_path))
     assert len(list(tmp_path.glob("annotations/*.scenes"))) == 2
-    assert is_mapped(open_scenes("coco17", small_data, "test").arrays.boxes)
     fingerprint.cache_clear()
+    coco._opened.clear()
     assert fingerprint("coco17", small_data, tmp_path) == expected
-
-
-def test_a_changed_annotation_file_has_its_own_store(
-    copy_of: Callable[[str], Path], tmp_path: Path
-) -> None:
-    data = copy_of("coco17")
-    before = mapped("coco17", data, "test", tmp_path).fingerprint
-    file = data / "coco" / "annotations" / "instances_val2017.json"
-    content = json.loads(file.read_text())
-    content["annotations"][1]["bbox"][0] += 1.5
-    file.write_text(json.dumps(content))
-    now = mapped("coco17", data, "test", tmp_path)
-    assert now.fingerprint != before
-    assert_same(now, parsed("coco17", data, "test"))
+    assert is_mapped(open_scenes("coco17", small_data, "test").arrays.boxes)
 
 
 def test_a_full_disk_is_one_line_and_the_run_goes_on(
-    published: coco._Published,
+    published: Path,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    fill_disk: Callable[[str], None],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(annotation_store, "RELATIVE_SIZE", 10**9)
-    scenes = annotation_store.read_once(published.file, "x", tmp_path, published.parse)
-    assert_same(scenes, published.read())
-    line = capsys.readouterr().err
-    assert "GB are free" in line
-    assert "each process parses instances_val2017.json by itself" in line
-    assert not list(tmp_path.glob("annotations/*"))
+    fill_disk("/annotations/")
+    scenes = read_once(published, tmp_path, coco._parse_scenes)
+    assert_same(scenes, coco._parse_scenes(published))
+    published_truth(scenes, published, tmp_path)
+    first, second = capsys.readouterr().err.splitlines()
+    assert "each process parses instances_val2017.json by itself" in first
+    assert "each test parses instances_val2017.json anew" in second
 
 
-def _read_and_count(published: coco._Published, cache: Path, counts: Any, start: Any) -> None:
-    def parse(content: bytes) -> Scenes:
+def _read_and_count(published: Path, cache: Path, counts: Any, start: Any) -> None:
+    def parse(file: Path) -> Scenes:
         with counts.get_lock():
             counts.value += 1
-        return published.parse(content)
+        return coco._parse_scenes(file)
 
     start.wait()
-    annotation_store.read_once(published.file, "x", cache, parse)
+    read_once(published, cache, parse)
 
 
-def test_processes_that_start_together_parse_once(
-    published: coco._Published, tmp_path: Path
-) -> None:
+def test_processes_that_start_together_parse_once(published: Path, tmp_path: Path) -> None:
     context = multiprocessing.get_context("fork")
     counts, start = context.Value("i", 0), context.Barrier(3)
-    processes = [
-        context.Process(target=_read_and_count, args=(published, tmp_path, counts, start))
-        for _ in range(3)
-    ]
+    arguments = (published, tmp_path, counts, start)
+    processes = [context.Process(target=_read_and_count, args=arguments) for _ in range(3)]
     for process in processes:
         process.start()
     for process in processes:
         process.join()
     assert [process.exitcode for process in processes] == [0, 0, 0]
     assert counts.value == 1
+
+
+WIDTH, HEIGHT = 120, 90
+IDS = (7, 3, 2**60, 11)
+CATEGORIES = {90: "Größe, 図", 3: "cat"}
+
+
+def entry(number: int, image: int, rng: np.random.Generator) -> dict[str, Any]:
+    """A box with its corners as outline, and keypoints in it."""
+    left, top = rng.uniform(0, 60, 2).tolist()
+    w, h = rng.uniform(5, 30, 2).tolist()
+    points = np.column_stack([rng.uniform([left, top], [left + w, top + h], (17, 2)), np.ones(17)])
+    return {
+        "id": number,
+        "image_id": image,
+        "category_id": list(CATEGORIES)[number % 2],
+        "bbox": [left, top, w, h],
+        "area": 0.7 * w * h,
+        "iscrowd": 0,
+        "segmentation": [[left, top, left + w, top, left + w, top + h, left, top + h]],
+        "keypoints": points.ravel().tolist(),
+        "num_keypoints": 17,
+    }
+
+
+def hostile(data: Path, kind: Kind) -> tuple[Scenes, Path]:
+    """Crowds, a box without area, wrong counts, long numbers, images out of order, broken ones."""
+    rng = np.random.default_rng(0)
+    crowd = {"size": [HEIGHT, WIDTH], "counts": [50, HEIGHT * WIDTH - 50]}
+    entries = [entry(n + 1, IDS[n % 4], rng) for n in range(16)]
+    entries[1] |= {"iscrowd": 1, "segmentation": crowd, "num_keypoints": 0}
+    entries[2] |= {"bbox": [10, 10, 0, 5]}
+    entries[3] |= {"num_keypoints": 3, "area": 1e-17}
+    entries[4] |= {"area": 10**4, "bbox": [1, 2, 30, 40]}
+    entries[5] |= {"image_id": [1]}
+    entries[6] |= {"segmentation": [[1, 2, 3, 4], *entries[6]["segmentation"]], "id": 0}
+    entries[7].pop("area")
+    images = [{"id": i, "width": WIDTH, "height": HEIGHT, "file_name": f"{i}.jpg"} for i in IDS]
+    content = {
+        "images": [*images, images[0] | {"width": 1}],
+        "annotations": entries,
+        "categories": [{"id": number, "name": name} for number, name in CATEGORIES.items()],
+    }
+    file = data / "coco" / "annotations" / f"{kind}_val2017.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(content))
+    return coco.read_coco(kind, data, "test", Sizes(classes=2, counts={})), file
+
+
+def near(scenes: Scenes, seed: int) -> list[Detections]:
+    """Return detections near the objects of each image and elsewhere, scores drawn."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for scene in scenes:
+        boxes = np.repeat(scene.boxes, 2, axis=0).reshape(-1, 4)
+        boxes = boxes + rng.normal(0, 2, boxes.shape)
+        boxes[:, 2:] = np.maximum(boxes[:, 2:], boxes[:, :2] + 1)
+        points = rng.uniform(0, 60, (len(boxes), 17, 3))
+        if scene.keypoints is not None:
+            points = np.repeat(scene.keypoints, 2, axis=0) + rng.normal(0, 1, points.shape)
+        corners = [[[a, b, c, b, c, d, a, d]] for a, b, c, d in boxes.tolist()]
+        masks = [coco_mask.frPyObjects(c, scene.height, scene.width)[0]["counts"] for c in corners]
+        found.append(
+            Detections(
+                height=scene.height,
+                width=scene.width,
+                boxes=torch.from_numpy(boxes).float(),
+                scores=torch.from_numpy(rng.random(len(boxes))).float(),
+                classes=torch.from_numpy(np.repeat(scene.classes, 2)),
+                masks=[counts.decode() for counts in masks],
+                keypoints=torch.from_numpy(points).float(),
+            )
+        )
+    return found
+
+
+def own_reading(
+    scenes: Scenes, file: Path, found: list[Detections], measured: Measured
+) -> list[float]:
+    """Return the summary of pycocotools on a file that holds the sound annotations only."""
+    content = json.loads(file.read_text())
+    content["images"] = content["images"][: len(scenes)]
+    pairs = enumerate(content["annotations"])
+    sound = [{**one, "id": n + 1} for n, one in pairs if n not in scenes.faulty]
+    for one in sound:
+        if isinstance(one["segmentation"], list):
+            one["segmentation"] = [part for part in one["segmentation"] if len(part) >= 6]
+    file.write_text(json.dumps(content | {"annotations": sound}))
+    with redirect_stdout(io.StringIO()):
+        truth = COCO(str(file))
+        evaluation = COCOeval(truth, truth.loadRes(_results(scenes, found, measured)), measured)
+        evaluation.evaluate()
+        evaluation.accumulate()
+        evaluation.summarize()
+    return [100 * float(value) for value in evaluation.stats]
+
+
+def _results(scenes: Scenes, found: list[Detections], measured: Measured) -> list[dict[str, Any]]:
+    results = []
+    for scene, detected in zip(scenes, found, strict=True):
+        boxes = detected.boxes.clone()
+        boxes[:, 2:] -= boxes[:, :2]
+        assert detected.keypoints is not None
+        assert detected.masks is not None
+        points = detected.keypoints - torch.tensor([0.5, 0.5, 0.0])
+        for i, label in enumerate(detected.classes.tolist()):
+            shape: dict[str, Any] = {"bbox": boxes[i].tolist()}
+            if measured == "segm":
+                size = [scene.height, scene.width]
+                shape = {"segmentation": {"size": size, "counts": detected.masks[i]}}
+            if measured == "keypoints":
+                shape["keypoints"] = points[i].flatten().tolist()
+            place = {"image_id": scene.image_id, "category_id": scenes.category_ids[label]}
+            results.append({**place, "score": float(detected.scores[i]), **shape})
+    return results
+
+
+@pytest.mark.parametrize("measured", ["bbox", "segm", "keypoints"])
+def test_stored_annotations_give_the_precisions_of_pycocotools_itself(
+    tmp_path: Path, measured: Measured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenes, file = hostile(tmp_path, "person_keypoints" if measured == "keypoints" else "instances")
+    assert len(scenes.faulty) >= 2
+    found = near(scenes, seed=1)
+    first = coco_ap(found, scenes, [measured], tmp_path / "cache")[measured]
+    monkeypatch.setattr(annotation_store, "_parse_truth", None)  # it is not parsed again
+    again = coco_ap(found, scenes, [measured], tmp_path / "cache")[measured]
+    assert first == again
+    expected = own_reading(scenes, file, found, measured)
+    assert (again["AP"], again["AP50"]) == (expected[0], expected[1])
+    assert 1 < again["AP"] < 99
+
+
+def test_another_split_or_file_has_an_entry_of_its_own(tmp_path: Path) -> None:
+    scenes, file = hostile(tmp_path, "instances")
+    cache = tmp_path / "cache"
+    assert published_truth(scenes, file, cache) == published_truth(scenes, file, cache)
+    assert len(published_truth(scenes.subset([0, 1]), file, cache)["images"]) == 2
+    file.write_text(file.read_text() + " ")
+    assert published_truth(scenes, file, cache) == published_truth(scenes, file)
+    assert len(list(cache.rglob("*.truth.json"))) == 3

@@ -16,10 +16,9 @@ from pycocotools.coco import COCO
 
 from transfer.datasets.catalog import open_any, open_scenes
 from transfer.datasets.check import check, render, require
-from transfer.datasets.expected import DataError, Sizes, small_sizes
+from transfer.datasets.expected import DataError, Sizes, mark_small, small_sizes
 from transfer.datasets.scene_arrays import Scene
 from transfer.datasets.scenes import usable_for_training
-from transfer.datasets.synthetic.labeled import mark_small
 
 Change = Callable[[dict[str, Any]], None]
 INSTANCES = Path("coco", "annotations", "instances_val2017.json")

@@ -7,9 +7,8 @@ import pytest
 
 from transfer.datasets.catalog import DATASETS, open_split
 from transfer.datasets.check import check
-from transfer.datasets.expected import DataError, Sizes, small_sizes
+from transfer.datasets.expected import DataError, Sizes, mark_small, small_sizes
 from transfer.datasets.synthetic.generate import POOL_IMAGES, generate
-from transfer.datasets.synthetic.labeled import mark_small
 
 
 def test_every_set_is_marked_as_a_small_copy(small_data: Path) -> None:
