@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, ImageOps
 
 from pretrain.pixels import decoding
 from pretrain.pixels.decoding import DECODE_ERRORS, Pixels
@@ -285,16 +285,6 @@ def _image_names(folder: Path) -> list[str]:
 
 
 EXIF_ORIENTATION = 274
-UPRIGHT = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
-"""The operation that undoes each EXIF orientation."""
 QUARTER_TURNS = (5, 6, 7, 8)
 """Orientations that exchange width and height."""
 
@@ -305,8 +295,8 @@ def decode_upright(file: Path) -> Image.Image:
         content = file.read_bytes()
         image = Image.fromarray(decoding.decode(content))
         with Image.open(io.BytesIO(content)) as header:
-            turn = UPRIGHT.get(_orientation(header))
-    return image if turn is None else image.transpose(turn)
+            image.getexif()[EXIF_ORIENTATION] = _orientation(header)
+    return ImageOps.exif_transpose(image)
 
 
 def upright_size(file: Path) -> tuple[int, int]:

@@ -6,28 +6,24 @@ checked there and then renamed. `linked/` is the same for links, which are made 
 Whatever ends a run, the next one goes on after the last archive, and removes what is left over.
 """
 
-import os
 import shutil
-import time
 from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import IO
 
 from pretrain.running.atomic_files import explain_write_errors
-from pretrain.running.lock import LOOK_AGAIN_S, lock_file
-from transfer.datasets.check import NUM_NAMED, Report, check
+from pretrain.running.lock import wait_for_folder
+from transfer.datasets.check import Report, check
 from transfer.datasets.expected import SMALL_DATA, DataError
 from transfer.datasets.info import Archive, Source
 from transfer.getting.download import download, mismatch
-from transfer.getting.recognize import find_root, link_set, move_parts
+from transfer.getting.recognize import find_all, link_set, move_parts
 from transfer.getting.unpack import is_archive, unpack
 from transfer.running.console import print_line
 
 WORK = ".getting"
-FOLDERS = ("raw", "done", "whole", "linked")
-"""Folders of a source's work."""
 ARCHIVES = "archives"
 """Folder, below the data folder, of downloaded archives, with one folder for each source."""
 
@@ -106,7 +102,7 @@ def get_source(source: Source, getting: Getting) -> Report | None:
         _finish(source, getting)
         return None
     with explain_write_errors(work, "--data"):
-        with _lock(work):
+        with wait_for_folder(work, partial(_note, source)):
             if not source.is_there(data):  # else another process got it, or was killed at its end
                 whole = work / ("linked" if source.key in getting.found else "whole")
                 staged = whole / source.folder
@@ -120,9 +116,7 @@ def get_source(source: Source, getting: Getting) -> Report | None:
                 (data / source.folder).parent.mkdir(parents=True, exist_ok=True)
                 staged.rename(data / source.folder)
             _finish(source, getting)
-            for name in FOLDERS:
-                shutil.rmtree(work / name, ignore_errors=True)
-            shutil.rmtree(work)  # the lock last
+            shutil.rmtree(work)
         with suppress(OSError):  # other sets are being got
             work.parent.rmdir()
     return report
@@ -142,23 +136,8 @@ def _finish(source: Source, getting: Getting) -> None:
             folder.parent.rmdir()
 
 
-def _lock(work: Path) -> IO[str]:
-    """Lock the folder of a source's work, and wait while another process has it locked.
-
-    The process that ends removes the file, so that a lock counts only on the file that is there.
-    """
-    waits, path = False, work / "lock"
-    while True:
-        with suppress(FileNotFoundError), ExitStack() as stack:  # removed meanwhile
-            work.mkdir(parents=True, exist_ok=True)
-            file = stack.enter_context(path.open("w"))
-            if lock_file(file.fileno()) and os.path.samestat(os.fstat(file.fileno()), path.stat()):
-                stack.pop_all()
-                return file
-        if not waits:
-            print_line("get-data", f"{work.name}: another process gets it; waiting for its end")
-        waits = True
-        time.sleep(LOOK_AGAIN_S)
+def _note(source: Source) -> None:
+    print_line("get-data", f"{source.key}: another process gets it; waiting for its end")
 
 
 def _unpack_all(source: Source, getting: Getting, work: Path) -> None:
@@ -167,14 +146,17 @@ def _unpack_all(source: Source, getting: Getting, work: Path) -> None:
     for archive in source.archives:
         file = getting.archive_file(source, archive)
         own = file in getting.local.get(source.key, {}).values()
-        if getting.is_unpacked(source, archive) or (archive.optional and not _has(file, getting)):
+        if getting.is_unpacked(source, archive):
             continue
-        if not file.exists():
+        if file.exists():
+            if why := mismatch(archive, file):
+                raise DataError(
+                    f"{file}: it is not the published file ({why}); remove it, or get it again"
+                )
+        elif getting.only_local:  # an optional archive that the user lacks
+            continue
+        else:
             download(archive, file)
-        elif why := mismatch(archive, file):
-            raise DataError(
-                f"{file}: it is not the published file ({why}); remove it, or get it again"
-            )
         target = work / "raw" / archive.into
         if is_archive(archive.name):
             unpack(file, target, archive.nested)
@@ -187,48 +169,30 @@ def _unpack_all(source: Source, getting: Getting, work: Path) -> None:
             file.unlink()
 
 
-def _has(file: Path, getting: Getting) -> bool:
-    return file.exists() or not getting.only_local
-
-
 def _require_archives(source: Source, getting: Getting) -> None:
     """Raise DataError that names every archive that the user must fetch."""
-    absent = [
-        archive
-        for archive in source.archives
-        if not (archive.urls and not getting.only_local)
-        and not archive.optional
-        and not getting.archive_file(source, archive).exists()
-        and not getting.is_unpacked(source, archive)
-    ]
+    absent = [a for a in getting.absent(source) if getting.only_local or not a.urls]
     if not absent and source.archives:
         return
     names = ", ".join(" or ".join(archive.names) for archive in absent)
     if source.access == "download":
         raise DataError(f"{source.key}: --from has no {names}; without --from they are downloaded")
-    raise DataError(
-        f"{source.key}: {source.advice}"
-        + (
-            f" Then: python -m transfer get-data {source.key} --from FOLDER, with {names}"
-            if absent
-            else ""
-        )
-    )
+    command = f" Then: python -m transfer get-data {source.key} --from FOLDER, with {names}"
+    raise DataError(f"{source.key}: {source.advice}" + (command if absent else ""))
 
 
 def _stage(source: Source, raw: Path, staged: Path) -> None:
     """Sort the unpacked files and move them to a data folder of their own."""
     if source.arrange is not None:
         source.arrange(raw)
-    root = find_root(source, raw)
-    places = source.places_in(root) if root is not None else None
-    if root is None or places is None:
+    root = find_all((source,), raw).get(source.key)
+    if root is None:
         expected = ", ".join(part.path for part in source.parts if not part.optional)
         raise DataError(
             f"{source.key}: its archives are unpacked in {raw}, but no folder there has all of "
             f"{expected}; remove {raw.parent} to unpack them again"
         )
-    move_parts(root, places)
+    move_parts(source, root)
     staged.parent.mkdir(parents=True, exist_ok=True)
     root.rename(staged)
 
@@ -238,21 +202,17 @@ def _require_whole(source: Source, getting: Getting, whole: Path) -> Report | No
     small = getting.data / SMALL_DATA
     if small.exists():
         shutil.copyfile(small, whole / SMALL_DATA)
-    reports = []
+    first = None
     for key in source.checked_as:
         print_line("check", f"{source.key}: every image is opened")
-        reports.append(check(key, whole, decode=False))
-        report = reports[-1]
-        if report.classes[0] == report.classes[1] and report.num_bad <= getting.tolerate:
+        report = check(key, whole, decode=False)
+        if report.fit(getting.tolerate):
             return report
-    if not reports:
+        first = first or report
+    if first is None:
         return None
-    first = reports[0]
-    more = len(first.problems) - NUM_NAMED
     raise DataError(
         f"{source.key}: it is not whole, so it stays in {whole / source.folder}:\n  "
-        + "\n  ".join(first.problems[:NUM_NAMED])
-        + (f"\n  and {more} more" if more > 0 else "")
-        + f"\nRemove {whole.parent} to begin again, or take it as it is with --tolerate "
-        f"{max(1, first.num_bad)}"
+        f"{first.first_problems}\nRemove {whole.parent} to begin again, or take it as it is with "
+        f"--tolerate {max(1, first.num_bad)}"
     )

@@ -15,7 +15,7 @@ from transfer.datasets.expected import DataError
 from transfer.datasets.info import Source
 from transfer.getting import overview
 from transfer.getting.assemble import Getting, get_source
-from transfer.getting.download import UnreachableError, is_offline, last_check, remember
+from transfer.getting.download import last_check, remember
 from transfer.getting.overview import SUITES, Wanted, all_sources, wanted
 from transfer.getting.recognize import files_by_name, find_all, local_archives, with_local_variant
 from transfer.running.console import print_line
@@ -49,12 +49,7 @@ class GetData:
         """Get the sets and print their check; return 0 if all of them are there and whole."""
         if self.find is not None:
             return self.print_found(self.find)
-        files = None if self.archives is None else files_by_name(self.archives)
-        request = self.wanted()
-        if files is not None:
-            sources = tuple(with_local_variant(source, files) for source in request.sources)
-            request = replace(request, sources=sources)
-        getting = self.getting(request, files)
+        request, getting = self.request()
         text = overview.render(request.sources, getting)
         if self.plan:
             print(text)
@@ -70,41 +65,41 @@ class GetData:
                 print(f"{key}: was whole on {day}; check-data reads every image again")
         for line in failed:
             print(line, file=sys.stderr)
-        return int(bool(failed) or not all(fit(report, self.tolerate) for report in reports))
+        return int(bool(failed) or not all(report.fit(self.tolerate) for report in reports))
 
-    def wanted(self) -> Wanted:
-        """Return what is asked for; with --link alone, every set that is found there."""
-        if self.names or self.suite:
-            return wanted(self.names, self.suite)
-        if self.link is not None:
-            return wanted(tuple(find_all(tuple(all_sources().values()), self.link)), "")
-        raise ValueError(
-            f"name data sets, such as cifar10 dtd, or all; or give --suite ({', '.join(SUITES)}), "
-            "--link FOLDER, or --find ROOT"
-        )
+    def request(self) -> tuple[Wanted, Getting]:
+        """Return what is asked for, and how it is got: from own files, by links, or downloaded.
 
-    def getting(self, request: Wanted, files: Mapping[str, list[Path]] | None) -> Getting:
-        """Return how the sources are got: from the user's files, by links, or downloaded."""
-        local: dict[str, dict[str, Path]] = {}
-        found: dict[str, Path] = {}
+        With --link alone, every set that is found there is asked for.
+        """
+        files = None if self.archives is None else files_by_name(self.archives)
+        names = self.names
+        if not (names or self.suite):
+            if self.link is None:
+                raise ValueError(
+                    "name data sets, such as cifar10 dtd, or all; or give --suite "
+                    f"({', '.join(SUITES)}), --link FOLDER, or --find ROOT"
+                )
+            names = tuple(known_sets(self.link, "--link"))
+        request = wanted(names, self.suite)
+        local = {}
         if files is not None:
-            local = {source.key: local_archives(source, files) for source in request.sources}
-        if self.link is not None:
-            found = self.find_to_link(request.sources, self.link)
-        return Getting(
+            sources = tuple(with_local_variant(source, files) for source in request.sources)
+            request = replace(request, sources=sources)
+            local = {source.key: local_archives(source, files) for source in sources}
+        getting = Getting(
             data=self.data,
             local=local,
-            found=found,
+            found={} if self.link is None else self.find_to_link(request.sources, self.link),
             only_local=files is not None,
             remove_archives=self.remove_archives,
             tolerate=self.tolerate,
         )
+        return request, getting
 
     def find_to_link(self, sources: tuple[Source, ...], folder: Path) -> dict[str, Path]:
         """Return the folder of each source; DataError if one is not recognized there."""
-        if not folder.is_dir():
-            raise DataError(f"--link {folder}: this is no folder")
-        found = find_all(sources, folder)
+        found = known_sets(folder, "--link", sources)
         absent = [
             source
             for source in sources
@@ -122,15 +117,20 @@ class GetData:
 
     def print_found(self, root: Path) -> int:
         """Print a command for each known set below a folder."""
-        if not root.is_dir():
-            raise DataError(f"--find {root}: this is no folder")
-        found = find_all(tuple(all_sources().values()), root)
+        found = known_sets(root, "--find")
         for key, folder in found.items():
             state = "  # is there" if all_sources()[key].is_there(self.data) else ""
             words = ["get-data", key, "--link", str(folder), "--data", str(self.data)]
             print(f"python -m transfer {shlex.join(words)}{state}")
         print(f"{len(found)} known sets below {root}", file=sys.stderr)
         return 0
+
+
+def known_sets(folder: Path, option: str, sources: Sequence[Source] = ()) -> dict[str, Path]:
+    """Return the folder of each of these sources, or of all, that lies at or below a folder."""
+    if not folder.is_dir():
+        raise DataError(f"{option} {folder}: this is no folder")
+    return find_all(sources or tuple(all_sources().values()), folder)
 
 
 def unneeded_with_found(
@@ -152,25 +152,21 @@ def get_all(request: Wanted, getting: Getting) -> tuple[list[Report], list[str]]
     """
     reports: dict[str, Report] = {}
     failed: list[str] = []
-    offline = False
-    for place, source in enumerate(request.sources, start=1):
+    for source in request.sources:
         try:
-            require_possible(source, getting, offline=offline)
+            require_space(source, getting)
             report = get_source(source, getting)
         except DAMAGES as error:
             why = str(error).removeprefix(f"{source.key}: ")
             failed.append(f"{source.key} is not there: {why}")
             print_line("get-data", f"{source.key} failed, the reason comes last")
-            if isinstance(error, UnreachableError) and not offline:
-                later = [a for s in request.sources[place:] for a in getting.to_download(s)]
-                offline = is_offline(address for archive in later for address in archive.urls)
             continue
         if report is not None:
             reports[report.key] = report
     for key in request.keys:
         if key not in reports and not last_check(key, getting.data):
             reports[key] = check(key, getting.data, decode=False)
-            if reports[key].found and not fit(reports[key], getting.tolerate):
+            if reports[key].found and not reports[key].fit(getting.tolerate):
                 folders = [getting.data / source.folder for source in DATASETS[key].sources]
                 failed.append(
                     f"{key} was there before and is not whole; move {', '.join(map(str, folders))} "
@@ -184,19 +180,11 @@ def get_all(request: Wanted, getting: Getting) -> tuple[list[Report], list[str]]
     ], failed
 
 
-def require_possible(source: Source, getting: Getting, *, offline: bool) -> None:
-    """Raise DataError if there is too little space for a source, or no network that it needs."""
+def require_space(source: Source, getting: Getting) -> None:
+    """Raise DataError if there is too little space for a source."""
     needed, free = getting.space_needed(source), overview.free_space(getting.data)
     if needed > free and getting.absent(source) == getting.to_download(source):
         raise DataError(
             f"about {overview.format_bytes(needed)} are needed at {getting.data}, "
             f"{overview.format_bytes(free)} are free; free some space, or give another --data"
         )
-    if offline and getting.to_download(source):
-        raise DataError("not tried, since no server can be reached")
-
-
-def fit(report: Report, tolerated: int) -> bool:
-    """Return whether a set is there with all classes, and with no more faults than tolerated."""
-    whole = report.classes[0] == report.classes[1]
-    return report.found and whole and report.num_bad <= tolerated

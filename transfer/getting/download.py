@@ -8,21 +8,12 @@ rate: a server that sends a byte each second never reaches a timeout.
 import hashlib
 import os
 import time
-from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from urllib3 import BaseHTTPResponse, PoolManager, ProxyManager, Retry, Timeout, make_headers
-from urllib3.exceptions import (
-    ConnectTimeoutError,
-    HTTPError,
-    MaxRetryError,
-    NewConnectionError,
-    ProtocolError,
-    ProxyError,
-)
+from urllib3.exceptions import HTTPError, MaxRetryError, ProtocolError
 from urllib3.util import parse_url
 
 from pretrain.running.atomic_files import explain_write_errors
@@ -62,15 +53,10 @@ RETRY = _Retry(
 RATE_PERIOD_S = 60.0
 LEAST_BYTES = 60_000
 """Fewer bytes in a period are a broken transfer; a try that brings fewer is no progress."""
-UNREACHABLE = (NewConnectionError, ConnectTimeoutError, ProxyError)
 
 
 class DownloadError(RuntimeError):
     """Error for an archive that no address gives; it names each address and the reason."""
-
-
-class UnreachableError(DownloadError):
-    """Error for an archive none of whose servers accepts a connection."""
 
 
 class _UnusableError(ValueError):
@@ -85,38 +71,22 @@ def download(archive: Archive, file: Path) -> None:
     """
     partial = file.with_name(f"{file.name}.part")
     file.parent.mkdir(parents=True, exist_ok=True)
-    reasons, unreachable = [], 0
+    reasons = []
     for address in archive.urls:
         try:
             _fetch(archive, address, partial)
         except (HTTPError, ValueError) as error:  # a malformed redirect is a ValueError of urllib
             cause = error.reason if isinstance(error, MaxRetryError) else error
-            unreachable += isinstance(cause, UNREACHABLE)
             reasons.append(f"{address}: {cause}")
             print_line("download", reasons[-1])
             continue
         partial.replace(file)
         return
-    raise (UnreachableError if unreachable == len(reasons) else DownloadError)(
+    raise DownloadError(
         f"{archive.name} cannot be downloaded:\n  "
         + "\n  ".join(reasons)
         + "\nThe same command goes on; --from FOLDER takes the file from a folder"
     )
-
-
-def is_offline(addresses: Iterable[str]) -> bool:
-    """Return whether none of the servers of these addresses accepts a connection."""
-    servers = {urlsplit(address).netloc: address for address in addresses}
-    with ThreadPoolExecutor(max(1, len(servers))) as threads:
-        return not any(threads.map(_answers, servers.values()))
-
-
-def _answers(address: str) -> bool:
-    try:
-        _pool(address).request("HEAD", address, retries=False, timeout=10)
-    except HTTPError as error:
-        return not isinstance(error, UNREACHABLE)
-    return True
 
 
 def _fetch(archive: Archive, address: str, partial: Path) -> None:

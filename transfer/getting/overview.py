@@ -1,12 +1,13 @@
 """The overview of what would be got: state, sizes, addresses and terms, and the space for it."""
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from transfer.datasets.catalog import DATASETS
+from transfer.datasets.check import table
 from transfer.datasets.info import Archive, Source
 from transfer.getting.assemble import Getting
 from transfer.running.row_names import nearest
@@ -35,16 +36,11 @@ def format_bytes(num_bytes: int, *, exact: bool = True) -> str:
 
 def render(sources: Sequence[Source], getting: Getting) -> str:
     """Return a table of the sources, a line on the terms of each, and the sum."""
-    rows = [HEADER, *(_row(source, getting) for source in sources)]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(HEADER))]
-    lines = [
-        "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
-    lines.append("")
+    lines = [*table([HEADER, *(_row(source, getting) for source in sources)]), ""]
     for source in sources:
         lines.append(f"{source.key}: terms: {source.terms}, {source.terms_url}")
-        lines += [f"  {note}" for note in _archive_notes(source)]
+        unknown = {archive.name: _unknown(archive) for archive in source.archives}
+        lines += [f"  {name}: {missing}" for name, missing in unknown.items() if missing]
         if source.advice and not source.is_there(getting.data):
             lines.append(f"  {source.advice}")
     lines += ["", summary(sources, getting)]
@@ -94,14 +90,6 @@ def _row(source: Source, getting: Getting) -> tuple[str, ...]:
     return (source.key, state, size, unpacked, source.folder, place or "you")
 
 
-def _archive_notes(source: Source) -> list[str]:
-    return [
-        f"{archive.name}: {missing}"
-        for archive in source.archives
-        if (missing := _unknown(archive))
-    ]
-
-
 def _unknown(archive: Archive) -> str:
     """Return what is not published of an archive; empty if its size and checksum are."""
     words = [] if archive.checksum else ["no published checksum"]
@@ -138,15 +126,15 @@ class Wanted:
     """Folders to get, each once."""
 
 
-def all_sources() -> dict[str, Source]:
-    """Return every source by its key, in the order of the catalog."""
-    return {source.key: source for info in DATASETS.values() for source in info.sources}
-
-
-def sources_of(keys: Sequence[str]) -> tuple[Source, ...]:
+def sources_of(keys: Iterable[str]) -> tuple[Source, ...]:
     """Return the sources of data sets, each once."""
     by_key = {source.key: source for key in keys for source in DATASETS[key].sources}
     return tuple(by_key.values())
+
+
+def all_sources() -> dict[str, Source]:
+    """Return every source by its key, in the order of the catalog."""
+    return {source.key: source for source in sources_of(DATASETS)}
 
 
 def wanted(names: Sequence[str], suite: str) -> Wanted:
@@ -155,7 +143,7 @@ def wanted(names: Sequence[str], suite: str) -> Wanted:
         raise ValueError(f"--suite {suite}: expected one of {', '.join(SUITES)}")
     available = [key for key, info in DATASETS.items() if info.sources]
     if "all" in names:
-        return Wanted(tuple(available), sources_of(available))
+        names, suite = available, ""
     sources = all_sources()
     keys: list[str] = []
     others: list[Source] = []

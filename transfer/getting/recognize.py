@@ -5,13 +5,12 @@ published places or at those where other suites keep them.
 """
 
 import os
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from transfer.datasets.expected import DataError
-from transfer.datasets.info import Archive, Source
+from transfer.datasets.info import Source
 from transfer.running.console import print_line
 
 DEPTH = 6
@@ -23,10 +22,10 @@ MOST_CANDIDATES = 20_000
 """Folders after which a search ends."""
 
 
-def candidate_folders(root: Path, depth: int = DEPTH) -> Iterator[Path]:
+def candidate_folders(root: Path) -> Iterator[Path]:
     """Yield a folder and those below it, nearer ones first, each once even if links lead to it."""
     level, seen = [root], set[tuple[int, int]]()
-    for _ in range(depth + 1):
+    for _ in range(DEPTH + 1):
         below: list[Path] = []
         for folder in level:
             state = folder.stat()
@@ -50,12 +49,6 @@ def _subfolders(folder: Path) -> list[Path]:
     return [folder / name for name in names] if len(names) <= MOST_FOLDERS else []
 
 
-def find_root(source: Source, folder: Path, depth: int = DEPTH) -> Path | None:
-    """Return the folder, at or below another one, that is a set; None if there is none."""
-    folders = candidate_folders(folder, depth)
-    return next((root for root in folders if source.places_in(root) is not None), None)
-
-
 def find_all(sources: Sequence[Source], folder: Path) -> dict[str, Path]:
     """Return the folder of each source that is found at or below a folder, by its key."""
     found: dict[str, Path] = {}
@@ -63,37 +56,28 @@ def find_all(sources: Sequence[Source], folder: Path) -> dict[str, Path]:
         for source in sources:
             if source.key not in found and source.places_in(root) is not None:
                 found[source.key] = root
+        if len(found) == len(sources):
+            break
     return found
 
 
 def link_set(source: Source, root: Path, target: Path) -> None:
     """Write links to a found set, in the layout that its reader expects."""
     root = root.resolve()
-    places = source.places_in(root)
-    if places is None:
-        raise ValueError(f"{root} is not {source.key}")
-    _remove(target)
+    places = source.places_in(root) or {}
     target.parent.mkdir(parents=True, exist_ok=True)
     if source.link is not None and source.link(root, places, target):
         return
-    if all(path == place for path, place in places.items()):
+    moved = {path: place for path, place in places.items() if path != place}
+    if not moved:
         target.symlink_to(root, target_is_directory=True)
         return
-    moved = {place for path, place in places.items() if path != place}
     for entry in sorted(root.iterdir()):
-        if entry.name not in moved and not any(p.startswith(f"{entry.name}/") for p in moved):
+        if not any(f"{place}/".startswith(f"{entry.name}/") for place in moved.values()):
             _link(target / entry.name, entry)
     for path, place in places.items():
         if not (target / path).exists():
             _link(target / path, root / place)
-
-
-def move_parts(root: Path, places: Mapping[str, str]) -> None:
-    """Move the parts of an unpacked set to where its reader expects them."""
-    for path, place in places.items():
-        if path != place:
-            (root / path).parent.mkdir(parents=True, exist_ok=True)
-            (root / place).rename(root / path)
 
 
 def _link(link: Path, target: Path) -> None:
@@ -101,12 +85,12 @@ def _link(link: Path, target: Path) -> None:
     link.symlink_to(target, target_is_directory=target.is_dir())
 
 
-def _remove(path: Path) -> None:
-    """Remove links of an interrupted run; what they lead to stays."""
-    if path.is_symlink():
-        path.unlink()
-    elif path.is_dir():
-        shutil.rmtree(path)
+def move_parts(source: Source, root: Path) -> None:
+    """Move the parts of an unpacked set to where its reader expects them."""
+    for path, place in (source.places_in(root) or {}).items():
+        if path != place:
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / place).rename(root / path)
 
 
 ARCHIVE_DEPTH = 3
@@ -119,10 +103,9 @@ def files_by_name(folder: Path) -> dict[str, list[Path]]:
         raise DataError(f"--from {folder}: this is no folder; give the one that holds the archives")
     files: dict[str, list[Path]] = {}
     for above, folders, names in os.walk(folder):
-        depth = len(Path(above).relative_to(folder).parts)
-        folders[:] = (
-            sorted(f for f in folders if not f.startswith(".")) if depth < ARCHIVE_DEPTH else []
-        )
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        if len(Path(above).relative_to(folder).parts) == ARCHIVE_DEPTH:
+            folders.clear()
         for name in names:
             files.setdefault(name, []).append(Path(above) / name)
     return files
@@ -146,7 +129,11 @@ def local_archives(source: Source, files: Mapping[str, list[Path]]) -> dict[str,
     chosen = {}
     for archive in source.archives:
         candidates = [file for name in archive.names for file in files.get(name, ())]
-        fitting = [file for file in candidates if _may_be(archive, file)]
+        fitting = [
+            file
+            for file in candidates
+            if not archive.exact or file.stat().st_size == archive.num_bytes
+        ]
         if candidates and not fitting:
             raise DataError(
                 f"{candidates[0]}: {candidates[0].stat().st_size:,} bytes, {archive.num_bytes:,} "
@@ -155,7 +142,3 @@ def local_archives(source: Source, files: Mapping[str, list[Path]]) -> dict[str,
         if fitting:
             chosen[archive.name] = fitting[0]
     return chosen
-
-
-def _may_be(archive: Archive, file: Path) -> bool:
-    return not archive.exact or file.stat().st_size == archive.num_bytes

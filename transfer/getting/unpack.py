@@ -1,8 +1,9 @@
 """Unpack tar and zip archives that are not trusted.
 
-No path leaves the folder, no link leads out of it, no device or other special file is made, and
-neither the declared nor the written size passes a limit. Links inside the folder are left out: no
-published set needs one. An archive in an archive is unpacked to a folder of its name.
+`tarfile.data_filter` decides on each member: no path and no link leads out of the folder, no device
+or other special file is made. Links inside the folder are left out: no published set needs one.
+Declared sizes, beyond which neither library writes, pass no limit. An archive in an archive is
+unpacked to a folder of its name.
 """
 
 import io
@@ -12,10 +13,10 @@ import threading
 import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from gzip import BadGzipFile
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import IO
 from zlib import error as ZlibError
 
@@ -49,41 +50,12 @@ class ArchiveError(DataError):
 
 @dataclass
 class _Budget:
-    """Bytes and files that an archive may still write, shared by its threads."""
+    """Bytes and files that an archive may still declare, shared by its threads."""
 
-    archive: str
     bytes_left: int
     shown: Progress
-    files_left: int
-    declared_left: int
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def declare(self, num_bytes: int) -> None:
-        """Subtract a file before it is written; ArchiveError if it does not fit."""
-        with self._lock:
-            self.declared_left -= max(0, num_bytes)
-            self.files_left -= 1
-            if num_bytes < 0 or self.declared_left < 0 or self.files_left < 0:
-                raise self._error("declares")
-
-    def write(self, num_bytes: int) -> None:
-        """Subtract written bytes; ArchiveError if they are too many."""
-        with self._lock:
-            self.bytes_left -= num_bytes
-            if self.bytes_left < 0:
-                raise self._error("holds")
-
-    def count_file(self) -> None:
-        """Count a finished file for the display."""
-        with self._lock:
-            self.shown.add(1)
-            self.shown.total = max(self.shown.total, self.shown.done)
-
-    def _error(self, verb: str) -> ArchiveError:
-        return ArchiveError(
-            f"{self.archive}: it {verb} more than {MOST_GROWTH} times its own size, or more than "
-            f"{MOST_FILES:,} files; no published set does, so it is not unpacked"
-        )
+    files_left: int = MOST_FILES
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 @dataclass(frozen=True)
@@ -95,9 +67,57 @@ class _Job:
     nested: str
     budget: _Budget
 
+    def unpack(self, member: tarfile.TarInfo, content: IO[bytes] | None) -> None:
+        """Write one member of the archive, or unpack it if it is an archive of the pattern."""
+        stop.exit_if_requested()
+        try:
+            member = tarfile.data_filter(member, str(self.folder))
+        except tarfile.FilterError as error:
+            raise ArchiveError(f"{self.archive}: {error}; it is not unpacked") from error
+        target = self.folder / member.name
+        if member.isdir():
+            target.mkdir(parents=True, exist_ok=True)
+        elif content is not None and "__MACOSX" not in target.parts:  # macOS adds it to zip files
+            with content:
+                if self.is_nested(member.name):
+                    self._unpack_nested(content, target)
+                else:
+                    self._write(content, target, member.size)
+
     def is_nested(self, name: str) -> bool:
         """Return whether a member is an archive that is unpacked as well."""
         return bool(self.nested) and fnmatch(name, self.nested)
+
+    def _write(self, content: IO[bytes], target: Path, num_bytes: int) -> None:
+        budget = self.budget
+        with budget.lock:
+            budget.bytes_left -= num_bytes
+            budget.files_left -= 1
+            if min(num_bytes, budget.bytes_left, budget.files_left) < 0:
+                raise ArchiveError(
+                    f"{self.archive}: it holds more than {MOST_GROWTH} times its own size, or more "
+                    f"than {MOST_FILES:,} files; no published set does, so it is not unpacked"
+                )
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("wb") as output:
+            while chunk := content.read(CHUNK):
+                output.write(chunk)
+        with budget.lock:
+            budget.shown.add(1)
+            budget.shown.total = max(budget.shown.total, budget.shown.done)
+
+    def _unpack_nested(self, content: IO[bytes], target: Path) -> None:
+        """Unpack a tar file to a folder of its name, which appears when it is complete."""
+        folder = target.with_name(target.name.partition(".")[0])
+        if folder.is_dir():  # an earlier run has unpacked it
+            return
+        partial = folder.with_name(f".{folder.name}.partial")
+        partial.mkdir(parents=True, exist_ok=True)
+        inner = replace(self, archive=f"{self.archive}: {target.name}", folder=partial, nested="")
+        with tarfile.open(fileobj=content, mode="r|*") as archive:
+            for member in _members(archive):
+                inner.unpack(member, _content(archive, member))
+        partial.rename(folder)
 
 
 def is_archive(name: str) -> bool:
@@ -111,15 +131,14 @@ def unpack(file: Path, folder: Path, nested: str = "") -> None:
     nested: pattern of archives inside it, which are unpacked as well, several at a time.
     """
     with explain_write_errors(folder, "--data"), progress("unpack", file.name, 0, "files") as shown:
-        most = MOST_GROWTH * file.stat().st_size + ALWAYS_ALLOWED
-        budget = _Budget(file.name, most, shown, files_left=MOST_FILES, declared_left=most)
+        budget = _Budget(MOST_GROWTH * file.stat().st_size + ALWAYS_ALLOWED, shown)
         job = _Job(file.name, folder, nested, budget)
         folder.mkdir(parents=True, exist_ok=True)
         try:
             if file.name.lower().endswith(".zip"):
                 _unpack_zip(file, job)
             else:
-                _unpack_tar_file(file, job)
+                _unpack_tar(file, job)
         except BROKEN as error:
             raise ArchiveError(
                 f"{file}: it is damaged or cut off ({type(error).__name__}: {error}); remove it, "
@@ -127,7 +146,7 @@ def unpack(file: Path, folder: Path, nested: str = "") -> None:
             ) from error
 
 
-def _unpack_tar_file(file: Path, job: _Job) -> None:
+def _unpack_tar(file: Path, job: _Job) -> None:
     """Unpack a tar file; archives inside it side by side, each with a reader of its own."""
     inner: list[tarfile.TarInfo] = []
     with tarfile.open(file, "r:*") as archive:
@@ -136,10 +155,16 @@ def _unpack_tar_file(file: Path, job: _Job) -> None:
             if plain and member.isreg() and job.is_nested(member.name):
                 inner.append(member)
             else:
-                _unpack_member(archive, member, job)
+                job.unpack(member, _content(archive, member))
+
+    def unpack_inner(member: tarfile.TarInfo) -> None:
+        if not stop.is_requested():
+            with tarfile.open(file, "r:") as own:
+                job.unpack(member, _content(own, member))
+
     if inner:
         with ThreadPoolExecutor(THREADS) as threads:
-            for _ in threads.map(lambda member: _unpack_inner(file, member, job), inner):
+            for _ in threads.map(unpack_inner, inner):
                 stop.exit_if_requested()
 
 
@@ -150,99 +175,27 @@ def _members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
         yield member
 
 
-def _unpack_inner(file: Path, member: tarfile.TarInfo, job: _Job) -> None:
-    if stop.is_requested():
-        return
-    with tarfile.open(file, "r:") as own:
-        _unpack_member(own, member, job)
-
-
-def _unpack_member(archive: tarfile.TarFile, member: tarfile.TarInfo, job: _Job) -> None:
-    stop.exit_if_requested()
-    if member.isdir():
-        _inside(job, member.name).mkdir(parents=True, exist_ok=True)
-    elif member.issym() or member.islnk():
-        beside = PurePosixPath(member.name).parent if member.issym() else PurePosixPath()
-        _refuse_link_out(job, member.name, beside, member.linkname)
-    elif member.isreg():
-        content = archive.extractfile(member)
-        if content is None:
-            raise ArchiveError(f"{job.archive}: {member.name} has no content")
-        with content:
-            _write_member(content, member.name, member.size, job)
-    else:
-        raise ArchiveError(
-            f"{job.archive}: {member.name} is a device or another special file; it is not unpacked"
-        )
+def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes] | None:
+    return archive.extractfile(member) if member.isreg() else None
 
 
 def _unpack_zip(file: Path, job: _Job) -> None:
     with zipfile.ZipFile(file) as archive:
-        for member in archive.infolist():
-            stop.exit_if_requested()
-            kind = stat.S_IFMT(member.external_attr >> 16)
-            if member.flag_bits & 1:
+        for entry in archive.infolist():
+            if entry.flag_bits & 1:
                 raise ArchiveError(
                     f"{file}: it needs a password; unpack it with "
                     "`UNZIP_DISABLE_ZIPBOMB_DETECTION=TRUE unzip -P PASSWORD`, then "
                     "get-data --link FOLDER"
                 )
-            if member.is_dir():
-                _inside(job, member.filename).mkdir(parents=True, exist_ok=True)
-            elif stat.S_ISLNK(kind):
-                target = archive.read(member)[:4096].decode(errors="replace")
-                beside = PurePosixPath(member.filename).parent
-                _refuse_link_out(job, member.filename, beside, target)
-            elif kind in (0, stat.S_IFREG):
-                with archive.open(member) as content:
-                    _write_member(content, member.filename, member.file_size, job)
-            else:
-                raise ArchiveError(f"{file}: {member.filename} is a special file")
-
-
-def _write_member(content: IO[bytes], name: str, num_bytes: int, job: _Job) -> None:
-    """Write one file, or unpack it if it is an archive of the pattern."""
-    target = _inside(job, name)
-    if "__MACOSX" in target.parts:  # what macOS adds to zip files
-        return
-    if job.is_nested(name):
-        _unpack_nested(content, target, job)
-        return
-    job.budget.declare(num_bytes)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with target.open("wb") as output:
-        while chunk := content.read(CHUNK):
-            job.budget.write(len(chunk))
-            output.write(chunk)
-    job.budget.count_file()
-
-
-def _unpack_nested(content: IO[bytes], target: Path, job: _Job) -> None:
-    """Unpack a tar file inside an archive to a folder of its name, which appears when complete."""
-    folder = target.with_name(target.name.partition(".")[0])
-    if folder.is_dir():  # an earlier run has unpacked it
-        return
-    partial = folder.with_name(f".{folder.name}.partial")
-    partial.mkdir(parents=True, exist_ok=True)
-    inner = _Job(f"{job.archive}: {target.name}", partial, "", job.budget)
-    with tarfile.open(fileobj=content, mode="r|*") as archive:
-        for member in _members(archive):
-            _unpack_member(archive, member, inner)
-    partial.rename(folder)
-
-
-def _inside(job: _Job, name: str) -> Path:
-    """Return the path of a member below the folder; ArchiveError if it would be elsewhere."""
-    path = PurePosixPath(name)
-    if path.is_absolute() or ".." in path.parts or "\\" in name or "\0" in name:
-        raise ArchiveError(f"{job.archive}: the path {name!r} leads out of its folder")
-    return job.folder / path
-
-
-def _refuse_link_out(job: _Job, name: str, beside: PurePosixPath, target: str) -> None:
-    _inside(job, name)
-    depth = 0
-    for part in (beside / target).parts:
-        depth += -1 if part == ".." else 1
-        if depth < 0 or PurePosixPath(target).is_absolute():
-            raise ArchiveError(f"{job.archive}: the link {name!r} leads out of its folder")
+            kind = stat.S_IFMT(entry.external_attr >> 16)
+            member = tarfile.TarInfo(entry.filename)
+            member.size = entry.file_size
+            if entry.is_dir():
+                member.type = tarfile.DIRTYPE
+            elif kind == stat.S_IFLNK:
+                member.type = tarfile.SYMTYPE
+                member.linkname = archive.open(entry).read(4096).decode(errors="replace")
+            elif kind not in (0, stat.S_IFREG):
+                member.type = tarfile.FIFOTYPE
+            job.unpack(member, archive.open(entry) if member.isreg() else None)

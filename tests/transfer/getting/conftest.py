@@ -1,5 +1,6 @@
 """A local server, small archives in the published layouts, and a data folder that expects them."""
 
+import hashlib
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.transfer.getting.published import Packed, pack
+from tests.transfer.getting.published import pack
 from tests.transfer.getting.server import Server, serve
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.expected import SMALL_DATA
@@ -16,12 +17,6 @@ from transfer.getting import download
 from transfer.getting.overview import all_sources
 
 Publish = Callable[..., Source]
-
-
-@pytest.fixture
-def small_sets(small_data: Path) -> Path:
-    """Every layout, small. Only to be read."""
-    return small_data
 
 
 @pytest.fixture
@@ -34,28 +29,23 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 
 @pytest.fixture
-def data(small_sets: Path, tmp_path: Path) -> Path:
+def data(small_data: Path, tmp_path: Path) -> Path:
     """An empty data folder that expects small sets."""
     folder = tmp_path / "data"
     folder.mkdir()
-    shutil.copy(small_sets / SMALL_DATA, folder / SMALL_DATA)
+    shutil.copy(small_data / SMALL_DATA, folder / SMALL_DATA)
     return folder
 
 
 @pytest.fixture
-def packed(small_sets: Path, tmp_path: Path) -> Callable[[str], Packed]:
-    """Packs the small version of a source into archives as they are published."""
-    return lambda key: pack(key, small_sets, tmp_path / "packed" / key)
-
-
-@pytest.fixture
 def publish(
-    server: Server, packed: Callable[[str], Packed], monkeypatch: pytest.MonkeyPatch
+    server: Server, small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Publish:
     """Serves the archives of a source, and lets the catalog expect their sizes and checksums."""
 
     def put(key: str) -> Source:
-        source = with_archives(all_sources()[key], packed(key), server)
+        files = pack(key, small_data, tmp_path / "packed" / key)
+        source = with_archives(all_sources()[key], files, server)
         for name, info in DATASETS.items():
             if any(own.key == key for own in info.sources):
                 sources = tuple(source if own.key == key else own for own in info.sources)
@@ -65,19 +55,20 @@ def publish(
     return put
 
 
-def with_archives(source: Source, packed: Packed, server: Server) -> Source:
+def with_archives(source: Source, files: dict[str, Path], server: Server) -> Source:
     """Return the source with the sizes, checksums and addresses of small archives."""
     archives = []
     for archive in source.archives:
-        file = packed.files[archive.name]
+        content = files[archive.name].read_bytes()
         path = f"{source.key}/{archive.name}"
-        server.files[path] = file.read_bytes()
+        server.files[path] = content
+        md5 = f"md5:{hashlib.md5(content).hexdigest()}"
         archives.append(
             replace(
                 archive,
-                num_bytes=file.stat().st_size,
+                num_bytes=len(content),
                 exact=True,
-                checksum=f"md5:{packed.md5(archive.name)}" if archive.checksum else "",
+                checksum=md5 if archive.checksum else "",
                 urls=(server.url(path),) if archive.urls else (),
             )
         )

@@ -4,13 +4,12 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.transfer.getting.conftest import Publish
-from tests.transfer.getting.published import PACKERS, Packed, tar, zip_
+from tests.transfer.getting.published import SOURCES, val_images, write_archive
 from tests.transfer.getting.server import Server
 from transfer.__main__ import main
 from transfer.datasets.catalog import DATASETS
@@ -18,7 +17,7 @@ from transfer.datasets.check import check
 from transfer.getting.overview import all_sources
 
 ROOT = Path(__file__).parents[3]
-FREE = [key for key in PACKERS if all_sources()[key].access == "download"]
+FREE = [key for key in SOURCES if all_sources()[key].access == "download"]
 ALONE = [key for key in FREE if key not in ("imagenet-lists", "sbd")]
 """Sources of sets that need no other source."""
 
@@ -39,22 +38,15 @@ def test_every_published_layout_ends_as_a_whole_set(
     assert all(check(key, data, decode=True).ok for key in keys)
 
 
-@pytest.mark.parametrize("source", [key for key in PACKERS if key not in FREE])
+@pytest.mark.parametrize("source", [key for key in SOURCES if key not in FREE])
 def test_a_set_is_unpacked_from_the_archives_of_the_user(
-    source: str, publish: Publish, packed: Callable[[str], Packed], data: Path, tmp_path: Path
+    source: str, publish: Publish, data: Path, tmp_path: Path
 ) -> None:
     publish(source)
     keys, folder = keys_of(source), tmp_path / "packed"
     assert main(["get-data", *keys, "--data", str(data)]) == 1
     assert main(["get-data", *keys, "--data", str(data), "--from", str(folder)]) == 0
     assert all(check(key, data, decode=True).ok for key in keys)
-
-
-def test_a_set_is_downloaded_unpacked_and_checked(publish: Publish, data: Path) -> None:
-    publish("cifar10")
-    assert main(["get-data", "cifar10", "--data", str(data)]) == 0
-    assert check("cifar10", data, decode=True).ok
-    assert not (data / ".getting").exists()
 
 
 def test_a_set_that_is_there_is_neither_got_nor_read_again(
@@ -87,11 +79,11 @@ def test_a_plan_downloads_nothing(
 
 
 def test_masks_of_sbd_are_converted_and_lists_checked_with_imagenet(
-    publish: Publish, data: Path, small_sets: Path
+    publish: Publish, data: Path, small_data: Path
 ) -> None:
     for source in ("voc12", "sbd", "imagenet-lists"):
         publish(source)
-    (data / "imagenet").symlink_to(small_sets / "imagenet")
+    (data / "imagenet").symlink_to(small_data / "imagenet")
     keys = ["voc12_seg", "in1k_1pct", "in1k_10pct"]
     assert main(["get-data", *keys, "--data", str(data)]) == 0
     assert all(check(key, data, decode=True).ok for key in keys)
@@ -125,19 +117,6 @@ def test_with_little_space_what_fits_is_got_and_the_rest_is_named(
     assert check(small.key, data, decode=False).ok
 
 
-def test_without_network_only_the_first_set_is_tried(
-    publish: Publish, data: Path, server: Server, capsys: pytest.CaptureFixture[str]
-) -> None:
-    keys = ["dtd", "food", "pets"]
-    server.address = "http://127.0.0.1:9"  # the port of a service that no machine has
-    for key in keys:
-        publish(key)
-    assert main(["get-data", *keys, "--data", str(data)]) == 1
-    lines = capsys.readouterr().err.splitlines()
-    assert sum("Connection refused" in line for line in lines) == 4  # told twice, with two retries
-    assert [line.split()[0] for line in lines if "no server can be reached" in line] == keys[1:]
-
-
 def test_the_plan_of_all_sets_names_sizes_addresses_and_terms(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -150,21 +129,17 @@ def test_the_plan_of_all_sets_names_sizes_addresses_and_terms(
     assert not (tmp_path / "none").exists()
 
 
-@pytest.mark.parametrize(
-    ("words", "why"),
-    [
-        (["unknown"], "no data set 'unknown'"),
-        ([], "name data sets"),
-        (["--suite", "other"], "expected one of jcl"),
-        (["imagenet_c100_made"], "cannot be downloaded"),
-        (["dtd", "--from", "/none/at/all"], "this is no folder"),
-    ],
-)
-def test_a_wrong_request_is_refused(
-    words: list[str], why: str, data: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["get-data", *words, "--data", str(data)]) == 2
-    assert why in capsys.readouterr().err
+def test_a_wrong_request_is_refused(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    requests = {
+        "no data set 'unknown'": ["unknown"],
+        "name data sets": [],
+        "expected one of jcl": ["--suite", "other"],
+        "cannot be downloaded": ["imagenet_c100_made"],
+        "this is no folder": ["dtd", "--from", "/none/at/all"],
+    }
+    for why, words in requests.items():
+        assert main(["get-data", *words, "--data", str(data)]) == 2
+        assert why in capsys.readouterr().err
 
 
 def test_the_facts_of_a_source_are_well_formed(subtests: pytest.Subtests) -> None:
@@ -185,12 +160,12 @@ def test_the_facts_of_a_source_are_well_formed(subtests: pytest.Subtests) -> Non
 def test_an_incomplete_set_that_was_there_is_not_touched(
     publish: Publish,
     data: Path,
-    small_sets: Path,
+    small_data: Path,
     server: Server,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     publish("dtd")
-    shutil.copytree(small_sets / "dtd", data / "dtd")
+    shutil.copytree(small_data / "dtd", data / "dtd")
     next((data / "dtd").rglob("*.jpg")).unlink()
     assert main(["get-data", "dtd", "--data", str(data)]) == 1
     assert "was there before and is not whole; move" in capsys.readouterr().err
@@ -199,7 +174,7 @@ def test_an_incomplete_set_that_was_there_is_not_touched(
 
 def kaggles_copy(imagenet: Path, folder: Path) -> dict[str, Path]:
     """Return Kaggle's layout: places of folders and files, val images flat, and their list."""
-    images = sorted((imagenet / "val").rglob("*.JPEG"), key=lambda file: file.name)
+    images = val_images(imagenet)
     lines = [f"{file.stem},{file.parent.name} 1 2 3 4" for file in images]
     folder.mkdir()
     csv = folder / "LOC_val_solution.csv"
@@ -214,30 +189,31 @@ def kaggles_copy(imagenet: Path, folder: Path) -> dict[str, Path]:
 
 @pytest.mark.parametrize("kind", ["zip", "tar.gz", "tar.gz in zip"])
 def test_imagenet_is_unpacked_from_kaggles_copy(
-    kind: str, small_sets: Path, data: Path, tmp_path: Path
+    kind: str, small_data: Path, data: Path, tmp_path: Path
 ) -> None:
-    content, folder = kaggles_copy(small_sets / "imagenet", tmp_path / "own"), tmp_path / "own"
+    content, folder = kaggles_copy(small_data / "imagenet", tmp_path / "own"), tmp_path / "own"
     inner = "imagenet_object_localization_patched2019.tar.gz"
     if kind == "zip":
-        zip_(folder / "imagenet-object-localization-challenge.zip", content)
+        write_archive(folder / "imagenet-object-localization-challenge.zip", content)
     elif kind == "tar.gz in zip":
         csv = "LOC_val_solution.csv"
-        packed = tar(folder / "inner" / inner, {k: v for k, v in content.items() if k != csv})
+        train_and_val = {k: v for k, v in content.items() if k != csv}
+        packed = write_archive(folder / "inner" / inner, train_and_val)
         own = {inner: packed, csv: content[csv]}
-        zip_(folder / "imagenet-object-localization-challenge.zip", own)
+        write_archive(folder / "imagenet-object-localization-challenge.zip", own)
         shutil.rmtree(folder / "inner")
     else:
         del content["LOC_val_solution.csv"]
-        tar(folder / inner, content)
+        write_archive(folder / inner, content)
     assert main(["get-data", "imagenet", "--data", str(data), "--from", str(folder)]) == 0
     assert check("in1k", data, decode=False).ok
 
 
 @pytest.mark.slow
-def test_a_check_shows_its_progress_and_heeds_a_signal(small_sets: Path, tmp_path: Path) -> None:
+def test_a_check_shows_its_progress_and_heeds_a_signal(small_data: Path, tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
-    (data / "dtd").symlink_to(small_sets / "dtd")
+    (data / "dtd").symlink_to(small_data / "dtd")
     words = [sys.executable, "-m", "transfer", "check-data", "--sets", "dtd", "--data", str(data)]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
     assert "check       dtd" in done.stderr

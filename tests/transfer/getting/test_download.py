@@ -67,15 +67,6 @@ def test_a_beginning_longer_than_the_file_is_dropped(
     assert (tmp_path / "x.tar").read_bytes() == CONTENT
 
 
-def test_an_error_page_with_status_200_is_no_archive(
-    archive: Archive, server: Server, tmp_path: Path
-) -> None:
-    server.pages.add("a/x.tar")
-    with pytest.raises(DownloadError, match="answers with a page"):
-        download(replace(archive, exact=False), tmp_path / "x.tar")
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize("fault", ["absent", "page", "other size", "other bytes"])
 def test_another_address_is_tried_after_a_wrong_one(
     fault: str, archive: Archive, server: Server, tmp_path: Path

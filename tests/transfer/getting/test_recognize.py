@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.transfer.getting.published import tar, write_devkit
+from tests.transfer.getting.published import val_images, write_archive, write_devkit
 from transfer.__main__ import main
 from transfer.datasets.check import check
 from transfer.getting import recognize
@@ -20,46 +20,42 @@ def link(data: Path, folder: Path, *names: str) -> int:
     return main(["get-data", *names, "--link", str(folder), "--data", str(data)])
 
 
-@pytest.mark.parametrize("key", WITH_FOLDERS)
 def test_a_set_is_recognized_by_its_content_and_only_that_one(
-    key: str, small_sets: Path, tmp_path: Path
+    small_data: Path, tmp_path: Path
 ) -> None:
-    anywhere = tmp_path / "stuff" / "my data"
-    anywhere.mkdir(parents=True)
-    (anywhere / "v1").symlink_to(small_sets / all_sources()[key].folder)
-    assert find_all(tuple(all_sources().values()), anywhere / "v1") == {key: anywhere / "v1"}
+    for key in WITH_FOLDERS:
+        anywhere = tmp_path / key / "my data" / "v1"
+        anywhere.parent.mkdir(parents=True)
+        anywhere.symlink_to(small_data / all_sources()[key].folder)
+        assert find_all(tuple(all_sources().values()), anywhere) == {key: anywhere}
 
 
-def test_the_whole_data_folder_is_found_and_linked(small_sets: Path, data: Path) -> None:
+def test_the_whole_data_folder_is_found_and_linked(small_data: Path, data: Path) -> None:
     folders = tuple(all_sources().values())
-    assert set(find_all(folders, small_sets)) == set(WITH_FOLDERS)
-    assert link(data, small_sets, "cifar10", "dtd", "voc0712") == 0
+    assert set(find_all(folders, small_data)) == set(WITH_FOLDERS)
+    assert link(data, small_data, "cifar10", "dtd", "voc0712") == 0
     assert (data / "VOCdevkit" / "VOC2007").is_symlink()
     assert check("voc0712", data, decode=False).ok
 
 
-def test_without_names_every_set_of_a_folder_is_linked(small_sets: Path, data: Path) -> None:
-    assert link(data, small_sets / "VOCdevkit" / "VOC2007") == 0
+def test_without_names_every_set_of_a_folder_is_linked(small_data: Path, data: Path) -> None:
+    assert link(data, small_data / "VOCdevkit" / "VOC2007") == 0
     assert check("voc07", data, decode=False).ok
 
 
 def flat_val(imagenet: Path, folder: Path) -> list[str]:
     """Copy ImageNet with its val images in one folder; return the wnid of each in its order."""
     shutil.copytree(imagenet / "train", folder / "train")
-    images = sorted((imagenet / "val").rglob("*.JPEG"), key=lambda file: file.name)
+    images = val_images(imagenet)
     (folder / "val").mkdir()
     for image in images:
         shutil.copy(image, folder / "val")
     return [image.parent.name for image in images]
 
 
-def put_devkit(folder: Path, wnids: list[str], labels: list[str]) -> None:
-    write_devkit(folder, wnids, labels)
-
-
 def put_packed_devkit(folder: Path, wnids: list[str], labels: list[str]) -> None:
     devkit = write_devkit(folder / "inner", wnids, labels)
-    tar(folder / "ILSVRC2012_devkit_t12.tar.gz", {devkit.name: devkit})
+    write_archive(folder / "ILSVRC2012_devkit_t12.tar.gz", {devkit.name: devkit})
     shutil.rmtree(folder / "inner")
 
 
@@ -78,25 +74,28 @@ def put_openmmlabs_list(folder: Path, wnids: list[str], labels: list[str]) -> No
 
 
 @pytest.mark.parametrize(
-    "put", [put_devkit, put_packed_devkit, put_kaggles_list, put_openmmlabs_list]
+    "put", [write_devkit, put_packed_devkit, put_kaggles_list, put_openmmlabs_list]
 )
 def test_flat_val_images_of_imagenet_are_sorted_by_any_usual_list(
-    put: Callable[[Path, list[str], list[str]], None], small_sets: Path, data: Path, tmp_path: Path
+    put: Callable[[Path, list[str], list[str]], object],
+    small_data: Path,
+    data: Path,
+    tmp_path: Path,
 ) -> None:
     found = tmp_path / "ilsvrc"
-    labels = flat_val(small_sets / "imagenet", found)
+    labels = flat_val(small_data / "imagenet", found)
     put(found, sorted(set(labels)), labels)
     assert link(data, found, "in1k") == 0
     assert check("in1k", data, decode=False).fingerprint == (
-        check("in1k", small_sets, decode=False).fingerprint
+        check("in1k", small_data, decode=False).fingerprint
     )
     assert len(list((found / "val").glob("*.JPEG"))) == len(labels)
 
 
 def test_flat_val_images_without_a_list_are_named(
-    small_sets: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    small_data: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    flat_val(small_sets / "imagenet", tmp_path / "ilsvrc")
+    flat_val(small_data / "imagenet", tmp_path / "ilsvrc")
     assert link(data, tmp_path / "ilsvrc", "in1k") == 1
     assert "no list tells their classes" in capsys.readouterr().err
     assert not (data / "imagenet").exists()
@@ -107,41 +106,32 @@ def test_flat_val_images_without_a_list_are_named(
     [("train", "validation"), ("ILSVRC/Data/CLS-LOC/train", "ILSVRC/Data/CLS-LOC/val")],
 )
 def test_other_suites_folders_of_imagenet_are_known(
-    train: str, val: str, small_sets: Path, data: Path, tmp_path: Path
+    train: str, val: str, small_data: Path, data: Path, tmp_path: Path
 ) -> None:
     for name, place in (("train", train), ("val", val)):
         (tmp_path / "x" / place).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "x" / place).symlink_to(small_sets / "imagenet" / name)
+        (tmp_path / "x" / place).symlink_to(small_data / "imagenet" / name)
     assert link(data, tmp_path / "x", "in1k") == 0
     assert check("in1k", data, decode=False).ok
 
 
 def test_coco_with_a_folder_of_images_is_linked(
-    small_sets: Path, data: Path, tmp_path: Path
+    small_data: Path, data: Path, tmp_path: Path
 ) -> None:
     found = tmp_path / "mscoco"
-    shutil.copytree(small_sets / "coco" / "annotations", found / "annotations")
+    shutil.copytree(small_data / "coco" / "annotations", found / "annotations")
     (found / "images").mkdir()
     for part in ("train2017", "val2017"):
-        (found / "images" / part).symlink_to(small_sets / "coco" / part)
+        (found / "images" / part).symlink_to(small_data / "coco" / part)
     assert link(data, found, "coco17", "coco17_keypoints") == 0
     assert check("coco17", data, decode=False).ok
 
 
-@pytest.mark.parametrize("year", ["2007", "2012"])
-def test_voc_is_told_by_its_images_not_by_its_name(
-    year: str, small_sets: Path, data: Path, tmp_path: Path
-) -> None:
-    found = tmp_path / "VOC2010"
-    found.symlink_to(small_sets / "VOCdevkit" / f"VOC{year}")
-    assert find_all(tuple(all_sources().values()), found) == {f"voc{year[2:]}": found}
-
-
 def test_masks_are_never_written_into_a_found_voc(
-    small_sets: Path, data: Path, tmp_path: Path
+    small_data: Path, data: Path, tmp_path: Path
 ) -> None:
     found = tmp_path / "voc"
-    shutil.copytree(small_sets / "VOCdevkit" / "VOC2012", found)
+    shutil.copytree(small_data / "VOCdevkit" / "VOC2012", found)
     before = sorted(found.rglob("*"))
     assert link(data, found, "voc12") == 0
     folder = data / "VOCdevkit" / "VOC2012"

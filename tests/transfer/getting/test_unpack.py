@@ -32,15 +32,12 @@ def special(name: str, kind: bytes, target: str = "") -> tuple[tarfile.TarInfo, 
 
 
 BAD_MEMBERS = {
-    "absolute path": (plain("/etc/x"), "leads out"),
-    "path with two dots": (plain("a/../../x"), "leads out"),
-    "path of Windows": (plain("..\\x"), "leads out"),
-    "link to an absolute path": (special("a", tarfile.SYMTYPE, "/etc/passwd"), "link"),
-    "link out": (special("a/b", tarfile.SYMTYPE, "../../x"), "link"),
-    "hard link out": (special("a", tarfile.LNKTYPE, "../x"), "link"),
-    "device": (special("a", tarfile.CHRTYPE), "device"),
-    "block device": (special("a", tarfile.BLKTYPE), "device"),
-    "fifo": (special("a", tarfile.FIFOTYPE), "device"),
+    "path with two dots": (plain("a/../../x"), "outside"),
+    "link to an absolute path": (special("a", tarfile.SYMTYPE, "/etc/passwd"), "absolute"),
+    "link out": (special("a/b", tarfile.SYMTYPE, "../../x"), "outside"),
+    "hard link out": (special("a", tarfile.LNKTYPE, "../x"), "outside"),
+    "device": (special("a", tarfile.CHRTYPE), "special file"),
+    "fifo": (special("a", tarfile.FIFOTYPE), "special file"),
 }
 
 
@@ -54,34 +51,33 @@ def test_a_malicious_tar_file_writes_nothing_outside(file: str, name: str, tmp_p
     assert {path.name for path in tmp_path.rglob("*")} == {file, "deep", "out", "first"}
 
 
-def test_a_link_and_a_file_behind_it_do_not_lead_out(tmp_path: Path) -> None:
-    archive = write_tar(
-        tmp_path / "x.tar", special("a", tarfile.SYMTYPE, "b"), plain("a/x", b"inside")
-    )
-    unpack(archive, tmp_path / "out")
+def test_absolute_paths_and_links_inside_do_not_lead_out(tmp_path: Path) -> None:
+    members = (plain("/d/y"), special("a", tarfile.SYMTYPE, "b"), plain("a/x", b"inside"))
+    unpack(write_tar(tmp_path / "x.tar", *members), tmp_path / "out")
     assert not (tmp_path / "out" / "a").is_symlink()
     assert (tmp_path / "out" / "a" / "x").read_bytes() == b"inside"
+    assert (tmp_path / "out" / "d" / "y").exists()
 
 
-@pytest.mark.parametrize("name", ["/x", "../x", "a/../../x"])
-def test_a_malicious_zip_file_writes_nothing_outside(name: str, tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
-        archive.writestr(name, b"x")
-    with pytest.raises(ArchiveError, match="leads out"):
-        unpack(tmp_path / "x.zip", tmp_path / "out")
-    assert {path.name for path in tmp_path.rglob("*")} == {"x.zip", "out"}
-
-
-@pytest.mark.parametrize(("mode", "why"), [(stat.S_IFLNK, "link"), (stat.S_IFIFO, "special")])
-def test_links_and_special_files_in_a_zip_file_are_refused(
-    mode: int, why: str, tmp_path: Path
+@pytest.mark.parametrize(
+    ("name", "mode", "content", "why"),
+    [
+        ("../x", 0, b"x", "outside"),
+        ("a/../../x", 0, b"x", "outside"),
+        ("a", stat.S_IFLNK, b"../../etc/passwd", "outside"),
+        ("a", stat.S_IFIFO, b"", "special"),
+    ],
+)
+def test_a_malicious_zip_file_writes_nothing_outside(
+    name: str, mode: int, content: bytes, why: str, tmp_path: Path
 ) -> None:
-    member = zipfile.ZipInfo("a")
+    member = zipfile.ZipInfo(name)
     member.external_attr = (mode | 0o777) << 16
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
-        archive.writestr(member, b"../../etc/passwd")
+        archive.writestr(member, content)
     with pytest.raises(ArchiveError, match=why):
         unpack(tmp_path / "x.zip", tmp_path / "out")
+    assert {path.name for path in tmp_path.rglob("*")} == {"x.zip", "out"}
 
 
 def test_a_zip_file_with_a_password_says_what_to_do(tmp_path: Path) -> None:

@@ -1,0 +1,129 @@
+"""Sets with one label per image: CIFAR's pickles, CUB's lists, LooC's re-split of iNaturalist."""
+
+import json
+import pickle
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from transfer.datasets.catalog import DATASETS, open_split
+from transfer.datasets.expected import DataError
+from transfer.datasets.labeled import RESPLIT_SEED
+from transfer.datasets.splits import seeded_ranks, write_list
+
+CIFAR = {
+    "cifar10": ([f"cifar-10-batches-py/data_batch_{i}" for i in range(1, 6)], "labels"),
+    "cifar100": (["cifar-100-python/train"], "fine_labels"),
+}
+
+
+@pytest.mark.parametrize("key", CIFAR)
+def test_cifar_pixels_and_labels_are_those_of_the_pickles(key: str, small_data: Path) -> None:
+    batches, field = CIFAR[key]
+    contents = [pickle.loads((small_data / batch).read_bytes()) for batch in batches]
+    images = open_split(key, small_data, "trainval")
+    assert images.labels.tolist() == [label for batch in contents for label in batch[field]]
+    for i in (0, len(images) - 1):
+        row = contents[0 if i == 0 else -1]["data"][i and -1]
+        x, y = 5, 9
+        assert images[i][0].getpixel((x, y)) == tuple(row[y * 32 + x :: 32 * 32])
+    files = [name for batch in contents for name in batch["filenames"]]
+    named = [images.class_names[label] for label in images.labels]
+    assert named == [file.rsplit("_s_", 1)[0] for file in files]
+
+
+def test_cifar_pickle_that_calls_code_is_refused(copy_of: Callable[[str], Path]) -> None:
+    data = copy_of("cifar10")
+    payload = b"cos\nsystem\n(S'exit 1'\ntR."
+    (data / "cifar-10-batches-py" / "test_batch").write_bytes(payload)
+    with pytest.raises(DataError, match=r"test_batch.*os\.system"):
+        open_split("cifar10", data, "test")
+
+
+@pytest.mark.parametrize("key", CIFAR)
+def test_image_folders_are_read_like_the_pickles(
+    key: str, small_data: Path, tmp_path: Path
+) -> None:
+    for part, split in (("train", "trainval"), ("test", "test")):
+        pickled = open_split(key, small_data, split)
+        for i in range(len(pickled)):
+            image, label = pickled[i]
+            file = tmp_path / key / part / pickled.class_names[label] / f"{i:04d}.png"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            image.save(file)
+        images = open_split(key, tmp_path, split)
+        assert sorted(images.labels.tolist()) == sorted(pickled.labels.tolist())
+        image, label = images[0]
+        assert images.class_names[label] == Path(images.name(0)).parent.name
+
+
+def test_the_order_of_cubs_lines_does_not_matter(
+    small_data: Path, copy_of: Callable[[str], Path]
+) -> None:
+    data = copy_of("cub200")
+    for listing in ("image_class_labels.txt", "train_test_split.txt"):
+        path = data / "CUB_200_2011" / listing
+        lines = path.read_text().splitlines()
+        path.write_text("\n".join(random.Random(0).sample(lines, len(lines))) + "\n")
+    for split in ("trainval", "test"):
+        expected = open_split("cub200", small_data, split).fingerprint
+        images = open_split("cub200", data, split)
+        assert images.fingerprint == expected
+        folders = [Path(images.name(i)).parent.name for i in range(len(images))]
+        assert [images.class_names[label] for label in images.labels] == folders
+
+
+def published(data: Path, part: str) -> list[str]:
+    content = json.loads((data / "inat2019" / f"{part}.json").read_text())
+    return [f"inat2019/{image['file_name']}" for image in content["images"]]
+
+
+def names(data: Path, split: str) -> list[str]:
+    images = open_split("inat1k", data, split)
+    return [images.name(i) for i in range(len(images))]
+
+
+def test_inat_is_tested_on_all_of_val_and_a_tenth_of_the_training_images(small_data: Path) -> None:
+    counts = DATASETS["inat1k"].counts
+    assert counts["trainval"] + counts["test"] == 265_213 + 3_030
+    assert counts["test"] - 3_030 == round(0.1 * 265_213)
+    train, val = (published(small_data, part) for part in ("train2019", "val2019"))
+    test = names(small_data, "test")
+    moved = sorted(set(test) - set(val))
+    assert set(val) < set(test)
+    assert len(moved) == 24
+    ranks = seeded_ranks(train, np.zeros(len(train), dtype=np.int64), RESPLIT_SEED)
+    assert moved == sorted(name for name, rank in zip(train, ranks, strict=True) if rank < 24)
+    assert sorted(names(small_data, "trainval")) == sorted(set(train) - set(moved))
+
+
+def test_an_incomplete_annotation_file_is_an_error(copy_of: Callable[[str], Path]) -> None:
+    data = copy_of("inat1k")
+    path = data / "inat2019" / "train2019.json"
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps({**content, "images": content["images"][:3]}))
+    with pytest.raises(DataError, match="the annotation files are incomplete"):
+        open_split("inat1k", data, "test")
+
+
+def store_list(data: Path, folder: Path) -> dict[str, str]:
+    parts = {part: open_split("inat1k", data, part) for part in ("trainval", "test")}
+    return write_list(folder, "inat1k-resplit0", parts)
+
+
+def test_a_drawn_list_is_written_once_and_the_same_wherever_the_data_lie(
+    small_data: Path, tmp_path: Path, copy_of: Callable[[str], Path]
+) -> None:
+    first = store_list(small_data, tmp_path / "lists")
+    file = tmp_path / "lists" / first["file"]
+    lines = [f"{p} {name}" for p in ("trainval", "test") for name in names(small_data, p)]
+    assert file.read_text().splitlines() == sorted(lines)
+    before = file.stat().st_mtime_ns
+    assert store_list(copy_of("inat1k"), tmp_path / "lists") == first
+    assert file.stat().st_mtime_ns == before
+    part = open_split("inat1k", small_data, "test").subset(range(5))
+    assert write_list(tmp_path / "lists", "inat1k-resplit0", {"test": part}) != first
+    assert len(list((tmp_path / "lists").iterdir())) == 2
