@@ -68,7 +68,11 @@ def _scene(name: str, image_id: int | str, objects: int, *, outlines: bool, poin
 
 @pytest.mark.parametrize(("outlines", "points"), [(True, False), (False, True), (False, False)])
 def test_packed_scenes_come_out_again(outlines: bool, points: bool) -> None:
-    names = {"a/größe.jpg": (2**70, 3), "b.jpg": ("2007_000001", 0), "c.jpg": (-1, 5)}
+    names: dict[str, tuple[int | str, int]] = {
+        "a/größe.jpg": (2**70, 3),
+        "b.jpg": ("2007_000001", 0),
+        "c.jpg": (-1, 5),
+    }
     scenes = [
         _scene(name, image_id, objects, outlines=outlines, points=points)
         for name, (image_id, objects) in names.items()

@@ -21,9 +21,6 @@ from transfer.datasets.splits import (
     uniform_split,
 )
 
-NAMES = [f"train/{i:03d}.jpg" for i in range(60)]
-POOL = image_files(Path("data"), NAMES, [i % 3 for i in range(60)], ["a", "b", "c"])
-
 NAMES = [f"folder/{i:03d}.jpg" for i in range(60)]
 
 
@@ -49,10 +46,8 @@ def test_ranks_follow_the_hash_of_seed_and_name() -> None:
 
 def test_the_draw_of_this_seed_never_changes() -> None:
     val = balanced_split(pool(NAMES), "val", val_per_class=1)
-    assert [val.name(i) for i in range(3)] == FIXED_VAL
-
-
-FIXED_VAL = ["folder/019.jpg", "folder/038.jpg", "folder/048.jpg"]
+    expected = ["folder/019.jpg", "folder/038.jpg", "folder/048.jpg"]
+    assert [val.name(i) for i in range(3)] == expected
 
 
 def test_a_missing_image_is_replaced_by_one_other() -> None:
@@ -89,21 +84,16 @@ def _reversed_scandir(scandir: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return backwards
 
 
-def test_a_share_takes_its_part_of_the_mean_class_from_each_class() -> None:
-    drawn = draw_balanced_share(POOL, 0.25)
-    assert np.bincount(drawn.labels.numpy()).tolist() == [5, 5, 5]
+def test_shares_are_balanced_nested_and_the_same_everywhere() -> None:
+    images = image_files(Path(), [f"train/{i:03d}.jpg" for i in range(60)], THIRDS, ["a", "b", "c"])
+    few, some, more, all_of_them = (
+        draw_balanced_share(images, share) for share in (0.1, 0.25, 0.5, 1.0)
+    )
+    assert np.bincount(some.labels.numpy()).tolist() == [5, 5, 5]
+    assert names_of(few) < names_of(more) < names_of(all_of_them)
+    assert len(all_of_them) == 60
+    drawn = ["002", "007", "016", "030", "033", "035"]
+    assert [few.name(i)[6:9] for i in range(len(few))] == drawn
 
 
-def test_the_labels_of_one_percent_are_among_those_of_ten() -> None:
-    few, more, all_of_them = (draw_balanced_share(POOL, share) for share in (0.1, 0.5, 1.0))
-    names = [{part.name(i) for i in range(len(part))} for part in (few, more, all_of_them)]
-    assert names[0] < names[1] < names[2]
-    assert len(names[2]) == 60
-
-
-def test_a_share_is_the_same_everywhere() -> None:
-    drawn = draw_balanced_share(POOL, 0.1)
-    assert [drawn.name(i)[6:9] for i in range(len(drawn))] == DRAWN_BEFORE
-
-
-DRAWN_BEFORE = ["002", "007", "016", "030", "033", "035"]
+THIRDS = [i % 3 for i in range(60)]

@@ -1,6 +1,7 @@
-"""VOC's objects as the annotations hold them, and every broken one named."""
+"""VOC's objects and masks as the files hold them, SBD's masks, and everything broken named."""
 
 import os
+import shutil
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -8,11 +9,15 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+import scipy.io
 
-from transfer.datasets.catalog import open_scenes, open_split
+from transfer.__main__ import main
+from transfer.datasets.catalog import open_scenes, open_segmented, open_split
 from transfer.datasets.check import check, require
 from transfer.datasets.expected import DataError, small_sizes
+from transfer.datasets.objects.sbd import convert_sbd, read_sbd_mask
 from transfer.datasets.scenes import usable_for_training
+from transfer.datasets.segmented import IGNORED, Segmented
 
 
 def test_trainval_is_of_both_years_and_test_of_2007(small_data: Path) -> None:
@@ -98,7 +103,7 @@ def test_a_missing_or_cut_annotation_file_is_named(copy_of: Callable[[str], Path
     assert report.counts["test"] == (158, 160)
 
 
-def test_a_box_that_passes_the_border_gets_a_note_but_is_no_fault(
+def test_a_box_that_passes_the_border_gets_a_note_and_a_wrong_size_is_a_problem(
     copy_of: Callable[[str], Path],
 ) -> None:
     data = copy_of("voc0712")
@@ -107,15 +112,10 @@ def test_a_box_that_passes_the_border_gets_a_note_but_is_no_fault(
     _replace(_xml(data, whole), "<ymax>64<", "<ymax>164<")
     (note,) = require("voc0712", data, tolerated=0).notes
     assert "object 1: box [0.0, 0.0, 96.0, 164.0] passes the border" in note
-
-
-@pytest.mark.parametrize("decode", [False, True])
-def test_an_image_of_another_size_is_named(decode: bool, copy_of: Callable[[str], Path]) -> None:
-    data = copy_of("voc0712")
-    name = open_scenes("voc0712", data, "test").name(3)
-    _replace(_xml(data, name), "<width>96<", "<width>97<")
-    (line,) = check("voc0712", data, decode=decode).problems
-    assert line == f"{name}: (96, 64) px, annotated as (97, 64)"
+    _replace(_xml(data, scenes.name(3)), "<width>96<", "<width>97<")
+    for decode in (False, True):
+        (line,) = check("voc0712", data, decode=decode).problems
+        assert line == f"{scenes.name(3)}: (96, 64) px, annotated as (97, 64)"
 
 
 @pytest.mark.data
@@ -133,14 +133,9 @@ def _real() -> Path:
 
 
 @pytest.mark.detectron2
-def test_detectron2_reads_the_same(small_data: Path) -> None:
-    compare_with_detectron2(small_data)
-
-
-@pytest.mark.detectron2
-@pytest.mark.data
-def test_detectron2_reads_real_annotations_alike() -> None:
-    compare_with_detectron2(_real())
+@pytest.mark.parametrize("real", [False, pytest.param(True, marks=pytest.mark.data)])
+def test_detectron2_reads_the_same(real: bool, small_data: Path) -> None:
+    compare_with_detectron2(_real() if real else small_data)
 
 
 def compare_with_detectron2(data: Path) -> None:
@@ -160,3 +155,104 @@ def compare_with_detectron2(data: Path) -> None:
         assert (scene.width, scene.height) == (record["width"], record["height"])
         assert scene.boxes.tolist() == [thing["bbox"] for thing in record["annotations"]]
         assert scene.classes.tolist() == [thing["category_id"] for thing in record["annotations"]]
+
+
+def voc(data: Path) -> Path:
+    return data / "VOCdevkit" / "VOC2012"
+
+
+def ids(split: Segmented) -> list[str]:
+    return [Path(split.name(i)).stem for i in range(len(split))]
+
+
+def into_sbd(data: Path) -> None:
+    """The added masks as SBD publishes them, and one of VOC's train and one of its val beside."""
+    folder = data / "benchmark_RELEASE" / "dataset" / "cls"
+    folder.mkdir(parents=True)
+    trainval, test = (open_segmented("voc12_seg", data, split) for split in ("trainval", "test"))
+    added = [i for i in range(len(trainval)) if "Aug" in trainval.masks.name(i)]
+    own = next(i for i in range(len(trainval)) if i not in added)
+    for split, i in [*((trainval, i) for i in (*added, own)), (test, 0)]:
+        mask = split.mask(i)
+        write_mat(folder / f"{Path(split.name(i)).stem}.mat", np.where(mask == IGNORED, 0, mask))
+    shutil.rmtree(voc(data) / "SegmentationClassAug")
+
+
+def write_mat(file: Path, classes: np.ndarray) -> None:
+    content = np.zeros((1, 1), dtype=[("Segmentation", object)])
+    content["Segmentation"][0, 0] = classes
+    scipy.io.savemat(file, {"GTcls": content})
+
+
+def test_train_aug_is_vocs_train_and_what_is_added_without_val(
+    copy_of: Callable[[str], Path],
+) -> None:
+    data = copy_of("voc12")
+    lists, aug = voc(data) / "ImageSets" / "Segmentation", voc(data) / "SegmentationClassAug"
+    train, val = ((lists / f"{name}.txt").read_text().split() for name in ("train", "val"))
+    # the download of that name also holds the masks of VOC's own train and val
+    for name in (train[0], val[0]):
+        shutil.copy(voc(data) / "SegmentationClass" / f"{name}.png", aug)
+    trainval = open_segmented("voc12_seg", data, "trainval")
+    assert ids(trainval) == sorted({*train, *(file.stem for file in aug.iterdir())} - {*val})
+    assert ids(open_segmented("voc12_seg", data, "test")) == val
+    assert trainval.masks.name(0).split("/")[-2] == "SegmentationClass"
+    assert trainval.class_names[:2] == ("background", "aeroplane")
+    pairs = [f"/JPEGImages/{i}.jpg /SegmentationClassAug/{i}.png\n" for i in ids(trainval)]
+    (lists / "train_aug.txt").write_text("".join(pairs))  # a list of paths
+    listed = open_segmented("voc12_seg", data, "trainval")
+    assert ids(listed) == ids(trainval)
+    assert "listed in train_aug.txt" in listed.notes[0]
+    (lists / "train.txt").write_text("".join(f"{i}\n" for i in (*train, val[0])))
+    with pytest.raises(DataError, match=rf"1 images are in both train\.txt and val.*{val[0]}"):
+        open_segmented("voc12_seg", data, "trainval")
+
+
+def test_check_data_names_the_source_of_the_masks(copy_of: Callable[[str], Path]) -> None:
+    data = copy_of("voc12")
+    assert "all files but VOC's own" in check("voc12_seg", data, decode=False).notes[0]
+    into_sbd(data)
+    report = check("voc12_seg", data, decode=False)
+    assert not report.ok
+    assert "not converted yet; once: python -m transfer convert-sbd" in report.notes[0]
+    convert_sbd(data)
+    (voc(data) / "ImageSets" / "Segmentation" / "trainaug.txt").unlink()
+    assert "run it again" in check("voc12_seg", data, decode=False).notes[0]
+    shutil.rmtree(data / "benchmark_RELEASE")
+    shutil.rmtree(voc(data) / "SegmentationClassAug")
+    report = check("voc12_seg", data, decode=False)
+    assert "neither SegmentationClassAug nor SBD" in report.notes[0]
+    assert report.counts["trainval"] == (60, 100)
+
+
+def test_sbd_converted_is_the_same_set(
+    copy_of: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = copy_of("voc12")
+    before = open_segmented("voc12_seg", data, "trainval")
+    masks = [before.mask(i) for i in range(len(before))]
+    into_sbd(data)
+    assert main(["convert-sbd", "--data", str(data)]) == 0
+    assert "40 masks of SBD" in capsys.readouterr().out
+    assert check("voc12_seg", data, decode=False).ok
+    after = open_segmented("voc12_seg", data, "trainval")
+    assert ids(after) == ids(before)
+    assert "listed in trainaug.txt" in after.notes[0]
+    for i, mask in enumerate(masks):
+        if "Aug" in before.masks.name(i):
+            mask[mask == IGNORED] = 0
+        assert np.array_equal(after.mask(i), mask)
+
+
+def test_a_file_that_is_not_sbds_is_named(copy_of: Callable[[str], Path]) -> None:
+    data = copy_of("voc12")
+    into_sbd(data)
+    file = data / "benchmark_RELEASE/dataset/cls/2008_000099.mat"
+    file.write_bytes(b"nothing")
+    with pytest.raises(DataError, match=r"2008_000099\.mat: holds no GTcls"):
+        convert_sbd(data)
+    assert not (voc(data) / "ImageSets/Segmentation/trainaug.txt").exists()
+    for classes in ([[0, 300]], [[[0, 1]]], [[0.5]]):
+        write_mat(file, np.array(classes))
+        with pytest.raises(DataError, match="with ids from 0 to 255"):
+            read_sbd_mask(file)
