@@ -311,7 +311,9 @@ def _broken_files(
     pools = list(pools)
     for pool in pools:
         if isinstance(pool, Segmented):
-            yield from pool.faults()
+            for i, why in enumerate(pool.mask_check[0]):
+                if why:
+                    yield pool.name(i), f"its mask {pool.masks.name(i)}: {why}"
     sources = [(pool, pool.source) for pool in pools if isinstance(pool.source, ImageFiles)]
     if not sources:
         return

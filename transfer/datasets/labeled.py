@@ -87,7 +87,7 @@ def read_cars(data: Path, split: str, sizes: Sizes) -> Images:
     labels = [int(row["class"]) - 1 for row in rows]
     (classes,) = read_mat(folder / "devkit" / "cars_meta.mat", "class_names", squeeze_me=True)
     images = image_files(data, names, labels, classes.tolist())
-    return images if split == "test" else uniform_split(images, split, num_val=sizes.counts["val"])
+    return images if split == "test" else uniform_split(images, split, sizes)
 
 
 def read_cub200(data: Path, split: str, sizes: Sizes) -> Images:

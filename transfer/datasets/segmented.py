@@ -2,7 +2,7 @@
 
 import hashlib
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cached_property, partial
@@ -91,12 +91,6 @@ class Segmented:
         for _, counts in found:
             pixels += counts
         return tuple(why for why, _ in found), pixels
-
-    def faults(self) -> Iterator[tuple[str, str]]:
-        """Yield the name of each image with a broken mask, and what is wrong with the mask."""
-        for i, why in enumerate(self.mask_check[0]):
-            if why:
-                yield self.name(i), f"its mask {self.masks.name(i)}: {why}"
 
 
 def read_mask(file: Path) -> Mask:

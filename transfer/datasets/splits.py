@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from transfer.datasets.segmented import Segmented
 
 Split = TypeVar("Split", Images, "Scenes", "Segmented")
-Detailed = TypeVar("Detailed", "Scenes", "Segmented")
 SEED = "held-out 0"
 SHARE_SEED = "labelled 0"
 """Seed of `draw_balanced_share`; its spelling decides what is drawn."""
@@ -73,10 +72,16 @@ def with_val(images: Images, split: str, sizes: Sizes) -> Images:
     return balanced_split(images, split, val_per_class=sizes.per_class("val"))
 
 
-def uniform_split(trainval: Split, split: str, *, num_val: int) -> Split:
-    """Return train, val or all of trainval; val is drawn from all images alike."""
+def uniform_split(trainval: Split, split: str, sizes: Sizes) -> Split:
+    """Return train, val or all of trainval; val is drawn from all images alike.
+
+    An excerpt need not say how many images val has, if only trainval is used.
+    """
     if split == "trainval":
         return trainval
+    if "val" not in sizes.counts:
+        raise DataError(f"{SMALL_DATA} does not say how many images to hold out; enter val there")
+    num_val = sizes.counts["val"]
     if num_val >= len(trainval):
         raise DataError(
             f"{len(trainval)} images in trainval, more than {num_val} are needed to hold out val; "
@@ -85,15 +90,6 @@ def uniform_split(trainval: Split, split: str, *, num_val: int) -> Split:
     one_group = np.zeros(len(trainval), dtype=np.int64)
     ranks = seeded_ranks(trainval.source.encoded_names, one_group)
     return _part(trainval, split, ranks < num_val)
-
-
-def uniform_split_by_sizes(trainval: Detailed, split: str, sizes: Sizes) -> Detailed:
-    """Return train, val or all of trainval; an excerpt need not say how many images val has."""
-    if split == "trainval":
-        return trainval
-    if "val" not in sizes.counts:
-        raise DataError(f"{SMALL_DATA} does not say how many images to hold out; enter val there")
-    return uniform_split(trainval, split, num_val=sizes.counts["val"])
 
 
 def without(images: Split, names: Collection[str]) -> Split:

@@ -105,7 +105,7 @@ class _Checked:
         self.cost_s = self.compared_s - began_s
 
 
-_checked: ContextVar[_Checked | None] = ContextVar("checked", default=None)
+_checked: ContextVar[_Checked] = ContextVar("checked", default=_Checked((), ""))  # noqa: B039
 
 
 @contextmanager
@@ -118,13 +118,9 @@ def working_on(reports: Iterable[Report], state: str) -> Iterator[None]:
         _checked.reset(token)
 
 
-def _current() -> _Checked:
-    return _checked.get() or _Checked((), "")
-
-
 def current_state() -> str:
     """Return the state of the files that the work is made of; empty if it needs no comparison."""
-    return _current().state
+    return _checked.get().state
 
 
 class Unproven(Protocol):
@@ -165,7 +161,7 @@ def prove(*works: Unproven) -> None:
     if not pending:
         return
     try:
-        _current().require_same()
+        _checked.get().require_same()
     except ChangedDataError:
         for work in pending:
             work.discard()
@@ -176,7 +172,7 @@ def prove(*works: Unproven) -> None:
 
 def prove_if_cheap(*works: Unproven) -> None:
     """Prove work amid its making if that costs little of the time since the last comparison."""
-    checked = _current()
+    checked = _checked.get()
     if CHEAP_SHARE * (time.monotonic() - checked.compared_s) > checked.cost_s:
         prove(*works)
 

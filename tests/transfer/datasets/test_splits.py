@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from transfer.datasets.catalog import open_split
-from transfer.datasets.expected import DataError
+from transfer.datasets.expected import DataError, Sizes
 from transfer.datasets.images import Images, image_files
 from transfer.datasets.splits import (
     SEED,
@@ -62,7 +62,7 @@ def test_a_class_too_small_to_hold_out_is_named() -> None:
     with pytest.raises(DataError, match="3 of 3 classes, first 'a'"):
         balanced_split(pool(NAMES), "val", val_per_class=20)
     with pytest.raises(DataError, match="60 images in trainval"):
-        uniform_split(pool(NAMES), "val", num_val=60)
+        uniform_split(pool(NAMES), "val", Sizes(classes=3, counts={"val": 60}))
 
 
 @pytest.mark.parametrize("key", ["birdsnap", "caltech101", "in100"])

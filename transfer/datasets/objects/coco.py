@@ -23,7 +23,7 @@ from transfer.datasets.objects.annotation_store import read_once, stored_scenes
 from transfer.datasets.objects.coco_faults import NUM_KEYPOINTS, Kind, annotation_fault, is_outline
 from transfer.datasets.scene_arrays import Scene, pack_scenes
 from transfer.datasets.scenes import Scenes, box_note, is_flat
-from transfer.datasets.splits import uniform_split_by_sizes
+from transfer.datasets.splits import uniform_split
 from transfer.datasets.synthetic.coco import CATEGORIES, SMALL_IMAGES, write_coco
 
 FOLDER = "coco"
@@ -48,7 +48,7 @@ def read_coco(kind: Kind, data: Path, split: str, sizes: Sizes) -> Scenes:
         _opened[file] = state, _parse_scenes(file)
     # a copy, without the cached fingerprint: image files may change while annotations do not
     scenes = copy.copy(_opened[file][1])
-    return scenes if split == "test" else uniform_split_by_sizes(scenes, split, sizes)
+    return scenes if split == "test" else uniform_split(scenes, split, sizes)
 
 
 def map_coco(kind: Kind, data: Path, cache: Path, parse: bool) -> None:

@@ -30,7 +30,7 @@ from transfer.datasets.objects.sbd import AUGMENTED_LISTS, SOURCE, read_ids, sbd
 from transfer.datasets.scene_arrays import Scene
 from transfer.datasets.scenes import Scenes, box_fault, box_note, is_flat
 from transfer.datasets.segmented import Segmented
-from transfer.datasets.splits import uniform_split, uniform_split_by_sizes
+from transfer.datasets.splits import uniform_split
 from transfer.datasets.synthetic.voc import ADDED_MASKS, CLASSES, MASKED, SMALL_IMAGES, write_voc
 
 IMAGE_SETS = {
@@ -50,7 +50,7 @@ def read_labels(year: str, data: Path, split: str, sizes: Sizes) -> Images:
     if split == "test":
         return _read_labels(data, "VOC2012", "val")
     trainval = _read_labels(data, "VOC2012", "train")
-    return uniform_split(trainval, split, num_val=sizes.counts["val"])
+    return uniform_split(trainval, split, sizes)
 
 
 def _read_labels(data: Path, year: str, image_set: str) -> Images:
@@ -93,7 +93,7 @@ def read_objects(data: Path, split: str, sizes: Sizes) -> Scenes:
             if scene is not None:
                 scenes.append(scene)
     published = Scenes(data, scenes, CLASSES, faults=faults, notes=notes)
-    return published if split == "test" else uniform_split_by_sizes(published, split, sizes)
+    return published if split == "test" else uniform_split(published, split, sizes)
 
 
 def _read_scene(
@@ -164,7 +164,7 @@ def read_masks(data: Path, split: str, sizes: Sizes) -> Segmented:
         )
     added, source = _added_ids(data, frozenset([*own, *tested]))
     trainval = _images_and_masks(data, sorted([*own, *added]), frozenset(own), source)
-    return uniform_split_by_sizes(trainval, split, sizes)
+    return uniform_split(trainval, split, sizes)
 
 
 def _images_and_masks(

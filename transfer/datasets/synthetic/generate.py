@@ -8,7 +8,7 @@ of them as classes. `pretrain/` holds images of all kinds without labels, which 
 import shutil
 import tempfile
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -28,43 +28,39 @@ def generate(data: Path, *, keys: Sequence[str] | None = None, seed: int = 0) ->
     Without keys, everything is written. A version that `generate` wrote before is replaced; a
     folder of any other origin is an error.
     """
-    requested = [*DATASETS, POOL_FOLDER] if keys is None else list(keys)
+    requested = [*DATASETS, POOL_FOLDER] if keys is None else keys
     data.mkdir(parents=True, exist_ok=True)
-    to_write = [part for key in requested for part in _entry_keys(key)]
+    needs = {key: dataset_info(key).small.needs for key in requested if key != POOL_FOLDER}
+    to_write = [part for key in requested for part in (*needs.get(key, ()), key)]
     for key in dict.fromkeys(to_write):
         # each set has random numbers of its own, so that it is the same whatever else is written
         rng = np.random.default_rng([seed, zlib.crc32(key.encode())])
-        write = None if key == POOL_FOLDER else dataset_info(key).small.write
         with explain_write_errors(data / key):
-            if write is None:
+            if key == POOL_FOLDER:
                 _write_pool(data / POOL_FOLDER, rng)
             else:
-                _write_set(data, key, write, rng)
+                _write_set(data, key, rng)
 
 
-def _entry_keys(key: str) -> tuple[str, ...]:
-    """Return the keys under which the files of a set are written."""
-    if key == POOL_FOLDER:
-        return (key,)
-    small = dataset_info(key).small
-    return small.needs if small.write is None else (*small.needs, key)
+def _write_set(data: Path, key: str, rng: np.random.Generator) -> None:
+    """Write a set to a temporary folder and move it, so that an interruption leaves no half set.
 
-
-def _write_set(
-    data: Path,
-    key: str,
-    write: Callable[[Path, np.random.Generator], None],
-    rng: np.random.Generator,
-) -> None:
-    """Write a set to a temporary folder and move it, so that an interruption leaves no half set."""
-    folder = dataset_info(key).folder
-    _refuse_foreign(data, key, folder)
+    DataError if its folder is of another origin. Nothing is done if all its files are of others.
+    """
+    info = dataset_info(key)
+    if info.small.write is None:
+        return
+    folder, entry = data / info.folder, small_sizes(data).get(key)
+    if folder.exists() and not (entry and entry.drawn):
+        raise DataError(
+            f"{folder} exists and was not generated; generate into another folder, or move it away"
+        )
     with tempfile.TemporaryDirectory(dir=data, prefix=".generating-") as staging:
-        write(Path(staging), rng)
+        info.small.write(Path(staging), rng)
         _mark(data, key)
-        shutil.rmtree(data / folder, ignore_errors=True)
-        (data / folder).parent.mkdir(parents=True, exist_ok=True)
-        (Path(staging) / folder).rename(data / folder)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        (Path(staging) / info.folder).rename(folder)
 
 
 def _mark(data: Path, written: str) -> None:
@@ -82,12 +78,3 @@ def _write_pool(folder: Path, rng: np.random.Generator) -> None:
     for i in range(POOL_IMAGES):
         image = paint(i % len(KINDS), draw_size_px(rng), rng)
         (folder / f"{i:05d}.jpg").write_bytes(jpeg(image))
-
-
-def _refuse_foreign(data: Path, key: str, folder: str) -> None:
-    entry = small_sizes(data).get(key)
-    if (data / folder).exists() and not (entry and entry.drawn):
-        raise DataError(
-            f"{data / folder} exists and was not generated; "
-            "generate into another folder, or move it away"
-        )
