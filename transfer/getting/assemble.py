@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from pretrain.running.atomic_files import explain_write_errors
-from pretrain.running.lock import wait_for_folder
+from pretrain.running.lock import wait_for_lock
 from transfer.datasets.check import Report, check
 from transfer.datasets.expected import SMALL_DATA, DataError
 from transfer.datasets.info import Archive, Source
@@ -102,7 +102,7 @@ def get_source(source: Source, getting: Getting) -> Report | None:
         _finish(source, getting)
         return None
     with explain_write_errors(work, "--data"):
-        with wait_for_folder(work, partial(_note, source)):
+        with wait_for_lock(work / "lock", "--data", partial(_note, source)):
             if not source.is_there(data):  # else another process got it, or was killed at its end
                 whole = work / ("linked" if source.key in getting.found else "whole")
                 staged = whole / source.folder

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pretrain.running import lock, stop
+from pretrain.running import stop
 from pretrain.running.atomic_files import WriteError
 from tests.transfer.getting.conftest import Publish
 from tests.transfer.getting.server import Server
@@ -116,13 +116,8 @@ def test_a_malicious_archive_leaves_no_set(
 
 
 def test_a_second_process_waits_and_finds_the_set(
-    publish: Publish,
-    data: Path,
-    server: Server,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    publish: Publish, data: Path, server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(lock, "FOLDER_AGAIN_S", 1)
     source = publish("dtd")
     server.hangs["dtd/dtd-r1.0.1.tar.gz"] = [1000]
     with ThreadPoolExecutor() as threads:
