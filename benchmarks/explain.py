@@ -14,9 +14,8 @@ from typing import Annotated
 
 import tyro
 
-from benchmarks.pages.again import key_of
 from benchmarks.pages.explanation import TEXT_WIDTH, explain
-from benchmarks.pages.records import read_result
+from benchmarks.pages.records import result_of
 from pretrain.running.command_line import end_with_the_pipe, parse
 from transfer.record import FAILED, RECORDS, SNAPSHOTS, RecordError, read_record
 from transfer.running.row_names import nearest
@@ -54,7 +53,7 @@ def run(request: Request) -> int:
     explanations = []
     for path in paths:
         try:
-            explanations.append(explain(path, read_record(path), read_result(path)))
+            explanations.append(explain(result_of(read_record(path), path)))
         except OSError as error:
             raise ExplainError(f"{path}: {error.strerror}") from error
     if request.json:
@@ -85,8 +84,7 @@ def find_records(results: Path, name: str, task: str) -> list[Path]:
     for path in own:
         try:
             record = read_record(path)
-            key = key_of(record.task, record.protocol["name"]) or record.task
-            tasks[path] = {key, record.task}
+            tasks[path] = {str(record.request.get("task", record.task)), record.task}
         except (OSError, RecordError) as error:
             refused.append(f"\n  {error}")
     found = [path for path, known in tasks.items() if task in known]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.pages.records import REPORT
 from benchmarks.report_parts.page import report_page
-from benchmarks.report_parts.run_folders import remember_runs, remembered_runs
+from benchmarks.report_parts.pretraining import log_files, remember_runs, remembered_runs
 from pretrain.running.atomic_files import write_whole
 from pretrain.running.command_line import parse
 from transfer.running.folders import FolderError, check_writable
@@ -41,7 +41,8 @@ def write_report(results: Path, runs: tuple[Path, ...] = ()) -> Path:
     if the file cannot be written.
     """
     try:
-        page = report_page(results, (*runs, *remembered_runs(results)))
+        remembered = [run for run in remembered_runs(results) if log_files(run)]
+        page = report_page(results, (*runs, *remembered))
     except ModuleNotFoundError as error:
         raise ReportError(
             f"the report needs the package {error.name}, which this Python lacks: "

@@ -130,7 +130,7 @@ def run(request: RunAll) -> int:
     print("".join(f"{line}\n" for line in lines * (not request.quiet)), end="", file=sys.stderr)
     remember_request(rows, request.results, named=bool(request.tasks or request.suite))
     if where is not None:
-        from benchmarks.report_parts.run_folders import remember_runs, runs_of_files
+        from benchmarks.report_parts.pretraining import remember_runs, runs_of_files
 
         remember_runs(request.results, runs_of_files(row.cell.backbone.file for row in rows))
         slurm_cells.submit_cells(rows, sources, request.cluster, request.runs, where)

@@ -63,9 +63,9 @@ def write_tables(results: Path) -> list[Path]:
         pages["methods.md"] = methods
         listed.append(("Methods beside each other", "methods.md"))
     snapshot_records = read_results(results, snapshots=True)
-    for page in curve_pages(snapshot_records, command):
-        pages[page.file_name] = page.text
-        listed.append((page.title, page.file_name))
+    for name, (title, text) in curve_pages(snapshot_records, command).items():
+        pages[name] = text
+        listed.append((title, name))
     for name, text in curve_files(snapshot_records).items():
         _write(results / FIGURES / name, text)
     named = replace(records, warnings=records.warnings + snapshot_records.warnings)

@@ -79,7 +79,12 @@ def record(results: Path, score: float, **changes: Any) -> None:
                 "made_by": cell["made_by"],
             },
             "task": cell["task"],
-            "protocol": {"name": cell["protocol"], "hash": cell["hash"], "paper_hash": "paper"},
+            "protocol": {
+                "name": cell["protocol"],
+                "hash": cell["hash"],
+                "paper_hash": "paper",
+                "fields": {},
+            },
             "schedule": cell["schedule"],
             "seed": cell["seed"],
             "engine": cell["engine"],
@@ -95,6 +100,9 @@ def record(results: Path, score: float, **changes: Any) -> None:
             "departures": cell["departures"],
             "details": _tested(cell["task"], metric, score) | cell["details"],
             "finished": cell["finished"],
+            "wall_s": 1.0,
+            "peak_memory_gb": 1.0,
+            "request": {},
         },
     )
 

@@ -100,6 +100,8 @@ class Backbone:
     file: str = ""
     """Path of the file that holds the whole backbone; empty for a random initialization and for
     some of a network's heads."""
+    words: tuple[str, ...] = ()
+    """Words of a command line that choose it, from --ckpt on; empty if Python code made it."""
 
     @property
     def feature_dim(self) -> int:
@@ -113,7 +115,8 @@ class Backbone:
 
     def random_twin(self) -> Backbone:
         """Return a random initialization of the same network with the same input: "random"."""
-        return random_backbone(arch=self.arch, stem=self.stem, seed=0, input=self.input)
+        twin = random_backbone(arch=self.arch, stem=self.stem, seed=0, input=self.input)
+        return replace(twin, words=(*self.words, "--random") if self.words else ())
 
     def network(self) -> ResNet:
         """Return the network (n, 3, H, W) -> (n, C) in eval mode, without gradients."""
@@ -161,6 +164,7 @@ def with_heads(backbone: Backbone, heads: Sequence[int]) -> Backbone:
         source=f"{backbone.source}, heads {listed} of {count}",
         sha256=content_sha256(arch, backbone.stem, backbone.input, state_dict),
         file="",
+        words=(*backbone.words, "--heads", *map(str, asked)) if backbone.words else (),
     )
 
 
@@ -253,7 +257,8 @@ def _load(path: Path, name: str, branch: str) -> tuple[Backbone, Inspection]:
         state_dict, input_format, inspection = read(contents, path, branch)
     except BackboneError as error:
         # names and values of the file stand in the message, and may be of any length
-        raise BackboneError(f"{_shortened(path)}: {str(error)[:MAX_MESSAGE]}") from error
+        shown = str(path)[:MAX_SHOWN_PATH] + "..." * (len(str(path)) > MAX_SHOWN_PATH)
+        raise BackboneError(f"{shown}: {str(error)[:MAX_MESSAGE]}") from error
     arch, stem = inspection.arch, inspection.stem
     with path.open("rb") as file:
         file_sha256 = hashlib.file_digest(file, "sha256").hexdigest()
@@ -268,6 +273,7 @@ def _load(path: Path, name: str, branch: str) -> tuple[Backbone, Inspection]:
         file_sha256=file_sha256,
         sha256=content_sha256(arch, stem, input_format, state_dict),
         file=str(path),
+        words=("--ckpt", str(path), "--name", name, *(["--branch", branch] if branch else [])),
     )
     return backbone, inspection
 
@@ -282,10 +288,6 @@ def _check_path(path: Path) -> None:
         raise BackboneError(
             f"the system cannot open it ({error.strerror or error}); give another path"
         ) from error
-
-
-def _shortened(path: Path) -> str:
-    return str(path) if len(str(path)) <= MAX_SHOWN_PATH else f"{str(path)[:MAX_SHOWN_PATH]}..."
 
 
 def _read_foreign(contents: Contents, path: Path, branch: str) -> Loaded:

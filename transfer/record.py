@@ -64,7 +64,8 @@ class Record:
     wall_s: float
     peak_memory_gb: float
     request: dict[str, Any]
-    """Training options as decided, and the input format of the backbone, by name."""
+    """Words of a command line: task (its key), backbone (from --ckpt on), options as decided; and
+    the input format of the backbone."""
     primary_metric: str
     """Metric that represents the task where one number is shown."""
     heading: str
@@ -251,8 +252,11 @@ def hash_of_record(content: dict[str, Any]) -> str:
     return content_hash(json.loads(json.dumps(rest, sort_keys=True), parse_int=float), 64)
 
 
-def check_content(content: dict[str, Any]) -> None:
-    """Raise RecordError if the content of a record's file is not as the suite wrote it."""
+def record_of(content: dict[str, Any]) -> Record:
+    """Return the record in a file's content.
+
+    RecordError, KeyError or TypeError if the content is not as the suite wrote it.
+    """
     if content["format"] != Record.format:
         raise RecordError(f"format {content['format']!r}, expected {Record.format!r}")
     if CONTENT_HASH not in content:
@@ -261,6 +265,7 @@ def check_content(content: dict[str, Any]) -> None:
         raise RecordError(f"edited after it was written, as its {CONTENT_HASH} tells")
     if impossible := impossible_metrics(content["metrics"]):
         raise RecordError(impossible)
+    return Record(**{key: value for key, value in content.items() if key != CONTENT_HASH})
 
 
 def write_record(path: Path, record: Record) -> None:
@@ -294,9 +299,7 @@ def store_record(path: Path, record: Record) -> Path:
 def read_record(path: Path) -> Record:
     """Return the record in a file; RecordError if the file is torn, edited or foreign."""
     try:
-        content = json.loads(path.read_text())
-        check_content(content)
-        return Record(**{key: value for key, value in content.items() if key != CONTENT_HASH})
+        return record_of(json.loads(path.read_text()))
     except (ValueError, KeyError, TypeError) as error:
         raise RecordError(
             f"{path}: not a record that can be used ({error}); to replace it, evaluate again"

@@ -89,7 +89,7 @@ def finish_run(
     since their files could not be read, by name.
     """
     from benchmarks.report import update_report  # a plan needs no report
-    from benchmarks.report_parts.run_folders import runs_of_files
+    from benchmarks.report_parts.pretraining import runs_of_files
 
     written = [update_tables(request.results)]
     # the records of snapshots have a folder of their own

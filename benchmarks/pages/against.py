@@ -68,14 +68,20 @@ class Pair:
         return not self.why_not_judged
 
     @property
+    def word(self) -> str:
+        """Return the verdict, or that there is none."""
+        unjudged = "not judged" if self.ours.finite else NOT_A_NUMBER
+        return self.verdict if self.judged else unjudged
+
+    @property
     def task(self) -> str:
         """Return the id of the task that measures the number."""
         return self.row.task or self.column.task
 
 
-def comparison_lines(published: Table, results: Sequence[Result]) -> list[str]:
+def comparison_lines(published: Table, block: Block) -> list[str]:
     """Return a table of differences, and a line for each of our rows that cannot be compared."""
-    pairs, apart = compared_numbers(published, results)
+    pairs, apart = compared_numbers(published, block)
     if not pairs and not apart:
         return ["No comparable row yet: nothing was run under the paper's protocol on full data."]
     rows = [_line(pair) for pair in pairs]
@@ -86,14 +92,11 @@ def comparison_lines(published: Table, results: Sequence[Result]) -> list[str]:
     return [*grid, *sources, *_unjudged_lines(pairs), *remarks, *lines]
 
 
-def compared_numbers(
-    published: Table, results: Sequence[Result]
-) -> tuple[list[Pair], dict[Model, str]]:
-    """Return every number that we and the paper have, and our other rows with the reason."""
-    return _compared(published, _comparable_block(results))
+def compared_numbers(published: Table, block: Block) -> tuple[list[Pair], dict[Model, str]]:
+    """Return every number that we and the paper have, and our other rows with the reason.
 
-
-def _compared(published: Table, block: Block) -> tuple[list[Pair], dict[Model, str]]:
+    block: our results under a paper's protocol on full data.
+    """
     pairs: list[Pair] = []
     apart: dict[Model, str] = {}
     for model in block.models:
@@ -107,35 +110,36 @@ def _compared(published: Table, block: Block) -> tuple[list[Pair], dict[Model, s
 
 def compared_everywhere(results: Sequence[Result]) -> Iterator[tuple[Paper, Table, Pair]]:
     """Yield every number that we and a paper have, with where it is printed."""
-    block = _comparable_block(results)
+    block = comparable_block(results)
     for paper in papers():
         for published in paper.tables:
             if published.kind != "settings":
-                for pair in _compared(published, block)[0]:
+                for pair in compared_numbers(published, block)[0]:
                     yield paper, published, pair
 
 
-def _comparable_block(results: Sequence[Result]) -> Block:
+def comparable_block(results: Sequence[Result]) -> Block:
     """Return our results under a paper's protocol on full data."""
     empty = Block(done={}, failed={})
     return next((block for block in sort_into_blocks(results) if block.comparable), empty)
 
 
-def missing_row_lines(published: Table, results: Sequence[Result]) -> list[str]:
+def missing_row_lines(published: Table, block: Block) -> list[str]:
     """Return a line for each published row without a result of ours: the runs that it needs.
 
     Only results under the paper's protocol on full data count. The last line names the rows that
     nothing here can produce.
     """
-    models = _comparable_block(results).models
     measured = [
         row
-        for model in models
+        for model in block.models
         for row in published_counterparts(published, model)[0]
         if model.recipe not in row.beside
     ]
     absent = [row for row in published.rows if row not in measured]
-    absent += [point for point in published.points if not any(_is_point(point, m) for m in models)]
+    absent += [
+        point for point in published.points if not any(_is_point(point, m) for m in block.models)
+    ]
     lines = [f"- {row.label}: {needs}" for row in absent if (needs := _needed_runs(row))]
     unbuilt = dict.fromkeys(row.label for row in absent if not _needed_runs(row))
     lines += [f"- not implemented here: {', '.join(unbuilt)}"] if unbuilt else []
@@ -209,7 +213,6 @@ def _pairs(published: Table, block: Block, model: Model, row: Row) -> list[Pair]
 
 
 def _line(pair: Pair) -> list[str]:
-    unjudged = "not judged" if pair.ours.finite else "–"
     other_reading = " (another reading)" if pair.model.recipe in pair.row.beside else ""
     return [
         f"→ {pair.model.label}",
@@ -219,7 +222,7 @@ def _line(pair: Pair) -> list[str]:
         f"{pair.paper}",
         f"{pair.difference.points:+.2f}" if pair.ours.finite else "–",
         pair.difference.interval_text() if pair.difference.known else "–",
-        pair.verdict if pair.judged else unjudged,
+        "–" if pair.word == NOT_A_NUMBER else pair.word,
     ]
 
 

@@ -29,16 +29,10 @@ def checkpoint_lines(record: Record) -> Iterator[Line]:
             yield f"trained: {name}", value_words(made_by[name])
     if not made_by:
         yield "trained", "the file does not say how"
-    yield from declared_lines(record)
+    if record.declared:
+        yield "declared recipe", f"{record.declared}; nothing here has checked it"
     if proof := maps_proof([record]):
         yield PROVEN, proof
-
-
-def declared_lines(record: Record) -> list[Line]:
-    """Return the line on the recipe that a user declared, if any."""
-    if not record.declared:
-        return []
-    return [("declared recipe", f"{record.declared}; nothing here has checked it")]
 
 
 def maps_proof(records: Sequence[Record]) -> str:

@@ -20,17 +20,26 @@ from transfer.outcomes import PER_IMAGE
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableEntry:
-    """One entry of a row of ours."""
+class Entry:
+    """One number of a table, ours or a paper's, from the records to the page."""
 
     score: Score | None = None
-    missing: str = "not run"
-    """Text that is shown if there is no score."""
+    text: str = "not run"
+    """Printed number, or text that is shown if there is no score."""
+    after: str = ""
+    """Footnote marks."""
     notes: tuple[str, ...] = ()
     """Notes on how the number was computed."""
     failures: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     """Paths of the records behind the score, below the results."""
+    best: bool = False
+    """It leads its column, among the lines of its scope, surely."""
+
+    @property
+    def sort(self) -> str:
+        """Return the number to sort by; empty for what is no number."""
+        return f"{self.score.mean}" if self.score and self.score.finite else ""
 
 
 def score_of(values: Sequence[float]) -> Score:
@@ -40,7 +49,7 @@ def score_of(values: Sequence[float]) -> Score:
     return Score(mean=mean, std=spread, runs=len(values))
 
 
-def table_entry(block: Block, model: Model, column: Column, metric: str) -> TableEntry:
+def table_entry(block: Block, model: Model, column: Column, metric: str) -> Entry:
     """Return the entry of a model for a metric of a column, which may be LORAC's average."""
     if column[0] == AVERAGE:
         return _average_entry(block, model, column[1])
@@ -53,14 +62,14 @@ def table_entry(block: Block, model: Model, column: Column, metric: str) -> Tabl
         if len(done) == 1:
             score = replace(score, interval=done[0].interval95.get(metric, 0.0))
         files = tuple(result.file for result in done)
-        return TableEntry(score=score, notes=_notes(done), failures=broken, files=files)
+        return Entry(score=score, notes=_notes(done), failures=broken, files=files)
     if failed:
         reasons = tuple(dict.fromkeys(f"failed: {failure.reason}" for failure in failed))
-        return TableEntry(missing="failed", failures=reasons)
+        return Entry(text="failed", failures=reasons)
     if done:
         names = ", ".join(sorted(done[0].metrics))
-        return TableEntry(missing="–", failures=(f"the record has {names}, not {metric}",))
-    return TableEntry(missing="") if model.other_conditions else TableEntry()
+        return Entry(text="–", failures=(f"the record has {names}, not {metric}",))
+    return Entry(text="") if model.other_conditions else Entry()
 
 
 def sample_of(done: Sequence[Result], metric: str) -> Sample:
@@ -80,7 +89,7 @@ def sample_of(done: Sequence[Result], metric: str) -> Sample:
     )
 
 
-def _average_entry(block: Block, model: Model, protocol: str) -> TableEntry:
+def _average_entry(block: Block, model: Model, protocol: str) -> Entry:
     """Return LORAC's average, the unweighted mean of the twelve data sets, if all are there."""
     done = [block.done.get((model, (task, protocol)), ()) for task in transfer_tasks()]
     # each record's only metric, by seed
@@ -91,11 +100,11 @@ def _average_entry(block: Block, model: Model, protocol: str) -> TableEntry:
     )
     if len(members) < len(done):
         if model.other_conditions:
-            return TableEntry(missing="")
-        return TableEntry(missing=f"– ({len(members)} of {len(done)})" if members else "not run")
+            return Entry(text="")
+        return Entry(text=f"– ({len(members)} of {len(done)})" if members else "not run")
     if differences := _differences(done):
         why = f"no average, because the runs differ: {differences}"
-        return TableEntry(missing="–", failures=(why,))
+        return Entry(text="–", failures=(why,))
     shared = [
         note for note in _notes(done[0]) if all(note in _notes(results) for results in done[1:])
     ]
@@ -105,7 +114,7 @@ def _average_entry(block: Block, model: Model, protocol: str) -> TableEntry:
         score = score_of([fmean(m[seed] for m in members) for seed in sorted(members[0])])
     else:
         score = Score(mean=fmean(fmean(member.values()) for member in members))
-    return TableEntry(
+    return Entry(
         score=replace(score, members=scores),
         notes=tuple(dict.fromkeys([*shared, *of_some])),
         files=tuple(result.file for results in done for result in results),

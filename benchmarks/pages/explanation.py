@@ -1,22 +1,22 @@
 """Everything behind one record, as sections of labelled lines."""
 
+import json
 import shlex
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
+from typing import Any
 
-from benchmarks.pages.again import fields_of, flat_fields, key_of, make_again
-from benchmarks.pages.against import compared_numbers
+from benchmarks.pages.again import COMMAND, again_lines
+from benchmarks.pages.against import comparable_block, compared_numbers
 from benchmarks.pages.checkpoint_lines import Line, checkpoint_lines, value_words
 from benchmarks.pages.published import papers
 from benchmarks.pages.records import Result
-from transfer.record import Record, features_in
+from transfer.record import Record, features_in, stored_fields
 from transfer.tasks import TASKS
 
-COMMAND = "command"
-"""Label of a command, which can be copied from the text."""
 TEXT_WIDTH = 100
 LABEL_WIDTH = 32
 """Longest line of the text and widest column of labels, in characters."""
@@ -88,8 +88,9 @@ def _command_lines(command: str, width: int) -> list[str]:
     return [f"{line} \\" for line in lines[:-1]] + lines[-1:]
 
 
-def explain(path: Path, record: Record, result: Result) -> Explanation:
-    """Return all that is known about a number; the result is the record as tables read it."""
+def explain(result: Result) -> Explanation:
+    """Return all that is known about a number."""
+    record, path = result.record, result.path
     sections = {
         "Number": list(_numbers(record)),
         "Published": list(_published(result)),
@@ -97,7 +98,7 @@ def explain(path: Path, record: Record, result: Result) -> Explanation:
         "Checkpoint": list(checkpoint_lines(record)),
         "Data": list(_data(record)),
         "Computed": list(_computed(path, record)),
-        "Again": list(_again(record, path)),
+        "Again": list(again_lines(record, path)),
     }
     return Explanation({title: lines for title, lines in sections.items() if lines})
 
@@ -113,13 +114,14 @@ def _published(result: Result) -> Iterator[Line]:
     """Yield the published number beside each of ours, with the verdict, or why there is none."""
     reasons: dict[str, str] = {}
     found = False
+    block = comparable_block([result])
     for paper in papers():
         for table in paper.tables:
             rows_and_columns = product(table.rows, table.columns)
             measured = any((row.task or c.task) == result.task for row, c in rows_and_columns)
             if table.kind == "settings" or not measured:
                 continue
-            pairs, apart = compared_numbers(table, [result])
+            pairs, apart = compared_numbers(table, block)
             label = f"{paper.name}, {table.number}"
             for pair in pairs:
                 if pair.task != result.task:
@@ -152,13 +154,24 @@ def _protocol(record: Record) -> Iterator[Line]:
     yield "as in the paper", "yes" if same else f"no, whose hash is {protocol['paper_hash']}"
     for sentence in record.departures:
         yield "departure", sentence
-    key = key_of(record.task, record.protocol["name"])
-    paper = {} if key is None else fields_of(TASKS[key])
-    for name, value in flat_fields(protocol["fields"]).items():
+    task = TASKS.get(record.request.get("task", ""))
+    paper = {} if task is None else _flat(json.loads(json.dumps(stored_fields(task))))
+    for name, value in _flat(protocol["fields"]).items():
         text = value_words(value)
         if name in paper and value_words(paper[name]) != text:
             text += f"   (paper: {value_words(paper[name])})"
         yield name, text
+
+
+def _flat(fields: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return the numbers of a protocol by name; those of a nested part as "recipe.iterations"."""
+    flat: dict[str, Any] = {}
+    for name, value in fields.items():
+        if isinstance(value, Mapping) and value:
+            flat |= _flat(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = value
+    return flat
 
 
 def _data(record: Record) -> Iterator[Line]:
@@ -180,14 +193,3 @@ def _computed(path: Path, record: Record) -> Iterator[Line]:
     for side, rate in record.speed.items():
         yield "speed of features", f"{rate:,.0f} images/s of {side} px, the network alone"
     yield "time", f"{record.wall_s:,.0f} s, {record.peak_memory_gb:.1f} GB of memory"
-
-
-def _again(record: Record, path: Path) -> Iterator[Line]:
-    """Yield the command that makes the number again, and whether it would find it cached."""
-    again = make_again(record, path)
-    if again is None:
-        yield "not possible", f"this version has no task {record.task} under this protocol"
-        return
-    yield COMMAND, again.command
-    yield from again.notes
-    yield "cached", again.cached

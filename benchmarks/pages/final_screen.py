@@ -1,7 +1,6 @@
 """The last screen of a run: one compact table of this run's numbers, then its failures."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from rich.cells import cell_len, set_cell_size
@@ -11,7 +10,7 @@ from benchmarks.pages.blocks import conditions, reasons_of, without_version
 from benchmarks.pages.differences import Word
 from benchmarks.pages.entries import score_of
 from benchmarks.pages.published import best_published
-from benchmarks.pages.records import Failure, Result, Results
+from benchmarks.pages.records import Failure, RequestedCell, Result, Results
 
 MOST_LINES = 46
 """Longest screen in lines of the terminal, so that everything that a run prints after its last cell
@@ -33,17 +32,6 @@ NAME_WIDTH = 18
 """Longest name of a checkpoint in the heading of its column."""
 
 
-@dataclass(frozen=True, order=True)
-class RequestedCell:
-    """Backbone, task, protocol with version, schedule and seed of a cell of this run."""
-
-    backbone: str
-    task: str
-    protocol: str
-    schedule: str
-    seed: int
-
-
 def final_screen(
     results: Results,
     cells: Sequence[RequestedCell],
@@ -61,10 +49,10 @@ def final_screen(
     the terminal, which breaks longer lines.
     """
     wanted = set(cells)
-    done = _newest(result for result in results.done if _cell(result) in wanted)
-    failed = [failure for failure in results.failed if _cell(failure) in wanted]
-    finished = {_cell(result) for result in done}
-    failed = [failure for failure in failed if _cell(failure) not in finished]
+    done = _newest(result for result in results.done if result.cell in wanted)
+    failed = [failure for failure in results.failed if failure.cell in wanted]
+    finished = {result.cell for result in done}
+    failed = [failure for failure in failed if failure.cell not in finished]
     names = list(dict.fromkeys(cell.backbone for cell in cells))
     lines = _failure_lines(failed, unreadable, width)
     notes = [shortened(note, LINES_OF_A_FAILURE * width) for note in _notes(done)]
@@ -101,13 +89,8 @@ def _newest(done: Iterable[Result]) -> list[Result]:
     """Return the newest record of each cell; those of other conditions lie beside it."""
     newest: dict[RequestedCell, Result] = {}
     for result in sorted(done, key=lambda result: result.finished):
-        newest[_cell(result)] = result
+        newest[result.cell] = result
     return list(newest.values())
-
-
-def _cell(entry: Result | Failure) -> RequestedCell:
-    name = entry.model.name if isinstance(entry, Result) else entry.backbone
-    return RequestedCell(name, entry.task, entry.protocol, entry.schedule, entry.seed)
 
 
 def _table(

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from benchmarks.pages.again import key_of
 from benchmarks.pages.against import compared_everywhere
 from benchmarks.pages.blocks import reasons_of
 from benchmarks.pages.published import papers
@@ -21,61 +18,40 @@ if TYPE_CHECKING:
 FILE = "results.csv"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Number:
-    """One metric of one record; the fields are the columns of results.csv."""
-
-    backbone: str
-    task: str
-    protocol: str
-    schedule: str
-    seed: int
-    engine: str
-    metric: str
-    value: float
-    primary: bool
-    """The metric represents the task where one number is shown."""
-    data: str
-    """Words "full data", "excerpt of the data" or "generated data"."""
-    departures: str
-    comparable: bool
-    """The number was computed under the paper's protocol, at its length, on full data."""
-    verdict: str
-    """Verdicts on the published counterparts of its seeds' mean; empty if there are none."""
-    record: str
-    """Path of the record below the results."""
-
-    @property
-    def key(self) -> str:
-        """Return task and reading, such as in1k_linear@co2."""
-        return key_of(self.task, self.protocol) or self.task
-
-    @property
-    def finite(self) -> bool:
-        """Return whether the value is a number that can be sorted and compared."""
-        return math.isfinite(self.value)
+COLUMNS = (
+    "backbone",
+    "task",
+    "protocol",
+    "schedule",
+    "seed",
+    "engine",
+    "metric",
+    "value",
+    "primary",  # the metric represents the task where one number is shown
+    "data",
+    "departures",
+    "comparable",  # computed under the paper's protocol, at its length, on full data
+    "verdict",  # verdicts on the published counterparts of its seeds' mean
+    "record",  # path of the record below the results
+)
 
 
-def numbers_of(results: Results) -> list[Number]:
-    """Return one row per record and metric, in the order of the records' paths."""
+def numbers_of(results: Results) -> list[dict[str, Any]]:
+    """Return one row of COLUMNS per record and metric, in the order of the records' paths."""
     verdicts = verdicts_of(results.done)
     return [
-        Number(
-            backbone=result.model.label,
-            task=result.task,
-            protocol=result.protocol,
-            schedule=result.schedule,
-            seed=result.seed,
-            engine=result.engine,
-            metric=metric,
-            value=value,
-            primary=metric == result.primary_metric,
-            data=SMALL_DATA.get(result.small, "full data"),
-            departures="; ".join(result.departures),
-            comparable=not reasons_of(result).words(),
-            verdict="; ".join(verdicts.get((result.file, metric), ())),
-            record=result.file,
-        )
+        {name: getattr(result, name) for name in ("task", "protocol", "schedule", "seed", "engine")}
+        | {
+            "backbone": result.model.label,
+            "metric": metric,
+            "value": value,
+            "primary": metric == result.primary_metric,
+            "data": SMALL_DATA.get(result.small, "full data"),
+            "departures": "; ".join(result.departures),
+            "comparable": not reasons_of(result).words(),
+            "verdict": "; ".join(verdicts.get((result.file, metric), ())),
+            "record": result.file,
+        }
         for result in results.done
         for metric, value in result.metrics.items()
     ]
@@ -95,8 +71,7 @@ def write_csv(folder: Path, results: Results) -> Path:
     """Write results.csv into the results folder; return its path. WriteError if that fails."""
     import pandas as pd
 
-    columns = list(Number.__dataclass_fields__)
-    frame = pd.DataFrame([asdict(number) for number in numbers_of(results)], columns=columns)
+    frame = pd.DataFrame(numbers_of(results), columns=COLUMNS)
     write_whole(folder / FILE, frame.to_csv(index=False).encode(), "--results")
     return folder / FILE
 
@@ -114,11 +89,11 @@ def with_counterparts(folder: Path) -> pd.DataFrame:
     none = [{"paper": "", "table": "", "row": ""}]
     return pd.DataFrame(
         [
-            asdict(number) | where
+            number | where
             for number in numbers_of(results)
-            for where in rows.get((number.record, number.metric), none)
+            for where in rows.get((number["record"], number["metric"]), none)
         ],
-        columns=[*Number.__dataclass_fields__, *none[0]],
+        columns=[*COLUMNS, *none[0]],
     )
 
 

@@ -4,7 +4,7 @@ import csv
 import io
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 
 from benchmarks.pages.blocks import Block, Column, sort_into_blocks
@@ -15,10 +15,10 @@ from benchmarks.pages.records import Model, Results
 from benchmarks.pages.table_rows import (
     Heading,
     Notes,
-    TableNotes,
     backbone_lines,
     backbones_of,
     escape,
+    notes_line,
     our_table,
     row_label,
     table,
@@ -68,8 +68,8 @@ def _block(block: Block, notes: Notes) -> list[str]:
             if any((model, column) in filled for column in columns)
         ]
         headings = [Heading(label, column[0]) for label, column in _with_labels(columns)]
-        grid, table_notes = our_table(rows, headings, notes)
-        parts += [f"### {kind}", grid, "\n".join(_notes_lines(block, columns, table_notes))]
+        grid, everywhere = our_table(rows, headings, notes)
+        parts += [f"### {kind}", grid, "\n".join(_notes_lines(block, columns, everywhere))]
     return parts
 
 
@@ -106,7 +106,7 @@ def _with_labels(columns: Sequence[Column]) -> list[tuple[str, Column]]:
     return labels
 
 
-def _notes_lines(block: Block, columns: Sequence[Column], table_notes: TableNotes) -> list[str]:
+def _notes_lines(block: Block, columns: Sequence[Column], everywhere: Sequence[str]) -> list[str]:
     """Return the metrics and protocols of a table, and the notes that hold for all its numbers."""
     metrics: dict[str, list[str]] = {}
     for label, column in _with_labels(columns):
@@ -118,7 +118,7 @@ def _notes_lines(block: Block, columns: Sequence[Column], table_notes: TableNote
     ]
     protocols = block.protocols(columns)
     lines = [f"- Metric: {'; '.join(parts)}."]
-    lines += [f"- All rows: {table_notes.line(protocols)}."] if protocols else []
+    lines += [f"- All rows: {notes_line(protocols, everywhere)}."] if protocols else []
     return lines
 
 
@@ -166,7 +166,7 @@ def _methods(size: str, models: Sequence[Model], blocks: Sequence[Block]) -> lis
     ]
     notes = Notes()
     headings = [Heading(f"{column[0]} {metric}", column[0]) for _, column, metric in columns]
-    grid, table_notes = our_table(rows, headings, notes)
+    grid, everywhere = our_table(rows, headings, notes)
     protocols = [
         f"- {column[0]}: protocol {block.protocols([column])}; {block.heading.lower()}."
         for block, column, _ in columns
@@ -175,7 +175,7 @@ def _methods(size: str, models: Sequence[Model], blocks: Sequence[Block]) -> lis
         f"## {size}",
         RULE,
         grid,
-        "\n".join([*protocols, f"- All rows: {'; '.join(table_notes.everywhere)}."]),
+        "\n".join([*protocols, f"- All rows: {'; '.join(everywhere)}."]),
         "\n".join(notes.lines()),
         *backbone_lines([*dict.fromkeys(replace(model, other_conditions="") for model in shown)]),
     ]
@@ -195,15 +195,6 @@ CURVE_SEPARATOR = "@"
 """Separator of the curve's and the snapshot's name in the name of a backbone."""
 
 
-@dataclass(frozen=True)
-class CurvePage:
-    """Page of the curves of one task."""
-
-    file_name: str
-    title: str
-    text: str
-
-
 def run_of(model: Model) -> str:
     """Return the pre-training run that a snapshot belongs to."""
     return model.name.rpartition(CURVE_SEPARATOR)[0]
@@ -216,23 +207,19 @@ def curve_of(model: Model) -> str:
     )
 
 
-def curve_pages(results: Results, command: str) -> list[CurvePage]:
-    """Return the page of each task that was run on snapshots."""
+def curve_pages(results: Results, command: str) -> dict[str, tuple[str, str]]:
+    """Return title and text of the page of each task that was run on snapshots, by file name."""
     parts: dict[str, list[str]] = {}
     for block in sort_into_blocks(results.done, results.failed, group_key=run_of):
         for column in block.columns:
             parts.setdefault(column[0], []).extend(_section(block, column))
-    return [_page(task, parts[task], command) for task in sorted(parts)]
-
-
-def _page(task: str, parts: list[str], command: str) -> CurvePage:
-    title = f"{task} during pre-training"
-    head = [
-        f"# {title}",
-        f"Percent; a column per run, a row per epoch of pre-training. Made by `{command}`.",
-    ]
-    text = "\n\n".join([*head, *parts]) + "\n"
-    return CurvePage(f"curves_{task.replace('/', '_')}.md", title, text)
+    head = f"Percent; a column per run, a row per epoch of pre-training. Made by `{command}`."
+    pages = {}
+    for task in sorted(parts):
+        title = f"{task} during pre-training"
+        text = "\n\n".join([f"# {title}", head, *parts[task]]) + "\n"
+        pages[f"curves_{task.replace('/', '_')}.md"] = title, text
+    return pages
 
 
 def _section(block: Block, column: Column) -> list[str]:

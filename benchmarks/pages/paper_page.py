@@ -4,7 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from benchmarks.pages.against import comparison_lines, missing_row_lines, rows_of_recipe
+from benchmarks.pages.against import (
+    comparable_block,
+    comparison_lines,
+    missing_row_lines,
+    rows_of_recipe,
+)
 from benchmarks.pages.blocks import (
     Block,
     ProtocolCheck,
@@ -13,7 +18,7 @@ from benchmarks.pages.blocks import (
     sort_into_blocks,
 )
 from benchmarks.pages.differences import RULE, Score
-from benchmarks.pages.entries import TableEntry, table_entry
+from benchmarks.pages.entries import Entry, table_entry
 from benchmarks.pages.published import (
     AVERAGE,
     ELSEWHERE,
@@ -30,13 +35,13 @@ from benchmarks.pages.table_rows import (
     Heading,
     Line,
     Notes,
-    PrintedNumber,
     PrintedTable,
-    TableNotes,
     backbone_line,
     backbone_lines,
     backbones_of,
+    notes_line,
     row_label,
+    shared_notes,
     with_best,
 )
 
@@ -92,14 +97,15 @@ class PaperTables:
 def paper_page(published: Table, paper: Paper, results: Results, command: str) -> str:
     """Return the page."""
     tables = paper_tables(published, paper, results)
+    ours = comparable_block(tables.done)
     parts = [_page_head(published, paper, command)]
     for block in tables.blocks:
         parts += [f"## {block.heading}"] if block.heading else []
         parts += [block.table.markdown() if block.table.lines else "No row yet."]
         parts += [block.table.notes, "\n".join(f"- {line}" for line in block.legend)]
     parts += ["## Notes", "\n".join(tables.notes.lines())] if tables.notes.texts else []
-    parts += ["## Against the paper", "\n".join(comparison_lines(published, tables.done))]
-    if needed := missing_row_lines(published, tables.done):
+    parts += ["## Against the paper", "\n".join(comparison_lines(published, ours))]
+    if needed := missing_row_lines(published, ours):
         parts += ["## Missing rows (`python -m pretrain RECIPE`)", "\n".join(needed)]
     if models := backbones_of(m for block in tables.blocks for m in block.block.models):
         parts += ["## Backbones", *backbone_lines(models)]
@@ -261,7 +267,7 @@ def _table(published: Table, block: Block, notes: Notes, *, printed: bool) -> Pr
         if task or not rows
         for model in block.models
     }
-    table_notes = TableNotes.of_entries((entry for row in entries.values() for entry in row), notes)
+    everywhere = shared_notes(entry for row in entries.values() for entry in row)
     decimals = [_decimals(published, column) for column in published.columns]
     lines: list[Line] = []
     for title, task, rows in _sections(published):
@@ -271,7 +277,8 @@ def _table(published: Table, block: Block, notes: Notes, *, printed: bool) -> Pr
             one = backbone_line(
                 "→ " + row_label(model, block.models),
                 entries[task, model],
-                table_notes,
+                everywhere,
+                notes,
                 decimals=decimals,
                 attributes=[known.get(a.key, "") for a in published.attributes],
             )
@@ -282,18 +289,18 @@ def _table(published: Table, block: Block, notes: Notes, *, printed: bool) -> Pr
         Heading(column.label, column.task, column.higher_is_better is not False)
         for column in published.columns
     )
-    everywhere = f"All → rows: {table_notes.line(block.protocols(block.columns))}."
+    of_all = notes_line(block.protocols(block.columns), everywhere)
     return PrintedTable(
         ("method", *(a.label for a in published.attributes)),
         headings,
         with_best(lines, headings),
-        everywhere if lines and block.done else "",
+        f"All → rows: {of_all}." if lines and block.done else "",
     )
 
 
 def _checked_entry(
     published: Table, block: Block, model: Model, column: Column, task: str
-) -> TableEntry:
+) -> Entry:
     """Return the entry, with a warning if its score is hardly above that of random weights.
 
     Only numbers of the comparable blocks are checked.
@@ -336,7 +343,7 @@ def _random_score(published: Table, block: Block, column: Column) -> Score | Non
     return next((score for score in ours if score is not None), None)
 
 
-def _entry(block: Block, model: Model, column: Column, section_task: str) -> TableEntry:
+def _entry(block: Block, model: Model, column: Column, section_task: str) -> Entry:
     task = section_task or column.task
     members = transfer_tasks() if task == AVERAGE else (task,)
     protocol = next((name for member, name in block.columns if member in members), "")
@@ -364,10 +371,10 @@ def _mark(mark: Mark, *, inferred: bool) -> str:
     return f"({MARKS[mark]})" if inferred and mark is True else MARKS[mark]
 
 
-def _printed_number(published: Table, row: Row, column: Column) -> PrintedNumber:
+def _printed_number(published: Table, row: Row, column: Column) -> Entry:
     value, decimals = row.values.get(column.key), _decimals(published, column)
     if value is None:
-        return PrintedNumber(text="–")
+        return Entry(text="–")
     interval = row.ci.get(column.key)
     after = f" ± {interval:.1f}" if interval is not None else ""
     after += row.markers.get(column.key, "")
@@ -375,7 +382,7 @@ def _printed_number(published: Table, row: Row, column: Column) -> PrintedNumber
         mark = row.markers.get("bracketed", "")
         after += f" ({row.bracketed[column.key]:.{decimals}f}{mark})"
     score = published_score(row, column, value)
-    return PrintedNumber(text=f"{value:.{decimals}f}", after=after, score=score)
+    return Entry(text=f"{value:.{decimals}f}", after=after, score=score)
 
 
 def _decimals(published: Table, column: Column) -> int:

@@ -1,7 +1,4 @@
-"""Reading of result files; a torn, edited or foreign file becomes a warning, never a crash.
-
-It does not build a `transfer.record.Record`, since files of older formats are shown as well.
-"""
+"""Reading of result files; a torn, edited or foreign file becomes a warning, never a crash."""
 
 import json
 import re
@@ -11,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.pages.published import Pretraining, published_recipes
-from transfer.record import RECORDS, SNAPSHOTS, Record, check_content
+from transfer.record import RECORDS, SNAPSHOTS, Record, features_in, record_of
 
 SMALL_DATA = {"generated": "generated data", "excerpt": "excerpt of the data"}
 TABLES, FIGURES = "tables", "figures"
@@ -78,12 +75,25 @@ class Model:
         return f"{name} ({self.other_conditions})" if self.other_conditions else name
 
 
+@dataclass(frozen=True, order=True)
+class RequestedCell:
+    """Backbone, task, protocol with version, schedule and seed of a cell."""
+
+    backbone: str
+    task: str
+    protocol: str
+    schedule: str
+    seed: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class Result:
     """One finished cell."""
 
     model: Model
     task: str
+    key: str
+    """Task and reading, such as in1k_linear@co2; the task alone where the record does not say."""
     protocol: str
     """Name and version of the protocol."""
     protocol_hash: str
@@ -123,6 +133,13 @@ class Result:
     """Images of each split by data set; empty for older records."""
     path: Path = field(default=Path(), compare=False)
     """The record's file; files that its details name are beside it."""
+    record: Record = field(compare=False)
+    """Everything that the file holds."""
+
+    @property
+    def cell(self) -> RequestedCell:
+        """What identifies the cell."""
+        return RequestedCell(self.model.name, self.task, self.protocol, self.schedule, self.seed)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,6 +154,11 @@ class Failure:
     reason: str
     primary_metric: str
     heading: str
+
+    @property
+    def cell(self) -> RequestedCell:
+        """What identifies the cell."""
+        return RequestedCell(self.backbone, self.task, self.protocol, self.schedule, self.seed)
 
 
 @dataclass(frozen=True)
@@ -169,74 +191,61 @@ def read_results(results: Path, *, snapshots: bool = False) -> Results:
     return Results(tuple(done), tuple(failed), tuple(warnings))
 
 
-def read_result(path: Path) -> Result:
-    """Return the result in one file; ValueError, KeyError or TypeError if it is none."""
-    entry = _parse(json.loads(path.read_text(encoding="utf-8")), path)
-    if not isinstance(entry, Result):
-        raise ValueError(f"{path}: the file of a failure")
-    return entry
-
-
 def _reason(error: Exception) -> str:
     what = f"no field {error}" if isinstance(error, KeyError) else str(error)
     return what.splitlines()[0] if what else type(error).__name__
 
 
 def _parse(content: dict[str, Any], path: Path) -> Result | Failure:
-    if content["format"] == Record.format:
-        check_content(content)
-        return _result(content, path)
     if content["format"] == "ssl-failure/1":
         return _failure(content)
-    raise ValueError(f"format {content['format']!r}, expected {Record.format} or ssl-failure/1")
+    if content["format"] != Record.format:
+        expected = f"expected {Record.format} or ssl-failure/1"
+        raise ValueError(f"format {content['format']!r}, {expected}")
+    return result_of(record_of(content), path)
 
 
-def _result(content: dict[str, Any], path: Path) -> Result:
-    data: dict[str, Any] = content["data"]
-    details: dict[str, Any] = content.get("details", {})
+def result_of(record: Record, path: Path) -> Result:
+    """Return a record as tables read it."""
+    data, details = record.data, record.details
     extra = {name: details[name] for name in (HEAD_ENTROPY,) if name in details}
     num_processes = int(details.get("num_processes", 1))
     return Result(
-        model=model_of(content["backbone"], content.get("declared", "")),
-        task=content["task"],
-        protocol=content["protocol"]["name"],
-        protocol_hash=content["protocol"]["hash"],
-        paper_hash=content["protocol"]["paper_hash"],
-        schedule=content["schedule"],
-        seed=int(content["seed"]),
-        engine=content["engine"],
-        features_in=str(details.get("features_in", "float32")),
+        model=model_of(record.backbone, record.declared),
+        task=record.task,
+        key=record.request.get("task", record.task),
+        protocol=record.protocol["name"],
+        protocol_hash=record.protocol["hash"],
+        paper_hash=record.protocol["paper_hash"],
+        schedule=record.schedule,
+        seed=int(record.seed),
+        engine=record.engine,
+        features_in=features_in(record),
         num_processes=num_processes,
         shared_norm=str(details.get("norm", "")) if num_processes > 1 else "",
-        metrics={name: float(value) for name, value in (content["metrics"] | extra).items()},
+        metrics={name: float(value) for name, value in (record.metrics | extra).items()},
         interval95=details.get("interval95", {}),
         fingerprint=" ".join(f"{key}:{data[key]['fingerprint']}" for key in sorted(data)),
         small=max((str(entry["small"]) for entry in data.values()), default=""),
         tolerated=tuple(
             (key, int(data[key]["tolerated"])) for key in sorted(data) if data[key]["tolerated"]
         ),
-        departures=tuple(content["departures"]),
-        finished=content["finished"],
-        primary_metric=content["primary_metric"],
-        heading=content["heading"],
+        departures=tuple(record.departures),
+        finished=record.finished,
+        primary_metric=record.primary_metric,
+        heading=record.heading,
         at_grid_edge=bool(details.get("at_grid_edge")),
         details=details,
         counts={key: data[key].get("counts") or {} for key in sorted(data)},
         path=path,
+        record=record,
     )
 
 
 def _failure(content: dict[str, Any]) -> Failure:
-    return Failure(
-        backbone=content["backbone"],
-        task=content["task"],
-        protocol=content["protocol"],
-        schedule=content["schedule"],
-        seed=int(content["seed"]),
-        primary_metric=content["primary_metric"],
-        heading=content["heading"],
-        reason=" ".join(content["reason"].split()).rstrip(":"),
-    )
+    names = ("backbone", "task", "protocol", "schedule", "primary_metric", "heading")
+    reason = " ".join(content["reason"].split()).rstrip(":")
+    return Failure(**{n: content[n] for n in names}, seed=int(content["seed"]), reason=reason)
 
 
 def model_of(content: dict[str, Any], declared: str = "") -> Model:

@@ -6,8 +6,8 @@ entries.py makes the entries of a line from records.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from benchmarks.pages.differences import Score, best_index
-from benchmarks.pages.entries import TableEntry
+from benchmarks.pages.differences import best_index
+from benchmarks.pages.entries import Entry
 from benchmarks.pages.records import DECLARED, STAND_IN_TEXTURE, Model
 from transfer.convert.architectures import network_words
 
@@ -25,31 +25,12 @@ class Heading:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrintedNumber:
-    """One number as it will be printed."""
-
-    text: str
-    after: str = ""
-    """Footnote marks."""
-    score: Score | None = None
-    files: tuple[str, ...] = ()
-    """Paths of the records behind one of our numbers, below the results."""
-    best: bool = False
-    """It leads its column, among the lines of its scope, surely."""
-
-    @property
-    def sort(self) -> str:
-        """Return the number to sort by; empty for what is no number."""
-        return f"{self.score.mean}" if self.score and self.score.finite else ""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Line:
     """One row as it will be printed; without numbers, the title of those that follow."""
 
     label: str
     attributes: tuple[str, ...] = ()
-    numbers: tuple[PrintedNumber, ...] = ()
+    numbers: tuple[Entry, ...] = ()
     scope: str = ""
     """Task of the line's section; the best number is chosen among the lines of one scope."""
     ours: bool = False
@@ -118,58 +99,49 @@ class Notes:
         return [f"{number}. {escape(text)}" for text, number in self._numbers.items()]
 
 
-@dataclass(frozen=True)
-class TableNotes:
-    """Notes on how numbers were computed: those that hold for a whole table, and all others."""
-
-    everywhere: tuple[str, ...]
-    notes: Notes
-
-    @classmethod
-    def of_entries(cls, entries: Iterable[TableEntry], notes: Notes) -> "TableNotes":
-        """Return the notes of the entries of one table."""
-        return cls(shared_notes(entries), notes)
-
-    def line(self, protocols: str) -> str:
-        """Return the table's protocols and the notes that hold for all of it, as one line."""
-        return "; ".join((f"protocol {protocols}", *self.everywhere))
-
-
-def shared_notes(entries: Iterable[TableEntry]) -> tuple[str, ...]:
+def shared_notes(entries: Iterable[Entry]) -> tuple[str, ...]:
     """Return the notes that every number has, in order."""
     rows = [entry.notes for entry in entries if entry.score]
     return tuple(n for n in rows[0] if all(n in row for row in rows)) if rows else ()
 
 
+def notes_line(protocols: str, everywhere: Iterable[str]) -> str:
+    """Return a table's protocols and the notes that hold for all of it, as one line."""
+    return "; ".join((f"protocol {protocols}", *everywhere))
+
+
 def backbone_line(
     label: str,
-    entries: Sequence[TableEntry],
-    table_notes: TableNotes,
+    entries: Sequence[Entry],
+    everywhere: Sequence[str],
+    notes: Notes,
     *,
     decimals: Sequence[int],
     attributes: Sequence[str] = (),
 ) -> Line:
-    """Return one of our rows; notes that hold for all its numbers are marked at its name."""
-    of_row = [note for note in shared_notes(entries) if note not in table_notes.everywhere]
-    label += table_notes.notes.mark(of_row)
+    """Return one of our rows; notes that hold for all its numbers are marked at its name.
+
+    everywhere: notes that hold for the whole table, and are not marked.
+    """
+    of_row = [note for note in shared_notes(entries) if note not in everywhere]
+    label += notes.mark(of_row)
     numbers = []
     for entry, digits in zip(entries, decimals, strict=True):
-        own = [note for note in entry.notes if note not in (*table_notes.everywhere, *of_row)]
-        text = entry.score.text(digits) if entry.score else entry.missing
-        after = table_notes.notes.mark([*own, *entry.failures])
-        numbers.append(PrintedNumber(text=text, after=after, score=entry.score, files=entry.files))
+        own = [note for note in entry.notes if note not in (*everywhere, *of_row)]
+        text = entry.score.text(digits) if entry.score else entry.text
+        numbers.append(replace(entry, text=text, after=notes.mark([*own, *entry.failures])))
     return Line(label=label, attributes=tuple(attributes), numbers=tuple(numbers), ours=True)
 
 
 def our_table(
-    rows: Sequence[tuple[str, Sequence[TableEntry]]], headings: Sequence[Heading], notes: Notes
-) -> tuple[str, TableNotes]:
-    """Return a table of rows of ours with their labels, to one decimal, and its notes."""
-    table_notes = TableNotes.of_entries((entry for _, row in rows for entry in row), notes)
+    rows: Sequence[tuple[str, Sequence[Entry]]], headings: Sequence[Heading], notes: Notes
+) -> tuple[str, tuple[str, ...]]:
+    """Return a table of labelled rows of ours, to one decimal, and the notes that all share."""
+    everywhere = shared_notes(entry for _, row in rows for entry in row)
     decimals = [1] * len(headings)
-    lines = [backbone_line(label, row, table_notes, decimals=decimals) for label, row in rows]
+    lines = [backbone_line(label, row, everywhere, notes, decimals=decimals) for label, row in rows]
     printed = PrintedTable(("backbone",), tuple(headings), with_best(lines, headings))
-    return printed.markdown(), table_notes
+    return printed.markdown(), everywhere
 
 
 def row_label(model: Model, rows: Sequence[Model]) -> str:

@@ -27,7 +27,7 @@ from transfer.record import commit, write_json
 from transfer.running.option_ranges import RANGES
 from transfer.running.row_names import check_row_name
 
-VERSION = 4  # of the cached description: raise it when a backbone's fields or their meaning change
+VERSION = 5  # of the cached description: raise it when a backbone's fields or their meaning change
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,6 +212,7 @@ def _backbone_from(content: dict[str, Any]) -> Backbone:
         key: tuple(value) if isinstance(value, list) else value
         for key, value in content.pop("input").items()
     }
+    content["words"] = tuple(content["words"])
     if options := content.pop("options", None):
         given: dict[str, Any] = {
             key: tuple(value) if isinstance(value, list) else value

@@ -1,13 +1,13 @@
 """Our numbers beside the papers': each difference with its interval, and what follows from it."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks.pages.against import Pair, compared_everywhere
 from benchmarks.pages.differences import NOT_A_NUMBER
 from benchmarks.pages.published import papers
-from benchmarks.report_parts.contents import Contents, Details
+from benchmarks.report_parts.contents import Contents
 
 SIGNS = {
     "reproduced": "✓",
@@ -30,92 +30,34 @@ WIDEST = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Beside:
-    """One number of ours beside its published counterpart; places are percent of the width."""
-
-    backbone: str
-    where: str
-    ours: str
-    paper: str
-    points: float
-    interval: str
-    verdict: str
-    sign: str
-    x: float
-    low: float
-    high: float
-    clipped: bool
-    """The difference lies beyond the axis."""
-    address: str
-
-    @property
-    def finite(self) -> bool:
-        """Return whether there is a difference to draw."""
-        return self.verdict != NOT_A_NUMBER
-
-
-@dataclass(frozen=True, kw_only=True)
 class BesidePapers:
-    """Differences by task, and the axis that they share."""
+    """Differences by task, each with its place in the paper, and the axis that they share."""
 
-    by_task: Mapping[str, Sequence[Beside]]
+    by_task: Mapping[str, Sequence[tuple[str, Pair]]]
     half_axis: int
     """Points from the axis's middle to its end."""
     counts: Mapping[str, int]
-    """Number of differences by verdict, in the order of SIGNS."""
+    """Number of differences by word, in the order of SIGNS."""
+
+    def place(self, points: float) -> float:
+        """Return the place of a difference on the axis, in percent of its width."""
+        inside = max(-self.half_axis, min(self.half_axis, points)) if math.isfinite(points) else 0.0
+        return round(50 + 50 * inside / self.half_axis, 3)
 
 
-def beside_papers(contents: Contents, details: Details) -> BesidePapers:
+def beside_papers(contents: Contents) -> BesidePapers:
     """Return every number that we and a paper have, in the order of the papers' tables."""
-    pairs = list(_pairs(contents))
-    ends = [abs(end) for _, pair in pairs for end in pair.difference.interval if math.isfinite(end)]
-    half_axis = math.ceil(min(WIDEST, max([1.0, *ends])))
-    by_task: dict[str, list[Beside]] = {task: [] for task in _printed_tasks()}
-    for where, pair in pairs:
-        by_task[pair.task].append(_beside(where, pair, half_axis, details))
-    words = [one.verdict for rows in by_task.values() for one in rows]
+    tables = [table for paper in papers() for table in paper.tables if table.kind != "settings"]
+    tasks = (r.task or column.task for t in tables for r in t.rows for column in t.columns)
+    by_task: dict[str, list[tuple[str, Pair]]] = {task: [] for task in tasks}
+    for paper, table, pair in compared_everywhere(contents.results.done):
+        where = f"{paper.name}, {table.number}: {pair.row.label}, {pair.label}"
+        by_task[pair.task].append((where, pair))
+    pairs = [pair for rows in by_task.values() for _, pair in rows]
+    ends = [abs(end) for pair in pairs for end in pair.difference.interval if math.isfinite(end)]
+    words = [pair.word for pair in pairs]
     return BesidePapers(
         by_task={task: rows for task, rows in by_task.items() if rows},
-        half_axis=half_axis,
+        half_axis=math.ceil(min(WIDEST, max([1.0, *ends]))),
         counts={word: words.count(word) for word in SIGNS if word in words},
-    )
-
-
-def _pairs(contents: Contents) -> Iterable[tuple[str, Pair]]:
-    """Yield the place in the paper and the numbers that we and the paper have."""
-    for paper, table, pair in compared_everywhere(contents.results.done):
-        yield f"{paper.name}, {table.number}: {pair.row.label}, {pair.label}", pair
-
-
-def _printed_tasks() -> list[str]:
-    """Return the tasks of all tables in the order in which the papers print them."""
-    tables = (table for paper in papers() for table in paper.tables if table.kind != "settings")
-    tasks = (r.task or column.task for t in tables for r in t.rows for column in t.columns)
-    return list(dict.fromkeys(tasks))
-
-
-def _beside(where: str, pair: Pair, half_axis: int, details: Details) -> Beside:
-    apart = pair.difference
-    unjudged = "not judged" if pair.ours.finite else NOT_A_NUMBER
-    word = pair.verdict if pair.judged else unjudged
-
-    def place(value: float) -> float:
-        inside = max(-half_axis, min(half_axis, value)) if math.isfinite(value) else 0.0
-        return round(50 + 50 * inside / half_axis, 3)
-
-    low, high = map(place, apart.interval if apart.known else (apart.points, apart.points))
-    return Beside(
-        backbone=pair.model.label,
-        where=where,
-        ours=pair.ours.text(2),
-        paper=f"{pair.paper:g}",
-        points=apart.points,
-        interval=apart.interval_text() if apart.known else "",
-        verdict=word,
-        sign=SIGNS[word],
-        x=place(apart.points),
-        low=low,
-        high=high,
-        clipped=pair.ours.finite and abs(apart.points) > half_axis,
-        address=details.of_files(pair.files),
     )

@@ -3,12 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmarks.pages.checkpoint_lines import (
-    PROVEN,
-    checkpoint_lines,
-    declared_lines,
-    maps_proof,
-)
+from benchmarks.pages.checkpoint_lines import PROVEN, checkpoint_lines, maps_proof
 from benchmarks.pages.records import Model, Result
 from benchmarks.pages.table_rows import backbones_of, row_label
 from benchmarks.report_parts.charts import Chart
@@ -35,20 +30,6 @@ class Checkpoint:
     num_failed: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class MissingTasks:
-    """Tasks that no run was asked for and that need the same data sets."""
-
-    tasks: tuple[str, ...]
-    data: tuple[str, ...]
-    how_to_get: tuple[str, ...]
-
-    @property
-    def num(self) -> int:
-        """Return the number of tasks."""
-        return len(self.tasks)
-
-
 def checkpoints(contents: Contents, logs: Sequence[Log] = ()) -> list[Checkpoint]:
     """Return every checkpoint with a result or a failure, in order of their names.
 
@@ -70,7 +51,7 @@ def _checkpoint(
     return Checkpoint(
         name=row_label(model, models),
         what=_description(model),
-        lines=tuple(_identity(contents, own)),
+        lines=tuple(_identity(own)),
         loss=loss_of(model, logs),
         num_results=len(own),
         num_failed=len(failed),
@@ -92,22 +73,20 @@ def _description(model: Model) -> str:
     return network if model.arch == "" else f"{network}; the file does not say how it was made"
 
 
-def _identity(contents: Contents, own: Sequence[Result]) -> list[tuple[str, str]]:
+def _identity(own: Sequence[Result]) -> list[tuple[str, str]]:
     """Return the explanation's lines on the checkpoint, and the proof of its conversion."""
-    records = [(result, record) for result in own if (record := contents.whole(result))]
-    if not records:
+    if not own:
         return []
-    result, record = records[0]
-    try:
-        lines = [line for line in checkpoint_lines(record) if line[0] != PROVEN]
-    except (KeyError, TypeError, ValueError, AttributeError):
-        lines = [("tensors", f"sha256 {result.model.sha256}"), *declared_lines(record)]
-    proof = maps_proof([record for _, record in records])
+    lines = [line for line in checkpoint_lines(own[0].record) if line[0] != PROVEN]
+    proof = maps_proof([result.record for result in own])
     return [*lines, (PROVEN, proof)] if proof else lines
 
 
-def missing_tasks(contents: Contents) -> list[MissingTasks]:
-    """Return the default tasks that no run was asked for, grouped by their data sets."""
+def missing_tasks(contents: Contents) -> list[tuple[list[str], list[str], list[str]]]:
+    """Return the default tasks that no run was asked for, grouped by their data sets.
+
+    Beside the tasks stand the titles of their data sets, and how to get these.
+    """
     ran = {result.task for result in contents.results.done}
     ran |= {failure.task for failure in contents.results.failed}
     ran |= requested_tasks(contents.folder)
@@ -117,10 +96,6 @@ def missing_tasks(contents: Contents) -> list[MissingTasks]:
         if task.by_default and name not in ran:
             groups.setdefault(tuple(task.datasets()), {})[name] = None
     return [
-        MissingTasks(
-            tasks=tuple(tasks),
-            data=tuple(DATASETS[key].title for key in keys),
-            how_to_get=tuple(how_to_get(keys)),
-        )
+        ([*tasks], [DATASETS[key].title for key in keys], how_to_get(keys))
         for keys, tasks in groups.items()
     ]

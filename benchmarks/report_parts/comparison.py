@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from benchmarks.pages.again import key_of
 from benchmarks.pages.blocks import Block, Column, sort_into_blocks
 from benchmarks.pages.differences import Score, compare, holm, how_compared
 from benchmarks.pages.entries import table_entry
@@ -201,9 +200,8 @@ def _task(block: Block, column: Column, models: Sequence[Model], details: Detail
     known = [score for score in scores if score]
     _, errors, p = compare(known, column[0])
     pairs = [(i, j) for i in range(len(there)) for j in range(i + 1, len(there))]
-    protocol = block.protocols([column]).partition(", ")[0]
     return Task(
-        key=key_of(column[0], protocol) or column[0],
+        key=next(done[0].key for (_, other), done in block.done.items() if other == column),
         metric=metric,
         conditions=block.heading,
         family=heading,

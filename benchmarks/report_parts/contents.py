@@ -1,15 +1,14 @@
 """Records and failures of a results folder, read once for all parts of the page."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from benchmarks.pages.calibration import calibration_line
-from benchmarks.pages.records import Result, Results, read_results
-from transfer.record import Record, RecordError, read_record
+from benchmarks.pages.records import Results, read_results
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,14 +19,8 @@ class Contents:
     results: Results
     snapshots: Results
     """Results of snapshots of pre-training runs."""
-    records: Mapping[str, Record]
-    """Whole records by their path below the folder; those of older formats are left out."""
     calibration: str
     """Sentence on the public checkpoint that this installation reproduced."""
-
-    def whole(self, result: Result) -> Record | None:
-        """Return the record of a result; None if it has an older format."""
-        return self.records.get(result.file)
 
 
 def read_contents(folder: Path) -> Contents:
@@ -37,23 +30,8 @@ def read_contents(folder: Path) -> Contents:
             f"{folder}: no such folder; expected the records of python benchmarks/run_all.py"
         )
     results, snapshots = read_results(folder), read_results(folder, snapshots=True)
-    return Contents(
-        folder=folder,
-        results=results,
-        snapshots=snapshots,
-        records=dict(_whole_records(folder, (*results.done, *snapshots.done))),
-        calibration=calibration_line(folder),
-    )
-
-
-def _whole_records(folder: Path, done: tuple[Result, ...]) -> list[tuple[str, Record]]:
-    records = []
-    for result in done:
-        try:
-            records.append((result.file, read_record(folder / result.file)))
-        except (RecordError, OSError):
-            continue
-    return records
+    calibration = calibration_line(folder)
+    return Contents(folder=folder, results=results, snapshots=snapshots, calibration=calibration)
 
 
 @dataclass

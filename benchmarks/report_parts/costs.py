@@ -1,12 +1,10 @@
 """Hardware of the results, and the hours of each task against the plan's."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmarks.pages.again import key_of
 from benchmarks.pages.checkpoint_lines import machine
-from benchmarks.pages.records import Result
 from benchmarks.report_parts.contents import Contents
 from transfer.backbone import Backbone, InputFormat
 from transfer.record import Record
@@ -34,60 +32,41 @@ class TaskHours:
 
 def task_hours(contents: Contents) -> list[TaskHours]:
     """Return the hours by task and machine, the longest first."""
-    groups: dict[tuple[str, str], list[tuple[Result, Record]]] = {}
+    groups: dict[tuple[str, str], list[Record]] = {}
     for result in contents.results.done:
-        record = contents.whole(result)
-        if record is not None:
-            groups.setdefault((result.task, machine(record)), []).append((result, record))
-    rows = [_hours(*key, members) for key, members in groups.items()]
+        groups.setdefault((result.task, machine(result.record)), []).append(result.record)
+    rows = [_hours(*key, records) for key, records in groups.items()]
     return sorted(rows, key=lambda row: -row.hours)
 
 
-def _hours(task: str, where: str, members: Sequence[tuple[Result, Record]]) -> TaskHours:
-    times = [record.wall_s / 3600 for _, record in members]
-    planned = [_planned_hours(result, record) for result, record in members]
-    known = [hours for hours in planned if hours is not None]
-    return TaskHours(
-        task=task,
-        machine=where,
-        num_results=len(members),
-        hours=sum(times),
-        longest=max(times),
-        peak_memory_gb=max(record.peak_memory_gb for _, record in members),
-        planned=sum(known) if len(known) == len(planned) else None,
-        planned_length=_planned_length(record for _, record in members),
-    )
-
-
-def _planned_length(records: Iterable[Record]) -> str:
-    """Return the paper's length of a training that was given another one."""
+def _hours(task: str, where: str, records: Sequence[Record]) -> TaskHours:
+    times = [record.wall_s / 3600 for record in records]
+    planned = [hours for record in records if (hours := _planned_hours(record)) is not None]
     lengths = dict.fromkeys(
         f"{int(number):,} {unit}"
         for record in records
         for departure in record.departures
-        for unit, number in CHANGED_LENGTH.findall(str(departure))
+        for unit, number in CHANGED_LENGTH.findall(departure)
     )
-    return ", ".join(lengths)
+    return TaskHours(
+        task=task,
+        machine=where,
+        num_results=len(records),
+        hours=sum(times),
+        longest=max(times),
+        peak_memory_gb=max(record.peak_memory_gb for record in records),
+        planned=sum(planned) if len(planned) == len(records) else None,
+        planned_length=", ".join(lengths),
+    )
 
 
-def _planned_hours(result: Result, record: Record) -> float | None:
-    """Return the plan's hours of a result, on the published counts of images."""
-    known = "name" in record.protocol
-    key = key_of(record.task, record.protocol["name"]) if known else None
-    if key is None:
+def _planned_hours(record: Record) -> float | None:
+    """Return the plan's hours of a record, on the published counts of images."""
+    task = TASKS.get(record.request.get("task", ""))
+    if task is None:
         return None
-    try:
-        backbone = Backbone(
-            name=result.model.name,
-            arch=result.model.arch,
-            stem=record.backbone["stem"],
-            state_dict={},
-            input=InputFormat(size_px=int(record.protocol["fields"].get("crop_px", 224))),
-            made_by={},
-            source="",
-            file_sha256="",
-            sha256=result.model.sha256,
-        )
-        return TASKS[key].at_schedule(record.schedule).gpu_hours(backbone)
-    except (KeyError, ValueError, TypeError, AttributeError):
-        return None
+    names = ("name", "arch", "stem", "sha256", "file_sha256", "source", "made_by")
+    form = InputFormat(size_px=int(record.protocol["fields"].get("crop_px", 224)))
+    known = {name: record.backbone.get(name, "") for name in names}
+    backbone = Backbone(**known, state_dict={}, input=form)
+    return task.at_schedule(record.schedule).gpu_hours(backbone)

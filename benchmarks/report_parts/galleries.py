@@ -4,14 +4,14 @@ import base64
 import binascii
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from benchmarks.drawing.files import metadata_of
 from benchmarks.pages.records import FIGURES
 from benchmarks.report_parts.task_charts import Named
-from benchmarks.report_parts.task_details import Image, Query
 from transfer.galleries.mistakes import CORRUPTED, MOST_WRONG, TURNED
 from transfer.galleries.rankings import FALSE, MISSED
 from transfer.galleries.store import CAPTIONS, MOST_BYTES, gallery_folder
@@ -117,7 +117,7 @@ def queries_of(records: Sequence[Named]) -> list[Queries]:
     """Return a few queries with their nearest images, of a task's best backbones."""
     found = []
     for one in records[:MOST_RECORDS]:
-        rows = [row for query in one.details.queries if (row := _neighbors(query))]
+        rows = [row for query in one.details.get("queries", ()) if (row := _neighbors(query))]
         shown = _over_classes(rows)[:MOST_QUERIES]
         found.append(Queries(backbone=one.name, rows=tuple(shown)))
     return [one for one in found if one.rows]
@@ -134,24 +134,24 @@ def _over_classes(rows: Sequence[Neighbors]) -> list[Neighbors]:
     return [rows[place] for place in order]
 
 
-def _neighbors(query: Query) -> Neighbors | None:
+def _neighbors(query: Mapping[str, Any]) -> Neighbors | None:
     """Return a query that has a readable thumbnail and neighbors."""
-    shown = _described(query.image, query.image.name)
-    nearest = tuple(_described(one, query.image.name) for one in query.nearest)
+    shown = _described(query, query["class"])
+    nearest = tuple(_described(one, query["class"]) for one in query["neighbors"])
     return Neighbors(query=shown, nearest=nearest) if shown.source and nearest else None
 
 
-def _described(image: Image, of_class: str) -> Picture:
+def _described(image: Mapping[str, Any], of_class: str) -> Picture:
     """Return an image that a record holds; without a readable thumbnail its source is empty."""
     try:
-        content = base64.b64decode(image.jpeg_base64, validate=True)
-    except (binascii.Error, ValueError):
-        content = b""
+        source = jpeg_address(base64.b64decode(image["jpeg_base64"], validate=True))
+    except binascii.Error:
+        source = ""
     return Picture(
-        source=_address(image.jpeg_base64) if content.startswith(JPEG) else "",
-        group="same class" if image.name == of_class else "other class",
-        caption=image.name,
-        name=image.file,
+        source=source,
+        group="same class" if image["class"] == of_class else "other class",
+        caption=image["class"],
+        name=image["file"],
     )
 
 
@@ -159,11 +159,7 @@ def jpeg_address(content: bytes) -> str:
     """Return the address that holds a JPEG; empty for other content and for large files."""
     if not content.startswith(JPEG) or len(content) > MOST_BYTES:
         return ""
-    return _address(base64.b64encode(content).decode())
-
-
-def _address(base64_text: str) -> str:
-    return f"data:image/jpeg;base64,{base64_text}"
+    return f"data:image/jpeg;base64,{base64.b64encode(content).decode()}"
 
 
 LARGEST_BYTES = 1_000_000

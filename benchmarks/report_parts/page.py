@@ -1,12 +1,12 @@
 """The whole page: its parts in order, rendered by the templates into one self-contained file."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from benchmarks.pages.again import key_of
+from benchmarks.pages.again import file_of
 from benchmarks.pages.blocks import reasons_of
 from benchmarks.pages.explanation import explain
 from benchmarks.pages.numbers import numbers_of
@@ -30,7 +30,7 @@ from benchmarks.report_parts.galleries import (
 )
 from benchmarks.report_parts.pretraining import Pretraining, kept_logs, pretraining
 from benchmarks.report_parts.requested import not_run, run_command
-from benchmarks.report_parts.task_charts import Named, charts_of, named_records
+from benchmarks.report_parts.task_charts import charts_of, named_records
 from benchmarks.report_parts.task_classes import Confusions, NumberTable, confusions_of, tables_of
 
 
@@ -41,13 +41,13 @@ class TaskPart:
     task: str
     heading: str
     num_results: int
-    charts: tuple[Chart, ...]
-    tables: tuple[NumberTable, ...]
-    confusions: tuple[Confusions, ...]
-    galleries: tuple[Gallery, ...]
-    queries: tuple[Queries, ...]
-    unreadable: tuple[str, ...]
-    """Sentences on details of records that have a foreign shape."""
+    charts: tuple[Chart, ...] = ()
+    tables: tuple[NumberTable, ...] = ()
+    confusions: tuple[Confusions, ...] = ()
+    galleries: tuple[Gallery, ...] = ()
+    queries: tuple[Queries, ...] = ()
+    unreadable: str = ""
+    """Sentence on details of records that have a foreign shape."""
 
     @property
     def words(self) -> str:
@@ -61,34 +61,28 @@ class TaskPart:
         return "; ".join(kinds)
 
 
-def _unreadable(records: Sequence[Named]) -> Iterator[str]:
-    for one in records:
-        if names := one.details.unreadable:
-            verb = "has" if len(names) == 1 else "have"
-            yield (
-                f"{', '.join(names)} of the record {one.result.file} {verb} a shape that this page "
-                "cannot read; the rest of the record is shown."
-            )
-
-
 def parts_by_task(contents: Contents) -> list[TaskPart]:
     """Return a part for each task whose records hold charts or tables."""
     done, snapshots = contents.results.done, contents.snapshots.done
     parts = []
     for task in dict.fromkeys(result.task for result in (*done, *snapshots)):
         own = [r for r in done if r.task == task]
-        records = named_records((r, whole) for r in own if (whole := contents.whole(r)))
-        part = TaskPart(
-            task=task,
-            heading=next(r.heading for r in (*done, *snapshots) if r.task == task),
-            num_results=len(own),
-            charts=tuple(charts_of(records, [r for r in snapshots if r.task == task])),
-            tables=tuple(tables_of(records)),
-            confusions=tuple(confusions_of(records)),
-            galleries=tuple(galleries_of(contents.folder, records)),
-            queries=tuple(queries_of(records)),
-            unreadable=tuple(_unreadable(records)),
-        )
+        of_snapshots = [r for r in snapshots if r.task == task]
+        heading = [*own, *of_snapshots][0].heading
+        part = TaskPart(task=task, heading=heading, num_results=len(own))
+        records = named_records(own)
+        try:
+            part = replace(
+                part,
+                charts=tuple(charts_of(records, of_snapshots)),
+                tables=tuple(tables_of(records)),
+                confusions=tuple(confusions_of(records)),
+                galleries=tuple(galleries_of(contents.folder, records)),
+                queries=tuple(queries_of(records)),
+            )
+        except (TypeError, ValueError, LookupError, AttributeError) as error:
+            what = f"a shape that this page cannot read ({type(error).__name__}: {error})"
+            part = replace(part, unreadable=f"Details of a record of {task} have {what}.")
         if part.words:
             parts.append(part)
     return sorted(parts, key=lambda part: (part.heading, part.task))
@@ -98,17 +92,6 @@ MOST_CHARACTERS = 9_500_000
 """Largest page: it can still be sent by mail."""
 FIGURES_SHARE = 0.4
 """Share of the remaining characters that figures may take before pictures of tasks."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Images:
-    """Parts of the page with those of their images for which there is room."""
-
-    by_task: tuple[TaskPart, ...]
-    pretraining: Pretraining
-    figures: tuple[Figure, ...]
-    left_out: Mapping[str, str]
-    """A sentence for each part that lacks images, or no words."""
 
 
 @dataclass
@@ -127,8 +110,11 @@ class Room:
 
 def within_limit(
     by_task: Sequence[TaskPart], runs: Pretraining, figures: Sequence[Figure], limit: int
-) -> Images:
-    """Return the parts with so many images that these have at most `limit` characters."""
+) -> dict[str, Any]:
+    """Return the parts with so many images that these have at most `limit` characters.
+
+    "left_out" holds a sentence for each part that lacks images, or no words.
+    """
     room = Room(limit)
     logs = tuple(log if room.takes(log.views) else replace(log, views="") for log in runs.logs)
     for_figures = Room(int(room.left * FIGURES_SHARE))
@@ -146,16 +132,16 @@ def within_limit(
     num_pictures = _num_pictures(by_task) - _num_pictures(parts)
     num_views = sum(bool(log.views) for log in runs.logs) - sum(bool(log.views) for log in logs)
     folders = "the .gallery folders and records in results"
-    return Images(
-        by_task=tuple(parts),
-        pretraining=replace(runs, logs=logs),
-        figures=shown,
-        left_out={
+    return {
+        "by_task": parts,
+        "pretraining": replace(runs, logs=logs),
+        "figures": shown,
+        "left_out": {
             "figures": _words(len(figures) - len(shown), "figure", "results/figures"),
             "pictures": _words(num_pictures, "picture", folders),
             "views": _words(num_views, "picture", "views.jpg in the runs’ folders"),
         },
-    )
+    }
 
 
 def _fitting(queries: Sequence[Queries], room: Room) -> tuple[Queries, ...]:
@@ -207,7 +193,7 @@ def report_page(results: Path, runs: Sequence[Path] = ()) -> str:
         "groups": comparisons(contents, details),
         "most_sentences": MOST_SENTENCES,
         "badges": badges(contents),
-        "beside": beside_papers(contents, details),
+        "beside": beside_papers(contents),
         "signs": SIGNS,
         "meanings": MEANINGS,
         "tables": [
@@ -218,19 +204,15 @@ def report_page(results: Path, runs: Sequence[Path] = ()) -> str:
         ],
         "hours": task_hours(contents),
         "numbers": numbers_of(contents.results),
-        "headings": {result.task: result.heading for result in contents.results.done},
+        "by_file": {result.file: result for result in contents.results.done},
         "details": details,
     }
 
-    def with_images(limit: int) -> str:
-        images = within_limit(*pictured, limit)
-        shown: dict[str, Any] = {"by_task": images.by_task, "pretraining": images.pretraining}
-        shown |= {"figures": images.figures, "left_out": images.left_out}
-        return render(parts | shown)
-
-    page = with_images(MOST_CHARACTERS)
+    page = render(parts | within_limit(*pictured, MOST_CHARACTERS))
     above = len(page.encode()) - MOST_CHARACTERS
-    return with_images(MOST_CHARACTERS - above) if above > 0 else page
+    if above > 0:
+        page = render(parts | within_limit(*pictured, MOST_CHARACTERS - above))
+    return page
 
 
 def badges(contents: Contents) -> list[str]:
@@ -243,8 +225,7 @@ def explained_records(contents: Contents) -> Details:
     """Return the explanations of all records but those of snapshots."""
     details, taken = Details(), set[str]()
     for result in contents.results.done:
-        key = key_of(result.task, result.protocol) or result.task
-        short, told = f"{result.model.name}/{key}", [result.schedule, f"seed{result.seed}"]
+        short, told = f"{result.model.name}/{result.key}", [result.schedule, f"seed{result.seed}"]
         names = [short, ".".join([short, *told]), result.file]
         address = next(name for name in names if name not in taken)
         taken.add(address)
@@ -254,30 +235,19 @@ def explained_records(contents: Contents) -> Details:
 
 
 def _explanation(contents: Contents, result: Result) -> tuple[str, list[tuple[str, Any]]]:
-    """Return title and sections of one record's explanation."""
-    record = contents.whole(result)
-    title = f"{result.model.label} on {result.task}, seed {result.seed}"
-    if record is None:
-        lines = [("record", result.file), ("protocol", result.protocol)]
-        return title, [("Record of an older format", lines)]
-    try:
-        sections = explain(contents.folder / result.file, record, result).sections
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-        lines = [("record", result.file), ("field", f"{type(error).__name__}: {error}")]
-        return title, [("Not a complete record", lines)]
-    here = [str(contents.folder.absolute()), str(contents.folder)]
-
-    given = Path(str(record.request.get("ckpt", "")))
+    """Return title and sections of one record's explanation, without names of folders."""
+    given = Path(file_of(result.record))
+    hidden = {str(given): given.name} if given.is_absolute() else {}
+    hidden |= {str(folder): "RESULTS" for folder in (contents.folder.absolute(), contents.folder)}
 
     def without_folder(text: str) -> str:
-        text = text.replace(str(given), given.name) if given.is_absolute() else text
-        for folder in here if contents.folder.is_absolute() else here[:1]:
-            text = text.replace(folder, "RESULTS")
+        for folder, word in hidden.items():
+            text = text.replace(folder, word)
         return text
 
-    return title, [
+    return f"{result.model.label} on {result.task}, seed {result.seed}", [
         (name, [(label, without_folder(text)) for label, text in lines])
-        for name, lines in sections.items()
+        for name, lines in explain(result).sections.items()
     ]
 
 

@@ -1,14 +1,16 @@
-"""Logs of pre-training runs: loss, rate, speed, waiting, and what shows a collapse."""
+"""Logs of pre-training runs: loss, rate, speed, waiting, collapse; the folders of these runs."""
 
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.drawing.logs import LOG_FILE, last_epoch_mean, read_lines, read_logs
-from benchmarks.pages.records import TRAINING_LOGS, Model
+from benchmarks.pages.records import REPORT, TRAINING_LOGS, Model
 from benchmarks.report_parts.charts import Chart, Draft, Series, line_charts
 from benchmarks.report_parts.galleries import jpeg_address
+from pretrain.running.atomic_files import write_whole
 
 VIEW_SHEET = "views.jpg"
 TITLES = {
@@ -105,21 +107,14 @@ def _read(path: Path) -> Log:
     """Return the complete lines of a log that hold a step."""
     every = read_lines(path)
     lines = tuple(line for line in every if "step" in line)
+    sheet = path.with_name(VIEW_SHEET)
     return Log(
         name=path.parent.name,
         path=str(path),
         lines=lines,
         num_torn=len(every) - len(lines),
-        views=_view_sheet(path.with_name(VIEW_SHEET)),
+        views=jpeg_address(sheet.read_bytes()) if sheet.is_file() else "",
     )
-
-
-def _view_sheet(path: Path) -> str:
-    """Return the address of a run's picture of views; empty if there is none of usual size."""
-    try:
-        return jpeg_address(path.read_bytes())
-    except OSError:
-        return ""
 
 
 def loss_of(model: Model, logs: Sequence[Log]) -> Chart | None:
@@ -167,3 +162,37 @@ def _charts(logs: Sequence[Log]) -> list[Chart]:
             )
         )
     return line_charts(drafts)
+
+
+FILE = "runs.json"
+"""File beside the page with the folders of runs that the next page shows, too."""
+SNAPSHOTS_OF_RUN = "snapshots"
+
+
+def runs_with_logs(folders: Iterable[Path]) -> tuple[Path, ...]:
+    """Return those folders of checkpoints in which a log lies, or above which if of snapshots."""
+    runs = (folder.parent if folder.name == SNAPSHOTS_OF_RUN else folder for folder in folders)
+    return tuple(dict.fromkeys(run.resolve() for run in runs if (run / LOG_FILE).is_file()))
+
+
+def runs_of_files(files: Iterable[str]) -> tuple[Path, ...]:
+    """Return the runs of checkpoint files beside which a log lies; empty names are skipped."""
+    return runs_with_logs(Path(file).parent for file in files if file)
+
+
+def remembered_runs(results: Path) -> tuple[Path, ...]:
+    """Return the folders of runs that pages were given; none if the file is absent or foreign."""
+    try:
+        listed = json.loads((results / REPORT / FILE).read_text(encoding="utf-8"))
+        return tuple(Path(path) for path in listed)
+    except (OSError, ValueError, TypeError):
+        return ()
+
+
+def remember_runs(results: Path, runs: Iterable[Path]) -> None:
+    """Write the folders in front of the remembered ones."""
+    old = remembered_runs(results)
+    new = tuple(dict.fromkeys([*(run.resolve() for run in runs), *old]))
+    if new != old:
+        content = json.dumps([str(run) for run in new], indent=1) + "\n"
+        write_whole(results / REPORT / FILE, content.encode(), "--results")

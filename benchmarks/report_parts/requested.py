@@ -5,10 +5,8 @@ import shlex
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from benchmarks.pages.final_screen import RequestedCell
-from benchmarks.pages.records import REPORT, Results
+from benchmarks.pages.records import REPORT, RequestedCell, Results
 from pretrain.running.atomic_files import write_whole
 from transfer.datasets.catalog import DATASETS
 from transfer.tasks import TASKS, reading_of
@@ -67,14 +65,7 @@ def remember_requested(results: Path, requested: Sequence[Requested]) -> None:
 
 def not_run(folder: Path, results: Results) -> list[NotRun]:
     """Return the requested tasks that have neither a result nor a failure, by reason."""
-    ended = {
-        RequestedCell(one.model.name, one.task, one.protocol, one.schedule, one.seed)
-        for one in results.done
-    }
-    ended |= {
-        RequestedCell(one.backbone, one.task, one.protocol, one.schedule, one.seed)
-        for one in results.failed
-    }
+    ended = {result.cell for result in results.done} | {one.cell for one in results.failed}
     groups: dict[tuple[str, bool, str], list[Requested]] = {}
     for one in _stored(folder):
         if one.cell not in ended:
@@ -125,16 +116,11 @@ def _stored(results: Path) -> list[Requested]:
     """Return the remembered cells; none if the file is absent or foreign."""
     try:
         content = json.loads((results / REPORT / FILE).read_text(encoding="utf-8"))
-        listed = content["cells"] if content["format"] == FORMAT else []
-        return [one for entry in listed if (one := _parse(entry)).key in TASKS]
+        cells = content["cells"] if content["format"] == FORMAT else []
+        listed = [Requested(**cell | {"data": tuple(cell["data"])}) for cell in cells]
+        return [one for one in listed if one.key in TASKS]
     except (OSError, ValueError, TypeError, KeyError):
         return []
-
-
-def _parse(entry: dict[str, Any]) -> Requested:
-    texts = {name: str(entry[name]) for name in ("backbone", "key", "protocol", "schedule", "why")}
-    data = tuple(str(key) for key in entry["data"])
-    return Requested(**texts, seed=int(entry["seed"]), data=data)
 
 
 def how_to_get(keys: Sequence[str]) -> list[str]:

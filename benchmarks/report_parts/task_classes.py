@@ -1,18 +1,18 @@
 """Numbers of one task by class and by size, the most confused pairs, and the spread over runs."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, stdev
+from typing import Any
 
 from benchmarks.report_parts.task_charts import Named, alike
-from benchmarks.report_parts.task_details import PER_CLASS, Confusion
 
 MOST_COLUMNS = 6
 """Backbones beside each other in one table."""
 SIZES = ("AP", "AP50", "AP75", "APs", "APm", "APl")
 KINDS = {"bbox": "boxes", "segm": "masks", "keypoints": "keypoints"}
-ACCURACY = "Accuracy by class"
+PER_CLASS = {"accuracy_per_class": "Accuracy by class", "IoU_per_class": "IoU by class"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,8 @@ class Confusions:
     """The most confused pairs of one backbone."""
 
     backbone: str
-    pairs: tuple[Confusion, ...]
+    pairs: tuple[tuple[Any, ...], ...]
+    """Class, the class that it was taken for, and numbers of such and of all its images."""
     note: str = ""
 
 
@@ -52,48 +53,51 @@ def tables_of(records: Sequence[Named]) -> list[NumberTable]:
 
 def confusions_of(records: Sequence[Named]) -> list[Confusions]:
     """Return the most confused pairs of the backbones that are shown."""
+    keys = ("class", "taken_for", "images", "of")
     return [
-        Confusions(backbone=one.name, pairs=one.details.confused, note=_counted_over([one]))
+        Confusions(
+            backbone=one.name,
+            pairs=tuple(tuple(pair[key] for key in keys) for pair in pairs),
+            note=_counted_over([one]),
+        )
         for one in records
-        if one.details.confused
+        if (pairs := one.details.get("most_confused"))
     ][:MOST_COLUMNS]
 
 
 def _sizes(records: Sequence[Named]) -> NumberTable:
     """Return average precision by kind, threshold and size of the objects."""
-    rows = []
-    for one in records:
-        for kind, of_kind in one.details.precisions.items():
-            label = f"{one.name}, {KINDS.get(kind, kind)}"
-            rows.append((label, tuple(_finite(of_kind.get(name)) for name in SIZES)))
     return NumberTable(
         title="Average precision by threshold and size",
         first="backbone",
         columns=("AP", "AP50", "AP75", "small", "medium", "large"),
-        rows=tuple(rows),
+        rows=tuple(
+            (f"{one.name}, {KINDS.get(kind, kind)}", tuple(_finite(found.get(n)) for n in SIZES))
+            for one in records
+            for kind, found in one.details.get("precisions", {}).items()
+        ),
         bars=False,
     )
 
 
-def _classes(records: Sequence[Named]) -> Iterable[NumberTable]:
+def _classes(records: Sequence[Named]) -> Iterator[NumberTable]:
     """Yield a table of classes for each kind of number that the records hold."""
     values: dict[str, dict[str, Mapping[str, float]]] = {}
     for one in records:
-        for key in PER_CLASS:
-            if found := one.details.per_class[key]:
-                title = ACCURACY if key.startswith("acc") else "IoU by class"
+        for key, title in PER_CLASS.items():
+            if found := one.details.get(key):
                 values.setdefault(title, {})[one.name] = found
-        for kind, of_kind in one.details.precisions.items():
+        for kind, of_kind in one.details.get("precisions", {}).items():
             own = {k.removeprefix("AP/"): v for k, v in of_kind.items() if k.startswith("AP/")}
             if len(own) > 1:
                 title = f"Average precision of {KINDS.get(kind, kind)} by class"
                 values.setdefault(title, {})[one.name] = own
-        if choices := one.details.choices:
-            own = {name: choice.average_precision for name, choice in choices.items()}
+        if choices := one.details.get("classes"):
+            own = {name: choice["AP"] for name, choice in choices.items()}
             values.setdefault("Average precision by class", {})[one.name] = own
     for title, by_backbone in values.items():
         table = _beside(title, "class", by_backbone)
-        counted = _counted_over(records) if title == ACCURACY else ""
+        counted = _counted_over(records) if title == PER_CLASS["accuracy_per_class"] else ""
         yield replace(table, note=" ".join(filter(None, [counted, table.note])))
         if len(table.columns) > 1:
             yield _apart(table)
@@ -118,7 +122,7 @@ def _apart(table: NumberTable) -> NumberTable:
 
 def _counted_over(records: Sequence[Named]) -> str:
     """Return over what the numbers of classes are counted where that is not each image once."""
-    over = dict.fromkeys(filter(None, (one.details.counted_over for one in records)))
+    over = dict.fromkeys(filter(None, (r.details.get("classes_counted_over") for r in records)))
     return f"Counted over {' or '.join(over)}." if over else ""
 
 
@@ -129,24 +133,21 @@ def _beside(title: str, first: str, columns: Mapping[str, Mapping[str, float]]) 
     rows = [(name, tuple(_finite(c.get(name)) for c in shown.values())) for name in names]
     rows.sort(key=lambda row: -(row[1][0] if row[1][0] is not None else -1.0))
     left = len(columns) - len(shown)
-    verb = " is" if left == 1 else "s are"
-    note = f"{left} more record{verb} not shown." if left else ""
+    note = f"{left} more record{' is' if left == 1 else 's are'} not shown." if left else ""
     return NumberTable(title=title, first=first, columns=tuple(shown), rows=tuple(rows), note=note)
 
 
-def _costs(records: Sequence[Named]) -> Iterable[NumberTable]:
+def _costs(records: Sequence[Named]) -> Iterator[NumberTable]:
     """Yield the chosen cost of each class, one table for each record."""
     for one in records[:MOST_COLUMNS]:
-        choices = one.details.choices
-        edge = [name for name, choice in choices.items() if choice.at_grid_edge]
+        choices = one.details.get("classes", {})
+        edge = [name for name, choice in choices.items() if choice.get("at_grid_edge")]
+        kept = ("cost", "cross_validated_AP")
         yield NumberTable(
             title=f"Chosen costs: {one.name}",
             first="class",
             columns=("cost", "cross-validated AP"),
-            rows=tuple(
-                (name, (_finite(choice.cost), _finite(choice.cross_validated)))
-                for name, choice in choices.items()
-            ),
+            rows=tuple((n, tuple(_finite(c.get(k)) for k in kept)) for n, c in choices.items()),
             note=f"At the edge of the grid: {', '.join(edge)}." if edge else "",
             bars=False,
         )
@@ -155,30 +156,27 @@ def _costs(records: Sequence[Named]) -> Iterable[NumberTable]:
 def _corruptions(records: Sequence[Named]) -> NumberTable:
     """Return top-1 by kind of corruption, as the mean over its severities."""
     columns = {
-        one.name: {
-            name: fmean(value for _, value in severities)
-            for name, severities in one.details.corruptions.items()
-            if severities
-        }
+        one.name: {name: fmean(severities.values()) for name, severities in kinds.items()}
         for one in records
-        if one.details.corruptions
+        if (kinds := one.details.get("top1"))
     }
     return _beside("Top-1 by corruption, mean over severities", "corruption", columns)
 
 
 def _spread(records: Sequence[Named]) -> NumberTable:
     """Return mean, deviation and range over seeds, over trials and over draws."""
-    rows = []
-    for one in records:
-        for name, metrics in one.details.repeated.items():
-            for metric, numbers in metrics.items():
-                rows.append(_spread_row(f"{one.name}, {metric}, {name}", numbers))
-    groups = alike(one.result for one in records)
-    labels = [", ".join(filter(None, [group.model.label, group.kind])) for group in groups]
-    for group, label in zip(groups, labels, strict=True):
-        metric = group.runs[0].primary_metric
-        values = [run.metrics[metric] for run in group.runs if metric in run.metrics]
-        weights = f", weights {group.model.sha256[:8]}" if labels.count(label) > 1 else ""
+    rows = [
+        _spread_row(f"{one.name}, {metric}, {name}", numbers)
+        for one in records
+        for name in ("trials", "draws")
+        for metric, numbers in one.details.get(name, {}).items()
+    ]
+    groups = [*alike(one.result for one in records)]
+    labels = [", ".join(filter(None, [model.label, kind])) for model, kind, _ in groups]
+    for (model, _, runs), label in zip(groups, labels, strict=True):
+        metric = runs[0].primary_metric
+        values = [run.metrics[metric] for run in runs if metric in run.metrics]
+        weights = f", weights {model.sha256[:8]}" if labels.count(label) > 1 else ""
         rows.append(_spread_row(f"{label}{weights}, seeds", values))
     return NumberTable(
         title="Spread over runs",
@@ -192,9 +190,8 @@ def _spread(records: Sequence[Named]) -> NumberTable:
 def _spread_row(label: str, values: Sequence[float]) -> tuple[str, tuple[float | None, ...]]:
     """Return mean, deviation and range; only the count where a run's number is not one."""
     odd = sum(not math.isfinite(value) for value in values)
-    if odd:
-        return f"{label} ({odd} not a number)", (len(values), None, None, None, None)
-    if len(values) < 2:
+    if odd or len(values) < 2:
+        label += f" ({odd} not a number)" if odd else ""
         return label, (len(values), None, None, None, None)
     return label, (len(values), fmean(values), stdev(values), min(values), max(values))
 

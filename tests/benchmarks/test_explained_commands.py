@@ -2,137 +2,85 @@
 
 import json
 import shlex
-from collections.abc import Mapping
 from dataclasses import asdict, replace
-from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import tyro
 
-import transfer.cells.execution
-from benchmarks.pages.again import Again, make_again
+from benchmarks.pages.again import again_lines
 from benchmarks.planning.cells import cells_of, split_words
 from benchmarks.planning.options import RunAll, settings_of
 from pretrain.running.processes import assume_gpus
 from tests.synthetic_records import put
-from transfer.backbone import Backbone, InputFormat
+from transfer.backbone import Backbone, InputFormat, random_backbone, with_heads
 from transfer.cells import command
 from transfer.cells.command import Evaluate
 from transfer.cells.execution import request_of
-from transfer.cells.request import Cell, CellSettings, classifier_hash
-from transfer.finetuning.options import TrainingOptions
-from transfer.record import Record, protocol_hash, read_record, record_path, stored_fields
+from transfer.cells.request import Cell
+from transfer.record import Record, protocol_hash, read_record, stored_fields
 from transfer.tasks import reading_of, task_of
 
 RECORDS = Path(__file__).parents[2] / "results" / "records"
-OWN_LAYOUT = "backbone.pt: ssl-backbone/1 layout, prefix state_dict."
-DRAWN = "random initialisation"
 
 
-@cache
-def parsed(words: tuple[str, ...]) -> Evaluate | RunAll:
-    if words[:3] == ("python", "-m", "transfer"):
-        return tyro.cli(Evaluate, args=words[3:])
-    assert words[:2] == ("python", "benchmarks/run_all.py")
-    return tyro.cli(RunAll, args=words[2:])
+def lines_of(path: Path) -> dict[str, str]:
+    return dict(again_lines(read_record(path), path))
+
+
+def planned_cell(words: list[str], backbone: Backbone, monkeypatch: pytest.MonkeyPatch) -> Cell:
+    """The one cell that the command plans on a machine without a GPU."""
+    if words[:3] == ["python", "-m", "transfer"]:
+        monkeypatch.setattr(command, "load", lambda *_, **__: backbone)
+        return replace(tyro.cli(Evaluate, args=words[3:]), dry_run=True).cell()
+    request = tyro.cli(RunAll, args=words[2:])
+    (cell,) = cells_of([backbone], split_words(request.tasks), settings_of(request))
+    return cell
 
 
 def stand_in(record: Record) -> Backbone:
-    """The record's backbone without weights, with the input that its pre-training names."""
-    made_by = record.backbone["made_by"]
-    settings = made_by.get("settings") or {}
-    size_px = settings.get("test_px") or record.protocol["fields"].get("crop_px", 224)
-    form = InputFormat(size_px=size_px)
-    if settings:
-        mean, std = (tuple(settings[f"views.{name}"]) for name in ("mean", "std"))
-        form = replace(form, mean=mean, std=std)
-    return Backbone(**(record.backbone | {"state_dict": {}, "input": form}))
-
-
-def planned_cell(again: Again, backbone: Backbone, monkeypatch: pytest.MonkeyPatch) -> Cell:
-    """The one cell that the command plans on a machine without a GPU."""
-    words, name = shlex.split(again.command), None
-    if "--name" in words:  # without it, many records have the same command, which is read once
-        place = words.index("--name")
-        name = words[place + 1]
-        del words[place : place + 2]
-    request = parsed(tuple(words))
-    if isinstance(request, RunAll):
-        settings = settings_of(request)
-        assert backbone.name.startswith(f"{name}@")
-        (cell,) = cells_of([backbone], split_words(request.tasks), settings)
-        return cell
-    whole = replace(backbone, name=name or "file")
-    monkeypatch.setattr(command, "load", lambda *_, **__: whole)
-    monkeypatch.setattr(Backbone, "random_twin", lambda whole: replace(whole, name="random"))
-    evaluate = replace(request, name=name, dry_run=True)
-    assert evaluate.random == (backbone.name == "random")
-    return evaluate.cell()
-
-
-def plans(cell: Cell, record: Record) -> bool:
-    """True if the cell is the record's, down to the protocol's hash."""
-    with assume_gpus(0):
-        own = protocol_hash(reading_of(cell.key)[0], cell.task)
-    return (own, cell.seed, cell.settings.schedule) == (
-        record.protocol["hash"],
-        record.seed,
-        record.schedule,
-    )
+    """The record's backbone without weights."""
+    names = ("name", "arch", "stem", "sha256", "file_sha256", "source", "made_by")
+    form: dict[str, Any] = {k: v for k, v in record.request["input"].items() if k == "size_px"}
+    known = {name: record.backbone[name] for name in names}
+    return Backbone(**known, state_dict={}, input=InputFormat(**form))
 
 
 def test_commands_of_all_own_records_plan_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    files = [path for path in RECORDS.rglob("*.json") if not path.name.endswith(".failed.json")]
-    answers = []
-    for path in files:
+    kinds: dict[str, Path] = {}  # one command of each kind: to read a command line takes long
+    for path in sorted(RECORDS.rglob("*.json")):
         record = read_record(path)
-        again = make_again(record, path)
-        assert again is not None, path
-        cell = planned_cell(again, stand_in(record), monkeypatch)
-        cached = again.cached.startswith("yes")
-        assert cached == (plans(cell, record) and cell.path == path), (path, again)
-        answers.append(cached)
-    assert any(answers)
+        assert lines_of(path)["cached"].startswith("yes"), path
+        snapshot = path.parts[-3] == "snapshots"
+        kind = (snapshot, record.request["task"], record.request["options"], record.schedule)
+        kinds.setdefault(str(kind), path)
+    assert len(kinds) >= 10
+    for path in kinds.values():
+        record = read_record(path)
+        words = shlex.split(lines_of(path)["command"])
+        with assume_gpus(0):
+            cell = planned_cell(words, stand_in(record), monkeypatch)
+            own = protocol_hash(record.task, cell.task)
+        assert (own, cell.path) == (record.protocol["hash"], path), words
 
 
-def made(key: str, folder: Path, options: TrainingOptions | None = None, **changes: Any) -> Path:
-    """The record that a cell with these options leaves, without its numbers."""
-    backbone: dict[str, Any] = {
-        "name": "mine",
-        "arch": "resnet50",
-        "stem": "imagenet",
-        "sha256": "a" * 64,
-    }
-    backbone |= {"file_sha256": "b" * 64, "source": OWN_LAYOUT, "made_by": {}}
-    backbone |= changes.pop("backbone", {})
-    settings = CellSettings(
-        data=folder,
-        results=folder,
-        runs=folder,
-        schedule=changes.get("schedule", "paper"),
-        training=options or TrainingOptions(),
-    )
-    weights = Backbone(**(backbone | {"state_dict": {}, "input": InputFormat()}))
-    cell = Cell(key=key, backbone=weights, seed=changes.get("seed", 0), settings=settings)
-    details: dict[str, Any] = {"num_processes": options.gpus} if options and options.gpus else {}
-    if cell.task.needs:
-        details["classifier"] = classifier_hash(cell)
-    task = reading_of(key)[0]
+def stored(cell: Cell, **changes: Any) -> Path:
+    """The record that a cell leaves, without its numbers."""
+    backbone, task = cell.backbone, reading_of(cell.key)[0]
+    names = ("name", "arch", "stem", "sha256", "file_sha256", "source", "made_by")
     protocol = {"hash": protocol_hash(task, cell.task), "name": cell.task.protocol}
-    protocol["paper_hash"] = protocol_hash(task, task_of(key))
-    told = {"fingerprint": "f", "small": "", "counts": {}, "tolerated": changes.pop("bad", 0)}
-    content = Record(
-        backbone=backbone,
+    protocol |= {"paper_hash": protocol_hash(task, task_of(cell.key))}
+    told = {"fingerprint": "f", "small": "", "counts": {}, "tolerated": 0}
+    record = Record(
+        backbone={name: getattr(backbone, name) for name in names},
         task=task,
         protocol=protocol | {"fields": stored_fields(cell.task)},
-        schedule=settings.schedule,
+        schedule=cell.settings.schedule,
         seed=cell.seed,
-        engine=options.engine if options else "torch",
+        engine=cell.task.engine,
         metrics={},
-        details=details | changes.pop("details", {}),
+        details={},
         data=dict.fromkeys(cell.task.datasets(), told),
         departures=[],
         wall_s=1.0,
@@ -140,98 +88,68 @@ def made(key: str, folder: Path, options: TrainingOptions | None = None, **chang
         request=request_of(cell),
         primary_metric=cell.task.primary_metric,
         heading=cell.task.heading,
+        declared=backbone.declared,
     )
-    path = cell.path
-    put(path.parent, path.name, asdict(content) | changes)
-    return path
-
-
-def again_of(path: Path) -> Again:
-    again = make_again(read_record(path), path)
-    assert again is not None
-    return again
+    put(cell.path.parent, cell.path.name, asdict(record) | changes)
+    return cell.path
 
 
 @pytest.mark.parametrize(
-    ("key", "given", "shown"),
+    "words",
     [
-        ("coco_keypoint", {"gpus": 2, "engine": "torchvision", "images_per_gpu": 2}, "--gpus 2"),
-        ("voc0712_det_c4", {"gpus": 1, "batch_size": 8, "image_px": 96}, "--batch-size 8"),
-        ("voc12_seg_fcn", {"gpus": 1, "learning_rates": (0.01, 0.3)}, "--learning-rates 0.01 0.3"),
-        ("cifar10_semi_10pct", {"precision": "bfloat16"}, "--precision bfloat16 --data"),
-        ("cifar10_knn", {"batch_size": 8}, "--seed 0 --data"),
+        "coco_keypoint --gpus 1 --engine torchvision --images-per-gpu 2 --schedule smoke",
+        "voc0712_det_c4 --gpus 1 --engine torchvision --batch-size 8 --image-px 96",
+        "voc12_seg_fcn --gpus 1 --learning-rates 0.01 0.3 --seed 3",
+        "cifar10_semi_10pct --precision bfloat16 --tolerate 3",
+        "cifar10_knn --branch student --trust-topology --features-in bfloat16",
+        "objectnet13_eval --schedule 0.5 --as moco/in1k-r50-v2",
+        "cifar10_knn --random",
     ],
 )
-def test_training_options_are_those_of_the_request(
-    key: str, given: Mapping[str, Any], shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_stored_command_asks_for_the_same_cell(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    many = SimpleNamespace(num_processes=given.get("gpus", 1))
-    monkeypatch.setattr(transfer.cells.execution, "this_process", lambda: many)
-    path = made(key, tmp_path, TrainingOptions(**given), schedule="smoke")
-    again, record = again_of(path), read_record(path)
-    assert again.cached.startswith("yes"), again.cached
-    cell = planned_cell(again, stand_in(record), monkeypatch)
-    assert plans(cell, record)
-    assert cell.path == path
-    assert shown in again.command
+    request = tyro.cli(Evaluate, args=[*words.split(), "--ckpt", "a/mine.pt"])
+    chosen = ["--ckpt", "a/mine.pt", "--name", "mine"]
+    chosen += ["--branch", request.branch] if request.branch else []
+    whole = random_backbone(arch="resnet50", stem="imagenet", seed=0, name="mine")
+    whole = replace(whole, words=tuple(chosen), file_sha256="b" * 64, made_by={})
+    with assume_gpus(0):
+        asked = [*words.split(), *chosen[:2], "--results", str(tmp_path)]
+        cell = planned_cell(["python", "-m", "transfer", *asked], whole, monkeypatch)
+        lines = lines_of(stored(cell))
+        again = planned_cell(shlex.split(lines["command"]), whole, monkeypatch)
+        assert (again.task, again.path, again.seed) == (cell.task, cell.path, cell.seed)
+    assert lines["cached"].startswith("yes, as long as a/mine.pt ")
+    assert set(words.split()) <= set(lines["command"].split()), lines["command"]
+    assert ("any checkpoint of a resnet50" in lines["a/mine.pt"]) == request.random
 
 
-def test_a_classifiers_protocol_counts(tmp_path: Path) -> None:
-    path = made("objectnet13_eval", tmp_path, schedule="0.5")
-    assert again_of(path).cached.startswith("yes")
+def test_heads_are_part_of_the_words() -> None:
+    whole = random_backbone(arch="resnet18-heads4", stem="imagenet", seed=0, name="looc")
+    some = with_heads(replace(whole, words=("--ckpt", "looc.pt", "--name", "looc")), (2, 0))
+    assert some.words[2:] == ("--name", "looc", "--heads", "2", "0")
+    assert some.random_twin().words[-1] == "--random"
+    assert with_heads(whole, (1,)).words == ()  # made in Python
+
+
+def test_what_has_no_command_or_another_protocol_says_so(tmp_path: Path) -> None:
+    (path,) = RECORDS.glob("cifar10-vicreg/cifar10_knn.*.json")
     content = json.loads(path.read_text())
-    put(path.parent, path.name, content | {"details": {"classifier": "another"}})
-    assert again_of(path).cached == (
-        "no: the protocol of the classifier that the task uses has changed since"
-    )
+    changed = {"protocol": content["protocol"] | {"paper_hash": "another"}}
+    for changes, label, words in (
+        ({"request": {}}, "not possible", "Python code or an earlier version"),
+        (changed, "cached", "no: the numbers of the protocol have changed since"),
+        ({}, "cached", "no: the record is not in a results folder"),
+    ):
+        put(tmp_path, "record.json", content | changes)
+        assert words in lines_of(tmp_path / "record.json")[label]
 
 
-def test_what_a_file_does_not_say_is_said_by_options(tmp_path: Path) -> None:
-    source = (
-        "dino.pth: DINO layout, prefix student.backbone. (asked for by --branch student); running "
-        "statistics on 64 photographs fit another network: resnet50"
-    )
-    path = made("cifar10_knn", tmp_path, backbone={"source": source}, declared="a/b", bad=3)
-    command = again_of(path).command
-    assert command.startswith(
-        "python -m transfer cifar10_knn --ckpt dino.pth --name mine --branch student --as a/b "
-        "--trust-topology --seed 0 --data DATA"
-    )
-    assert command.endswith(f"--results {tmp_path} --tolerate 3 --features-in float32")
-
-
-@pytest.mark.parametrize(("seed", "answer"), [(0, "yes"), (3, "no: the weights were drawn by")])
-def test_a_random_network_takes_a_file_for_its_shape_only(
-    tmp_path: Path, seed: int, answer: str
-) -> None:
-    drawn = {"method": DRAWN, "seed": seed}
-    random = {"name": "random", "file_sha256": "", "made_by": drawn, "source": f"{DRAWN} of x"}
-    again = again_of(made("cifar10_knn", tmp_path, backbone=random))
-    assert "--ckpt FILE --random --seed 0" in again.command
-    assert "--name" not in again.command
-    meaning = dict(again.notes)["FILE"]
-    assert "any checkpoint of a resnet50, imagenet stem for images of size in px 224" in meaning
-    assert "and mean 0.485 0.456 0.406 and deviation" in meaning
-    assert again.cached.startswith(answer)
-
-
-def test_snapshots_have_a_command_of_their_own(tmp_path: Path) -> None:
-    path = made("cifar10_knn", tmp_path, backbone={"name": "run@epoch0003"})
-    records = tmp_path / "records" / "snapshots"
-    file = record_path(records, "run@epoch0003", "cifar10_knn", "uniclr-2022/1", "paper", 0)
-    file.parent.mkdir(parents=True)
-    path.rename(file)
-    again = again_of(file)
-    assert again.command.startswith(
-        "python benchmarks/run_all.py --snapshots DIR --name run --tasks cifar10_knn --data DATA"
-    )
-    assert "epoch0003.pt" in dict(again.notes)["DIR"]
-    assert again.cached.startswith("yes, as long as DIR holds the snapshot")
-
-
-def test_a_request_that_is_none_is_told_not_raised(tmp_path: Path) -> None:
-    path = made("voc12_seg_fcn", tmp_path, TrainingOptions(gpus=1))
-    content = json.loads(path.read_text())
-    content["request"]["options"]["batch_size"] = "many"
-    put(path.parent, path.name, content)
-    assert again_of(path).cached.startswith("no: the stored request gives no protocol")
+def test_snapshots_have_a_command_of_their_own() -> None:
+    path = next((RECORDS / "snapshots").rglob("*@epoch0003/*.json"))
+    lines = lines_of(path)
+    command = "python benchmarks/run_all.py --snapshots DIR --name "
+    assert lines["command"].startswith(command)
+    assert "epoch0003.pt" in lines["DIR"]
+    assert lines["cached"].startswith("yes, as long as DIR holds the snapshot")

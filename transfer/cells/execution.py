@@ -178,7 +178,7 @@ def _record(
         departures=departures(cell) + classifier_departures(cell, lender),
         wall_s=round(time.monotonic() - start_s, 1),
         peak_memory_gb=_peak_memory_gb(),
-        request=request_of(cell),
+        request=request_of(cell, lender),
         primary_metric=cell.task.primary_metric,
         heading=cell.task.heading,
         speed={} if cell.task.trains_backbone else measured_speed(cell.folders, cell.computing),
@@ -276,23 +276,31 @@ def _protocol_fields(cell: Cell) -> dict[str, Any]:
     }
 
 
-def request_of(cell: Cell) -> dict[str, Any]:
-    """Return the training options as they were decided, and the backbone's input, by name."""
-    options = {}
-    if cell.task.trains_backbone:
-        defaults, given = vars(TrainingOptions()), vars(cell.settings.training)
-        options = {name: value for name, value in given.items() if value != defaults[name]}
+def request_of(cell: Cell, lender: Record | None = None) -> dict[str, Any]:
+    """Return the words of a command line that ask for the cell, with options as they were decided.
+
+    lender: record of the classifier that the cell uses. One in other arithmetic than the cell's
+    was found there, as no option asks for it.
+    """
+    training = cell.settings.training if cell.task.trains_backbone else TrainingOptions()
+    decided: dict[str, Any] = {}
     if "engine_choice" in {spec.name for spec in fields(cell.task)}:
-        options["engine"] = cell.task.engine
+        decided["engine"] = cell.task.engine
     if cell.task.distributed_training is not None:
-        options["gpus"] = this_process().num_processes
+        decided["gpus"] = this_process().num_processes
+    options = replace(training, **decided).words()
+    precision, tolerated = cell.computing.precision, cell.settings.tolerated
+    options += ["--tolerate", str(tolerated)] if tolerated else []
+    options += ["--trust-topology"] if cell.settings.trust_topology else []
+    if not cell.task.trains_backbone and (lender is None or features_in(lender) == precision):
+        options += ["--features-in", precision]
     form = cell.backbone.input
-    stored = {"mean": form.mean, "std": form.std, "size_px": form.size_px}
-    asked: dict[str, Any] = {"options": options, "input": stored, "ckpt": cell.backbone.file}
-    if isinstance(cell.backbone, Encoder):
-        asked["encoder"] = cell.backbone.options.given
-    content: dict[str, Any] = json.loads(json.dumps(asked))
-    return content
+    return {
+        "task": cell.key,
+        "backbone": [*cell.backbone.words],
+        "options": options,
+        "input": {"mean": [*form.mean], "std": [*form.std], "size_px": form.size_px},
+    }
 
 
 def _backbone_fields(backbone: Backbone) -> dict[str, Any]:

@@ -95,6 +95,7 @@ class Encoder(Backbone):
             file_sha256="",
             sha256=_content_hash(self.options, self.library, self.input, weights),
             file="",
+            words=(*self.words, "--random") if self.words else (),
         )
 
     @classmethod
@@ -176,7 +177,9 @@ def load_encoder(
         raise BackboneError(f"{path}: {error}") from error
     with path.open("rb") as file:
         file_sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-    encoder = replace(encoder, file_sha256=file_sha256, file=str(path))
+    words = ("--ckpt", str(path), "--name", encoder.name, *options.words)
+    words += ("--branch", branch) if branch else ()
+    encoder = replace(encoder, file_sha256=file_sha256, file=str(path), words=words)
     inspection = Inspection(
         file=path.name,
         layout=options.label,

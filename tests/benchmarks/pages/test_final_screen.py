@@ -5,12 +5,11 @@ from typing import Any
 
 from benchmarks.pages.final_screen import (
     MOST_LINES,
-    RequestedCell,
     final_screen,
     terminal_lines,
 )
 from benchmarks.pages.published import transfer_tasks
-from benchmarks.pages.records import read_results
+from benchmarks.pages.records import RequestedCell, read_results
 from tests.synthetic_records import failure, record
 
 LORAC = {"method": "lorac", "recipe": "lorac/in1k-r50", "epochs": 200.0, "data": "in1k"}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.pages.against import Pair, compared_numbers
+from benchmarks.pages.against import Pair, comparable_block, compared_numbers
 from benchmarks.pages.published import AVERAGE, Table, papers, published_recipes, transfer_tasks
 from benchmarks.pages.records import Model, Result, model_of, read_results
 from pretrain.recipes import RECIPES
@@ -72,7 +72,7 @@ def pairs_of(table: Table, mine: Model, some_result: Result) -> Sequence[Pair]:
         replace(some_result, model=mine, task=task, protocol=protocol, metrics=numbers)
         for (task, protocol), numbers in metrics.items()
     ]
-    return compared_numbers(table, results)[0]
+    return compared_numbers(table, comparable_block(results))[0]
 
 
 def test_a_recipe_is_compared_with_its_own_rows_alone(some_result: Result) -> None:

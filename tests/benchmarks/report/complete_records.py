@@ -37,6 +37,7 @@ def complete(results: Path, name: str, task: str, seed: int = 0, **changes: Any)
         "schedule": "paper",
         "seed": seed,
         "details": {},
+        "request": content["request"] | {"task": task},
     }
     file = f"{task}.lorac-2021-1.paper.seed{seed}.json"
     put(results / "records" / name, file, content | changes)

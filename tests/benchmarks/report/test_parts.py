@@ -87,7 +87,7 @@ def test_classes_are_sorted_by_the_best_backbone_and_confusions_keep_their_order
     (part,) = parts_by_task(read_contents(tmp_path))
     (table,) = part.tables
     assert table.rows == ((HOSTILE, (60.0,)), ("cat", (20.0,)))
-    assert part.confusions[0].pairs[0].taken_for == "cat"
+    assert part.confusions[0].pairs == ((HOSTILE, "cat", 3, 9),)
     assert HOSTILE not in report_page(tmp_path)
 
 
@@ -146,7 +146,7 @@ def test_many_pictures_are_thinned_until_the_page_is_small(tmp_path: Path) -> No
     contents = read_contents(tmp_path)
     for result in contents.results.done:
         write_gallery(tmp_path / result.file, [tile(24_000, str(i)) for i in range(12)])
-    parts = within_limit(parts_by_task(contents), pretraining([]), [], 6_000_000).by_task
+    parts = within_limit(parts_by_task(contents), pretraining([]), [], 6_000_000)["by_task"]
     shown = [
         picture for part in parts for gallery in part.galleries for picture in gallery.pictures
     ]

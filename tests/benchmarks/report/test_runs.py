@@ -9,7 +9,7 @@ from benchmarks.execution.ending import finish_run
 from benchmarks.pages.published import transfer_tasks
 from benchmarks.planning.options import RunAll
 from benchmarks.report import main, update_report
-from benchmarks.report_parts.run_folders import runs_of_files, runs_with_logs
+from benchmarks.report_parts.pretraining import runs_of_files, runs_with_logs
 from tests.benchmarks.report.complete_records import complete
 
 LINES = [{"step": float(i), "epoch": i / 2, "loss": 4.0 - i} for i in (1, 2)]
