@@ -30,6 +30,15 @@ TWO_SIDED = 1.959964
 """Standard errors of a 95 % interval."""
 NOT_A_NUMBER = "not a number"
 """Text of a metric that is not finite, such as the loss of a network that diverged."""
+SIGNS: Mapping[str, str] = {
+    "reproduced": "✓",
+    "undecided": "?",
+    "above": "▲",
+    "below": "▼",
+    "not judged": "–",
+    NOT_A_NUMBER: "!",
+}
+"""Signs of verdicts, and of numbers without one."""
 SHARES = ("top1", "top5", "acc", "same_class", "mean_per_class")
 """Parts of the names of metrics that count right images, and so have a binomial error."""
 

@@ -7,7 +7,7 @@ from rich.cells import cell_len, set_cell_size
 
 from benchmarks.pages.against import compared_everywhere
 from benchmarks.pages.blocks import conditions, reasons_of, without_version
-from benchmarks.pages.differences import Word
+from benchmarks.pages.differences import SIGNS, Word
 from benchmarks.pages.entries import score_of
 from benchmarks.pages.published import best_published
 from benchmarks.pages.records import Failure, RequestedCell, Result, Results
@@ -20,12 +20,6 @@ MOST_FAILURES = 8
 LINES_OF_A_FAILURE = 2
 """Longest line on a failure, in lines of the terminal; its file and the report have all of it."""
 VERDICTS: tuple[Word, ...] = ("reproduced", "undecided", "above", "below")
-SIGNS: Mapping[Word, str] = {
-    "reproduced": "✓ reproduced",
-    "undecided": "? undecided",
-    "above": "▲ above",
-    "below": "▼ below",
-}
 MOST_COLUMNS = 4
 """Checkpoints whose numbers stand beside each other."""
 NAME_WIDTH = 18
@@ -118,7 +112,7 @@ def _table(
             best = f"{printed[0]:.1f}" if printed else "-"
             judged = verdicts.get((task, without_version(protocol), metric))
             label = [_label(task, protocol, columns), *([] if beside else group), metric]
-            rows.append([*label, *numbers, best, SIGNS[judged] if judged else "-"])
+            rows.append([*label, *numbers, best, f"{SIGNS[judged]} {judged}" if judged else "-"])
     if not rows:
         return ["no number of this run"]
     titles = ["metric", *(shortened(name, NAME_WIDTH) for name in names)]

@@ -5,18 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks.pages.against import Pair, compared_everywhere
-from benchmarks.pages.differences import NOT_A_NUMBER
+from benchmarks.pages.differences import NOT_A_NUMBER, SIGNS
 from benchmarks.pages.published import papers
 from benchmarks.report_parts.contents import Contents
 
-SIGNS = {
-    "reproduced": "✓",
-    "undecided": "?",
-    "above": "▲",
-    "below": "▼",
-    "not judged": "–",
-    NOT_A_NUMBER: "!",
-}
 MEANINGS = {
     "reproduced": "0 lies in the interval, which reaches no further than 1 point",
     "undecided": "0 lies in the interval, which is wider",

@@ -62,21 +62,13 @@ class Draft:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LegendEntry:
-    """Sign, color and name of one line."""
-
-    sign: str
-    color: str
-    name: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class Chart:
     """A chart with its caption and legend."""
 
     title: str
     svg: str
-    legend: tuple[LegendEntry, ...]
+    legend: tuple[tuple[str, str, str], ...]
+    """Sign, color and name of each line."""
     note: str = ""
 
 
@@ -100,7 +92,7 @@ def _chart(draft: Draft, places: Mapping[str, int]) -> Chart:
     for line in draft.series:
         color, marker, stroke = _look(places[line.name])
         sign = SIGNS[marker] if draft.markers else STROKE_SIGNS[stroke]
-        legend.append(LegendEntry(sign=sign, color=color, name=line.name))
+        legend.append((sign, color, line.name))
     return Chart(title=draft.title, svg=_svg(draft, places), legend=tuple(legend), note=note)
 
 

@@ -8,12 +8,13 @@ from typing import Any
 
 from benchmarks.pages.again import file_of
 from benchmarks.pages.blocks import reasons_of
+from benchmarks.pages.differences import SIGNS
 from benchmarks.pages.explanation import explain
 from benchmarks.pages.numbers import numbers_of
 from benchmarks.pages.paper_page import paper_tables, tasks_of
 from benchmarks.pages.published import papers
 from benchmarks.pages.records import Result
-from benchmarks.report_parts.beside_papers import MEANINGS, SIGNS, beside_papers
+from benchmarks.report_parts.beside_papers import MEANINGS, beside_papers
 from benchmarks.report_parts.charts import Chart
 from benchmarks.report_parts.checkpoints import checkpoints, missing_tasks
 from benchmarks.report_parts.comparison import MOST_SENTENCES, comparisons

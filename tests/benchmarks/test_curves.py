@@ -11,7 +11,7 @@ from benchmarks.execution.run_file import local_states
 from benchmarks.pages.records import read_results
 from benchmarks.run_all import main
 from benchmarks.tables import write_tables
-from tests.synthetic_records import put
+from tests.synthetic_records import record
 
 
 @pytest.fixture
@@ -48,6 +48,8 @@ def test_a_curve_has_a_row_per_epoch_in_its_csv_and_in_the_table(
     assert [(epoch.strip(), score.strip()) for epoch, score in shown] == [
         (row["epoch"], f"{float(row['top1']):.2f}") for row in rows
     ]
+    assert read_results(tmp_path / "results").done == ()
+    assert "mine" not in (tmp_path / "results" / "tables" / "overview.md").read_text()
 
 
 def test_snapshots_end_and_show_their_states_as_other_runs_do(
@@ -79,14 +81,6 @@ def test_a_snapshot_that_is_torn_after_the_plan_fails_alone(
     found = read_results(tmp_path / "results", snapshots=True)
     assert [result.model.name for result in found.done] == ["mine@epoch0000", "mine@epoch0010"]
     assert [failure.backbone for failure in found.failed] == ["mine@epoch0001"]
-
-
-def test_snapshots_are_no_rows_of_other_tables(
-    snapshots: Path, small_data: Path, tmp_path: Path
-) -> None:
-    assert main(words(snapshots, small_data, tmp_path)) == 0
-    assert read_results(tmp_path / "results").done == ()
-    assert "mine" not in (tmp_path / "results" / "tables" / "overview.md").read_text()
 
 
 def test_a_wrong_request_of_snapshots_is_refused(
@@ -126,37 +120,19 @@ def test_a_broken_snapshot_or_cell_is_told_and_the_others_are_finished(
         assert [row["epoch"] for row in csv.DictReader(file)] == ["10"]
 
 
-def point(curves: Path, epoch: int, **changes: Any) -> None:
-    """A record of a snapshot, except for what changes: its protocol, its data, its metrics."""
-    protocol = changes.get("protocol", "jcl-2020")
-    content = {
-        "format": "ssl-record/1",
-        **{"primary_metric": "top1", "heading": "Linear probes"},
-        "backbone": {
-            **{"name": f"mine@epoch{epoch}", "arch": "resnet18", "stem": "imagenet"},
-            **{"sha256": str(epoch), "made_by": {"epochs": float(epoch)}},
-        },
-        "task": "in100_linear",
-        "protocol": {"name": f"{protocol}/1", "hash": protocol, "paper_hash": protocol},
-        **{"schedule": "paper", "seed": 0, "engine": "batched"},
-        "metrics": {"top1": changes.get("top1", 50.0), "top5": 90.0},
-        "data": {"in100": {"fingerprint": "f", "tolerated": 0, "small": changes.get("small", "")}},
-        **{"departures": [], "finished": "2026-01-01T00:00:00Z"},
-    }
-    path = curves / "mine" / f"{protocol}-{changes.get('small', '')}-{epoch}.json"
-    put(path.parent, path.name, content)
-
-
 def test_every_protocol_and_state_of_the_data_has_a_file_and_a_heading(tmp_path: Path) -> None:
-    kinds: tuple[dict[str, str], ...] = ({}, {"protocol": "looc-2020"}, {"small": "excerpt"})
+    kinds: tuple[dict[str, str], ...] = ({}, {"protocol": "looc-2020/1"}, {"small": "excerpt"})
+    probe = {"task": "in100_linear", "protocol": "jcl-2020/1", "metric": "top1"}
+    about = {"backbone": "mine@epoch1", "made_by": {"epochs": 1.0}}
     for number, kind in enumerate(kinds):
-        point(tmp_path / "records/snapshots", 1, top1=60.0 + number, **kind)
+        folder = tmp_path / "records" / "snapshots" / str(number)
+        record(folder, 60.0 + number, **probe | about | kind)
     write_tables(tmp_path)
     found = {path.name: path.read_text() for path in (tmp_path / "figures").glob("*.csv")}
     assert {name: text.split()[1] for name, text in found.items()} == {
-        "mine.in100_linear.jcl-2020-1.paper.csv": "1,60.0000,90.0000",
-        "mine.in100_linear.looc-2020-1.paper.csv": "1,61.0000,90.0000",
-        "mine.in100_linear.jcl-2020-1.paper.excerpt-of-the-data.csv": "1,62.0000,90.0000",
+        "mine.in100_linear.jcl-2020-1.paper.csv": "1,60.0000",
+        "mine.in100_linear.looc-2020-1.paper.csv": "1,61.0000",
+        "mine.in100_linear.jcl-2020-1.paper.excerpt-of-the-data.csv": "1,62.0000",
     }
     page = (tmp_path / "tables" / "curves_in100_linear.md").read_text()
     headings = [line for line in page.splitlines() if line.startswith("## ")]

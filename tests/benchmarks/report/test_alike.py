@@ -42,7 +42,7 @@ def test_snapshots_of_each_schedule_and_engine_have_a_line_of_their_own(tmp_path
         snapshot(tmp_path, epoch)
         snapshot(tmp_path, epoch, **SHORT)
         snapshot(tmp_path, epoch, engine="other")
-    names = [entry.name for entry in snapshot_chart(tmp_path).legend]
+    names = [name for _, _, name in snapshot_chart(tmp_path).legend]
     assert len(names) == len({*names}) == 3
     assert sum("smoke" in name for name in names) == 1
     assert sum("engine" in name for name in names) == 1

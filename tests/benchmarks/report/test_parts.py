@@ -59,14 +59,14 @@ def test_a_name_has_one_look_in_all_charts_of_a_part() -> None:
     ]
     looks: dict[str, set[tuple[str, str]]] = {}
     for chart in line_charts(drafts)[:2]:
-        for entry in chart.legend:
-            looks.setdefault(entry.name, set()).add((entry.color, entry.sign))
+        for sign, color, name in chart.legend:
+            looks.setdefault(name, set()).add((color, sign))
     assert [len(own) for own in looks.values()] == [1] * 9
     assert len(set.union(*looks.values())) == 9
     # the second round through the colors has other strokes where there are no markers
-    first, ninth = line_charts(drafts)[2].legend
-    assert first.color == ninth.color
-    assert first.sign != ninth.sign
+    (first, color, _), (ninth, same, _) = line_charts(drafts)[2].legend
+    assert color == same
+    assert first != ninth
 
 
 def test_a_search_is_drawn_without_the_rates_that_diverged(tmp_path: Path) -> None:

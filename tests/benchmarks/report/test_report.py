@@ -12,7 +12,7 @@ import pytest
 from benchmarks.pages.published import transfer_tasks
 from benchmarks.pages.records import UNTRAINED
 from benchmarks.report import main, update_report
-from benchmarks.report_parts.beside_papers import SIGNS, beside_papers
+from benchmarks.report_parts.beside_papers import beside_papers
 from benchmarks.report_parts.comparison import comparisons
 from benchmarks.report_parts.contents import read_contents
 from benchmarks.report_parts.page import explained_records, report_page
@@ -46,7 +46,7 @@ def test_a_difference_has_its_verdict_as_sign_word_and_place(tmp_path: Path) -> 
     contents = read_contents(tmp_path)
     drawn = beside_papers(contents)
     (pair,) = (pair for where, pair in drawn.by_task[TASK] if "LORAC, Air" in where)
-    assert (pair.word, SIGNS[pair.word]) == ("undecided", "?")
+    assert pair.word == "undecided"
     assert pair.difference.points == pytest.approx(-0.3)  # the paper prints 47.8
     place = drawn.place(pair.difference.points)
     assert place == pytest.approx(50 - 50 * 0.3 / drawn.half_axis, abs=0.001)
