@@ -60,7 +60,8 @@ def table_entry(block: Block, model: Model, column: Column, metric: str) -> Entr
         broken = tuple(f"seed {f.seed} failed: {f.reason}" for f in failed)
         score = replace(score_of(values), sample=sample_of(done, metric))
         if len(done) == 1:
-            score = replace(score, interval=done[0].interval95.get(metric, 0.0))
+            trials = done[0].details.get("interval95", {})
+            score = replace(score, interval=trials.get(metric, 0.0))
         files = tuple(result.file for result in done)
         return Entry(score=score, notes=_notes(done), failures=broken, files=files)
     if failed:
@@ -142,7 +143,7 @@ def _notes(done: tuple[Result, ...]) -> tuple[str, ...]:
     notes += tolerated_words(first)
     if version := first.details.get("crops", ""):
         notes.append(f"training crops {version}")
-    if at_edge := [str(result.seed) for result in done if result.at_grid_edge]:
+    if at_edge := [str(result.seed) for result in done if result.details.get("at_grid_edge")]:
         of = f" (seed {', '.join(at_edge)})" if len(done) > 1 else ""
         notes.append(f"chosen learning rate at the edge of the grid{of}")
     return (*notes, *first.departures)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.pages.against import compared_everywhere
 from benchmarks.pages.blocks import reasons_of
-from benchmarks.pages.published import papers
+from benchmarks.pages.published import printed_numbers
 from benchmarks.pages.records import SMALL_DATA, Result, Results, read_results
 from pretrain.running.atomic_files import write_whole
 
@@ -111,11 +111,7 @@ def published_numbers() -> pd.DataFrame:
                 "metric": column.metric,
                 "value": value,
             }
-            for paper in papers()
-            for table in paper.tables
+            for paper, table, row, column, value in printed_numbers()
             if table.kind == "results"
-            for row in table.rows
-            for column in table.columns
-            if (value := row.number(column)) is not None
         ]
     )

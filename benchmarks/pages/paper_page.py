@@ -23,7 +23,6 @@ from benchmarks.pages.published import (
     AVERAGE,
     ELSEWHERE,
     Column,
-    Mark,
     Paper,
     Row,
     Table,
@@ -306,32 +305,20 @@ def _checked_entry(
     Only numbers of the comparable blocks are checked.
     """
     entry = _entry(block, model, column, task)
-    if entry.score is None or not block.comparable or model.untrained:
+    metric, margin = MARGINS_ABOVE_RANDOM.get(task or column.task, ("", 0.0))
+    if entry.score is None or not block.comparable or model.untrained or metric != column.metric:
         return entry
     random = _random_score(published, block, column)
+    # a number that is not finite is not above anything, and no warning is needed
+    if random is None or not entry.score.mean - random.mean <= margin:
+        return entry
     printed = [value for row in published.rows if (value := row.values.get(column.key)) is not None]
-    best = max(printed, default=None)
-    doubt = low_score_warning(entry.score, random, best, task or column.task, column.metric)
-    return replace(entry, failures=(*entry.failures, doubt)) if doubt else entry
-
-
-def low_score_warning(
-    ours: Score, random: Score | None, best: float | None, task: str, metric: str
-) -> str:
-    """Return a warning about a number hardly above that of random weights; empty if it is not.
-
-    best: the highest published number, given as context because it may be close to random too.
-    """
-    checked_metric, margin = MARGINS_ABOVE_RANDOM.get(task, ("", 0.0))
-    if metric != checked_metric or random is None or not (ours.finite and random.finite):
-        return ""
-    if ours.mean - random.mean > margin:
-        return ""
-    beside = "" if best is None else f"; the best published is {best:.1f}"
-    return (
+    beside = f"; the best published is {max(printed):.1f}" if printed else ""
+    doubt = (
         f"not more than {margin:g} {metric} above a random initialization "
         f"({random.mean:.1f}{beside}): weights may not be loaded"
     )
+    return replace(entry, failures=(*entry.failures, doubt))
 
 
 def _random_score(published: Table, block: Block, column: Column) -> Score | None:
@@ -362,13 +349,10 @@ def _printed_line(published: Table, row: Row) -> Line:
 
 def _attribute(row: Row, key: str) -> str:
     if key in row.marks:
-        return _mark(row.marks[key], inferred=row.marks_inferred)
+        mark = MARKS[row.marks[key]]
+        return f"({mark})" if row.marks_inferred and row.marks[key] is True else mark
     value = row.attrs.get(key)
     return "–" if value is None else str(value)
-
-
-def _mark(mark: Mark, *, inferred: bool) -> str:
-    return f"({MARKS[mark]})" if inferred and mark is True else MARKS[mark]
 
 
 def _printed_number(published: Table, row: Row, column: Column) -> Entry:
@@ -396,7 +380,8 @@ def _legend(published: Table, block: Block, *, printed: bool) -> Iterator[str]:
     """Yield the meaning of the signs in a table."""
     if any(len(results) > 1 for results in block.done.values()):
         yield "± of → rows: standard deviation over the runs."
-    if any(results[0].interval95 for results in block.done.values() if len(results) == 1):
+    single = (results[0].details for results in block.done.values() if len(results) == 1)
+    if any(details.get("interval95") for details in single):
         yield "± of → rows with one run: 95 % interval over its trials."
     if printed:
         if any(v is None for row in published.rows for v in row.values.values()):

@@ -1,7 +1,7 @@
 """Numbers that papers print, from published/<paper>.yaml and from installed packages."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -329,6 +329,16 @@ def published_table(table_id: str) -> Table:
     return {table.id: table for paper in papers() for table in paper.tables}[table_id]
 
 
+def printed_numbers() -> Iterator[tuple[Paper, Table, Row, Column, float]]:
+    """Yield every number that tables of results or texts on figures print, in their order."""
+    for paper in papers():
+        for table in paper.tables:
+            for row in table.rows if table.kind != "settings" else ():
+                for column in table.columns:
+                    if (value := row.number(column)) is not None:
+                        yield paper, table, row, column, value
+
+
 @cache
 def best_published(task: str, protocol: str, metric: str) -> tuple[float, str] | None:
     """Return the highest number of a self-supervised method, and where it is printed.
@@ -338,15 +348,9 @@ def best_published(task: str, protocol: str, metric: str) -> tuple[float, str] |
     """
     printed = [
         (value, f"{row.label}, {paper.name} {table.number}")
-        for paper in papers()
-        for table in paper.tables
-        if table.kind != "settings"
-        for row in table.rows
-        if row.role != "supervised"
-        for column in table.columns
+        for paper, table, row, column, value in printed_numbers()
+        if row.role != "supervised" and row.protocol_of(column) == protocol
         if (row.task or column.task) == task and column.metric == metric
-        if row.protocol_of(column) == protocol
-        if (value := row.number(column)) is not None
     ]
     return max(printed, key=lambda one: one[0], default=None)
 

@@ -109,8 +109,6 @@ class Result:
     """Kind of norm that several processes share, such as naiveSyncBN; empty for one process."""
     metrics: Mapping[str, float] = field(hash=False)
     """Metrics in percent; head_entropy_bits in bits, for networks with several heads."""
-    interval95: Mapping[str, float] = field(hash=False)
-    """Half width of the interval of a metric that is a mean over trials."""
     fingerprint: str
     """Fingerprints of all data sets of the task."""
     small: str
@@ -123,8 +121,6 @@ class Result:
     """Name of the metric that is shown where there is room for only one."""
     heading: str
     """Heading of the task's part of the overview."""
-    at_grid_edge: bool
-    """Chosen learning rate is the lowest or the highest of the grid."""
     file: str = field(default="", compare=False)
     """Path of the record below the results."""
     details: Mapping[str, Any] = field(default_factory=dict, compare=False, hash=False)
@@ -224,7 +220,6 @@ def result_of(record: Record, path: Path) -> Result:
         num_processes=num_processes,
         shared_norm=str(details.get("norm", "")) if num_processes > 1 else "",
         metrics={name: float(value) for name, value in (record.metrics | extra).items()},
-        interval95=details.get("interval95", {}),
         fingerprint=" ".join(f"{key}:{data[key]['fingerprint']}" for key in sorted(data)),
         small=max((str(entry["small"]) for entry in data.values()), default=""),
         tolerated=tuple(
@@ -234,7 +229,6 @@ def result_of(record: Record, path: Path) -> Result:
         finished=record.finished,
         primary_metric=record.primary_metric,
         heading=record.heading,
-        at_grid_edge=bool(details.get("at_grid_edge")),
         details=details,
         counts={key: data[key].get("counts") or {} for key in sorted(data)},
         path=path,

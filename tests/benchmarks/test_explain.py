@@ -98,15 +98,6 @@ def test_an_edited_record_is_named(tmp_path: Path, capsys: pytest.CaptureFixture
         assert f"{path}: not a record that can be used (edited" in capsys.readouterr().err
 
 
-def test_a_label_that_repeats_keeps_all_of_its_texts(capsys: pytest.CaptureFixture[str]) -> None:
-    (path,) = RECORDS.glob("cifar10-barlow_twins/cifar10_linear.*.json")
-    assert main([str(path), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    departures = json.loads(path.read_text())["departures"]
-    assert len(departures) > 1
-    assert found["Protocol"]["departure"] == departures
-
-
 def test_a_number_of_a_recipe_stands_beside_the_papers(capsys: pytest.CaptureFixture[str]) -> None:
     path = KEPT / "coco_det.json"
     assert main([str(path), "--json"]) == 0

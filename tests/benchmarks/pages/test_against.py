@@ -87,12 +87,3 @@ def test_untrained_weights_are_judged_against_the_random_row(tmp_path: Path) -> 
 def test_records_of_random_weights_are_recognized_by_what_the_suite_writes() -> None:
     backbone = random_backbone(arch="resnet18", stem="cifar", seed=0)
     assert backbone.made_by["method"] == UNTRAINED
-
-
-def test_a_point_of_jcls_figure_is_to_be_made_until_it_is_run(tmp_path: Path) -> None:
-    made_by = {"method": "jcl", "recipe": "jcl/in100-r18-keys7", "epochs": 100, "data": "in100"}
-    probe = {"task": "in100_linear", "protocol": "jcl-2020/1", "arch": "resnet18"}
-    record(tmp_path, 70.0, made_by=made_by, **probe)
-    text = page(tmp_path, "jcl_imagenet100.md")
-    assert "- Figure 2: needs pre-training `jcl/in100-r18-keys9`\n" in text
-    assert "needs pre-training `jcl/in100-r18-keys7`" not in text

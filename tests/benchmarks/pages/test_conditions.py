@@ -61,12 +61,6 @@ def test_unlike_runs_have_rows_and_notes_of_their_own_and_alike_ones_a_mean(
             assert note in text
 
 
-def test_the_norm_of_a_single_process_is_no_condition(tmp_path: Path) -> None:
-    for seed, details in enumerate(({"num_processes": 1, "norm": "BN"}, {})):
-        record(tmp_path, 80.0, seed=seed, details=details)
-    assert plain(page(tmp_path, "overview.md")) == {"mine": "80.0 ± 0.0"}
-
-
 def test_the_row_of_most_runs_has_the_name_alone(tmp_path: Path) -> None:
     for seed in (0, 1):
         record(tmp_path, 80.0, seed=seed, **ROUNDED)
@@ -74,23 +68,6 @@ def test_the_row_of_most_runs_has_the_name_alone(tmp_path: Path) -> None:
     rows = plain(page(tmp_path, "overview.md"))
     assert rows["mine"] == "80.0 ± 0.0"
     assert rows["mine (features in float32)"] == "86.0"
-
-
-def test_numbers_of_tolerated_images_that_differ_stand_apart(tmp_path: Path) -> None:
-    record(tmp_path, 80.0, seed=0, tolerated=1)
-    record(tmp_path, 86.0, seed=1, tolerated=2)
-    told = "missing, surplus or unreadable images or annotations of set tolerated"
-    rows = [name for block in blocks(page(tmp_path, "overview.md")) for name in block]
-    assert rows == ["mine ¹ ²", f"mine (2 {told}) ³ ⁴"]
-
-
-def test_two_seeds_of_two_engines_are_compared_with_the_paper_one_by_one(tmp_path: Path) -> None:
-    made_by = {"method": "MoCo", "recipe": "moco/r50-in1k-200", "epochs": 200, "data": "in1k"}
-    for seed, engine in enumerate(("detectron2", "torchvision")):
-        changes = {"seed": seed, "engine": engine, "made_by": made_by}
-        record(tmp_path, 50.0, task="voc0712_det_c4", **changes)
-    text = page(tmp_path).partition("## Against the paper")[2]
-    assert "mine (engine torchvision)" in text
 
 
 def test_a_failed_seed_stands_in_the_first_row(tmp_path: Path) -> None:
@@ -111,12 +88,6 @@ def test_no_average_is_made_of_unlike_runs(tmp_path: Path) -> None:
     assert (
         "no average, because the runs differ: features in bfloat16 and features in float32" in text
     )
-
-
-def test_an_average_tells_what_one_of_its_sets_tolerated(tmp_path: Path) -> None:
-    transfer_records(tmp_path, transfer_tasks()[:-1])
-    transfer_records(tmp_path, transfer_tasks()[-1:], departures=["15 kinds"])
-    assert "15 kinds" in page(tmp_path, "lorac_table2.md")
 
 
 def snapshot(results: Path, epoch: int, score: float, **changes: Any) -> None:

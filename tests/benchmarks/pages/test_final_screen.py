@@ -47,29 +47,11 @@ def test_seeds_become_a_mean_with_its_deviation(tmp_path: Path) -> None:
     assert " 71.0 ± 1.4 " in screen(tmp_path, SVM, cell(seed=1))[1]
 
 
-def test_results_of_other_runs_are_left_out(tmp_path: Path) -> None:
-    record(tmp_path, 79.7)
-    record(tmp_path, 10.0, backbone="other", sha256="b" * 64)
-    record(tmp_path, 20.0, schedule="smoke", hash="shorter")
-    lines = screen(tmp_path, SVM)
-    assert len(lines) == 2
-    assert "79.7" in lines[1]
-
-
 def test_a_failed_cell_shows_its_reason(tmp_path: Path) -> None:
     failure(tmp_path, "voc07_svm", "CUDA out of memory")
     lines = screen(tmp_path, SVM)
     assert "failed" in lines[1]
     assert lines[-1] == "failed  mine  voc07_svm  CUDA out of memory"
-
-
-def test_it_fits_a_screen_whatever_the_number_of_tasks(tmp_path: Path) -> None:
-    asked = [cell(task=f"task{number}") for number in range(100)]
-    for one in asked:
-        record(tmp_path, 50.0, task=one.task)
-    lines = screen(tmp_path, *asked)
-    assert len(lines) <= MOST_LINES
-    assert lines[-1].startswith("... and ")
 
 
 def test_long_reasons_are_cut_and_rows_that_a_terminal_breaks_are_counted(tmp_path: Path) -> None:
@@ -87,11 +69,6 @@ def test_long_reasons_are_cut_and_rows_that_a_terminal_breaks_are_counted(tmp_pa
     assert lines[-2].endswith("…")
 
 
-def test_the_best_published_number_is_one_under_the_same_protocol(tmp_path: Path) -> None:
-    record(tmp_path, 79.7, protocol="co2-2021-11point/1")
-    assert screen(tmp_path, cell(protocol="co2-2021-11point/1"))[1].split()[-2:] == ["-", "-"]
-
-
 def test_the_newest_of_two_records_under_unlike_conditions_counts(tmp_path: Path) -> None:
     record(tmp_path, 33.8, hash="a", finished="2026-01-01T00:00:00Z")
     record(tmp_path, 43.8, hash="b", finished="2026-01-02T00:00:00Z", small="excerpt")
@@ -104,16 +81,6 @@ def test_a_verdict_stays_with_its_protocol(tmp_path: Path) -> None:
     record(tmp_path, 30.0, task=task, protocol="other/1", made_by=LORAC)
     lines = screen(tmp_path, *(cell(task=task, protocol=p) for p in ("lorac-2021/1", "other/1")))
     assert [line.split()[-1] for line in lines[1:]] == ["below", "-"]
-
-
-def test_many_checkpoints_have_a_row_each(tmp_path: Path) -> None:
-    names = [f"mine@epoch{number:04d}" for number in range(0, 100, 10)]
-    for number, name in enumerate(names[1:]):
-        record(tmp_path, 50.0 + number, backbone=name, sha256=f"{number:064d}")
-    header, *rows = screen(tmp_path, *(cell(backbone=name) for name in names))
-    assert header.split()[:4] == ["task", "checkpoint", "metric", "ours"]
-    shown = [tuple(row.split()[1:4]) for row in rows]
-    assert shown == [(name, "mAP", f"{50 + number}.0") for number, name in enumerate(names[1:])]
 
 
 def test_a_verdict_in_a_row_of_its_own_is_that_of_its_checkpoint(tmp_path: Path) -> None:

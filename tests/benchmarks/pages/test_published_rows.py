@@ -136,20 +136,6 @@ def test_no_stand_in_for_textures_is_compared(some_result: Result) -> None:
         assert not [pair for table in TABLES for pair in pairs_of(table, mine, some_result)]
 
 
-def test_jcls_own_number_of_moco_v2_is_compared_not_the_cited_one(tmp_path: Path) -> None:
-    record(
-        tmp_path,
-        67.5,
-        task="in1k_linear",
-        protocol="jcl-2020/1",
-        made_by=made_by("moco/in1k-r50-v2"),
-    )
-    text = page(tmp_path, "jcl_table1.md").split("## Against the paper")[1]
-    assert re.search(
-        r"MoCo v2 +\| accuracy@top1 +\| 67.50 \| +67.6 \| +-0.10 \| .* reproduced", text
-    )
-
-
 def test_the_page_says_why_a_number_has_no_verdict(tmp_path: Path) -> None:
     for table, recipe, task, metric, why in [
         ("uniclr_table3", "dino/in100-r50", "in100_linear", "top1", "who trained and"),
@@ -161,14 +147,6 @@ def test_the_page_says_why_a_number_has_no_verdict(tmp_path: Path) -> None:
         text = page(tmp_path, f"{table}.md").split("## Against the paper")[1]
         assert re.search(r"→ mine .*\| 50.00 \|.* not judged ", text)
         assert re.search(rf"^- not judged \((MoCo|DINO)\): .*{why}", text, re.MULTILINE)
-
-
-def test_a_number_from_elsewhere_is_shown_and_not_judged(tmp_path: Path) -> None:
-    simclr = made_by("simclr/in1k-r50")
-    record(tmp_path, 66.0, task="in1k_linear", protocol="co2-2021/1", made_by=simclr)
-    text = page(tmp_path, "co2_table1.md").split("## Against the paper")[1]
-    assert re.search(r"\| 66.00 \| +69.3 \| +-3.30 \| .* not judged", text)
-    assert "(Chen et al., 2020a)): the paper cites the number from elsewhere" in text
 
 
 def test_a_cited_number_stands_under_the_protocol_of_its_source(tmp_path: Path) -> None:

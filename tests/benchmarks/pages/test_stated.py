@@ -45,19 +45,6 @@ def test_imagenet_100_of_co2_gets_verdicts(tmp_path: Path) -> None:
     assert line_of(tmp_path, "without_consistency_top1")[2] == "not run"
 
 
-def test_a_gain_is_the_difference_of_two_results(tmp_path: Path) -> None:
-    semi = {"task": "in1k_semi_10pct", "protocol": "co2-2021-v1/1", "metric": "top5"}
-    put(tmp_path, 82.0, "moco/in1k-r50-v1", arch="resnet50", **semi)
-    put(tmp_path, 83.2, "co2/in1k-r50-v1", arch="resnet50", **semi)
-    assert line_of(tmp_path, "by_the_abstract")[1:] == [
-        "1.1",
-        "1.20",
-        "+0.10",
-        "[-1.5, +1.7]",
-        "undecided",
-    ]
-
-
 def test_the_accuracy_during_pre_training_comes_with_the_backbone(tmp_path: Path) -> None:
     means = {"last_epoch": {"instance_accuracy": 97.2}}
     put(tmp_path, 10.0, "moco/in100-r18-v1", schedule="smoke", made_by=means)
@@ -67,19 +54,6 @@ def test_the_accuracy_during_pre_training_comes_with_the_backbone(tmp_path: Path
         "-0.37",
         "[-1.2, +0.5]",
         "undecided",
-    ]
-
-
-def test_entropies_of_heads_are_in_bits(tmp_path: Path) -> None:
-    recipe = "loocpp/in100-r50-color-rotation-texture"
-    heads = {"protocol": "looc-2020/1", "arch": "resnet50-heads4"}
-    put(tmp_path, 82.0, recipe, details={"head_entropy_bits": 1.4}, **heads)
-    assert line_of(tmp_path, "entropy on IN-100")[1:] == [
-        "1",
-        "1.40",
-        "+0.40",
-        "[+0.1, +0.7]",
-        "above",
     ]
 
 

@@ -48,11 +48,6 @@ def test_snapshots_of_each_schedule_and_engine_have_a_line_of_their_own(tmp_path
     assert sum("engine" in name for name in names) == 1
 
 
-def test_a_snapshot_without_its_main_number_is_no_point(tmp_path: Path) -> None:
-    snapshot(tmp_path, 1, metrics={"top1": 12.0})
-    assert parts_by_task(read_contents(tmp_path)) == []
-
-
 def test_other_conditions_and_equal_seeds_are_no_spread_over_seeds(tmp_path: Path) -> None:
     protocol = {"name": "lorac-2021/1", "hash": "b", "paper_hash": "a", "fields": {}}
     others: tuple[dict[str, Any], ...] = (
@@ -70,15 +65,6 @@ def test_other_conditions_and_equal_seeds_are_no_spread_over_seeds(tmp_path: Pat
     for folder in ("a", "b"):
         complete(tmp_path / "same" / folder, "mine", TASK)
     assert [folder.name for folder in tmp_path.iterdir() if spread(folder)] == []
-
-
-def test_kinds_of_runs_have_rows_of_their_own(tmp_path: Path) -> None:
-    for seed in (0, 1):
-        complete(tmp_path / "a", "mine", TASK, seed)
-        complete(tmp_path / "b", "mine", TASK, seed, **SHORT)
-    names = [name for name, _ in spread(tmp_path)]
-    assert len(names) == len({*names}) == 2
-    assert all(name.endswith(", seeds") for name in names)
 
 
 def test_a_ring_is_explained_only_where_one_is_drawn(tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from benchmarks.report_parts.galleries import figures
 from benchmarks.report_parts.page import MOST_CHARACTERS, parts_by_task, report_page, within_limit
 from benchmarks.report_parts.pretraining import pretraining
 from tests.benchmarks.report.complete_records import HOSTILE, complete
-from transfer.galleries.rankings import FALSE, MISSED
 from transfer.galleries.store import write_gallery
 from transfer.galleries.tile import Tile
 
@@ -37,17 +36,6 @@ def test_a_chart_has_the_colors_of_the_page_and_no_outside_address() -> None:
     assert "mathdefault" not in chart.svg
     assert re.search(r">\s*0\.1\s*</text>", chart.svg)
     assert not re.search(r'(href|src)="(?!#)', chart.svg)
-
-
-def test_names_of_clip_paths_differ_between_charts() -> None:
-    svgs = [charts(Series(name="a", points=((1, y), (2, y))))[0].svg for y in (1.0, 2.0)]
-    ids = [set(re.findall(r'id="(\w+)"', svg)) for svg in svgs]
-    assert ids[0]
-    assert not ids[0] & ids[1]
-
-
-def test_without_a_finite_number_there_is_no_chart() -> None:
-    assert charts(Series(name="a", points=((1.0, float("nan")),))) == []
 
 
 def test_a_name_has_one_look_in_all_charts_of_a_part() -> None:
@@ -118,17 +106,6 @@ def test_pictures_beside_a_record_are_embedded_with_their_words_as_text(tmp_path
     assert HOSTILE not in page
 
 
-def test_pictures_of_rankings_are_told_apart_and_explained(tmp_path: Path) -> None:
-    complete(tmp_path, "mine", TASK)
-    (result,) = read_contents(tmp_path).results.done
-    write_gallery(tmp_path / result.file, [tile(group=FALSE), tile(group=MISSED)])
-    page = report_page(tmp_path)
-    assert "<b>false positive</b>" in page
-    assert "<b>missed positive</b>" in page
-    assert "images without a class that rank high for it" in page
-    assert "most sure to be of another class" not in page
-
-
 def test_a_caption_never_leads_to_a_file_elsewhere(tmp_path: Path) -> None:
     complete(tmp_path, "mine", TASK)
     (result,) = read_contents(tmp_path).results.done
@@ -189,19 +166,6 @@ def test_logs_are_read_up_to_a_torn_line(tmp_path: Path) -> None:
     assert [chart.title for chart in found.charts] == ["Loss", "Learning rate"]
     assert found.logs[0].summary == "step 2, epoch 1.00, loss 2, 1 torn lines left out"
     assert found.missing == (str(tmp_path / "absent"),)
-
-
-def test_the_first_views_of_a_run_are_shown(tmp_path: Path) -> None:
-    (tmp_path / "metrics.jsonl").write_text('{"step": 1, "loss": 1.0}\n')
-    (tmp_path / "views.jpg").write_bytes(b"\xff\xd8\xff")
-    assert pretraining([tmp_path]).logs[0].views == "data:image/jpeg;base64,/9j/"
-
-
-def test_values_that_were_not_finite_leave_a_gap(tmp_path: Path) -> None:
-    log = tmp_path / "metrics.jsonl"
-    log.write_text('{"step": 1, "loss": null}\n{"step": 2, "loss": 1.5}\n')
-    (chart,) = pretraining([tmp_path]).charts
-    assert chart.title == "Loss"
 
 
 def test_accuracy_stands_against_the_cost_of_unlike_networks(tmp_path: Path) -> None:
