@@ -21,13 +21,12 @@ ProtocolCheck = Callable[[Model, str, str], str]
 expects another protocol, and nothing if it expects this one."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reasons:
-    """Differences from the paper's schedule, protocol and data; no difference by default."""
+class Reasons(NamedTuple):
+    """Differences from the paper's schedule, protocol and data, in words; none by default."""
 
     schedule: str = "paper"
-    altered: bool = False
-    """The protocol has another hash than the paper's, at the paper's schedule."""
+    altered: str = ""
+    """Not empty if the protocol has another hash than the paper's, at the paper's schedule."""
     data: str = ""
     """Words on small or incomplete data; empty for the published data."""
     protocol: str = ""
@@ -36,8 +35,7 @@ class Reasons:
     def words(self, *, schedule: bool = True) -> tuple[str, ...]:
         """Return words for each reason, on request without the schedule; empty if there is none."""
         length = schedule_words(self.schedule) if schedule and self.schedule != "paper" else ""
-        words = (length, "altered protocol" * self.altered, self.data, self.protocol)
-        return tuple(filter(None, words))
+        return tuple(filter(None, (length, *self[1:])))
 
     @property
     def rank(self) -> tuple[int, tuple[str, ...]]:
@@ -61,10 +59,11 @@ def reasons_of(
     if isinstance(entry, Failure):
         words = check(model or Model(name=""), *column_of(entry)) if check else ""
         return Reasons(schedule=entry.schedule, protocol=words)
+    altered = entry.schedule == "paper" and entry.protocol_hash != entry.paper_hash
     data = SMALL_DATA[entry.small] if entry.small else "incomplete data" if entry.tolerated else ""
     return Reasons(
         schedule=entry.schedule,
-        altered=entry.schedule == "paper" and entry.protocol_hash != entry.paper_hash,
+        altered="altered protocol" * altered,
         data=data,
         protocol=check(entry.model, *column_of(entry)) if check else "",
     )
@@ -303,7 +302,7 @@ def _block_and_row(
     rows = [
         (block, model)
         for block in blocks
-        if replace(block.reasons, altered=False, data="") == why
+        if block.reasons._replace(altered="", data="") == why
         for model in block.models
         if model.name == failure.backbone
     ]

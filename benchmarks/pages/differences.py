@@ -252,10 +252,7 @@ def compare(scores: Sequence[Score], task: str) -> tuple["Floats", "Floats", "Fl
         variances[cell] = _paired_variances([scores[i] for i in places])
         variances[cell] += of_seeds[:, None] + of_seeds
     errors = np.sqrt(variances)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        z = np.abs(points) / errors
-    p = np.vectorize(math.erfc)(z / math.sqrt(2)) if len(scores) else z
-    p = np.where((points == 0) & np.isfinite(errors), 1.0, p)
+    p = _two_sided(points, errors)
     for places in paired.values():
         exact = [i for i in places if scores[i].sample.exact and not seeds[i]]  # type: ignore[union-attr]
         if len(exact) > 1:
@@ -271,9 +268,17 @@ def _compare_means(scores: Sequence[Score]) -> tuple["Floats", "Floats", "Floats
     found = [compare(column, "") for column in columns]
     points = np.mean([one[0] for one in found], axis=0)
     errors = np.sqrt(np.sum([one[1] ** 2 for one in found], axis=0)) / len(found)
+    return points, errors, _two_sided(points, errors)
+
+
+def _two_sided(points: "Floats", errors: "Floats") -> "Floats":
+    """Return the probability of so large a difference by normal errors."""
+    import numpy as np
+
     with np.errstate(divide="ignore", invalid="ignore"):
         z = np.abs(points) / errors
-    return points, errors, np.where(points == 0, 1.0, np.vectorize(math.erfc)(z / math.sqrt(2)))
+    p = np.vectorize(math.erfc, otypes=[float])(z / math.sqrt(2))
+    return np.where((points == 0) & np.isfinite(errors), 1.0, p)
 
 
 def _variance_over_images(score: Score) -> float:

@@ -43,10 +43,11 @@ def final_screen(
     the terminal, which breaks longer lines.
     """
     wanted = set(cells)
-    done = _newest(result for result in results.done if result.cell in wanted)
-    failed = [failure for failure in results.failed if failure.cell in wanted]
-    finished = {result.cell for result in done}
-    failed = [failure for failure in failed if failure.cell not in finished]
+    in_order = sorted(results.done, key=lambda result: result.finished)
+    # the newest record of each cell; those of other conditions lie beside it
+    newest = {result.cell: result for result in in_order if result.cell in wanted}
+    done = list(newest.values())
+    failed = [one for one in results.failed if one.cell in wanted and one.cell not in newest]
     names = list(dict.fromkeys(cell.backbone for cell in cells))
     lines = _failure_lines(failed, unreadable, width)
     notes = [shortened(note, LINES_OF_A_FAILURE * width) for note in _notes(done)]
@@ -77,14 +78,6 @@ def _fitting(table: Sequence[str], room: int, width: int) -> list[str]:
             break
         kept.append(line)
     return [*kept, f"... and {len(table) - len(kept)} more below tables/"]
-
-
-def _newest(done: Iterable[Result]) -> list[Result]:
-    """Return the newest record of each cell; those of other conditions lie beside it."""
-    newest: dict[RequestedCell, Result] = {}
-    for result in sorted(done, key=lambda result: result.finished):
-        newest[result.cell] = result
-    return list(newest.values())
 
 
 def _table(

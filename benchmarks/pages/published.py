@@ -277,12 +277,8 @@ def published_recipes() -> dict[str, Pretraining]:
 
 def _completed(known: Pretraining, more: Pretraining) -> Pretraining:
     """Return the settings that are known, completed by further ones."""
-    return Pretraining(
-        **{
-            name: vars(more)[name] if value is None else value
-            for name, value in vars(known).items()
-        }
-    )
+    given = {name: value for name, value in vars(known).items() if value is not None}
+    return Pretraining(**vars(more) | given)
 
 
 AVERAGE = "transfer_linear/average"
@@ -379,10 +375,7 @@ def _statement(entry: dict[str, Any]) -> Statement:
 def _table(entry: dict[str, Any]) -> Table:
     shared = entry.get("pretrain", {})
     return Table(
-        id=entry["id"],
-        number=entry["number"],
-        kind=entry["kind"],
-        title=entry["title"],
+        **{name: entry[name] for name in ("id", "number", "kind", "title")},
         facts=tuple(entry.get("facts", ())),
         columns=tuple(Column(**column) for column in entry["columns"]),
         attributes=tuple(Attribute(**attribute) for attribute in entry.get("attributes", ())),

@@ -1,7 +1,8 @@
 """The whole page: its parts in order, rendered by the templates into one self-contained file."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -100,12 +101,15 @@ class Room:
     """Characters that are left for images."""
 
     left: int
+    refused: Counter[str] = field(default_factory=Counter)
+    """Number of images for which there was no room, by kind."""
 
-    def takes(self, *sources: str) -> bool:
+    def takes(self, kind: str, *sources: str) -> bool:
         """Return whether there was room for these addresses of images, which is now taken."""
         size = sum(map(len, sources))
         fits = size <= self.left
         self.left -= size * fits
+        self.refused[kind] += 0 if fits else sum(map(bool, sources))
         return fits
 
 
@@ -117,30 +121,27 @@ def within_limit(
     "left_out" holds a sentence for each part that lacks images, or no words.
     """
     room = Room(limit)
-    logs = tuple(log if room.takes(log.views) else replace(log, views="") for log in runs.logs)
+    logs = [log if room.takes("views", log.views) else replace(log, views="") for log in runs.logs]
     for_figures = Room(int(room.left * FIGURES_SHARE))
-    shown = tuple(one for one in figures if one.source and for_figures.takes(one.source))
-    room.takes(*(one.source for one in shown))
+    shown = [one for one in figures if one.source and for_figures.takes("figures", one.source)]
+    room.left -= sum(len(one.source) for one in shown)
     parts = [replace(part, queries=_fitting(part.queries, room)) for part in by_task]
-    every = [
-        picture for part in parts for gallery in part.galleries for picture in gallery.pictures
-    ]
-    share = min(1.0, room.left / max(sum(len(picture.source) for picture in every), 1))
+    galleries = [gallery for part in parts for gallery in part.galleries]
+    size = sum(len(picture.source) for gallery in galleries for picture in gallery.pictures)
+    share = min(1.0, room.left / max(size, 1))
     parts = [
         replace(part, galleries=tuple(_thinned(one, share, room) for one in part.galleries))
         for part in parts
     ]
-    num_pictures = _num_pictures(by_task) - _num_pictures(parts)
-    num_views = sum(bool(log.views) for log in runs.logs) - sum(bool(log.views) for log in logs)
     folders = "the .gallery folders and records in results"
     return {
         "by_task": parts,
-        "pretraining": replace(runs, logs=logs),
+        "pretraining": replace(runs, logs=tuple(logs)),
         "figures": shown,
         "left_out": {
             "figures": _words(len(figures) - len(shown), "figure", "results/figures"),
-            "pictures": _words(num_pictures, "picture", folders),
-            "views": _words(num_views, "picture", "views.jpg in the runs’ folders"),
+            "pictures": _words(room.refused["pictures"], "picture", folders),
+            "views": _words(room.refused["views"], "picture", "views.jpg in the runs’ folders"),
         },
     }
 
@@ -149,7 +150,7 @@ def _fitting(queries: Sequence[Queries], room: Room) -> tuple[Queries, ...]:
     """Return the queries for which there is room."""
 
     def fits(row: Neighbors) -> bool:
-        return room.takes(*(picture.source for picture in (row.query, *row.nearest)))
+        return room.takes("pictures", *(picture.source for picture in (row.query, *row.nearest)))
 
     found = (replace(one, rows=tuple(filter(fits, one.rows))) for one in queries)
     return tuple(one for one in found if one.rows)
@@ -157,15 +158,12 @@ def _fitting(queries: Sequence[Queries], room: Room) -> tuple[Queries, ...]:
 
 def _thinned(gallery: Gallery, share: float, room: Room) -> Gallery:
     """Return a share of the pictures, spread over all so that every kind of outcome is shown."""
-    number = max(1, int(len(gallery.pictures) * share))
-    spread = (gallery.pictures[i * len(gallery.pictures) // number] for i in range(number))
-    return replace(gallery, pictures=tuple(one for one in spread if room.takes(one.source)))
-
-
-def _num_pictures(parts: Sequence[TaskPart]) -> int:
-    galleries = sum(len(gallery.pictures) for part in parts for gallery in part.galleries)
-    rows = [row for part in parts for one in part.queries for row in one.rows]
-    return galleries + sum(1 + sum(bool(p.source) for p in row.nearest) for row in rows)
+    every = gallery.pictures
+    number = max(1, int(len(every) * share))
+    room.refused["pictures"] += len(every) - number
+    spread = (every[i * len(every) // number] for i in range(number))
+    shown = tuple(one for one in spread if room.takes("pictures", one.source))
+    return replace(gallery, pictures=shown)
 
 
 def _words(number: int, thing: str, place: str) -> str:

@@ -15,7 +15,6 @@ from benchmarks.pages.published import transfer_tasks
 from benchmarks.report import write_report
 from tests.benchmarks.report.complete_records import HOSTILE, complete, many, usual
 from tests.benchmarks.report.test_report import results_of_two
-from tests.synthetic_records import failure
 
 selenium = pytest.importorskip("selenium", reason="needs selenium, of the extra dev")
 
@@ -247,14 +246,6 @@ def test_axe_finds_nothing(browser: Browser, page: Path) -> None:
         assert [(one["id"], [n["html"][:200] for n in one["nodes"]]) for one in found] == []
 
 
-def test_headings_of_numbers_are_not_broken_within_words(browser: Browser, page: Path) -> None:
-    browser.open(page, width=1280)
-    heights = browser.run(
-        "[...document.querySelectorAll('#all-numbers th button')].map((one) => one.offsetHeight)"
-    )
-    assert max(heights) < 30
-
-
 def test_bars_of_one_table_have_one_scale_and_end_before_the_numbers(
     browser: Browser, tmp_path: Path
 ) -> None:
@@ -278,14 +269,6 @@ def test_bars_of_one_table_have_one_scale_and_end_before_the_numbers(
     for value, length, number_starts in cells:
         assert length == pytest.approx(longest * value / 100, abs=0.5)
         assert length < number_starts
-
-
-def test_a_folder_of_failures_shows_their_reasons(browser: Browser, tmp_path: Path) -> None:
-    failure(tmp_path, "voc07_svm", f"the disk is full {HOSTILE}")
-    browser.open(write_report(tmp_path).absolute())
-    (reason,) = browser.texts("td.reason")
-    assert reason == f"the disk is full {HOSTILE}"
-    assert browser.errors() == []
 
 
 @pytest.mark.slow
