@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import NamedTuple
 
-from benchmarks.pages.records import SMALL_DATA, Failure, Model, Result
+from benchmarks.pages.records import SMALL_DATA, Failure, Model, Result, grouped
 
 SCHEDULES = ("paper", "short", "smoke")
 Column = tuple[str, str]
@@ -191,9 +191,7 @@ def sort_into_blocks(
     group_key: key of a backbone. Results of all backbones with one key are sorted into rows by
     their conditions as if they were those of one backbone.
     """
-    kinds: dict[Reasons, list[Result]] = {}
-    for result in done:
-        kinds.setdefault(reasons_of(result, check), []).append(result)
+    kinds = grouped((reasons_of(result, check), result) for result in done)
     blocks = [
         Block(reasons=why, version=version, done=results, failed={})
         for why in sorted(kinds, key=lambda why: why.rank)
@@ -233,10 +231,7 @@ def _split_rows(
     members: list[Result], group_key: Callable[[Model], Hashable]
 ) -> Iterator[tuple[Model, tuple[Result, ...]]]:
     """Yield the rows of one column, each with the runs that may share a mean."""
-    alike: dict[Hashable, list[Result]] = {}
-    for result in members:
-        alike.setdefault(group_key(result.model), []).append(result)
-    for results in alike.values():
+    for results in grouped((group_key(result.model), result) for result in members).values():
         for words, group in _group_by_conditions(results).items():
             for model in dict.fromkeys(result.model for result in group):
                 runs = [result for result in group if result.model == model]
@@ -250,9 +245,7 @@ def _group_by_conditions(results: Sequence[Result]) -> dict[str, list[Result]]:
     The first group is the largest; among equally large groups, the one with the fewest departures.
     Its name is empty.
     """
-    groups: dict[Conditions, list[Result]] = {}
-    for result in results:
-        groups.setdefault(conditions(result), []).append(result)
+    groups = grouped((conditions(result), result) for result in results)
 
     def rank(common: Conditions) -> tuple[int, int, Conditions]:
         return -len(groups[common]), len(groups[common][0].departures), common

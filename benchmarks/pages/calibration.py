@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from benchmarks.pages.records import grouped
+
 FILE = "calibration.json"
 """File in the results folder, written by benchmarks/run_all.py --calibrate."""
 FORMAT = "ssl-calibration/1"
@@ -48,9 +50,7 @@ def _line(content: dict[str, Any]) -> str:
         else ("Not calibrated: this installation did not reproduce")
     )
     finished = {number.get("finished", content["finished"])[:10] for number in numbers}
-    by_task: dict[tuple[str, str], list[str]] = {}
-    for number in numbers:
-        by_task.setdefault((number["key"], number["source"]), []).append(_words(number))
+    by_task = grouped(((number["key"], number["source"]), _words(number)) for number in numbers)
     compared = "; ".join(
         f"{key} {', '.join(words)} ({source})" for (key, source), words in by_task.items()
     )

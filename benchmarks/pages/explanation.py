@@ -13,7 +13,7 @@ from benchmarks.pages.again import COMMAND, again_lines
 from benchmarks.pages.against import comparable_block, compared_numbers
 from benchmarks.pages.checkpoint_lines import Line, checkpoint_lines, value_words
 from benchmarks.pages.published import papers
-from benchmarks.pages.records import Result
+from benchmarks.pages.records import Result, grouped
 from transfer.record import Record, features_in, stored_fields
 from transfer.tasks import TASKS
 
@@ -49,10 +49,7 @@ class Explanation:
 
 
 def _by_label(lines: Sequence[Line]) -> dict[str, str | list[str]]:
-    texts: dict[str, list[str]] = {}
-    for label, text in lines:
-        texts.setdefault(label, []).append(text)
-    return {label: own[0] if len(own) == 1 else own for label, own in texts.items()}
+    return {label: own[0] if len(own) == 1 else own for label, own in grouped(lines).items()}
 
 
 def _on_lines(label: str, text: str, width: int) -> str:

@@ -1,6 +1,6 @@
 """The last screen of a run: one compact table of this run's numbers, then its failures."""
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from rich.cells import cell_len, set_cell_size
@@ -10,7 +10,7 @@ from benchmarks.pages.blocks import conditions, reasons_of, without_version
 from benchmarks.pages.differences import SIGNS, Word
 from benchmarks.pages.entries import score_of
 from benchmarks.pages.published import best_published
-from benchmarks.pages.records import Failure, RequestedCell, Result, Results
+from benchmarks.pages.records import Failure, RequestedCell, Result, Results, grouped
 
 MOST_LINES = 46
 """Longest screen in lines of the terminal, so that everything that a run prints after its last cell
@@ -121,11 +121,11 @@ def _label(task: str, protocol: str, columns: Sequence[tuple[str, str]]) -> str:
 
 def _number(own: Sequence[Result], failed: bool) -> str:
     """Return the mean over seeds; of seeds that ran under unlike conditions, one for each."""
-    alike: dict[Hashable, list[float]] = {}
-    for r in own:
-        if r.primary_metric in r.metrics:
-            kind = (r.protocol_hash, conditions(r), r.fingerprint, r.departures)
-            alike.setdefault(kind, []).append(r.metrics[r.primary_metric])
+    alike = grouped(
+        ((r.protocol_hash, conditions(r), r.fingerprint), r.metrics[r.primary_metric])
+        for r in own
+        if r.primary_metric in r.metrics
+    )
     if alike:
         return " / ".join(score_of(values).text(1) for values in alike.values())
     return "failed" if failed else "-"

@@ -11,7 +11,7 @@ from benchmarks.pages.blocks import Block, Column, sort_into_blocks
 from benchmarks.pages.differences import RULE
 from benchmarks.pages.entries import table_entry
 from benchmarks.pages.published import AVERAGE, transfer_tasks
-from benchmarks.pages.records import Model, Results
+from benchmarks.pages.records import Model, Results, grouped
 from benchmarks.pages.table_rows import (
     Heading,
     Notes,
@@ -51,9 +51,7 @@ def overview_page(results: Results, tables: Sequence[tuple[str, str]], command: 
 
 def _block(block: Block, notes: Notes) -> list[str]:
     """Return a table per kind of task; one table of all would be wider than a screen."""
-    kinds: dict[str, list[Column]] = {}
-    for column in _columns(block):
-        kinds.setdefault(_metric_and_heading(block, column)[1], []).append(column)
+    kinds = grouped((_metric_and_heading(block, column)[1], column) for column in _columns(block))
     filled = {*block.done, *block.failed}
     filled |= {(m, (AVERAGE, name)) for m, (task, name) in filled if task in transfer_tasks()}
     parts = []
@@ -108,10 +106,11 @@ def _with_labels(columns: Sequence[Column]) -> list[tuple[str, Column]]:
 
 def _notes_lines(block: Block, columns: Sequence[Column], everywhere: Sequence[str]) -> list[str]:
     """Return the metrics and protocols of a table, and the notes that hold for all its numbers."""
-    metrics: dict[str, list[str]] = {}
-    for label, column in _with_labels(columns):
-        if column[0] != AVERAGE:
-            metrics.setdefault(block.metric_and_heading(column)[0], []).append(label)
+    metrics = grouped(
+        (block.metric_and_heading(column)[0], label)
+        for label, column in _with_labels(columns)
+        if column[0] != AVERAGE
+    )
     parts = [
         metric if len(metrics) == 1 else f"{metric} of {', '.join(labels)}"
         for metric, labels in sorted(metrics.items())

@@ -29,7 +29,7 @@ from benchmarks.pages.published import (
     published_score,
     transfer_tasks,
 )
-from benchmarks.pages.records import Failure, Model, Result, Results
+from benchmarks.pages.records import Failure, Model, Result, Results, grouped
 from benchmarks.pages.table_rows import (
     Heading,
     Line,
@@ -231,13 +231,10 @@ def _page_head(published: Table, paper: Paper, command: str) -> str:
         "",
         f"Percent. Rows with → are measured here, all others are the paper's. Made by `{command}`.",
     ]
-    grouped: dict[str, list[str]] = {}
-    for column in published.columns:
-        if column.block:
-            grouped.setdefault(column.block, []).append(column.label)
-    if grouped:
-        groups = "; ".join(f"{title}: {', '.join(labels)}" for title, labels in grouped.items())
-        lines += ["", f"Columns: {groups}."]
+    groups = grouped((column.block, column.label) for column in published.columns if column.block)
+    if groups:
+        listed = "; ".join(f"{title}: {', '.join(labels)}" for title, labels in groups.items())
+        lines += ["", f"Columns: {listed}."]
     lines += ["", RULE]
     return "\n".join(lines)
 

@@ -2,13 +2,16 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from benchmarks.pages.published import Pretraining, published_recipes
 from transfer.record import RECORDS, SNAPSHOTS, Record, features_in, record_of
+
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
 
 SMALL_DATA = {"generated": "generated data", "excerpt": "excerpt of the data"}
 TABLES, FIGURES = "tables", "figures"
@@ -240,6 +243,14 @@ def _failure(content: dict[str, Any]) -> Failure:
     names = ("backbone", "task", "protocol", "schedule", "primary_metric", "heading")
     reason = " ".join(content["reason"].split()).rstrip(":")
     return Failure(**{n: content[n] for n in names}, seed=int(content["seed"]), reason=reason)
+
+
+def grouped(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:
+    """Return the values of each key; keys and values are in the order of the pairs."""
+    groups: dict[Key, list[Value]] = {}
+    for key, value in pairs:
+        groups.setdefault(key, []).append(value)
+    return groups
 
 
 def model_of(content: dict[str, Any], declared: str = "") -> Model:

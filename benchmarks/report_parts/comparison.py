@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.pages.blocks import Block, Column, sort_into_blocks
 from benchmarks.pages.differences import Score, compare, holm, how_compared
 from benchmarks.pages.entries import table_entry
-from benchmarks.pages.records import Model
+from benchmarks.pages.records import Model, grouped
 from benchmarks.pages.table_rows import row_label
 from benchmarks.report_parts.contents import Contents, Details
 from transfer.convert.architectures import network_words
@@ -141,10 +141,8 @@ def _order(model: Model) -> tuple[bool, Model]:
 
 def _alike(models: Sequence[Model]) -> list[list[Model]]:
     """Return the models of one network and pre-training set, each with the random networks."""
-    groups: dict[tuple[str, str, str], list[Model]] = {}
-    for model in models:
-        if not _is_random(model):
-            groups.setdefault((model.arch, model.stem, model.data), []).append(model)
+    trained = (model for model in models if not _is_random(model))
+    groups = grouped(((model.arch, model.stem, model.data), model) for model in trained)
     for (arch, stem, _), own in groups.items():
         own += [m for m in models if _is_random(m) and (m.arch, m.stem) == (arch, stem)]
     return list(groups.values())

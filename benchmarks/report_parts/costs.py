@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmarks.pages.checkpoint_lines import machine
+from benchmarks.pages.records import grouped
 from benchmarks.report_parts.contents import Contents
 from transfer.backbone import Backbone, InputFormat
 from transfer.record import Record
@@ -32,9 +33,8 @@ class TaskHours:
 
 def task_hours(contents: Contents) -> list[TaskHours]:
     """Return the hours by task and machine, the longest first."""
-    groups: dict[tuple[str, str], list[Record]] = {}
-    for result in contents.results.done:
-        groups.setdefault((result.task, machine(result.record)), []).append(result.record)
+    done = contents.results.done
+    groups = grouped(((result.task, machine(result.record)), result.record) for result in done)
     rows = [_hours(*key, records) for key, records in groups.items()]
     return sorted(rows, key=lambda row: -row.hours)
 

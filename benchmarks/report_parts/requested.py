@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.pages.records import REPORT, RequestedCell, Results
+from benchmarks.pages.records import REPORT, RequestedCell, Results, grouped
 from pretrain.running.atomic_files import write_whole
 from transfer.datasets.catalog import DATASETS
 from transfer.tasks import TASKS, reading_of
@@ -64,10 +64,8 @@ def remember_requested(results: Path, requested: Sequence[Requested]) -> None:
 def not_run(folder: Path, results: Results) -> list[NotRun]:
     """Return the requested tasks that have neither a result nor a failure, by reason."""
     ended = {result.cell for result in results.done} | {one.cell for one in results.failed}
-    groups: dict[tuple[str, bool, str], list[Requested]] = {}
-    for one in _stored(folder):
-        if one.cell not in ended:
-            groups.setdefault((one.why, bool(one.data), one.schedule), []).append(one)
+    left = [one for one in _stored(folder) if one.cell not in ended]
+    groups = grouped(((one.why, bool(one.data), one.schedule), one) for one in left)
     return [_group(group) for group in groups.values()]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.pages.blocks import backbone_key, sort_into_blocks
 from benchmarks.pages.checkpoint_lines import machine
 from benchmarks.pages.overview import curve_of, run_of
-from benchmarks.pages.records import Model, Result
+from benchmarks.pages.records import Model, Result, grouped
 from benchmarks.report_parts.charts import Chart, Draft, Series, line_charts
 
 SEARCHES = (
@@ -144,10 +144,8 @@ def _severities(records: Sequence[Named]) -> Draft:
     """Return top-1 by severity of the corruptions, as the mean over their kinds."""
     series = []
     for one in records:
-        by_severity: dict[float, list[float]] = {}
-        for severities in one.details.get("top1", {}).values():
-            for severity, value in severities.items():
-                by_severity.setdefault(float(severity), []).append(value)
+        kinds = one.details.get("top1", {}).values()
+        by_severity = grouped((float(s), value) for kind in kinds for s, value in kind.items())
         points = [(severity, fmean(values)) for severity, values in sorted(by_severity.items())]
         series.append(Series(name=one.name, points=points))
     title = "Accuracy by severity of the corruption"
