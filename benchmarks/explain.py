@@ -41,29 +41,6 @@ class Request:
     """Print JSON instead of text."""
 
 
-def run(request: Request) -> int:
-    """Print the explanation of each record; return the exit status.
-
-    ExplainError if no record is named; RecordError for a file without one.
-    """
-    if request.record:
-        paths = [request.record]
-    else:
-        paths = find_records(request.results, request.name, request.task)
-    explanations = []
-    for path in paths:
-        try:
-            explanations.append(explain(result_of(read_record(path), path)))
-        except OSError as error:
-            raise ExplainError(f"{path}: {error.strerror}") from error
-    if request.json:
-        told = [explanation.as_dict() for explanation in explanations]
-        print(json.dumps(told if len(told) > 1 else told[0], indent=1))
-    else:
-        print(f"\n\n{'=' * TEXT_WIDTH}\n\n".join(one.as_text() for one in explanations))
-    return 0
-
-
 def find_records(results: Path, name: str, task: str) -> list[Path]:
     """Return the records of a checkpoint and a task, of all its readings unless one is named.
 
@@ -100,10 +77,23 @@ def main(words: list[str]) -> int:
     """Run the command line; return its exit status."""
     request = parse(Request, words, description=__doc__)
     try:
-        return run(request)
+        if request.record:
+            paths = [request.record]
+        else:
+            paths = find_records(request.results, request.name, request.task)
+        explanations = [explain(result_of(read_record(path), path)) for path in paths]
     except (ExplainError, RecordError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except OSError as error:
+        print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
+        return 2
+    if request.json:
+        told = [explanation.as_dict() for explanation in explanations]
+        print(json.dumps(told if len(told) > 1 else told[0], indent=1))
+    else:
+        print(f"\n\n{'=' * TEXT_WIDTH}\n\n".join(one.as_text() for one in explanations))
+    return 0
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from benchmarks.pages.against import pretraining_differences
+from benchmarks.pages.against import comparable_block, pretraining_differences
 from benchmarks.pages.blocks import Block, sort_into_blocks
 from benchmarks.pages.differences import (
     RUN_DEVIATIONS,
@@ -32,24 +32,21 @@ HEADER = ("where", "statement", "number", "paper", "ours", "diff.", "95 % interv
 class Evidence:
     """Our results that the statements are held against."""
 
-    comparable: Block | None
-    """Results under the papers' protocols on full data; None if there are none."""
+    comparable: Block
+    """Results under the papers' protocols on full data."""
     models: tuple[Model, ...]
     """Backbones with any result: metrics of their pre-training need no evaluation."""
 
     def models_of(self, measurement: Measurement) -> tuple[Model, ...]:
         """Return the backbones whose results may stand against a number."""
-        if not measurement.task:
-            return self.models
-        return self.comparable.models if self.comparable else ()
+        return self.comparable.models if measurement.task else self.models
 
 
 def stated_page(papers: Sequence[Paper], results: Results, command: str) -> str:
     """Return the page."""
-    blocks = sort_into_blocks(results.done)
-    rows = chain.from_iterable(block.models for block in blocks)
+    rows = chain.from_iterable(block.models for block in sort_into_blocks(results.done))
     evidence = Evidence(
-        comparable=next((block for block in blocks if block.comparable), None),
+        comparable=comparable_block(results.done),
         models=tuple({model.sha256: model for model in rows}.values()),
     )
     parts = [
@@ -166,7 +163,7 @@ def _row_of_recipe(recipe: str, statement: Statement, papers: Sequence[Paper]) -
 
 def _value(model: Model, measurement: Measurement, evidence: Evidence) -> Score | None:
     """Return our number; one of pre-training has no test images."""
-    if not measurement.task or evidence.comparable is None:
+    if not measurement.task:
         value = model.last_epoch.get(measurement.metric)
         tested = Sample(measurement.metric, stated_error=0.0)
         return None if value is None else Score(mean=value, sample=tested)

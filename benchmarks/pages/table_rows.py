@@ -151,9 +151,8 @@ def row_label(model: Model, rows: Sequence[Model]) -> str:
     backbone name their conditions too.
     """
     twins = len({other.sha256 for other in rows if other.name == model.name}) > 1
-    name = model.name + DECLARED * model.declared
-    label = f"{name} ({model.sha256[:8]})" if twins else name
-    return f"{label} ({model.other_conditions})" if model.other_conditions else label
+    apart = [model.sha256[:8]] * twins + [model.other_conditions] * bool(model.other_conditions)
+    return " ".join([model.name + DECLARED * model.declared, *(f"({words})" for words in apart)])
 
 
 def backbones_of(models: Iterable[Model]) -> list[Model]:
