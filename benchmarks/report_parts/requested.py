@@ -50,6 +50,8 @@ class NotRun:
     """Commands and advice that get the absent data."""
     command: str
     """Command that runs them; empty if it could not."""
+    num: int
+    """Number of cells."""
 
 
 def remember_requested(results: Path, requested: Sequence[Requested]) -> None:
@@ -104,6 +106,7 @@ def _group(group: Sequence[Requested]) -> NotRun:
         why=first.why or absent,
         how_to_get=tuple(how_to_get(data)),
         command="" if first.why else command,
+        num=len(group),
     )
 
 
