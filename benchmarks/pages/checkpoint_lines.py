@@ -40,23 +40,18 @@ def maps_proof(records: Sequence[Record]) -> str:
 
     Empty if no task of the records has compared them.
     """
-    found = [(record.task, most) for record in records if (most := _difference(record)) is not None]
+    found = [
+        (max(maps.values()), record.task)
+        for record in records
+        if (maps := record.details.get("largest_difference_of_maps"))
+    ]
     if not found:
         return ""
-    largest = max(most for _, most in found)
+    tasks = ", ".join(sorted({task for _, task in found}))
     return (
-        f"in {', '.join(sorted({task for task, _ in found}))} the network's feature maps "
-        f"differ from torchvision's with the same weights by at most {largest:g}"
+        f"in {tasks} the network's feature maps differ from torchvision's with the same weights by "
+        f"at most {max(found)[0]:g}"
     )
-
-
-def _difference(record: Record) -> float | None:
-    """Return the largest difference of feature maps; None if the record has no readable one."""
-    maps = record.details.get("largest_difference_of_maps")
-    if not isinstance(maps, Mapping):
-        return None
-    values = [value for value in maps.values() if isinstance(value, int | float)]
-    return float(max(values)) if values and len(values) == len(maps) else None
 
 
 def machine(record: Record) -> str:
