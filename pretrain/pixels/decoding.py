@@ -47,8 +47,6 @@ HEADER_BYTES = (2048, 2**17)
 FILES_PER_PART = 4096
 """Files that a process measures at a time; fewer files are measured in this process."""
 UNREADABLE = (0, 0)
-_FILES: dict[int, list[str]] = {}
-"""Lists that are being measured, by identity: processes that are started inherit them."""
 
 
 def image_sizes(files: list[str]) -> NDArray[np.int64]:
@@ -57,24 +55,12 @@ def image_sizes(files: list[str]) -> NDArray[np.int64]:
     A header that says so is enough: the pixels are not decoded. Orientation marks of cameras are
     not applied, as in Pillow.
     """
-    starts = range(0, len(files), FILES_PER_PART)
-    num_processes = min(len(os.sched_getaffinity(0)), len(starts))
+    parts = [files[i : i + FILES_PER_PART] for i in range(0, len(files), FILES_PER_PART)]
+    num_processes = min(len(os.sched_getaffinity(0)), len(parts))
     if num_processes < 2:
         return _sizes(files)
-    key = id(files)
-    _FILES[key] = files
-    try:
-        # forked, so that the list of files is shared and not copied
-        with ProcessPoolExecutor(num_processes, mp_context=get_context("fork")) as pool:
-            parts = pool.map(_sizes_of_part, [(key, start) for start in starts])
-            return np.concatenate(list(parts))
-    finally:
-        del _FILES[key]
-
-
-def _sizes_of_part(part: tuple[int, int]) -> NDArray[np.int64]:
-    key, start = part
-    return _sizes(_FILES[key][start : start + FILES_PER_PART])
+    with ProcessPoolExecutor(num_processes, mp_context=get_context("fork")) as pool:
+        return np.concatenate(list(pool.map(_sizes, parts)))
 
 
 def _sizes(files: list[str]) -> NDArray[np.int64]:
