@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
+from torch.nn.utils import skip_init
 
 from transfer.backbone import ENCODER_FORMAT, FORMAT, Backbone, BackboneError, load_backbone
 from transfer.convert.from_public import plain_floats
@@ -148,101 +149,71 @@ def read_heads(tree: Mapping[str, Any], feature_dim: int) -> tuple[Head, ...]:
 
 
 def _read_head(item: object, place: int, feature_dim: int) -> Head:
-    """Return one projector of the file, whose layers must fit each other."""
+    """Return one projector of the file."""
     match item:
         case {"features": [int() as start, int() as stop], "layers": list() as layers} if (
             0 <= start < stop <= feature_dim and layers
         ):
-            pass
-        case _:
-            raise BackboneError(
-                f"projector {place} is {str(item)[:200]}; expected its features, [start, stop) of "
-                f"{feature_dim}, and its layers: export it again"
-            )
+            return _head(start, stop, layers, f"projectors.{place}.layers")
+    raise BackboneError(
+        f"projector {place} is {str(item)[:200]}; expected its features, [start, stop) of "
+        f"{feature_dim}, and its layers: export it again"
+    )
+
+
+def _head(start: int, stop: int, layers: Sequence[Any], name: str) -> Head:
+    """Return the projector of these layers, which must fit each other and the features."""
     modules: list[nn.Module] = []
     width = stop - start
     for number, layer in enumerate(layers):
-        name = f"projectors.{place}.layers.{number}"
-        module, width = _read_layer(layer, name, width)
-        modules.append(module)
-    return Head(start, stop, _frozen(modules), width)
+        module = _module(layer, f"{name}.{number}", width)
+        width = getattr(module, "out_features", width)
+        modules.append(_filled(module, layer, f"{name}.{number}"))
+    return Head(start, stop, nn.Sequential(*modules).eval().requires_grad_(False), width)
 
 
-def _read_layer(layer: Any, name: str, width: int) -> tuple[nn.Module, int]:
-    """Return a layer for rows (n, width), and the width of its output."""
+def _module(layer: Any, name: str, width: int) -> nn.Module:
+    """Return a layer for rows (n, width) with weights that are to be replaced."""
     match layer:
         case {"kind": "relu"}:
-            return nn.ReLU(), width
+            return nn.ReLU()
         case {"kind": "gelu"}:
-            return nn.GELU(), width
-        case {"kind": "linear", "weight": StoredTensor() as weight}:
-            return _linear(name, weight, _optional(layer, "bias"), width)
-        case {
-            "kind": "batch_norm",
-            "eps": float() as eps,
-            "running_mean": StoredTensor(),
-            "running_var": StoredTensor(),
-        }:
-            return _batch_norm(name, layer, eps, width), width
-    shown = (
-        {
-            key: "a tensor" if isinstance(value, StoredTensor) else value
-            for key, value in layer.items()
-        }
-        if isinstance(layer, dict)
-        else layer
-    )
+            return nn.GELU()
+        case {"kind": "linear", "weight": StoredTensor() as weight} if weight.shape:
+            has_bias = layer.get("bias") is not None
+            linear: nn.Linear = skip_init(nn.Linear, width, weight.shape[0], bias=has_bias)
+            return linear
+        case {"kind": "batch_norm", "eps": float() as eps} if eps > 0:
+            return nn.BatchNorm1d(width, eps=eps)
     raise BackboneError(
-        f"{name} is {str(shown)[:200]}; expected a linear layer, batch_norm, relu or gelu with its "
-        f"tensors: export it again with this version"
+        f"{name} is {_shown(layer)[:200]}; expected a linear layer, batch_norm with a positive "
+        f"eps, relu or gelu: export it again with this version"
     )
 
 
-def _optional(layer: Mapping[str, Any], key: str) -> StoredTensor | None:
-    """Return a tensor of a layer that may lack it."""
-    value = layer.get(key)
-    if value is not None and not isinstance(value, StoredTensor):
-        raise BackboneError(f"{key} of a layer is {str(value)[:100]}; expected a tensor or nothing")
-    return value
+def _filled(module: nn.Module, layer: Mapping[str, Any], name: str) -> nn.Module:
+    """Copy a layer's tensors into its module; a batch norm may lack weight and bias."""
+    norm = isinstance(module, nn.BatchNorm1d)
+    for key, own in module.state_dict().items():
+        stored = layer.get(key)
+        if stored is None and norm and not key.startswith("running"):
+            continue
+        if not isinstance(stored, StoredTensor) or stored.shape != tuple(own.shape):
+            raise BackboneError(
+                f"{name}.{key} is {_shown(stored)[:100]}, expected a tensor of shape "
+                f"{tuple(own.shape)}: this projector does not belong to these features"
+            )
+        own.copy_(plain_floats(f"{name}.{key}", stored))
+        if key == "running_var" and bool((own < 0).any()):
+            raise BackboneError(f"{name} has a negative running_var")
+    return module
 
 
-def _linear(
-    name: str, weight: StoredTensor, bias: StoredTensor | None, width: int
-) -> tuple[nn.Linear, int]:
-    """Return a linear layer for rows (n, width), and the width of its output."""
-    if len(weight.shape) != 2 or weight.shape[1] != width or not weight.shape[0]:
-        raise BackboneError(
-            f"{name}.weight has shape {weight.shape}, expected (outputs, {width}): this projector "
-            f"does not belong to these features"
-        )
-    outputs = weight.shape[0]
-    # meta: no memory and no random draws for weights that are replaced at once
-    linear = nn.Linear(width, outputs, bias=bias is not None, device="meta")
-    linear.weight = nn.Parameter(plain_floats(f"{name}.weight", weight))
-    if bias is not None:
-        linear.bias = nn.Parameter(_vector(f"{name}.bias", bias, outputs))
-    return linear, outputs
-
-
-def _batch_norm(name: str, layer: Mapping[str, Any], eps: float, width: int) -> nn.BatchNorm1d:
-    """Return a batch norm of rows (n, width) by its running statistics."""
-    weight, bias = _optional(layer, "weight"), _optional(layer, "bias")
-    norm = nn.BatchNorm1d(width, eps=eps)
-    for key in ("running_mean", "running_var"):
-        norm.register_buffer(key, _vector(f"{name}.{key}", layer[key], width))
-    if norm.running_var is None or bool((norm.running_var < 0).any()) or not eps > 0:
-        raise BackboneError(f"{name} has a negative running_var, or an eps of {eps}; expected more")
-    if weight is not None:
-        norm.weight = nn.Parameter(_vector(f"{name}.weight", weight, width))
-    if bias is not None:
-        norm.bias = nn.Parameter(_vector(f"{name}.bias", bias, width))
-    return norm
-
-
-def _vector(name: str, stored: StoredTensor, width: int) -> Tensor:
-    if stored.shape != (width,):
-        raise BackboneError(f"{name} has shape {stored.shape}, expected ({width},)")
-    return plain_floats(name, stored)
+def _shown(value: Any) -> str:
+    """Return a value of the file in words; tensors are named by their shape."""
+    if isinstance(value, dict):
+        return ", ".join(f"{key}: {_shown(each)}" for key, each in value.items())
+    return f"a tensor of shape {value.shape}" if isinstance(value, StoredTensor) else str(value)
 
 
 def _query_head(contents: Contents, backbone: Backbone, file: str) -> Projector:
@@ -260,20 +231,14 @@ def _query_head(contents: Contents, backbone: Backbone, file: str) -> Projector:
             f"and v2, JCL). Look at features"
         )
     (prefix,) = known
-    head, width = found[prefix], backbone.feature_dim
-    modules: list[nn.Module] = []
-    for layer in QUERY_HEADS[frozenset(head)]:
-        name = f"{prefix}{layer}".removesuffix(".")
-        linear, width = _linear(name, head[f"{layer}weight"], head[f"{layer}bias"], width)
-        modules += [nn.ReLU(), linear] if modules else [linear]
-    network = _frozen(modules)
-    return Projector((Head(0, backbone.feature_dim, network, width),), f"{file}: head {prefix}")
-
-
-def _frozen(modules: list[nn.Module]) -> nn.Sequential:
-    network = nn.Sequential(*modules).eval()
-    network.requires_grad_(False)
-    return network
+    head = found[prefix]
+    linear = [
+        {"kind": "linear", "weight": head[f"{layer}weight"], "bias": head[f"{layer}bias"]}
+        for layer in QUERY_HEADS[frozenset(head)]
+    ]
+    layers = [each for layer in linear for each in ({"kind": "relu"}, layer)][1:]
+    name = prefix.removesuffix(".")
+    return Projector((_head(0, backbone.feature_dim, layers, name),), f"{file}: head {prefix}")
 
 
 def _unit_rows(rows: Tensor) -> Tensor:
