@@ -12,8 +12,7 @@ from benchmarks.drawing.log_curves import LogCurves
 from benchmarks.drawing.neighbors import NeighborGrid
 from benchmarks.drawing.pictures import stated
 from benchmarks.drawing.progress import SnapshotCurves
-from benchmarks.drawing.sweeps import Probe, Sweep, Swept
-from benchmarks.drawing.tradeoffs import Tradeoff
+from benchmarks.drawing.sweeps import Probe, Sweep, Swept, Tradeoff
 
 KINDS = {
     "sweep": Sweep,

@@ -24,7 +24,7 @@ PAGE = "README.md"
 OPENING = "# Figures\n\nThe papers' figures, redrawn."
 HASH = "sha256:"
 """Start of the hash in an SVG of ours."""
-DRAWING = ("style", "panels", "measures")
+DRAWING = ("style", "panels")
 """Files of this room on which a picture's looks depend."""
 
 

@@ -25,12 +25,13 @@ from benchmarks.drawing.kinds import (
     line_key,
     mean_point,
     newest,
+    num_test_images,
     number_of,
     pretraining_sentences,
     seed_words,
+    spread_over_images,
 )
 from benchmarks.drawing.neighbors import evenly, pixels
-from benchmarks.drawing.order import num_test_images, spread_over_images
 from benchmarks.drawing.pictures import (
     Candidate,
     captioned,

@@ -18,11 +18,13 @@ from benchmarks.drawing.kinds import (
     evaluation_sentences,
     newest,
     newest_by_label,
+    noise_of,
     pretraining_sentences,
     problem_of,
+    ranked,
     seed_words,
+    spread_over_images,
 )
-from benchmarks.drawing.order import noise_of, ranked, spread_over_images
 from benchmarks.drawing.pictures import (
     Candidate,
     captioned,

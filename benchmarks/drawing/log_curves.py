@@ -16,9 +16,15 @@ from benchmarks.drawing.figure import (
     Picture,
     TrainingLog,
 )
-from benchmarks.drawing.kinds import Kind, pretraining_sentences, seed_words
+from benchmarks.drawing.kinds import (
+    Kind,
+    largest_noise,
+    order_words,
+    pretraining_sentences,
+    ranked,
+    seed_words,
+)
 from benchmarks.drawing.logs import NUM_PARTS, are_single, last_epoch_of, points_of
-from benchmarks.drawing.order import largest_noise, order_words, ranked
 from benchmarks.drawing.pictures import (
     Candidate,
     captioned,

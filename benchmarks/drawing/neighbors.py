@@ -13,12 +13,14 @@ from benchmarks.drawing.kinds import (
     is_published_run,
     newest,
     newest_by_label,
+    noise_of,
+    num_test_images,
     number_of,
     pretraining_sentences,
     problem_of,
     seed_words,
+    share_of_tested,
 )
-from benchmarks.drawing.order import noise_of, num_test_images, share_of_tested
 from benchmarks.drawing.pictures import (
     Candidate,
     captioned,

@@ -9,23 +9,21 @@ from benchmarks.drawing.kinds import (
     Kind,
     accuracy_label,
     distinct_runs,
+    error_of,
     evaluation_sentences,
     is_published_run,
     kind_of,
+    largest_noise,
     line_key,
     mean_point,
     newest,
+    num_test_images,
     number_of,
+    order_words,
     pretraining_sentences,
     range_words,
-    runs_sentence,
-)
-from benchmarks.drawing.order import (
-    error_of,
-    largest_noise,
-    num_test_images,
-    order_words,
     ranked,
+    runs_sentence,
     share_of_tested,
 )
 from benchmarks.drawing.pictures import (

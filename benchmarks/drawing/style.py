@@ -8,7 +8,7 @@ import io
 from typing import TYPE_CHECKING
 
 from benchmarks.drawing.figure import BarPanel, ExamplePanel, GridPanel, Panel, Picture
-from benchmarks.drawing.measures import (
+from benchmarks.drawing.panels import (
     AXIS_IN,
     CAPTION_LINE_IN,
     CAPTION_PT,
@@ -21,10 +21,10 @@ from benchmarks.drawing.measures import (
     PANEL_IN,
     SETTINGS,
     TOP_IN,
+    draw_panel,
     label_room,
     text_width_in,
 )
-from benchmarks.drawing.panels import draw_panel
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas

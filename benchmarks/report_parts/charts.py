@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.drawing.measures import COLORS as OF_FIGURES
-from benchmarks.drawing.measures import MARKERS as MARKERS_OF_FIGURES
+from benchmarks.drawing.panels import COLORS as OF_FIGURES
+from benchmarks.drawing.panels import MARKERS as MARKERS_OF_FIGURES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Plot

@@ -20,8 +20,7 @@ from benchmarks.drawing.figure import (
     PublishedPoint,
     Tile,
 )
-from benchmarks.drawing.measures import COLUMN_IN, PAGE_IN, apart
-from benchmarks.drawing.panels import _short
+from benchmarks.drawing.panels import COLUMN_IN, PAGE_IN, _short, apart
 from benchmarks.drawing.style import render
 
 NAME = r"a $\frac{$"
