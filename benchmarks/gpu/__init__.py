@@ -3,7 +3,6 @@
 measure.py      one measurement in a process of its own
 pretraining.py  steps of published recipes, and all GPUs against one
 evaluation.py   features, a linear probe, and steps that train whole networks
-photographs.py  generated photographs, and one thread
-timing.py       time of a call, its launches, waits and copies, peak memory, the batch that fits
+timing.py       time of a call, its launches and waits, memory, the batch that fits; photographs
 page.py         from answers to markdown, and to rates for plans
 """

@@ -18,7 +18,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.gpu.photographs import one_thread, write_photographs
 from benchmarks.gpu.timing import (
     NATIVE_PX,
     Facts,
@@ -26,8 +25,10 @@ from benchmarks.gpu.timing import (
     attained,
     first_that_fits,
     floors,
+    one_thread,
     trace,
     wait_for,
+    write_photographs,
 )
 from pretrain.command import parse
 from pretrain.data.augment import constants_on

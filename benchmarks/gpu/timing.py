@@ -1,12 +1,17 @@
-"""Time of a call on a device, the least that it can take, launches and waits, memory, batches."""
+"""Time of a call on a device, its least, launches and waits, memory, batches, photographs."""
 
 import gc
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 
+import cv2
+import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile, record_function
 
@@ -168,3 +173,29 @@ def trace(step: Callable[[], object], num_steps: int) -> Facts:
         "ms upload": milliseconds("Memcpy HtoD"),
         "ms collectives": milliseconds("ncclDevKernel"),
     }
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Restrict torch and OpenCV to the calling thread."""
+    before = torch.get_num_threads(), cv2.getNumThreads()
+    torch.set_num_threads(1)
+    cv2.setNumThreads(0)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before[0])
+        cv2.setNumThreads(before[1])
+
+
+def write_photographs(folder: Path, number: int) -> Path:
+    """Write JPEG files of 500 x 375 px with a spectrum like that of photographs."""
+    generator = np.random.default_rng(0)
+    for place in range(number):
+        image = np.full((375, 500, 3), 128.0, dtype=np.float32)
+        for octave in range(2, 9):
+            noise = generator.standard_normal((2**octave, 2**octave, 3), dtype=np.float32)
+            image += 150 / 2**octave * cv2.resize(noise, (500, 375), interpolation=cv2.INTER_CUBIC)
+        pixels = image.clip(0, 255).astype(np.uint8)
+        Image.fromarray(pixels).save(folder / f"{place:04}.jpg", quality=95)
+    return folder

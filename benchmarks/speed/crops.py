@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.gpu.photographs import one_thread
+from benchmarks.gpu.timing import one_thread
 from benchmarks.speed.harness import Comparison
 from benchmarks.speed.views import usual_batches
 from pretrain.data.views import ViewRecipe

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.utils.data import default_collate
 from torchvision import transforms
 
-from benchmarks.gpu.photographs import one_thread, write_photographs
+from benchmarks.gpu.timing import one_thread, write_photographs
 from benchmarks.speed.harness import Comparison
 from pretrain.data.feed import Feed, FileViews
 from pretrain.data.images import BatchPlan, TrainingImages, find_images
