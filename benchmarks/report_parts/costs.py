@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from benchmarks.pages.checkpoint_lines import machine
 from benchmarks.pages.records import grouped
 from benchmarks.report_parts.contents import Contents
-from transfer.backbone import Backbone, InputFormat
+from transfer.backbone import Backbone, BackboneError, InputFormat
 from transfer.record import Record
 from transfer.tasks import TASKS
 
@@ -69,4 +69,7 @@ def _planned_hours(record: Record) -> float | None:
     form = InputFormat(size_px=int(record.protocol["fields"].get("crop_px", 224)))
     known = {name: record.backbone.get(name, "") for name in names}
     backbone = Backbone(**known, state_dict={}, input=form)
-    return task.at_schedule(record.schedule).gpu_hours(backbone)
+    try:
+        return task.at_schedule(record.schedule).gpu_hours(backbone)
+    except BackboneError:  # an encoder, whose cost its record does not hold
+        return None

@@ -189,6 +189,10 @@ def test_hours_stand_beside_the_plans(tmp_path: Path) -> None:
     assert (row.num_results, row.hours, row.longest) == (2, 3.0, 2.0)
     assert row.planned is not None
     assert row.planned > 0
+    vit = {"name": "mine", "arch": "timm:vit_small", "stem": "", "sha256": "v" * 64}
+    complete(tmp_path, "mine", TASK, backbone=vit | {"source": "", "made_by": {}})
+    (row,) = task_hours(read_contents(tmp_path))
+    assert row.planned is None
 
 
 def test_figures_are_images_that_can_run_nothing(tmp_path: Path) -> None:
