@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from benchmarks.gpu.timing import Facts, first_that_fits, seconds_per_call, with_peak_memory
 from transfer.backbone import Precision as FeaturePrecision
 from transfer.backbone import random_backbone
+from transfer.detection.detector import Detector, Sample
 from transfer.detection.engines import EngineName, build_detector
 from transfer.detection.recipe import (
     COCO_4CONV1FC,
@@ -28,11 +29,10 @@ from transfer.detection.recipe import (
     VOC_C4_NONE,
     DetectorRecipe,
 )
-from transfer.detection.sample import Detector, Sample
 from transfer.detection.train import sgd
 from transfer.finetuning.classification import Classifier, Crops, FineTuning
-from transfer.finetuning.gpu import fused, measured_convolutions
-from transfer.finetuning.gpu import place as place_network
+from transfer.finetuning.loop import fused, measured_convolutions
+from transfer.finetuning.loop import place as place_network
 from transfer.finetuning.schedule import Precision
 from transfer.frozen.extraction import ReadBack
 from transfer.frozen.head_optimizer import HeadOptimizer, new_heads
@@ -302,11 +302,11 @@ def detector_subject(
     learning_rate: float,
 ) -> Subject:
     """Return a detector in its first steps of a warm-up, in which nothing diverges."""
-    place_network(detector.network, device)
+    place_network(detector, device)
     optimizer = sgd(detector, recipe)
     for group in optimizer.param_groups:
         group["lr"] = learning_rate
-    return Subject(detector.network, optimizer, [sample.to(device) for sample in samples])
+    return Subject(detector, optimizer, [sample.to(device) for sample in samples])
 
 
 def new_detector(

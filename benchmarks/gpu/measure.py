@@ -16,7 +16,7 @@ import torch
 from benchmarks.gpu import evaluation, pretraining
 from benchmarks.gpu.timing import NotMeasuredError
 from pretrain.running.atomic_files import write_whole
-from transfer.finetuning.gpu import use_expandable_segments
+from transfer.finetuning.loop import use_expandable_segments
 
 MEASUREMENTS = pretraining.MEASUREMENTS | evaluation.MEASUREMENTS
 

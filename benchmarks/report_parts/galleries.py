@@ -12,9 +12,8 @@ from typing import Any
 from benchmarks.drawing.files import metadata_of
 from benchmarks.pages.records import FIGURES
 from benchmarks.report_parts.task_charts import Named
-from transfer.galleries.mistakes import CORRUPTED, MOST_WRONG, TURNED
-from transfer.galleries.rankings import FALSE, MISSED
-from transfer.galleries.store import CAPTIONS, MOST_BYTES, gallery_folder
+from transfer.galleries.mistakes import CORRUPTED, FALSE, MISSED, MOST_WRONG, TURNED
+from transfer.galleries.tile import CAPTIONS, MOST_BYTES, gallery_folder
 
 MOST_RECORDS = 2
 """Records of one task whose pictures are shown: those of the best backbones."""

@@ -12,10 +12,10 @@ from pretrain.running.processes import Process
 from tests.fake_cuda.budget import allowed_waits
 from tests.fake_cuda.pretend import CUDA, pretend_cuda
 from tests.fake_cuda.watch import Watch
-from transfer.datasets.unchanged import UnprovenFile
 from transfer.finetuning import loop
 from transfer.finetuning.schedule import TrainingSchedule
 from transfer.finetuning.state import Training
+from transfer.finetuning.stream import Stream
 
 
 @dataclass(frozen=True)
@@ -45,22 +45,15 @@ def take_fine_tuning_step(
 
     with pretend_cuda(), network.register_forward_hook(keep):
         network.to(CUDA).train()
-        scaler = torch.amp.GradScaler("cuda", enabled=False)
-        training = Training(network=network, optimizer=optimizer(), scaler=scaler)
-        process = Process(device=CUDA)
-        job = loop.Job(
-            samples=samples,  # type: ignore[arg-type]
-            course=course,
-            seed=0,
-            saved=UnprovenFile(Path("training.stage")),
-            process=process,
-            num_workers=0,
-            name="",
+        training = Training(
+            network=network, optimizer=optimizer(), course=course, folder=Path("training")
         )
+        process = Process(device=CUDA)
+        stream = Stream(samples=samples, course=course, seed=0, process=process)  # type: ignore[arg-type]
         # all is well: boxes are finite
         with Watch(true=True) as watch:
             batch = [sample.pin_memory().to(CUDA) for sample in samples]
-            loop.step(job, training, network, iter([batch]))
+            loop.step(stream, training, network, iter([batch]))
         learning = {n: p for n, p in network.named_parameters() if p.requires_grad}
     return FineTuningStep(losses, watch, [n for n, p in learning.items() if p.grad is None])
 

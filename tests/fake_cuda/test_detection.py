@@ -11,8 +11,8 @@ from tests.fake_cuda.fine_tuning import FineTuningStep, check_step, take_fine_tu
 from tests.fake_cuda.pretend import CUDA, on_cuda, pretend_cuda, pretend_processes
 from tests.fake_cuda.watch import Watch
 from transfer.detection import recipe as recipes
+from transfer.detection.detector import Detector, Sample
 from transfer.detection.recipe import DetectorRecipe
-from transfer.detection.sample import Detector, Sample
 from transfer.detection.torchvision_engine import build_detector
 from transfer.detection.train import sgd
 from transfer.finetuning.norms import Norm
@@ -60,7 +60,7 @@ def training_step_of(name: str, num_processes: int = 1, norm: Norm = "BN") -> Fi
     with pretend_processes(num_processes):
         detector = tiny_detector(name, norm)
         return take_fine_tuning_step(
-            detector.network, lambda: sgd(detector, recipe), recipe, [sample(recipe)] * 2
+            detector, lambda: sgd(detector, recipe), recipe, [sample(recipe)] * 2
         )
 
 
@@ -78,7 +78,7 @@ def test_norms_over_processes_exchange_dense_tensors_of_the_device(name: str, no
 def test_detections_stay_on_the_device_and_wait_as_often_as_their_budget_says(name: str) -> None:
     detector = tiny_detector(name)
     with pretend_cuda(), torch.no_grad():
-        detector.network.to(CUDA).eval()
+        detector.to(CUDA).eval()
         image = on_cuda(torch.zeros(3, 64, 80, dtype=torch.uint8))
         with Watch(true=True) as watch:
             (found,) = detector.find([image])

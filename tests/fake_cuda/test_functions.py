@@ -12,7 +12,7 @@ from pretrain.parts.queue import queue_divergence, queue_logsumexp
 from pretrain.parts.whitening import Whitening, whitened_trace
 from tests.fake_cuda.pretend import CUDA, on_cuda, pretend_cuda, pretend_processes
 from tests.fake_cuda.watch import Watch
-from transfer.detection.scaled_gradient import scale_gradient
+from transfer.detection.detector import scale_gradient
 from transfer.finetuning.norms import sum_over_processes
 
 NUM_PROCESSES = 8

@@ -23,10 +23,10 @@ from tests.transfer.detection.fixed_detector import (
     in_double,
 )
 from tests.transfer.detection.small_samples import small_samples
+from transfer.detection.detector import ResizedDetections
 from transfer.detection.engines import EngineName, build_detector, is_available
 from transfer.detection.recipe import DetectorRecipe
-from transfer.detection.sample import ResizedDetections
-from transfer.finetuning.gpu import place as place_network
+from transfer.finetuning.loop import place as place_network
 from transfer.finetuning.schedule import Precision
 
 ENGINES: tuple[EngineName, ...] = ("torchvision", "detectron2")
@@ -151,10 +151,10 @@ def fixed_answer(
     """Return the answer on the device to fixed samples from fixed weights."""
     recipe = small_recipe(recipe)
     detector = build_detector(engine, recipe, arch="resnet18", num_classes=NUM_CLASSES, norm="BN")
-    fill(detector.network.state_dict())
+    fill(detector.state_dict())
     if double:
-        in_double(detector.network)
-    place_network(detector.network, device)
+        in_double(detector)
+    place_network(detector, device)
     return answer(detector, [sample.to(device) for sample in small_samples(2, NUM_CLASSES)])
 
 
@@ -169,6 +169,6 @@ def first_pass(
 ) -> tuple[float, bool]:
     """Return the sum of the losses before the first step, and whether gradients are finite."""
     detector = new_detector(small_recipe(recipe), engine, "resnet18", NUM_CLASSES)
-    place_network(detector.network, device)
+    place_network(detector, device)
     samples = [sample.to(device) for sample in small_samples(2, NUM_CLASSES)]
-    return one_pass(detector.network.train(), samples, device, precision)
+    return one_pass(detector.train(), samples, device, precision)

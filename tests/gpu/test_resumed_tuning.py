@@ -1,5 +1,7 @@
 """Trainings whose state is saved and restored on the device."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import Tensor
@@ -42,26 +44,30 @@ SUBJECTS = {
 }
 
 
-def training_of(subject: Subject) -> Training:
-    """Return the training before its first step."""
-    scaler = torch.amp.GradScaler("cuda", enabled=False)
-    return Training(network=subject.network.train(), optimizer=subject.optimizer, scaler=scaler)
+def training_of(subject: Subject, folder: Path) -> Training:
+    """Return the training in the folder before its first step."""
+    return Training(
+        network=subject.network.train(),
+        optimizer=subject.optimizer,
+        course=COCO_FPN,
+        folder=folder,
+    )
 
 
 @pytest.mark.parametrize("kind", SUBJECTS)
 def test_a_training_that_is_saved_and_restored(kind: str, place: Place, findings: Findings) -> None:
     """Steps after a state was restored are those of the training that saved it."""
-    new, path = SUBJECTS[kind], place.folder / "resume.stage"
+    new, folder = SUBJECTS[kind], place.folder / kind
     undisturbed = new(place.device)
     take_steps(undisturbed, place)
-    training = training_of(undisturbed)
+    training = training_of(undisturbed, folder)
     training.iteration = STEPS
-    save(training, path)
+    save(training)
     saved = state_of(undisturbed)
     take_steps(undisturbed, place)
     resumed = new(place.device)
-    restored = training_of(resumed)
-    restore(restored, path)
+    restored = training_of(resumed, folder)
+    restore(restored)
     found = state_of(resumed)
     findings.require("weights and momenta", found.keys() == saved.keys(), "some are not restored")
     shared = found.keys() & saved.keys()

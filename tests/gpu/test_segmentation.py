@@ -14,7 +14,7 @@ from tests.gpu.findings import (
 )
 from tests.gpu.started import Place
 from tests.transfer.detection.fixed_detector import fill, settle_at_once
-from transfer.finetuning.gpu import place as place_network
+from transfer.finetuning.loop import place as place_network
 from transfer.finetuning.schedule import Precision
 
 SMALL_BATCH = 4

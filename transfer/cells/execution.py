@@ -35,7 +35,7 @@ from transfer.datasets.splits import write_list
 from transfer.encoders.encoder import Encoder
 from transfer.finetuning.options import TrainingOptions
 from transfer.frozen.features import measured_speed
-from transfer.galleries.store import keep_gallery
+from transfer.galleries.tile import keep_gallery
 from transfer.record import (
     Record,
     features_in,

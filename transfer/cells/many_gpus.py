@@ -152,7 +152,7 @@ def main(file: Path) -> None:
     stop.listen()
     cell: Cell = pickle.loads(file.read_bytes())
     if cell.task.varied_image_sizes:
-        from transfer.finetuning.gpu import use_expandable_segments
+        from transfer.finetuning.loop import use_expandable_segments
 
         use_expandable_segments()  # before the process joins the others, which starts CUDA
     with process_group() as process:

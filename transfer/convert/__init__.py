@@ -12,7 +12,7 @@ choice.py         chooses the backbone among them
 statements.py     what the file says of its network, and the variant that its tensors agree with
 stated_input.py   what it says of its images: channels, mean and std
 account.py        assigns every other tensor of the file to a group
-proof.py          proves that a converted network, and one inside another, computes what it should
+proof.py          proves that a converted network computes what the file says
 from_public.py    the steps above in order: a foreign file under torchvision's names
 public_files.py   published files, recognized by their hashes
 inspection.py     the report of `python -m transfer inspect`

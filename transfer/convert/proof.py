@@ -6,10 +6,6 @@ infers stages, blocks, norms and shortcuts from the order of the numbers in the 
 shapes. A swapped, stale or misplaced tensor makes the two differ.
 
 He et al., CVPR 2016; the 3x3 convolution of a bottleneck has stride 2, as in torchvision.
-
-A backbone inside a detector or an FCN is compared with torchvision's by its maps: shapes alone do
-not show weights that were silently not loaded, a stride or dilation in the wrong convolution, or a
-wrong mean.
 """
 
 import re
@@ -17,8 +13,7 @@ from collections.abc import Mapping
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
+from torch import Tensor
 from torchvision.models import ResNet
 
 from transfer.convert.architectures import BackboneError, Stem
@@ -29,11 +24,7 @@ TOLERANCE = 1e-4
 MIN_RESPONSE = 8 * torch.finfo(torch.float32).eps
 """Smallest difference between the features of two images, relative to the largest feature."""
 
-SMALLEST = 1e-12
-"""Lower bound of the largest value that the difference is divided by, against division by zero."""
-
 Weights = Mapping[str, Tensor]
-Channels = tuple[float, float, float]
 
 
 def prove(network: ResNet, raw: Weights, stem: Stem | None = None) -> float:
@@ -148,75 +139,3 @@ def _batch_norm(x: Tensor, weights: Weights, name: str) -> Tensor:
         weights[f"{name}.{kind}"] for kind in ("running_mean", "running_var", "weight", "bias")
     )
     return F.batch_norm(x, mean, variance, scale, shift)
-
-
-def fixed_pixels() -> Tensor:
-    """Return uint8 noise (2, 3, 64, 96), always the same; the sides are multiples of 32 px."""
-    generator = torch.Generator().manual_seed(0)
-    return torch.randint(0, 256, (2, 3, 64, 96), dtype=torch.uint8, generator=generator)
-
-
-@torch.inference_mode()
-def torchvision_maps(
-    network: ResNet, images: Tensor, mean: Channels, std: Channels
-) -> dict[str, Tensor]:
-    """Return the maps (n, C, H, W) after layer1 to layer4 of images (n, 3, H, W) uint8.
-
-    mean, std: per channel, for pixels from 0 to 1.
-    """
-    center, scale = (
-        torch.tensor([255 * value for value in values], device=images.device)[:, None, None]
-        for values in (mean, std)
-    )
-    x = network.maxpool(network.relu(network.bn1(network.conv1((images - center) / scale))))
-    maps = {}
-    for name in ("layer1", "layer2", "layer3", "layer4"):
-        x = maps[name] = getattr(network, name)(x)
-    return maps
-
-
-def relative_differences(
-    found: Mapping[str, Tensor], expected: Mapping[str, Tensor], advice: str
-) -> dict[str, float]:
-    """Return the largest relative difference of each map (n, C, H, W).
-
-    ValueError, with the advice at its end, if one is above TOLERANCE.
-    """
-    apart = {name: _difference(found[name], expected[name]) for name in expected}
-    for name, difference in apart.items():
-        if not difference <= TOLERANCE:  # NaN fails, too
-            raise ValueError(
-                f"the network's map after {name} differs from that of the backbone by "
-                f"{difference:.1e}; allowed is {TOLERANCE:.0e}. Its weights are not in their "
-                f"place, or {advice}"
-            )
-    return apart
-
-
-def check_trained(network: nn.Module, num_norms: int) -> None:
-    """Raise ValueError unless exactly `num_norms` norms, and all parameters, are trained."""
-    norms = [
-        module
-        for module in network.modules()
-        if isinstance(module, _BatchNorm) and module.affine and module.track_running_stats
-    ]
-    if len(norms) != num_norms:
-        raise ValueError(
-            f"the network has {len(norms)} batch norms that are trained; its recipe says "
-            f"{num_norms}. A frozen norm is another layer, which features cannot tell apart"
-        )
-    frozen = [name for name, values in network.named_parameters() if not values.requires_grad]
-    if frozen:
-        raise ValueError(
-            f"{len(frozen)} parameters of the network are frozen, first {frozen[0]!r}; "
-            f"expected all of them to be trained"
-        )
-
-
-def _difference(found: Tensor, expected: Tensor) -> float:
-    if found.shape != expected.shape:
-        raise ValueError(
-            f"the network's map is {tuple(found.shape)}, that of the backbone "
-            f"{tuple(expected.shape)}: a stride is in the wrong place"
-        )
-    return ((found - expected).abs().max() / expected.abs().max().clamp_min(SMALLEST)).item()

@@ -5,7 +5,7 @@ files may hold several copies of layer4: Xiao et al., ICLR 2021, arXiv:2008.0565
 
 detectron2 0.6 calls torchvision's layer1 res2 and stores a norm inside its convolution. Its
 bottlenecks stride in the 3x3 convolution only if STRIDE_IN_1X1 is False. Shapes do not show that:
-`transfer.detection.proof` compares features.
+`transfer.finetuning.proof` compares features.
 """
 
 from collections.abc import Callable, Mapping

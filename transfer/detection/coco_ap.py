@@ -13,7 +13,7 @@ from pycocotools.cocoeval import COCOeval
 from transfer.datasets.objects.annotation_store import published_truth
 from transfer.datasets.objects.coco_faults import is_outline
 from transfer.datasets.scenes import Scenes
-from transfer.detection.results import Detections, check_same_images
+from transfer.detection.results import Detections
 from transfer.outcomes import Floats, resampled_precision, resamples
 
 Kind = Literal["bbox", "segm", "keypoints"]
@@ -39,7 +39,6 @@ def coco_ap(
     next call need not parse the file. Sizes and classes without an object have no
     entry; no detections give 0. Crowds are neither hits nor misses.
     """
-    check_same_images(detections, scenes)
     with redirect_stdout(io.StringIO()):
         truth = _truth(scenes, cache)
         return {kind: _average_precision(truth, detections, scenes, kind) for kind in kinds}

@@ -10,7 +10,6 @@ import logging
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
 from typing import Any
 
 import torch
@@ -18,10 +17,15 @@ from torch import Tensor, nn
 
 from transfer.convert.architectures import FEATURE_DIM, PLAIN, WIDE
 from transfer.convert.resnet import to_detectron2
-from transfer.detection.proof import check_buildable, check_names_and_shapes
+from transfer.detection.detector import (
+    Detector,
+    ResizedDetections,
+    Sample,
+    check_buildable,
+    check_names_and_shapes,
+    scale_gradient,
+)
 from transfer.detection.recipe import DetectorRecipe
-from transfer.detection.sample import Detector, ResizedDetections, Sample
-from transfer.detection.scaled_gradient import scale_gradient
 from transfer.finetuning.norms import Norm
 
 STAGES = {"layer1": "res2", "layer2": "res3", "layer3": "res4", "layer4": "res5"}
@@ -47,17 +51,6 @@ def silence_known_warnings() -> Iterator[None]:
             yield
         finally:
             tracing.setLevel(level)
-
-
-@cache
-def can_be_imported() -> bool:
-    """Return whether detectron2 imports, with all that training and test need."""
-    try:
-        with silence_known_warnings():
-            import detectron2.engine  # noqa: F401
-    except ImportError:
-        return False
-    return True
 
 
 def build_detector(recipe: DetectorRecipe, *, arch: str, num_classes: int, norm: Norm) -> Detector:
@@ -241,23 +234,6 @@ class SeparateNormRPN(nn.Module):
         return self.rpn(images, own, targets)
 
 
-class SampleNetwork(nn.Module):
-    """A detectron2 R-CNN that is called with samples."""
-
-    def __init__(self, rcnn: nn.Module) -> None:
-        super().__init__()
-        self.rcnn = rcnn
-
-    def forward(self, samples: Sequence[Sample]) -> dict[str, Tensor]:
-        """Return the losses by name, in training mode."""
-        from detectron2.utils.events import EventStorage
-
-        # detectron2's heads need a storage to write statistics into; nobody reads it
-        with silence_known_warnings(), EventStorage():
-            losses: dict[str, Tensor] = self.rcnn([_as_input(sample) for sample in samples])
-        return losses
-
-
 def _as_input(sample: Sample) -> dict[str, Any]:
     from detectron2.structures import Boxes, Instances, Keypoints, PolygonMasks
 
@@ -272,20 +248,29 @@ def _as_input(sample: Sample) -> dict[str, Any]:
     return {"image": sample.image, "instances": objects}
 
 
-class Detectron2Detector:
-    """The `Detector` of the detectron2 engine."""
+class Detectron2Detector(Detector):
+    """A detectron2 R-CNN that is called with samples."""
 
     def __init__(self, rcnn: Any, recipe: DetectorRecipe) -> None:
-        self.network: nn.Module = SampleNetwork(rcnn)
-        self._rcnn = rcnn
-        self._recipe = recipe
+        super().__init__()
+        self.rcnn = rcnn
+        self.recipe = recipe
+
+    def forward(self, samples: Sequence[Sample]) -> dict[str, Tensor]:
+        """Return the losses by name, in training mode."""
+        from detectron2.utils.events import EventStorage
+
+        # detectron2's heads need a storage to write statistics into; nobody reads it
+        with silence_known_warnings(), EventStorage():
+            losses: dict[str, Tensor] = self.rcnn([_as_input(sample) for sample in samples])
+        return losses
 
     @torch.inference_mode()
     def find(self, images: Sequence[Tensor]) -> list[ResizedDetections]:
         """Return the k detections, boxes (k, 4), on each image (3, H, W) uint8, in eval mode."""
         with silence_known_warnings():
             inputs = [{"image": image} for image in images]
-            results = self._rcnn.inference(inputs, do_postprocess=False)
+            results = self.rcnn.inference(inputs, do_postprocess=False)
         return [
             ResizedDetections(
                 boxes=each.pred_boxes.tensor,
@@ -303,9 +288,9 @@ class Detectron2Detector:
 
         The images (3, H, W) uint8 of one size pass detectron2's preprocessing.
         """
-        rcnn = self._rcnn
+        rcnn = self.rcnn
         x = rcnn.preprocess_image([{"image": image} for image in images]).tensor
-        pyramid = self._recipe.neck == "fpn"
+        pyramid = self.recipe.neck == "fpn"
         resnet = rcnn.backbone.bottom_up if pyramid else rcnn.backbone
         x = resnet.stem(x)
         maps = {}
@@ -318,19 +303,19 @@ class Detectron2Detector:
 
     def load_backbone(self, state_dict: Mapping[str, Tensor]) -> int:
         """Load a backbone of torchvision's names and shapes; return how many tensors it has."""
-        tensors = to_detectron2(state_dict, self._recipe.neck)
-        own = self._rcnn.state_dict()
+        tensors = to_detectron2(state_dict, self.recipe.neck)
+        own = self.rcnn.state_dict()
         roots = {
             "fpn": ("backbone.bottom_up.",),
             "c4": ("backbone.", "roi_heads.res5."),
-        }[self._recipe.neck]
+        }[self.recipe.neck]
         places = {
             name: tensor
             for name, tensor in own.items()
             if name.startswith(roots) and not name.startswith("roi_heads.res5.norm.")
         }
         check_names_and_shapes(tensors, places)
-        self._rcnn.load_state_dict({**own, **tensors})
+        self.rcnn.load_state_dict({**own, **tensors})
         return len(tensors)
 
     def is_rpn(self, parameter: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal
 
@@ -9,7 +10,7 @@ from transfer.detection.recipe import DetectorRecipe
 from transfer.finetuning.options import EngineChoice
 
 if TYPE_CHECKING:
-    from transfer.detection.sample import Detector
+    from transfer.detection.detector import Detector
     from transfer.finetuning.norms import Norm
 
 EngineName = Literal["detectron2", "torchvision"]
@@ -20,13 +21,19 @@ HOW_TO_INSTALL = (
 )
 
 
+@cache
 def is_available() -> bool:
     """Return whether detectron2 imports, with all that training and test need."""
     if find_spec("detectron2") is None:
         return False
-    from transfer.detection.detectron2_engine import can_be_imported
+    from transfer.detection.detectron2_engine import silence_known_warnings
 
-    return can_be_imported()
+    try:
+        with silence_known_warnings():
+            import detectron2.engine  # noqa: F401
+    except ImportError:
+        return False
+    return True
 
 
 def engine_for(choice: EngineChoice) -> EngineName:

@@ -10,7 +10,7 @@ coco_keypoint all derive theirs from COCO_FPN.
 from dataclasses import dataclass, replace
 from typing import Literal, Self
 
-from transfer.finetuning.schedule import Precision
+from transfer.finetuning.schedule import FineTuningRecipe, Precision
 
 Finds = Literal["boxes", "masks", "keypoints"]
 Part = Literal["fpn", "box_head", "mask_head", "keypoint_head", "rpn_head"]
@@ -24,8 +24,11 @@ C4_STRIDES_PX = (16,)
 
 
 @dataclass(frozen=True, kw_only=True)
-class DetectorRecipe:
-    """Settings of a detector. Sizes are in px of the resized image, counts are per image."""
+class DetectorRecipe(FineTuningRecipe):
+    """Settings of a detector. Sizes are in px of the resized image, counts are per image.
+
+    Fields without a word are described in `TrainingSchedule` and `FineTuningRecipe`.
+    """
 
     # the network
     neck: Literal["fpn", "c4"]
@@ -35,7 +38,6 @@ class DetectorRecipe:
     normed: tuple[Part, ...] = ("fpn",)
     """New parts with a norm layer after each convolution; the backbone always keeps its own."""
     synchronized_norm: Literal["SyncBN", "naiveSyncBN"] = "SyncBN"
-    """Kind of norm layer that shares statistics among GPUs; on one GPU or a CPU it is plain BN."""
     extra_norms: ExtraNorms = "none"
     """Extra norms of a c4 detector: moco has one after layer4, co2 another before the RPN."""
     rpn_gradient: RPNGradient = "none"
@@ -105,27 +107,18 @@ class DetectorRecipe:
     """Grouping by orientation: a batch holds only wide images or only tall and square ones."""
     # training
     iterations: int = 90_000
-    """Optimizer steps in total."""
     milestones: tuple[int, ...] = (60_000, 80_000)
     """Iterations after which the learning rate is divided by 10."""
     learning_rate: float = 0.02
-    """Learning rate after the warm-up, for `batch_size` images."""
     warmup_iterations: int = 1_000
-    """Iterations over which the learning rate rises linearly."""
     warmup_factor: float = 0.001
-    """Fraction of the learning rate at which the warm-up starts."""
     batch_size: int = 16
-    """Images per optimizer step, over all GPUs and accumulated passes."""
     accumulated: int = 1
-    """Passes whose gradients make one step; each has its own norm statistics."""
     sgd_momentum: float = 0.9
-    """Momentum of the optimizer."""
     weight_decay: float = 1e-4
     """Weight decay of all parameters but those of norm layers."""
     precision: Precision = "float32"
-    """Precision of convolutions and matrix products in training (autocast)."""
     precise_norm_batches: int = 200
-    """Training batches over which the norm statistics are averaged before the test."""
     # test
     min_score: float = 0.05
     """Probability that a detection must exceed."""
@@ -133,11 +126,6 @@ class DetectorRecipe:
     """IoU with a better detection of the same class above which a detection is suppressed."""
     detections: int = 100
     """Largest number of detections per image."""
-
-    @property
-    def decay(self) -> float:
-        """Return the learning rate's factor at a milestone, as in detectron2 and mmsegmentation."""
-        return 0.1
 
     def at_size(self, test_short_px: int) -> Self:
         """Return the recipe for images of another size, all lengths in px scaled in proportion."""

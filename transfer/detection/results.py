@@ -3,7 +3,6 @@
 The rules are detectron2's: boxes are scaled and clipped, and masks pasted by bilinear sampling.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,8 +12,7 @@ from torch import Tensor
 from torch.nn.functional import grid_sample
 
 from transfer.datasets.scene_arrays import Scene
-from transfer.datasets.scenes import Scenes
-from transfer.detection.sample import ResizedDetections
+from transfer.detection.detector import ResizedDetections
 
 MASK_THRESHOLD = 0.5
 
@@ -101,19 +99,3 @@ def run_lengths(mask: Tensor) -> str:
     encoded = coco_mask.encode(np.asfortranarray(mask.numpy(), dtype=np.uint8))
     counts: bytes = encoded["counts"]
     return counts.decode()
-
-
-def check_same_images(detections: Sequence[Detections], scenes: Scenes) -> None:
-    """Raise ValueError unless there are detections for each image, and of its size."""
-    if len(detections) != len(scenes) or not len(scenes):
-        raise ValueError(
-            f"detections on {len(detections)} images for a split of {len(scenes)}; "
-            "expected one entry for each of at least one image"
-        )
-    for i, entry in enumerate(detections):
-        scene = scenes.scene(i)
-        if (entry.width, entry.height) != (scene.width, scene.height):
-            raise ValueError(
-                f"{scene.name}: detections on {entry.width} x {entry.height} px, but the image "
-                f"has {scene.width} x {scene.height}; give them in the order of the split"
-            )

@@ -4,7 +4,6 @@ Pixels, boxes, outlines and keypoints are equal to those of detectron2's Dataset
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -14,35 +13,14 @@ from torch import Tensor
 
 from transfer.datasets.expected import DataError
 from transfer.datasets.images import decode_upright
-from transfer.datasets.scene_arrays import Scene
 from transfer.datasets.scenes import Scenes
+from transfer.detection.detector import Sample
 from transfer.detection.recipe import DetectorRecipe
-from transfer.detection.sample import Polygons, Sample
 
 MIN_SIDE_PX = 1e-5
 """Largest side of a box that is dropped as empty."""
 OTHER_SIDE = (0, 2, 1, 4, 3, 6, 5, 8, 7, 10, 9, 12, 11, 14, 13, 16, 15)
 """Index of each COCO keypoint's mirror image: left and right change places, the nose stays."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ResizeAndFlip:
-    """The map from px of the original image to px of the resized and maybe flipped one."""
-
-    scale: tuple[float, float]
-    """Factors of x and y."""
-    width: int
-    """Width of the resized image in px."""
-    height: int
-    """Height of the resized image in px."""
-    flipped: bool
-
-    def points(self, xy: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return points (..., 2), x and y, in the resized image."""
-        moved: NDArray[np.float64] = xy * np.array(self.scale)
-        if self.flipped:
-            moved[..., 0] = self.width - moved[..., 0]
-        return moved
 
 
 def training_sample(
@@ -83,22 +61,57 @@ def resize_sample(
     image = image.resize((width, height), Image.Resampling.BILINEAR)
     if flipped:
         image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
-    placement = ResizeAndFlip(scale=scale, width=width, height=height, flipped=flipped)
-    boxes = torch.from_numpy(_move_boxes(scene.boxes, placement)).float()
-    sides = boxes[:, 2:] - boxes[:, :2]
-    kept = (sides > MIN_SIDE_PX).all(dim=1).numpy()
+
+    def moved(xy: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return points (..., 2), x and y in px of the original image, in the resized one."""
+        points: NDArray[np.float64] = xy * np.array(scale)
+        if flipped:
+            points[..., 0] = width - points[..., 0]
+        return points
+
+    corners = moved(scene.boxes.reshape(-1, 2, 2))
+    sides = np.concatenate([corners.min(axis=1), corners.max(axis=1)], axis=1)
+    sides = np.minimum(sides.clip(min=0), np.array([width, height] * 2, dtype=np.float64))
+    boxes = torch.from_numpy(sides).float()
+    kept = (boxes[:, 2:] - boxes[:, :2] > MIN_SIDE_PX).all(dim=1).numpy()
     if scenes.category_ids:  # COCO, where `aside` marks crowds
         kept &= ~scene.aside
-    with_masks = recipe.finds == "masks" and scene.polygons is not None
-    if with_masks:
-        kept &= _have_outlines(scene)
+    polygons = keypoints = None
+    if recipe.finds == "masks" and scene.polygons is not None:
+        kept &= np.array([len(outlines) > 0 for outlines in scene.polygons], dtype=np.bool_)
+        polygons = tuple(
+            tuple(moved(outline.reshape(-1, 2)).reshape(-1) for outline in outlines)
+            for outlines, keep in zip(scene.polygons, kept, strict=True)
+            if keep
+        )
+    if recipe.finds == "keypoints" and scene.keypoints is not None:
+        annotated = scene.keypoints[kept]
+        # annotations are pixel indices; the center of a pixel is half a pixel further
+        places = moved(annotated[..., :2] + 0.5)
+        keypoints = _keypoints(places, annotated[..., 2:], (width, height), flipped=flipped)
     return Sample(
         image=_pixels(image),
         boxes=boxes[kept],
         classes=torch.from_numpy(scene.classes[kept]),
-        polygons=_move_polygons(scene, kept, placement) if with_masks else None,
-        keypoints=_move_keypoints(scene, kept, placement) if recipe.finds == "keypoints" else None,
+        polygons=polygons,
+        keypoints=keypoints,
     )
+
+
+def _keypoints(
+    places: NDArray[np.float64],
+    labels: NDArray[np.float64],
+    size: tuple[int, int],
+    *,
+    flipped: bool,
+) -> Tensor:
+    """Return keypoints (m, 17, 3); those outside of the image count as not labeled."""
+    inside = (places >= 0) & (places <= np.array(size))
+    labels = np.where(inside.all(axis=2, keepdims=True), labels, 0.0)
+    keypoints = np.concatenate([places, labels], axis=2)
+    if flipped:
+        keypoints = keypoints[:, OTHER_SIDE]
+    return torch.from_numpy(np.where(keypoints[..., 2:] == 0, 0.0, keypoints)).float()
 
 
 def upright_image(scenes: Scenes, index: int) -> Image.Image:
@@ -138,43 +151,3 @@ def resized_size(size: tuple[int, int], short_px: int, long_px: int) -> tuple[in
 
 def _pixels(image: Image.Image) -> Tensor:
     return torch.from_numpy(np.array(image)).permute(2, 0, 1).contiguous()
-
-
-def _move_boxes(boxes: NDArray[np.float64], placement: ResizeAndFlip) -> NDArray[np.float64]:
-    corners = placement.points(boxes.reshape(-1, 2, 2))
-    moved = np.concatenate([corners.min(axis=1), corners.max(axis=1)], axis=1)
-    limits = np.array([placement.width, placement.height] * 2, dtype=np.float64)
-    clipped: NDArray[np.float64] = np.minimum(moved.clip(min=0), limits)
-    return clipped
-
-
-def _have_outlines(scene: Scene) -> NDArray[np.bool_]:
-    return np.array([len(outlines) > 0 for outlines in scene.polygons or ()], dtype=np.bool_)
-
-
-def _move_polygons(
-    scene: Scene, kept: NDArray[np.bool_], placement: ResizeAndFlip
-) -> tuple[Polygons, ...]:
-    return tuple(
-        tuple(placement.points(outline.reshape(-1, 2)).reshape(-1) for outline in outlines)
-        for outlines, keep in zip(scene.polygons or (), kept, strict=True)
-        if keep
-    )
-
-
-def _move_keypoints(
-    scene: Scene, kept: NDArray[np.bool_], placement: ResizeAndFlip
-) -> Tensor | None:
-    """Return keypoints (m, 17, 3); those outside of the image count as not labeled."""
-    if scene.keypoints is None:
-        return None
-    annotated = scene.keypoints[kept]
-    # annotations are pixel indices; the center of a pixel is half a pixel further
-    moved = placement.points(annotated[..., :2] + 0.5)
-    labels = annotated[..., 2:]
-    inside = (moved >= 0) & (moved <= np.array([placement.width, placement.height]))
-    labels = np.where(inside.all(axis=2, keepdims=True), labels, 0.0)
-    keypoints = np.concatenate([moved, labels], axis=2)
-    if placement.flipped:
-        keypoints = keypoints[:, OTHER_SIDE]
-    return torch.from_numpy(np.where(keypoints[..., 2:] == 0, 0.0, keypoints)).float()

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from pickle import UnpicklingError
 
 import numpy as np
 import torch
@@ -24,13 +23,13 @@ from pretrain.running.atomic_files import write_whole
 from pretrain.running.processes import Process, any_process, indices_of_process
 from transfer.datasets.scenes import Scenes
 from transfer.datasets.unchanged import UnprovenFile, proving
+from transfer.detection.detector import Detector, Sample
 from transfer.detection.recipe import DetectorRecipe
 from transfer.detection.results import Detections, to_original_size
-from transfer.detection.sample import Detector, Sample
 from transfer.detection.samples import test_image, training_sample
 from transfer.finetuning import loop
-from transfer.finetuning.gpu import fused, place
-from transfer.finetuning.state import TrainingSummary
+from transfer.finetuning.loop import fused, place
+from transfer.finetuning.state import Training, TrainingSummary, summary
 from transfer.finetuning.stream import Place
 from transfer.running.console import progress
 
@@ -48,14 +47,14 @@ class TrainingSamples:
     def __len__(self) -> int:
         return len(self.indices)
 
-    def __getitem__(self, place: Place) -> Sample:
-        position, number = place
-        index = int(self.indices[number])
-        return training_sample(self.scenes, index, self.recipe, (self.seed, position))
-
     def batch(self, places: Sequence[Place]) -> list[Sample]:
         """Return the samples of these places, each of its own size."""
-        return [self[place] for place in places]
+        return [
+            training_sample(
+                self.scenes, int(self.indices[number]), self.recipe, (self.seed, position)
+            )
+            for position, number in places
+        ]
 
 
 def train(
@@ -67,22 +66,19 @@ def train(
     seed: int,
     folder: Path,
     process: Process,
-    num_workers: int | None = None,
-    name: str = "",
 ) -> TrainingSummary:
     """Train a detector on the images at these indices; see `finetuning.loop.train`."""
-    place(detector.network, process.device)
-    return loop.train(
-        detector.network,
-        sgd(detector, recipe),
-        TrainingSamples(scenes, indices, recipe, seed),
-        recipe,
-        seed=seed,
+    place(detector, process.device)
+    training = Training(
+        network=detector,
+        optimizer=sgd(detector, recipe),
+        course=recipe,
         folder=folder,
-        process=process,
-        num_workers=num_workers,
-        name=name or recipe.finds,
+        name=recipe.finds,
     )
+    samples = TrainingSamples(scenes, indices, recipe, seed)
+    loop.train([training], samples, seed=seed, process=process)
+    return summary(training)
 
 
 NORMS = (_BatchNorm, nn.GroupNorm, nn.LayerNorm)
@@ -95,12 +91,8 @@ def sgd(detector: Detector, recipe: DetectorRecipe) -> torch.optim.SGD:
     is that fraction; `finetuning.schedule.set_rate` multiplies by it.
     """
     groups: dict[tuple[float, float], list[Parameter]] = defaultdict(list)
-    seen: set[Parameter] = set()
-    for module_name, module in detector.network.named_modules():
+    for module_name, module in detector.named_modules():
         for name, parameter in module.named_parameters(recurse=False):
-            if not parameter.requires_grad or parameter in seen:
-                continue
-            seen.add(parameter)
             decay = 0.0 if isinstance(module, NORMS) else recipe.weight_decay
             full_name = f"{module_name}.{name}" if module_name else name
             slowed = recipe.rpn_gradient == "lr_mult" and detector.is_rpn(full_name)
@@ -112,7 +104,7 @@ def sgd(detector: Detector, recipe: DetectorRecipe) -> torch.optim.SGD:
         ],
         lr=recipe.learning_rate,
         momentum=recipe.sgd_momentum,
-        fused=fused(detector.network),
+        fused=fused(detector),
     )
 
 
@@ -123,7 +115,7 @@ def detect(
 
     Each batch is one image, which is then padded as little as in detectron2's test.
     """
-    detector.network.eval()
+    detector.eval()
     detections = []
     counting = progress("detect", recipe.finds, len(scenes)) if process.is_main else nullcontext()
     with torch.inference_mode(), counting as counter:
@@ -149,27 +141,22 @@ def gather_detections(mine: list[Detections], process: Process) -> list[Detectio
     return [shares[i % len(shares)][i // len(shares)] for i in range(total)]
 
 
-UNREADABLE = (OSError, EOFError, RuntimeError, UnpicklingError, ValueError, TypeError)
-"""Errors of a file that is absent or was cut short."""
-
-
 def kept_detections(
-    file: Path, number: int, detect: Callable[[], list[Detections]], process: Process
+    file: Path, detect: Callable[[], list[Detections]], process: Process
 ) -> list[Detections]:
-    """Return the detections in a file, on every process; if it has none, detect and write them.
+    """Return the detections in a file, on every process; if there is none, detect and write them.
 
-    file: its name must tell everything that shaped the detections. number: images of the split.
+    file: its name must tell everything that shaped the detections.
     """
     saved = UnprovenFile(file)
-    kept = read_detections(saved.newest)
-    absent = kept is None or len(kept) != number
-    # all or none: they wait for each other at the end of a pass
     with proving(*[saved] * process.is_main):
-        if any_process([absent], process)[0] or kept is None:
-            kept = detect()
-            if process.is_main:
-                write_detections(saved.private, kept)
-    return kept
+        # all or none: they wait for each other at the end of a pass
+        if not any_process([not saved.newest.exists()], process)[0]:
+            return read_detections(saved.newest)
+        found = detect()
+        if process.is_main:
+            write_detections(saved.private, found)
+    return found
 
 
 def write_detections(file: Path, detections: list[Detections]) -> None:
@@ -179,11 +166,7 @@ def write_detections(file: Path, detections: list[Detections]) -> None:
     write_whole(file, gzip.compress(buffer.getvalue(), compresslevel=6), "--runs")
 
 
-def read_detections(file: Path) -> list[Detections] | None:
-    """Return the detections in a file, None if there are none or the file is torn."""
-    try:
-        content = gzip.decompress(file.read_bytes())
-        entries = torch.load(io.BytesIO(content), weights_only=True)
-        return [Detections(**entry) for entry in entries]
-    except UNREADABLE:
-        return None
+def read_detections(file: Path) -> list[Detections]:
+    """Return the detections in a file."""
+    content = io.BytesIO(gzip.decompress(file.read_bytes()))
+    return [Detections(**entry) for entry in torch.load(content, weights_only=True)]

@@ -4,15 +4,15 @@ Everingham et al., IJCV 2010, as in the widely used Python port of its Matlab co
 thresholds.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from transfer.datasets.scene_arrays import Scene
 from transfer.datasets.scenes import Scenes
-from transfer.detection.results import Detections, check_same_images
+from transfer.detection.results import Detections
 from transfer.outcomes import Floats, resampled_precision, resamples
 
 THRESHOLDS = np.arange(50, 100, 5) / 100
@@ -22,18 +22,8 @@ POINTS = np.arange(0.0, 1.1, 0.1)
 reach it. This is kept, since published numbers are computed so."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Overlaps:
-    """All K detections of a split, each with the object of its class that it overlaps most."""
-
-    scores: Floats
-    """Confidences (K,), rounded to three decimals."""
-    classes: NDArray[np.int64]
-    """Classes (K,), from 0."""
-    iou: Floats
-    """IoU (K,) with that object; -inf where the image has no object of the class."""
-    objects: NDArray[np.int64]
-    """Index (K,) of that object among all objects of the split; -1 where there is none."""
+Outcomes = list[tuple[NDArray[np.bool_], NDArray[np.bool_]]]
+"""Which detections (k,) of a class are hits, and which are misses, at each IoU threshold."""
 
 
 def voc_ap(detections: Sequence[Detections], scenes: Scenes) -> dict[str, float]:
@@ -43,32 +33,28 @@ def voc_ap(detections: Sequence[Detections], scenes: Scenes) -> dict[str, float]
     image of the scenes, in their order. Difficult objects are neither hits nor misses. As in
     detectron2, a class without an object counts as 0 in the mean. ValueError if all are difficult.
     """
-    check_same_images(detections, scenes)
-    aside, labels = _objects(scenes)
-    if aside.all():
+    by_class = np.zeros((len(scenes.class_names), 2, len(THRESHOLDS)))
+    num_objects = 0
+    # rounded scores are often equal, and this sort is not stable; the reference makes the same
+    # call, so that both orders are equal on one machine
+    for c, (positives, images, outcomes) in enumerate(_matches(detections, scenes, "quicksort")):
+        num_objects += positives.sum()
+        for t, (hits, misses) in enumerate(outcomes):
+            if positives.any() and len(images):
+                recall = hits.cumsum() / positives.sum()
+                # the first may be on difficult objects, neither hits nor misses: precision 0
+                precision = hits.cumsum() / np.maximum((hits | misses).cumsum(), 1)
+                by_class[c, 0, t] = 100 * _eleven_points(recall, precision)
+                by_class[c, 1, t] = 100 * _area(recall, precision)
+    if not num_objects:
         raise ValueError(
-            f"{len(aside)} objects on {len(scenes)} images, all of them difficult; "
-            "expected at least one that is not"
+            f"all objects on {len(scenes)} images are difficult; expected at least one that is not"
         )
-    overlaps = _overlaps(detections, scenes)
-    by_class = np.stack(
-        [
-            _class_ap(overlaps, c, aside, num_objects=int((~aside[labels == c]).sum()))
-            for c in range(len(scenes.class_names))
-        ]
-    )
-    half = int(np.flatnonzero(THRESHOLDS == 0.5)[0])
-    three_quarters = int(np.flatnonzero(THRESHOLDS == 0.75)[0])
-    ap = {}
-    for metric, suffix in enumerate(("", "_area")):
-        means = by_class[:, metric].mean(axis=0)
-        ap[f"AP{suffix}"] = float(means.mean())
-        ap[f"AP50{suffix}"] = float(means[half])
-        ap[f"AP75{suffix}"] = float(means[three_quarters])
+    ap = _summaries(by_class.mean(axis=0))
     for name, values in zip(scenes.class_names, by_class[:, 0], strict=True):
-        ap[f"AP/{name}"] = float(values.mean())
-        ap[f"AP50/{name}"] = float(values[half])
-    return ap
+        ap[f"AP/{name}"] = values.mean()
+        ap[f"AP50/{name}"] = values[0]
+    return {name: float(value) for name, value in ap.items()}
 
 
 def resampled_voc_ap(detections: Sequence[Detections], scenes: Scenes) -> dict[str, Floats]:
@@ -76,26 +62,22 @@ def resampled_voc_ap(detections: Sequence[Detections], scenes: Scenes) -> dict[s
 
     Percent; see `voc_ap`.
     """
-    aside, labels = _objects(scenes)
-    overlaps, counts = _overlaps(detections, scenes), resamples(len(scenes))
-    images = np.repeat(np.arange(len(detections)), [len(one.scores) for one in detections])
-    of_object = np.repeat(np.arange(len(scenes)), [len(s.classes) for s in _each(scenes)])
-    by_class = np.zeros((len(scenes.class_names), len(THRESHOLDS), 2, len(counts)))
-    for c, of_class in enumerate(by_class):
-        own = np.flatnonzero(overlaps.classes == c)
-        own = own[np.argsort(-overlaps.scores[own], kind="stable")]
-        positives = np.bincount(of_object[(labels == c) & ~aside], minlength=len(scenes))
-        for t, threshold in enumerate(THRESHOLDS):
-            reached = overlaps.iou[own] > threshold
-            hits, misses = _hits_and_misses(reached, overlaps.objects[own], aside)
+    counts = resamples(len(scenes))
+    by_class = np.zeros((len(scenes.class_names), 2, len(THRESHOLDS), len(counts)))
+    for c, (positives, images, outcomes) in enumerate(_matches(detections, scenes, "stable")):
+        for t, (hits, misses) in enumerate(outcomes):
             for summary, points in enumerate((POINTS, None)):
-                of_class[t, summary] = resampled_precision(
-                    hits, misses, images[own], positives.astype(float), counts, points
+                by_class[c, summary, t] = resampled_precision(
+                    hits, misses, images, positives.astype(float), counts, points
                 )
-    means = np.nan_to_num(by_class).mean(axis=0)
+    return _summaries(np.nan_to_num(by_class).mean(axis=0))
+
+
+def _summaries(means: Floats) -> dict[str, Any]:
+    """Return AP, AP50, AP75 and those by area, of means over classes (2, thresholds, ...)."""
     return {
-        f"{name}{suffix}": means[chosen, summary].mean(axis=0)
-        for summary, suffix in enumerate(("", "_area"))
+        f"{name}{suffix}": of_summary[chosen].mean(axis=0)
+        for of_summary, suffix in zip(means, ("", "_area"), strict=True)
         for name, chosen in (
             ("AP", THRESHOLDS > 0),
             ("AP50", THRESHOLDS == 0.5),
@@ -104,34 +86,37 @@ def resampled_voc_ap(detections: Sequence[Detections], scenes: Scenes) -> dict[s
     }
 
 
-def _each(scenes: Scenes) -> list[Scene]:
-    return [scenes.scene(i) for i in range(len(scenes))]
+def _matches(
+    detections: Sequence[Detections], scenes: Scenes, sort: Literal["quicksort", "stable"]
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], Outcomes]]:
+    """Yield, by class, its objects by image (n,), the images of its k detections and outcomes.
 
-
-def _objects(scenes: Scenes) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-    """Return whether each object of the split, in order, is difficult, and its class."""
-    each = _each(scenes)
-    return np.concatenate([s.aside for s in each]), np.concatenate([s.classes for s in each])
-
-
-def _overlaps(detections: Sequence[Detections], scenes: Scenes) -> Overlaps:
+    Difficult objects are left out. The detections are in the order of their scores.
+    """
+    each = [scenes.scene(i) for i in range(len(scenes))]
+    aside = np.concatenate([scene.aside for scene in each])
+    labels = np.concatenate([scene.classes for scene in each])
+    of_object = np.repeat(np.arange(len(scenes)), [len(scene.classes) for scene in each])
     iou, objects = [], []
-    num_before = 0
-    for i, detected in enumerate(detections):
-        scene = scenes.scene(i)
+    for i, (detected, scene) in enumerate(zip(detections, each, strict=True)):
         best, number = _best_in_image(detected, scene)
         iou.append(best)
-        objects.append(np.where(number < 0, -1, number + num_before))
-        num_before += len(scene.classes)
-    scores = np.concatenate([detected.scores.double().numpy() for detected in detections])
-    return Overlaps(
-        # rounded as in the text files that the Matlab code reads: scores to three decimals, boxes
-        # (below) to one
-        scores=np.round(scores, 3),
-        classes=np.concatenate([detected.classes.numpy() for detected in detections]),
-        iou=np.concatenate(iou),
-        objects=np.concatenate(objects),
-    )
+        objects.append(np.where(number < 0, -1, number + np.searchsorted(of_object, i)))
+    all_iou, all_objects = np.concatenate(iou), np.concatenate(objects)
+    images = np.repeat(np.arange(len(detections)), [len(one.scores) for one in detections])
+    # rounded as in the text files that the Matlab code reads: scores to three decimals, boxes
+    # (below) to one
+    scores = np.round(np.concatenate([one.scores.double().numpy() for one in detections]), 3)
+    classes = np.concatenate([detected.classes.numpy() for detected in detections])
+    for c in range(len(scenes.class_names)):
+        own = np.flatnonzero(classes == c)
+        own = own[np.argsort(-scores[own], kind=sort)]
+        positives = np.bincount(of_object[(labels == c) & ~aside], minlength=len(scenes))
+        outcomes = [
+            _hits_and_misses(all_iou[own] > threshold, all_objects[own], aside)
+            for threshold in THRESHOLDS
+        ]
+        yield positives, images[own], outcomes
 
 
 def _best_in_image(detected: Detections, scene: Scene) -> tuple[Floats, NDArray[np.int64]]:
@@ -158,27 +143,6 @@ def pixel_iou(boxes: Floats, others: Floats) -> Floats:
     area, other_area = ((b[:, 2:] - b[:, :2] + 1).prod(axis=1) for b in (boxes, others))
     iou: Floats = common / (area[:, None] + other_area - common)
     return iou
-
-
-def _class_ap(
-    overlaps: Overlaps, label: int, aside: NDArray[np.bool_], *, num_objects: int
-) -> Floats:
-    """Return AP (2, T) in percent: at 11 points and by area, at each of T IoU thresholds."""
-    own = np.flatnonzero(overlaps.classes == label)
-    if not num_objects or not len(own):
-        return np.zeros((2, len(THRESHOLDS)))
-    # rounded scores are often equal, and this sort is not stable; the reference makes the same
-    # call, so that both orders are equal on one machine
-    own = own[np.argsort(-overlaps.scores[own])]
-    iou, objects = overlaps.iou[own], overlaps.objects[own]
-    ap = np.empty((2, len(THRESHOLDS)))
-    for t, threshold in enumerate(THRESHOLDS):
-        hits, misses = _hits_and_misses(iou > threshold, objects, aside)
-        recall = hits.cumsum() / num_objects
-        # the first may be on difficult objects, neither hits nor misses: precision 0, not 0 / 0
-        precision = hits.cumsum() / np.maximum((hits | misses).cumsum(), 1)
-        ap[:, t] = _eleven_points(recall, precision), _area(recall, precision)
-    return 100 * ap
 
 
 def _hits_and_misses(

@@ -16,29 +16,30 @@ from pretrain.running.processes import Process, any_process, this_process
 from transfer.backbone import Backbone, InputFormat
 from transfer.datasets.images import Images
 from transfer.finetuning import loop
-from transfer.finetuning.gpu import fused
-from transfer.finetuning.schedule import Precision
-from transfer.finetuning.side_by_side import Competitor, train_side_by_side
-from transfer.finetuning.state import TrainingSummary
-from transfer.finetuning.stream import Place
+from transfer.finetuning.loop import fused
+from transfer.finetuning.schedule import Precision, TrainingSchedule
+from transfer.finetuning.state import Training, TrainingSummary, summary
+from transfer.finetuning.stream import Place, Sample
 from transfer.frozen.crops import CROPS, RandomCrops, RandomView
 from transfer.frozen.extraction import IMAGES_PER_BATCH, EvalImages, num_workers
 from transfer.frozen.network import forward
 from transfer.frozen.transforms import EvalTransform, Normalization
-from transfer.running.console import print_line, progress
+from transfer.running.console import progress
 
+BYTES_PER_PARAMETER = 16
+"""Weight, gradient and momentum in float32, and as much again for rounding to blocks."""
+FREE_SHARE = 0.5
+"""Share of a GPU's free memory for networks side by side; the rest is for one pass at a time."""
 CODE_VERSION = 1  # part of every training's identity: raise it when the weights would change
 
 
 @dataclass(frozen=True, kw_only=True)
-class FineTuning:
-    """Settings of the training; the first eleven fields are those of `schedule.Course`."""
+class FineTuning(TrainingSchedule):
+    """Settings of the training."""
 
     iterations: int
     milestones: tuple[int, ...]
-    """Iterations after which the learning rates decay."""
     decay: float
-    """Factor of the learning rates at each milestone."""
     learning_rate: float
     """Learning rate of the backbone."""
     batch_size: int
@@ -56,22 +57,13 @@ class FineTuning:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Crops:
+class Crops(Sample):
     """The crops of a pass and their classes; the network normalizes them."""
 
     pixels: Tensor
     """(n, 3, H, W) uint8, RGB, channels last."""
     labels: Tensor
     """(n,)"""
-
-    def to(self, device: torch.device) -> "Crops":
-        """Return the crops on a device; copies from pinned memory are asynchronous."""
-        pixels = self.pixels.to(device, non_blocking=True)
-        return Crops(pixels=pixels, labels=self.labels.to(device, non_blocking=True))
-
-    def pin_memory(self) -> "Crops":
-        """Return the crops in pinned memory, from which a GPU copies asynchronously."""
-        return Crops(pixels=self.pixels.pin_memory(), labels=self.labels.pin_memory())
 
 
 class TrainingSamples:
@@ -135,45 +127,23 @@ class Classifier(nn.Module):
 def training_folder(
     work: Path, name: str, backbone: Backbone, images: Images, course: FineTuning, seed: int
 ) -> Path:
-    """Return the folder of a training's state, named by a hash of all that shapes its weights.
+    """Return the folder of a training's state, named by a hash of all that shapes its weights."""
+    same = [CODE_VERSION, backbone.sha256, images.fingerprint, asdict(course), seed, CROPS]
+    return work / f"{name}-{content_hash(same, 12)}"
 
-    A training that was begun on Pillow's crops, crops/1, is not continued; a line says so.
+
+def number_at_once(requested: int, backbone: Backbone, process: Process) -> int:
+    """Return how many networks train side by side: as requested, or as many as a GPU holds.
+
+    On a CPU, one unless requested otherwise; one in a run of several processes.
     """
-    same = [CODE_VERSION, backbone.sha256, images.fingerprint, asdict(course), seed]
-    folder = work / f"{name}-{content_hash([*same, CROPS], 12)}"
-    older = work / f"{name}-{content_hash(same, 12)}"
-    if older.exists() and not folder.exists() and this_process().is_main:
-        print_line(
-            "train",
-            f"{name}  {older} was begun on crops of other pixels, crops/1: the training starts "
-            f"anew on {CROPS}, and that folder may be deleted",
-        )
-    return folder
-
-
-def train(
-    classifier: Classifier,
-    images: Images,
-    course: FineTuning,
-    *,
-    seed: int,
-    folder: Path,
-    process: Process,
-    name: str,
-) -> TrainingSummary:
-    """Train all layers on random crops; see `loop.train`."""
-    classifier.to(process.device)
-    return loop.train(
-        classifier,
-        classifier.optimizer(course),
-        TrainingSamples(images, course.crop_px, seed),
-        course,
-        seed=seed,
-        folder=folder,
-        process=process,
-        name=name,
-        one_size=True,
-    )
+    if process.num_processes > 1:
+        return 1
+    if requested or process.device.type != "cuda":
+        return requested or 1
+    num_parameters = sum(tensor.numel() for tensor in backbone.state_dict.values())
+    free = torch.cuda.mem_get_info(process.device)[0]
+    return max(1, int(FREE_SHARE * free / (BYTES_PER_PARAMETER * num_parameters)))
 
 
 def train_rates(
@@ -186,29 +156,25 @@ def train_rates(
     process: Process,
     names: Sequence[str],
 ) -> list[TrainingSummary | NotFiniteError]:
-    """Train classifiers on the same random crops, several of them side by side.
+    """Train all layers of classifiers on the same random crops, several of them side by side.
 
     The error of one that diverges takes the place of its summary; a single one raises it.
     """
-    if len(classifiers) == 1:
-        (classifier,), (course,), (folder,), (name,) = classifiers, courses, folders, names
-        return [
-            train(classifier, images, course, seed=seed, folder=folder, process=process, name=name)
-        ]
-    competitors = []
-    for classifier, course, folder, name in zip(classifiers, courses, folders, names, strict=True):
-        classifier.to(process.device)
-        competitors.append(
-            Competitor(
-                network=classifier,
-                optimizer=classifier.optimizer(course),
-                course=course,
-                folder=folder,
-                name=name,
-            )
+    trainings = [
+        Training(
+            network=classifier.to(process.device),
+            optimizer=classifier.optimizer(course),
+            course=course,
+            folder=folder,
+            name=name,
         )
+        for classifier, course, folder, name in zip(
+            classifiers, courses, folders, names, strict=True
+        )
+    ]
     samples = TrainingSamples(images, courses[0].crop_px, seed)
-    return train_side_by_side(competitors, samples, seed=seed, process=process, one_size=True)
+    loop.train(trainings, samples, seed=seed, process=process, one_size=True)
+    return [training.error or summary(training) for training in trainings]
 
 
 def predict_scores(

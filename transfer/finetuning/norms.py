@@ -61,11 +61,6 @@ class NaiveSyncBatchNorm(nn.BatchNorm2d):
         several = dist.is_initialized() and dist.get_world_size() > 1
         if not (several and self.training):
             return super().forward(input)
-        if input.numel() == 0:
-            raise ValueError(
-                f"naiveSyncBN got {tuple(input.shape)} in one of {dist.get_world_size()} "
-                f"processes, and each weighs the same: expected at least one value; take SyncBN"
-            )
         # float32, since squares overflow in half precision
         values = input.float() if input.dtype in (torch.float16, torch.bfloat16) else input
         moments = torch.cat([values.mean(dim=(0, 2, 3)), (values * values).mean(dim=(0, 2, 3))])
@@ -74,8 +69,9 @@ class NaiveSyncBatchNorm(nn.BatchNorm2d):
         scale = self.weight * torch.rsqrt(variance + self.eps)
         shift = self.bias - mean * scale
         with torch.no_grad():
-            _follow(self.running_mean, mean, self.momentum)
-            _follow(self.running_var, variance, self.momentum)
+            for name, now in (("running_mean", mean), ("running_var", variance)):
+                running = self.get_buffer(name)
+                running += (self.momentum or 0.0) * (now - running)
         normalized: Tensor = values * scale[:, None, None] + shift[:, None, None]
         return normalized.to(input.dtype)
 
@@ -101,76 +97,49 @@ class _Summed(torch.autograd.Function):
         return _Summed.forward(ctx, gradient)
 
 
-def _follow(running: Tensor | None, now: Tensor, momentum: float | None) -> None:
-    if running is not None and momentum is not None:
-        running += momentum * (now - running)
-
-
-class Population:
-    """Count, sums and sums of squares of a norm layer's input, per channel over all batches."""
-
-    def __init__(self, layer: _BatchNorm) -> None:
-        mean = layer.get_buffer("running_mean")
-        # double, since the variance is a small difference of two large numbers
-        self.sums = torch.zeros(2, len(mean), dtype=torch.float64, device=mean.device)
-        self.count = torch.zeros(1, dtype=torch.float64, device=mean.device)
-
-    def add(self, layer: _BatchNorm, count: int) -> None:
-        """Add a batch of `count` values per channel, from the layer's running statistics."""
-        mean = layer.get_buffer("running_mean").double()
-        variance = layer.get_buffer("running_var").double()
-        # running variances of torch's layers have Bessel's correction
-        square = mean.square() + variance * ((count - 1) / count)
-        self.sums += count * torch.stack([mean, square])
-        self.count += count
-
-    def write(self, layer: _BatchNorm) -> None:
-        """Write the statistics into the layer; a layer without any input keeps its own."""
-        if float(self.count) == 0:
-            return
-        mean, square = self.sums / self.count
-        layer.get_buffer("running_mean").copy_(mean)
-        layer.get_buffer("running_var").copy_(square - mean.square())
-
-
 def set_precise_norms(
     network: nn.Module, batches: Iterable[Sequence[Sample]], process: Process
 ) -> None:
     """Set the statistics of all norm layers to those of these batches, over all processes.
 
     Each batch passes once through the network in training mode; no weight changes. If a layer is
-    called several times in a pass, every call counts.
+    called several times in a pass, every call counts; a layer without any input keeps its own.
     """
     layers = [module for module in network.modules() if isinstance(module, _BatchNorm)]
-    populations = [Population(layer) for layer in layers]
     momenta = [layer.momentum for layer in layers]
+    # count, sums and sums of squares of the input per channel (3, C) over all batches; double,
+    # since the variance is a small difference of two large numbers
+    sums = [
+        layer.get_buffer("running_mean").new_zeros(3, layer.num_features, dtype=torch.float64)
+        for layer in layers
+    ]
     notes = [
-        layer.register_forward_hook(partial(_note, population))
-        for layer, population in zip(layers, populations, strict=True)
+        layer.register_forward_hook(partial(_add_batch, total))
+        for layer, total in zip(layers, sums, strict=True)
     ]
     network.train()
-    try:
-        for layer in layers:
-            layer.momentum = 1.0  # the running statistics are then those of the last batch
-        with torch.no_grad():
-            for batch in batches:
-                network(batch)
-    finally:
-        for layer, momentum, note in zip(layers, momenta, notes, strict=True):
-            layer.momentum = momentum
-            note.remove()
-    for layer, population in zip(layers, populations, strict=True):
+    for layer in layers:
+        layer.momentum = 1.0  # the running statistics are then those of the last batch
+    with torch.no_grad():
+        for batch in batches:
+            network(batch)
+    for layer, momentum, note in zip(layers, momenta, notes, strict=True):
+        layer.momentum = momentum
+        note.remove()
+    for layer, total in zip(layers, sums, strict=True):
         if process.num_processes > 1:
-            dist.all_reduce(population.sums)
-            dist.all_reduce(population.count)
-        population.write(layer)
+            dist.all_reduce(total)
+        if float(total[0, 0]):
+            mean, square = total[1:] / total[0]
+            layer.get_buffer("running_mean").copy_(mean)
+            layer.get_buffer("running_var").copy_(square - mean.square())
 
 
-def _note(
-    population: Population, layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor
-) -> None:
+def _add_batch(total: Tensor, layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+    """Add a batch to count, sums and sums of squares, from the layer's running statistics."""
     count = inputs[0].numel() // inputs[0].shape[1]
-    if count and isinstance(
-        layer, _BatchNorm
-    ):  # a pass without proposals gives box heads no values
-        population.add(layer, count)
+    if count:  # a pass without proposals gives box heads no values
+        mean = layer.get_buffer("running_mean").double()
+        # running variances of torch's layers have Bessel's correction
+        variance = layer.get_buffer("running_var").double() * ((count - 1) / count)
+        total += count * torch.stack([torch.ones_like(mean), mean, mean.square() + variance])

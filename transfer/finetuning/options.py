@@ -57,16 +57,12 @@ class TrainingOptions:
 
     def given(self) -> dict[str, Any]:
         """Return the options that differ from their defaults, by name."""
-        values = {option.name: getattr(self, option.name) for option in fields(self)}
-        return {o.name: values[o.name] for o in fields(self) if values[o.name] != o.default}
+        return {o.name: value for o in fields(self) if (value := vars(self)[o.name]) != o.default}
 
     def num_processes(self, batch_size: int) -> int:
         """Return the number of processes: torchrun's, else `gpus`, else the most that divide."""
-        gpus = num_gpus()
-        asked = started_processes() or self.gpus
-        if asked:
-            return asked
-        return max(n for n in range(1, max(1, gpus) + 1) if batch_size % n == 0)
+        most = range(1, max(1, num_gpus()) + 1)
+        return started_processes() or self.gpus or max(n for n in most if batch_size % n == 0)
 
     def applied(self, recipe: AnyRecipe) -> AnyRecipe:
         """Return the recipe with these options; ValueError if it cannot run, or not here."""

@@ -1,9 +1,15 @@
-"""The settings of a training that the loop reads, recipes, and the learning rate of each step."""
+"""The settings that the loop reads, recipes, learning rates and the search for the best one."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import Field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
+
+from pretrain.running.errors import NotFiniteError
+from pretrain.running.processes import this_process
+from transfer.running.console import print_line
 
 if TYPE_CHECKING:
     import torch
@@ -11,48 +17,29 @@ if TYPE_CHECKING:
 Precision = Literal["float32", "bfloat16", "float16"]
 
 
-class TrainingSchedule(Protocol):
-    """The part of a recipe that does not concern network and images."""
+class TrainingSchedule:
+    """The part of a frozen dataclass of settings that does not concern network and images."""
 
-    @property
-    def iterations(self) -> int:
-        """Optimizer steps."""
-
-    @property
-    def milestones(self) -> tuple[int, ...]:
-        """Iterations after which the learning rate decays."""
-
-    @property
-    def decay(self) -> float:
-        """Factor of the learning rate at each milestone."""
-
-    @property
-    def learning_rate(self) -> float:
-        """Learning rate after the warm-up."""
-
-    @property
-    def warmup_iterations(self) -> int:
-        """Iterations of the warm-up; 0: none."""
-
-    @property
-    def warmup_factor(self) -> float:
-        """Share of the learning rate at which the warm-up starts."""
-
-    @property
-    def batch_size(self) -> int:
-        """Images per optimizer step, over all GPUs and accumulated passes."""
-
-    @property
-    def accumulated(self) -> int:
-        """Passes per optimizer step whose gradients are accumulated."""
-
-    @property
-    def precision(self) -> Precision:
-        """Arithmetic of the passes."""
-
-    @property
-    def precise_norm_batches(self) -> int:
-        """Batches over which norms' statistics are averaged at the end; 0: moving averages stay."""
+    iterations: int
+    """Optimizer steps in total."""
+    milestones: tuple[int, ...]
+    """Iterations after which the learning rate decays."""
+    decay: float
+    """Factor of the learning rate at each milestone."""
+    learning_rate: float
+    """Learning rate after the warm-up."""
+    warmup_iterations: int
+    """Iterations over which the learning rate rises linearly; 0: none."""
+    warmup_factor: float
+    """Share of the learning rate at which the warm-up starts."""
+    batch_size: int
+    """Images per optimizer step, over all GPUs and accumulated passes."""
+    accumulated: int
+    """Passes whose gradients make one step; each has its own norm statistics."""
+    precision: Precision
+    """Precision of convolutions and matrix products in training (autocast)."""
+    precise_norm_batches: int
+    """Batches over which norms' statistics are averaged at the end; 0: moving averages stay."""
 
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
@@ -78,20 +65,61 @@ def _decay(course: TrainingSchedule, iteration: int) -> float:
     return float(course.decay ** sum(iteration >= milestone for milestone in course.milestones))
 
 
-class FineTuningRecipe(TrainingSchedule, Protocol):
+class FineTuningRecipe(TrainingSchedule, ABC):
     """A frozen dataclass with every setting of a network, its training and its test."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+    decay = 0.1
+    """As in detectron2 and mmsegmentation."""
+    sgd_momentum: float
+    """Momentum of the optimizer."""
+    synchronized_norm: Literal["SyncBN", "naiveSyncBN"]
+    """Kind of norm layer that shares statistics among GPUs; on one GPU or a CPU it is plain BN."""
 
-    @property
-    def synchronized_norm(self) -> Literal["SyncBN", "naiveSyncBN"]:
-        """Kind of norm layer that shares statistics on several GPUs."""
-
+    @abstractmethod
     def tiny(self) -> Self:
         """Return a recipe for a few steps of a narrow network on small images, to test the code."""
 
+    @abstractmethod
     def at_size(self, px: int, /) -> Self:
         """Return the recipe for images of another size."""
 
 
 AnyRecipe = TypeVar("AnyRecipe", bound=FineTuningRecipe)
+
+
+def best_rate(scores: dict[float, float], default: float) -> float:
+    """Return the rate with the highest score, or the default if there are no scores."""
+    return max(scores, key=lambda rate: scores[rate]) if scores else default
+
+
+def search_learning_rates(
+    rates: Sequence[float], score: Callable[[float], float], metric: str
+) -> dict[float, float]:
+    """Return the score of each rate that does not diverge, the same on every process.
+
+    score: function that trains with a rate and returns the metric, in percent; only the first
+    process's number counts. NotFiniteError if all rates diverge.
+    """
+    import torch.distributed as dist
+
+    process = this_process()
+    scores: dict[float, float] = {}
+    for rate in rates:
+        try:
+            shared = [score(rate)]
+        except NotFiniteError:
+            continue
+        if process.num_processes > 1:
+            dist.broadcast_object_list(shared)
+        scores[rate] = shared[0]
+        if process.is_main:
+            print_line("rate", f"{rate:g}: {metric} {shared[0]:.2f} on held-out images")
+    if rates and not scores:
+        raise NotFiniteError(f"all of the learning rates {tuple(rates)} diverged")
+    return scores
+
+
+def scores_by_name(scores: dict[float, float]) -> dict[str, float]:
+    """Return scores by rate in a form that a record can store."""
+    return {f"{rate:g}": score for rate, score in scores.items()}

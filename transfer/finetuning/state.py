@@ -3,12 +3,16 @@
 import resource
 import time
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
+from pretrain.running.errors import NotFiniteError
+from transfer.datasets.unchanged import UnprovenFile
+from transfer.finetuning.schedule import TrainingSchedule
 from transfer.running.stages import load_stage, save_stage
 
 SMOOTHED = 100
@@ -33,11 +37,16 @@ class TrainingSummary:
 
 @dataclass(kw_only=True, eq=False)
 class Training:
-    """All that changes during a training."""
+    """A training: what is trained, how and where, and all that changes during it."""
 
     network: nn.Module
     optimizer: torch.optim.SGD
-    scaler: torch.amp.GradScaler
+    course: TrainingSchedule
+    folder: Path
+    """Folder that belongs to this training alone."""
+    name: str = ""
+    error: NotFiniteError | None = None
+    """Set where it diverged beside others."""
     iteration: int = 0
     """Finished iterations."""
     finished: bool = False
@@ -53,8 +62,23 @@ class Training:
     losses: list[Tensor] = field(default_factory=list)
     """Losses (iterations, number of losses) of all earlier iterations, means over processes."""
 
+    @cached_property
+    def scaler(self) -> torch.amp.GradScaler:
+        """Scaler of the loss, which is 1 but in float16."""
+        return torch.amp.GradScaler("cuda", enabled=self.course.precision == "float16")
 
-def save(training: Training, path: Path) -> None:
+    @cached_property
+    def saved(self) -> UnprovenFile:
+        """File of the state."""
+        return UnprovenFile(self.folder / "training.stage")
+
+    @cached_property
+    def note(self) -> UnprovenFile:
+        """File with the words of its divergence; without it a resumed group would wait for it."""
+        return UnprovenFile(self.folder / "diverged.txt")
+
+
+def save(training: Training) -> None:
     """Write the state whole or not at all; momentum is left out once the training is finished."""
     _update_time(training)
     tensors = {
@@ -71,7 +95,7 @@ def save(training: Training, path: Path) -> None:
         tensors |= _optimizer_state(training)
     # a separate storage for each: the file format has neither views nor two names of one tensor
     save_stage(
-        path,
+        training.saved.private,
         {
             name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
             for name, tensor in tensors.items()
@@ -79,9 +103,9 @@ def save(training: Training, path: Path) -> None:
     )
 
 
-def restore(training: Training, path: Path) -> None:
-    """Restore a saved state; change nothing if it is absent or damaged."""
-    tensors = load_stage(path)
+def restore(training: Training) -> None:
+    """Restore the saved state; change nothing if it is absent or damaged."""
+    tensors = load_stage(training.saved.newest)
     if tensors is None:
         return
     training.iteration = int(tensors["iteration"])

@@ -4,37 +4,43 @@ The order is detectron2's: consecutive permutations of all images, dealt to the 
 and gathered into batches of one orientation.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import count, islice
-from typing import Protocol, Self, TypeVar
+from typing import Protocol, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from pretrain.running.loader import load_batches
 from pretrain.running.processes import Process
 from transfer.finetuning.schedule import TrainingSchedule
+from transfer.frozen.extraction import num_workers
 
 Place = tuple[int, int]
 """Position in the stream of all processes, and number of the image."""
 
 
-class Sample(Protocol):
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Sample:
     """One randomly transformed training image with its labels, or several that are stacked."""
 
     def to(self, device: torch.device) -> Self:
-        """Return the sample with its tensors on a device."""
+        """Return the sample on a device; copies from pinned memory are asynchronous."""
+        return self._with_each(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pin_memory(self) -> Self:
-        """Return the sample with its tensors in pinned memory."""
+        """Return the sample in pinned memory, from which a GPU copies asynchronously."""
+        return self._with_each(Tensor.pin_memory)
+
+    def _with_each(self, change: Callable[[Tensor], Tensor]) -> Self:
+        tensors = {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
+        return replace(self, **{name: change(tensor) for name, tensor in tensors.items()})
 
 
-S = TypeVar("S", bound=Sample)
-S_co = TypeVar("S_co", bound=Sample, covariant=True)
-
-
-class Samples(Protocol[S_co]):
+class Samples(Protocol):
     """Training images with random transformations, drawn by the seed and the place in the stream.
 
     Neither the number of loader processes nor an interruption therefore changes a pixel.
@@ -46,7 +52,7 @@ class Samples(Protocol[S_co]):
 
     def __len__(self) -> int: ...
 
-    def batch(self, places: Sequence[Place]) -> Sequence[S_co]:
+    def batch(self, places: Sequence[Place]) -> Sequence[Sample]:
         """Return the samples of these places; images of one size may be stacked into one."""
 
 
@@ -88,29 +94,39 @@ def images_per_pass(course: TrainingSchedule, process: Process) -> int:
     return course.batch_size // passes
 
 
-def training_batches(
-    samples: Samples[S],
-    course: TrainingSchedule,
-    *,
-    seed: int,
-    process: Process,
-    passes: range,
-    num_workers: int,
-) -> Iterator[list[S]]:
-    """Yield the batches of these passes for this process.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Stream:
+    """The batches that trainings of one length, batch and number of passes share."""
 
-    passes: numbers in the whole run, with step 1. Earlier passes are skipped without opening an
-    image. With 0 workers, this process loads the images.
-    """
-    stream = shuffled_indices(len(samples), seed, process)
-    batches = batches_of_places(stream, images_per_pass(course, process), samples.wide)
-    return load_batches(
-        lambda batch: list(samples.batch(batch)),
-        islice(batches, passes.start, passes.stop),
-        num_workers=num_workers,
-        pin=_pinned if process.device.type == "cuda" else None,
-    )
+    samples: Samples
+    course: TrainingSchedule
+    seed: int
+    process: Process
+
+    def batches(self, passes: range) -> Iterator[list[Sample]]:
+        """Yield the batches of these passes for this process, on its device.
+
+        passes: numbers in the whole run, with step 1. Earlier passes are skipped without opening an
+        image.
+        """
+        process = self.process
+        places = shuffled_indices(len(self.samples), self.seed, process)
+        size = images_per_pass(self.course, process)
+        workers = num_workers(self.course.iterations * self.course.batch_size)
+        loaded = load_batches(
+            lambda batch: list(self.samples.batch(batch)),
+            islice(batches_of_places(places, size, self.samples.wide), passes.start, passes.stop),
+            num_workers=-(-workers // process.num_processes),
+            pin=_pinned if process.device.type == "cuda" else None,
+        )
+        for batch in loaded:
+            yield [sample.to(process.device) for sample in batch]
+
+    def seed_draws(self, number: int) -> None:
+        """Seed torch's generator, which draws anchors and proposals, for one pass and process."""
+        mixed = np.random.SeedSequence([self.seed, number, self.process.rank])
+        torch.manual_seed(int(mixed.generate_state(1)[0]))
 
 
-def _pinned(samples: list[S]) -> list[S]:
-    return [sample.pin_memory() for sample in samples]
+def _pinned(batch: list[Sample]) -> list[Sample]:
+    return [sample.pin_memory() for sample in batch]

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
+from torchvision.ops import box_iou
 
 from transfer.datasets.scene_arrays import Scene
 from transfer.datasets.scenes import Scenes
@@ -38,8 +40,9 @@ def objects(scenes: Scenes, detections: Sequence[Detections]) -> list[Tile]:
     names = [scenes.name(i) for i in range(len(scenes))]
     tiles = []
     for i in chosen_images(names):
-        scene, found = scenes.scene(i), sure_ones(detections[i])
-        tiles.append(_tile(scenes, scene, found, scenes.source.decode(i)))
+        tiles.append(
+            _tile(scenes, scenes.scene(i), sure_ones(detections[i]), scenes.source.decode(i))
+        )
     return sorted(tiles, key=lambda tile: ORDER.index(tile.group))
 
 
@@ -62,7 +65,7 @@ def match(scene: Scene, found: Detections) -> Outcome:
 
     Objects set aside, crowds and difficult ones, are neither missed nor confused.
     """
-    overlaps = _overlaps(found.boxes.double().numpy(), scene.boxes)
+    overlaps = box_iou(found.boxes.double(), torch.from_numpy(scene.boxes)).tolist()
     left = set(range(len(scene.boxes)))
     kinds = []
     for row, of_class in zip(overlaps, found.classes.tolist(), strict=True):
@@ -75,36 +78,25 @@ def match(scene: Scene, found: Detections) -> Outcome:
     return Outcome(tuple(kinds), missed)
 
 
-def _overlaps(ours: NDArray[np.float64], theirs: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the IoU (k, m) of boxes (k, 4) and (m, 4)."""
-    low = np.maximum(ours[:, None, :2], theirs[None, :, :2])
-    high = np.minimum(ours[:, None, 2:], theirs[None, :, 2:])
-    both = (high - low).clip(min=0).prod(axis=2)
-    own, other = ((b[:, 2:] - b[:, :2]).prod(axis=1) for b in (ours, theirs))
-    union = own[:, None] + other[None] - both
-    return np.asarray(both / np.maximum(union, 1e-9))  # two boxes without area have no union
-
-
 def _tile(scenes: Scenes, scene: Scene, found: Detections, image: Image.Image) -> Tile:
     outcome = match(scene, found)
     small = thumbnail(image)
     scale = small.width / image.width
     truth = _draw_truth(small, scene, outcome, scale)
     pair = side_by_side(truth, _draw_found(small, scene, found, outcome, scale))
-    names = scenes.class_names
-    present = [names[c] for c, aside in zip(scene.classes, scene.aside, strict=True) if not aside]
-    numbers = {kind: outcome.kinds.count(kind) for kind in ("found", "confused", "false")}
-    words = [f"{numbers['found']} of {len(present)} objects found"]
-    words += [f"{numbers['confused']} taken for another class"] if numbers["confused"] else []
-    words += [f"{numbers['false']} where there is none"] if numbers["false"] else []
-    sure = [
-        f"{names[int(c)]} {float(s):.2f}"
-        for c, s in zip(found.classes[:3], found.scores[:3], strict=True)
-    ]
+    names, kinds = scenes.class_names, outcome.kinds
+    num_objects = int((~scene.aside).sum())
+    words = [f"{kinds.count('found')} of {num_objects} objects found"]
+    if "confused" in kinds:
+        words.append(f"{kinds.count('confused')} taken for another class")
+    if "false" in kinds:
+        words.append(f"{kinds.count('false')} where there is none")
+    sure = zip(found.classes[:3].tolist(), found.scores[:3].tolist(), strict=True)
+    surest = ", ".join(f"{names[c]} {score:.2f}" for c, score in sure)
     return Tile(
         jpeg=jpeg(pair),
-        group=_group(outcome, len(present)),
-        caption=f"{', '.join(words)}. Surest: {', '.join(sure) or 'nothing'}",
+        group=_group(outcome, num_objects),
+        caption=f"{', '.join(words)}. Surest: {surest or 'nothing'}",
         name=scene.name,
     )
 

@@ -3,10 +3,9 @@
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 
-from transfer.datasets.segmented import IGNORED, Mask, Segmented
+from transfer.datasets.segmented import IGNORED, Mask, Segmented, voc_palette
 from transfer.galleries.tile import Tile, chosen_images, jpeg, side_by_side, thumbnail
 
 OPACITY = 0.6
@@ -49,19 +48,7 @@ def _overlay(image: Image.Image, mask: Mask) -> Image.Image:
     # class numbers have no order, so a mean of two would be an unrelated class
     small = Image.fromarray(mask).resize(image.size, Image.Resampling.NEAREST)
     classes = np.asarray(small)
-    colors = palette()[classes]
+    colors = np.frombuffer(voc_palette(), dtype=np.uint8).reshape(-1, 3)[classes]
     shown = (classes != 0)[..., None] * OPACITY
     blended = np.asarray(image) * (1 - shown) + colors * shown
     return Image.fromarray(blended.astype(np.uint8))
-
-
-def palette() -> NDArray[np.uint8]:
-    """Return VOC's color of each class (256, 3): the bits of its number, spread over the colors."""
-    numbers = np.arange(256)
-    colors = np.zeros((256, 3), dtype=np.uint8)
-    for bit in range(8):
-        for channel in range(3):
-            colors[:, channel] |= (((numbers >> (3 * bit + channel)) & 1) << (7 - bit)).astype(
-                np.uint8
-            )
-    return colors

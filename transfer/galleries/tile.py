@@ -1,10 +1,14 @@
-"""One picture of a gallery, the choice of images, and thumbnails."""
+"""Pictures, the choice of images, and the folder RECORD.gallery/, written whole or not at all."""
 
 import hashlib
 import io
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import PurePosixPath
+import json
+import secrets
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path, PurePosixPath
 
 from PIL import Image
 
@@ -13,6 +17,10 @@ SIDE_PX = 224
 """Longest side of a thumbnail."""
 GAP_PX = 6
 QUALITY = 72
+SUFFIX = ".gallery"
+CAPTIONS = "captions.jsonl"
+MOST_BYTES = 300_000
+"""Pictures of a record beyond this size are left out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,3 +66,58 @@ def jpeg(image: Image.Image) -> bytes:
     buffer = io.BytesIO()
     image.save(buffer, "JPEG", quality=QUALITY, optimize=True)
     return buffer.getvalue()
+
+
+def gallery_folder(record: Path) -> Path:
+    """Return the folder of a record's pictures."""
+    return record.with_name(record.name.removesuffix(".json") + SUFFIX)
+
+
+def keep_gallery(record: Path, draw: Callable[[], Sequence[Tile]]) -> None:
+    """Draw and write the pictures of a record; a failure is one line, since the record counts.
+
+    Those of an earlier record go in any case: they would illustrate other numbers.
+    """
+    try:
+        remove_gallery(record)
+        tiles = draw()
+        if tiles:
+            write_gallery(record, tiles)
+    except Exception as error:  # a picture must never cost a result
+        reason = (str(error).splitlines() or [""])[0] or type(error).__name__
+        print(f"no pictures of {record.name}: {reason}", file=sys.stderr, flush=True)
+
+
+def remove_gallery(record: Path) -> None:
+    """Remove the pictures of a record, if there are any, at once for every reader."""
+    folder = gallery_folder(record)
+    if folder.exists():
+        shutil.rmtree(folder.rename(_hidden(folder)))
+
+
+def _hidden(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}.{secrets.token_hex(4)}")
+
+
+def write_gallery(record: Path, tiles: Sequence[Tile]) -> Path:
+    """Write the pictures in place of earlier ones; return their folder.
+
+    The captions are lines of JSON. The folder holds no .json file, because those are records.
+    """
+    folder = gallery_folder(record)
+    new = _hidden(folder)
+    new.mkdir(parents=True)
+    try:
+        lines, left = "", MOST_BYTES
+        for number, tile in enumerate(tiles):
+            if len(tile.jpeg) <= left:
+                left -= len(tile.jpeg)
+                words = asdict(tile) | {"file": f"{number:02d}.jpg"}
+                (new / words["file"]).write_bytes(words.pop("jpeg"))
+                lines += json.dumps(words, sort_keys=True) + "\n"
+        (new / CAPTIONS).write_text(lines)
+        remove_gallery(record)  # a folder cannot be replaced by a rename
+        new.rename(folder)
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+    return folder

@@ -1,8 +1,7 @@
 """A class for every pixel: a fully convolutional network on the backbone.
 
 recipe.py   all numbers of network, training and test
-network.py  mmsegmentation's model, with the interface of our loop and test
-proof.py    check that the loaded backbone computes what its source does
+network.py  mmsegmentation's model for our loop and test; the proof of its backbone
 samples.py  images and masks, scaled, flipped and cropped
 train.py    samples and optimizer for the loop of finetuning/; predictions on a split
 iou.py      intersection over union

@@ -5,7 +5,6 @@ since they need every sample in objects of their own; a test compares the losses
 """
 
 import logging
-import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
@@ -15,11 +14,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, interpolate, pad
+from torchvision.models import ResNet
+from torchvision.models.resnet import Bottleneck
 
 from transfer.convert.architectures import FEATURE_DIM, PLAIN
-from transfer.convert.resnet import load_into_mmseg
+from transfer.convert.resnet import load_into_mmseg, network_with
 from transfer.datasets.segmented import IGNORED
 from transfer.finetuning.norms import Norm, norm_layer
+from transfer.finetuning.proof import prove_maps
 from transfer.segmentation.recipe import SegmentationRecipe
 from transfer.segmentation.samples import Sample
 
@@ -139,7 +141,6 @@ def redirect_output(file: Path) -> Iterator[None]:
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("default")
-        warnings.showwarning = _write_warning
         from mmengine.logging import MMLogger
 
         logger = MMLogger.get_current_instance()
@@ -148,17 +149,6 @@ def redirect_output(file: Path) -> Iterator[None]:
             yield
         finally:
             logger.handlers = [logging.NullHandler()]
-
-
-def _write_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: object = None,
-    line: str | None = None,
-) -> None:
-    sys.stderr.write(warnings.formatwarning(message, category, filename, lineno, line))
 
 
 def _replace_norms(model: nn.Module, make: Callable[[int], nn.Module]) -> None:
@@ -174,3 +164,36 @@ def _replace_norms(model: nn.Module, make: Callable[[int], nn.Module]) -> None:
 def _pad_to(values: Tensor, side: int, value: float) -> Tensor:
     """Return values (..., H, W) padded on the right and below to (..., side, side)."""
     return pad(values, (0, side - values.shape[-1], 0, side - values.shape[-2]), value=value)
+
+
+def prove(
+    network: FCN, state_dict: Mapping[str, Tensor], arch: str, recipe: SegmentationRecipe
+) -> dict[str, float]:
+    """Return the largest difference of each stage's map; ValueError as of `prove_maps`.
+
+    state_dict: the backbone that was loaded, torchvision's names and shapes. The source's layer4
+    gets stride 1 and dilation in every block; torchvision's own replace_stride_with_dilation does
+    not dilate the first block, which gives other features of the same shape.
+    """
+    device = next(network.parameters()).device
+    tensors = {name: tensor.to(device) for name, tensor in state_dict.items()}
+    return prove_maps(
+        network,
+        network.feature_maps,
+        dilate_layer4(network_with(arch, "imagenet", tensors), recipe.layer4_dilation),
+        mean=recipe.pixel_mean,
+        std=recipe.pixel_std,
+        num_norms=sum(name.endswith("running_mean") for name in tensors) + recipe.head_convs,
+        advice=f"layer4 is not dilated by {recipe.layer4_dilation}, or ",
+    )
+
+
+def dilate_layer4(network: ResNet, dilation: int) -> ResNet:
+    """Return the network with stride 1 and dilation in layer4; it is changed in place."""
+    for block in network.layer4:
+        convolution = block.conv2 if isinstance(block, Bottleneck) else block.conv1
+        convolution.stride = (1, 1)
+        convolution.dilation = convolution.padding = (dilation, dilation)
+        if block.downsample is not None:
+            block.downsample[0].stride = (1, 1)
+    return network

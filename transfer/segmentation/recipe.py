@@ -7,12 +7,15 @@ is silent, MoCo's FCN on VOC (He et al., CVPR 2020, arXiv:1911.05722, appendix).
 from dataclasses import dataclass, replace
 from typing import Literal, Self
 
-from transfer.finetuning.schedule import Precision
+from transfer.finetuning.schedule import FineTuningRecipe, Precision
 
 
 @dataclass(frozen=True, kw_only=True)
-class SegmentationRecipe:
-    """Settings of a segmentation network. Sizes are in px."""
+class SegmentationRecipe(FineTuningRecipe):
+    """Settings of a segmentation network. Sizes are in px.
+
+    Fields without a word are described in `TrainingSchedule` and `FineTuningRecipe`.
+    """
 
     # the network
     layer4_dilation: int = 2
@@ -30,7 +33,6 @@ class SegmentationRecipe:
     corners, as in the public ports of MoCo's network to mmsegmentation. The papers do not name it,
     and mmsegmentation's default is False."""
     synchronized_norm: Literal["SyncBN", "naiveSyncBN"] = "SyncBN"
-    """Kind of norm layer that shares statistics among GPUs; on one GPU or a CPU it is plain BN."""
     # images
     scales: tuple[float, float] = (0.5, 2.0)
     """Range of the scale of the original image, drawn uniformly; the test uses 1."""
@@ -51,20 +53,12 @@ class SegmentationRecipe:
     warmup_iterations: int = 0
     warmup_factor: float = 1.0
     batch_size: int = 16
-    """Images per optimizer step, over all GPUs and accumulated passes."""
     accumulated: int = 1
-    """Passes whose gradients make one step; each has its own norm statistics."""
     sgd_momentum: float = 0.9
     weight_decay: float = 1e-4
     """Weight decay of all parameters, including those of norm layers."""
     precision: Precision = "float32"
     precise_norm_batches: int = 0
-    """Training batches over which norm statistics are averaged; 0 keeps the moving averages."""
-
-    @property
-    def decay(self) -> float:
-        """Return the learning rate's factor at a milestone, as in detectron2 and mmsegmentation."""
-        return 0.1
 
     def at_size(self, crop_px: int) -> Self:
         """Return the recipe with crops of another side; scales and test do not change."""

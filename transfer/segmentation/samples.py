@@ -14,29 +14,18 @@ from PIL import Image
 from torch import Tensor
 
 from transfer.datasets.segmented import Segmented
-from transfer.finetuning.stream import Place
+from transfer.finetuning import stream
 from transfer.segmentation.recipe import SegmentationRecipe
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Sample:
+class Sample(stream.Sample):
     """A crop and the classes of its pixels, smaller than the crop size if the image is smaller."""
 
     image: Tensor
     """(3, H, W) uint8, RGB."""
     mask: Tensor
     """(H, W) uint8: classes, 255 for ignored pixels."""
-
-    def to(self, device: torch.device) -> "Sample":
-        """Return the sample on a device; copies from pinned memory are asynchronous."""
-        return Sample(
-            image=self.image.to(device, non_blocking=True),
-            mask=self.mask.to(device, non_blocking=True),
-        )
-
-    def pin_memory(self) -> "Sample":
-        """Return the sample in pinned memory, from which a GPU copies asynchronously."""
-        return Sample(image=self.image.pin_memory(), mask=self.mask.pin_memory())
 
 
 class TrainingSamples:
@@ -51,13 +40,12 @@ class TrainingSamples:
     def __len__(self) -> int:
         return len(self.split)
 
-    def __getitem__(self, place: Place) -> Sample:
-        position, index = place
-        return training_sample(self.split, index, self.recipe, (self.seed, position))
-
-    def batch(self, places: Sequence[Place]) -> list[Sample]:
+    def batch(self, places: Sequence[stream.Place]) -> list[Sample]:
         """Return the samples of these places."""
-        return [self[place] for place in places]
+        return [
+            training_sample(self.split, index, self.recipe, (self.seed, position))
+            for position, index in places
+        ]
 
 
 def training_sample(

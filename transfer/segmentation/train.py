@@ -9,8 +9,8 @@ import torch.distributed as dist
 from pretrain.running.processes import Process, indices_of_process
 from transfer.datasets.segmented import Segmented, write_mask
 from transfer.finetuning import loop
-from transfer.finetuning.gpu import fused, place
-from transfer.finetuning.state import TrainingSummary
+from transfer.finetuning.loop import fused, place
+from transfer.finetuning.state import Training, TrainingSummary, summary
 from transfer.running.console import progress
 from transfer.segmentation.network import FCN
 from transfer.segmentation.recipe import SegmentationRecipe
@@ -25,28 +25,22 @@ def train(
     seed: int,
     folder: Path,
     process: Process,
-    num_workers: int | None = None,
 ) -> TrainingSummary:
     """Train all layers on the images of a split; see `finetuning.loop.train`."""
     place(network, process.device)
-    return loop.train(
-        network,
-        torch.optim.SGD(
-            network.parameters(),
-            lr=recipe.learning_rate,
-            momentum=recipe.sgd_momentum,
-            weight_decay=recipe.weight_decay,
-            fused=fused(network),
-        ),
-        TrainingSamples(split, recipe, seed),
-        recipe,
-        seed=seed,
-        folder=folder,
-        process=process,
-        num_workers=num_workers,
-        name="masks",
-        one_size=True,
+    optimizer = torch.optim.SGD(
+        network.parameters(),
+        lr=recipe.learning_rate,
+        momentum=recipe.sgd_momentum,
+        weight_decay=recipe.weight_decay,
+        fused=fused(network),
     )
+    training = Training(
+        network=network, optimizer=optimizer, course=recipe, folder=folder, name="masks"
+    )
+    samples = TrainingSamples(split, recipe, seed)
+    loop.train([training], samples, seed=seed, process=process, one_size=True)
+    return summary(training)
 
 
 def predict(network: FCN, split: Segmented, folder: Path, process: Process) -> None:

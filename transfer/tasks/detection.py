@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from transfer.detection.coco_ap import Kind
+    from transfer.detection.detector import Detector
     from transfer.detection.results import Detections
-    from transfer.detection.sample import Detector
     from transfer.finetuning.norms import Norm
     from transfer.finetuning.state import TrainingSummary
     from transfer.galleries.tile import Tile
@@ -189,7 +189,7 @@ class Detection(RecipeTraining[DetectorRecipe]):
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
         """Open all annotations, load the backbone into a detector and check its maps."""
-        from transfer.finetuning.gpu import use_expandable_segments
+        from transfer.finetuning.loop import use_expandable_segments
 
         use_expandable_segments()
         return super().prepare(backbone, folders)
@@ -208,7 +208,7 @@ class Detection(RecipeTraining[DetectorRecipe]):
 
     def prove(self, network: Detector, backbone: Backbone) -> dict[str, float]:
         """Return the largest difference of each stage's map; ProofError if one is too large."""
-        from transfer.detection.proof import prove
+        from transfer.detection.detector import prove
 
         return prove(network, backbone.state_dict, backbone.arch, self.recipe)
 
@@ -231,7 +231,6 @@ class Detection(RecipeTraining[DetectorRecipe]):
         )
         detections = kept_detections(
             folder / f"detections-{tested.fingerprint}.pt.gz",
-            len(tested),
             partial(detect, network, tested, recipe, process),
             process,
         )

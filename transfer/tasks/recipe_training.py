@@ -233,7 +233,7 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
 
         If several learning rates are given, they are compared first.
         """
-        from transfer.finetuning.learning_rate_search import (
+        from transfer.finetuning.schedule import (
             best_rate,
             scores_by_name,
             search_learning_rates,

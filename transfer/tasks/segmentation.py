@@ -116,7 +116,7 @@ class Segmentation(RecipeTraining[SegmentationRecipe]):
 
     def prove(self, network: FCN, backbone: Backbone) -> dict[str, float]:
         """Return the largest difference of each stage's map; ProofError if one is too large."""
-        from transfer.segmentation.proof import prove
+        from transfer.segmentation.network import prove
 
         return prove(network, backbone.state_dict, backbone.arch, self.recipe)
 

@@ -160,7 +160,7 @@ class SemiSupervised(CenterCrops):
 
     def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
         """Search the rate if several are given, train on all labelled images, score test."""
-        from transfer.finetuning.learning_rate_search import best_rate, scores_by_name
+        from transfer.finetuning.schedule import best_rate, scores_by_name
         from transfer.frozen.crops import CROPS
         from transfer.frozen.kept_images import with_kept_pixels
 
@@ -201,8 +201,8 @@ class SemiSupervised(CenterCrops):
         """Return top-1 on held-out labelled images, by the classifier's rate."""
         import numpy as np
 
-        from transfer.finetuning.learning_rate_search import search_learning_rates
-        from transfer.finetuning.side_by_side import number_at_once
+        from transfer.finetuning.classification import number_at_once
+        from transfer.finetuning.schedule import search_learning_rates
         from transfer.metrics import top1
 
         labelled = prepared.labelled

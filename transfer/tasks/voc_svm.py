@@ -283,7 +283,7 @@ class VOCSVM(Task):
         Difficult images of a class are not ranked, as in the metric.
         """
         from transfer.frozen.features import open_images
-        from transfer.galleries.rankings import misplaced
+        from transfer.galleries.mistakes import misplaced
 
         images = open_images("voc07", "test", folders)
         labels, classes = predictions.labels, list(predictions.details["classes"])

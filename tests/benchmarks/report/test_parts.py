@@ -16,8 +16,7 @@ from benchmarks.report_parts.galleries import figures
 from benchmarks.report_parts.page import MOST_CHARACTERS, parts_by_task, report_page, within_limit
 from benchmarks.report_parts.pretraining import pretraining
 from tests.benchmarks.report.complete_records import HOSTILE, complete
-from transfer.galleries.store import write_gallery
-from transfer.galleries.tile import Tile
+from transfer.galleries.tile import Tile, write_gallery
 
 TASK = transfer_tasks()[0]
 SEARCH = Draft(title="Search", x="rate", y="accuracy", series=(), log_x=True, edges=True)

@@ -84,7 +84,7 @@ def test_the_torchvision_engine_builds_them(subtests: pytest.Subtests) -> None:
                     )
                 places = {
                     name.removeprefix("backbone."): tuple(tensor.shape)
-                    for name, tensor in detector.network.state_dict().items()
+                    for name, tensor in detector.state_dict().items()
                     if name.startswith("backbone.")
                 }
                 assert places == shapes

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from transfer.detection.detector import Detector, ResizedDetections, Sample
 from transfer.detection.recipe import DetectorRecipe
-from transfer.detection.sample import Detector, ResizedDetections, Sample
 from transfer.detection.torchvision_engine.proposals import RPN
 
 
@@ -79,7 +79,7 @@ class Answer:
 
 def answer(detector: Detector, samples: Sequence[Sample]) -> Answer:
     """Return losses and gradients in training mode, and detections with that batch's statistics."""
-    network = detector.network
+    network = detector
     settle_at_once(network)
     network.train()
     losses = network(samples)

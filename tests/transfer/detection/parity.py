@@ -8,8 +8,8 @@ from torch import Tensor
 
 from tests.transfer.detection.fixed_detector import everything_sampled
 from transfer.detection import recipe as recipes
+from transfer.detection.detector import ResizedDetections
 from transfer.detection.recipe import DetectorRecipe
-from transfer.detection.sample import ResizedDetections
 
 NUM_CLASSES = 3
 

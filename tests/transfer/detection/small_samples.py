@@ -5,7 +5,7 @@ import math
 import numpy as np
 import torch
 
-from transfer.detection.sample import Polygons, Sample
+from transfer.detection.detector import Polygons, Sample
 
 BOXES = (
     ((8.0, 12.0, 56.0, 70.0), (40.0, 30.0, 118.0, 88.0), (70.5, 4.25, 84.0, 21.5)),

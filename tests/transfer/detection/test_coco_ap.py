@@ -19,8 +19,8 @@ from transfer.datasets.objects.coco import read_coco
 from transfer.datasets.objects.coco_faults import Kind as CocoKind
 from transfer.datasets.scenes import Scenes
 from transfer.detection.coco_ap import Kind, coco_ap
+from transfer.detection.detector import ResizedDetections
 from transfer.detection.results import Detections, to_original_size
-from transfer.detection.sample import ResizedDetections
 
 KINDS: tuple[Kind, ...] = ("bbox", "segm", "keypoints")
 WIDTH, HEIGHT = 220, 180

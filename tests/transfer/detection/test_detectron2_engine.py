@@ -1,26 +1,15 @@
 """detectron2's detector is configured as its own files say, but for what is meant."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
-from tests.transfer.detection.small_samples import small_samples
 from transfer.detection import recipe as recipes
-from transfer.detection.detectron2_engine import build_detector, config
-from transfer.detection.recipe import DetectorRecipe
-from transfer.detection.sample import Detector, ResizedDetections
+from transfer.detection.detectron2_engine import config
 
 pytestmark = pytest.mark.detectron2
-
-
-def small(recipe: DetectorRecipe) -> Detector:
-    """A detector of one class in training mode."""
-    torch.manual_seed(0)
-    return build_detector(recipe.tiny(), arch="resnet18", num_classes=1, norm="BN")
 
 
 SET_BY_OUR_TASKS = {
@@ -107,21 +96,3 @@ def flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         deeper = isinstance(value, Mapping)
         values |= flat(value, f"{prefix}{key}.") if deeper else {f"{prefix}{key}": value}
     return values
-
-
-def test_an_image_without_objects_is_background() -> None:
-    detector = small(recipes.COCO_FPN_MASKS)
-    first, *_ = small_samples()
-    empty = replace(
-        first, boxes=first.boxes[:0], classes=first.classes[:0], polygons=(), keypoints=None
-    )
-    losses = detector.network([empty, empty])
-    assert losses["loss_box_reg"] == losses["loss_mask"] == losses["loss_rpn_loc"] == 0
-
-
-def test_no_detections_are_empty_tensors() -> None:
-    detector = small(replace(recipes.COCO_FPN_MASKS, min_score=1.0))
-    detector.network.eval()
-    found: ResizedDetections = detector.find([small_samples()[0].image])[0]
-    assert found.masks is not None
-    assert (found.boxes.shape, found.masks.shape) == ((0, 4), (0, 28, 28))

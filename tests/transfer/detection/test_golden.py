@@ -22,8 +22,8 @@ def test_the_answer_is_that_of_detectron2(subtests: pytest.Subtests) -> None:
             detector = build_detector(
                 case.recipe, arch=case.arch, num_classes=NUM_CLASSES, norm="BN"
             )
-            fill(detector.network.state_dict())
-            in_double(detector.network)
+            fill(detector.state_dict())
+            in_double(detector)
             found = answer(detector, small_samples(2, NUM_CLASSES))
             ours, theirs = summary(found, found.gradients), json.loads(path_of(name).read_text())
             assert ours["losses"] == pytest.approx(theirs["losses"], rel=LOSS)

@@ -113,6 +113,6 @@ def test_four_images_are_learned_by_heart(
     detector.load_backbone(backbone.state_dict)
     process = Process(device=torch.device("cpu"))
     every = np.arange(len(images))
-    train(detector, images, every, recipe, seed=0, folder=tmp_path, process=process, num_workers=0)
+    train(detector, images, every, recipe, seed=0, folder=tmp_path, process=process)
     found = coco_ap(detect(detector, images, recipe, process), images, kinds)
     assert all(found[kind]["AP50"] > 80 for kind in kinds)

@@ -1,23 +1,18 @@
 """Detections in the original image against hand-made pixels, a slow loop and detectron2."""
 
 import warnings
-from dataclasses import replace
-from pathlib import Path
 
-import pytest
 import torch
 from torch import Tensor
 
 from tests.transfer.detection.scenes import scene as any_scene
 from transfer.datasets.scene_arrays import Scene
-from transfer.datasets.scenes import Scenes
+from transfer.detection.detector import ResizedDetections
 from transfer.detection.results import (
-    check_same_images,
     paste_mask,
     run_lengths,
     to_original_size,
 )
-from transfer.detection.sample import ResizedDetections
 
 
 def scene(width: int, height: int) -> Scene:
@@ -101,20 +96,3 @@ def test_a_mask_is_its_probabilities_interpolated_between_cell_centers() -> None
 def test_run_lengths_decode_to_the_mask() -> None:
     mask = torch.rand(31, 23, generator=torch.Generator().manual_seed(2)) > 0.4
     assert torch.equal(decoded(run_lengths(mask), 31, 23), mask)
-
-
-def test_detections_of_other_images_are_refused(tmp_path: Path) -> None:
-    found = to_original_size(
-        random_found(3, seed=4, side=64), scene(90, 70), torch.empty(3, 64, 64)
-    )
-    with pytest.raises(ValueError, match=r"90 x 70 px, but the image has 70 x 90"):
-        check_same_images([found], Scenes(tmp_path, [scene(70, 90)], ["thing"]))
-    with pytest.raises(ValueError, match="on 2 images for a split of 1"):
-        check_same_images([found, found], Scenes(tmp_path, [scene(90, 70)], ["thing"]))
-
-
-def test_boxes_alone_have_neither_masks_nor_keypoints() -> None:
-    found = replace(random_found(5, seed=5, side=64), masks=None, keypoints=None)
-    original = to_original_size(found, scene(64, 64), torch.empty(3, 64, 64))
-    assert original.masks is None
-    assert original.keypoints is None

@@ -13,9 +13,9 @@ from tests.transfer.detection.tiny_training import RECIPE, tiny_scenes
 from transfer.datasets.expected import DataError
 from transfer.datasets.scene_arrays import Scene
 from transfer.datasets.scenes import Scenes
+from transfer.detection.detector import Sample
 from transfer.detection.detectron2_engine import silence_known_warnings
 from transfer.detection.recipe import Finds
-from transfer.detection.sample import Sample
 from transfer.detection.samples import (
     resize_sample,
     resized_size,
@@ -103,13 +103,6 @@ def test_crowds_are_not_learned_but_difficult_objects_are(tmp_path: Path) -> Non
     crowds = training_sample(tiny_scenes(tmp_path / "coco"), 0, RECIPE, 0)
     difficult = training_sample(tiny_scenes(tmp_path / "voc", coco=False), 0, RECIPE, 0)
     assert (len(crowds.boxes), len(difficult.boxes)) == (2, 3)
-
-
-def test_a_box_outside_of_the_image_is_dropped(tmp_path: Path) -> None:
-    scenes = one_scene(tmp_path, boxes=np.array([[41.0, 2.0, 50.0, 12.0]]))
-    sample = resize_sample(scenes, 0, RECIPE, short_px=20, flipped=False)
-    assert sample.boxes.shape == (0, 4)
-    assert sample.classes.shape == (0,)
 
 
 def test_size_and_flip_are_the_seeds(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ def test_all_but_norms_decays_biases_too() -> None:
     optimizer = sgd(detector, tiny_recipe(weight_decay=0.01))
     decays = {
         name: group_of(optimizer, parameter)["weight_decay"]
-        for name, parameter in detector.network.named_parameters()
+        for name, parameter in detector.named_parameters()
     }
     assert {name for name, decay in decays.items() if decay == 0} == {"norm.weight", "norm.bias"}
     assert {decay for decay in decays.values() if decay} == {0.01}
@@ -31,17 +31,9 @@ def test_the_rpn_learns_at_a_share_of_the_rate_where_that_is_the_reading() -> No
     recipe = tiny_recipe(rpn_gradient="lr_mult", rpn_gradient_factor=0.1)
     optimizer = sgd(detector, recipe)
     set_rate(optimizer, 0.5)
-    for name, parameter in detector.network.named_parameters():
+    for name, parameter in detector.named_parameters():
         expected = 0.05 if name.startswith("rpn.") else 0.5
         assert group_of(optimizer, parameter)["lr"] == pytest.approx(expected)
-
-
-def test_frozen_parameters_are_left_out() -> None:
-    detector = TinyDetector()
-    detector.network.get_submodule("rpn").requires_grad_(False)
-    optimizer = sgd(detector, tiny_recipe())
-    counted = sum(len(group["params"]) for group in optimizer.param_groups)
-    assert counted == len(list(detector.network.parameters())) - 2
 
 
 def test_the_rate_rises_linearly_and_drops_at_each_milestone() -> None:

@@ -1,8 +1,9 @@
 """Small scenes in files, and a detector of a few lines, for what does not depend on an engine."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,8 +13,8 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy,
 
 from transfer.datasets.scene_arrays import Scene
 from transfer.datasets.scenes import Scenes
+from transfer.detection.detector import Detector, Sample
 from transfer.detection.recipe import COCO_FPN, DetectorRecipe
-from transfer.detection.sample import ResizedDetections, Sample
 
 SIZES = ((60, 40), (40, 60), (64, 48), (50, 50), (36, 48), (70, 30), (30, 44))
 """Widths and heights; three are wide."""
@@ -63,16 +64,24 @@ def _scene(
     )
 
 
-class TinyNetwork(nn.Module):
-    """Sees the top left corner of each image."""
+class TinyDetector(Detector):
+    """Sees the top left corner of each image; a detector as far as a training needs it."""
 
-    def __init__(self, norm: type[nn.Module], drop: float) -> None:
+    def __init__(
+        self,
+        *,
+        norm: type[nn.Module] = nn.BatchNorm2d,
+        drop: float = 0.5,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
         super().__init__()
+        torch.manual_seed(3)
         self.conv = nn.Conv2d(3, 4, 3, stride=2)
         self.norm = norm(4)
         self.rpn = nn.Conv2d(4, 1, 1)
         self.head = nn.Linear(4, 3)
         self.drop = drop
+        self.to(dtype)
 
     def forward(self, samples: Sequence[Sample]) -> dict[str, Tensor]:
         """Means over the images."""
@@ -88,35 +97,16 @@ class TinyNetwork(nn.Module):
             "loss_cls": cross_entropy(scores, wanted),
         }
 
-
-class TinyDetector:
-    """A `Detector`, as far as a training needs it."""
-
-    def __init__(
-        self,
-        *,
-        norm: type[nn.Module] = nn.BatchNorm2d,
-        drop: float = 0.5,
-        dtype: torch.dtype = torch.float32,
-    ) -> None:
-        torch.manual_seed(3)
-        self.network: nn.Module = TinyNetwork(norm, drop).to(dtype)
-
-    def find(self, images: Sequence[Tensor]) -> list[ResizedDetections]:
-        """Nothing is looked for."""
-        raise NotImplementedError
-
-    def feature_maps(self, images: Sequence[Tensor]) -> dict[str, Tensor]:
-        """Nor proven."""
-        raise NotImplementedError
-
-    def load_backbone(self, state_dict: Mapping[str, Tensor]) -> int:
-        """Nor loaded."""
-        raise NotImplementedError
-
     def is_rpn(self, parameter: str) -> bool:
         """One convolution."""
         return parameter.startswith("rpn.")
+
+    def _unused(self, _: Any) -> Any:
+        raise NotImplementedError
+
+    find = _unused  # type: ignore[assignment]
+    feature_maps = _unused  # type: ignore[assignment]
+    load_backbone = _unused  # type: ignore[assignment]
 
 
 def tiny_recipe(**changes: object) -> DetectorRecipe:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,27 +11,22 @@ import torch
 import torch.nn.functional as F
 from torchvision.transforms.v2.functional import pil_to_tensor
 
-import transfer.datasets.images
 from pretrain.running import stop
-from pretrain.running.atomic_files import content_hash
 from pretrain.running.errors import NotFiniteError
 from pretrain.running.processes import Process
 from transfer.backbone import Backbone
 from transfer.datasets.catalog import open_split
 from transfer.datasets.images import Images
-from transfer.finetuning import classification, loop, side_by_side
+from transfer.finetuning import classification, loop
 from transfer.finetuning.classification import (
     Classifier,
     FineTuning,
     TrainingSamples,
     predict_scores,
-    train,
     train_rates,
-    training_folder,
 )
-from transfer.finetuning.loop import Job
 from transfer.finetuning.state import Training, TrainingSummary
-from transfer.frozen.kept_images import with_kept_pixels
+from transfer.finetuning.stream import Stream
 from transfer.frozen.transforms import EvalTransform, normalize_pixels
 
 CPU = Process(device=torch.device("cpu"))
@@ -70,9 +65,10 @@ class Trainings:
         classifier = Classifier(self.backbone, 6, seed=0).to(dtype)
         course, name = replace(COURSE, learning_rate=rate), f"{rate:g}"
         place = folder / name
-        summary = train(
-            classifier, self.images, course, seed=0, folder=place, process=CPU, name=name
+        (summary,) = train_rates(
+            [classifier], self.images, [course], seed=0, folders=[place], process=CPU, names=[name]
         )
+        assert isinstance(summary, TrainingSummary)
         return classifier, summary
 
     def together(
@@ -124,41 +120,6 @@ def test_the_loop_is_plain_sgd_on_the_same_crops(trainings: Trainings, tmp_path:
     torch.testing.assert_close(found.layers[1].weight, head.weight)
     statistics = found.get_buffer("layers.0.bn1.running_mean")
     torch.testing.assert_close(statistics, network.get_buffer("bn1.running_mean"))
-
-
-def test_kept_images_give_the_same_crops_without_decoding(
-    images: Images, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    places = [(index, index) for index in range(12)]
-    (expected,) = TrainingSamples(images, 32, seed=0).batch(places)
-    kept = with_kept_pixels(images, passes=2)
-    monkeypatch.setattr(transfer.datasets.images, "decoding", None)
-    (found,) = TrainingSamples(kept, 32, seed=0).batch(places)
-    assert torch.equal(found.pixels, expected.pixels)
-
-
-def test_a_training_on_older_crops_starts_anew_and_says_so(
-    small_backbone: Backbone,
-    images: Images,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    def folder(place: Path = tmp_path) -> Path:
-        return training_folder(place, "all", small_backbone, images, COURSE, seed=0)
-
-    same = [1, small_backbone.sha256, images.fingerprint, asdict(COURSE), 0]
-    older = tmp_path / f"all-{content_hash(same, 12)}"  # as before crops had versions
-    older.mkdir()
-    found = folder()
-    assert found != older
-    assert "starts anew on crops/2" in capsys.readouterr().err
-    found.mkdir()
-    folder()
-    folder(tmp_path / "empty")
-    assert capsys.readouterr().err == ""
-    monkeypatch.setattr(classification, "CROPS", "crops/3")
-    assert folder() not in (found, older)
 
 
 def test_scores_are_those_of_the_network_in_eval_mode(
@@ -238,11 +199,11 @@ def test_a_rate_that_diverged_does_not_drag_a_resumed_group_back(
     made: list[int] = []
     step = loop.step
 
-    def counted(job: Job, training: Training, *rest: Any) -> None:
+    def counted(stream: Stream, training: Training, *rest: Any) -> None:
         made.append(training.iteration)
-        step(job, training, *rest)
+        step(stream, training, *rest)
 
-    monkeypatch.setattr(side_by_side, "step", counted)
+    monkeypatch.setattr(loop, "step", counted)
     classifiers, summaries = trainings.together(tmp_path, rates)
     assert made == [4]
     assert isinstance(summaries[0], NotFiniteError)
@@ -267,9 +228,9 @@ def test_the_number_of_networks_follows_from_the_memory_of_a_gpu(
 ) -> None:
     gpu, two = Process(device=torch.device("cuda")), Process(num_processes=2, device=CPU.device)
     values = sum(tensor.numel() for tensor in small_backbone.state_dict.values())
-    free = int(3.5 * 16 * values / side_by_side.FREE_SHARE)
+    free = int(3.5 * 16 * values / classification.FREE_SHARE)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (free, 2 * free))
-    count = side_by_side.number_at_once
+    count = classification.number_at_once
     assert count(0, small_backbone, gpu) == 3
     assert count(5, small_backbone, gpu) == 5
     assert (count(0, small_backbone, CPU), count(4, small_backbone, CPU)) == (1, 4)

@@ -3,7 +3,7 @@
 import pytest
 
 from pretrain.running.errors import NotFiniteError
-from transfer.finetuning.learning_rate_search import scores_by_name, search_learning_rates
+from transfer.finetuning.schedule import scores_by_name, search_learning_rates
 
 
 def diverging_from_one(rate: float) -> float:

@@ -13,14 +13,13 @@ from torch import Tensor, nn
 from pretrain.running import stop
 from pretrain.running.errors import NotFiniteError
 from pretrain.running.processes import Process
-from tests.rounding import assert_equal_up_to_rounding
 from tests.transfer.detection.tiny_training import TinyDetector, tiny_recipe, tiny_scenes
 from tests.two_processes import two_processes
 from transfer.datasets import unchanged
 from transfer.datasets.unchanged import working_on
 from transfer.detection.recipe import DetectorRecipe
 from transfer.detection.train import train
-from transfer.finetuning import loop
+from transfer.finetuning import loop, stream
 from transfer.finetuning.state import TrainingSummary
 
 ALONE = Process(device=torch.device("cpu"))
@@ -58,7 +57,6 @@ def trained(
     recipe: DetectorRecipe | None = None,
     *,
     process: Process = ALONE,
-    num_workers: int = 0,
 ) -> tuple[TrainingSummary, dict[str, Tensor]]:
     """Summary and final state of a training in the folder."""
     detector = detector or TinyDetector()
@@ -70,10 +68,8 @@ def trained(
         seed=1,
         folder=folder,
         process=process,
-        num_workers=num_workers,
-        name="tiny",
     )
-    return summary, detector.network.state_dict()
+    return summary, detector.state_dict()
 
 
 def raise_killed() -> None:
@@ -101,17 +97,18 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_stopped_and_resumed_equals_undisturbed(
-    tmp_path: Path, asked: list[int], num_workers: int
+    tmp_path: Path, asked: list[int], num_workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(stream, "num_workers", lambda images: num_workers)
     undisturbed = trained(tmp_path / "a")
     detector = TinyDetector()
-    At(detector.network, 4, lambda: asked.append(15))
+    At(detector, 4, lambda: asked.append(15))
     with pytest.raises(stop.Stopped):
-        trained(tmp_path / "b", detector, num_workers=num_workers)
+        trained(tmp_path / "b", detector)
     asked.clear()
     detector = TinyDetector()
-    calls = At(detector.network, 0, None)
-    assert_same(trained(tmp_path / "b", detector, num_workers=num_workers), undisturbed)
+    calls = At(detector, 0, None)
+    assert_same(trained(tmp_path / "b", detector), undisturbed)
     assert calls.calls == 9 - 4 + tiny_recipe().precise_norm_batches
 
 
@@ -121,7 +118,7 @@ def test_killed_and_resumed_equals_undisturbed(
     recipe = tiny_recipe(accumulated=2)
     undisturbed = trained(tmp_path / "a", recipe=recipe)
     detector = TinyDetector()
-    At(detector.network, 8, raise_killed)  # in the second pass of the fourth iteration
+    At(detector, 8, raise_killed)  # in the second pass of the fourth iteration
     with monkeypatch.context() as patched:
         patched.setattr(loop, "SAVE_EVERY_S", 0)
         with pytest.raises(Killed):
@@ -134,7 +131,7 @@ def test_a_killed_training_goes_on_for_the_same_files_only(
 ) -> None:
     undisturbed = trained(tmp_path / "undisturbed")
     detector = TinyDetector()
-    At(detector.network, 9 + 2, raise_killed)  # over the norms
+    At(detector, 9 + 2, raise_killed)  # over the norms
     with monkeypatch.context() as patched, working_on((), "a"):
         patched.setattr(unchanged, "prove", lambda *_: None)
         with pytest.raises(Killed):
@@ -142,7 +139,7 @@ def test_a_killed_training_goes_on_for_the_same_files_only(
     assert [file.name for file in (tmp_path / "begun").glob("*.stage")] == ["training.a.stage"]
     for state, iterations in (("a", 0), ("b", 9)):
         shutil.copytree(tmp_path / "begun", tmp_path / state)
-        calls = At((detector := TinyDetector()).network, 0, None)
+        calls = At((detector := TinyDetector()), 0, None)
         with working_on((), state):
             assert_same(trained(tmp_path / state, detector), undisturbed)
         assert calls.calls == iterations + tiny_recipe().precise_norm_batches
@@ -173,9 +170,9 @@ def test_the_first_loss_that_is_not_finite_ends_it(tmp_path: Path, bad: int) -> 
     detector = TinyDetector()
 
     def spoil() -> None:
-        detector.network.get_parameter("rpn.bias").data.fill_(torch.nan)
+        detector.get_parameter("rpn.bias").data.fill_(torch.nan)
 
-    At(detector.network, bad, spoil)
+    At(detector, bad, spoil)
     with pytest.raises(NotFiniteError, match=rf"iteration {bad} of 9.*loss_rpn_cls nan"):
         trained(tmp_path, detector)
     assert not (tmp_path / "training.stage").exists()
@@ -189,13 +186,13 @@ def test_what_an_engine_says_ends_it_at_the_iteration_that_was_bad(
     detector = TinyDetector()
 
     def spoil() -> None:
-        detector.network.get_parameter("rpn.bias").data.fill_(bias)
+        detector.get_parameter("rpn.bias").data.fill_(bias)
 
     def complain() -> None:
         raise FloatingPointError("boxes are not finite")
 
-    At(detector.network, 3, spoil)
-    At(detector.network, 4, complain)
+    At(detector, 3, spoil)
+    At(detector, 4, complain)
     told = "iteration 3 of 9.*loss_rpn_cls (nan|inf)" if bias else "iteration 4 of 9.*boxes are"
     with pytest.raises(NotFiniteError, match=told):
         trained(tmp_path, detector)
@@ -212,28 +209,27 @@ def test_low_precision_trains_other_weights_of_full_precision(tmp_path: Path) ->
     torch.testing.assert_close(low["conv.weight"], full["conv.weight"], atol=0.05, rtol=0.1)
 
 
-@pytest.mark.gpu
-def test_half_precision_on_a_gpu_goes_on_after_a_stop(tmp_path: Path, asked: list[int]) -> None:
-    process = Process(device=torch.device("cuda", 0))
-    recipe = tiny_recipe(precision="float16")
-    undisturbed = trained(tmp_path / "a", TinyDetector(drop=0), recipe, process=process)
-    detector = TinyDetector(drop=0)
-    At(detector.network, 4, lambda: asked.append(15))
-    with pytest.raises(stop.Stopped):
-        trained(tmp_path / "b", detector, recipe, process=process)
-    asked.clear()
-    resumed = trained(tmp_path / "b", TinyDetector(drop=0), recipe, process=process)
-    # gradients are rounded to float16, and a GPU adds them up in another order each time
-    assert_equal_up_to_rounding(
-        resumed[1], undisturbed[1], magnitude=1.0, operations=1, dtype=torch.float16
-    )
-
-
 def test_the_norms_statistics_are_those_of_batches_at_the_end(tmp_path: Path) -> None:
     _, moving = trained(tmp_path / "a", recipe=tiny_recipe(precise_norm_batches=0))
     _, precise = trained(tmp_path / "b")
     assert torch.equal(moving["conv.weight"], precise["conv.weight"])
     assert not torch.equal(moving["norm.running_mean"], precise["norm.running_mean"])
+
+
+def test_algorithms_are_measured_for_one_size_on_a_gpu_only_and_only_within() -> None:
+    before = torch.backends.cudnn.benchmark
+    for device, one_size in (("cpu", True), ("cuda", False), ("cuda", True)):
+        with loop.measured_convolutions(torch.device(device), one_size=one_size):
+            assert torch.backends.cudnn.benchmark == (before or (device == "cuda" and one_size))
+        assert torch.backends.cudnn.benchmark == before
+
+
+def test_what_the_user_says_of_the_memory_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = loop.ALLOCATOR_VARIABLES
+    monkeypatch.delenv(first, raising=False)
+    monkeypatch.setenv(second, "max_split_size_mb:64")
+    loop.use_expandable_segments()
+    assert first not in os.environ
 
 
 @pytest.fixture(scope="module")
@@ -278,16 +274,16 @@ def measure_losses(rank: int, num_processes: int) -> dict[str, Any]:
     undisturbed = trained(folder / "undisturbed", stopped, recipe, process=process)[1]
     stopped = TinyDetector(norm=nn.Identity, drop=0)
     if rank:
-        At(stopped.network, 9, lambda: stop._asked.append(15))
+        At(stopped, 9, lambda: stop._asked.append(15))
     with pytest.raises(stop.Stopped):
         trained(folder / "stopped", stopped, recipe, process=process)
     stop._asked.clear()
     stopped = TinyDetector(norm=nn.Identity, drop=0)
-    calls = At(stopped.network, 0, None)
+    calls = At(stopped, 0, None)
     resumed = trained(folder / "stopped", stopped, recipe, process=process)[1]
     bad = TinyDetector()
     if rank:
-        At(bad.network, 5, lambda: bad.network.get_parameter("rpn.bias").data.fill_(torch.nan))
+        At(bad, 5, lambda: bad.get_parameter("rpn.bias").data.fill_(torch.nan))
     with pytest.raises(NotFiniteError) as error:
         trained(folder / "bad", bad, process=process)
     return {

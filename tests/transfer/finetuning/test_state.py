@@ -1,10 +1,14 @@
-"""The summary of trainings longer than the number of losses that it keeps."""
+"""The checkpoint of a training, and the summary of one longer than what it keeps of losses."""
+
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
-from transfer.finetuning.state import CURVE_POINTS, SMOOTHED, Training, summary
+from transfer.detection.recipe import COCO_FPN
+from transfer.finetuning.state import CURVE_POINTS, SMOOTHED, Training, restore, save, summary
 
 
 def training(num_iterations: int) -> Training:
@@ -14,7 +18,8 @@ def training(num_iterations: int) -> Training:
     return Training(
         network=network,
         optimizer=torch.optim.SGD(network.parameters(), lr=0.1),
-        scaler=torch.amp.GradScaler("cpu", enabled=False),
+        course=COCO_FPN,
+        folder=Path(),
         iteration=num_iterations,
         names=("a", "b"),
         losses=[losses[: num_iterations // 3], losses[num_iterations // 3 :]],
@@ -37,3 +42,34 @@ def test_a_curve_has_at_most_so_many_points_each_the_mean_since_the_one_before()
             # losses are whole numbers below 2**24, so that float32 sums them exactly
             assert loss == pytest.approx(sum(range(start, end)) / (end - start) + 1, rel=1e-6)
             start = end
+
+
+def steps(training: Training, numbers: Sequence[int]) -> None:
+    for number in numbers:
+        generator = torch.Generator().manual_seed(number)
+        for weight in training.network.parameters():
+            noise = torch.randn(weight.shape, generator=generator)
+            weight.grad = torch.empty_like(weight).copy_(noise)
+        training.optimizer.step()
+
+
+def new_training(folder: Path) -> Training:
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Conv2d(4, 5, 1))
+    network.to(memory_format=torch.channels_last)
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
+    return Training(network=network, optimizer=optimizer, course=COCO_FPN, folder=folder)
+
+
+def test_momenta_come_back_in_the_layout_of_their_weights(tmp_path: Path) -> None:
+    whole, part, again = (new_training(tmp_path) for _ in range(3))
+    steps(whole, range(4))
+    steps(part, range(2))
+    save(part)
+    restore(again)
+    for weight in again.network.parameters():
+        momentum: torch.Tensor = again.optimizer.state[weight]["momentum_buffer"]
+        assert momentum.stride() == weight.stride()
+    steps(again, range(2, 4))
+    pairs = zip(again.network.parameters(), whole.network.parameters(), strict=True)
+    assert all(torch.equal(found, expected) for found, expected in pairs)

@@ -11,15 +11,15 @@ import torch
 from pretrain.running.processes import Process
 from tests.transfer.detection.tiny_training import tiny_recipe, tiny_scenes
 from transfer.datasets.scenes import Scenes
+from transfer.detection.detector import Sample
 from transfer.detection.detectron2_engine import silence_known_warnings
-from transfer.detection.sample import Sample
 from transfer.detection.samples import training_sample
 from transfer.detection.train import TrainingSamples
 from transfer.finetuning.stream import (
+    Stream,
     batches_of_places,
     images_per_pass,
     shuffled_indices,
-    training_batches,
 )
 
 ALONE = Process(device=torch.device("cpu"))
@@ -29,18 +29,11 @@ def one_of(num_processes: int, rank: int) -> Process:
     return Process(rank=rank, num_processes=num_processes, device=torch.device("cpu"))
 
 
-def loaded(scenes: Scenes, passes: range, *, num_workers: int = 0) -> list[list[Sample]]:
+def loaded(scenes: Scenes, passes: range, process: Process = ALONE) -> list[list[Sample]]:
     """Batches of four."""
-    return list(
-        training_batches(
-            TrainingSamples(scenes, range(len(scenes)), tiny_recipe(), 5),
-            tiny_recipe(),
-            seed=5,
-            process=ALONE,
-            passes=passes,
-            num_workers=num_workers,
-        )
-    )
+    samples = TrainingSamples(scenes, range(len(scenes)), tiny_recipe(), 5)
+    stream = Stream(samples=samples, course=tiny_recipe(), seed=5, process=process)
+    return list(stream.batches(passes))  # type: ignore[arg-type]
 
 
 def same(ours: list[list[Sample]], theirs: list[list[Sample]]) -> bool:
@@ -90,19 +83,6 @@ def test_processes_and_passes_share_the_batch_or_it_is_refused() -> None:
         assert images_per_pass(recipe, one_of(4, 0)) == 2
     with pytest.raises(ValueError, match="16 images does not divide by 3 processes"):
         images_per_pass(tiny_recipe(batch_size=16), one_of(3, 0))
-
-
-@pytest.mark.gpu
-def test_batches_for_a_gpu_are_pinned(tmp_path: Path) -> None:
-    batches = training_batches(
-        TrainingSamples(tiny_scenes(tmp_path), range(7), tiny_recipe(), 5),
-        tiny_recipe(),
-        seed=5,
-        process=Process(device=torch.device("cuda")),
-        passes=range(1),
-        num_workers=0,
-    )
-    assert all(sample.image.is_pinned() and sample.boxes.is_pinned() for sample in next(batches))
 
 
 @pytest.mark.detectron2

@@ -12,11 +12,11 @@ from PIL import Image
 from transfer.datasets.images import ImageArrays, Images
 from transfer.galleries.mistakes import (
     corrupted_mistakes,
+    misplaced,
     mistakes,
     mistakes_over_runs,
     turned_mistakes,
 )
-from transfer.galleries.rankings import misplaced
 
 CLASSES = ("cat", "dog", "fox")
 

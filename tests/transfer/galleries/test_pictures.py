@@ -11,8 +11,14 @@ from transfer.datasets.images import ImageArrays, Images
 from transfer.datasets.segmented import Segmented
 from transfer.galleries.mistakes import mistakes
 from transfer.galleries.segments import segments
-from transfer.galleries.store import MOST_BYTES, gallery_folder, keep_gallery, write_gallery
-from transfer.galleries.tile import Tile, chosen_images, thumbnail
+from transfer.galleries.tile import (
+    MOST_BYTES,
+    Tile,
+    chosen_images,
+    gallery_folder,
+    keep_gallery,
+    write_gallery,
+)
 
 TILE = Tile(jpeg=b"\xff\xd8\xff", group="found", caption="a cat", name="a.jpg")
 
@@ -24,11 +30,6 @@ def test_the_same_images_are_chosen_whatever_their_order_and_folder() -> None:
     second = {turned[i].split("/")[1] for i in chosen_images(turned)}
     assert first == second
     assert len(first) == 12
-
-
-def test_thumbnails_keep_their_shape_and_small_images_their_size() -> None:
-    assert thumbnail(Image.new("RGB", (448, 112))).size == (224, 56)
-    assert thumbnail(Image.new("L", (32, 32))).size == (32, 32)
 
 
 def test_the_image_with_the_largest_lead_of_a_wrong_class_comes_first() -> None:

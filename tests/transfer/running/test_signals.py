@@ -36,7 +36,7 @@ NUM_WORKERS_HERE = (
     "transfer.frozen.extraction.num_workers",
     "transfer.frozen.crops.num_workers",
     "transfer.finetuning.classification.num_workers",
-    "transfer.finetuning.loop.usual_workers",
+    "transfer.finetuning.stream.num_workers",
 )
 __all__ = ["data_to_corrupt"]
 

@@ -2,12 +2,9 @@
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from sklearn.metrics import jaccard_score
 
 from transfer.segmentation.iou import confusion, overlap
-
-Mask = NDArray[np.uint8]
 
 
 def test_a_case_by_hand() -> None:
@@ -43,16 +40,7 @@ def test_it_is_scikit_learns_over_the_pixels_of_all_images(seed: int) -> None:
     assert overlap(np.asarray(counts)).classes == pytest.approx(tuple(expected))
 
 
-def test_sizes_classes_and_masks_that_cannot_be_scored_are_refused() -> None:
-    def filled(value: int, shape: tuple[int, int] = (2, 2)) -> Mask:
-        return np.full(shape, value, dtype=np.uint8)
-
-    for predicted, truth, told in [
-        (filled(0, (2, 3)), filled(0, (3, 2)), "size of the original image"),
-        (filled(22), filled(0), "class 22; expected 0 to 20"),
-        (filled(0), filled(21), "class 21; expected 0 to 20"),
-        (filled(255), filled(1), "class 255; expected 0 to 20"),
-        (filled(255), filled(255), "no pixel to score"),
-    ]:
-        with pytest.raises(ValueError, match=told):
-            overlap(confusion(predicted, truth, 21))
+def test_masks_without_a_counted_pixel_are_refused() -> None:
+    ignored = np.full((2, 2), 255, dtype=np.uint8)
+    with pytest.raises(ValueError, match="no pixel to score"):
+        overlap(confusion(ignored, ignored, 21))

@@ -11,11 +11,17 @@ from torch import Tensor, nn
 from torchvision.models.resnet import Bottleneck
 
 from transfer.backbone import random_backbone
-from transfer.convert.proof import fixed_pixels, torchvision_maps
 from transfer.finetuning.norms import NaiveSyncBatchNorm, Norm
+from transfer.finetuning.proof import fixed_images, torchvision_maps
 from transfer.segmentation import network as networks
-from transfer.segmentation.network import FCN, build_network, load_backbone, redirect_output
-from transfer.segmentation.proof import dilate_layer4, prove
+from transfer.segmentation.network import (
+    FCN,
+    build_network,
+    dilate_layer4,
+    load_backbone,
+    prove,
+    redirect_output,
+)
 from transfer.segmentation.recipe import VOC_FCN, SegmentationRecipe
 from transfer.segmentation.samples import Sample
 
@@ -192,5 +198,5 @@ def test_the_twins_layer4_is_three_of_torchvisions_dilated_blocks() -> None:
 
 def test_the_twin_keeps_stride_and_shape_of_a_basic_block() -> None:
     twin = dilate_layer4(torchvision.models.resnet18(), 2).eval()
-    maps = torchvision_maps(twin, fixed_pixels(), (0.5, 0.5, 0.5), (0.2, 0.2, 0.2))
+    maps = torchvision_maps(twin, fixed_images(), (0.5, 0.5, 0.5), (0.2, 0.2, 0.2))
     assert maps["layer4"].shape[2:] == maps["layer3"].shape[2:] == (4, 6)

@@ -1,20 +1,97 @@
-"""Predictions are files named after the images, at the images' own size."""
+"""The loss of a batch of crops, and predictions: files named after the images, of their size.
 
+The network needs no mmsegmentation: it takes each pixel for the class of its color.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torch import Tensor, nn
 
 from pretrain.running import stop
 from pretrain.running.processes import Process
-from tests.transfer.segmentation.color_reader import color_reader
-from tests.transfer.segmentation.drawn_split import drawn_split
-from transfer.datasets.segmented import read_mask, voc_palette
+from tests.transfer.segmentation.drawn_split import COLORS, drawn_split
+from tests.two_processes import two_processes
+from transfer.datasets.segmented import IGNORED, read_mask, voc_palette
+from transfer.segmentation.network import FCN, pixel_loss
+from transfer.segmentation.recipe import VOC_FCN, SegmentationRecipe
+from transfer.segmentation.samples import Sample
 from transfer.segmentation.train import predict, prediction_path
 
 ALONE = Process(device=torch.device("cpu"))
+RECIPE = replace(VOC_FCN.tiny(), crop_px=48)
+SIDE = RECIPE.crop_px
+FOLDER = "SEGMENTATIONS"
+"""Variable of the environment: where two processes meet."""
+
+
+class Pass(nn.Module):
+    """A stand-in for the backbone, whose only map is the image."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[Tensor] = []
+        """All images (n, 3, H, W) that came, normalized."""
+
+    def forward(self, images: Tensor) -> list[Tensor]:
+        """images: (n, 3, H, W)."""
+        self.seen.append(images)
+        return [images]
+
+
+class Nearest(nn.Module):
+    """A stand-in for the head."""
+
+    def __init__(self, recipe: SegmentationRecipe) -> None:
+        super().__init__()
+        mean, std = torch.tensor(recipe.pixel_mean), torch.tensor(recipe.pixel_std)
+        colors = (torch.tensor(COLORS) / 255 - mean) / std
+        self.colors = nn.Parameter(colors)
+
+    def forward(self, maps: Sequence[Tensor]) -> Tensor:
+        """(n, 3, H, W): a class is the better, the nearer its color is."""
+        return -(maps[-1][:, None] - self.colors[:, :, None, None]).pow(2).sum(dim=2)
+
+
+def color_reader(recipe: SegmentationRecipe = RECIPE) -> FCN:
+    """Exact on the images of `drawn_split`."""
+    return FCN(Pass(), Nearest(recipe), recipe)
+
+
+def crop(height: int, width: int, label: int = 1) -> Sample:
+    """Return an image of one class, in its color."""
+    color = torch.tensor(COLORS[label], dtype=torch.uint8)[:, None, None]
+    mask = torch.full((height, width), label, dtype=torch.uint8)
+    return Sample(image=color.repeat(1, height, width), mask=mask)
+
+
+def test_the_loss_is_the_logarithm_of_each_classs_share_by_a_slow_loop() -> None:
+    logits = torch.randn(2, 4, 3, 5, dtype=torch.float64)
+    masks = torch.arange(30, dtype=torch.uint8).reshape(2, 3, 5) % 4
+    masks[1, :2] = IGNORED
+    total = 0.0
+    for n, y, x in torch.cartesian_prod(*map(torch.arange, masks.shape)):
+        if masks[n, y, x] != IGNORED:
+            scores = logits[n, :, y, x].exp()
+            total -= float((scores[int(masks[n, y, x])] / scores.sum()).log())
+    assert pixel_loss(logits, masks).item() == pytest.approx(total / masks.numel())
+
+
+def test_small_crops_are_filled_on_the_right_and_below_with_the_mean_color() -> None:
+    network = color_reader()
+    network([crop(SIDE, SIDE), crop(30, 20)])
+    whole, filled = cast(Pass, network.backbone).seen[0]
+    assert filled.shape == (3, SIDE, SIDE)
+    assert torch.equal(filled[:, :30, :20], whole[:, :30, :20])
+    filled[:, :30, :20] = 0
+    assert not filled.any()
 
 
 def test_a_network_that_reads_colors_draws_every_mask_in_the_size_of_its_image(
@@ -46,3 +123,27 @@ def test_a_request_to_stop_ends_it_before_the_next_image(
     with pytest.raises(stop.Stopped):
         predict(network, drawn_split(tmp_path), tmp_path / "found", ALONE)
     assert [file.name for file in (tmp_path / "found").iterdir()] == ["0.png"]
+
+
+def measure_losses(rank: int, num_processes: int) -> dict[str, str]:
+    """One process of two predicts its share."""
+    folder = Path(os.environ[FOLDER])
+    process = Process(rank=rank, num_processes=num_processes, device=torch.device("cpu"))
+    (folder / str(rank)).mkdir()
+    predict(color_reader(), drawn_split(folder / str(rank)).subset(range(3)), folder, process)
+    return {}
+
+
+@pytest.mark.slow
+def test_two_processes_predict_the_masks_of_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    (tmp_path / "images").mkdir()
+    two.mkdir()
+    predict(color_reader(), drawn_split(tmp_path / "images").subset(range(3)), one, ALONE)
+    monkeypatch.setenv(FOLDER, str(two))
+    two_processes(__name__, two)
+    assert sorted(file.name for file in one.iterdir()) == ["0.png", "1.png", "2.png"]
+    for file in one.iterdir():
+        assert (two / file.name).read_bytes() == file.read_bytes()

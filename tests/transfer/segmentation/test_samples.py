@@ -29,12 +29,6 @@ def painted(sample: Sample) -> torch.Tensor:
     return PALETTE[sample.mask.long()].permute(2, 0, 1)
 
 
-def test_without_scale_and_flip_a_large_crop_is_the_image(split: Segmented) -> None:
-    sample = training_sample(split, 1, AS_IT_IS, 0)
-    assert np.array_equal(sample.mask.numpy(), split.mask(1))
-    assert torch.equal(sample.image, painted(sample))
-
-
 def test_image_and_mask_are_scaled_alike_from_the_original(split: Segmented) -> None:
     for scale in (0.5, 0.7, 1.3, 2.0):  # no edge falls on a pixel's center
         for index in range(4):
@@ -82,6 +76,6 @@ def test_masks_are_not_interpolated(split: Segmented) -> None:
 
 def test_a_place_of_the_stream_decides_what_is_drawn(split: Segmented) -> None:
     samples = TrainingSamples(split, replace(VOC_FCN, crop_px=33), 5)
-    first, again, other = samples[3, 0], samples[3, 0], samples[4, 0]
+    first, again, other = samples.batch([(3, 0), (3, 0), (4, 0)])
     assert torch.equal(first.image, again.image)
     assert not torch.equal(first.image, other.image)

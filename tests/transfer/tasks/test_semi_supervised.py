@@ -114,10 +114,11 @@ def scored(monkeypatch: pytest.MonkeyPatch) -> list[tuple[set[str], float]]:
     """Replaces training: names learned from and rate of each call; the middle rate is the best."""
     calls: list[tuple[set[str], float]] = []
 
-    def train(classifier: nn.Module, images: Images, course: FineTuning, **_: Any) -> Any:
+    def train(_: Any, images: Images, courses: list[FineTuning], **options: Any) -> Any:
+        (course,) = courses
         rate = course.learning_rate * course.head_factor
         calls.append(({images.name(i) for i in range(len(images))}, rate))
-        return SimpleNamespace()
+        return [SimpleNamespace()]
 
     def predicted(classifier: nn.Module, images: Images, *_: Any) -> Tensor:
         scores = torch.eye(len(images.class_names))[images.labels]
@@ -128,7 +129,7 @@ def scored(monkeypatch: pytest.MonkeyPatch) -> list[tuple[set[str], float]]:
         scores[right:] = scores[right:].roll(1, 1)
         return scores
 
-    monkeypatch.setattr(transfer.finetuning.classification, "train", train)
+    monkeypatch.setattr(transfer.finetuning.classification, "train_rates", train)
     monkeypatch.setattr(transfer.finetuning.classification, "predict_scores", predicted)
     monkeypatch.setattr(transfer.tasks.semi_supervised, "asdict", lambda _: {})
     return calls

@@ -3,8 +3,7 @@
 proposals.py  the RPN and its anchors
 regions.py    boxes that the heads learn from: matching to objects, deltas, RoIAlign
 heads.py      heads of boxes, masks and keypoints: initial weights, losses, what they detect
-network.py    the whole detector as one network
-detector.py   that network as a `Detector`
+network.py    the whole detector
 
 The ResNet, the pyramid, the convolutions of all heads, the predictors of masks and keypoints,
 RoIAlign, suppression and the keypoint loss are torchvision's. torchvision's own detectors differ
@@ -55,10 +54,8 @@ names of tensors       its own                               torchvision's: the 
 =====================  ====================================  =====================================
 """
 
-from transfer.detection.proof import check_buildable
+from transfer.detection.detector import Detector, check_buildable
 from transfer.detection.recipe import DetectorRecipe
-from transfer.detection.sample import Detector
-from transfer.detection.torchvision_engine.detector import TorchvisionDetector
 from transfer.detection.torchvision_engine.network import RCNN
 from transfer.finetuning.norms import Norm
 
@@ -66,4 +63,4 @@ from transfer.finetuning.norms import Norm
 def build_detector(recipe: DetectorRecipe, *, arch: str, num_classes: int, norm: Norm) -> Detector:
     """Return a new detector on the CPU, all weights random; `load_backbone` comes next."""
     check_buildable(recipe, arch)
-    return TorchvisionDetector(RCNN(recipe, arch=arch, num_classes=num_classes, norm=norm))
+    return RCNN(recipe, arch=arch, num_classes=num_classes, norm=norm)

@@ -19,8 +19,8 @@ from torchvision.models.detection.mask_rcnn import MaskRCNNHeads, MaskRCNNPredic
 from torchvision.models.detection.roi_heads import keypointrcnn_loss
 from torchvision.ops import batched_nms, clip_boxes_to_image
 
-from transfer.detection.recipe import DetectorRecipe, Part
-from transfer.detection.sample import Polygons, ResizedDetections, Sample
+from transfer.detection.detector import Polygons, ResizedDetections, Sample
+from transfer.detection.recipe import DetectorRecipe
 from transfer.detection.torchvision_engine.regions import Regions, decode, encode
 
 NUM_KEYPOINTS = 17
@@ -123,7 +123,7 @@ def box_head(recipe: DetectorRecipe, norm: NormLayer) -> tuple[nn.Module, int]:
         (recipe.fpn_channels, recipe.box_pool, recipe.box_pool),
         [recipe.box_head_conv_channels] * recipe.box_head_convs,
         [recipe.box_head_fc_channels] * recipe.box_head_fcs,
-        norm_layer=_norm_of("box_head", recipe, norm),
+        norm_layer=norm if "box_head" in recipe.normed else None,
     )
     for layer in head:
         if isinstance(layer, nn.Linear):
@@ -139,7 +139,10 @@ def mask_head(recipe: DetectorRecipe, num_classes: int, norm: NormLayer) -> nn.M
     """Return the mask head, from pooled maps (r, C, 14, 14) to logits (r, L, 28, 28)."""
     channels = recipe.mask_head_channels
     convolutions = MaskRCNNHeads(
-        recipe.fpn_channels, [channels] * 4, 1, norm_layer=_norm_of("mask_head", recipe, norm)
+        recipe.fpn_channels,
+        [channels] * 4,
+        1,
+        norm_layer=norm if "mask_head" in recipe.normed else None,
     )
     predictor = MaskRCNNPredictor(channels, channels, num_classes)
     nn.init.normal_(predictor.mask_fcn_logits.weight, std=0.001)
@@ -153,29 +156,12 @@ def keypoint_head(recipe: DetectorRecipe, norm: NormLayer) -> nn.Module:
     channels = recipe.keypoint_head_channels
     # torchvision's block for masks, since its block for keypoints takes no norm
     convolutions = MaskRCNNHeads(
-        recipe.fpn_channels, [channels] * 8, 1, norm_layer=_norm_of("keypoint_head", recipe, norm)
+        recipe.fpn_channels,
+        [channels] * 8,
+        1,
+        norm_layer=norm if "keypoint_head" in recipe.normed else None,
     )
     return nn.Sequential(convolutions, KeypointRCNNPredictor(channels, NUM_KEYPOINTS))
-
-
-def _norm_of(part: Part, recipe: DetectorRecipe, norm: NormLayer) -> NormLayer | None:
-    return norm if part in recipe.normed else None
-
-
-def norm_after_layer4(recipe: DetectorRecipe, norm: NormLayer, channels: int) -> nn.Module:
-    """Return the norm of layer4's output in a C4 box head, for MoCo's and CO2's recipes.
-
-    Else the identity. He et al., CVPR 2020, arXiv:1911.05722.
-    """
-    return norm(channels) if recipe.extra_norms in ("moco", "co2") else nn.Identity()
-
-
-def norm_before_rpn(recipe: DetectorRecipe, norm: NormLayer, channels: int) -> nn.Module:
-    """Return the norm of the RPN's input, for CO2's recipe; else the identity.
-
-    Wei et al., ICLR 2021, arXiv:2010.02217.
-    """
-    return norm(channels) if recipe.extra_norms == "co2" else nn.Identity()
 
 
 def mask_loss(logits: Tensor, regions: Sequence[Regions], samples: Sequence[Sample]) -> Tensor:
@@ -194,7 +180,7 @@ def mask_loss(logits: Tensor, regions: Sequence[Regions], samples: Sequence[Samp
         polygons += [sample.polygons[i] for i in each.objects.tolist()]
     targets = mask_targets(torch.cat([each.boxes for each in regions]), polygons, logits.shape[-1])
     classes = torch.cat([each.classes for each in regions])
-    return F.binary_cross_entropy_with_logits(_select_class(logits, classes), targets)
+    return F.binary_cross_entropy_with_logits(select_class(logits, classes), targets)
 
 
 def mask_targets(boxes: Tensor, polygons: Sequence[Polygons], size: int) -> Tensor:
@@ -224,12 +210,8 @@ def _encode_outlines(outlines: Sequence[NDArray[np.float64]], size: int) -> obje
     return pycocotools.mask.merge(parts)
 
 
-def class_probabilities(logits: Tensor, classes: Tensor) -> Tensor:
-    """Return probabilities (k, S, S) of each detection's class from logits (k, L, S, S)."""
-    return _select_class(logits, classes).float().sigmoid()
-
-
-def _select_class(logits: Tensor, classes: Tensor) -> Tensor:
+def select_class(logits: Tensor, classes: Tensor) -> Tensor:
+    """Return the map of each region's class (r, S, S) from logits (r, L, S, S)."""
     return logits[torch.arange(len(logits), device=logits.device), classes]
 
 

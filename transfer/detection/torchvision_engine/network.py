@@ -4,7 +4,7 @@ Faster R-CNN on a pyramid or on the layer3 map, with masks or keypoints: Ren et 
 arXiv:1506.01497; Lin et al., CVPR 2017, arXiv:1612.03144; He et al., ICCV 2017, arXiv:1703.06870.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -15,15 +15,20 @@ from torchvision.ops.feature_pyramid_network import LastLevelMaxPool
 
 from transfer.convert.architectures import FEATURE_DIM
 from transfer.convert.resnet import new_network
+from transfer.detection.detector import (
+    Detector,
+    ResizedDetections,
+    Sample,
+    check_names_and_shapes,
+)
 from transfer.detection.recipe import C4_STRIDES_PX, PYRAMID_STRIDES_PX, DetectorRecipe
-from transfer.detection.sample import ResizedDetections, Sample
 from transfer.detection.torchvision_engine import heads
 from transfer.detection.torchvision_engine.heads import (
     box_losses,
-    class_probabilities,
     keypoint_loss,
     mask_loss,
     peaks,
+    select_class,
     select_detections,
     select_regions_with_keypoints,
 )
@@ -32,7 +37,6 @@ from transfer.detection.torchvision_engine.regions import (
     Regions,
     pool,
     sample_regions,
-    select_foreground,
 )
 from transfer.finetuning.norms import Norm, norm_layer
 
@@ -41,7 +45,7 @@ FINE_POOL = 14
 """Side of the RoIAlign map of the mask and keypoint heads."""
 
 
-class RCNN(nn.Module):
+class RCNN(Detector):
     """Faster, Mask or Keypoint R-CNN; the backbone keeps layer4 even where it is the box head."""
 
     def __init__(self, recipe: DetectorRecipe, *, arch: str, num_classes: int, norm: Norm) -> None:
@@ -59,8 +63,15 @@ class RCNN(nn.Module):
         self.backbone = new_network(arch, norm_layer=make_norm)
         self.backbone.fc = nn.Identity()
         width = FEATURE_DIM[arch]
-        extra = heads.norm_after_layer4(recipe, make_norm, width)
-        self.pyramid = _pyramid(recipe, width, norm) if self.is_pyramid else None
+        extra = make_norm(width) if recipe.extra_norms != "none" else nn.Identity()
+        self.pyramid: nn.Module | None = None
+        if self.is_pyramid:  # strides of 4 to 32 px, and 64 px for the RPN only
+            self.pyramid = FeaturePyramidNetwork(
+                [width // 8, width // 4, width // 2, width],
+                recipe.fpn_channels,
+                extra_blocks=LastLevelMaxPool(),
+                norm_layer=make_norm if "fpn" in recipe.normed else None,
+            )
         self.rpn = RPN(
             recipe,
             channels=recipe.fpn_channels if self.is_pyramid else width // 2,
@@ -82,7 +93,7 @@ class RCNN(nn.Module):
 
     def forward(self, samples: Sequence[Sample]) -> dict[str, Tensor]:
         """Return the losses by name, in training mode."""
-        samples = [_to_device(sample, self.pixel_mean.device) for sample in samples]
+        samples = [sample.to(self.pixel_mean.device) for sample in samples]
         maps, sizes = self._maps([sample.image for sample in samples])
         losses: dict[str, Tensor]
         proposals, losses = self.rpn(maps, sizes, samples)
@@ -92,7 +103,7 @@ class RCNN(nn.Module):
         ]
         logits, deltas = self._boxes(maps, [each.boxes for each in regions])
         losses |= box_losses(logits, deltas, regions, samples, self.recipe)
-        on_objects = select_foreground(regions, self.num_classes)
+        on_objects = [each.select(each.classes < self.num_classes) for each in regions]
         if self.mask_head is not None:
             masks = self.mask_head(self._pool_fine(maps, on_objects))
             losses["loss_mask"] = mask_loss(masks, on_objects, samples)
@@ -106,8 +117,8 @@ class RCNN(nn.Module):
         return losses
 
     @torch.no_grad()
-    def detections(self, images: Sequence[Tensor]) -> list[ResizedDetections]:
-        """Return the k detections, boxes (k, 4), in each image (3, H, W) uint8, in eval mode."""
+    def find(self, images: Sequence[Tensor]) -> list[ResizedDetections]:
+        """Return the k detections, boxes (k, 4), on each image (3, H, W) uint8, in eval mode."""
         maps, sizes = self._maps(images)
         proposals, _ = self.rpn(maps, sizes, None)
         logits, deltas = self._boxes(maps, proposals)
@@ -118,18 +129,15 @@ class RCNN(nn.Module):
                 logits.split(counts), deltas.split(counts), proposals, sizes, strict=True
             )
         ]
+        counts = [len(each.boxes) for each in results]
         if self.mask_head is not None:
-            masks = self.mask_head(self._pool_fine(maps, results)).split(
-                [len(f.boxes) for f in results]
-            )
+            masks = self.mask_head(self._pool_fine(maps, results)).split(counts)
             results = [
-                replace(each, masks=class_probabilities(own, each.classes))
+                replace(each, masks=select_class(own, each.classes).float().sigmoid())
                 for each, own in zip(results, masks, strict=True)
             ]
         if self.keypoint_head is not None:
-            points = self.keypoint_head(self._pool_fine(maps, results)).split(
-                [len(f.boxes) for f in results]
-            )
+            points = self.keypoint_head(self._pool_fine(maps, results)).split(counts)
             results = [
                 replace(each, keypoints=peaks(own, each.boxes))
                 for each, own in zip(results, points, strict=True)
@@ -140,6 +148,17 @@ class RCNN(nn.Module):
     def feature_maps(self, images: Sequence[Tensor]) -> dict[str, Tensor]:
         """Return the maps (n, C, H, W) after each of LAYERS of images of one size, in eval mode."""
         return self._layers(self._batch(images)[0], LAYERS)
+
+    def load_backbone(self, state_dict: Mapping[str, Tensor]) -> int:
+        """Load a backbone of torchvision's names and shapes; return how many tensors it has."""
+        places = dict(self.backbone.state_dict())
+        check_names_and_shapes(state_dict, places)
+        self.backbone.load_state_dict({**places, **state_dict})
+        return len(state_dict)
+
+    def is_rpn(self, parameter: str) -> bool:
+        """Return whether a parameter of the network belongs to the RPN or the norm before it."""
+        return parameter.startswith("rpn.")
 
     def _batch(self, images: Sequence[Tensor]) -> tuple[Tensor, list[Size]]:
         """Return images, normalized and padded at right and bottom, and their own sizes."""
@@ -188,24 +207,3 @@ class RCNN(nn.Module):
     ) -> Tensor:
         """Return pooled maps (r, C, 14, 14) for the mask and keypoint heads."""
         return pool(maps[:4], [each.boxes for each in regions], self.strides_px[:4], FINE_POOL)
-
-
-def _pyramid(recipe: DetectorRecipe, width: int, norm: Norm) -> nn.Module:
-    """Return the feature pyramid: strides of 4 to 32 px, and 64 px for the RPN only."""
-    pyramid: nn.Module = FeaturePyramidNetwork(
-        [width // 8, width // 4, width // 2, width],
-        recipe.fpn_channels,
-        extra_blocks=LastLevelMaxPool(),
-        norm_layer=norm_layer(norm) if "fpn" in recipe.normed else None,
-    )
-    return pyramid
-
-
-def _to_device(sample: Sample, device: torch.device) -> Sample:
-    keypoints = sample.keypoints
-    return replace(
-        sample,
-        boxes=sample.boxes.to(device, non_blocking=True),
-        classes=sample.classes.to(device, non_blocking=True),
-        keypoints=None if keypoints is None else keypoints.to(device, non_blocking=True),
-    )

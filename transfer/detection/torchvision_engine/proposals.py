@@ -11,10 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torchvision.ops import Conv2dNormActivation, batched_nms, box_iou, clip_boxes_to_image
 
+from transfer.detection.detector import Sample, scale_gradient
 from transfer.detection.recipe import DetectorRecipe
-from transfer.detection.sample import Sample
-from transfer.detection.scaled_gradient import scale_gradient
-from transfer.detection.torchvision_engine.heads import norm_before_rpn
 from transfer.detection.torchvision_engine.regions import (
     BACKGROUND,
     OBJECT,
@@ -49,7 +47,8 @@ class RPN(nn.Module):
         cells = torch.stack([cell_anchors(level, recipe.anchor_ratios) for level in levels])
         self.cells: Tensor  # (levels, A, 4)
         self.register_buffer("cells", cells, persistent=False)
-        self.input_norm = norm_before_rpn(recipe, norm, channels)
+        # CO2
+        self.input_norm = norm(channels) if recipe.extra_norms == "co2" else nn.Identity()
         # one norm serves all levels: the last and smallest weighs most in its running statistics
         own_norm = norm if "rpn_head" in recipe.normed else None
         self.convolution = Conv2dNormActivation(channels, channels, 3, norm_layer=own_norm)

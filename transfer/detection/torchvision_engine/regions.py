@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torchvision.ops import box_area, box_iou, roi_align
 
+from transfer.detection.detector import Sample
 from transfer.detection.recipe import DetectorRecipe
-from transfer.detection.sample import Sample
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -50,11 +50,6 @@ def sample_regions(
     classes = torch.full_like(chosen, num_classes)
     classes[: len(positives)] = sample.classes[objects[positives]]
     return Regions(boxes=boxes[chosen], classes=classes, objects=objects[chosen])
-
-
-def select_foreground(regions: Sequence[Regions], num_classes: int) -> list[Regions]:
-    """Return the regions of each image that are on an object."""
-    return [each.select(each.classes < num_classes) for each in regions]
 
 
 LARGEST_GROWTH = math.log(1000 / 16)

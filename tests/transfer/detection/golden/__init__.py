@@ -12,7 +12,7 @@ from torch import Tensor
 
 from tests.transfer.detection.fixed_detector import Answer, lean
 from tests.transfer.detection.parity import CASES, Case
-from transfer.detection.sample import ResizedDetections
+from transfer.detection.detector import ResizedDetections
 
 GOLDEN = {
     name: Case(recipe=lean(case.recipe)) for name, case in CASES.items() if "resnet18" not in name

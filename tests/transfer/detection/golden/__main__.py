@@ -32,9 +32,9 @@ if __name__ == "__main__":
         detector = detectron2_engine.build_detector(
             case.recipe, arch=case.arch, num_classes=NUM_CLASSES, norm="BN"
         )
-        tensors = detector.network.state_dict()
+        tensors = detector.state_dict()
         fill({torchvision_name(theirs, case.recipe): values for theirs, values in tensors.items()})
-        in_double(detector.network)
+        in_double(detector)
         found = answer(detector, small_samples(2, NUM_CLASSES))
         gradients = to_torchvision(found.gradients, case.recipe, NUM_CLASSES)
         path = path_of(name)

@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 from tests.transfer.detection.small_samples import small_samples
+from transfer.detection.detector import Sample
 from transfer.detection.recipe import COCO_FPN, COCO_FPN_MASKS
-from transfer.detection.sample import Sample
 from transfer.detection.torchvision_engine.heads import (
     BoxPredictor,
     box_head,

@@ -8,14 +8,11 @@ from torch import Tensor, nn
 
 from tests.transfer.detection.fixed_detector import in_double
 from tests.transfer.detection.small_samples import small_samples
-from transfer.backbone import random_backbone
 from transfer.detection.recipe import (
-    COCO_4CONV1FC,
     COCO_FPN,
     COCO_FPN_KEYPOINTS,
     COCO_FPN_MASKS,
     VOC_C4,
-    VOC_C4_MOCO,
     VOC_C4_NONE,
     DetectorRecipe,
     RPNGradient,
@@ -28,25 +25,6 @@ from transfer.detection.torchvision_engine.proposals import RPN
 def tiny(recipe: DetectorRecipe) -> RCNN:
     torch.manual_seed(0)
     return RCNN(recipe.tiny(), arch="resnet18", num_classes=3, norm="BN")
-
-
-def norms_of(network: nn.Module) -> dict[str, int]:
-    """How many norm layers each part of a network has."""
-    names = [n.split(".")[0] for n, m in network.named_modules() if isinstance(m, nn.BatchNorm2d)]
-    return {name: names.count(name) for name in dict.fromkeys(names)}
-
-
-def test_norms_are_where_the_recipe_puts_them(subtests: pytest.Subtests) -> None:
-    for recipe, norms in [
-        (COCO_FPN, {"backbone": 20, "pyramid": 8}),
-        (replace(COCO_FPN, normed=()), {"backbone": 20}),
-        (COCO_4CONV1FC, {"backbone": 20, "pyramid": 8, "box_head": 4}),
-        (VOC_C4_NONE, {"backbone": 20}),
-        (VOC_C4_MOCO, {"backbone": 20, "box_head": 1}),
-        (VOC_C4, {"backbone": 20, "rpn": 1, "box_head": 1}),
-    ]:
-        with subtests.test(recipe=recipe, norms=norms):
-            assert norms_of(tiny(recipe)) == norms
 
 
 def test_images_without_objects_have_finite_losses_and_finding_nothing_is_no_error(
@@ -69,7 +47,7 @@ def test_images_without_objects_have_finite_losses_and_finding_nothing_is_no_err
                 total.backward()
                 assert total.isfinite()
                 assert all(p.grad is None or p.grad.isfinite().all() for p in network.parameters())
-                (found,) = network.eval().detections([samples[0].image])
+                (found,) = network.eval().find([samples[0].image])
                 assert len(found.boxes) == len(found.scores) == len(found.classes) == 0
 
 
@@ -77,8 +55,8 @@ def test_an_image_finds_the_same_beside_a_larger_one_on_a_pyramid_of_equal_paddi
     network = tiny(replace(COCO_FPN, min_score=0.0)).eval()
     in_double(network)  # so that roundings decide of no box
     image = small_samples(1)[0].image
-    (alone,) = network.detections([image])
-    beside = network.detections([image, torch.zeros(3, 70, 100, dtype=torch.uint8)])[0]
+    (alone,) = network.find([image])
+    beside = network.find([image, torch.zeros(3, 70, 100, dtype=torch.uint8)])[0]
     # the coding of boxes: a dozen operations on up to 128 px in float32
     atol = 12 * 128 * torch.finfo(torch.float32).eps
     torch.testing.assert_close(alone.boxes, beside.boxes, rtol=0, atol=atol)
@@ -133,18 +111,9 @@ def test_only_a_pyramid_pads_to_32_px() -> None:
         assert maps["layer3"].shape[-2:] == size
 
 
-def test_a_backbone_that_lacks_a_tensor_is_refused() -> None:
-    tensors = dict(random_backbone(arch="resnet18", stem="imagenet", seed=0).state_dict)
-    del tensors["layer4.0.conv1.weight"]
-    for recipe in (COCO_FPN, VOC_C4):
-        detector = build_detector(recipe.tiny(), arch="resnet18", num_classes=3, norm="BN")
-        with pytest.raises(ValueError, match=r"layer4\.0\.conv1\.weight"):
-            detector.load_backbone(tensors)
-
-
 def test_the_rpn_and_the_norm_in_front_of_it_are_told_apart() -> None:
     detector = build_detector(VOC_C4.tiny(), arch="resnet18", num_classes=3, norm="BN")
-    names = [name for name, _ in detector.network.named_parameters() if detector.is_rpn(name)]
+    names = [name for name, _ in detector.named_parameters() if detector.is_rpn(name)]
     assert len(names) == 8
     own = {"input_norm", "convolution", "objectness", "deltas"}
     assert {name.split(".")[1] for name in names} == own

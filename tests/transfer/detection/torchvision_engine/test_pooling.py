@@ -31,10 +31,6 @@ def test_each_box_is_pooled_on_its_own_level_and_image() -> None:
     assert found.tolist() == pytest.approx([2, 0, 10], rel=1e-5)  # means of 49 in float32
 
 
-def test_no_box_gives_no_map() -> None:
-    assert pool([ramp(8, 8, 4)], [torch.zeros(0, 4)], [4], 7).shape == (0, 2, 7, 7)
-
-
 def test_half_precision_maps_do_not_move_boxes() -> None:
     # numbers of half precision are 0.5 apart here
     features = ramp(8, 512, 4)

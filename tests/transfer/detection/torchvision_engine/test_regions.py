@@ -12,7 +12,6 @@ from transfer.detection.torchvision_engine.regions import (
     match,
     sample_positives_and_negatives,
     sample_regions,
-    select_foreground,
 )
 
 CLASSES = 5
@@ -62,7 +61,7 @@ def test_positives_fill_their_share_negatives_the_rest_and_none_is_drawn_twice()
 def test_objects_are_among_the_regions_and_all_others_are_background_the_last_class() -> None:
     sample = small_samples(1, num_classes=CLASSES)[0]
     regions = sample_regions(PROPOSALS, sample, COCO_FPN, CLASSES)
-    (on_objects,) = select_foreground([regions], CLASSES)
+    on_objects = regions.select(regions.classes < CLASSES)
     assert sorted(on_objects.objects.tolist()) == [0, 0, 1, 2]  # one proposal, three objects
     torch.testing.assert_close(on_objects.classes, sample.classes[on_objects.objects])
     background = regions.boxes[regions.classes == CLASSES]

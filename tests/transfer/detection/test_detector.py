@@ -1,4 +1,4 @@
-"""The proof before training passes right weights and stops wrong ones."""
+"""What a detector must be before it trains: buildable, on exactly the weights of its backbone."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -10,9 +10,14 @@ from torch import Tensor
 from transfer.backbone import random_backbone
 from transfer.detection import detectron2_engine, torchvision_engine
 from transfer.detection import recipe as recipes
-from transfer.detection.proof import expected_norms, prove
-from transfer.detection.recipe import DetectorRecipe
-from transfer.detection.sample import Detector
+from transfer.detection.detector import (
+    Detector,
+    check_buildable,
+    check_names_and_shapes,
+    expected_norms,
+    prove,
+)
+from transfer.detection.recipe import COCO_FPN, VOC_C4, DetectorRecipe
 
 Build = Callable[..., Detector]
 
@@ -54,14 +59,14 @@ def test_a_loaded_backbone_gives_the_features_of_its_source(build: Build) -> Non
         state_dict = backbone(arch)
         detector = build(recipe.tiny(), arch=arch, num_classes=2, norm="BN")
         assert detector.load_backbone(state_dict) == len(state_dict)
-        detector.network.train()
-        before = {name: tensor.clone() for name, tensor in detector.network.state_dict().items()}
+        detector.train()
+        before = {name: tensor.clone() for name, tensor in detector.state_dict().items()}
         differences = prove(detector, state_dict, arch, recipe.tiny())
         assert list(differences) == ["layer1", "layer2", "layer3", "layer4"]
         # float32, up to 49 layers: 256 eps of each map's largest value
         assert max(differences.values()) < 256 * torch.finfo(torch.float32).eps
-        assert all(module.training for module in detector.network.modules())
-        after = detector.network.state_dict()
+        assert all(module.training for module in detector.modules())
+        after = detector.state_dict()
         assert all(torch.equal(after[name], tensor) for name, tensor in before.items())
 
 
@@ -70,7 +75,7 @@ def test_wrong_weights_channels_and_norms_are_found_out(build: Build) -> None:
     fpn, c4 = recipes.COCO_FPN.tiny(), recipes.VOC_C4.tiny()
     wrong = {**backbone(), "layer4.1.bn2.bias": torch.ones(512)}
     frozen = loaded(build, fpn, backbone())
-    next(frozen.network.parameters()).requires_grad_(False)
+    next(frozen.parameters()).requires_grad_(False)
     for detector, recipe, fault in [
         (build(fpn, arch="resnet18", num_classes=2, norm="BN"), fpn, "layer1 differs"),
         (loaded(build, c4, wrong), c4, "layer4 differs"),
@@ -88,7 +93,7 @@ def test_frozen_norms_are_found_out_though_features_are_the_same() -> None:
 
     recipe = recipes.COCO_FPN.tiny()
     detector = loaded(detectron2_engine.build_detector, recipe, backbone())
-    FrozenBatchNorm2d.convert_frozen_batchnorm(detector.network.rcnn)
+    FrozenBatchNorm2d.convert_frozen_batchnorm(detector.rcnn)
     with pytest.raises(ValueError, match="has 0 batch norms"):
         prove(detector, backbone(), "resnet18", recipe)
 
@@ -103,3 +108,36 @@ def test_norms_are_counted_by_hand() -> None:
         (recipes.VOC_C4, 2),
     ]:
         assert expected_norms(backbone(), recipe) == 20 + added
+
+
+def test_impossible_detectors_are_refused_and_published_ones_are_not() -> None:
+    for recipe, arch, message in [
+        (COCO_FPN, "vgg16", "vgg16"),
+        (replace(VOC_C4, finds="masks"), "resnet50", "neck fpn"),
+        (replace(COCO_FPN, extra_norms="moco"), "resnet50", "c4"),
+        (replace(COCO_FPN, anchor_sizes_px=(32, 64)), "resnet50", "2 anchor sizes"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            check_buildable(recipe, arch)
+    published = [value for value in vars(recipes).values() if isinstance(value, DetectorRecipe)]
+    assert len(published) == 8
+    for recipe in published:
+        check_buildable(recipe, "resnet50")
+        check_buildable(recipe.tiny(), "resnet18")
+
+
+def test_tensors_and_places_match_one_to_one_but_for_counters() -> None:
+    places = {
+        "conv1.weight": torch.zeros(4, 3, 7, 7),
+        "bn1.weight": torch.zeros(4),
+        "bn1.num_batches_tracked": torch.tensor(0),
+    }
+    counter = "bn1.num_batches_tracked"
+    check_names_and_shapes({k: v for k, v in places.items() if k != counter}, places)
+    for tensors, message in [
+        (places | {"fc.bias": torch.zeros(4)}, r"1 have no place .*'fc.bias'"),
+        (places | {"bn1.weight": torch.zeros(5)}, r"1 have no place .*'bn1"),
+        ({k: v for k, v in places.items() if k != "conv1.weight"}, r"1 of 3 places .*'conv1"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            check_names_and_shapes(tensors, places)

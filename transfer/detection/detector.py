@@ -1,0 +1,187 @@
+"""What both engines share: input and output of a detector, what can be built, and the proof.
+
+The proof before training: the backbone computes what its source does, and all of it trains.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from transfer.convert.architectures import FEATURE_DIM, is_optional
+from transfer.convert.resnet import network_with
+from transfer.detection.recipe import PYRAMID_STRIDES_PX, DetectorRecipe
+from transfer.finetuning import stream
+from transfer.finetuning.proof import prove_maps
+
+NORMS = {"fpn": 8, "mask_head": 4, "keypoint_head": 8, "rpn_head": 1}
+"""Number of norm layers of each part: one after every convolution before an activation or sum."""
+EXTRA_NORMS = {"none": 0, "moco": 1, "co2": 2}
+
+Polygons = tuple[NDArray[np.float64], ...]
+"""Closed outlines of one object, each x, y, x, y, ... in px."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Sample(stream.Sample):
+    """A training image, resized and maybe flipped, and its m objects.
+
+    Boxes are (left, top, right, bottom) in px of this image.
+    """
+
+    image: Tensor
+    """(3, H, W) uint8, RGB."""
+    boxes: Tensor
+    """Boxes (m, 4) float32."""
+    classes: Tensor
+    """(m,) int64, from 0."""
+    polygons: tuple[Polygons, ...] | None = None
+    """Outlines of the m objects; None where no masks are learned."""
+    keypoints: Tensor | None = None
+    """(m, 17, 3) float32: x, y, and 0 not labeled, 1 hidden, 2 visible."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ResizedDetections:
+    """k detections in one image, best first, in px of the resized image."""
+
+    boxes: Tensor
+    """Boxes (k, 4) float32."""
+    scores: Tensor
+    """Confidences (k,), from 0 to 1."""
+    classes: Tensor
+    """(k,) int64, from 0."""
+    masks: Tensor | None = None
+    """(k, 28, 28) probabilities within the box."""
+    keypoints: Tensor | None = None
+    """(k, 17, 3): x, y, score."""
+
+
+class Detector(nn.Module, ABC):
+    """A detector of either engine.
+
+    In training mode it maps a sequence of samples to the losses to be summed, under detectron2's
+    names: loss_rpn_cls, loss_rpn_loc, loss_cls, loss_box_reg, and loss_mask or loss_keypoint.
+    """
+
+    @abstractmethod
+    def find(self, images: Sequence[Tensor]) -> list[ResizedDetections]:
+        """Return the k detections, boxes (k, 4), on each image (3, H, W) uint8, in eval mode."""
+
+    @abstractmethod
+    def feature_maps(self, images: Sequence[Tensor]) -> dict[str, Tensor]:
+        """Return the maps (n, C, H, W) after layer1 to layer4, by these names, in eval mode.
+
+        The n images (3, H, W) uint8 have one size and pass the detector's own preprocessing. Of
+        c4, layer4 sees the whole map and no extra norm follows it.
+        """
+
+    @abstractmethod
+    def load_backbone(self, state_dict: Mapping[str, Tensor]) -> int:
+        """Load a backbone of torchvision's names and shapes; return how many tensors it has.
+
+        ValueError unless every tensor has a place and every place of a backbone a tensor.
+        """
+
+    @abstractmethod
+    def is_rpn(self, parameter: str) -> bool:
+        """Return whether a parameter of the network belongs to the RPN or the norm before it."""
+
+
+class ScaleGradient(torch.autograd.Function):
+    """The identity with a scaled gradient.
+
+    CO2 divides what the RPN sends into the shared map by 10: Wei et al., ICLR 2021,
+    arXiv:2010.02217.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, input: Tensor, factor: float) -> Tensor:
+        """Return the input, of any shape; keep the factor for `backward`."""
+        ctx.factor = factor
+        return input.view_as(input)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return gradients[0] * ctx.factor, None
+
+
+def scale_gradient(input: Tensor, factor: float) -> Tensor:
+    """Return the input, of any shape, unchanged; its gradient is multiplied by the factor."""
+    scaled: Tensor = ScaleGradient.apply(input, factor)
+    return scaled
+
+
+def prove(
+    detector: Detector, state_dict: Mapping[str, Tensor], arch: str, recipe: DetectorRecipe
+) -> dict[str, float]:
+    """Return the largest difference of each stage's map; ValueError as of `prove_maps`.
+
+    state_dict: the backbone that was loaded, torchvision's names and shapes.
+    """
+    device = next(detector.parameters()).device
+    tensors = {name: tensor.to(device) for name, tensor in state_dict.items()}
+    return prove_maps(
+        detector,
+        lambda images: detector.feature_maps(list(images)),
+        network_with(arch, "imagenet", tensors),
+        mean=recipe.pixel_mean,
+        std=recipe.pixel_std,
+        num_norms=expected_norms(state_dict, recipe),
+    )
+
+
+def expected_norms(state_dict: Mapping[str, Tensor], recipe: DetectorRecipe) -> int:
+    """Return the number of norm layers of the detector, those of its backbone included.
+
+    state_dict: the backbone, torchvision's names and shapes.
+    """
+    of_backbone = sum(name.endswith("running_mean") for name in state_dict)
+    exist = {"fpn", "box_head", recipe.finds.removesuffix("s") + "_head", "rpn_head"}
+    layers = {**NORMS, "box_head": recipe.box_head_convs}
+    added = sum(layers[part] for part in recipe.normed if part in exist)
+    return of_backbone + added + EXTRA_NORMS[recipe.extra_norms]
+
+
+def check_buildable(recipe: DetectorRecipe, arch: str) -> None:
+    """Raise ValueError for a detector that neither engine can build."""
+    if arch not in FEATURE_DIM:
+        raise ValueError(f"a detector on {arch} was asked for; known are {', '.join(FEATURE_DIM)}")
+    if recipe.neck == "c4" and recipe.finds != "boxes":
+        raise ValueError(f"a c4 detector finds boxes only, not {recipe.finds}: take neck fpn")
+    if recipe.neck == "fpn" and recipe.extra_norms != "none":
+        raise ValueError(
+            f"the {recipe.extra_norms} norms belong to a c4 detector; a pyramid has them by "
+            f"`normed`, and extra_norms none"
+        )
+    levels = len(PYRAMID_STRIDES_PX)
+    if recipe.neck == "fpn" and len(recipe.anchor_sizes_px) != levels:
+        raise ValueError(
+            f"{len(recipe.anchor_sizes_px)} anchor sizes for the {levels} levels of a pyramid: "
+            f"give one per level"
+        )
+
+
+def check_names_and_shapes(tensors: Mapping[str, Tensor], places: Mapping[str, Tensor]) -> None:
+    """Raise ValueError unless tensors and places match one to one, in name and shape.
+
+    tensors: the backbone's, under the engine's names; places: the detector's tensors for them.
+    Places of optional tensors may stay open.
+    """
+    lost = [
+        name
+        for name, tensor in tensors.items()
+        if name not in places or places[name].shape != tensor.shape
+    ]
+    open_places = [name for name in places if name not in tensors and not is_optional(name)]
+    if lost or open_places:
+        raise ValueError(
+            f"of {len(tensors)} tensors of the backbone {len(lost)} have no place in the "
+            f"detector, first {lost[:3]}, and {len(open_places)} of {len(places)} places have "
+            f"no tensor, first {open_places[:3]}; expected the network the detector was built on"
+        )
