@@ -13,9 +13,9 @@ from pretrain.running.atomic_files import write_whole
 
 TORN = (RuntimeError, EOFError, KeyError, TypeError, ValueError, OSError, UnpicklingError)
 """Errors of loading a file that is no checkpoint, was cut short, or was filled with zeros."""
-
-DESCRIPTIONS = {"paper", "table_row", "images"}
-"""Settings that describe a run in words; a corrected text does not make it another run."""
+FREE = {"paper", "table_row", "images", "config.bn_splits"}
+"""Settings that a resumed run may change: words, whose correction makes no other run, and splits,
+of which only the product with the processes counts, batch_norm_groups."""
 
 
 class CheckpointError(ValueError):
@@ -30,18 +30,18 @@ def save(path: Path, state: dict[str, Any]) -> None:
 
 
 def load(
-    path: Path, settings: dict[str, object], defaults: Mapping[str, object] | None = None
+    path: Path, settings: dict[str, object], published: Mapping[str, object]
 ) -> dict[str, Any] | None:
     """Return the state saved under the same settings, on the CPU; None where none was saved.
 
-    defaults: of settings by name. One that the checkpoint does not know, since it was written
-    before there was such an option, may have its default.
+    published: settings of the recipe. One that the checkpoint does not know, since it was written
+    before there was such an option, may have the recipe's value.
     """
     if not path.exists():
         return None
     try:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-        saved = state["settings"]
+        saved = {**published, **state["settings"]}
     except TORN as error:
         # torch seeks before the start of a torn file, which is an invalid argument; other errors
         # of the system, such as a disk that cannot be read, are no reason to delete the file
@@ -50,27 +50,15 @@ def load(
         raise CheckpointError(
             f"{path} is no checkpoint of a run ({error}); delete it or choose another --out"
         ) from error
-    compared = (settings.keys() | saved.keys()) - DESCRIPTIONS
-    if "batch_norm_groups" in saved:
-        compared -= {"config.bn_splits"}  # only its product with the processes must agree
-    before = {name: value for name, value in (defaults or {}).items() if name not in saved}
-    saved = before | saved
-    names = [name for name in sorted(compared) if settings.get(name) != saved.get(name)]
-    if names:
-        changed = "; ".join(
-            f"{name} {saved.get(name)!r} -> {settings.get(name)!r}" for name in names
+    names = sorted((settings.keys() | saved.keys()) - FREE)
+    if changed := [name for name in names if settings.get(name) != saved.get(name)]:
+        told = "; ".join(
+            f"{name} {saved.get(name)!r} -> {settings.get(name)!r}" for name in changed
         )
-        advice = _processes_advice(saved) if "batch_norm_groups" in names else ""
+        groups = "batch_norm_groups" in changed
         raise CheckpointError(
-            f"{path} was made by another run: {changed}. "
-            f"Start with its settings to go on{advice}, or choose another --out"
+            f"{path} was made by another run: {told}. Start with its settings to go on"
+            f"{' (processes times --bn-splits, if any, are batch_norm_groups)' * groups}, "
+            f"or choose another --out"
         )
     return state
-
-
-def _processes_advice(saved: dict[str, Any]) -> str:
-    """Return the part of an error that names the processes that give as many groups."""
-    groups = saved["batch_norm_groups"]
-    if "config.bn_splits" in saved:
-        return f": processes times --bn-splits were {groups}"
-    return f": with {groups} process{'es' * (groups > 1)}"

@@ -7,16 +7,19 @@ processes is checked in settings.py.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal
 
 import tyro
 
-from pretrain.precision import Precision
 from pretrain.recipes import RECIPES, Config, Recipe
 from pretrain.running.command_line import OptionError, Range, numbers
 from pretrain.running.command_line import parse as parse_words
 
+if TYPE_CHECKING:
+    import torch
+
 DeviceChoice = Literal["auto", "cpu", "cuda"]
+Precision = Literal["auto", "float32", "bfloat16"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +39,24 @@ class Execution:
     """Steps between readings of the metrics, which are then logged and checked to be finite."""
     save_every_min: float = 10.0
     """Minutes between checkpoints within an epoch; each epoch ends with one as well."""
+
+    def network_dtype(self, device_type: str) -> "torch.dtype":
+        """Return the type of the networks' matrix products on a device type, cpu or cuda."""
+        import torch  # not above: --help and --list need none
+
+        low = self.precision == "bfloat16" or (self.precision == "auto" and device_type == "cuda")
+        return torch.bfloat16 if low else torch.float32
+
+    def tf32_convolutions(self, device_type: str) -> bool:
+        """Return whether float32 convolutions run in TF32, with 10 bits of mantissa.
+
+        PyTorch allows it for convolutions, not for other products; GPUs have it since Ampere.
+        """
+        import torch
+
+        if device_type != "cuda" or self.network_dtype(device_type) != torch.float32:
+            return False
+        return torch.backends.cudnn.allow_tf32 and torch.cuda.get_device_capability() >= (8, 0)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from pretrain.data.views import ViewRecipe
-from pretrain.parts.choices import Stem
-from pretrain.parts.heads import BranchedResNet
+from pretrain.parts.resnet import BranchedResNet
+from pretrain.parts.view import Stem
 from pretrain.running.atomic_files import write_whole
 
 FORMAT = "ssl-backbone/1"
@@ -31,57 +31,18 @@ def export(
     stem: Stem,
     views: ViewRecipe,
     made_by: dict[str, object],
+    projectors: Sequence[nn.Module] = (),
 ) -> None:
     """Write a backbone's tensors in float32 under torchvision's names, its input and its origin.
 
-    The suffix .safetensors selects that format, with everything but the tensors as JSON in its
-    header. Any other suffix gives plain tensors and values for torch.load with weights_only.
+    Projectors, one per head, make it an encoder file with "projectors", a list of what
+    `describe_projectors` says. The suffix .safetensors selects that format, with everything but the
+    tensors as JSON in its header. Any other suffix gives plain tensors and values for torch.load
+    with weights_only.
     """
-    tensors = _plain_tensors(backbone)
-    description = _description(FORMAT, arch, stem, views, made_by)
-    if path.suffix == ".safetensors":
-        header = {
-            name: value if isinstance(value, str) else json.dumps(value)
-            for name, value in description.items()
-        }
-        write_whole(path, safetensors_bytes(tensors, metadata=header))
-        return
-    _save(path, {**description, "state_dict": tensors})
-
-
-def export_encoder(
-    path: Path,
-    backbone: nn.Module,
-    projectors: Sequence[nn.Module],
-    *,
-    arch: str,
-    stem: Stem,
-    views: ViewRecipe,
-    made_by: dict[str, object],
-) -> None:
-    """Write the fields of the backbone file and "projectors", a list with one item per head.
-
-    `describe_projectors` says what an item holds.
-    """
-    content = {
-        **_description(ENCODER_FORMAT, arch, stem, views, made_by),
-        "projectors": describe_projectors(backbone, projectors),
-        "state_dict": _plain_tensors(backbone),
-    }
-    _save(path, content)
-
-
-def _plain_tensors(network: nn.Module) -> dict[str, torch.Tensor]:
-    """Return the tensors of a network on the CPU, contiguous, floats as float32."""
-    return {name: plain_tensor(value) for name, value in network.state_dict().items()}
-
-
-def _description(
-    format: str, arch: str, stem: Stem, views: ViewRecipe, made_by: dict[str, object]
-) -> dict[str, object]:
-    """Return the fields of a file other than its tensors."""
-    return {
-        "format": format,
+    tensors = {name: plain_tensor(value) for name, value in backbone.state_dict().items()}
+    description: dict[str, object] = {
+        "format": ENCODER_FORMAT if projectors else FORMAT,
         "arch": arch,
         "stem": stem,
         "input": {
@@ -92,13 +53,18 @@ def _description(
         },
         "made_by": made_by,
     }
-
-
-def _save(path: Path, content: dict[str, object]) -> None:
+    if projectors:
+        description["projectors"] = describe_projectors(backbone, projectors)
+    if path.suffix == ".safetensors":
+        header = {
+            name: value if isinstance(value, str) else json.dumps(value)
+            for name, value in description.items()
+        }
+        write_whole(path, safetensors_bytes(tensors, metadata=header))
+        return
     buffer = io.BytesIO()
-    torch.save(content, buffer)
-    # the buffer's own memory, where getvalue would copy the whole file
-    write_whole(path, buffer.getbuffer())
+    torch.save({**description, "state_dict": tensors}, buffer)
+    write_whole(path, buffer.getbuffer())  # where getvalue would copy the whole file
 
 
 def versions() -> dict[str, str]:

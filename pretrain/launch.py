@@ -1,17 +1,15 @@
 """Processes and devices of a run, and its folder, which belongs to one run at a time."""
 
 import os
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 
 from pretrain.command import DeviceChoice
-from pretrain.running.atomic_files import UNFINISHED, WriteError, explain_write_errors
+from pretrain.running.atomic_files import UNFINISHED, explain_write_errors
 from pretrain.running.lock import lock_file
 from pretrain.running.processes import PATIENCE, Process
 
@@ -29,8 +27,6 @@ LOST = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", 
 
 LOCK = ".lock"
 """File in a run's folder that is locked, and names the process that has locked it last."""
-_HELD: set[Path] = set()
-"""Folders that this process has locked."""
 
 
 @contextmanager
@@ -101,37 +97,9 @@ def folder_lock(folder: Path) -> Iterator[None]:
             )
         with explain_write_errors(folder / LOCK):
             lock.truncate(0)
-            lock.write(f"{_owner()}\n")
+            lock.write(f"{os.getpid()} on {os.uname().nodename}\n")
             lock.flush()
             for place in (folder, folder / "snapshots"):
                 for half in place.glob(f"*{UNFINISHED}"):
                     half.unlink(missing_ok=True)  # a killed run has left it
-        _HELD.add(folder.resolve())
-        try:
-            yield
-        finally:
-            _HELD.remove(folder.resolve())
-
-
-def require_own_folder(folder: Path) -> None:
-    """Raise a WriteError if another run has locked the folder since this one did.
-
-    That can happen only where locks do not reach from one machine to another. The run that came
-    last goes on, so that the two do not write the same files.
-    """
-    if folder.resolve() not in _HELD:
-        return
-    lock = folder / LOCK
-    owner = lock.read_text(errors="replace").strip() if lock.exists() else ""  # it may be deleted
-    if owner not in ("", _owner()):
-        raise WriteError(
-            f"{folder} was taken by another run (process {owner}), which goes on from the last "
-            f"checkpoint; this one stops. The locks of its file system do not reach from one "
-            f"machine to another: start one run there, or choose another --out"
-        )
-
-
-@cache
-def _owner() -> str:
-    """Return what tells this process from those of all machines, which may share its number."""
-    return f"{os.getpid()} on {os.uname().nodename}, {secrets.token_hex(4)}"
+        yield

@@ -5,11 +5,9 @@ state before it, so a resumed run equals one that never stopped.
 """
 
 import time
-from collections import deque
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import closing
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -18,17 +16,15 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from pretrain import checkpoint
-from pretrain.command import Execution
-from pretrain.data.feed import Batch, Feed
+from pretrain.data.feed import Batch
 from pretrain.data.side_stream import made_aside
-from pretrain.launch import require_own_folder
 from pretrain.method import Method
-from pretrain.metrics import Log, NotFiniteError, WandbLog, Window, write_view_sheet
+from pretrain.metrics import Log, NotFiniteError, Window, start_wandb, write_view_sheet
 from pretrain.optim import fit_to_device, lars, scheduled_rate, sgd
-from pretrain.parts.heads import BranchedResNet
-from pretrain.precision import network_dtype
-from pretrain.recipes import Recipe
-from pretrain.running.processes import Process, any_process
+from pretrain.parts.resnet import BranchedResNet
+from pretrain.recipes import RECIPES, Recipe
+from pretrain.run import Job, flatten, write_snapshot
+from pretrain.running.processes import any_process
 from pretrain.running.progress import Progress, print_line
 from pretrain.running.stop import StopRequest
 
@@ -55,41 +51,6 @@ LIMIT = torch.finfo(torch.float32).max ** 0.5
 """Size of a number whose square is none in float32, so that norms and variances are lost."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Job:
-    """One run, ready for the loop."""
-
-    name: str
-    recipe: Recipe[Any]
-    method: Method
-    feed: Feed
-    num_steps: int
-    settings: dict[str, object]
-    """Settings that a checkpoint must agree with."""
-    defaults: Mapping[str, object] = field(default_factory=dict)
-    """Defaults of settings, for checkpoints from before there was such an option."""
-    folder: Path
-    process: Process
-    execution: Execution
-    snapshot_epochs: int = 0
-    """Epochs between snapshots, with one before the first epoch; 0: no snapshots."""
-    wandb: str = ""
-    """Project of Weights & Biases that metrics are logged to, too; empty for none."""
-
-    @property
-    def checkpoint_path(self) -> Path:
-        return self.folder / "checkpoint.pt"
-
-    def is_read_step(self, step: int) -> bool:
-        """Return whether the metrics are read after `step` steps."""
-        return step == self.num_steps or step % self.execution.read_every_steps == 0
-
-    def is_snapshot_step(self, step: int) -> bool:
-        """Return whether training pauses after `step` steps for a snapshot."""
-        every = self.snapshot_epochs * self.feed.plan.steps_per_epoch
-        return every > 0 and step % every == 0
-
-
 class Training:
     """State of a run: networks, optimizer, step, unread metrics."""
 
@@ -99,7 +60,7 @@ class Training:
         self.method = job.method.to(job.process.device).train()
         # views have one or two sizes, for which cudnn measures its algorithms once
         torch.backends.cudnn.benchmark = job.process.device.type == "cuda"
-        if job.execution.channels_last:
+        if job.command.execution.channels_last:
             self.method = self.method.to(memory_format=torch.channels_last)
         self.optimizer = _optimizer(self.method, recipe)
         # every name is looked up, even if its share of the run is over, so that a wrong one fails
@@ -149,55 +110,38 @@ def train(job: Job, stop: StopRequest) -> int:
 
     Raises a NotFiniteError when a loss is not finite; the last checkpoint was saved before it.
     """
-    with closing(train_to_snapshots(job, stop)) as snapshot_steps:
-        (steps,) = deque(snapshot_steps, maxlen=1)
-    return steps
-
-
-def train_to_snapshots(job: Job, stop: StopRequest) -> Generator[int, None, None]:
-    """Train; yield the number of finished steps at every snapshot and at the end.
-
-    The checkpoint of a snapshot's step is saved after the yield, so that a resumed run repeats an
-    interrupted snapshot. Close the generator to end the workers that make the batches.
-    """
-    training = Training(job)
-    state = checkpoint.load(job.checkpoint_path, job.settings, job.defaults)
+    training, is_main = Training(job), job.process.is_main
+    published = flatten(asdict(RECIPES[job.name]))
+    state = checkpoint.load(job.checkpoint_path, job.settings, published)
     if state is not None:
         training.load_state_dict(state)
         if problem := find_problem(training):
             raise checkpoint.CheckpointError(
                 f"{job.checkpoint_path} is of no use: {problem}; delete it to train anew"
             )
-        if job.process.is_main:
+        if is_main:
             print_line(
                 f"resuming {job.checkpoint_path} after step {training.step} of {job.num_steps}"
             )
-    if job.process.is_main:
-        require_own_folder(job.folder)
-    log = _log(job, training.step) if job.process.is_main else None
-    try:
-        if training.step == 0 and job.is_snapshot_step(0):
-            yield 0
-        made = made_aside(job.feed.batches(training.step, job.num_steps), job.process.device)
-        with closing(made) as batches:
-            yield from _steps(job, training, stop, log, batches)
-    finally:
-        if log is not None:
-            log.close()
-    yield training.step
+    if is_main and training.step == 0 and job.is_snapshot_step(0):
+        write_snapshot(job, 0)
+    made = made_aside(job.feed.batches(training.step, job.num_steps), job.process.device)
+    with closing(made) as batches, ExitStack() as stack:
+        log = None
+        if is_main:
+            out, project = job.command.out, job.command.wandb
+            remote = start_wandb(project, out, job.settings) if project else None
+            log = stack.enter_context(closing(Log(out, training.step, remote)))
+        _take_steps(job, training, stop, log, batches)
+    return training.step
 
 
-def _log(job: Job, first_step: int) -> Log:
-    remote = WandbLog(job.wandb, job.folder, job.settings) if job.wandb else None
-    return Log(job.folder, first_step, remote)
-
-
-def _steps(
+def _take_steps(
     job: Job, training: Training, stop: StopRequest, log: Log | None, batches: Iterator[Batch]
-) -> Iterator[int]:
-    """Train; yield the number of finished steps at each snapshot."""
+) -> None:
+    """Train, log, and write snapshots and checkpoints."""
     network = wrap_network(job, training.method)
-    steps_per_epoch = job.feed.plan.steps_per_epoch
+    steps_per_epoch, is_main = job.feed.plan.steps_per_epoch, job.process.is_main
     progress = Progress(
         job.name, job.num_steps, steps_per_epoch, job.recipe.batch_size, training.step
     )
@@ -206,34 +150,34 @@ def _steps(
     while training.step < job.num_steps and not stopping:
         batch = next(batches)
         progress.waited_s = job.feed.waiting.seconds
-        if training.step == 0 and job.process.is_main:
-            write_view_sheet(job.folder, batch.views, job.recipe.views.mean, job.recipe.views.std)
+        if training.step == 0 and is_main:
+            write_view_sheet(
+                job.command.out, batch.views, job.recipe.views.mean, job.recipe.views.std
+            )
         training_step(job, training, network, batch)
-        last = training.step == job.num_steps
         reading = job.is_read_step(training.step)
         # processes agree on a stop only where they wait for the device anyway
         if reading or job.process.num_processes == 1:
             (stopping,) = any_process([stop.came()], job.process)
         # clocks differ between processes: with `reading`, all have checked before the first saves
-        due = reading and time.monotonic() - saved_s > 60 * job.execution.save_every_min
-        checking = reading or stopping or training.step % steps_per_epoch == 0
-        saving = due or last or stopping or training.step % steps_per_epoch == 0
+        due = reading and time.monotonic() - saved_s > 60 * job.command.execution.save_every_min
+        ending = stopping or training.step == job.num_steps or training.step % steps_per_epoch == 0
+        saving = due or ending
         # weights that a bad loss has touched must not replace a good checkpoint
-        if checking:
+        if reading or ending:
             _require_finite(job, training)
-        if job.process.is_main and (reading or saving):
-            require_own_folder(job.folder)
         if reading:
             _read(training, progress, log)
         if log is not None:
             progress.show(training.step)
-        if saving and job.process.is_main and (problem := find_problem(training)):
+        if saving and is_main and (problem := find_problem(training)):
             raise _not_finite(job, f"{problem} after step {training.step}")
-        if job.is_snapshot_step(training.step) and not last:
-            yield training.step
+        # before the checkpoint, so that a resumed run repeats an interrupted snapshot
+        if is_main and job.is_snapshot_step(training.step):
+            write_snapshot(job, training.step)
         if saving:
             saved_s = time.monotonic()
-        if saving and job.process.is_main:
+        if saving and is_main:
             state = training.state_dict() | {"settings": job.settings}
             checkpoint.save(job.checkpoint_path, state)
 
@@ -273,12 +217,11 @@ def training_step(job: Job, training: Training, network: nn.Module, batch: Batch
     for group in training.optimizer.param_groups:
         group["lr"] = recipe.learning_rate if group["fixed_rate"] else rate
     views = batch.views
-    if job.execution.channels_last:
+    if job.command.execution.channels_last:
         views = [view.contiguous(memory_format=torch.channels_last) for view in views]
     device = job.process.device.type
-    low = network_dtype(job.execution.precision, device) == torch.bfloat16
     training.method.metrics_read = job.is_read_step(step + 1)
-    with torch.autocast(device, torch.bfloat16, enabled=low):
+    with torch.autocast(device, torch.bfloat16, enabled=job.dtype == torch.bfloat16):
         metrics = network(views, ended, *batch.extras)
     training.optimizer.zero_grad(set_to_none=True)
     metrics["loss"].backward()
@@ -301,7 +244,7 @@ def _shares(job: Job, step: int) -> tuple[float, float]:
 
 def wrap_network(job: Job, method: nn.Module) -> nn.Module:
     """Return the method, compiled if the job says so, whose gradients are means over processes."""
-    if job.execution.compile:
+    if job.command.execution.compile:
         compile_networks(job.method)
     if job.process.num_processes == 1:
         return method

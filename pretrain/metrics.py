@@ -14,12 +14,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from PIL import Image
 from torch import Tensor
+from torch.nn.functional import interpolate
 from torch.utils.tensorboard import SummaryWriter
+from torchvision.transforms.functional import to_pil_image
+from torchvision.utils import make_grid
 
 from pretrain.running.atomic_files import explain_write_errors, write_whole
 
@@ -31,38 +31,30 @@ def is_installed() -> bool:
     return find_spec("wandb") is not None
 
 
-class WandbLog:
-    """A run of a project on Weights & Biases; a resumed pre-training continues its run."""
+ID_FILE = "wandb-id"
+"""File in the folder of a run that names its run on Weights & Biases."""
 
-    def __init__(self, project: str, folder: Path, settings: dict[str, object]) -> None:
-        """Start or resume the run that belongs to a folder.
 
-        settings: settings of the pre-training, shown beside the curves.
-        """
-        import wandb
+def start_wandb(project: str, folder: Path, settings: dict[str, object]) -> Any:
+    """Start or resume the run of a project on Weights & Biases that belongs to a folder.
 
-        place = str(folder.absolute())
-        folder.mkdir(parents=True, exist_ok=True)
-        identity = folder / ID_FILE
-        if not identity.exists():
-            # in the folder: a path may mean another run on another machine, or after a new start
-            write_whole(identity, secrets.token_hex(8).encode())
-        self.run: Any = wandb.init(
-            project=project,
-            name=folder.name,
-            id=identity.read_text(),
-            dir=place,
-            resume="allow",
-            config={"folder": place, **settings},
-        )
+    settings: settings of the pre-training, shown beside the curves.
+    """
+    import wandb
 
-    def write(self, step: int, values: dict[str, float]) -> None:
-        """Log values by name after `step` finished steps."""
-        self.run.log(values, step=step)
-
-    def close(self) -> None:
-        """End the run; what was logged offline stays in the folder."""
-        self.run.finish()
+    place = str(folder.absolute())
+    identity = folder / ID_FILE
+    if not identity.exists():
+        # in the folder: a path may mean another run on another machine, or after a new start
+        write_whole(identity, secrets.token_hex(8).encode())
+    return wandb.init(
+        project=project,
+        name=folder.name,
+        id=identity.read_text(),
+        dir=place,
+        resume="allow",
+        config={"folder": place, **settings},
+    )
 
 
 LOG_FILE = "metrics.jsonl"
@@ -116,9 +108,12 @@ class Window:
 
 
 class Log:
-    """Writer of metrics.jsonl and TensorBoard events; drops what exists after `first_step`."""
+    """Writer of metrics.jsonl and TensorBoard events; drops what exists after `first_step`.
 
-    def __init__(self, folder: Path, first_step: int, remote: WandbLog | None = None) -> None:
+    remote: a run of Weights & Biases, which gets each line as well.
+    """
+
+    def __init__(self, folder: Path, first_step: int, remote: Any = None) -> None:
         self.remote = remote
         self.path = folder / LOG_FILE
         kept = [line for step, line in _lines(self.path) if step <= first_step]
@@ -137,12 +132,12 @@ class Log:
             for name, value in values.items():
                 self.board.add_scalar(name, value, step)
         if self.remote is not None:
-            self.remote.write(step, values)
+            self.remote.log(values, step=step)
 
     def close(self) -> None:
         self.board.close()
         if self.remote is not None:
-            self.remote.close()
+            self.remote.finish()
 
 
 def means_after(folder: Path, first_step: int) -> dict[str, float]:
@@ -174,11 +169,6 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
             yield int(json.loads(line)["step"]), line
 
 
-ID_FILE = "wandb-id"
-"""File in the folder of a run that names its run on Weights & Biases."""
-
-
-FILE = "views.jpg"
 NUM_IMAGES, MOST_VIEWS = 6, 10
 SIDE_PX, GAP_PX = 96, 4
 
@@ -190,23 +180,20 @@ def write_view_sheet(
 
     views: V of (n, 3, S, S), normalized by mean and std; only the first few are drawn.
     """
-    shown = [view[:NUM_IMAGES].float().cpu() for view in views[:MOST_VIEWS]]
-    num_rows, pitch = len(shown[0]), SIDE_PX + GAP_PX
-    sheet = Image.new("RGB", (pitch * len(shown) - GAP_PX, pitch * num_rows - GAP_PX), "white")
-    for column, view in enumerate(shown):
-        for row, pixels in enumerate(levels(view, mean, std)):
-            small = Image.fromarray(pixels).resize((SIDE_PX, SIDE_PX), Image.Resampling.BILINEAR)
-            sheet.paste(small, (pitch * column, pitch * row))
-    buffer = io.BytesIO()
-    sheet.save(buffer, "JPEG", quality=80)
-    unfinished = folder / f"{FILE}.unfinished"
-    with suppress(OSError):  # a picture must not stop a run
-        unfinished.write_bytes(buffer.getvalue())
-        unfinished.replace(folder / FILE)
-
-
-def levels(views: Tensor, mean: Sequence[float], std: Sequence[float]) -> NDArray[np.uint8]:
-    """Return normalized views (n, 3, S, S) as levels of colors (n, S, S, 3) uint8."""
     scale, shift = (torch.tensor(values).view(3, 1, 1) for values in (std, mean))
-    colors = (views * scale + shift).clamp(0, 1)
-    return (255 * colors).round().byte().permute(0, 2, 3, 1).numpy()
+    tiles = [
+        interpolate(
+            (view[:NUM_IMAGES].float().cpu() * scale + shift).clamp(0, 1),
+            (SIDE_PX, SIDE_PX),
+            mode="bilinear",
+            antialias=True,
+        )
+        for view in views[:MOST_VIEWS]
+    ]
+    rows = torch.stack(tiles, dim=1).flatten(0, 1)
+    sheet = make_grid(rows, nrow=len(tiles), padding=GAP_PX, pad_value=1.0)
+    buffer = io.BytesIO()
+    inside = sheet[:, GAP_PX:-GAP_PX, GAP_PX:-GAP_PX]
+    to_pil_image(inside).save(buffer, "JPEG", quality=80)
+    with suppress(OSError):  # a picture must not stop a run
+        write_whole(folder / "views.jpg", buffer.getbuffer())

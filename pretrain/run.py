@@ -1,8 +1,8 @@
-"""One run, from the command to a job for the loop and from the loop to the backbone file."""
+"""One run, from the command to a job for the loop, and from the job to its backbone files."""
 
 import os
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import MISSING, asdict, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,30 +17,22 @@ from pretrain.data.images import (
     DataError,
     StyleBank,
     TrainingImages,
-    find_styles,
+    last_writes,
 )
-from pretrain.data.kept_listing import kept_or_listed
-from pretrain.data.last_writes import LastWrites
+from pretrain.data.listing import find_styles
 from pretrain.data.views import ViewRecipe
-from pretrain.export import commit, export, export_encoder, versions
-from pretrain.launch import folder_lock
-from pretrain.loop import Job
+from pretrain.export import commit, export, versions
 from pretrain.memory import MemoryNeeds, memory_needs
 from pretrain.method import Method
 from pretrain.methods import METHODS
 from pretrain.metrics import INSTALL, is_installed, means_after
-from pretrain.parts.heads import BranchedResNet
-from pretrain.parts.recompute import checkpoint_activations
-from pretrain.parts.resnet import build_resnet
-from pretrain.precision import network_dtype, tf32_convolutions
+from pretrain.parts.resnet import BranchedResNet, build_resnet, checkpoint_activations
 from pretrain.recipes import RECIPES, Recipe
 from pretrain.running.processes import Process
 from pretrain.settings import (
     SettingsError,
     batch_norm_groups,
-    check_batch,
     check_compile,
-    check_schedule,
     check_small_maps,
     check_views,
     count_steps,
@@ -51,19 +43,42 @@ MOST_WORKERS = 32
 """Loader processes beyond which one GPU gains nothing."""
 
 
-def main_process_lock(folder: Path) -> AbstractContextManager[None]:
-    """Return a lock on the run's folder, which the first process holds for all of them."""
-    return folder_lock(folder) if os.environ.get("RANK", "0") == "0" else nullcontext()
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One run, ready for the loop."""
 
+    name: str
+    command: Command[Any]
+    method: Method
+    feed: Feed
+    num_steps: int
+    settings: dict[str, object]
+    """Settings that a checkpoint must agree with."""
+    process: Process
 
-def list_images(command: Command[Any]) -> TrainingImages:
-    """Check the settings, then return the images of a command, before its processes join.
+    @property
+    def recipe(self) -> Recipe[Any]:
+        """Return the recipe with the changes of the command."""
+        return self.command.recipe
 
-    To list a million images on a slow disk may take longer than processes wait for each other.
-    """
-    check_schedule(command.recipe)
-    check_batch(command.recipe, int(os.environ.get("WORLD_SIZE", "1")))
-    return kept_or_listed(command.data, tolerated=command.tolerated_images)
+    @property
+    def checkpoint_path(self) -> Path:
+        """Return the file from which the run resumes."""
+        return self.command.out / "checkpoint.pt"
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Return the type of the networks' matrix products."""
+        return self.command.execution.network_dtype(self.process.device.type)
+
+    def is_read_step(self, step: int) -> bool:
+        """Return whether the metrics are read after `step` steps."""
+        return step == self.num_steps or step % self.command.execution.read_every_steps == 0
+
+    def is_snapshot_step(self, step: int) -> bool:
+        """Return whether training pauses after `step` steps for a snapshot."""
+        every = self.command.snapshot_epochs * self.feed.plan.steps_per_epoch
+        return every > 0 and step % every == 0
 
 
 def planned_memory(command: Command[Any]) -> MemoryNeeds | None:
@@ -71,26 +86,17 @@ def planned_memory(command: Command[Any]) -> MemoryNeeds | None:
     cuda = command.device != "cpu" and torch.cuda.is_available()
     if not (cuda or command.dry_run):
         return None
-    dtype = network_dtype(command.execution.precision, "cuda" if cuda else "cpu")
+    dtype = command.execution.network_dtype("cuda" if cuda else "cpu")
     num_images = command.recipe.batch_size // int(os.environ.get("WORLD_SIZE", "1"))
     return memory_needs(_method(command), command.recipe, num_images, dtype)
 
 
-def prepare(
-    name: str, command: Command[Any], process: Process, images: TrainingImages | None = None
-) -> Job:
-    """Check settings and data, build the networks from the seed, and return the job.
-
-    The images are listed here if they were not before.
-    """
-    recipe = command.recipe
-    check_compile(command.execution, process.device.type)
+def prepare(name: str, command: Command[Any], process: Process, images: TrainingImages) -> Job:
+    """Check settings and data, build the networks from the seed, and return the job."""
+    recipe, execution, device = command.recipe, command.execution, process.device
+    check_compile(execution, device.type)
     if command.wandb and not is_installed():
         raise SettingsError(INSTALL)
-    check_schedule(recipe)
-    check_batch(recipe, process.num_processes)
-    if images is None:
-        images = kept_or_listed(command.data, tolerated=command.tolerated_images)
     plan = BatchPlan(
         num_images=len(images),
         batch_size=recipe.batch_size,
@@ -100,36 +106,43 @@ def prepare(
     )
     method = _method(command)
     require_counts(method, images)
-    check_small_maps(recipe, method.views, command.execution, process.device.type)
+    check_small_maps(recipe, method.views, execution, device.type)
     check_views(recipe.views, method.views, has_styles=command.style_bank is not None)
-    num_steps = count_steps(recipe, command.steps, plan)
+    in_workers = {"workers": True, "device": False, "auto": device.type == "cpu"}
     feed = Feed(
         images=images,
         plan=plan,
         recipe=recipe.views,
         views=method.views,
-        device=process.device,
+        device=device,
         workers=usual_workers() if command.workers is None else command.workers,
         memory_gb=command.memory_gb,
         uses_labels=method.uses_labels,
         uses_indices=method.uses_indices,
         styles=None if command.style_bank is None else find_styles(command.style_bank, images),
-        colors_in_workers=command.colors_in == "workers"
-        or (command.colors_in == "auto" and process.device.type == "cpu"),
+        colors_in_workers=in_workers[command.colors_in],
     )
+    num_steps = count_steps(recipe, command.steps, plan)
+    settings = {
+        "recipe": name,
+        **flatten(asdict(recipe)),
+        "num_steps": num_steps,
+        "seed": command.seed,
+        "precision": str(execution.network_dtype(device.type)),
+        "batch_norm_groups": batch_norm_groups(recipe, process.num_processes),
+        "local_prior_images": local_prior_images(recipe, process.num_processes),
+        "data": images.fingerprint,
+        "texture": texture(recipe.views, feed.styles),
+        "views_made": feed.view_source,
+    }
     return Job(
         name=name,
-        recipe=recipe,
+        command=command,
         method=method,
         feed=feed,
         num_steps=num_steps,
-        settings={"recipe": name} | _lasting_settings(command, process, feed, num_steps),
-        defaults=flatten_defaults(recipe),
-        folder=command.out,
+        settings=settings,
         process=process,
-        execution=command.execution,
-        snapshot_epochs=command.snapshot_epochs,
-        wandb=command.wandb,
     )
 
 
@@ -152,24 +165,6 @@ def _method(command: Command[Any]) -> Method:
     if command.execution.checkpoint_activations:
         checkpoint_activations(method)
     return method
-
-
-def _lasting_settings(
-    command: Command[Any], process: Process, feed: Feed, num_steps: int
-) -> dict[str, object]:
-    """Return the settings that must stay when a run is resumed."""
-    recipe = command.recipe
-    return {
-        **flatten(asdict(recipe)),
-        "num_steps": num_steps,
-        "seed": command.seed,
-        "precision": str(network_dtype(command.execution.precision, process.device.type)),
-        "batch_norm_groups": batch_norm_groups(recipe, process.num_processes),
-        "local_prior_images": local_prior_images(recipe, process.num_processes),
-        "data": feed.images.fingerprint,
-        "texture": texture(recipe.views, feed.styles),
-        "views_made": feed.view_source,
-    }
 
 
 def require_counts(method: Method, images: TrainingImages) -> None:
@@ -201,46 +196,38 @@ def printable(name: str) -> str:
 
 
 def describe(job: Job) -> str:
-    """Return one line about the run: networks, views, data, length and processes."""
-    recipe, plan = job.recipe, job.feed.plan
+    """Return one line about the run: networks, views, data, length, processes and arithmetic."""
+    recipe, plan, device = job.recipe, job.feed.plan, job.process.device.type
     kept = "in memory" if job.feed.in_memory else f"read by {job.feed.workers} workers"
     views = " and ".join(
-        f"{rows.stop - rows.start} view{'s' * (rows.stop - rows.start > 1)} of {group.size_px} px"
+        f"{_count(rows.stop - rows.start, 'view')} of {group.size_px} px"
         for group, rows in job.feed.groups
     )
+    tf32 = job.command.execution.tf32_convolutions(device)
     return (
-        f"{job.name}: {recipe.arch} ({recipe.stem} stem), {views}, "
-        f"{plan.num_images} images of {_folders(job.feed.images)} {kept}, batch {plan.batch_size}, "
+        f"{job.name}: {recipe.arch} ({recipe.stem} stem), {views}, {plan.num_images} images of "
+        f"{_count(len(job.feed.images.folders), 'folder')} {kept}, batch {plan.batch_size}, "
         f"{job.num_steps} steps = {job.num_steps / plan.steps_per_epoch:g} epochs, "
-        f"{job.process.num_processes} x {job.process.device.type}, {arithmetic(job)}"
+        f"{job.process.num_processes} x {device}, "
+        f"{_dtype_name(job.dtype)}{' with convolutions in TF32' * tf32}"
     )
 
 
-def arithmetic(job: Job) -> str:
-    """Return the arithmetic of the networks, such as "float32 with convolutions in TF32"."""
-    precision, device = job.execution.precision, job.process.device.type
-    name = dtype_name(network_dtype(precision, device))
-    return f"{name} with convolutions in TF32" if tf32_convolutions(precision, device) else name
+def _count(number: int, name: str) -> str:
+    return f"{number} {name}{'s' * (number != 1)}"
 
 
-def dtype_name(dtype: torch.dtype) -> str:
-    """Return the name of a type, such as bfloat16."""
+def _dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
-
-
-def _folders(images: TrainingImages) -> str:
-    return "1 folder" if images.num_folders == 1 else f"{images.num_folders} folders"
 
 
 def cautions(job: Job) -> list[str]:
     """Return warnings that matter to readers of the results, one sentence each."""
     notes = []
-    repeated = [str(link.relative_to(job.feed.images.folder)) for link in job.feed.images.repeated]
-    if repeated:
+    if repeated := job.feed.images.repeated:
         notes.append(
             f"{len(repeated)} linked folders are read under another name and left out here, since "
-            f"each folder is read once: {', '.join(repeated[:10])}"
-            f"{', ...' if len(repeated) > 10 else ''}"
+            f"each folder is read once: {_first_names(repeated)}"
         )
     if job.process.num_processes == 1 and job.method.batch_needs(job.recipe.config).bn_splits == 1:
         notes.append(
@@ -256,11 +243,16 @@ def cautions(job: Job) -> list[str]:
     return notes
 
 
-def backbone_origin(job: Job, command: Command[Any], steps: int) -> dict[str, object]:
+def _first_names(names: list[str] | tuple[str, ...]) -> str:
+    return f"{', '.join(names[:10])}{', ...' if len(names) > 10 else ''}"
+
+
+def backbone_origin(job: Job, steps: int) -> dict[str, object]:
     """Return the origin of the backbone after `steps` steps: settings, data, versions."""
-    recipe, device = job.recipe, job.process.device.type
+    recipe, images = job.recipe, job.feed.images
     published = flatten(asdict(RECIPES[job.name]))
     settings = flatten(asdict(recipe))
+    made = ("batch_norm_groups", "texture", "views_made")
     return {
         "method": recipe.method,
         "recipe": job.name,
@@ -269,83 +261,63 @@ def backbone_origin(job: Job, command: Command[Any], steps: int) -> dict[str, ob
         "settings": settings,
         "epochs": steps / job.feed.plan.steps_per_epoch,
         "steps": steps,
-        "data": f"{printable(command.data.name)} ({len(job.feed.images)} images, "
-        f"fingerprint {job.feed.images.fingerprint})",
-        "seed": command.seed,
-        "precision": dtype_name(network_dtype(command.execution.precision, device)),
-        "tf32_convolutions": tf32_convolutions(command.execution.precision, device),
+        "data": f"{printable(job.command.data.name)} ({len(images)} images, "
+        f"fingerprint {images.fingerprint})",
+        "seed": job.command.seed,
+        "precision": _dtype_name(job.dtype),
+        "tf32_convolutions": job.command.execution.tf32_convolutions(job.process.device.type),
         "num_processes": job.process.num_processes,  # those of the last start
         "images_per_process": recipe.batch_size // job.process.num_processes,
-        "batch_norm_groups": batch_norm_groups(recipe, job.process.num_processes),
-        "texture": texture(recipe.views, job.feed.styles),
-        "views_made": job.feed.view_source,
+        **{name: job.settings[name] for name in made},
         "commit": commit(),
         "versions": versions(),
     }
 
 
-def write_backbone(job: Job, command: Command[Any], steps: int) -> Path:
+def write_backbone(job: Job, steps: int) -> Path:
     """Export the backbone as it is after `steps` steps; return the path of backbone.pt.
 
     A method with a projector also gives encoder.pt. A finished run that is started again takes no
     step and writes both anew.
     """
-    recipe = job.recipe
-    networks = exported_networks(recipe.arch, job.method.get_submodule("backbone"))
-    suffixes = [".pt"] + [".safetensors"] * command.safetensors
-    made_by = backbone_origin(job, command, steps)
-    made_by["last_epoch"] = means_after(job.folder, steps - job.feed.plan.steps_per_epoch)
+    last_epoch = means_after(job.command.out, steps - job.feed.plan.steps_per_epoch)
+    made_by = backbone_origin(job, steps) | {"last_epoch": last_epoch}
+    views = evaluation_views(job.recipe)
+    write = partial(export, stem=job.recipe.stem, views=views, made_by=made_by)
+    networks = exported_networks(job)
     for name, (arch, network) in networks.items():
-        for suffix in suffixes:
-            export(
-                command.out / f"{name}{suffix}",
-                network,
-                arch=arch,
-                stem=recipe.stem,
-                views=evaluation_views(recipe),
-                made_by=made_by,
-            )
+        for suffix in [".pt"] + [".safetensors"] * job.command.safetensors:
+            write(job.command.out / f"{name}{suffix}", network, arch=arch)
     if job.method.projectors:
         arch, network = networks["backbone"]
-        export_encoder(
-            command.out / "encoder.pt",
-            network,
-            job.method.projectors,
-            arch=arch,
-            stem=recipe.stem,
-            views=evaluation_views(recipe),
-            made_by=made_by,
-        )
-    return command.out / "backbone.pt"
+        path = job.command.out / "encoder.pt"
+        write(path, network, arch=arch, projectors=job.method.projectors)
+    return job.command.out / "backbone.pt"
 
 
-def write_snapshot(job: Job, command: Command[Any], steps: int) -> Path:
-    """Export the backbone after `steps` steps, all heads together; return the path."""
-    recipe = job.recipe
-    folder = command.out / "snapshots"
-    folder.mkdir(exist_ok=True)
-    path = folder / f"epoch{steps // job.feed.plan.steps_per_epoch:04d}.pt"
-    arch, network = exported_networks(recipe.arch, job.method.get_submodule("backbone"))["backbone"]
+def write_snapshot(job: Job, steps: int) -> None:
+    """Export the backbone after `steps` steps, all heads together."""
+    epoch = steps // job.feed.plan.steps_per_epoch
+    arch, network = exported_networks(job)["backbone"]
     export(
-        path,
+        job.command.out / "snapshots" / f"epoch{epoch:04d}.pt",
         network,
         arch=arch,
-        stem=recipe.stem,
-        views=evaluation_views(recipe),
-        made_by=backbone_origin(job, command, steps),
+        stem=job.recipe.stem,
+        views=evaluation_views(job.recipe),
+        made_by=backbone_origin(job, steps),
     )
-    return path
 
 
-def require_same_images(job: Job, before: LastWrites) -> None:
-    """Raise a ChangedError if an image was changed since the run began to read them."""
-    if names := before.changed():
-        listed = f"{', '.join(names[:10])}{', ...' if len(names) > 10 else ''}"
+def require_same_images(job: Job, before: dict[str, int]) -> None:
+    """Raise a ChangedError if an image was changed since its last write was taken."""
+    now = last_writes(job.feed.images)
+    if names := [name for name, time_ns in before.items() if now[name] != time_ns]:
         raise ChangedError(
             f"{len(names)} images or folders in {job.feed.images.folder} were changed while the "
-            f"run read them ({listed}), so it may have seen either content, and no backbone is "
-            f"written. Delete {job.checkpoint_path} to train anew, or start the same command again "
-            f"to accept what was trained"
+            f"run read them ({_first_names(names)}), so it may have seen either content, and no "
+            f"backbone is written. Delete {job.checkpoint_path} to train anew, or start the same "
+            f"command again to accept what was trained"
         )
 
 
@@ -354,30 +326,18 @@ def evaluation_views(recipe: Recipe[Any]) -> ViewRecipe:
     return replace(recipe.views, size_px=recipe.test_px or recipe.views.size_px)
 
 
-def exported_networks(arch: str, backbone: nn.Module) -> dict[str, tuple[str, nn.Module]]:
+def exported_networks(job: Job) -> dict[str, tuple[str, nn.Module]]:
     """Return file name -> (architecture, network).
 
     A backbone with several heads gives two files: all heads together, and the first alone.
     """
+    arch, backbone = job.recipe.arch, job.method.backbone
     if not isinstance(backbone, BranchedResNet):
         return {"backbone": (arch, backbone)}
     return {
         "backbone": (f"{arch}-heads{len(backbone.layer4)}", backbone),
         "backbone-head0": (arch, backbone.head(0)),
     }
-
-
-def flatten_defaults(options: Any, prefix: str = "") -> dict[str, object]:
-    """Return the defaults of a dataclass and those in it, as far as there are any."""
-    plain: dict[str, object] = {}
-    for spec in fields(options):
-        value = getattr(options, spec.name)
-        if is_dataclass(value):
-            plain |= flatten_defaults(value, f"{prefix}{spec.name}.")
-        elif spec.default is not MISSING:
-            default = spec.default
-            plain[prefix + spec.name] = list(default) if isinstance(default, tuple) else default
-    return plain
 
 
 def flatten(nested: dict[str, Any], prefix: str = "") -> dict[str, object]:

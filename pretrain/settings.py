@@ -8,7 +8,6 @@ from pretrain.data.images import BatchPlan
 from pretrain.data.views import ViewRecipe
 from pretrain.methods import METHODS
 from pretrain.parts.view import Augmentation, View
-from pretrain.precision import network_dtype
 from pretrain.recipes import Recipe
 
 
@@ -65,7 +64,7 @@ def check_compile(execution: Execution, device_type: str) -> None:
     """
     if execution.compile and execution.checkpoint_activations:
         raise SettingsError("--compile with --checkpoint-activations: choose one of the two")
-    low = network_dtype(execution.precision, device_type).itemsize < 4
+    low = execution.network_dtype(device_type).itemsize < 4
     if execution.compile and low and device_type == "cpu":
         raise SettingsError(
             f"--compile with --precision {execution.precision} on a CPU: torch 2.15 writes C++ "
@@ -80,7 +79,7 @@ def check_small_maps(
 
     A 3x3 convolution of stride 2 on a map of 1x1 then gets weight gradients of 1e29.
     """
-    low = network_dtype(execution.precision, device_type).itemsize < 4
+    low = execution.network_dtype(device_type).itemsize < 4
     reduction = 4 if recipe.stem == "cifar" else 16  # pixels of a view per pixel before layer4
     sizes = [recipe.views.small_size_px if view.small else recipe.views.size_px for view in views]
     smallest = min(sizes, default=reduction + 1)
@@ -132,21 +131,8 @@ def check_views(recipe: ViewRecipe, views: Sequence[View], *, has_styles: bool) 
 
 def is_ever_applied(recipe: ViewRecipe, augmentation: Augmentation) -> bool:
     """Return whether a recipe ever applies an augmentation to any view."""
-    match augmentation:
-        case "crop":
-            return True
-        case "color":
-            return recipe.jitter_probability > 0 or recipe.gray_probability > 0
-        case "blur":
-            return max(recipe.blur_probability, recipe.second_view_recipe().blur_probability) > 0
-        case "solarize":
-            return (
-                max(recipe.solarize_probability, recipe.second_view_recipe().solarize_probability)
-                > 0
-            )
-        case "flip":
-            return recipe.flip_probability > 0
-        case "rotation":
-            return recipe.rotation_probability > 0
-        case "texture":
-            return recipe.texture_probability > 0
+    own = {"color": ["jitter", "gray"]}.get(augmentation, [augmentation])
+    second = recipe.second_view_recipe()
+    return augmentation == "crop" or any(
+        getattr(each, f"{name}_probability") > 0 for each in (recipe, second) for name in own
+    )

@@ -1,9 +1,10 @@
 """The start of a run and its end: processes, the result line, and the exit status of an error."""
 
+import os
 import sys
 import time
 import traceback
-from contextlib import closing
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -11,22 +12,19 @@ from torch import OutOfMemoryError
 
 from pretrain.checkpoint import CheckpointError
 from pretrain.command import Command
-from pretrain.data.images import ChangedError, DataError, DecodeError
-from pretrain.data.last_writes import LastWrites
-from pretrain.launch import LaunchError, LostProcessError, join_processes
-from pretrain.loop import Job, train_to_snapshots
+from pretrain.data.images import ChangedError, DataError, DecodeError, last_writes
+from pretrain.data.listing import find_images
+from pretrain.launch import LaunchError, LostProcessError, folder_lock, join_processes
+from pretrain.loop import train
 from pretrain.memory import require_memory
 from pretrain.metrics import NotFiniteError
 from pretrain.run import (
     cautions,
     describe,
-    list_images,
-    main_process_lock,
     planned_memory,
     prepare,
     require_same_images,
     write_backbone,
-    write_snapshot,
 )
 from pretrain.running.loader import SharedMemoryError, WorkerKilledError
 from pretrain.running.progress import duration, print_line
@@ -38,7 +36,7 @@ from pretrain.running.stop import (
     stop_at_once,
     stop_request,
 )
-from pretrain.settings import SettingsError
+from pretrain.settings import SettingsError, check_batch, check_schedule
 
 FAILURES = (
     *(ChangedError, DecodeError, LostProcessError, NotFiniteError, OSError),
@@ -91,15 +89,18 @@ def run(name: str, command: Command[Any]) -> int:
     """Train, export, and print the result line on stdout; return the exit status."""
     started_s = time.monotonic()
     with stop_at_once():
-        images = list_images(command)
+        check_schedule(command.recipe)
+        check_batch(command.recipe, int(os.environ.get("WORLD_SIZE", "1")))
+        # to list a million images on a slow disk may take longer than processes wait for each other
+        images = find_images(command.data, tolerated=command.tolerated_images)
         needs = planned_memory(command)
-    # last: if the folder is in use, rank 0 fails as a member of the group, and the others notice
     with (
         stop_request() as stop,
         join_processes(command.device) as process,
-        main_process_lock(command.out),
+        # last: if the folder is in use, rank 0 fails as a member of the group; the others notice
+        folder_lock(command.out) if process.is_main else nullcontext(),
     ):
-        before = LastWrites.now(images) if process.is_main else None
+        before = last_writes(images) if process.is_main else None
         job = prepare(name, command, process, images)
         if process.is_main:
             print_line(describe(job))
@@ -113,10 +114,10 @@ def run(name: str, command: Command[Any]) -> int:
             require_memory(needs, free, job.recipe.batch_size, process.num_processes)
         if command.dry_run:
             return 0
-        steps = train(job, command, stop)
+        steps = train(job, stop)
         if before is not None:  # on the main process
             require_same_images(job, before)
-            path = write_backbone(job, command, steps)
+            path = write_backbone(job, steps)
             epochs = steps / job.feed.plan.steps_per_epoch
             elapsed = duration(time.monotonic() - started_s)
             state = "" if steps == job.num_steps else f"stopped by {stop_reason(stop)}  "
@@ -134,13 +135,3 @@ def run(name: str, command: Command[Any]) -> int:
 def stop_reason(stop: StopRequest) -> str:
     """Return the name of the signal that has stopped a run."""
     return stop.name or "a signal to another process"
-
-
-def train(job: Job, command: Command[Any], stop: StopRequest) -> int:
-    """Train and write the snapshots; return the number of finished steps."""
-    steps = 0
-    with closing(train_to_snapshots(job, stop)) as snapshot_steps:
-        for steps in snapshot_steps:
-            if job.process.is_main and job.is_snapshot_step(steps):
-                write_snapshot(job, command, steps)
-    return steps

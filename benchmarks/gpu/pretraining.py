@@ -32,16 +32,15 @@ from benchmarks.gpu.timing import (
 )
 from pretrain.command import parse
 from pretrain.data.augment import constants_on
-from pretrain.data.feed import Batch, FileViews
-from pretrain.data.images import find_images
+from pretrain.data.feed import Batch
+from pretrain.data.listing import find_images
 from pretrain.data.side_stream import made_aside, unpack
 from pretrain.launch import join_processes
-from pretrain.loop import Job, Training, training_step, wrap_network
+from pretrain.loop import Training, training_step, wrap_network
 from pretrain.memory import memory_needs
 from pretrain.method import Method
 from pretrain.parts.momentum_encoder import MomentumEncoder
-from pretrain.precision import network_dtype
-from pretrain.run import prepare
+from pretrain.run import Job, prepare
 from pretrain.running.processes import Process
 
 RECIPES: Mapping[str, str] = {
@@ -74,7 +73,7 @@ def step_rate(name: str, device: torch.device, folder: Path) -> Facts:
 def _steps_of_batch(name: str, device: torch.device, folder: Path, batch_size: int) -> Facts:
     job = step_job(name, Process(device=device), folder, batch_size)
     prepared, per_core = prepare_batch(job)
-    dtype = network_dtype(job.execution.precision, device.type)
+    dtype = job.dtype
     needs = memory_needs(job.method, job.recipe, batch_size, dtype)
     training = Training(job)
     if device.type == "cuda":
@@ -147,7 +146,7 @@ def prepare_batch(job: Job) -> tuple[list[Tensor], float]:
     """Return a batch as workers hand it over, pinned for a GPU, and images/s of one core."""
     with one_thread():
         started_s = time.process_time()
-        batch = FileViews(job.feed)[0]
+        batch = job.feed.file_views(0)
         seconds = time.process_time() - started_s
     if job.process.device.type == "cuda":
         batch = [part.pin_memory() for part in batch]

@@ -18,12 +18,12 @@ from pathlib import Path
 import torch
 
 from benchmarks.speed.harness import Comparison
-from pretrain.command import DeviceChoice, parse
+from pretrain.command import DeviceChoice, Precision, parse
 from pretrain.data.feed import Batch
+from pretrain.data.listing import find_images
 from pretrain.launch import join_processes
 from pretrain.loop import Training, training_step, wrap_network
 from pretrain.parts.resnet import build_resnet
-from pretrain.precision import Precision
 from pretrain.run import prepare
 from transfer.datasets.synthetic.generate import generate
 
@@ -62,7 +62,8 @@ def comparisons(settings: Settings) -> Iterator[Comparison]:
         options += ["--steps", str((settings.rounds + 1) * settings.steps)]
 
         def start(recipe: str, *more: str) -> tuple[Training, Generator[Batch, None, None]]:
-            job = prepare(recipe, parse(recipe, [*options, *more]), process)
+            command = parse(recipe, [*options, *more])
+            job = prepare(recipe, command, process, find_images(command.data))
             return Training(job), job.feed.batches(0, job.num_steps)
 
         yield from rate(settings, start)

@@ -21,8 +21,9 @@ from torchvision import transforms
 
 from benchmarks.gpu.timing import one_thread, write_photographs
 from benchmarks.speed.harness import Comparison
-from pretrain.data.feed import Feed, FileViews
-from pretrain.data.images import BatchPlan, TrainingImages, find_images
+from pretrain.data.feed import Feed
+from pretrain.data.images import BatchPlan, TrainingImages
+from pretrain.data.listing import find_images
 from pretrain.data.views import ViewRecipe
 from pretrain.parts.view import View
 from pretrain.recipes.recipe import MOCO_V2_VIEWS, SWAV_VIEWS
@@ -77,12 +78,12 @@ def compare(
         memory_gb=0,
         colors_in_workers=True,
     )
-    crops = FileViews(replace(feed, colors_in_workers=False))
-    files = [images.files[index] for step in range(num_steps) for index in plan.batch(step)[1]]
+    crops = replace(feed, colors_in_workers=False)
+    files = [images.path(index) for step in range(num_steps) for index in plan.batch(step)[1]]
     ways: dict[str, Callable[[], Iterable[object]]] = {
         "torchvision": lambda: usual_batches(recipe, views, files),
         "whole views": lambda: feed.batches(0, num_steps),
-        "crops alone": lambda: map(crops.__getitem__, range(num_steps)),
+        "crops alone": lambda: map(crops.file_views, range(num_steps)),
     }
     return Comparison(
         title=f"{title}, {len(files)} images, one core",

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import conv2d, pad
 
-from pretrain.data.random_numbers import Floats
 from pretrain.data.side_stream import Array
-from pretrain.data.views import TEXTURE_KERNELS_PX, Colors, Integers, ViewRecipe
+from pretrain.data.views import TEXTURE_KERNELS_PX, Colors, Floats, Integers, ViewRecipe
 
 LUMA = (0.299, 0.587, 0.114)  # ITU-R 601, as in PIL's mode "L"
 LARGEST_KERNEL_PX = max(TEXTURE_KERNELS_PX)

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from pretrain.data.augment import LUMA, texture_kernels
-from pretrain.data.random_numbers import Floats
-from pretrain.data.views import Colors, ViewRecipe
+from pretrain.data.views import Colors, Floats, ViewRecipe
 from pretrain.pixels.crop_cpu import QUARTER_TURNS
 from pretrain.pixels.decoding import Pixels as Image
 

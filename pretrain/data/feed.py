@@ -6,12 +6,11 @@ the views as well if a CPU trains; a GPU colors them itself.
 """
 
 import time
-from collections.abc import Generator
-from contextlib import closing
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -20,23 +19,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pretrain.data import augment_cpu
-from pretrain.data.augment import (
-    Constants,
-    color_changes,
-    constants_on,
-    finish,
-    normalize,
-)
+from pretrain.data.augment import Constants, color_changes, constants_on, finish, normalize
 from pretrain.data.images import BatchPlan, StyleBank, TrainingImages, read_pixels
-from pretrain.data.random_numbers import Floats, draw_view_numbers
 from pretrain.data.side_stream import Array, pack, unpack
 from pretrain.data.views import (
     Colors,
+    Floats,
     Integers,
     ViewRecipe,
     draw_boxes,
     draw_colors,
     draw_style,
+    draw_view_numbers,
     redraw,
 )
 from pretrain.parts.view import View
@@ -53,19 +47,13 @@ class Waiting:
 
     def __init__(self) -> None:
         self.seconds = 0.0
-        """Time so far."""
-        self._since_s = 0.0
 
-    def __enter__(self) -> None:
-        self._since_s = time.monotonic()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.seconds += time.monotonic() - self._since_s
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Let the clock run within the context."""
+        started_s = time.monotonic()
+        yield
+        self.seconds += time.monotonic() - started_s
 
 
 class Batch(NamedTuple):
@@ -150,13 +138,6 @@ class Feed:
         redraw(self.recipe, numbers, self.views, self.plan.seed, epoch, index)
         return numbers
 
-    def colors(self, recipe: ViewRecipe, numbers: Floats) -> Colors:
-        """Return the colors of n views with numbers (n, NUM_UNIFORMS)."""
-        colors = draw_colors(recipe, numbers)
-        if self.styles is not None:
-            colors.texture[:, 0] = 0  # a styled copy replaces it
-        return colors
-
     def batches(self, first_step: int, num_steps: int) -> Generator[Batch, None, None]:
         """Yield the batches of steps `first_step` to `num_steps` - 1; close it to end workers."""
         make_views = self._from_memory if self.in_memory else self._from_files
@@ -171,20 +152,34 @@ class Feed:
         epoch, indices = self.plan.batch(step)
         return np.stack([self.numbers(epoch, int(index)) for index in indices], axis=1)
 
+    def _draw(self, step: int) -> tuple[Integers, list[tuple[Integers, Colors, Integers]]]:
+        """Return images (n,) of a step; and boxes, colors and styles of each group's views."""
+        _, indices = self.plan.batch(step)
+        all_numbers = self.batch_numbers(step)
+        drawn = []
+        for recipe, rows in self.groups:
+            numbers = all_numbers[rows].reshape(-1, all_numbers.shape[2])
+            repeated = np.tile(indices, rows.stop - rows.start)
+            sizes = self.images.heights[repeated], self.images.widths[repeated]
+            colors, styles = draw_colors(recipe, numbers), np.full(len(numbers), -1)
+            if self.styles is not None:
+                colors.texture[:, 0] = 0  # a styled copy replaces it
+                styles = draw_style(recipe, numbers, len(self.styles))
+            drawn.append((draw_boxes(recipe, numbers, *sizes), colors, styles))
+        return indices, drawn
+
     def _from_memory(self, steps: range) -> Generator[tuple[list[Tensor], Tensor], None, None]:
         """Yield the views of each step and the images' indices (n,)."""
         pixels = decode_all(self.images).to(self.device)
         constants = constants_on(self.device, self.recipe)
         for step in steps:
-            with self.waiting:
+            with self.waiting.running():
                 packed = pack(self._memory_numbers(step))
             if self.device.type == "cuda":
                 packed = packed.pin_memory()
             indices, *numbers = unpack(packed, self.device)
             views: list[Tensor] = []
-            for (recipe, rows), group in zip(
-                self.groups, _split(numbers, self.groups), strict=True
-            ):
+            for (recipe, rows), group in zip(self.groups, self._split(numbers), strict=True):
                 repeated, boxes, *changes = group
                 images = crop_device.crop(pixels[repeated], boxes, recipe.size_px)
                 finished = finish(images, changes, recipe, constants)
@@ -193,16 +188,11 @@ class Feed:
 
     def _memory_numbers(self, step: int) -> list[Array]:
         """Return indices (n,), then for each group images (V * n,), boxes and color changes."""
-        _, indices = self.plan.batch(step)
-        all_numbers = self.batch_numbers(step)
+        indices, drawn = self._draw(step)
         arrays: list[Array] = [indices]
-        for recipe, rows in self.groups:
-            numbers = all_numbers[rows].reshape(-1, all_numbers.shape[2])
+        for (recipe, rows), (boxes, colors, _) in zip(self.groups, drawn, strict=True):
             repeated = np.tile(indices, rows.stop - rows.start)
-            heights, widths = self.images.heights[repeated], self.images.widths[repeated]
-            boxes = draw_boxes(recipe, numbers, heights, widths)
-            changes = color_changes(self.colors(recipe, numbers), recipe)
-            arrays += [repeated, boxes.astype(np.float32), *changes]
+            arrays += [repeated, boxes.astype(np.float32), *color_changes(colors, recipe)]
         return arrays
 
     def _from_files(self, steps: range) -> Generator[tuple[list[Tensor], Tensor], None, None]:
@@ -210,17 +200,71 @@ class Feed:
         constants = constants_on(self.device, self.recipe)
         # one loader for all epochs, so that workers do not wait between epochs
         loaded = load_batches(
-            FileViews(self).__getitem__,
+            self.file_views,
             steps,
             num_workers=self.workers,
             pin=_pin if self.device.type == "cuda" else None,
         )
         with closing(loaded) as parts_of_steps:
             for _ in steps:
-                with self.waiting:
+                with self.waiting.running():
                     *stacks, packed = next(parts_of_steps)
                 indices, *numbers = unpack(packed, self.device)
                 yield self.finish_views(stacks, numbers, constants), indices
+
+    def file_views(self, step: int) -> list[Tensor]:
+        """Return for each group one stack of views (V * n, S, S, 3), uint8, then packed numbers.
+
+        A stack holds the first view of all images, then the second, and so on. Each image is
+        decoded once for all its views, and numbers are drawn for all images at once. They are the
+        indices (n,), then the color changes of each group if the device makes them.
+        """
+        indices, drawn = self._draw(step)
+        stacks = [
+            np.empty((len(boxes), recipe.size_px, recipe.size_px, 3), dtype=np.uint8)
+            for (recipe, _), (boxes, _, _) in zip(self.groups, drawn, strict=True)
+        ]
+        for place, index in enumerate(indices):
+            decoded: dict[Path, NDArray[np.uint8]] = {}
+            for (recipe, _), stack, (boxes, colors, styles) in zip(
+                self.groups, stacks, drawn, strict=True
+            ):
+                for row in range(place, len(stack), len(indices)):
+                    view = self._crop_image(
+                        int(index), boxes[row], int(styles[row]), recipe, decoded
+                    )
+                    if self.colors_in_workers:
+                        view = augment_cpu.color(view, colors, row, recipe)
+                    stack[row] = view
+        packed: list[Array] = [indices]
+        if not self.colors_in_workers:
+            for (recipe, _), (_, colors, _) in zip(self.groups, drawn, strict=True):
+                packed += color_changes(colors, recipe)
+        return [*map(torch.from_numpy, stacks), pack(packed)]
+
+    def _crop_image(
+        self,
+        index: int,
+        box: Integers,
+        style: int,
+        recipe: ViewRecipe,
+        decoded: dict[Path, NDArray[np.uint8]],
+    ) -> NDArray[np.uint8]:
+        images, bank = self.images, self.styles
+        styled = bank is not None and style >= 0
+        file = images.path(index)
+        if bank is not None and styled:
+            file = bank.styled_path(images.name(index), style)
+        if file not in decoded:
+            pixels = read_pixels(file) if styled else images.read(index)
+            decoded[file] = pixels.numpy()
+        found = decoded[file]
+        size = np.array([images.heights[index], images.widths[index]] * 2)
+        if styled and found.shape[:2] != tuple(size[:2]):  # a copy may have another size
+            scale = np.array(found.shape[:2] * 2) / size
+            box = np.maximum((box * scale).astype(np.int64), (0, 0, 1, 1))
+        view: NDArray[np.uint8] = crop_cpu.crop(found, box.tolist(), recipe.size_px)
+        return view
 
     def finish_views(
         self, stacks: list[Tensor], numbers: list[Tensor], constants: Constants
@@ -230,10 +274,8 @@ class Feed:
         numbers: the color changes of all groups; none if the workers have colored.
         """
         views: list[Tensor] = []
-        changes_of_groups = _split(numbers, self.groups)
-        for (recipe, rows), stacked, changes in zip(
-            self.groups, stacks, changes_of_groups, strict=True
-        ):
+        groups = zip(self.groups, stacks, self._split(numbers), strict=True)
+        for (recipe, rows), stacked, changes in groups:
             num_views = rows.stop - rows.start
             if self.colors_in_workers and self.device.type == "cpu":
                 # one by one: memory of this size is used again, that of all views is not
@@ -250,11 +292,10 @@ class Feed:
             views += images.chunk(num_views)
         return views
 
-
-def _split(numbers: list[Tensor], groups: list[ViewGroup]) -> list[list[Tensor]]:
-    """Return the numbers of each group; all groups have as many arrays."""
-    each = len(numbers) // len(groups)
-    return [numbers[place * each : (place + 1) * each] for place in range(len(groups))]
+    def _split(self, numbers: list[Tensor]) -> list[list[Tensor]]:
+        """Return the numbers of each group; all groups have as many arrays."""
+        each = len(numbers) // len(self.groups)
+        return [numbers[place * each : (place + 1) * each] for place in range(len(self.groups))]
 
 
 def decode_all(images: TrainingImages) -> Tensor:
@@ -270,79 +311,3 @@ def decode_all(images: TrainingImages) -> Tensor:
 
 def _pin(parts: list[Tensor]) -> list[Tensor]:
     return [part.pin_memory() for part in parts]
-
-
-class FileViews:
-    """Views of each step: for each group one stack of views (V * n, S, S, 3), uint8, then numbers.
-
-    A stack holds the first view of all images, then the second, and so on. Each image is decoded
-    once for all its views, and numbers are drawn for all images at once. The numbers are packed:
-    indices (n,), then the color changes of each group if the device makes them.
-    """
-
-    def __init__(self, feed: Feed) -> None:
-        self.feed = feed
-
-    def __getitem__(self, step: int) -> list[Tensor]:
-        feed = self.feed
-        _, indices = feed.plan.batch(step)
-        all_numbers = feed.batch_numbers(step)
-        drawn = [self._draw(recipe, all_numbers[rows], indices) for recipe, rows in feed.groups]
-        stacks = [
-            np.empty((len(boxes), recipe.size_px, recipe.size_px, 3), dtype=np.uint8)
-            for (recipe, _), (boxes, _, _) in zip(feed.groups, drawn, strict=True)
-        ]
-        for place, index in enumerate(indices):
-            decoded: dict[Path, NDArray[np.uint8]] = {}
-            for (recipe, _), stack, (boxes, colors, styles) in zip(
-                feed.groups, stacks, drawn, strict=True
-            ):
-                for row in range(place, len(stack), len(indices)):
-                    view = self._crop_image(
-                        int(index), boxes[row], int(styles[row]), recipe, decoded
-                    )
-                    if feed.colors_in_workers:
-                        view = augment_cpu.color(view, colors, row, recipe)
-                    stack[row] = view
-        packed: list[Array] = [indices]
-        if not feed.colors_in_workers:
-            for (recipe, _), (_, colors, _) in zip(feed.groups, drawn, strict=True):
-                packed += color_changes(colors, recipe)
-        return [*map(torch.from_numpy, stacks), pack(packed)]
-
-    def _draw(
-        self, recipe: ViewRecipe, numbers: Floats, indices: NDArray[np.int64]
-    ) -> tuple[Integers, Colors, Integers]:
-        """Return boxes, colors and styles of a group's views."""
-        feed = self.feed
-        repeated = np.tile(indices, len(numbers))
-        rows = numbers.reshape(len(repeated), -1)
-        sizes = feed.images.heights[repeated], feed.images.widths[repeated]
-        styles = np.full(len(rows), -1)
-        if feed.styles is not None:
-            styles = draw_style(recipe, rows, len(feed.styles))
-        return draw_boxes(recipe, rows, *sizes), feed.colors(recipe, rows), styles
-
-    def _crop_image(
-        self,
-        index: int,
-        box: Integers,
-        style: int,
-        recipe: ViewRecipe,
-        decoded: dict[Path, NDArray[np.uint8]],
-    ) -> NDArray[np.uint8]:
-        images, bank = self.feed.images, self.feed.styles
-        styled = bank is not None and style >= 0
-        file = images.files[index]
-        if bank is not None and styled:
-            file = bank.styled_path(file, style)
-        if file not in decoded:
-            pixels = read_pixels(file) if styled else images.read(index)
-            decoded[file] = pixels.numpy()
-        found = decoded[file]
-        size = np.array([images.heights[index], images.widths[index]] * 2)
-        if styled and found.shape[:2] != tuple(size[:2]):  # a copy may have another size
-            scale = np.array(found.shape[:2] * 2) / size
-            box = np.maximum((box * scale).astype(np.int64), (0, 0, 1, 1))
-        view: NDArray[np.uint8] = crop_cpu.crop(found, box.tolist(), recipe.size_px)
-        return view

@@ -7,7 +7,6 @@ A folder of styled copies may lie beside it.
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import compress
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pretrain.data.tree import FolderState, ImageFiles, walk
-from pretrain.pixels.decoding import DECODE_ERRORS, decode, image_sizes
-
-SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm", ".tif", ".tiff"}
+from pretrain.pixels.decoding import DECODE_ERRORS, decode
 
 
 class DataError(ValueError):
@@ -34,57 +30,75 @@ class ChangedError(DataError):
 
 
 @dataclass(frozen=True)
+class FolderState:
+    """A real folder when it was listed; another state means other names in it."""
+
+    path: str
+    """Path that led there."""
+    inode: int
+    changed_ns: int
+    """Change time (ctime); tar and cp -p restore only the time of modification."""
+
+
+@dataclass(frozen=True, eq=False)
 class TrainingImages:
-    """Readable files of one folder and their sizes."""
+    """Readable files of one folder and their sizes, and what else a walk through it has found."""
 
     folder: Path
-    files: ImageFiles
+    names: NDArray[np.bytes_]
+    """Paths (N,) below the folder as on the disk: a million Paths would take ten times the room."""
     heights: NDArray[np.int64]
     widths: NDArray[np.int64]
-    repeated: tuple[Path, ...] = ()
+    repeated: tuple[str, ...] = ()
     """Links to folders, and folders behind links, that are in the set under another name."""
+    unreadable: tuple[str, ...] = ()
+    """Images, links and folders that do not open."""
+    states: tuple[FolderState, ...] = ()
+    """Folders when they were listed."""
 
     def __len__(self) -> int:
-        return len(self.files)
+        return len(self.names)
 
-    @property
-    def num_folders(self) -> int:
-        """Number of folders that hold images."""
-        return len(self.files.folders)
+    def name(self, place: int) -> str:
+        """Return the path of an image below the folder; one that is not UTF-8 keeps its bytes."""
+        name: bytes = self.names[place]
+        return name.decode(errors="surrogateescape")
+
+    def path(self, place: int) -> Path:
+        """Return the path of an image."""
+        return self.folder / self.name(place)
+
+    @cached_property
+    def folders(self) -> list[str]:
+        """Paths below the root of the folders that hold images, sorted; "" is the root."""
+        return sorted({self.name(place).rpartition("/")[0] for place in range(len(self))})
 
     @cached_property
     def classes(self) -> list[str]:
         """Names of the folders that hold images, sorted; raises a DataError if one is in none."""
-        if "" in self.files.top_folders:
+        if "" in self.folders:
             raise DataError(f"{self.folder} holds images without a folder, so they have no label")
-        return sorted(set(self.files.top_folders))
+        return sorted({folder.partition("/")[0] for folder in self.folders})
 
     @cached_property
     def labels(self) -> NDArray[np.int64]:
         """Labels (N,): the place of each image's folder among the classes."""
         number = {name: place for place, name in enumerate(self.classes)}
-        label_of_folder = np.array([number[name] for name in self.files.top_folders])
-        return label_of_folder[self.files.folder_of].astype(np.int64)
+        tops = (self.name(place).partition("/")[0] for place in range(len(self)))
+        return np.array([number[top] for top in tops], dtype=np.int64)
 
     @cached_property
     def fingerprint(self) -> str:
         """Hash of the relative names and the sizes in px."""
-        content = hashlib.sha256()
-        separator = ""
-        for place in range(len(self)):
-            path = self.files.below_root(place)
-            line = f"{separator}{path} {self.heights[place]} {self.widths[place]}"
-            # a name that is not UTF-8 counts with the bytes that it has on the disk
-            content.update(line.encode(errors="surrogateescape"))
-            separator = "\n"
-        return content.hexdigest()[:16]
+        rows = zip(self.names, self.heights, self.widths, strict=True)
+        return hashlib.sha256(b"\n".join(b"%s %d %d" % row for row in rows)).hexdigest()[:16]
 
     def read(self, place: int) -> Tensor:
         """Return RGB pixels (H, W, 3), uint8, of one image.
 
         DecodeError if it does not decode, or has another size than when it was listed.
         """
-        file, listed = self.files[place], (int(self.heights[place]), int(self.widths[place]))
+        file, listed = self.path(place), (int(self.heights[place]), int(self.widths[place]))
         pixels = read_pixels(file)
         if tuple(pixels.shape[:2]) != listed:
             found = f"{pixels.shape[0]} x {pixels.shape[1]}"
@@ -96,69 +110,28 @@ class TrainingImages:
         return pixels
 
 
-def find_images(folder: Path, *, tolerated: int = 0) -> TrainingImages:
-    """Return all images below a folder, sorted by name; those that do not open are left out.
+FILE_BY_FILE = 100_000
+"""Images of a set whose files are looked at one by one; a disk far away takes a ms for each. Of
+larger sets the folders are: they tell which files were added, replaced or renamed, but not which
+were overwritten."""
 
-    Links to folders are followed. A link that leads nowhere is an unreadable image, since it may
-    stand for a whole class, and so is a folder that may not be listed. Raises a DataError if there
-    is no image, or if more are unreadable than tolerated; it names them.
+
+def last_writes(images: TrainingImages) -> dict[str, int]:
+    """Return name -> last change (ctime) in ns of each file, or of each folder of a large set.
+
+    tar and cp -p do not restore it. It is -1 for what is absent.
     """
-    listing = list_images(folder)
-    listing.require_readable(tolerated)
-    return listing.images
+    names = [images.name(place) for place in range(len(images))]
+    if len(images) > FILE_BY_FILE:
+        names = [f"{folder}/" for folder in images.folders]
+    return {name: _changed_ns(images.folder / name.lstrip("/")) for name in names}
 
 
-@dataclass(frozen=True)
-class Listing:
-    """All that a walk through a folder has found."""
-
-    images: TrainingImages
-    unreadable: tuple[str, ...]
-    """Paths of images, links and folders that do not open."""
-    states: tuple[FolderState, ...]
-    """Folders when they were listed."""
-
-    def require_readable(self, tolerated: int) -> None:
-        """Raise a DataError that names the unreadable images if they are more than tolerated."""
-        num_broken = len(self.unreadable)
-        if num_broken > tolerated:
-            raise DataError(
-                f"{self.images.folder}: {num_broken} of {len(self.images) + num_broken} images are "
-                f"unreadable ({', '.join(self.unreadable[:10])}"
-                f"{', ...' if num_broken > 10 else ''}), {tolerated} tolerated; "
-                f"replace them or pass --tolerated-images {num_broken}"
-            )
-
-
-def list_images(folder: Path) -> Listing:
-    """Walk through a folder and read the size of every image.
-
-    Raises a DataError if it is no folder or holds no image.
-    """
-    if not folder.is_dir():
-        raise DataError(f"{folder} is no folder; --data wants a folder of images")
-    tree = walk(folder)
-    candidates = [path for path in tree.files() if is_image(path)] + tree.unreadable
-    if not candidates:
-        raise DataError(f"{folder} holds no image ({', '.join(sorted(SUFFIXES))}) at any depth")
-    # folder by folder, as paths are sorted: no name has a byte below the one between folders
-    candidates.sort(key=lambda path: path.replace("/", "\0"))
-    sizes = image_sizes([f"{folder}/{path}" for path in candidates])
-    readable: NDArray[np.bool_] = sizes[:, 0] > 0
-    files = ImageFiles.of(folder, list(compress(candidates, readable)))
-    heights, widths = (np.ascontiguousarray(column) for column in sizes[readable].T)
-    repeated = tuple(folder / path for path in tree.repeated)
-    return Listing(
-        TrainingImages(folder, files, heights, widths, repeated),
-        tuple(compress(candidates, ~readable)),
-        tuple(tree.states),
-    )
-
-
-def is_image(path: str) -> bool:
-    """Return whether the suffix of a file's name is that of an image."""
-    stem, dot, suffix = path.rpartition("/")[2].rpartition(".")
-    return bool(stem) and dot + suffix.lower() in SUFFIXES
+def _changed_ns(path: Path) -> int:
+    try:
+        return path.stat().st_ctime_ns
+    except OSError:
+        return -1
 
 
 def read_pixels(file: Path) -> Tensor:
@@ -220,39 +193,11 @@ class StyleBank:
     """Names of styles that hold a copy of every training image."""
 
     folder: Path
-    images_folder: Path
     names: tuple[str, ...]
 
     def __len__(self) -> int:
         return len(self.names)
 
-    def styled_path(self, file: Path, style: int) -> Path:
-        """Return the path of a training image's copy in a style, given by its place in `names`."""
-        return self.folder / self.names[style] / file.relative_to(self.images_folder)
-
-
-def find_styles(folder: Path, images: TrainingImages) -> StyleBank:
-    """Return the styles of a bank; DataError unless each holds a copy of every image."""
-    if not folder.is_dir():
-        raise DataError(
-            f"{folder} is no folder; --style-bank expects a folder that holds one folder per style"
-        )
-    names = tuple(sorted(place.name for place in folder.iterdir() if place.is_dir()))
-    if not names:
-        raise DataError(
-            f"{folder} holds no folder; --style-bank expects one folder per style in it"
-        )
-    bank = StyleBank(folder, images.folder, names)
-    missing: list[Path] = []
-    for name in names:
-        # on a network disk one walk through the folder is faster than a look-up for each file
-        present = set(walk(folder / name).files())
-        paths = map(images.files.below_root, range(len(images)))
-        missing += [folder / name / path for path in paths if path not in present]
-    if missing:
-        raise DataError(
-            f"{folder}: {len(missing)} of {len(bank) * len(images)} styled copies are missing, "
-            f"first {missing[0].relative_to(folder)}; each style must hold every image under its "
-            f"name in {images.folder}"
-        )
-    return bank
+    def styled_path(self, name: str, style: int) -> Path:
+        """Return the path of an image's copy in a style, given by its place in `names`."""
+        return self.folder / self.names[style] / name

@@ -10,8 +10,9 @@ from torch.nn.functional import linear, normalize
 
 from pretrain.method import Method
 from pretrain.parts.gather import gather
+from pretrain.parts.heads import features_by_size
+from pretrain.parts.losses import cross_view_entropy
 from pretrain.parts.momentum_encoder import MomentumEncoder, rising_momentum
-from pretrain.parts.multi_crop import cross_view_entropy, features_by_size
 from pretrain.parts.sync_bn import synchronize_batch_norms
 from pretrain.parts.view import View
 from pretrain.recipes.dino import DINOConfig

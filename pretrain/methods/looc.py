@@ -9,9 +9,10 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize, pad
 
 from pretrain.method import Method
-from pretrain.parts.heads import BranchedResNet, HeadQueues, LaterHeads, ProjectorHeads
+from pretrain.parts.heads import HeadQueues, LaterHeads, ProjectorHeads
 from pretrain.parts.momentum_encoder import MomentumEncoder
 from pretrain.parts.queue import queue_logsumexp
+from pretrain.parts.resnet import BranchedResNet
 from pretrain.parts.sync_bn import shuffled_forward, split_forward
 from pretrain.parts.view import View
 from pretrain.recipes.looc import LooCConfig, MoCoPPConfig

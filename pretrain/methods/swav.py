@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from pretrain.method import Method
-from pretrain.parts.gather import num_processes, own_share, sum_with_gradient
-from pretrain.parts.multi_crop import cross_view_entropy, features_by_size
+from pretrain.parts.gather import num_processes, own_share, sum_over_processes
+from pretrain.parts.heads import features_by_size
+from pretrain.parts.losses import cross_view_entropy
 from pretrain.parts.queue import KeyQueue
 from pretrain.parts.view import View
 from pretrain.recipes.swav import SwAVConfig
@@ -32,7 +33,7 @@ def sinkhorn(scores: Tensor, *, epsilon: float, num_iterations: int) -> Tensor:
     # cosines are at most 1: no exponential overflows, and all processes subtract the same number
     codes = ((scores.float() - 1) / epsilon).exp_()
     for _ in range(num_iterations):
-        codes.div_(sum_with_gradient(codes.sum(dim=-2, keepdim=True)).clamp_min(tiny))
+        codes.div_(sum_over_processes(codes.sum(dim=-2, keepdim=True)).clamp_min(tiny))
         codes.div_(codes.sum(dim=-1, keepdim=True).clamp_min(tiny))
     return codes
 

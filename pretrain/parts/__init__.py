@@ -1,15 +1,13 @@
 """Parts that two or more methods share.
 
-view.py                     the views that a method wants
-choices.py                  options that select a part's variant
-resnet.py                   backbones in torchvision's layout
+view.py                     the views that a method wants; options that select a part's variant
+resnet.py                   backbones in torchvision's layout; activations computed again
 heads.py                    projectors, and several embedding spaces on one backbone
 momentum_encoder.py         a moving average of an encoder; a query's many positive keys
 queue.py                    a ring buffer of past keys; log-sum-exp and KL divergence over it
-multi_crop.py               views of several sizes, cross entropy between views
 whitening.py                cosines of whitened rows, trace of the whitened cross-covariance
-losses.py                   data type of losses, negative cosine, correlation, a key among a queue
+losses.py                   data type, negative cosine, correlation, entropies, a key among a queue
 fused_batch_norm.py         batch norm over all processes by torch's kernels for GPUs
-sync_bn.py                  batch norm over all processes; ShuffleBN
+sync_bn.py                  which norms are over all processes; ShuffleBN
 gather.py                   rows and sums over all processes, with and without gradient
 """

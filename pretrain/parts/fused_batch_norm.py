@@ -2,8 +2,7 @@
 
 It takes the place of nn.SyncBatchNorm, which allows other numbers of rows: that reads the gathered
 counts and so waits for the device three times in each layer. A CPU has no such kernels, and torch's
-compiler cannot look into them; for both each is a formula, with which the tests compare and which
-the compiler fuses.
+compiler cannot look into them; for both each is a formula, which the compiler fuses.
 """
 
 from typing import Any

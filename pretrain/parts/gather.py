@@ -56,23 +56,10 @@ class _Gather(torch.autograd.Function):
         return gradient[start : start + ctx.num_rows]
 
 
-def sum_with_gradient(values: Tensor) -> Tensor:
-    """Return the sum over processes of values of equal shape; the gradient is summed too."""
+def sum_over_processes(values: Tensor) -> Tensor:
+    """Return the sum over processes of values of equal shape, without gradient."""
     if num_processes() == 1:
         return values
-    total: Tensor = _Sum.apply(values)
+    total = values.detach().clone(memory_format=torch.contiguous_format)
+    dist.all_reduce(total)
     return total
-
-
-class _Sum(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, values: Tensor) -> Tensor:
-        total = values.clone(memory_format=torch.contiguous_format)
-        dist.all_reduce(total)
-        return total
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        gradient = gradient.clone(memory_format=torch.contiguous_format)
-        dist.all_reduce(gradient)
-        return gradient

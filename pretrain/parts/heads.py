@@ -1,80 +1,18 @@
 """Projectors, and several embedding spaces on one backbone, each with its own projector and queue.
 
-Xiao et al., ICLR 2021, arXiv:2008.05659, section 3.
+Xiao et al., ICLR 2021, arXiv:2008.05659, section 3. Views of several sizes: Caron et al., NeurIPS
+2020, arXiv:2006.09882, section 3.2.
 """
 
-import copy
-from collections.abc import Iterable
+from itertools import groupby
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torchvision.models import ResNet
-from torchvision.models.resnet import BasicBlock
 
-from pretrain.parts.choices import Projector
 from pretrain.parts.queue import KeyQueue
-
-
-class BranchedResNet(nn.Module):
-    """A ResNet with h stages layer4 side by side: the Conv5 heads of LooC++.
-
-    Tensors have torchvision's names with the head after layer4: layer4.{head}.{block}.conv1...
-    Head 0 is the layer4 of the given network.
-    """
-
-    def __init__(self, network: nn.Module, num_heads: int) -> None:
-        super().__init__()
-        if not isinstance(network, ResNet):
-            raise ValueError(
-                f"found a backbone of type {type(network).__name__}, expected torchvision's "
-                f"ResNet: heads that branch before the last stage need its layer4"
-            )
-        self.conv1 = network.conv1
-        self.bn1 = network.bn1
-        self.relu = network.relu
-        self.maxpool = network.maxpool
-        self.layer1 = network.layer1
-        self.layer2 = network.layer2
-        self.layer3 = network.layer3
-        # weights of their own: equal heads that see equal images would stay equal
-        others = [_reinitialized_copy(network.layer4) for _ in range(num_heads - 1)]
-        self.layer4 = nn.ModuleList([network.layer4, *others])
-        self.avgpool = network.avgpool
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Return features (n, h * C) of images (n, 3, H, W), one head after the other."""
-        return torch.cat(self.branches(self.trunk(images), range(len(self.layer4))), dim=1)
-
-    def trunk(self, images: Tensor) -> Tensor:
-        """Return the maps (n, C', H', W') that all heads share: conv1 to layer3 of (n, 3, H, W)."""
-        stem = self.maxpool(self.relu(self.bn1(self.conv1(images))))
-        maps: Tensor = self.layer3(self.layer2(self.layer1(stem)))
-        return maps
-
-    def branches(self, maps: Tensor, heads: Iterable[int]) -> list[Tensor]:
-        """Return features (n, C) of each of these heads from the trunk's maps (n, C', H', W')."""
-        return [self.avgpool(self.layer4[head](maps)).flatten(1) for head in heads]
-
-    def head(self, index: int) -> ResNet:
-        """Return an ordinary ResNet, (n, 3, H, W) -> (n, C), that shares trunk and one head."""
-        with torch.device("meta"):
-            network = ResNet(BasicBlock, [1, 1, 1, 1])  # a frame: each part is replaced
-        for name, module in self.named_children():
-            setattr(network, name, self.layer4[index] if name == "layer4" else module)
-        network.fc = nn.Identity()
-        return network.train(self.training)
-
-
-def _reinitialized_copy(stage: nn.Module) -> nn.Module:
-    """Return a copy with torchvision's initial weights, drawn from the current seed."""
-    stage = copy.deepcopy(stage)
-    for module in stage.modules():
-        if isinstance(module, nn.Conv2d):
-            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-        elif isinstance(module, nn.BatchNorm2d):
-            module.reset_parameters()
-    return stage
+from pretrain.parts.resnet import BranchedResNet
+from pretrain.parts.view import Projector
 
 
 class ProjectorHeads(nn.Module):
@@ -129,6 +67,15 @@ class HeadQueues(nn.Module):
         queues: list[Any] = list(self.queues)
         for queue, own_keys in zip(queues, keys, strict=True):
             queue.push(own_keys)
+
+
+def features_by_size(backbone: nn.Module, views: list[Tensor]) -> Tensor:
+    """Return features (V n, C) of V views (n, 3, H, W), first view first.
+
+    Neighboring views of one size pass together, and so share their batch statistics.
+    """
+    groups = [torch.cat(list(group)) for _, group in groupby(views, lambda view: view.shape[-1])]
+    return torch.cat([backbone(images) for images in groups])
 
 
 def moco_projector(kind: Projector, feature_dim: int, embedding_dim: int) -> nn.Module:

@@ -1,4 +1,4 @@
-"""Small parts of losses: their data type, negative cosine, correlation of different features.
+"""Parts of losses: data type, negative cosine, correlation of features, entropies, InfoNCE.
 
 Negative cosine: Chen & He, CVPR 2021, arXiv:2011.10566.
 """
@@ -53,6 +53,23 @@ def embedding_spread(embeddings: Tensor) -> Tensor:
     unit = normalize(embeddings.detach().float(), dim=1)
     spread: Tensor = unit.std(dim=0).mean() * math.sqrt(unit.shape[1])
     return spread
+
+
+def cross_view_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+    """Return the cross entropy of each view's logits with the targets of every other view.
+
+    logits (V, n, K); targets (A, n, K) of the first A views, rows that sum to 1. Mean over images
+    and over pairs of different views, in nats; float32, also under autocast.
+    """
+    log_shares = logits.float().log_softmax(dim=2)
+    # a sum of products: autocast would round a matrix product to bfloat16
+    entropies = [
+        -(target * log_shares[v]).sum(dim=1).mean()
+        for a, target in enumerate(targets.float())
+        for v in range(len(logits))
+        if v != a
+    ]
+    return torch.stack(entropies).mean()
 
 
 class Contrast(NamedTuple):

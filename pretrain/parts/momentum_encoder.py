@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from pretrain.parts.choices import KeyForward
 from pretrain.parts.sync_bn import shuffled_forward, split_forward
+from pretrain.parts.view import KeyForward
 
 
 class MomentumEncoder(nn.Module):

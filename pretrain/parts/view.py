@@ -1,8 +1,15 @@
-"""The views of an image that a method wants; their appearance is the recipe's."""
+"""The views of an image that a method wants, and variants of parts; they need no torch.
+
+The views' appearance is the recipe's.
+"""
 
 from dataclasses import dataclass
 from typing import Literal
 
+Stem = Literal["imagenet", "cifar"]
+Projector = Literal["mlp", "linear"]
+KeyForward = Literal["concatenated", "per_view"]
+"""Images that share batch statistics: all M views of a batch, or those of one view."""
 Augmentation = Literal["crop", "color", "blur", "solarize", "flip", "rotation", "texture"]
 """Augmentation by name; color is jitter and grayscale together, as in LooC, arXiv:2008.05659."""
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from pretrain.parts.choices import KeyForward
+from pretrain.parts.view import KeyForward
 from pretrain.recipes.recipe import Recipe
 
 

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pretrain.parts.choices import KeyForward, Projector
-from pretrain.parts.view import Augmentation
+from pretrain.parts.view import Augmentation, KeyForward, Projector
 from pretrain.recipes.recipe import MOCO_V1_VIEWS, Recipe
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Generic, Literal, TypeVar
 import tyro
 
 from pretrain.data.views import ViewRecipe
-from pretrain.parts.choices import Stem
+from pretrain.parts.view import Stem
 
 Config = TypeVar("Config")
 Schedule = Literal["cosine", "step"]

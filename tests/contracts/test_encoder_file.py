@@ -1,5 +1,6 @@
 """encoder.pt of every method holds the projector of the network that is exported."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from pretrain.data.views import ViewRecipe
-from pretrain.export import export_encoder
+from pretrain.export import export
 from pretrain.methods import METHODS
 from tests.rounding import assert_equal_up_to_rounding
 from tests.tiny_methods import forward, tiny_batch, tiny_method
@@ -38,15 +39,9 @@ def test_the_files_projector_on_the_files_backbone_gives_the_methods_embeddings(
     with torch.no_grad():
         expected = own_embeddings(name, method, images)
     views = ViewRecipe(size_px=16)
-    export_encoder(
-        path,
-        method.backbone,
-        method.projectors,
-        arch="thin",
-        stem="cifar",
-        views=views,
-        made_by={},
-    )
+    projectors = method.projectors
+    write = partial(export, arch="thin", stem="cifar", views=views, made_by={})
+    write(path, method.backbone, projectors=projectors)
     content = torch.load(path, weights_only=True)
     method.backbone.load_state_dict(content["state_dict"])
     with torch.no_grad():

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from pretrain.export import export
-from pretrain.parts.heads import BranchedResNet
+from pretrain.parts.resnet import BranchedResNet
 from pretrain.parts.resnet import build_resnet as build_for_pretraining
 from pretrain.recipes import RECIPES
 from tests.rounding import assert_equal_up_to_rounding

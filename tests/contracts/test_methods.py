@@ -12,15 +12,17 @@ from PIL import Image
 from torch import nn
 
 from pretrain.__main__ import main
-from pretrain.command import Execution
+from pretrain.command import Command, Execution
 from pretrain.data.feed import Batch, Feed
-from pretrain.data.images import BatchPlan, find_images
+from pretrain.data.images import BatchPlan
+from pretrain.data.listing import find_images
 from pretrain.data.views import ViewRecipe
-from pretrain.loop import Job, Training, train, training_step
+from pretrain.loop import Training, train, training_step
 from pretrain.parts.momentum_encoder import MomentumEncoder
 from pretrain.parts.queue import KeyQueue
 from pretrain.parts.resnet import build_resnet
 from pretrain.recipes import RECIPES
+from pretrain.run import Job
 from pretrain.running.processes import Process
 from pretrain.running.stop import StopRequest
 from tests.stop_after import StopAfter
@@ -164,15 +166,15 @@ def job(name: str, images: Path, folder: Path) -> Job:
         uses_indices=method.uses_indices,
     )
     return Job(
-        name=name,
-        recipe=recipe,
+        name=f"{name}/smoke",
+        command=Command(
+            data=images, out=folder, recipe=recipe, execution=Execution(read_every_steps=1)
+        ),
         method=method,
         feed=feed,
         num_steps=2 * plan.steps_per_epoch,
         settings={},
-        folder=folder,
         process=Process(device=device),
-        execution=Execution(read_every_steps=1),
     )
 
 
@@ -215,7 +217,7 @@ def test_what_a_paper_freezes_moves_from_its_share_on_and_all_else_from_the_star
     short = job(name, images, tmp_path)
     recipe = replace(short.recipe, schedule_unit="step", learning_rate=1.0)
     # both smoke recipes freeze for a hundredth of the run: two steps of these
-    long = replace(short, recipe=recipe, num_steps=200)
+    long = replace(short, command=replace(short.command, recipe=recipe), num_steps=200)
     training, still = Training(long), []
     learning = {k: v for k, v in long.method.named_parameters() if v.requires_grad}
     for batch in long.feed.batches(0, 4):

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from pretrain.methods.lorac import joint_nuclear_norm, nuclear_norm
-from pretrain.parts.gather import gather_with_gradient, sum_with_gradient
+from pretrain.parts.gather import gather_with_gradient
 from pretrain.parts.queue import queue_divergence, queue_logsumexp
 from pretrain.parts.whitening import Whitening, whitened_trace
 from tests.fake_cuda.pretend import CUDA, on_cuda, pretend_cuda, pretend_processes
@@ -34,7 +34,6 @@ Function = Callable[[Tensor], Tensor]
 FUNCTIONS: dict[str, tuple[tuple[int, ...], Function]] = {
     "gathered rows": ((4, 8), gather_with_gradient),
     "transposed rows": ((4, 8), lambda rows: gather_with_gradient(rows.T)),
-    "sum of methods": ((4, 8), lambda rows: sum_with_gradient(rows.T)),
     "sum of norms": ((8,), sum_over_processes),
     "scaled gradient": ((4, 8), lambda rows: scale_gradient(rows, 0.1)),
     "nuclear norms of wide matrices": ((4, 3, 8), nuclear_norm),

@@ -10,7 +10,8 @@ import torch
 from PIL import Image
 
 from pretrain.data.feed import Batch, Feed
-from pretrain.data.images import BatchPlan, find_images
+from pretrain.data.images import BatchPlan
+from pretrain.data.listing import find_images
 from pretrain.data.views import ViewRecipe
 from pretrain.parts.view import View
 from pretrain.recipes.recipe import BYOL_VIEWS, MOCO_V2_VIEWS, SWAV_VIEWS

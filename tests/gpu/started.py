@@ -10,11 +10,11 @@ import torch
 from torch import nn
 
 from pretrain.command import parse
-from pretrain.data.images import TrainingImages, find_images
-from pretrain.loop import Job
+from pretrain.data.images import TrainingImages
+from pretrain.data.listing import find_images
 from pretrain.method import Method
 from pretrain.recipes import RECIPES
-from pretrain.run import prepare
+from pretrain.run import Job, prepare
 from pretrain.running.processes import Process
 
 NUM_CLASSES = 10

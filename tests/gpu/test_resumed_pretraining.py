@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from pretrain.loop import Job, train
+from pretrain.loop import train
+from pretrain.run import Job
 from pretrain.running.stop import StopRequest
 from tests.gpu.findings import Findings
 from tests.gpu.rounding import Results, perturb
@@ -49,7 +50,7 @@ def start(place: Place, out: str, recipe: str, options: Sequence[str]) -> Job:
     """Return the job of a run in a folder of its own, with smooth networks."""
     words = ["--steps", str(NUM_STEPS), "--read-every-steps", "1", "--precision", "float32"]
     job = start_job(recipe, place, small_images(place), *words, *options, out=out)
-    job.folder.mkdir(exist_ok=True)
+    job.command.out.mkdir(exist_ok=True)
     smooth(job.method)
     return job
 
@@ -57,7 +58,7 @@ def start(place: Place, out: str, recipe: str, options: Sequence[str]) -> Job:
 def finished(job: Job) -> dict[str, Tensor]:
     """Train to the end; return all losses and the final weights and buffers, on the CPU."""
     train(job, StopRequest())
-    lines = (job.folder / "metrics.jsonl").read_text().splitlines()
+    lines = (job.command.out / "metrics.jsonl").read_text().splitlines()
     losses = [float(json.loads(line)["loss"]) for line in lines]
     state = {name: values.cpu() for name, values in job.method.state_dict().items()}
     return {"loss": torch.tensor(losses), **state}

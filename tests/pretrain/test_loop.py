@@ -13,18 +13,19 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pretrain.command import Execution
+from pretrain.command import Command, Execution
 from pretrain.data.feed import Feed
-from pretrain.data.images import BatchPlan, find_images
+from pretrain.data.images import BatchPlan
+from pretrain.data.listing import find_images
 from pretrain.data.views import ViewRecipe
-from pretrain.launch import folder_lock
-from pretrain.loop import Job, Training, train
+from pretrain.loop import Training, train
 from pretrain.method import Method
 from pretrain.methods.jcl import JCL
 from pretrain.metrics import NotFiniteError
 from pretrain.parts.view import View
 from pretrain.recipes import RECIPES, Recipe
 from pretrain.recipes.jcl import JCLConfig
+from pretrain.run import Job
 from pretrain.running.atomic_files import WriteError
 from pretrain.running.processes import Process
 from pretrain.running.stop import StopRequest
@@ -54,7 +55,7 @@ def job(
     *,
     method: Method | None = None,
     recipe: Recipe[Any] = RECIPE,
-    execution: Execution | None = None,
+    read_every_steps: int = 4,
     memory_gb: float = 1.0,
 ) -> Job:
     """Five steps an epoch, three epochs."""
@@ -72,14 +73,17 @@ def job(
     )
     return Job(
         name="jcl/smoke",
-        recipe=recipe,
+        command=Command(
+            data=images,
+            out=folder,
+            recipe=recipe,
+            execution=Execution(read_every_steps=read_every_steps),
+        ),
         method=method or small_jcl(),
         feed=feed,
         num_steps=round(recipe.epochs * plan.steps_per_epoch),
         settings={"recipe": "jcl/smoke"},
-        folder=folder,
         process=Process(device=torch.device("cpu")),
-        execution=execution or Execution(read_every_steps=4),
     )
 
 
@@ -221,26 +225,6 @@ def test_a_full_disk_ends_the_run_and_it_goes_on_once_there_is_room(
     assert train(again, StopRequest()) == 15
 
 
-def test_a_run_whose_folder_another_one_has_taken_stops_and_writes_nothing_more(
-    image_folder: Path, tmp_path: Path
-) -> None:
-    class TakenAfter(StopAfter):
-        """Another run that takes the folder during a step."""
-
-        def came(self) -> bool:
-            if super().came():
-                (tmp_path / "run/.lock").write_text("123 on elsewhere\n")
-            return False
-
-    with (
-        folder_lock(tmp_path / "run"),
-        pytest.raises(WriteError, match=r"taken by another run \(process 123 on elsewhere\)"),
-    ):
-        train(job(image_folder, tmp_path / "run"), TakenAfter(7))
-    assert torch.load(tmp_path / "run/checkpoint.pt", weights_only=True)["step"] == 5
-    assert [step for step, _ in losses(tmp_path / "run")] == [4]
-
-
 @pytest.mark.parametrize(
     ("unit", "progress", "rate"),
     [
@@ -253,9 +237,8 @@ def test_rate_and_ramp_change_once_per_unit(
 ) -> None:
     recorder = Recorder()
     recipe = replace(RECIPE, schedule_unit=unit, learning_rate=1.0)
-    execution = Execution(read_every_steps=7)
     train(
-        job(image_folder, tmp_path, method=recorder, recipe=recipe, execution=execution),
+        job(image_folder, tmp_path, method=recorder, recipe=recipe, read_every_steps=7),
         StopRequest(),
     )
     assert recorder.progress == pytest.approx(progress)

@@ -13,7 +13,7 @@ from typing import NoReturn
 import pytest
 import torch
 
-import pretrain.data.kept_listing
+import pretrain.data.listing
 from pretrain.__main__ import main
 from pretrain.recipes import RECIPES
 from pretrain.run import usual_workers
@@ -32,7 +32,7 @@ def test_a_signal_while_images_are_listed_is_an_interruption(
         os.kill(os.getpid(), signal.SIGTERM)
         pytest.fail("the signal has had no effect")
 
-    monkeypatch.setattr(pretrain.data.kept_listing, "list_images", interrupt)
+    monkeypatch.setattr(pretrain.data.listing, "list_images", interrupt)
     words = ["--data", str(image_folder), "--out", str(tmp_path / "run"), "--device", "cpu"]
     assert main(["moco/smoke", *words]) == 75
     assert "stopped by SIGTERM before the first step, run the same command" in (

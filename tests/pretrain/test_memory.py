@@ -6,8 +6,7 @@ from torch import nn
 
 from pretrain.memory import MemoryNeeds, memory_needs, require_memory
 from pretrain.methods import METHODS
-from pretrain.parts.recompute import checkpoint_activations
-from pretrain.parts.resnet import build_resnet
+from pretrain.parts.resnet import build_resnet, checkpoint_activations
 from pretrain.recipes import RECIPES
 from pretrain.settings import SettingsError
 from tests.tiny_methods import LEARNING, tiny_method

@@ -1,11 +1,16 @@
 import json
 import os
+import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
-from pretrain.metrics import Log, Window, means_after
+from pretrain.metrics import Log, Window, is_installed, means_after, start_wandb, write_view_sheet
 from pretrain.running.atomic_files import WriteError
 
 
@@ -78,3 +83,71 @@ def test_means_of_the_last_epoch_weigh_each_line_by_its_steps(tmp_path: Path) ->
     text = "".join(json.dumps({"step": s, "loss": v, "epoch": 0.1}) + "\n" for s, v in lines)
     (tmp_path / "metrics.jsonl").write_text(text + '{"step": 60, "lo')
     assert means_after(tmp_path, 20) == {"loss": pytest.approx((20 * 5.0 + 10 * 2.0) / 30)}
+
+
+def test_a_row_shows_the_views_of_one_image_whatever_their_sizes(tmp_path: Path) -> None:
+    bright, dark = torch.full((9, 3, 16, 16), 9.0), torch.full((9, 3, 8, 8), -9.0)
+    write_view_sheet(tmp_path, [bright, dark], (0.5, 0.4, 0.3), (0.2, 0.3, 0.1))
+    with Image.open(tmp_path / "views.jpg") as sheet:
+        pixels = np.asarray(sheet)
+    assert pixels.shape == (6 * 100 - 4, 2 * 100 - 4, 3)
+    assert pixels[:90, :90].min() > 250
+    assert pixels[500:590, 110:190].max() < 5
+
+
+class FakeRun:
+    """A run that keeps what it is told."""
+
+    def __init__(self, **started: Any) -> None:
+        self.started, self.ended = started, False
+        self.logged: list[tuple[int, dict[str, float]]] = []
+
+    def log(self, values: dict[str, float], step: int) -> None:
+        self.logged.append((step, values))
+
+    def finish(self) -> None:
+        self.ended = True
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[FakeRun]:
+    """Put a stand-in in the place of wandb; return the runs that it starts."""
+    started: list[FakeRun] = []
+
+    def init(**words: Any) -> FakeRun:
+        started.append(FakeRun(**words))
+        return started[-1]
+
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=init))
+    return started
+
+
+def test_every_line_of_the_log_is_sent(tmp_path: Path, runs: list[FakeRun]) -> None:
+    log = Log(tmp_path, 0, start_wandb("ssl", tmp_path, {"recipe": "jcl/smoke"}))
+    log.write(20, {"loss": 4.5})
+    log.close()
+    (run,) = runs
+    assert run.started["project"] == "ssl"
+    assert run.started["config"]["recipe"] == "jcl/smoke"
+    assert run.logged == [(20, {"loss": 4.5})]
+    assert run.ended
+
+
+def test_a_resumed_run_continues_its_own(tmp_path: Path, runs: list[FakeRun]) -> None:
+    for folder in (tmp_path / "a", tmp_path / "a", tmp_path / "b"):
+        start_wandb("ssl", folder, {})
+    first, second, other = (run.started["id"] for run in runs)
+    assert first == second != other
+    assert all(run.started["resume"] == "allow" for run in runs)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not is_installed(), reason="needs wandb: pip install '.[logging]'")
+def test_offline_the_log_stays_in_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    run = start_wandb("ssl", tmp_path, {"recipe": "jcl/smoke"})
+    run.log({"loss": 4.5}, step=20)
+    run.finish()
+    assert list((tmp_path / "wandb").glob("offline-run-*/*.wandb"))

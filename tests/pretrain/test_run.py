@@ -11,11 +11,12 @@ from PIL import Image
 import pretrain.start
 from pretrain.__main__ import main
 from pretrain.checkpoint import CheckpointError
-from pretrain.command import Command, parse
-from pretrain.data.images import DataError, find_images
-from pretrain.loop import Job, train
-from pretrain.precision import tf32_convolutions
+from pretrain.command import Command, Execution, parse
+from pretrain.data.images import DataError
+from pretrain.data.listing import find_images
+from pretrain.loop import train
 from pretrain.run import (
+    Job,
     backbone_origin,
     describe,
     prepare,
@@ -36,15 +37,15 @@ def command(name: str, images: Path, *options: str) -> Command[Any]:
     return parse(f"{name}/smoke", [*required, *options])
 
 
-def job(name: str, images: Path, *options: str) -> Job:
-    return prepare(f"{name}/smoke", command(name, images, *options), CPU)
+def job(name: str, images: Path, *options: str, process: Process = CPU) -> Job:
+    return prepare(f"{name}/smoke", command(name, images, *options), process, find_images(images))
 
 
 def style_bank(images: Path, *styles: str) -> Path:
     """Gray copies of all images in each style."""
     bank = images.parent / "paintings"
     for style in styles:
-        for file in find_images(images).files:
+        for file in images.rglob("*.png"):
             copy = bank / style / file.relative_to(images)
             copy.parent.mkdir(parents=True, exist_ok=True)
             Image.new("RGB", (24, 20)).save(copy)
@@ -117,9 +118,8 @@ def test_the_record_tells_how_texture_was_changed(image_folder: Path) -> None:
         ),
     }
     for expected, options in cases.items():
-        asked = command("moco", image_folder, *options)
-        ready = prepare("moco/smoke", asked, CPU)
-        made_by = torch.load(write_backbone(ready, asked, 0), weights_only=True)["made_by"]
+        ready = job("moco", image_folder, *options)
+        made_by = torch.load(write_backbone(ready, 0), weights_only=True)["made_by"]
         assert made_by["texture"] == ready.settings["texture"] == expected
 
 
@@ -140,7 +140,7 @@ def test_console_and_backbone_name_the_arithmetic_that_was_used(
     ready = job("moco", image_folder, "--precision", precision)
     expected = "bfloat16" if precision == "bfloat16" else "float32"
     assert describe(ready).endswith(f"1 x cpu, {expected}")
-    made_by = backbone_origin(ready, command("moco", image_folder, "--precision", precision), 0)
+    made_by = backbone_origin(ready, 0)
     assert (made_by["precision"], made_by["tf32_convolutions"]) == (expected, False)
 
 
@@ -148,9 +148,8 @@ def test_float32_on_a_recent_gpu_says_that_convolutions_run_in_tf32(
     image_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
-    assert tf32_convolutions("float32", "cuda")
-    assert not tf32_convolutions("bfloat16", "cuda")
-    assert not tf32_convolutions("float32", "cpu")
+    assert not Execution(precision="bfloat16").tf32_convolutions("cuda")
+    assert not Execution(precision="float32").tf32_convolutions("cpu")
     on_gpu = Process(device=torch.device("cuda"))
     ready = replace(job("moco", image_folder, "--precision", "float32"), process=on_gpu)
     assert describe(ready).endswith("1 x cuda, float32 with convolutions in TF32")
@@ -190,8 +189,7 @@ def test_settings_that_do_not_fit_are_refused_before_the_run(
 
 def groups_of(name: str, images: Path, num_processes: int, *options: str) -> object:
     process = replace(CPU, num_processes=num_processes)
-    ready = prepare(f"{name}/smoke", command(name, images, *options), process)
-    return ready.settings["batch_norm_groups"]
+    return job(name, images, *options, process=process).settings["batch_norm_groups"]
 
 
 @pytest.mark.parametrize(
@@ -217,13 +215,12 @@ def test_a_run_of_two_processes_does_not_go_on_with_one_but_does_with_as_many_sp
     image_folder: Path,
 ) -> None:
     begun = job("moco", image_folder, "--bn-splits", "1", "--steps", "2")
-    both = prepare(
-        "moco/smoke",
-        command("moco", image_folder, "--bn-splits", "1", "--steps", "2"),
-        replace(CPU, num_processes=2),
+    both = job(
+        *("moco", image_folder, "--bn-splits", "1", "--steps", "2"),
+        process=replace(CPU, num_processes=2),
     )
     train(replace(begun, settings=both.settings), StopAfter(1))
-    with pytest.raises(CheckpointError, match=r"batch_norm_groups 2 -> 1.*--bn-splits were 2"):
+    with pytest.raises(CheckpointError, match=r"batch_norm_groups 2 -> 1.*--bn-splits"):
         train(begun, StopRequest())
     split = job("moco", image_folder, "--bn-splits", "2", "--steps", "2")
     assert train(split, StopRequest()) == 2
@@ -231,8 +228,8 @@ def test_a_run_of_two_processes_does_not_go_on_with_one_but_does_with_as_many_sp
 
 def test_a_local_prior_binds_a_run_to_its_images_per_process(image_folder: Path) -> None:
     for scope, images in (("local", 2), ("global", 0)):
-        asked = command("lorac", image_folder, "--prior", "batch", "--batch-scope", scope)
-        ready = prepare("lorac/smoke", asked, replace(CPU, num_processes=2))
+        options = ("--prior", "batch", "--batch-scope", scope)
+        ready = job("lorac", image_folder, *options, process=replace(CPU, num_processes=2))
         assert ready.settings["local_prior_images"] == images
 
 

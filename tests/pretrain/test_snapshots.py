@@ -1,16 +1,17 @@
 """Snapshots of a run: the network before it, at every pause and at the end."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+import pretrain.loop
 from pretrain.__main__ import main
 from pretrain.command import parse
-from pretrain.loop import train_to_snapshots
-from pretrain.run import prepare
+from pretrain.data.listing import find_images
+from pretrain.loop import train
+from pretrain.run import Job, prepare
 from pretrain.running.processes import Process
 from pretrain.running.stop import StopRequest
 
@@ -40,14 +41,23 @@ def test_every_epoch_is_exported_and_the_last_is_the_backbone(
     assert same == [False, False, True]
 
 
-def test_a_run_killed_at_a_pause_comes_to_it_again(image_folder: Path, tmp_path: Path) -> None:
+def test_a_run_killed_at_a_snapshot_writes_it_again(
+    image_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     arguments = words(image_folder, tmp_path, "--snapshot-epochs", "1")
-    command = parse(arguments[0], arguments[1:])
-    killed = train_to_snapshots(prepare("moco/smoke", command, CPU), StopRequest())
-    assert [next(killed), next(killed)] == [0, 2]
-    killed.close()  # as the kill of the process that was about to write the snapshot
-    again = prepare("moco/smoke", replace(command), CPU)
-    assert list(train_to_snapshots(again, StopRequest())) == [0, 2, 4]
+    command, images = parse(arguments[0], arguments[1:]), find_images(image_folder)
+    written: list[int] = []
+
+    def write(job: Job, steps: int) -> None:
+        written.append(steps)
+        if written == [0, 2]:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(pretrain.loop, "write_snapshot", write)
+    with pytest.raises(KeyboardInterrupt):
+        train(prepare("moco/smoke", command, CPU, images), StopRequest())
+    assert train(prepare("moco/smoke", command, CPU, images), StopRequest()) == 4
+    assert written == [0, 2, 0, 2, 4]
 
 
 @pytest.mark.slow

@@ -2,7 +2,7 @@
 
 All draws depend only on the seed and the position in the run, so neither the number of loader
 processes nor an interruption changes a pixel. Pre-training draws its own:
-pretrain/data/random_numbers.py. Crops travel as bytes and are normalized on the device.
+pretrain/data/views.py. Crops travel as bytes and are normalized on the device.
 """
 
 from collections.abc import Callable, Iterator, Sequence

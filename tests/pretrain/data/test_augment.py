@@ -13,9 +13,8 @@ from torchvision.transforms import functional
 
 from pretrain.data import augment
 from pretrain.data.augment import blur, color_changes, constants_on, texture_kernels
-from pretrain.data.random_numbers import NUM_UNIFORMS, Floats
 from pretrain.data.side_stream import pack, unpack
-from pretrain.data.views import Colors, ViewRecipe, draw_colors
+from pretrain.data.views import NUM_UNIFORMS, Colors, Floats, ViewRecipe, draw_colors
 from tests.rounding import assert_equal_up_to_rounding, rounding_error
 
 CPU = torch.device("cpu")

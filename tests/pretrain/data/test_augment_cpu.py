@@ -26,8 +26,7 @@ from pretrain.data.augment_cpu import (
     hue,
     saturation,
 )
-from pretrain.data.random_numbers import NUM_UNIFORMS
-from pretrain.data.views import Colors, ViewRecipe, draw_boxes, draw_colors
+from pretrain.data.views import NUM_UNIFORMS, Colors, ViewRecipe, draw_boxes, draw_colors
 from pretrain.pixels.crop_cpu import crop
 
 Pixels = NDArray[Any]

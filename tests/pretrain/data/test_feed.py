@@ -12,10 +12,10 @@ from PIL import Image
 from torch import Tensor
 
 from pretrain.data.feed import Feed
-from pretrain.data.images import BatchPlan, DataError, find_images, find_styles
-from pretrain.data.random_numbers import Floats, draw_view_numbers
+from pretrain.data.images import BatchPlan, DataError
+from pretrain.data.listing import find_images, find_styles
 from pretrain.data.side_stream import unpack
-from pretrain.data.views import ViewRecipe
+from pretrain.data.views import Floats, ViewRecipe, draw_view_numbers
 from pretrain.parts.view import Augmentation, View
 from tests.copies import Copies
 from tests.rounding import assert_equal_up_to_rounding, rounding_error
@@ -86,7 +86,7 @@ def test_memory_is_used_only_where_all_images_fit(image_folder: Path) -> None:
 
 def test_an_image_that_breaks_after_the_start_is_named(image_folder: Path) -> None:
     broken = feed(image_folder, memory_gb=0)
-    for file in broken.images.files:
+    for file in image_folder.rglob("*.png"):
         file.write_bytes(file.read_bytes()[:60])
     with pytest.raises(DataError, match=r"\.png does not decode"):
         next(broken.batches(0, 1))
@@ -257,7 +257,7 @@ def styled_feed(folder: Path, memory_gb: float = 1.0) -> Feed:
     bank = folder.parent / "bank"
     plain = feed(folder, memory_gb=memory_gb)
     for level in (10, 20):
-        for file in plain.images.files:
+        for file in folder.rglob("*.png"):
             copy = bank / f"level{level}" / file.relative_to(folder)
             copy.parent.mkdir(parents=True, exist_ok=True)
             Image.new("RGB", (12, 10), (level, level, level)).save(copy)
@@ -405,7 +405,7 @@ def test_an_image_that_was_replaced_by_one_of_another_size_is_named(
     image_folder: Path, memory_gb: float, size: tuple[int, int]
 ) -> None:
     source = feed(image_folder, memory_gb=memory_gb)
-    for file in source.images.files:
+    for file in image_folder.rglob("*.png"):
         Image.new("RGB", size).save(file)
     with pytest.raises(DataError, match=r"\d.png is 8 x \d+ px, but was listed as"):
         list(source.batches(0, 5))

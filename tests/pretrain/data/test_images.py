@@ -1,4 +1,7 @@
+"""Training images: which are found, their order, labels and shares, and changes during a run."""
+
 import os
+import time
 from pathlib import Path
 
 import numpy as np
@@ -6,16 +9,28 @@ import pytest
 import torch
 from PIL import Image
 
-from pretrain.data.images import BatchPlan, DataError, find_images, read_pixels
+import pretrain.data.images
+from pretrain.data.images import BatchPlan, DataError, last_writes, read_pixels
+from pretrain.data.listing import find_images, find_styles
+
+TICK_S = 0.05
+"""More than the clock of a file system needs to go on; Linux counts in 10 ms at most."""
+
+
+def names(folder: Path) -> list[str]:
+    """Relative names of the images that are found, in their order."""
+    images = find_images(folder)
+    return [images.name(place) for place in range(len(images))]
 
 
 def test_flat_and_nested_folders_are_found_whatever_the_labels(image_folder: Path) -> None:
     Image.new("L", (9, 5)).save(image_folder / "flat.jpg")
     (image_folder / "notes.txt").write_text("no image")
     images = find_images(image_folder)
+    place = names(image_folder).index("flat.jpg")
     assert len(images) == 21
-    place = images.files.index(image_folder / "flat.jpg")
     assert (images.heights[place], images.widths[place]) == (5, 9)
+    assert images.path(place) == image_folder / "flat.jpg"
 
 
 def test_a_broken_image_is_named_and_refused_unless_tolerated(image_folder: Path) -> None:
@@ -52,7 +67,7 @@ def test_pixels_are_those_of_pillow(tmp_path: Path, mode: str) -> None:
 
 def test_the_fingerprint_follows_names_and_sizes(image_folder: Path) -> None:
     before = find_images(image_folder).fingerprint
-    assert find_images(image_folder).fingerprint == before
+    assert before == "b6a8dbf6b7bd5d1d"  # as in records of before
     (image_folder / "warm" / "0.png").rename(image_folder / "warm" / "zero.png")
     assert find_images(image_folder).fingerprint != before
 
@@ -63,23 +78,19 @@ def test_classes_are_the_sorted_folders_and_labels_their_places(image_folder: Pa
     (image_folder / "no images").mkdir()
     images = find_images(image_folder)
     assert images.classes == ["between", "cold", "warm"]
-    for file, label in zip(images.files, images.labels, strict=True):
-        assert images.classes[label] == file.relative_to(image_folder).parts[0]
     assert images.labels.tolist() == [0] + [1] * 10 + [2] * 10
-
-
-def names(folder: Path) -> list[str]:
-    """Relative names of the images that are found, in their order."""
-    return [file.relative_to(folder).as_posix() for file in find_images(folder).files]
+    assert [name.split("/")[0] for name in names(image_folder)] == [
+        images.classes[label] for label in images.labels
+    ]
 
 
 def test_without_links_the_order_is_that_of_sorted_paths(image_folder: Path) -> None:
-    for name in ("warm.png", "warm/a/1.png", "warm/B/1.png", "warm-er/1.png", "cold/.hidden.JPG"):
+    odd = "warm-er/\udcff.png"  # no UTF-8
+    for name in ("warm.png", "warm/a/1.png", "warm/B/1.png", "cold/.hidden.JPG", odd):
         (image_folder / name).parent.mkdir(exist_ok=True)
         Image.new("L", (9, 5)).save(image_folder / name)
-    assert tuple(find_images(image_folder).files) == tuple(
-        sorted(image_folder.rglob("*.[pJ][nP][gG]"))
-    )
+    expected = sorted(image_folder.rglob("*.[pJ][nP][gG]"))
+    assert names(image_folder) == [str(file.relative_to(image_folder)) for file in expected]
 
 
 def test_linked_folders_are_followed_and_named_by_the_link(
@@ -90,18 +101,8 @@ def test_linked_folders_are_followed_and_named_by_the_link(
     (linked / "b").symlink_to(image_folder / "cold")
     (linked / "a").symlink_to(image_folder / "warm")
     images = find_images(linked)
-    assert (len(images), images.num_folders, images.classes) == (20, 2, ["a", "b"])
-    assert images.labels.tolist() == [0] * 10 + [1] * 10
-    assert images.files[0] == linked / "a" / "0.png"
-
-
-def test_a_folder_of_links_has_the_fingerprint_of_the_copy(
-    image_folder: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "linked").mkdir()
-    for folder in image_folder.iterdir():
-        (tmp_path / "linked" / folder.name).symlink_to(folder)
-    assert find_images(tmp_path / "linked").fingerprint == find_images(image_folder).fingerprint
+    assert (len(images), images.folders, images.classes) == (20, ["a", "b"], ["a", "b"])
+    assert images.path(0) == linked / "a" / "0.png"
 
 
 @pytest.mark.parametrize("target", [".", "..", "../..", "warm"])
@@ -109,11 +110,11 @@ def test_a_link_to_a_folder_around_it_or_beside_it_adds_nothing(
     image_folder: Path, target: str
 ) -> None:
     before = names(image_folder)
-    where = image_folder / ("warm" if target.startswith("..") else "") / "again"
-    where.symlink_to(target)
-    images = find_images(image_folder)
+    where = Path("warm" if target.startswith("..") else "") / "again"
+    (image_folder / where).symlink_to(target)
     assert names(image_folder) == before
-    assert [link.is_relative_to(where) for link in images.repeated] == [True]
+    (repeated,) = find_images(image_folder).repeated
+    assert Path(repeated).is_relative_to(where)
 
 
 @pytest.mark.parametrize("target", ["absent", "class"])
@@ -124,6 +125,21 @@ def test_a_link_that_leads_nowhere_is_named_and_refused_unless_tolerated(
     with pytest.raises(DataError, match=r"1 of 21 images are unreadable \(class\)"):
         find_images(image_folder)
     assert len(find_images(image_folder, tolerated=1)) == 20
+
+
+def test_a_folder_that_may_not_be_listed_is_named(
+    image_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scandir = os.scandir
+
+    def refuses(folder: Path) -> object:
+        if Path(folder) == image_folder / "cold":
+            raise PermissionError(13, "Permission denied")
+        return scandir(folder)
+
+    monkeypatch.setattr(os, "scandir", refuses)
+    with pytest.raises(DataError, match=r"1 of \d+ images are unreadable \(cold\)"):
+        find_images(image_folder)
 
 
 def plan(rank: int = 0, num_processes: int = 1, seed: int = 0) -> BatchPlan:
@@ -149,30 +165,68 @@ def test_the_shares_of_two_processes_make_the_batch_of_one() -> None:
     assert np.array_equal(np.concatenate(shares), plan().batch(4)[1])
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
+def test_an_impossible_plan_is_refused() -> None:
+    for changes, message in (
         ({"batch_size": 24}, "23 images do not fill one batch of 24"),
         ({"num_processes": 4}, "6 does not divide among 4 processes"),
         ({"seed": -1}, "--seed -1 is negative"),
-    ],
-)
-def test_an_impossible_plan_is_refused(changes: dict[str, int], message: str) -> None:
-    with pytest.raises(DataError, match=message):
-        BatchPlan(**({"num_images": 23, "batch_size": 6, "seed": 0} | changes))
+    ):
+        with pytest.raises(DataError, match=message):
+            BatchPlan(**({"num_images": 23, "batch_size": 6, "seed": 0} | changes))
 
 
-def test_a_folder_that_may_not_be_listed_is_named(
+def test_overwritten_and_deleted_images_have_another_last_write(image_folder: Path) -> None:
+    images = find_images(image_folder)
+    before = last_writes(images)
+    assert last_writes(images) == before
+    time.sleep(TICK_S)
+    overwritten = image_folder / "warm" / "3.png"
+    time_ns = overwritten.stat().st_mtime_ns
+    overwritten.write_bytes((image_folder / "warm" / "4.png").read_bytes())
+    os.utime(overwritten, ns=(time_ns, time_ns))  # as tar and cp -p do
+    (image_folder / "cold" / "1.png").unlink()
+    now = last_writes(images)
+    assert [name for name in now if now[name] != before[name]] == ["cold/1.png", "warm/3.png"]
+
+
+def test_of_a_large_set_the_folders_are_looked_at(
     image_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hidden = next(path for path in sorted(image_folder.iterdir()) if path.is_dir())
-    scandir = os.scandir
+    monkeypatch.setattr(pretrain.data.images, "FILE_BY_FILE", 10)
+    images = find_images(image_folder)
+    before = last_writes(images)
+    time.sleep(TICK_S)
+    (image_folder / "warm" / "3.png").replace(image_folder / "warm" / "4.png")
+    now = last_writes(images)
+    assert [name for name in now if now[name] != before[name]] == ["warm/"]
 
-    def refuses(folder: str) -> object:
-        if Path(folder) == hidden:
-            raise PermissionError(13, "Permission denied")
-        return scandir(folder)
 
-    monkeypatch.setattr(os, "scandir", refuses)
-    with pytest.raises(DataError, match=rf"1 of \d+ images are unreadable \({hidden.name}\)"):
-        find_images(image_folder)
+def fill(bank: Path, folder: Path, *styles: str) -> None:
+    """A plain copy of every image in each style."""
+    for style in styles:
+        for name in names(folder):
+            (bank / style / name).parent.mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (4, 4)).save(bank / style / name)
+
+
+def test_styles_are_the_sorted_folders_and_copies_keep_the_name(
+    image_folder: Path, tmp_path: Path
+) -> None:
+    bank = tmp_path / "bank"
+    fill(bank, image_folder, "seurat", "munch")
+    (bank / "README").write_text("made by AdaIN")
+    styles = find_styles(bank, find_images(image_folder))
+    assert styles.names == ("munch", "seurat")
+    assert styles.styled_path("cold/3.png", 1) == bank / "seurat" / "cold" / "3.png"
+
+
+def test_missing_copies_are_counted_and_the_first_is_named(
+    image_folder: Path, tmp_path: Path
+) -> None:
+    bank = tmp_path / "bank"
+    fill(bank, image_folder, "munch", "seurat")
+    for name in ("cold/7.png", "warm/1.png"):
+        (bank / "seurat" / name).unlink()
+    message = r"2 of 40 styled copies are missing, first seurat/cold/7\.png"
+    with pytest.raises(DataError, match=message):
+        find_styles(bank, find_images(image_folder))

@@ -6,9 +6,12 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
 import torch
 
-from pretrain.data.side_stream import alternate, made_aside
+from pretrain.data.side_stream import made_aside
+
+CUDA = torch.device("cuda")
 
 
 class Batch:
@@ -29,48 +32,61 @@ class NotedStream:
         self.work.append(f"wait for {event}")
 
 
-def train(num_steps: int) -> tuple[NotedStream, NotedStream]:
-    """Both streams after the training on batches, which notes what each stream is given."""
-    side, training = NotedStream("side"), NotedStream("training")
-    current = training
+class Streams:
+    """Both streams, and which one is given work."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.side, self.training = NotedStream("side"), NotedStream("training")
+        self.current = self.training
+        monkeypatch.setattr(torch.cuda, "Stream", lambda _: self.side)
+        monkeypatch.setattr(torch.cuda, "current_stream", lambda _: self.training)
+        monkeypatch.setattr(torch.cuda, "stream", self.enter)
 
     @contextmanager
-    def enter_side() -> Iterator[None]:
-        nonlocal current
-        current = side
+    def enter(self, stream: NotedStream) -> Iterator[None]:
+        self.current = stream
         yield
-        current = training
+        self.current = self.training
 
-    def batches() -> Generator[int, None, None]:
-        for step in range(num_steps):
-            current.work.append(f"make {step}")
-            yield step
+    def train(self, num_steps: int) -> None:
+        """Train on batches; note what each stream is given."""
 
-    for step in alternate(batches(), side, training, enter_side):
-        current.work.append(f"train {step}")
-    return side, training
+        def batches() -> Generator[int, None, None]:
+            for step in range(num_steps):
+                self.current.work.append(f"make {step}")
+                yield step
+
+        for step in made_aside(batches(), CUDA):
+            self.current.work.append(f"train {step}")
 
 
-def test_batches_are_made_on_the_side_and_trained_on_when_they_are_ready() -> None:
-    _, training = train(3)
-    assert training.work == [
+@pytest.fixture
+def streams(monkeypatch: pytest.MonkeyPatch) -> Streams:
+    return Streams(monkeypatch)
+
+
+def test_batches_are_made_on_the_side_and_trained_on_when_they_are_ready(streams: Streams) -> None:
+    streams.train(3)
+    assert streams.training.work == [
         *("wait for side 1", "train 0"),
         *("wait for side 2", "train 1"),
         *("wait for side 4", "train 2"),
     ]
 
 
-def test_a_batch_is_made_beside_the_step_before_and_after_the_one_before_that() -> None:
-    side, _ = train(4)
-    assert side.work[:6] == [
+def test_a_batch_is_made_beside_the_step_before_and_after_the_one_before_that(
+    streams: Streams,
+) -> None:
+    streams.train(4)
+    assert streams.side.work[:6] == [
         *("make 0", "make 1"),
         *("wait for training 2", "make 2"),  # memory of batch 0, which the second word trains on
         *("wait for training 4", "make 3"),
     ]
 
 
+@pytest.mark.usefixtures("streams")
 def test_a_batch_is_held_until_the_side_stream_has_waited_for_its_step() -> None:
-    side, training = NotedStream("side"), NotedStream("training")
     alive: list[list[bool]] = []
     followed: list[weakref.ref[Batch]] = []
 
@@ -83,7 +99,7 @@ def test_a_batch_is_held_until_the_side_stream_has_waited_for_its_step() -> None
             yield batch
             del batch
 
-    for batch in alternate(batches(), side, training, lambda: torch.no_grad()):
+    for batch in made_aside(batches(), CUDA):
         del batch
     assert alive[1:] == [[True], [False, True], [False, False, True]]
 

@@ -6,14 +6,19 @@ import torch
 from scipy.stats import ks_2samp
 from torchvision.transforms import RandomResizedCrop
 
-from pretrain.data.random_numbers import (
+from pretrain.data.views import (
     APPLY_POSITIONS,
     NUM_UNIFORMS,
     PLACES,
     Floats,
+    ViewRecipe,
+    draw_boxes,
+    draw_colors,
+    draw_style,
     draw_view_numbers,
+    effect,
+    redraw,
 )
-from pretrain.data.views import ViewRecipe, draw_boxes, draw_colors, draw_style, effect, redraw
 from pretrain.parts.view import Augmentation, View
 
 MANY = 4000

@@ -11,7 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils.parametrizations import weight_norm
 
 from pretrain.methods.dino import DINO, Head, dino_loss, next_center
-from pretrain.parts.sync_bn import GlobalBatchNorm
+from pretrain.parts.fused_batch_norm import FusedBatchNorm
 from pretrain.parts.view import View
 from pretrain.recipes.dino import DINOConfig
 from tests.rounding import SHORT_CHAIN, assert_equal_up_to_rounding
@@ -246,7 +246,7 @@ def measure_losses(rank: int, num_processes: int) -> dict[str, Any]:
         "losses": torch.stack(losses),
         "gradients": [parameter.grad for parameter in method.encoder.parameters()],
         "state": method.state_dict(),
-        "synchronous": sum(isinstance(module, GlobalBatchNorm) for module in method.modules()),
+        "synchronous": sum(isinstance(module, FusedBatchNorm) for module in method.modules()),
     }
 
 

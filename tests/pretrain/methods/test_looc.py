@@ -10,7 +10,7 @@ from torchvision.models import ResNet
 from torchvision.models.resnet import BasicBlock
 
 from pretrain.methods.looc import LooC, MoCoPP, key_views, looc_loss, moco_pp_loss
-from pretrain.parts.heads import BranchedResNet
+from pretrain.parts.resnet import BranchedResNet
 from pretrain.parts.view import View
 from pretrain.recipes.looc import LooCConfig, MoCoPPConfig
 from tests.rounding import assert_equal_up_to_rounding

@@ -18,7 +18,7 @@ from pretrain.methods.lorac import (
     margin_log_prior,
     nuclear_norm,
 )
-from pretrain.parts.sync_bn import GlobalBatchNorm
+from pretrain.parts.fused_batch_norm import FusedBatchNorm
 from pretrain.parts.view import View
 from pretrain.recipes.lorac import LORACConfig
 from tests.rounding import assert_equal_up_to_rounding
@@ -290,7 +290,7 @@ def measure_losses(rank: int, num_processes: int) -> dict[str, Any]:
         queues = [queue.keys for queue in method.queues]
         results[name] = {"loss": loss.detach(), "gradients": gradients, "queues": queues}
     results["synchronous"] = [
-        sum(isinstance(module, GlobalBatchNorm) for module in network.modules())
+        sum(isinstance(module, FusedBatchNorm) for module in network.modules())
         for network in (method.backbone, method.encoder, method.key_encoder)
     ]
     return results

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from pretrain.command import parse
+from pretrain.data.listing import find_images
 from pretrain.loop import Training, training_step
 from pretrain.methods.simsiam import SimSiam, simsiam_loss
 from pretrain.parts.view import View
@@ -87,7 +88,7 @@ def test_the_spread_of_embeddings_is_logged_without_gradient() -> None:
 def test_the_predictor_keeps_its_rate_while_that_of_the_encoder_falls(image_folder: Path) -> None:
     options = ["--data", str(image_folder), "--out", str(image_folder.parent), "--batch-size", "4"]
     cpu = Process(device=torch.device("cpu"))
-    job = prepare("simsiam/smoke", parse("simsiam/smoke", options), cpu)
+    job = prepare("simsiam/smoke", parse("simsiam/smoke", options), cpu, find_images(image_folder))
     job = replace(job, method=tiny_simsiam())
     training = Training(job)
     scheduled, fixed = training.optimizer.param_groups

@@ -10,7 +10,7 @@ from torch.nn.functional import normalize
 from torch.nn.parallel import DistributedDataParallel
 
 from pretrain.methods.swav import SwAV, sinkhorn, swav_loss
-from pretrain.parts.sync_bn import GlobalBatchNorm
+from pretrain.parts.fused_batch_norm import FusedBatchNorm
 from pretrain.parts.view import View
 from pretrain.recipes.swav import SwAVConfig
 from tests.rounding import SHORT_CHAIN, assert_equal_up_to_rounding, rounding_error
@@ -247,7 +247,7 @@ def measure_losses(rank: int, num_processes: int) -> dict[str, Any]:
         "losses": torch.stack(losses),
         "gradients": [parameter.grad for parameter in method.parameters()],
         "state": method.state_dict(),
-        "synchronous": sum(isinstance(module, GlobalBatchNorm) for module in method.modules()),
+        "synchronous": sum(isinstance(module, FusedBatchNorm) for module in method.modules()),
         "codes": sinkhorn(cosines(1, NUM_IMAGES)[0][mine], epsilon=0.05, num_iterations=3),
     }
 

@@ -9,8 +9,8 @@ from torch.nn.functional import normalize
 from torchvision.models import ResNet
 from torchvision.models.resnet import BasicBlock
 
-from pretrain.parts.heads import BranchedResNet, HeadQueues, LaterHeads, ProjectorHeads
-from pretrain.parts.resnet import build_resnet
+from pretrain.parts.heads import HeadQueues, LaterHeads, ProjectorHeads
+from pretrain.parts.resnet import BranchedResNet, build_resnet
 from tests.rounding import assert_equal_up_to_rounding
 
 

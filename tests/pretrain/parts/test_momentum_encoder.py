@@ -1,8 +1,17 @@
+"""A moving average of an encoder, and keys by it."""
+
 import pytest
 import torch
 from torch import nn
+from torch.nn.functional import normalize
 
-from pretrain.parts.momentum_encoder import MomentumEncoder, rising_momentum
+from pretrain.parts.momentum_encoder import (
+    MomentumEncoder,
+    positive_keys,
+    rising_momentum,
+    similarities,
+)
+from pretrain.parts.view import KeyForward
 
 
 def test_follow_equals_a_loop_over_parameters_and_leaves_buffers_alone() -> None:
@@ -24,3 +33,20 @@ def test_momentum_rises_to_one_by_half_a_cosine() -> None:
     assert rising_momentum(0.99, 0.0) == pytest.approx(0.99)
     assert rising_momentum(0.99, 0.5) == pytest.approx(0.995)
     assert rising_momentum(0.99, 1.0) == 1.0
+
+
+@pytest.mark.parametrize("key_forward", ["concatenated", "per_view"])
+def test_each_key_stands_at_its_image_and_its_view(key_forward: KeyForward) -> None:
+    views = list(torch.randn(3, 4, 3, 2, 2))
+    keys = positive_keys(nn.Flatten(), views, key_forward=key_forward, bn_splits=2)
+    assert keys.shape == (4, 3, 12)
+    for image in range(4):
+        for view in range(3):
+            expected = normalize(views[view][image].flatten(), dim=0)
+            torch.testing.assert_close(keys[image, view], expected)
+
+
+def test_similarities_are_products_with_the_own_keys() -> None:
+    query, keys = torch.randn(4, 8), torch.randn(4, 3, 8)
+    expected = torch.stack([keys[i] @ query[i] for i in range(4)])
+    torch.testing.assert_close(similarities(query, keys), expected)

@@ -1,6 +1,18 @@
-import torch
+"""The ring of keys, and losses over it against those with all similarities in memory."""
 
-from pretrain.parts.queue import KeyQueue
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from pretrain.parts import queue as module
+from pretrain.parts.queue import (
+    KeyQueue,
+    queue_divergence,
+    queue_logsumexp,
+    queue_logsumexp_and_largest,
+)
+from tests.rounding import SHORT_CHAIN, assert_equal_up_to_rounding, rounding_error
 
 
 def test_queue_starts_as_noise_of_unit_length() -> None:
@@ -23,3 +35,94 @@ def test_a_loaded_queue_goes_on_at_its_position() -> None:
     for ring in (queue, copy):
         ring.push(torch.full((3, 1), 2.0))
     assert torch.equal(queue.keys, copy.keys)
+
+
+@pytest.mark.parametrize("block", [1, 7, 100, 4096])
+def test_blocks_of_any_size_give_the_logsumexp_and_its_gradient(
+    block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "BLOCK_KEYS", block)
+    query = normalize(torch.randn(5, 8), dim=1)
+    queue = normalize(torch.randn(101, 8), dim=1)
+    streamed, simple = query.clone().requires_grad_(), query.clone().requires_grad_()
+    result = queue_logsumexp(streamed, queue, temperature=0.07)
+    expected = (simple @ queue.T / 0.07).logsumexp(dim=1)
+    weights = torch.arange(1.0, 6.0)
+    (result * weights).sum().backward()
+    (expected * weights).sum().backward()
+    torch.testing.assert_close(result, expected)
+    assert_equal_up_to_rounding(streamed.grad, simple.grad)
+
+
+def test_a_gpu_compares_as_many_keys_at_once_as_its_budget_of_logits_allows() -> None:
+    cpu, cuda = torch.device("cpu"), torch.device("cuda")
+    assert module.block_keys(32, cpu) == module.block_keys(100_000, cuda) == module.BLOCK_KEYS
+    assert module.block_keys(32, cuda) >= 65_536  # all of MoCo's queue
+    for num_queries in (1, 100, 512, 4096):
+        keys = module.block_keys(num_queries, cuda)
+        assert keys * num_queries <= module.BLOCK_LOGITS < (keys + module.BLOCK_KEYS) * num_queries
+
+
+def test_large_logits_do_not_overflow() -> None:
+    query = torch.ones(1, 1)
+    result = queue_logsumexp(query, torch.tensor([[1.0], [0.5]]), temperature=1e-3)
+    assert_equal_up_to_rounding(result, torch.tensor([1000.0]))
+
+
+@pytest.mark.parametrize("block", [7, 4096])
+def test_the_largest_similarity_comes_along_without_gradient(
+    block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "BLOCK_KEYS", block)
+    query = torch.randn(5, 8, requires_grad=True)
+    queue = torch.randn(50, 8)
+    total, largest = queue_logsumexp_and_largest(query, queue, temperature=0.5)
+    torch.testing.assert_close(largest, (query @ queue.T / 0.5).amax(dim=1).detach())
+    assert total.requires_grad
+    assert not largest.requires_grad
+
+
+def plain_divergence(query: Tensor, key: Tensor, queue: Tensor, temperature: float) -> Tensor:
+    """Both distributions (n, K) in memory."""
+    log_q = (query @ queue.T / temperature).log_softmax(dim=1)
+    log_p = (key @ queue.T / temperature).log_softmax(dim=1)
+    return ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum(dim=1) / 2
+
+
+@pytest.mark.parametrize("block", [1, 7, 100, 4096])
+def test_blocks_of_any_size_give_the_divergence_and_its_gradient(
+    block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "BLOCK_KEYS", block)
+    torch.manual_seed(0)
+    query, key = normalize(torch.randn(2, 5, 8), dim=2)
+    queue = normalize(torch.randn(101, 8), dim=1)
+    streamed, simple = query.clone().requires_grad_(), query.clone().requires_grad_()
+    result = queue_divergence(streamed, key, queue, temperature=0.1)
+    expected = plain_divergence(simple, key, queue, 0.1)
+    weights = torch.arange(1.0, 6.0)
+    (result * weights).sum().backward()
+    (expected * weights).sum().backward()
+    assert_equal_up_to_rounding(result, expected, magnitude=1 / 0.1, operations=SHORT_CHAIN)
+    # similarities are rounded, over the temperature twice; the last row counts five times
+    assert_equal_up_to_rounding(
+        streamed.grad, simple.grad, magnitude=5 / 0.1**2, operations=SHORT_CHAIN
+    )
+
+
+def test_small_differences_are_not_lost_to_rounding() -> None:
+    torch.manual_seed(0)
+    query, queue = torch.randn(4, 8).double(), torch.randn(50, 8).double()
+    key = query + 1e-3 * torch.randn(4, 8)
+    logit, gap = (query @ queue.T / 0.5).abs().max(), (query - key).norm(dim=1).max() / 0.5
+    result = queue_divergence(query.float(), key.float(), queue.float(), temperature=0.5)
+    expected = plain_divergence(query.float().double(), key.float().double(), queue, 0.5)
+    # both mean negatives have the rounding of logits, but count only times the gap
+    error = rounding_error(torch.float32, magnitude=(gap * logit).item(), operations=SHORT_CHAIN)
+    assert (result - expected).abs().max() < error < 0.02 * expected.max()
+
+
+def test_large_logits_of_a_divergence_do_not_overflow() -> None:
+    query, key = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0]])
+    result = queue_divergence(query, key, torch.eye(2), temperature=1e-3)
+    assert_equal_up_to_rounding(result, torch.tensor([1000.0]))

@@ -1,121 +1,204 @@
-"""Synchronous batch norm of two processes against plain batch norm of one with all images."""
+"""Batch norm over processes: its formulas against plain batch norm of all rows; ShuffleBN."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from pretrain.parts.sync_bn import GlobalBatchNorm, synchronize_batch_norms
+from pretrain.parts import fused_batch_norm
+from pretrain.parts.fused_batch_norm import FusedBatchNorm, has_kernels
+from pretrain.parts.sync_bn import shuffled_forward, split_forward, synchronize_batch_norms
 from tests.two_processes import two_processes
 
-NUM_IMAGES = 6
+NUM_IMAGES, CHANNELS = 8, 5
+DTYPES = (torch.float64, torch.float32)
+TOLERANCES = {torch.float64: 1e-12, torch.float32: 500 * torch.finfo(torch.float32).eps}
+SHAPES = ((CHANNELS,), (CHANNELS, 3, 2))
+OPTIONS: tuple[dict[str, Any], ...] = (
+    {"momentum": 0.3, "eps": 1e-3},
+    {"affine": False},
+    {"track_running_stats": False},
+)
 
 
-def network() -> nn.Sequential:
-    """Every kind of batch norm, on (n, 3, 4, 4)."""
+def rows_and_weights(shape: tuple[int, ...], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Rows (n, C, ...), off center and of different scale, and weights of a loss."""
+    generator = torch.Generator().manual_seed(3)
+    rows = 2 + 3 * torch.randn(NUM_IMAGES, *shape, generator=generator, dtype=torch.float64)
+    weights = torch.randn(NUM_IMAGES, *shape, generator=generator, dtype=torch.float64)
+    return rows.to(dtype), weights.to(dtype)
+
+
+def normed(norm: nn.Module, rows: Tensor, weights: Tensor) -> dict[str, Tensor]:
+    """Outputs, gradients and statistics of one step of a norm with parameters from seed 0."""
     torch.manual_seed(0)
-    made = nn.Sequential(
-        nn.Conv2d(3, 4, 3, bias=False),
-        nn.Sequential(nn.BatchNorm2d(4, momentum=0.3, eps=1e-3), nn.ReLU()),
-        nn.Flatten(),
-        nn.BatchNorm1d(16, momentum=None),
-        nn.Linear(16, 5),
-        nn.BatchNorm1d(5, affine=False),
-        nn.BatchNorm1d(5, track_running_stats=False),
-    )
-    for parameter in made.parameters():
+    for parameter in norm.parameters():
         nn.init.normal_(parameter)
-    return made
+    leaves = rows.clone().requires_grad_()
+    outputs = norm.to(rows.dtype).train()(leaves)
+    (outputs * weights).sum().backward()
+    assert leaves.grad is not None
+    gradients = {f"of {name}": p.grad for name, p in norm.named_parameters() if p.grad is not None}
+    buffers = {name: buffer.clone() for name, buffer in norm.named_buffers()}
+    return {"rows": outputs.detach(), "row gradients": leaves.grad, **gradients, **buffers}
+
+
+def plain_norm(shape: tuple[int, ...], **options: Any) -> nn.Module:
+    return (nn.BatchNorm2d if len(shape) == 3 else nn.BatchNorm1d)(CHANNELS, **options)
 
 
 def measure_losses(rank: int, num_processes: int) -> dict[str, Any]:
-    """Outputs, gradients and statistics of two steps on the images of one process."""
-    norms = synchronize_batch_norms(network().double())
-    torch.manual_seed(1)
     size = NUM_IMAGES // num_processes
-    images = torch.randn(2, NUM_IMAGES, 3, 4, 4).double()[:, rank * size : (rank + 1) * size]
-    weights = torch.randn(NUM_IMAGES, 5).double()[rank * size : (rank + 1) * size]
-    leaves = images.clone().requires_grad_()
-    outputs = [norms(leaves[step]) for step in range(2)]
-    (torch.stack(outputs) * weights).sum().backward()
-    norms.eval()
-    return {
-        "outputs": torch.stack(outputs, dim=1).detach(),
-        "image gradients": leaves.grad.transpose(0, 1),  # type: ignore[union-attr]
-        "parameter gradients": {name: p.grad for name, p in norms.named_parameters()},
-        "state": norms.state_dict(),
-        "eval": norms[:-1](images[0]).detach(),  # type: ignore[index]
-    }
-
-
-@pytest.fixture(scope="module")
-def halves(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    return two_processes("tests.pretrain.parts.test_sync_bn", tmp_path_factory.mktemp("two"))
-
-
-@pytest.fixture(scope="module")
-def whole() -> dict[str, Any]:
-    return measure_losses(0, 1)
+    own = slice(rank * size, (rank + 1) * size)
+    results: dict[str, Any] = {}
+    for dtype in DTYPES:
+        for shape in SHAPES:
+            rows, weights = (values[own] for values in rows_and_weights(shape, dtype))
+            norms = synchronize_batch_norms(nn.Sequential(plain_norm(shape)))
+            results[f"{dtype} {len(shape)}"] = normed(norms, rows, weights)
+    return results
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rows", ["outputs", "image gradients", "eval"])
-def test_outputs_and_gradients_of_images_are_those_of_the_whole_batch(
-    rows: str, halves: list[dict[str, Any]], whole: dict[str, Any]
+def test_two_processes_compute_what_one_does_with_the_whole_batch(
+    tmp_path_factory: pytest.TempPathFactory, subtests: pytest.Subtests
 ) -> None:
-    joined = torch.cat([half[rows] for half in halves])
-    torch.testing.assert_close(joined, whole[rows])
+    halves = two_processes("tests.pretrain.parts.test_sync_bn", tmp_path_factory.mktemp("two"))
+    for dtype in DTYPES:
+        for shape in SHAPES:
+            whole = normed(nn.Sequential(plain_norm(shape)), *rows_and_weights(shape, dtype))
+            parts = [half[f"{dtype} {len(shape)}"] for half in halves]
+            for name, expected in whole.items():
+                with subtests.test(dtype=dtype, shape=shape, name=name):
+                    if "row" in name:
+                        found = torch.cat([part[name] for part in parts])
+                    elif name.startswith("of "):  # a training loop adds those of parameters
+                        found = parts[0][name] + parts[1][name]
+                    else:
+                        found = parts[1][name]
+                    tolerance = TOLERANCES[dtype] * max(1.0, float(expected.abs().max()))
+                    torch.testing.assert_close(found, expected, rtol=0, atol=tolerance)
 
 
-@pytest.mark.slow
-def test_gradients_of_parameters_add_up_to_those_of_the_whole_batch(
-    halves: list[dict[str, Any]], whole: dict[str, Any]
+@pytest.fixture
+def several(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take the synchronous way with one process, whose rows are all rows."""
+    counts = iter([2])  # asked for once by the layer; afterwards there is one process
+    monkeypatch.setattr(fused_batch_norm, "num_processes", lambda: next(counts, 1))
+
+
+@pytest.mark.usefixtures("several")
+@pytest.mark.parametrize("shape", [(CHANNELS,), (CHANNELS, 3), (CHANNELS, 3, 2)])
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_formulas_are_those_of_plain_batch_norm(
+    options: dict[str, Any], shape: tuple[int, ...]
 ) -> None:
-    for name, expected in whole["parameter gradients"].items():
-        total = halves[0]["parameter gradients"][name] + halves[1]["parameter gradients"][name]
-        torch.testing.assert_close(total, expected)
+    rows, weights = rows_and_weights(shape, torch.float64)
+    expected = normed(plain_norm(shape, **options), rows, weights)
+    found = normed(FusedBatchNorm(CHANNELS, **options), rows, weights)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-11)
 
 
-@pytest.mark.slow
-def test_statistics_have_the_names_and_values_of_the_whole_batch(
-    halves: list[dict[str, Any]], whole: dict[str, Any]
+@pytest.mark.usefixtures("several")
+def test_rows_in_bfloat16_keep_their_type_and_layout() -> None:
+    rows = torch.randn(4, CHANNELS, 3, 2).bfloat16().contiguous(memory_format=torch.channels_last)
+    rows.requires_grad_()
+    outputs = FusedBatchNorm(CHANNELS)(rows)
+    outputs.float().sum().backward()
+    assert rows.grad is not None
+    for values in (outputs, rows.grad):
+        assert values.dtype == torch.bfloat16
+        assert values.is_contiguous(memory_format=torch.channels_last)
+
+
+@pytest.mark.usefixtures("several")
+def test_no_number_is_read_from_the_device() -> None:
+    rows = torch.empty(4, 3, device="meta", requires_grad=True)
+    # a tensor without values raises where one is read
+    FusedBatchNorm(3, device="meta")(rows).sum().backward()
+    assert rows.grad is not None
+
+
+def test_a_compiled_graph_takes_the_formulas_also_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = SimpleNamespace(is_cuda=True)
+    assert has_kernels(rows)  # type: ignore[arg-type]
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    assert not has_kernels(rows)  # type: ignore[arg-type]
+
+
+def test_one_process_keeps_its_norms_and_several_keep_their_tensors(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for half in halves:
-        torch.testing.assert_close(half["state"], whole["state"])
-
-
-def test_one_process_keeps_its_network() -> None:
-    plain = network()
-    kinds = [type(module) for module in plain.modules()]
-    assert synchronize_batch_norms(plain) is plain
-    assert [type(module) for module in plain.modules()] == kinds
-
-
-def test_conversion_keeps_the_tensors_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = network().double().requires_grad_(False)
-    before = plain.state_dict(keep_vars=True)
+    network = nn.Sequential(nn.Linear(3, 4), nn.Sequential(nn.BatchNorm1d(4))).double()
+    network.requires_grad_(False)
+    before = network.state_dict(keep_vars=True)
+    synchronize_batch_norms(network)
+    assert isinstance(network.get_submodule("1.0"), nn.BatchNorm1d)
     monkeypatch.setattr("pretrain.parts.sync_bn.num_processes", lambda: 2)
-    monkeypatch.setattr("torch.distributed.get_backend", lambda: "gloo")
-    after = synchronize_batch_norms(plain).state_dict(keep_vars=True)
+    after = synchronize_batch_norms(network).state_dict(keep_vars=True)
+    assert isinstance(network.get_submodule("1.0"), FusedBatchNorm)
     assert list(after) == list(before)
     assert all(after[name] is tensor for name, tensor in before.items())
-    assert isinstance(plain[3], GlobalBatchNorm)
 
 
-@pytest.mark.parametrize("momentum", [0.1, None])
-def test_no_number_is_read_from_the_device(
-    momentum: float | None, monkeypatch: pytest.MonkeyPatch
+class Recorder(nn.Module):
+    """Multiplies by ten and remembers which rows came together."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.groups: list[list[float]] = []
+
+    def forward(self, images: Tensor) -> Tensor:
+        self.groups.append(sorted(images.flatten().tolist()))
+        return images * 10
+
+
+def test_embeddings_come_back_to_their_images() -> None:
+    images = torch.arange(12.0)[:, None]
+    assert torch.equal(shuffled_forward(Recorder(), images, 1), images * 10)
+
+
+def test_groups_are_mixed_anew_and_cover_every_image_once() -> None:
+    torch.manual_seed(0)
+    network = Recorder()
+    images = torch.arange(12.0)[:, None]
+    for _ in range(2):
+        shuffled_forward(network, images, 3)
+    first, second = network.groups[:3], network.groups[3:]
+    assert sorted(row for group in first for row in group) == images.flatten().tolist()
+    assert first != second
+    assert first[0] != [0.0, 1.0, 2.0, 3.0]
+
+
+def test_each_split_has_its_own_batch_statistics() -> None:
+    images = torch.randn(8, 4)
+    norm = nn.BatchNorm1d(4)
+    expected = torch.cat([nn.BatchNorm1d(4)(images[:4]), nn.BatchNorm1d(4)(images[4:])])
+    torch.testing.assert_close(split_forward(norm, images, 2), expected)
+
+
+def test_splits_that_do_not_divide_the_batch_are_refused() -> None:
+    with pytest.raises(ValueError, match="8 images do not split into 3 equal groups"):
+        split_forward(nn.Identity(), torch.zeros(8, 4), 3)
+
+
+def test_under_autocast_images_are_gathered_in_the_type_of_the_network(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("pretrain.parts.sync_bn.num_processes", lambda: 2)
-    norm = GlobalBatchNorm(3, momentum=momentum, device="meta")
-    # a tensor without values raises where one is read
-    assert norm._normalize(torch.empty(4, 3, device="meta")).shape == (4, 3)
+    gathered: list[Tensor] = []
 
+    def gather(rows: Tensor) -> Tensor:
+        gathered.append(rows)
+        return rows
 
-def test_mean_over_all_batches_is_that_of_plain_batch_norm(monkeypatch: pytest.MonkeyPatch) -> None:
-    own, plain = GlobalBatchNorm(3, momentum=None), nn.BatchNorm1d(3, momentum=None)
-    for rows in torch.randn(7, 8, 3):
-        plain(rows)
-        own._update_running_statistics(rows.mean(dim=0), rows.var(dim=0))
-    torch.testing.assert_close(own.state_dict(), plain.state_dict())
+    monkeypatch.setattr("pretrain.parts.sync_bn.gather", gather)
+    images, network = torch.randn(4, 3, 8, 8), nn.Conv2d(3, 2, kernel_size=3)
+    with torch.autocast("cpu", torch.bfloat16):
+        embeddings = shuffled_forward(network, images, 1)
+        expected = network(images)
+    assert [rows.dtype for rows in gathered] == [torch.bfloat16] * 2
+    assert torch.equal(embeddings, expected)
+    shuffled_forward(network, images, 1)
+    assert gathered[-1].dtype == torch.float32

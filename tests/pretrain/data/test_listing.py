@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import pretrain.data.kept_listing
-from pretrain.data.images import DataError, Listing, TrainingImages, find_images, list_images
-from pretrain.data.kept_listing import cache_folder, kept_or_listed
+import pretrain.data.listing
+from pretrain.data.images import DataError, TrainingImages
+from pretrain.data.listing import cache_folder, find_images, list_images
 
 
 @pytest.fixture
@@ -18,19 +18,19 @@ def walks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Folders that were walked through, with an empty cache."""
     walked: list[Path] = []
 
-    def count(folder: Path) -> Listing:
+    def count(folder: Path) -> TrainingImages:
         walked.append(folder)
         return list_images(folder)
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(pretrain.data.kept_listing, "list_images", count)
+    monkeypatch.setattr(pretrain.data.listing, "list_images", count)
     return walked
 
 
 @pytest.fixture
 def old(image_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of images that nobody has changed for a while."""
-    monkeypatch.setattr(pretrain.data.kept_listing, "UNSURE_S", 0.05)
+    monkeypatch.setattr(pretrain.data.listing, "UNSURE_S", 0.05)
     wait()
     return image_folder
 
@@ -41,23 +41,23 @@ def wait() -> None:
 
 
 def assert_same(found: TrainingImages, expected: TrainingImages) -> None:
-    assert list(found.files) == list(expected.files)
-    assert np.array_equal(found.heights, expected.heights)
-    assert np.array_equal(found.widths, expected.widths)
-    assert found.fingerprint == expected.fingerprint
-    assert found.repeated == expected.repeated
-    assert found.classes == expected.classes
+    assert all(
+        np.array_equal(values, vars(expected)[name])
+        for name, values in vars(found).items()
+        if isinstance(values, np.ndarray)
+    )
+    assert (found.repeated, found.states) == (expected.repeated, expected.states)
 
 
 def test_a_listing_is_found_again_by_any_path_to_the_folder(
     old: Path, tmp_path: Path, walks: list[Path]
 ) -> None:
     (tmp_path / "link").symlink_to(old)
-    expected = find_images(old)
-    assert_same(kept_or_listed(old), expected)
-    assert_same(kept_or_listed(old), expected)
+    expected = list_images(old)
+    assert_same(find_images(old), expected)
+    assert_same(find_images(old), expected)
     assert walks == [old]
-    assert kept_or_listed(tmp_path / "link").files[0] == tmp_path / "link" / "cold" / "0.png"
+    assert find_images(tmp_path / "link").path(0) == tmp_path / "link" / "cold" / "0.png"
     assert walks == [old]
 
 
@@ -65,7 +65,7 @@ def test_a_listing_is_found_again_by_any_path_to_the_folder(
 def test_a_changed_folder_is_listed_again(
     old: Path, tmp_path: Path, walks: list[Path], change: str
 ) -> None:
-    kept_or_listed(old)
+    find_images(old)
     first = old / "warm" / "0.png"
     match change:
         case "added":
@@ -82,7 +82,7 @@ def test_a_changed_folder_is_listed_again(
             (old / "between").mkdir()
         case "link":
             (old / "again").symlink_to(tmp_path)
-    assert_same(kept_or_listed(old), find_images(old))
+    assert_same(find_images(old), list_images(old))
     assert len(walks) == 2
 
 
@@ -93,17 +93,17 @@ def test_a_folder_behind_a_link_that_changes_is_listed_again(
     data.mkdir()
     (data / "a").symlink_to(old / "cold")
     wait()
-    kept_or_listed(data)
-    kept_or_listed(data)
+    find_images(data)
+    find_images(data)
     assert len(walks) == 1
     Image.new("L", (9, 5)).save(old / "cold" / "new.png")
-    assert len(kept_or_listed(data)) == 11
+    assert len(find_images(data)) == 11
 
 
 def test_a_folder_that_has_just_changed_is_not_kept(image_folder: Path, walks: list[Path]) -> None:
     """The next change may fall into the same tick of the clock."""
     for _ in range(2):
-        kept_or_listed(image_folder)
+        find_images(image_folder)
     assert len(walks) == 2
 
 
@@ -113,16 +113,16 @@ def test_unreadable_images_are_tried_again(old: Path, walks: list[Path]) -> None
     wait()
     for _ in range(2):
         with pytest.raises(DataError, match=r"1 of 21 images are unreadable \(warm/broken.png\)"):
-            kept_or_listed(old)
-        assert len(kept_or_listed(old, tolerated=1)) == 20
+            find_images(old)
+        assert len(find_images(old, tolerated=1)) == 20
     assert len(walks) == 1
     Image.new("L", (9, 5)).save(broken)  # the folder's time stays
-    assert len(kept_or_listed(old)) == 21
+    assert len(find_images(old)) == 21
 
 
 @pytest.mark.parametrize("damage", ["cut", "zeros", "empty", "text"])
 def test_a_damaged_listing_is_made_again(old: Path, walks: list[Path], damage: str) -> None:
-    expected = kept_or_listed(old)
+    expected = find_images(old)
     (path,) = cache_folder().glob("*.npz")
     content = path.read_bytes()
     half = len(content) // 2
@@ -133,5 +133,5 @@ def test_a_damaged_listing_is_made_again(old: Path, walks: list[Path], damage: s
         "text": b"no listing",
     }
     path.write_bytes(damaged[damage])
-    assert_same(kept_or_listed(old), expected)
+    assert_same(find_images(old), expected)
     assert len(walks) == 2

@@ -1,0 +1,252 @@
+"""Listings of image folders: walked through once, and kept for the next start.
+
+Links to folders are followed. Kept listings lie below $XDG_CACHE_HOME/ssl-benchmark/listings and
+may be deleted at any time. One counts as long as every folder has the entries that it had. A file
+whose content is replaced by an image of another size under its old name is noticed when it is read.
+"""
+
+import fcntl
+import hashlib
+import io
+import json
+import os
+import time
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from itertools import compress
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pretrain.data.images import DataError, FolderState, StyleBank, TrainingImages
+from pretrain.pixels.decoding import UNREADABLE, image_size, image_sizes
+from pretrain.running.atomic_files import write_whole
+from pretrain.running.progress import print_line
+
+SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm", ".tif", ".tiff"}
+UNSURE_S = 2.0
+"""A folder that changed so shortly before it was listed may change again at the same clock time."""
+MANY_IMAGES = 100_000
+"""Images whose listing takes so long that a line says where it is kept."""
+TORN = (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile)
+"""Errors of reading a file that was cut short or damaged."""
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Contents of a folder, by the paths below it that lead there."""
+
+    files: list[str] = field(default_factory=list)
+    unreadable: list[str] = field(default_factory=list)
+    """Links that lead nowhere, and folders that may not be listed."""
+    repeated: list[str] = field(default_factory=list)
+    """Links to folders, and folders behind links, that were walked under another name."""
+    states: list[FolderState] = field(default_factory=list)
+    """Every folder that was walked."""
+
+
+def walk(folder: Path) -> Tree:
+    """List a folder, following links; each real folder is walked once.
+
+    A folder is listed by its own path rather than by a link to it. Among links the shorter path
+    wins, then the first by name.
+    """
+    tree, walked = Tree(), set[tuple[int, int]]()
+    found_links = [""]
+
+    def add(below: str) -> None:
+        place = (folder / below).stat()
+        if (place.st_dev, place.st_ino) in walked:
+            tree.repeated.append(below)
+            return
+        walked.add((place.st_dev, place.st_ino))
+        try:
+            with os.scandir(folder / below) as scanned:
+                entries = list(scanned)
+        except PermissionError:
+            tree.unreadable.append(below or ".")
+            return
+        tree.states.append(FolderState(below, place.st_ino, place.st_ctime_ns))
+        for entry in entries:
+            path = f"{below}/{entry.name}" if below else entry.name
+            if entry.is_symlink() and not Path(entry.path).exists():  # no target, or a circle
+                tree.unreadable.append(path)
+            elif not entry.is_dir():
+                tree.files.append(path)
+            elif entry.is_symlink():
+                found_links.append(path)
+            else:
+                add(path)
+
+    while found_links:
+        links = sorted(found_links, key=lambda path: (path.count("/"), path.split("/")))
+        found_links.clear()
+        for link in links:
+            add(link)
+    return tree
+
+
+def find_images(folder: Path, *, tolerated: int = 0) -> TrainingImages:
+    """Return all images below a folder, sorted by name; those that do not open are left out.
+
+    A link that leads nowhere is an unreadable image, since it may stand for a whole class, and so
+    is a folder that may not be listed. Raises a DataError if there is no image, or if more are
+    unreadable than tolerated; it names them. Of several processes on a machine that ask at the same
+    time, one lists and the others wait.
+    """
+    path = cache_folder() / f"{hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:24]}.npz"
+    with _lock(path):
+        images = _load(path, folder)
+        if images is None:
+            started_s = time.time()
+            images = list_images(folder)
+            _keep(path, images, started_s)
+    num_broken = len(images.unreadable)
+    if num_broken > tolerated:
+        raise DataError(
+            f"{folder}: {num_broken} of {len(images) + num_broken} images are unreadable "
+            f"({', '.join(images.unreadable[:10])}{', ...' if num_broken > 10 else ''}), "
+            f"{tolerated} tolerated; replace them or pass --tolerated-images {num_broken}"
+        )
+    return images
+
+
+def list_images(folder: Path) -> TrainingImages:
+    """Walk through a folder and read the size of every image.
+
+    Raises a DataError if it is no folder or holds no image.
+    """
+    if not folder.is_dir():
+        raise DataError(f"{folder} is no folder; --data wants a folder of images")
+    tree = walk(folder)
+    candidates = [path for path in tree.files if is_image(path)] + tree.unreadable
+    if not candidates:
+        raise DataError(f"{folder} holds no image ({', '.join(sorted(SUFFIXES))}) at any depth")
+    # folder by folder, as paths are sorted: no name has a byte below the one between folders
+    candidates.sort(key=lambda path: path.replace("/", "\0"))
+    sizes = image_sizes([f"{folder}/{path}" for path in candidates])
+    readable: NDArray[np.bool_] = sizes[:, 0] > 0
+    names = [path.encode(errors="surrogateescape") for path in compress(candidates, readable)]
+    heights, widths = (np.ascontiguousarray(column) for column in sizes[readable].T)
+    return TrainingImages(
+        folder,
+        np.array(names, dtype=np.bytes_),
+        heights,
+        widths,
+        tuple(tree.repeated),
+        tuple(compress(candidates, ~readable)),
+        tuple(tree.states),
+    )
+
+
+def is_image(path: str) -> bool:
+    """Return whether the suffix of a file's name is that of an image."""
+    stem, dot, suffix = path.rpartition("/")[2].rpartition(".")
+    return bool(stem) and dot + suffix.lower() in SUFFIXES
+
+
+def find_styles(folder: Path, images: TrainingImages) -> StyleBank:
+    """Return the styles of a bank; DataError unless each holds a copy of every image."""
+    if not folder.is_dir():
+        raise DataError(
+            f"{folder} is no folder; --style-bank expects a folder that holds one folder per style"
+        )
+    names = tuple(sorted(place.name for place in folder.iterdir() if place.is_dir()))
+    if not names:
+        raise DataError(
+            f"{folder} holds no folder; --style-bank expects one folder per style in it"
+        )
+    bank = StyleBank(folder, names)
+    missing: list[Path] = []
+    for name in names:
+        # on a network disk one walk through the folder is faster than a look-up for each file
+        present = set(walk(folder / name).files)
+        paths = map(images.name, range(len(images)))
+        missing += [folder / name / path for path in paths if path not in present]
+    if missing:
+        raise DataError(
+            f"{folder}: {len(missing)} of {len(bank) * len(images)} styled copies are missing, "
+            f"first {missing[0].relative_to(folder)}; each style must hold every image under its "
+            f"name in {images.folder}"
+        )
+    return bank
+
+
+def cache_folder() -> Path:
+    """Return the folder of kept listings."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "ssl-benchmark" / "listings"
+
+
+@contextmanager
+def _lock(path: Path) -> Iterator[None]:
+    """Wait until no other process lists the folder; without a writable cache there is no lock."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.with_suffix(".lock").open("a")
+    except OSError:
+        yield
+        return
+    with file:
+        with suppress(OSError):  # some network disks have no locks: then all processes list
+            fcntl.lockf(file, fcntl.LOCK_EX)
+        yield
+
+
+def _keep(path: Path, images: TrainingImages, started_s: float) -> None:
+    """Write a listing, unless a folder changed just before; without room nothing is kept."""
+    latest_ns = max(state.changed_ns for state in images.states)
+    if latest_ns > (started_s - UNSURE_S) * 1e9:
+        return
+    facts = {
+        "repeated": images.repeated,
+        "unreadable": images.unreadable,
+        "states": [asdict(state) for state in images.states],
+    }
+    content = io.BytesIO()
+    np.savez(
+        content,
+        facts=np.frombuffer(json.dumps(facts).encode(), dtype=np.uint8),
+        names=images.names,
+        heights=images.heights,
+        widths=images.widths,
+    )
+    try:
+        write_whole(path, content.getbuffer())
+    except OSError:
+        return
+    if len(images) >= MANY_IMAGES:
+        seconds = time.time() - started_s
+        print_line(f"{len(images):,} images listed in {seconds:.0f} s; the list is kept in {path}")
+
+
+def _load(path: Path, folder: Path) -> TrainingImages | None:
+    """Return a kept listing, or None if there is none that counts."""
+    try:
+        with path.open("rb") as content, np.load(content) as file:
+            facts = json.loads(file["facts"].tobytes())
+            names, heights, widths = (file[name] for name in ("names", "heights", "widths"))
+        states = tuple(FolderState(**state) for state in facts["states"])
+        if not all(_is_unchanged(folder, state) for state in states):
+            return None
+        if any(_opens(folder / name) for name in facts["unreadable"]):
+            return None
+        repeated, unreadable = tuple(facts["repeated"]), tuple(facts["unreadable"])
+        return TrainingImages(folder, names, heights, widths, repeated, unreadable, states)
+    except TORN:
+        return None
+
+
+def _is_unchanged(folder: Path, state: FolderState) -> bool:
+    place = (folder / state.path).stat()
+    return (place.st_ino, place.st_ctime_ns) == (state.inode, state.changed_ns)
+
+
+def _opens(path: Path) -> bool:
+    """Return whether what could not be read before can be read now: an image or a folder."""
+    if path.is_dir():
+        return os.access(path, os.R_OK | os.X_OK)
+    return image_size(str(path)) != UNREADABLE

@@ -1,0 +1,116 @@
+"""Parts of losses: closed forms, plain loops, cross entropies of torch."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, mse_loss, normalize
+
+from pretrain.parts.heads import features_by_size
+from pretrain.parts.losses import (
+    cross_view_entropy,
+    embedding_spread,
+    instance_discrimination,
+    negative_cosine,
+    off_diagonal_squares,
+)
+from tests.rounding import assert_equal_up_to_rounding
+
+
+def rows(num_rows: int, dim: int) -> tuple[Tensor, Tensor]:
+    """Two of (N, D), correlated."""
+    generator = torch.Generator().manual_seed(0)
+    draw = torch.randn(3, num_rows, dim, generator=generator, dtype=torch.float64)
+    return draw[0] + draw[1], draw[0] + draw[2]
+
+
+def entry_by_entry(first: Tensor, second: Tensor) -> Tensor:
+    product = first.T @ second
+    dim = len(product)
+    squares = [product[i, j] ** 2 for i in range(dim) for j in range(dim) if i != j]
+    return torch.stack(squares).sum()
+
+
+@pytest.mark.parametrize(("num_rows", "dim"), [(9, 4), (5, 5), (4, 9)])
+def test_more_features_than_rows_or_fewer_the_sum_and_its_gradient_are_the_same(
+    num_rows: int, dim: int
+) -> None:
+    first, second = (part.requires_grad_() for part in rows(num_rows, dim))
+    found, expected = off_diagonal_squares(first, second), entry_by_entry(first, second)
+    torch.testing.assert_close(found, expected)
+    gradient = torch.autograd.grad(found, [first, second])
+    torch.testing.assert_close(gradient, torch.autograd.grad(expected, [first, second]))
+
+
+@pytest.mark.parametrize(("num_rows", "dim"), [(9, 4), (4, 9)])
+def test_float32_agrees_with_float64(num_rows: int, dim: int) -> None:
+    first, second = rows(num_rows, dim)
+    found = off_diagonal_squares(first.float(), second.float())
+    assert_equal_up_to_rounding(found, off_diagonal_squares(first, second))
+
+
+def test_it_is_half_the_squared_distance_of_unit_rows_less_one() -> None:
+    prediction, target = torch.randn(2, 6, 8, generator=torch.Generator().manual_seed(0))
+    squares = mse_loss(normalize(prediction, dim=1), normalize(target, dim=1), reduction="sum")
+    expected = squares / (2 * len(prediction)) - 1
+    torch.testing.assert_close(negative_cosine(prediction, target), expected)
+
+
+def test_spread_is_one_for_random_directions_and_zero_after_a_collapse() -> None:
+    rows = torch.randn(4000, 16, generator=torch.Generator().manual_seed(0))
+    assert embedding_spread(rows).item() == pytest.approx(1, abs=0.02)
+    assert_equal_up_to_rounding(embedding_spread(rows[:1].expand(50, 16)), 0.0, magnitude=1.0)
+
+
+def test_views_of_one_size_share_their_batch_statistics() -> None:
+    views = [torch.randn(6, 3, size, size) for size in (4, 4, 2, 2, 2)]
+    norm = nn.Sequential(nn.BatchNorm2d(3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    apart = [norm(torch.cat(views[:2])), norm(torch.cat(views[2:]))]
+    torch.testing.assert_close(features_by_size(norm, views), torch.cat(apart))
+
+
+def test_features_come_in_the_order_of_views_and_images() -> None:
+    views = [torch.full((2, 1, size, size), 10.0 * place) for place, size in enumerate((4, 4, 2))]
+    for view in views:
+        view[1] += 1
+    pool = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    assert features_by_size(pool, views).flatten().tolist() == [0, 1, 10, 11, 20, 21]
+
+
+def test_no_view_is_asked_for_its_own_target() -> None:
+    logits, targets = torch.randn(3, 6, 5), torch.rand(2, 6, 5).softmax(dim=2)
+    loss = cross_view_entropy(logits, targets)
+    only_first = cross_view_entropy(logits, targets[:1])
+    changed = torch.cat([torch.randn(1, 6, 5), logits[1:]])
+    assert torch.equal(cross_view_entropy(changed, targets[:1]), only_first)
+    assert not torch.equal(cross_view_entropy(changed, targets), loss)
+
+
+def test_accuracy_is_the_share_of_keys_that_beat_the_whole_queue() -> None:
+    torch.manual_seed(0)
+    query = normalize(torch.randn(40, 4), dim=1)
+    key = normalize(query + 0.5 * torch.randn(40, 4), dim=1)
+    queue = normalize(torch.randn(10, 4), dim=1)
+    logits = torch.cat([(query * key).sum(dim=1, keepdim=True), query @ queue.T], dim=1)
+    correct = (logits.argmax(dim=1) == 0).float()
+    assert 0 < correct.mean() < 1
+    accuracy = instance_discrimination(query, key, queue, temperature=0.2).accuracy
+    assert_equal_up_to_rounding(accuracy, 100 * correct.mean())
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.9])
+def test_loss_is_cross_entropy_with_the_smoothed_target(smoothing: float) -> None:
+    torch.manual_seed(0)
+    query, key = normalize(torch.randn(2, 5, 8), dim=2)
+    queue = normalize(torch.randn(30, 8), dim=1)
+    leaf, simple = query.clone().requires_grad_(), query.clone().requires_grad_()
+    logits = torch.cat([(simple * key).sum(dim=1, keepdim=True), simple @ queue.T], dim=1) / 0.2
+    target = torch.full((5, 31), smoothing / 30)
+    target[:, 0] = 1 - smoothing
+    expected = cross_entropy(logits, target)
+    loss = instance_discrimination(
+        leaf, key, queue, temperature=0.2, label_smoothing=smoothing
+    ).loss
+    expected.backward()
+    loss.backward()
+    torch.testing.assert_close(loss, expected)
+    assert_equal_up_to_rounding(leaf.grad, simple.grad)
