@@ -1,7 +1,5 @@
 """Optimizers and schedules against numbers written out and against timm's LARS."""
 
-import copy
-
 import pytest
 import torch
 from torch import nn
@@ -145,44 +143,6 @@ def test_lars_is_timms(exclude_vectors: bool) -> None:
         assert_equal_up_to_rounding(found, expected)
 
 
-def test_lars_of_one_weight_is_as_written_out() -> None:
-    layer = nn.Linear(1, 1, bias=False)
-    nn.init.constant_(layer.weight, 2.0)
-    optimizer = lars(
-        layer,
-        learning_rate=0.1,
-        momentum=0.9,
-        weight_decay=0.5,
-        trust_coefficient=0.3,
-        exclude_vectors=True,
-    )
-    weight, velocity = 2.0, 0.0
-    for _ in range(3):
-        optimizer.zero_grad()
-        layer(torch.ones(1, 1)).sum().backward()
-        optimizer.step()
-        local_rate = 0.3 * weight / (1.0 + 0.5 * weight)
-        velocity = 0.9 * velocity + local_rate * (1.0 + 0.5 * weight)
-        weight -= 0.1 * velocity
-    assert_equal_up_to_rounding(layer.weight, torch.tensor([[weight]]))
-
-
-def test_excluded_vectors_follow_plain_sgd_without_decay() -> None:
-    network, twin = Weights(), Weights()
-    run(network, ours(network), range(5))
-    plain = sgd(twin, learning_rate=0.7, momentum=0.9, weight_decay=0.0)
-    run(twin, plain, range(5))
-    assert torch.equal(network.vector, twin.vector)
-    assert not torch.allclose(network.matrix, twin.matrix)
-
-
-def test_a_weight_of_zeros_is_moved_by_its_plain_gradient() -> None:
-    network = Weights()
-    network.zeros.grad = torch.full_like(network.zeros, 0.3)
-    ours(network).step()
-    torch.testing.assert_close(network.zeros.detach(), torch.full((4, 3), -0.7 * 0.3))
-
-
 def test_weights_without_a_gradient_and_frozen_ones_stay() -> None:
     network, initial = Weights(), Weights()
     optimizer = ours(network, exclude_vectors=False)
@@ -191,20 +151,6 @@ def test_weights_without_a_gradient_and_frozen_ones_stay() -> None:
     assert torch.equal(network.frozen, initial.frozen)
     held = [weight for group in optimizer.param_groups for weight in group["params"]]
     assert all(weight is not network.frozen for weight in held)
-
-
-@pytest.mark.parametrize("exclude_vectors", [True, False])
-def test_lars_goes_on_from_its_state_bit_for_bit(exclude_vectors: bool) -> None:
-    whole, part = Weights(), Weights()
-    run(whole, ours(whole, exclude_vectors=exclude_vectors), range(8))
-    first = ours(part, exclude_vectors=exclude_vectors)
-    run(part, first, range(3))
-    again = Weights()
-    again.load_state_dict(part.state_dict())
-    second = ours(again, exclude_vectors=exclude_vectors)
-    second.load_state_dict(copy.deepcopy(first.state_dict()))
-    run(again, second, range(3, 8))
-    assert all(map(torch.equal, again.parameters(), whole.parameters()))
 
 
 def layers() -> nn.Sequential:
@@ -229,21 +175,6 @@ def test_factors_on_a_gpu_give_the_bits_of_scalars() -> None:
     assert all(map(torch.equal, torch._foreach_mul(tensors, repeated), expected))
     # lists of equal shapes and layouts are what a GPU multiplies together
     assert [t.stride() for t in repeated] == [t.stride() for t in tensors]
-
-
-def test_fused_sgd_of_a_gpu_is_sgd_up_to_rounding() -> None:
-    network, twin = layers(), layers()
-    plain, fused = (
-        sgd(n, learning_rate=0.1, momentum=0.9, weight_decay=0.1) for n in (network, twin)
-    )
-    for group in fused.param_groups:
-        group["foreach"], group["fused"] = False, True
-    for step in range(5):
-        for each, optimizer in ((network, plain), (twin, fused)):
-            gradients(each, step)
-            optimizer.step()
-    for found, expected in zip(twin.parameters(), network.parameters(), strict=True):
-        assert_equal_up_to_rounding(found, expected, magnitude=10.0)
 
 
 @pytest.mark.parametrize("kind", ["sgd", "fused sgd", "lars"])

@@ -119,25 +119,6 @@ def mild(height: int = 24, width: int = 24) -> Tensor:
     return 0.4 + 0.2 * pixels(height, width) / 255
 
 
-@pytest.mark.parametrize("side", [3, 5, 7])
-def test_a_texture_keeps_the_differences_of_the_channels(side: int) -> None:
-    image = mild()
-    result = filter_luma(image, texture_of((side, 0.3, 1.0)))
-    for first, second in ((0, 1), (1, 2)):
-        before, after = (part[:, first] - part[:, second] for part in (image, result))
-        assert_equal_up_to_rounding(after, before, magnitude=1.0)
-    assert (result - image).abs().max() > 0.01
-
-
-@pytest.mark.parametrize("side", [3, 5, 7])
-def test_a_texture_of_full_strength_keeps_mean_and_deviation_of_the_luma(side: int) -> None:
-    image = mild()
-    result = filter_luma(image, texture_of((side, 0.3, 1.0)))
-    before, after = (to_gray(part)[:, 0] for part in (image, result))
-    assert_equal_up_to_rounding(after.mean(), before.mean())
-    assert_equal_up_to_rounding(after.std(), before.std(), magnitude=1.0)
-
-
 def test_a_texture_is_the_correlation_with_its_kernel_written_out() -> None:
     image, texture = mild(9, 8), texture_of((5, 0.7, 0.4))
     luma = to_gray(image)[0, 0].double().numpy()
@@ -183,17 +164,6 @@ def test_four_quarter_turns_are_none_and_each_is_pils() -> None:
         theirs = as_pil(pixels(24, 24)).rotate(90 * number)
         assert levels_apart(turned, theirs).max() < rounding_error(torch.float32, magnitude=255)
     assert torch.equal(turned, image)
-
-
-@pytest.mark.parametrize("turns", [1, 2, 3])
-def test_several_turns_are_single_ones_after_the_flip(turns: int) -> None:
-    image = pixels(24, 24) / 255
-    colors = one_color(PLAIN_RECIPE)
-    colors.flip[:], colors.quarter_turns[:] = True, turns
-    expected = image.flip(3)
-    for _ in range(turns):
-        expected = functional.rotate(expected, 90)
-    torch.testing.assert_close(finish(image.clone(), colors, PLAIN_RECIPE), expected)
 
 
 def test_gray_comes_before_the_jitter_only_where_the_recipe_says_so() -> None:

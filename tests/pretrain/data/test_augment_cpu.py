@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from functools import partial
-from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -166,31 +165,6 @@ def test_whole_views_are_those_of_floating_point(gray_first: bool) -> None:
     # PIL itself is 1.2 levels below floating point: each of its blends drops the fraction
     assert np.mean(apart) < 1.4
     assert max(apart) < 2.5
-
-
-def test_every_order_of_the_jitter_is_kept() -> None:
-    image = photograph()
-    strengths = [1.35, 0.65, 1.4, 0.1]
-    recipe = ViewRecipe(gray_probability=0, blur_probability=0, flip_probability=0)
-    for order in permutations(range(4)):
-        colors = colors_of(recipe, 1)
-        colors.jitter_order[0], colors.jitter[0] = order, strengths
-        theirs = Image.fromarray(image)
-        for number in order:
-            theirs = PIL_JITTER[number](theirs, strengths[number])
-        assert levels_apart(color(image, colors, 0, recipe), theirs) < 0.8
-
-
-def test_equal_colors_give_equal_views_whatever_the_global_generators_did() -> None:
-    recipe = ViewRecipe(texture_probability=0.5)
-    colors, image = colors_of(recipe, 20), photograph()
-    original = image.copy()
-    first = [color(image, colors, row, recipe) for row in range(20)]
-    torch.manual_seed(5)
-    single = [Colors(**{k: v[row : row + 1] for k, v in vars(colors).items()}) for row in range(20)]
-    again = [color(image, alone, 0, recipe) for alone in single]
-    assert all(map(np.array_equal, first, again))
-    assert np.array_equal(image, original)
 
 
 @pytest.mark.parametrize("statistic", [np.mean, np.std])

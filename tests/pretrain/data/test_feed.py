@@ -1,6 +1,5 @@
 """Batches by every way they are made: from memory, from files, colored here or by workers."""
 
-import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -50,25 +49,6 @@ def feed(folder: Path, *, memory_gb: float = 1.0, workers: int = 0) -> Feed:
         workers=workers,
         memory_gb=memory_gb,
     )
-
-
-def test_a_step_is_the_same_after_a_resume(image_folder: Path) -> None:
-    whole = list(feed(image_folder).batches(0, 8))
-    rest = list(feed(image_folder).batches(6, 8))
-    assert len(whole[0].views) == 3
-    assert whole[0].views[0].shape == (4, 3, 16, 16)
-    for expected, found in zip(whole[6:], rest, strict=True):
-        pairs = zip(expected.views, found.views, strict=True)
-        assert all(torch.equal(a, b) for a, b in pairs)
-
-
-def test_views_from_files_are_those_from_memory_up_to_rounding(image_folder: Path) -> None:
-    memory = feed(image_folder).batches(0, 3)
-    files = feed(image_folder, memory_gb=0).batches(0, 3)
-    std = torch.tensor(ViewRecipe().std)[:, None, None]
-    for ours, theirs in zip(memory, files, strict=True):
-        apart = (torch.cat(ours.views) - torch.cat(theirs.views)).abs() * std * 255
-        assert apart.mean() < 1  # files are rounded to 8 bits between crop and colors
 
 
 def test_workers_change_nothing(image_folder: Path) -> None:
@@ -285,23 +265,6 @@ def test_views_show_the_styled_copies_and_copies_share_the_style(
     for level in (10, 20):
         assert (drawn == level).double().mean().item() == pytest.approx(0.3, abs=0.15)
     assert (drawn > 30).double().mean().item() == pytest.approx(0.4, abs=0.16)
-
-
-@pytest.mark.parametrize("colors_in_workers", [False, True])
-def test_a_styled_copy_stands_for_the_filter_of_the_luma(
-    image_folder: Path, colors_in_workers: bool
-) -> None:
-    plain = replace(
-        feed(image_folder, memory_gb=0), recipe=WHOLE, colors_in_workers=colors_in_workers
-    )
-    shutil.copytree(image_folder, image_folder.parent / "bank" / "same")
-    always = replace(
-        plain,
-        recipe=replace(WHOLE, texture_probability=1.0),
-        styles=find_styles(image_folder.parent / "bank", plain.images),
-    )
-    expected, found = (next(batches.batches(0, 1)).views for batches in (plain, always))
-    assert all(map(torch.equal, expected, found))
 
 
 def slopes(folder: Path, sizes: list[tuple[int, int]], scale: int = 1) -> Path:

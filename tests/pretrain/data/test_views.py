@@ -45,18 +45,6 @@ def test_boxes_are_distributed_as_torchvisions(height: int, width: int) -> None:
     assert ks_2samp(*areas).pvalue > 1e-3
 
 
-def test_boxes_lie_inside_images_of_unequal_sizes() -> None:
-    height = np.random.default_rng(1).integers(1, 300, MANY)
-    width = np.random.default_rng(2).integers(1, 300, MANY)
-    top, left, box_height, box_width = draw_boxes(ViewRecipe(), many_numbers(), height, width).T
-    assert (top >= 0).all()
-    assert (left >= 0).all()
-    assert (box_height > 0).all()
-    assert (box_width > 0).all()
-    assert (top + box_height <= height).all()
-    assert (left + box_width <= width).all()
-
-
 def test_colors_have_the_recipes_probabilities_and_ranges() -> None:
     colors = draw_colors(ViewRecipe(), many_numbers())
     jittered = colors.jitter_order[:, 0] >= 0
@@ -89,14 +77,6 @@ def test_numbers_depend_on_seed_epoch_and_image_and_on_nothing_else() -> None:
         assert not np.isin(first, other).any()
 
 
-def test_every_number_belongs_to_one_augmentation_and_each_coin_to_its_own() -> None:
-    places = np.arange(NUM_UNIFORMS)
-    together = np.concatenate([places[part] for part in PLACES.values()])
-    assert sorted(together) == list(places)
-    for augmentation, coins in APPLY_POSITIONS.items():
-        assert np.isin(coins, places[PLACES[augmentation]]).all()
-
-
 def test_a_view_equals_the_query_in_what_it_copies_and_nowhere_else(
     subtests: pytest.Subtests,
 ) -> None:
@@ -106,18 +86,6 @@ def test_a_view_equals_the_query_in_what_it_copies_and_nowhere_else(
             copied = np.zeros(NUM_UNIFORMS, dtype=bool)
             copied[PLACES[augmentation]] = True
             assert np.array_equal(query == key, copied)
-
-
-def test_a_copied_color_is_that_of_the_query_whether_or_not_its_coins_fall() -> None:
-    recipe = ViewRecipe(jitter_probability=0.5, gray_probability=0.5)
-    views = (View(), View(copies=("color",)))
-    numbers = np.stack([draw_view_numbers(0, 0, index, views) for index in range(50)])
-    query, key = (draw_colors(recipe, numbers[:, view]) for view in range(2))
-    assert len(np.unique(query.jitter_order[:, 0] >= 0)) == len(np.unique(query.gray)) == 2
-    for name in ("jitter_order", "jitter", "gray"):
-        assert np.array_equal(getattr(query, name), getattr(key, name))
-    assert (query.blur_sigma_px != key.blur_sigma_px).any()
-    assert (query.flip != key.flip).any()
 
 
 def test_what_a_view_goes_without_never_happens_even_at_probability_one() -> None:
@@ -149,16 +117,6 @@ def test_a_style_is_drawn_where_a_filter_would_be() -> None:
     recipe, numbers = ViewRecipe(texture_probability=0.5), many_numbers()
     filtered = draw_colors(recipe, numbers).texture[:, 0] > 0
     assert np.array_equal(draw_style(recipe, numbers, 4) >= 0, filtered)
-
-
-def test_small_views_show_the_small_share_of_the_area_at_the_small_size() -> None:
-    small = ViewRecipe(small_size_px=48, small_crop_area=(0.05, 0.14)).small_view_recipe()
-    sizes = np.full(MANY, 1000), np.full(MANY, 1000)
-    boxes = draw_boxes(small, many_numbers(), *sizes)
-    areas = boxes[:, 2] * boxes[:, 3] / 1e6
-    assert small.size_px == 48
-    assert (areas.min(), areas.max()) == pytest.approx((0.05, 0.14), abs=0.001)
-    assert areas.mean() == pytest.approx(0.095, abs=0.002)
 
 
 @pytest.mark.parametrize("name", ["color", "rotation", "texture"])

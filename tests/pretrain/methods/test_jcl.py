@@ -49,17 +49,6 @@ def test_loss_and_gradient_equal_those_with_an_explicit_covariance(weight: float
     assert_equal_up_to_rounding(streamed.grad, simple.grad)
 
 
-def test_loss_is_cross_entropy_plus_half_the_weighted_variance() -> None:
-    query, keys, queue = problem()
-    similarity = torch.einsum("nd,nmd->nm", query, keys) / 0.2
-    penalty = 4.0 / 2 * similarity.var(dim=1, correction=0)
-    positive = similarity.mean(dim=1) + penalty
-    logits = torch.cat([positive[:, None], query @ queue.T / 0.2], dim=1)
-    expected = cross_entropy(logits, torch.zeros(len(query), dtype=torch.long)) + penalty.mean()
-    loss = jcl_loss(query, keys, queue, temperature=0.2, covariance_weight=4.0)
-    torch.testing.assert_close(loss, expected)
-
-
 @pytest.mark.parametrize("num_keys", [1, 4])
 def test_equal_keys_give_info_nce_at_any_covariance_weight(num_keys: int) -> None:
     query, keys, queue = problem()

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, normalize
+from torch.nn.functional import normalize
 from torchvision.models import ResNet
 from torchvision.models.resnet import BasicBlock
 
@@ -53,28 +53,6 @@ def test_loss_and_gradient_equal_the_equation_term_by_term(num_heads: int) -> No
     expected.backward()
     torch.testing.assert_close(loss, expected)
     assert_equal_up_to_rounding(fast.grad, slow.grad)
-
-
-def test_a_queue_of_several_blocks_equals_one_softmax() -> None:
-    queries, keys, queues = problem(size=10_000)
-    losses = []
-    for i, views in enumerate([[0], [1, 0, 2], [2, 0, 1]]):
-        same_image = torch.einsum("nd,vnd->nv", queries[i], keys[i, views])
-        logits = torch.cat([same_image, queries[i] @ queues[i].T], dim=1) / 0.2
-        losses.append(cross_entropy(logits, torch.zeros(len(logits), dtype=torch.long)))
-    loss = looc_loss(queries, keys, queues, temperature=0.2)
-    torch.testing.assert_close(loss, torch.stack(losses).mean())
-
-
-def test_descent_nears_view_i_in_head_i_and_leaves_the_others_except_in_head_zero() -> None:
-    axes = torch.eye(7)
-    keys = axes[:3].view(1, 3, 1, 7).expand(3, 3, 1, 7)  # of three views, orthogonal to all else
-    queues = axes[3:].expand(3, 4, 7)
-    queries = normalize(torch.ones(3, 1, 7), dim=2).requires_grad_()
-    looc_loss(queries, keys, queues, temperature=0.2).backward()
-    assert queries.grad is not None
-    change = -queries.grad[:, 0, :3].sign()  # of the similarity of head h to view v
-    assert change.tolist() == [[1, 0, 0], [-1, 1, -1], [-1, -1, 1]]
 
 
 def test_moco_pp_is_the_mean_of_its_heads_info_nce() -> None:
@@ -170,24 +148,6 @@ def test_key_views_cost_as_many_last_stages_as_the_loss_reads(num_designated: in
     method(tiny_views(2 + num_designated), 1.0)
     assert passes.count(0) == 1
     assert len(passes) == 1 + num_designated * (num_designated + 1)
-
-
-def test_each_key_view_has_batch_statistics_of_its_own() -> None:
-    method = tiny_looc_pp(designated=("color",))
-    seen = []
-    norm = method.key_encoder.network.get_submodule("backbone.bn1")
-    norm.register_forward_hook(lambda _, rows, __: seen.append(len(rows[0])))
-    method(tiny_views(3), 1.0)
-    assert seen == [5, 5]
-
-
-def test_features_of_looc_pp_are_those_of_its_heads_side_by_side() -> None:
-    method = tiny_looc_pp().eval()
-    assert isinstance(method.backbone, BranchedResNet)
-    (images,) = tiny_views(1)
-    features = method.backbone(images)
-    assert features.shape == (5, 3 * 512)
-    torch.testing.assert_close(method.backbone.head(0)(images), features[:, :512])
 
 
 def test_an_augmentation_named_twice_is_refused() -> None:

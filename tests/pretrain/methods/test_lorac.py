@@ -19,7 +19,6 @@ from pretrain.methods.lorac import (
     nuclear_norm,
 )
 from pretrain.parts.fused_batch_norm import FusedBatchNorm
-from pretrain.parts.view import View
 from pretrain.recipes.lorac import LORACConfig
 from tests.rounding import assert_equal_up_to_rounding
 from tests.two_processes import two_processes
@@ -69,34 +68,6 @@ def test_loss_and_gradient_equal_those_of_equation_12_term_by_term(beta: float) 
     expected.backward()
     assert_equal_up_to_rounding(loss, expected)
     assert_equal_up_to_rounding(fast.grad, slow.grad)
-
-
-def test_gradient_is_the_softmax_residual_and_the_shared_polar_factor() -> None:
-    queries, key, queue = problem(n=1)
-    leaf = queries.clone().requires_grad_()
-    laplace_loss(leaf, key, queue, 2.0).backward()
-    matrix = torch.cat([queries[:, 0], key])
-    left, singular, right = torch.linalg.svd(matrix, full_matrices=False)
-    positive = queries[:, 0] @ key[0] / 0.2 - singular.sum() / (5 * 2.0 * 0.2)
-    logits = torch.cat([positive[:, None], queries[:, 0] @ queue.T / 0.2], dim=1)
-    share = logits.softmax(dim=1)
-    missed = 1 - share[:, :1]
-    contrast = (share[:, 1:] @ queue - missed * key) / 0.2
-    # every query of the image shares Q, so its polar factor is pulled by all of them
-    penalty = missed.sum() * (left @ right)[:4] / (5 * 2.0 * 0.2)
-    assert leaf.grad is not None
-    assert_equal_up_to_rounding(leaf.grad[:, 0], (contrast + penalty) / 4)
-
-
-@pytest.mark.parametrize(
-    ("beta", "least", "largest"), [(4.0, 0.559, 1.25), (2.0, 1.118, 2.5), (1.0, 2.236, 5.0)]
-)
-def test_the_laplace_penalty_of_five_unit_rows_lies_between_known_numbers(
-    beta: float, least: float, largest: float
-) -> None:
-    matrices = torch.stack([torch.eye(8)[:1].expand(5, -1), torch.eye(8)[:5]])
-    penalty = -laplace_log_prior(nuclear_norm(matrices), num_rows=5, beta=beta, temperature=0.2)
-    assert penalty.tolist() == pytest.approx([least, largest], abs=5e-4)
 
 
 def test_the_gaussian_prior_is_largest_at_its_center() -> None:
@@ -200,23 +171,6 @@ def test_each_key_is_sought_by_all_other_views_in_the_queue_of_the_other_key(
         assert_equal_up_to_rounding(parameter.grad, gradient)
 
 
-def test_each_queue_receives_the_keys_of_its_view() -> None:
-    method = tiny_lorac()
-    views = tiny_views(method)
-    method(views, 1.0)
-    for queue, view in zip(method.queues, views[:2], strict=True):
-        torch.testing.assert_close(queue.keys[:5], normalize(method.key_encoder(view), dim=1))
-
-
-def test_large_and_small_views_pass_the_query_encoder_once_each() -> None:
-    method = tiny_lorac()
-    shapes = []
-    method.encoder.register_forward_pre_hook(lambda _, images: shapes.append(images[0].shape))
-    method(tiny_views(method), 1.0)
-    assert shapes == [(15, 3, 4, 4), (25, 3, 2, 2)]
-    assert method.views == (View(),) * 3 + (View(small=True),) * 5
-
-
 def test_the_prior_acts_in_the_second_half_of_the_run() -> None:
     method = tiny_lorac()
     views = tiny_views(method)
@@ -312,8 +266,3 @@ def test_two_processes_with_half_a_batch_equal_one_with_the_whole(
     for half in halves:
         assert_equal_up_to_rounding(half[name]["gradients"], whole["gradients"])
         torch.testing.assert_close(half[name]["queues"], whole["queues"])
-
-
-@pytest.mark.slow
-def test_only_the_query_encoder_shares_batch_statistics(halves: list[dict[str, Any]]) -> None:
-    assert [half["synchronous"] for half in halves] == [[1, 1, 0]] * 2

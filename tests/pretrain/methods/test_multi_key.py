@@ -4,9 +4,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 
-from pretrain.methods.moco import MoCo
 from pretrain.methods.multi_key import MultiKey, multi_key_loss
-from pretrain.recipes.moco import MoCoConfig, MultiKeyConfig
+from pretrain.recipes.moco import MultiKeyConfig
 from tests.rounding import assert_equal_up_to_rounding
 
 
@@ -61,17 +60,3 @@ def test_step_contrasts_with_the_queue_before_it_and_pushes_the_first_keys() -> 
     torch.testing.assert_close(method(views, 1.0)["loss"], expected)
     torch.testing.assert_close(method.queue.keys[:5], keys[0])
     assert torch.equal(method.queue.keys[5:], before[5:])
-
-
-def test_with_one_key_it_takes_the_steps_of_moco() -> None:
-    method = tiny_multi_key(num_keys=1)
-    moco = MoCo(
-        nn.Sequential(nn.Flatten(), nn.Linear(48, 12)),
-        12,
-        MoCoConfig(queue_size=16, embedding_dim=8),
-    )
-    moco.load_state_dict(method.state_dict())
-    for _ in range(2):
-        views = list(torch.randn(2, 5, 3, 4, 4))
-        torch.testing.assert_close(method(views, 1.0)["loss"], moco(views, 1.0)["loss"])
-    torch.testing.assert_close(method.queue.keys, moco.queue.keys)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cosine_similarity, cross_entropy, normalize
+from torch.nn.functional import cosine_similarity, normalize
 
 from pretrain.methods.simclr import SimCLR, nt_xent_loss
 from pretrain.parts.view import View
@@ -59,26 +59,6 @@ def test_loss_and_gradient_are_those_of_the_printed_sums_over_pairs(temperature:
         torch.autograd.grad(loss, found), torch.autograd.grad(slow, expected), strict=True
     ):
         torch.testing.assert_close(ours, theirs)
-
-
-def test_lengths_do_not_matter() -> None:
-    z1, z2 = problem()
-    loss = nt_xent_loss(z1, z2, temperature=0.5).loss
-    torch.testing.assert_close(nt_xent_loss(3 * z1, 0.1 * z2, temperature=0.5).loss, loss)
-
-
-def test_the_gradient_flows_into_the_views_of_other_images_too() -> None:
-    # constant negatives of the same values have another gradient
-    found = [rows.requires_grad_() for rows in problem()]
-    anchors = [rows.requires_grad_() for rows in problem()]
-    constant = torch.cat([normalize(rows.detach(), dim=1) for rows in anchors])
-    unit = torch.cat([normalize(rows, dim=1) for rows in anchors])
-    logits = (unit @ constant.T / 0.5).fill_diagonal_(-torch.inf)
-    loss = cross_entropy(logits, (torch.arange(12) + 6) % 12)
-    ours = nt_xent_loss(*found, temperature=0.5).loss
-    torch.testing.assert_close(ours, loss)
-    pairs = zip(torch.autograd.grad(ours, found), torch.autograd.grad(loss, anchors), strict=True)
-    assert all((whole - half).abs().max() > 0.01 for whole, half in pairs)
 
 
 def test_step_has_the_loss_of_the_two_views_in_one_batch() -> None:

@@ -5,7 +5,6 @@ import torch
 from torch import Tensor, nn
 
 from pretrain.methods.supervised import Supervised
-from pretrain.parts.view import View
 from pretrain.recipes.baselines import SupervisedConfig
 from tests.rounding import assert_equal_up_to_rounding
 
@@ -41,8 +40,3 @@ def test_accuracy_is_the_share_of_labels_with_the_highest_score() -> None:
     labels = guesses.clone()
     labels[:2] = (labels[:2] + 1) % 4
     assert_equal_up_to_rounding(method([images], 1.0, labels)["accuracy"], 100 * 4 / 6)
-
-
-def test_it_asks_for_labels_and_one_view() -> None:
-    assert tiny_supervised().uses_labels
-    assert tiny_supervised().views == (View(),)

@@ -1,20 +1,16 @@
 """SwAV against its equations by other routes: Caron et al., arXiv:2006.09882."""
 
 import math
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
-from torch.nn.parallel import DistributedDataParallel
 
 from pretrain.methods.swav import SwAV, sinkhorn, swav_loss
-from pretrain.parts.fused_batch_norm import FusedBatchNorm
 from pretrain.parts.view import View
 from pretrain.recipes.swav import SwAVConfig
 from tests.rounding import SHORT_CHAIN, assert_equal_up_to_rounding, rounding_error
-from tests.two_processes import two_processes
 
 NUM_IMAGES = 8
 
@@ -50,30 +46,6 @@ def test_codes_are_those_of_the_algorithm_entry_by_entry(num_iterations: int) ->
     # the rounding of (score - 1) / epsilon becomes the relative error of its power
     error = rounding_error(torch.float32, magnitude=2 / 0.05, operations=SHORT_CHAIN)
     torch.testing.assert_close(codes.double(), expected, rtol=error, atol=0)
-
-
-def test_many_iterations_maximize_score_and_entropy_over_equal_shares() -> None:
-    scores = cosines(num_images=20)[0].double()
-    num_iterations = 500
-    codes = sinkhorn(scores, epsilon=0.2, num_iterations=num_iterations).double()
-    assert_equal_up_to_rounding(codes.sum(dim=1), torch.ones(20), operations=SHORT_CHAIN)
-    # rows are scaled after columns, at last by factors that are 1 but for rounding
-    assert_equal_up_to_rounding(codes.sum(dim=0), torch.full((5,), 4.0))
-    # Lagrange: what the logarithm has beyond the scores is a price of the row and of the column
-    prices = codes.log() - scores / 0.2
-    interaction = prices - prices.mean(dim=0) - prices.mean(dim=1, keepdim=True) + prices.mean()
-    # an entry is divided twice in each iteration; its exponent is (score - 1) / epsilon
-    divisions = rounding_error(torch.float32, operations=2 * num_iterations)
-    exponent = rounding_error(torch.float32, magnitude=2 / 0.2, operations=SHORT_CHAIN)
-    assert interaction.abs().max() < 4 * (divisions + exponent)  # it has four terms
-
-
-def test_the_sharpest_codes_share_the_images_out_by_the_best_assignment() -> None:
-    # each prototype must take one image; the first would have gone to the same one as the second
-    scores = torch.tensor([[0.9, 0.8, -1.0], [0.7, 0.0, -1.0], [0.0, 0.0, 0.0]])
-    codes = sinkhorn(scores, epsilon=0.02, num_iterations=200)
-    assert codes.argmax(dim=1).tolist() == [1, 0, 2]
-    assert codes.max(dim=1).values.min() > 0.99
 
 
 def test_codes_are_float32_under_autocast_and_where_half_precision_would_overflow() -> None:
@@ -153,30 +125,6 @@ def test_every_view_predicts_the_codes_of_the_two_first_views_but_its_own(
     assert method.views == (View(),) * num_large + (View(small=True),) * num_small
 
 
-def test_large_and_small_views_pass_the_backbone_once_each_and_the_projector_together() -> None:
-    method = tiny_swav(num_large_views=3)
-    shapes: dict[str, list[torch.Size]] = {"backbone": [], "projector": []}
-    for name, module in zip(shapes, method.encoder, strict=True):
-        module.register_forward_pre_hook(
-            lambda _, images, name=name: shapes[name].append(images[0].shape)
-        )
-    method(tiny_views(method), 1.0)
-    assert shapes == {"backbone": [(24, 3, 4, 4), (16, 3, 2, 2)], "projector": [(40, 12)]}
-
-
-def test_codes_have_no_gradient() -> None:
-    method = tiny_swav()
-    views = tiny_views(method)
-    scores = slow_embeddings(method, views) @ method.prototypes.T
-    codes = sinkhorn(scores[:2], epsilon=0.05, num_iterations=3)
-    expected = torch.autograd.grad(slow_loss(scores, codes, 0.1), list(method.parameters()))
-    method(views, 1.0)["loss"].backward()
-    for parameter, gradient in zip(method.parameters(), expected, strict=True):
-        assert_equal_up_to_rounding(
-            parameter.grad, gradient, magnitude=1 / 0.05, operations=SHORT_CHAIN
-        )
-
-
 def test_prototypes_that_a_step_has_moved_return_to_unit_length_before_the_next() -> None:
     method = tiny_swav()
     views = tiny_views(method)
@@ -227,56 +175,3 @@ def test_codes_with_a_queue_are_those_of_past_and_present_embeddings_together() 
 def test_more_assigned_than_large_views_are_refused() -> None:
     with pytest.raises(ValueError, match="num_assigned_views is 3"):
         tiny_swav(num_assigned_views=3)
-
-
-def measure_losses(rank: int, num_processes: int) -> dict[str, Any]:
-    """Return the results of three steps, the last of them with a full queue in one process."""
-    size = NUM_IMAGES // num_processes
-    mine = slice(rank * size, (rank + 1) * size)
-    normed = nn.Sequential(nn.BatchNorm2d(3), nn.AdaptiveAvgPool2d(2), nn.Flatten())
-    method = tiny_swav(normed, queue_size=2 * NUM_IMAGES)
-    network = method if num_processes == 1 else DistributedDataParallel(method)
-    losses = []
-    for step in range(3):
-        method.zero_grad()
-        views = tiny_views(method, seed=step)
-        loss = network([view[mine] for view in views], 1.0)["loss"]
-        loss.backward()
-        losses.append(loss.detach())
-    return {
-        "losses": torch.stack(losses),
-        "gradients": [parameter.grad for parameter in method.parameters()],
-        "state": method.state_dict(),
-        "synchronous": sum(isinstance(module, FusedBatchNorm) for module in method.modules()),
-        "codes": sinkhorn(cosines(1, NUM_IMAGES)[0][mine], epsilon=0.05, num_iterations=3),
-    }
-
-
-@pytest.fixture(scope="module")
-def halves(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    return two_processes("tests.pretrain.methods.test_swav", tmp_path_factory.mktemp("two"))
-
-
-@pytest.mark.slow
-def test_two_processes_with_half_a_batch_equal_one_with_the_whole(
-    halves: list[dict[str, Any]],
-) -> None:
-    whole = measure_losses(0, 1)
-    mean = (halves[0]["losses"] + halves[1]["losses"]) / 2
-    assert_equal_up_to_rounding(mean, whole["losses"], magnitude=1 / 0.05, operations=SHORT_CHAIN)
-    for half in halves:
-        assert_equal_up_to_rounding(
-            half["gradients"], whole["gradients"], magnitude=1 / 0.05, operations=SHORT_CHAIN
-        )
-        assert_equal_up_to_rounding(half["state"], whole["state"])
-        assert half["synchronous"] == 2
-
-
-@pytest.mark.slow
-def test_codes_of_two_processes_are_those_of_all_their_images(
-    halves: list[dict[str, Any]],
-) -> None:
-    expected = sinkhorn(cosines(1, NUM_IMAGES)[0], epsilon=0.05, num_iterations=3)
-    assert_equal_up_to_rounding(
-        torch.cat([half["codes"] for half in halves]), expected, magnitude=1 / 0.05
-    )

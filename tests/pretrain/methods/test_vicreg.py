@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pretrain.methods.vicreg import VICReg, shortfall, vicreg_loss
+from pretrain.methods.vicreg import VICReg, vicreg_loss
 from pretrain.recipes.vicreg import VICRegConfig
 
 WEIGHTS = {"invariance_weight": 2.0, "variance_weight": 3.0, "covariance_weight": 0.5}
@@ -42,19 +42,6 @@ def test_loss_is_equation_6_with_the_mean_over_features_of_algorithm_1(
     equation_5 = sum(float((a - b) @ (a - b)) for a, b in zip(z1, z2, strict=True)) / num_images
     expected = 2.0 * equation_5 / dim + 3.0 * (v1 + v2) + 0.5 * (c1 + c2)
     assert vicreg_loss(z1, z2, **WEIGHTS).loss.item() == pytest.approx(expected)
-
-
-def test_variance_asks_no_more_than_a_deviation_of_one() -> None:
-    z = torch.tensor([[-1.0, -9.0], [1.0, 9.0], [-1.0, 9.0], [1.0, -9.0]])
-    assert shortfall(z).item() == 0
-    assert shortfall(z / 20).item() > 0
-
-
-def test_each_view_has_its_own_variance_and_covariance() -> None:
-    z1, z2 = embeddings()
-    weights = WEIGHTS | {"invariance_weight": 0.0}
-    halves = [vicreg_loss(z, z, **weights).loss / 2 for z in (z1, z2)]
-    torch.testing.assert_close(vicreg_loss(z1, z2, **weights).loss, halves[0] + halves[1])
 
 
 def tiny_vicreg(**changes: Any) -> VICReg:

@@ -63,24 +63,6 @@ def test_each_view_of_a_sub_batch_is_whitened_on_its_own() -> None:
         torch.testing.assert_close(rows.mean(dim=0), torch.zeros(3, dtype=torch.float64))
 
 
-def test_loss_does_not_depend_on_a_triangular_map_of_each_view() -> None:
-    # by a triangular map only the Cholesky factor changes
-    views = embeddings()
-    maps = torch.randn(2, 3, 3, dtype=torch.float64).tril()
-    maps.diagonal(dim1=1, dim2=2).abs_().add_(0.5)
-    moved = views @ maps.mT + torch.randn(2, 1, 3, dtype=torch.float64)
-    loss = wmse_loss(moved, IN_ORDER, whitening_size=12)[0]
-    torch.testing.assert_close(loss, wmse_loss(views, IN_ORDER, whitening_size=12)[0])
-
-
-def test_float32_is_enough_at_twice_as_many_rows_as_features() -> None:
-    views = embeddings(2, 256, 128)
-    orders = torch.arange(256)[None]
-    loss = wmse_loss(views.float(), orders, whitening_size=256)[0]
-    expected = wmse_loss(views, orders, whitening_size=256)[0]
-    assert_equal_up_to_rounding(loss, expected)
-
-
 @pytest.mark.parametrize("value", [0.0, 0.3])
 def test_a_sub_batch_that_cannot_be_whitened_counts_as_zero_without_a_gradient(
     value: float,
@@ -129,23 +111,3 @@ def test_method_is_the_loss_of_the_projected_views_in_orders_drawn_anew(num_view
     torch.testing.assert_close(metrics["loss"], expected)
     assert metrics["whitening_failures"].item() == 0
     assert len(method.views) == num_views
-
-
-@pytest.mark.parametrize("num_hidden", [1, 2])
-def test_a_norm_that_closed_the_projector_would_change_nothing(num_hidden: int) -> None:
-    method = tiny_wmse(num_hidden=num_hidden).double()
-    projector = method.encoder[1]
-    assert sum(isinstance(layer, nn.Linear) for layer in projector.modules()) == num_hidden + 1
-    views = [torch.randn(12, 3, 4, 4).double() for _ in method.views]
-    losses = []
-    for closing in (nn.Identity(), nn.BatchNorm1d(3).double()):
-        method.encoder[1] = nn.Sequential(projector, closing)
-        torch.manual_seed(2)
-        losses.append(method(views, 1.0)["loss"])
-    torch.testing.assert_close(losses[0], losses[1])
-
-
-def test_constant_embeddings_are_logged_as_sub_batches_without_whitening() -> None:
-    metrics = tiny_wmse()([torch.zeros(12, 3, 4, 4)] * 2, 1.0)
-    assert metrics["whitening_failures"].item() == 2
-    assert metrics["loss"].item() == 0
