@@ -35,7 +35,7 @@ class Method(nn.Module):
     minimized and alone has a gradient, and what else is logged.
     """
 
-    views: tuple[View, ...]
+    views: tuple[View, ...] = (View(), View())
     """Views of each image, small ones last."""
     backbone: nn.Module
     """Network that is exported and transferred."""
@@ -44,6 +44,8 @@ class Method(nn.Module):
     A tuple registers no submodules: the names of tensors stay those of `encoder`."""
     encoder: Any
     """Backbone and projector, or what has several heads; both are learned."""
+    predictor: Any
+    """Network on one branch only, of methods that have one."""
     num_classes: int = 0
     """L, classes that the labels come from; 0: the method uses no labels."""
     num_images: int = 0
@@ -67,17 +69,24 @@ class Method(nn.Module):
         return self.num_images > 0
 
     def set_encoder(
-        self, backbone: nn.Module, projector: nn.Module, *, sync_bn: bool = False
+        self,
+        backbone: nn.Module,
+        projector: nn.Module,
+        predictor: nn.Module | None = None,
+        *,
+        sync_bn: bool = False,
     ) -> None:
-        """Set the backbone, the projector, and `encoder`, the one after the other.
+        """Set the backbone, the projector, `encoder`, the one after the other, and a predictor.
 
-        With sync_bn its batch norm is over the images of all processes.
+        With sync_bn their batch norm is over the images of all processes.
         """
         self.backbone = backbone
         self.projectors = (projector,)
         self.encoder = nn.Sequential(backbone, projector)
+        if predictor is not None:
+            self.predictor = predictor
         if sync_bn:
-            synchronize_batch_norms(self.encoder)
+            synchronize_batch_norms(self)
 
     @staticmethod
     def batch_needs(config: Any) -> BatchNeeds:

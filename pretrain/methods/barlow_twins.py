@@ -13,7 +13,6 @@ from pretrain.method import Method
 from pretrain.parts.gather import gather_with_gradient
 from pretrain.parts.heads import mlp_with_plain_output
 from pretrain.parts.losses import at_least_float32, off_diagonal_squares
-from pretrain.parts.view import View
 from pretrain.recipes.barlow_twins import BarlowTwinsConfig
 
 
@@ -52,7 +51,6 @@ class BarlowTwins(Method):
     def __init__(self, backbone: nn.Module, feature_dim: int, config: BarlowTwinsConfig) -> None:
         super().__init__()
         self.config = config
-        self.views = (View(), View())
         projector = mlp_with_plain_output(
             feature_dim, config.hidden_dim, config.embedding_dim, num_hidden=2
         )

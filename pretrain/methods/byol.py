@@ -9,8 +9,6 @@ from pretrain.method import Method
 from pretrain.parts.heads import mlp_with_plain_output
 from pretrain.parts.losses import embedding_spread, negative_cosine
 from pretrain.parts.momentum_encoder import MomentumEncoder, rising_momentum
-from pretrain.parts.sync_bn import synchronize_batch_norms
-from pretrain.parts.view import View
 from pretrain.recipes.byol import BYOLConfig
 
 
@@ -29,14 +27,11 @@ class BYOL(Method):
     def __init__(self, backbone: nn.Module, feature_dim: int, config: BYOLConfig) -> None:
         super().__init__()
         self.config = config
-        self.views = (View(), View())
         widths = config.hidden_dim, config.embedding_dim
         # no biases: batch norm cancels the hidden ones, and the released code has none at the end
         projector = mlp_with_plain_output(feature_dim, *widths, num_hidden=1)
-        self.set_encoder(backbone, projector, sync_bn=config.sync_bn)
-        self.predictor = mlp_with_plain_output(config.embedding_dim, *widths, num_hidden=1)
-        if config.sync_bn:
-            synchronize_batch_norms(self.predictor)
+        predictor = mlp_with_plain_output(config.embedding_dim, *widths, num_hidden=1)
+        self.set_encoder(backbone, projector, predictor, sync_bn=config.sync_bn)
         self.target_encoder = MomentumEncoder(self.encoder, config.momentum)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:

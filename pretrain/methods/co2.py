@@ -4,15 +4,12 @@ Wei et al., ICLR 2021, arXiv:2010.02217.
 """
 
 from torch import Tensor, nn
-from torch.nn.functional import normalize
 
 from pretrain.method import Method
 from pretrain.parts.heads import moco_projector
 from pretrain.parts.losses import instance_discrimination
-from pretrain.parts.momentum_encoder import MomentumEncoder
+from pretrain.parts.momentum_encoder import MomentumEncoder, query_and_keys
 from pretrain.parts.queue import KeyQueue, queue_divergence
-from pretrain.parts.sync_bn import shuffled_forward, split_forward
-from pretrain.parts.view import View
 from pretrain.recipes.co2 import CO2Config
 
 
@@ -32,7 +29,6 @@ class CO2(Method):
     def __init__(self, backbone: nn.Module, feature_dim: int, config: CO2Config) -> None:
         super().__init__()
         self.config = config
-        self.views = (View(), View())
         projector = moco_projector(config.projector, feature_dim, config.embedding_dim)
         self.set_encoder(backbone, projector)
         self.key_encoder = MomentumEncoder(self.encoder, config.momentum)
@@ -42,9 +38,10 @@ class CO2(Method):
         """Return the loss of two views (n, 3, H, W), query first; progress has no effect."""
         config = self.config
         self.key_encoder.update(self.encoder)
-        key = shuffled_forward(self.key_encoder, views[1], config.bn_splits)
-        key = normalize(key.float(), dim=1)
-        query = normalize(split_forward(self.encoder, views[0], config.bn_splits).float(), dim=1)
+        query, keys = query_and_keys(
+            self.encoder, self.key_encoder, views, bn_splits=config.bn_splits
+        )
+        key = keys[:, 0]
         negatives = self.queue.keys
         contrast = instance_discrimination(query, key, negatives, temperature=config.temperature)
         consistency = consistency_loss(

@@ -129,8 +129,6 @@ def unit_rows(embeddings: Tensor) -> Tensor:
 class MoCoPP(Method):
     """MoCo with the heads of LooC++: one pair of views for all heads, a queue for each."""
 
-    views = (View(), View())
-
     def __init__(self, backbone: nn.Module, feature_dim: int, config: MoCoPPConfig) -> None:
         super().__init__()
         self.config = config

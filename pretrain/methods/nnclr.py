@@ -12,8 +12,6 @@ from pretrain.method import Method
 from pretrain.parts.gather import gather, gather_with_gradient
 from pretrain.parts.heads import mlp_with_final_norm, predictor
 from pretrain.parts.queue import KeyQueue
-from pretrain.parts.sync_bn import synchronize_batch_norms
-from pretrain.parts.view import View
 from pretrain.recipes.nnclr import NNCLRConfig
 
 
@@ -43,14 +41,11 @@ class NNCLR(Method):
     def __init__(self, backbone: nn.Module, feature_dim: int, config: NNCLRConfig) -> None:
         super().__init__()
         self.config = config
-        self.views = (View(), View())
         projector = mlp_with_final_norm(
             feature_dim, config.hidden_dim, config.embedding_dim, affine=True
         )
-        self.set_encoder(backbone, projector, sync_bn=config.sync_bn)
-        self.predictor = predictor(config.embedding_dim, config.predictor_dim)
-        if config.sync_bn:
-            synchronize_batch_norms(self.predictor)
+        own_predictor = predictor(config.embedding_dim, config.predictor_dim)
+        self.set_encoder(backbone, projector, own_predictor, sync_bn=config.sync_bn)
         self.queue = KeyQueue(config.queue_size, config.embedding_dim)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:

@@ -12,7 +12,6 @@ from torch.nn.functional import normalize
 from pretrain.method import Method
 from pretrain.parts.gather import gather_with_gradient, own_share
 from pretrain.parts.losses import at_least_float32
-from pretrain.parts.view import View
 from pretrain.recipes.simclr import SimCLRConfig
 
 
@@ -54,7 +53,6 @@ class SimCLR(Method):
     def __init__(self, backbone: nn.Module, feature_dim: int, config: SimCLRConfig) -> None:
         super().__init__()
         self.config = config
-        self.views = (View(), View())
         projector = simclr_projector(feature_dim, config.hidden_dim, config.embedding_dim)
         self.set_encoder(backbone, projector, sync_bn=config.sync_bn)
 

@@ -8,8 +8,6 @@ from torch import Tensor, nn
 from pretrain.method import Method
 from pretrain.parts.heads import mlp_with_final_norm, predictor
 from pretrain.parts.losses import embedding_spread, negative_cosine
-from pretrain.parts.sync_bn import synchronize_batch_norms
-from pretrain.parts.view import View
 from pretrain.recipes.simsiam import SimSiamConfig
 
 
@@ -30,12 +28,9 @@ class SimSiam(Method):
     def __init__(self, backbone: nn.Module, feature_dim: int, config: SimSiamConfig) -> None:
         super().__init__()
         self.config = config
-        self.views = (View(), View())
         projector = mlp_with_final_norm(feature_dim, config.hidden_dim, config.embedding_dim)
-        self.set_encoder(backbone, projector, sync_bn=config.sync_bn)
-        self.predictor = predictor(config.embedding_dim, config.predictor_dim)
-        if config.sync_bn:
-            synchronize_batch_norms(self.predictor)
+        own_predictor = predictor(config.embedding_dim, config.predictor_dim)
+        self.set_encoder(backbone, projector, own_predictor, sync_bn=config.sync_bn)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
         """Return the loss of two views (n, 3, H, W); progress has no effect."""

@@ -13,7 +13,6 @@ from pretrain.parts.gather import gather_with_gradient
 from pretrain.parts.heads import mlp_with_final_norm, predictor
 from pretrain.parts.losses import at_least_float32
 from pretrain.parts.momentum_encoder import MomentumEncoder, rising_momentum
-from pretrain.parts.sync_bn import synchronize_batch_norms
 from pretrain.parts.view import View
 from pretrain.parts.whitening import Factor, Pairs, Whitening, whitened_cosines, whitened_trace
 from pretrain.recipes.uniclr import UniCLRConfig
@@ -93,12 +92,10 @@ class UniCLR(Method):
         self.config = config
         self.views = (View(), View()) + config.num_small_views * (View(small=True),)
         projector = mlp_with_final_norm(feature_dim, config.hidden_dim, config.embedding_dim)
-        self.set_encoder(backbone, projector, sync_bn=config.sync_bn)
-        self.predictor: nn.Module = nn.Identity()
+        own_predictor: nn.Module = nn.Identity()
         if config.predictor:
-            self.predictor = predictor(config.embedding_dim, config.predictor_dim)
-        if config.sync_bn:
-            synchronize_batch_norms(self.predictor)
+            own_predictor = predictor(config.embedding_dim, config.predictor_dim)
+        self.set_encoder(backbone, projector, own_predictor, sync_bn=config.sync_bn)
         self.target_encoder = (
             MomentumEncoder(self.encoder, config.momentum) if config.momentum_encoder else None
         )

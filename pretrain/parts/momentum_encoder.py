@@ -55,8 +55,8 @@ def query_and_keys(
     key_encoder: MomentumEncoder,
     views: list[Tensor],
     *,
-    key_forward: KeyForward,
     bn_splits: int,
+    key_forward: KeyForward = "concatenated",
 ) -> tuple[Tensor, Tensor]:
     """Return the query (n, d) of the first view and its keys (n, M, d), which get no gradient.
 

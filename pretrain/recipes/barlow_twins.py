@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pretrain.recipes.recipe import BYOL_VIEWS, Recipe, linear_rate
+from pretrain.recipes.recipe import BYOL_VIEWS, LARS, Recipe, linear_rate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,16 +34,12 @@ RECIPES: Mapping[str, Recipe[Any]] = {
     "barlow_twins/in1k-r50": Recipe(
         method="barlow_twins",
         config=BarlowTwinsConfig(),
-        arch="resnet50",
-        images="ImageNet-1k train",
         views=BYOL_VIEWS,
         epochs=1000,
         batch_size=2048,
         learning_rate=linear_rate(2048, per_256=0.2),
         final_learning_rate=linear_rate(2048, per_256=0.0002),
-        warmup_epochs=10,
-        schedule_unit="step",
-        optimizer="lars",
+        **LARS,
         weight_decay=BarlowTwinsConfig.loss_scale * 1.5e-6,
         paper="Barlow Twins (arXiv:2103.03230); the released code decays weights by 1e-6",
         table_row="lorac/table1, uniclr/table2: Barlow Twins",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pretrain.recipes.recipe import BYOL_VIEWS, Recipe, linear_rate
+from pretrain.recipes.recipe import BYOL_VIEWS, LARS, Recipe, linear_rate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,15 +27,11 @@ class BYOLConfig:
 IN1K: Recipe[Any] = Recipe(
     method="byol",
     config=BYOLConfig(),
-    arch="resnet50",
-    images="ImageNet-1k train",
     views=BYOL_VIEWS,
     epochs=1000,
     batch_size=4096,
     learning_rate=linear_rate(4096, per_256=0.2),
-    warmup_epochs=10,
-    schedule_unit="step",
-    optimizer="lars",
+    **LARS,
     weight_decay=1.5e-6,
     paper="BYOL (arXiv:2006.07733), section 3.3; crops are resized bilinearly, not bicubically",
     table_row="arXiv:2006.07733, table 1: BYOL",

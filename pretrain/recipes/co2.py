@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pretrain.parts.view import Projector
-from pretrain.recipes.recipe import MOCO_V1_VIEWS, Recipe
+from pretrain.recipes.recipe import MOCO_V1_VIEWS, STEPS, Recipe, with_config
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,14 +30,9 @@ class CO2Config:
     """Groups of images in one process, each with its own batch-norm statistics."""
 
 
-ON_V1 = CO2Config(
-    temperature=0.07, projector="linear", consistency_temperature=0.04, consistency_weight=10.0
-)
 IN1K_V2: Recipe[Any] = Recipe(
     method="co2",
-    config=CO2Config(temperature=0.2, consistency_temperature=0.05, consistency_weight=0.3),
-    arch="resnet50",
-    images="ImageNet-1k train",
+    config=CO2Config(),
     epochs=200,
     batch_size=256,
     learning_rate=0.03,
@@ -46,10 +41,11 @@ IN1K_V2: Recipe[Any] = Recipe(
 )
 IN1K_V1 = replace(
     IN1K_V2,
-    config=ON_V1,
+    config=CO2Config(
+        temperature=0.07, projector="linear", consistency_temperature=0.04, consistency_weight=10.0
+    ),
     views=MOCO_V1_VIEWS,
-    schedule="step",
-    milestones=(0.6, 0.8),
+    **STEPS,
     paper="CO2 (arXiv:2010.02217) on MoCo",
     table_row="co2/table1-3: MoCo + CO2",
 )
@@ -62,24 +58,20 @@ IN100_R18 = replace(
 )
 
 
-def with_weight(weight: float) -> Recipe[Any]:
-    """Return a point of figure 2(a); weight 0 is moco/in100-r18-v1."""
-    config = replace(ON_V1, consistency_weight=weight)
-    return replace(IN100_R18, config=config, table_row=f"co2/fig2a: alpha {weight:g}")
-
-
-def with_temperature(temperature: float) -> Recipe[Any]:
-    """Return a point of figure 2(b)."""
-    config = replace(ON_V1, consistency_temperature=temperature)
-    return replace(IN100_R18, config=config, table_row=f"co2/fig2b: tau_con {temperature:g}")
-
-
 RECIPES: Mapping[str, Recipe[Any]] = {
     "co2/in1k-r50-v1": IN1K_V1,
     "co2/in1k-r50-v2": IN1K_V2,
     "co2/in100-r18": IN100_R18,
-    **{f"co2/in100-r18-weight{w:g}": with_weight(w) for w in (1.0, 3.0, 5.0, 20.0, 30.0)},
+    **{  # weight 0 is moco/in100-r18-v1
+        f"co2/in100-r18-weight{weight:g}": with_config(
+            IN100_R18, f"co2/fig2a: alpha {weight:g}", consistency_weight=weight
+        )
+        for weight in (1.0, 3.0, 5.0, 20.0, 30.0)
+    },
     **{
-        f"co2/in100-r18-temperature{t:g}": with_temperature(t) for t in (0.01, 0.02, 0.07, 0.1, 0.2)
+        f"co2/in100-r18-temperature{tau:g}": with_config(
+            IN100_R18, f"co2/fig2b: tau_con {tau:g}", consistency_temperature=tau
+        )
+        for tau in (0.01, 0.02, 0.07, 0.1, 0.2)
     },
 }

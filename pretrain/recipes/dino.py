@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from pretrain.recipes.recipe import MOCO_V2_VIEWS, Recipe, linear_rate
+from pretrain.recipes.recipe import LARS, MOCO_V2_VIEWS, Recipe, linear_rate
 from pretrain.recipes.uniclr import CIFAR10, CIFAR100, IN100
 
 
@@ -82,16 +82,12 @@ RECIPES: Mapping[str, Recipe[Any]] = {
     "dino/in1k-r50": Recipe(
         method="dino",
         config=DINOConfig(),
-        arch="resnet50",
-        images="ImageNet-1k train",
         views=VIEWS,
         epochs=800,
         batch_size=4080,
         learning_rate=linear_rate(4080, per_256=0.3),
         final_learning_rate=0.0048,
-        warmup_epochs=10,
-        schedule_unit="step",
-        optimizer="lars",
+        **LARS,
         weight_decay=1e-6,
         paper="DINO (arXiv:2104.14294), arguments of the released ResNet-50",
         table_row="arXiv:2104.14294, table 2: DINO, RN50",

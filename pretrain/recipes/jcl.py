@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from pretrain.parts.view import KeyForward
-from pretrain.recipes.recipe import Recipe
+from pretrain.recipes.recipe import Recipe, with_config
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,9 +39,17 @@ class JCLConfig:
     """Groups of images in one process, each with its own batch-norm statistics."""
 
 
-IN100: Recipe[Any] = Recipe(
+IN1K: Recipe[Any] = Recipe(
     method="jcl",
     config=JCLConfig(),
+    epochs=200,
+    batch_size=512,
+    learning_rate=0.06,
+    paper="JCL (arXiv:2009.14776), as printed, but 512 keys leave the queue per step, not 256",
+    table_row="jcl/table1-2, lorac/table1: JCL",
+)
+IN100 = replace(
+    IN1K,
     arch="resnet18",
     images="ImageNet-100 train",
     epochs=100,
@@ -52,51 +60,33 @@ IN100: Recipe[Any] = Recipe(
 )
 
 
-def figure2(panel: str, point: str, **settings: Any) -> Recipe[Any]:
-    """Return a point of a panel of figure 2."""
-    config = replace(IN100.config, **settings)
-    return replace(IN100, config=config, table_row=f"jcl/{panel}: {point}")
-
-
 RECIPES: Mapping[str, Recipe[Any]] = {
-    "jcl/in1k-r50": Recipe(
-        method="jcl",
-        config=JCLConfig(num_keys=5, covariance_weight=4.0, covariance_ramp="constant"),
-        arch="resnet50",
-        images="ImageNet-1k train",
-        epochs=200,
-        batch_size=512,
-        learning_rate=0.06,
-        paper="JCL (arXiv:2009.14776), as printed, but 512 keys leave the queue per step, not 256",
-        table_row="jcl/table1-2, lorac/table1: JCL",
-    ),
-    "jcl/in1k-r50-code": Recipe(
-        method="jcl",
+    "jcl/in1k-r50": IN1K,
+    "jcl/in1k-r50-code": replace(
+        IN1K,
         config=JCLConfig(num_keys=4, covariance_weight=2.0, covariance_ramp="linear"),
-        arch="resnet50",
-        images="ImageNet-1k train",
-        epochs=200,
         batch_size=256,
         learning_rate=0.03,
         paper="JCL (arXiv:2009.14776), as in the released script",
-        table_row="jcl/table1-2, lorac/table1: JCL",
     ),
     "jcl/in100-r18": IN100,
     **{
-        f"jcl/in100-r18-keys{number}": figure2("fig2a", f"M' {number}", num_keys=number)
+        f"jcl/in100-r18-keys{number}": with_config(
+            IN100, f"jcl/fig2a: M' {number}", num_keys=number
+        )
         for number in (1, 2, 3, 7, 11)
     },
-    "jcl/in100-r18-keys9": figure2("fig2a", "M' 9; jcl/fig3: JCL", num_keys=9),
+    "jcl/in100-r18-keys9": with_config(IN100, "jcl/fig2a: M' 9; jcl/fig3: JCL", num_keys=9),
     **{
-        f"jcl/in100-r18-covariance{weight:g}": figure2(
-            "fig2b", f"lambda {weight:g}", covariance_weight=weight
+        f"jcl/in100-r18-covariance{weight:g}": with_config(
+            IN100, f"jcl/fig2b: lambda {weight:g}", covariance_weight=weight
         )
         for weight in (0.0, 0.2, 0.5, 1.0, 2.0, 6.0, 8.0, 10.0)
     },
     **{
-        f"jcl/in100-r18-temperature{temperature:g}": figure2(
-            "fig2c", f"temperature {temperature:g}", temperature=temperature
+        f"jcl/in100-r18-temperature{tau:g}": with_config(
+            IN100, f"jcl/fig2c: temperature {tau:g}", temperature=tau
         )
-        for temperature in (0.05, 0.07, 0.1, 0.3, 0.4, 0.5)
+        for tau in (0.05, 0.07, 0.1, 0.3, 0.4, 0.5)
     },
 }

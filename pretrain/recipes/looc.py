@@ -14,7 +14,7 @@ from pretrain.data.views import ViewRecipe
 from pretrain.parts.view import Augmentation
 from pretrain.recipes.baselines import SupervisedConfig
 from pretrain.recipes.moco import MoCoConfig
-from pretrain.recipes.recipe import MOCO_V2_VIEWS, SUPERVISED_VIEWS, Recipe
+from pretrain.recipes.recipe import MOCO_V2_VIEWS, STEPS, SUPERVISED_VIEWS, Recipe, with_config
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,20 +66,17 @@ ALL: tuple[Augmentation, ...] = ("color", "rotation", "texture")
 MOCO: Recipe[Any] = Recipe(
     method="moco",
     config=MoCoConfig(queue_size=16_384),
-    arch="resnet50",
     images="ImageNet-100 train",
     epochs=500,
     batch_size=256,
     learning_rate=0.03,
-    schedule="step",
-    milestones=(0.6, 0.8),
+    **STEPS,
     paper="LooC (arXiv:2008.05659)",
     table_row="looc/table1-3, looc/table6, looc/fig3: MoCo",
 )
 SUPERVISED: Recipe[Any] = Recipe(
     method="supervised",
     config=SupervisedConfig(num_classes=1000),
-    arch="resnet50",
     images="ImageNet-1k train, a folder per class",
     views=SUPERVISED_VIEWS,
     epochs=90,
@@ -94,21 +91,19 @@ SUPERVISED: Recipe[Any] = Recipe(
 
 def moco(table_row: str, *added: Augmentation, **settings: Any) -> Recipe[Any]:
     """Return MoCo with further augmentations."""
-    config = replace(MOCO.config, **settings)
-    return replace(MOCO, config=config, views=views(*added), table_row=table_row)
+    return replace(with_config(MOCO, table_row, **settings), views=views(*added))
 
 
 def looc(table_row: str, *designated: Augmentation) -> Recipe[Any]:
     """Return LooC with a head for each designated augmentation."""
     config = LooCConfig(designated=designated)
-    recipe = replace(MOCO, config=config, views=views(*designated), table_row=table_row)
-    return replace(recipe, method="looc")
+    return replace(moco(table_row, *designated), method="looc", config=config)
 
 
 def loocpp(table_row: str, *designated: Augmentation) -> Recipe[Any]:
     """Return LooC++, whose heads start at Conv5."""
     recipe = looc(table_row, *designated)
-    return replace(recipe, method="loocpp", config=replace(recipe.config, conv5_heads=True))
+    return replace(with_config(recipe, table_row, conv5_heads=True), method="loocpp")
 
 
 def views(*augmentations: Augmentation) -> ViewRecipe:

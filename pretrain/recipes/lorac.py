@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from pretrain.recipes.recipe import MOCO_V2_VIEWS, SWAV_VIEWS, Recipe
+from pretrain.recipes.recipe import LONGER_EPOCHS, MOCO_V2_VIEWS, SWAV_VIEWS, Recipe, with_config
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,9 +63,7 @@ class LORACConfig:
 
 IN1K: Recipe[Any] = Recipe(
     method="lorac",
-    config=LORACConfig(beta=4.0),
-    arch="resnet50",
-    images="ImageNet-1k train",
+    config=LORACConfig(),
     views=SWAV_VIEWS,
     epochs=200,
     batch_size=256,
@@ -93,31 +91,26 @@ IN100 = replace(
 )
 
 
-def without_prior(recipe: Recipe[Any], table_row: str) -> Recipe[Any]:
+def without_prior(recipe: Recipe[Any], table_row: str = "") -> Recipe[Any]:
     """Return the same run as MoCo-M, that is without the prior."""
-    config = replace(recipe.config, prior="none")
-    return replace(recipe, method="moco_m", config=config, table_row=table_row)
+    row = table_row or recipe.table_row
+    return replace(with_config(recipe, row, prior="none"), method="moco_m")
 
 
-def in100(table_row: str, **settings: Any) -> Recipe[Any]:
-    """Return LORAC on ImageNet-100 with other settings of the method."""
-    return replace(IN100, config=replace(IN100.config, **settings), table_row=table_row)
-
-
-def with_epochs(epochs: int) -> Recipe[Any]:
-    """Return a point of figure 4(a); the prior acts in the second half."""
-    return replace(IN100, epochs=epochs, table_row=f"lorac/fig4a: {epochs} epochs")
-
-
-def equal_views(number: int) -> Recipe[Any]:
-    """Return a point of figure 4(b): views of one size, one of them the key."""
-    config = LORACConfig(beta=1.0, num_large_views=number, num_small_views=0, num_keys=1)
-    row = f"lorac/fig4b: M {number}"
-    return replace(IN100, config=config, views=MOCO_V2_VIEWS, table_row=row)
-
-
-LONGER = {epochs: with_epochs(epochs) for epochs in (200, 400, 600, 800, 1000, 1200)}
-EQUAL_VIEWS = {number: equal_views(number) for number in range(2, 9)}
+LONGER = {
+    epochs: replace(IN100, epochs=epochs, table_row=f"lorac/fig4a: {epochs} epochs")
+    for epochs in LONGER_EPOCHS
+}
+EQUAL_VIEWS = {
+    number: replace(
+        IN100,
+        config=LORACConfig(beta=1.0, num_large_views=number, num_small_views=0, num_keys=1),
+        views=MOCO_V2_VIEWS,
+        table_row=f"lorac/fig4b: M {number}",
+    )
+    for number in range(2, 9)
+}
+"""Points of figure 4(b): views of one size, one of them the key."""
 
 RECIPES: Mapping[str, Recipe[Any]] = {
     "lorac/in1k-r50": IN1K,
@@ -129,25 +122,25 @@ RECIPES: Mapping[str, Recipe[Any]] = {
     ),
     "moco_m/in1k-r50": without_prior(IN1K, "lorac/table1-4: MoCo-M"),
     "lorac/in100-r18": IN100,
-    "lorac/in100-r18-gaussian": in100("lorac/table5: Gauss.", prior="gaussian"),
-    "lorac/in100-r18-batchwise": in100("lorac/table5: LORAC-bs", prior="batch"),
-    "lorac/in100-r18-margin": in100("lorac/table5: L-sftmx-c", prior="margin"),
+    "lorac/in100-r18-gaussian": with_config(IN100, "lorac/table5: Gauss.", prior="gaussian"),
+    "lorac/in100-r18-batchwise": with_config(IN100, "lorac/table5: LORAC-bs", prior="batch"),
+    "lorac/in100-r18-margin": with_config(IN100, "lorac/table5: L-sftmx-c", prior="margin"),
     "moco_m/in100-r18": without_prior(
         IN100,
         "lorac/table5, lorac/fig4c: MoCo-M; lorac/fig3: beta infinite; lorac/fig4a: 100 epochs",
     ),
     **{
-        f"lorac/in100-r18-beta{beta:g}": in100(f"lorac/fig3: beta {beta:g}", beta=beta)
+        f"lorac/in100-r18-beta{beta:g}": with_config(IN100, f"lorac/fig3: beta {beta:g}", beta=beta)
         for beta in (0.25, 0.5, 1.0, 4.0, 8.0, 16.0)
     },
     **{f"lorac/in100-r18-epochs{epochs}": recipe for epochs, recipe in LONGER.items()},
     **{
-        f"moco_m/in100-r18-epochs{epochs}": without_prior(recipe, f"lorac/fig4a: {epochs} epochs")
+        f"moco_m/in100-r18-epochs{epochs}": without_prior(recipe)
         for epochs, recipe in LONGER.items()
     },
     **{f"lorac/in100-r18-views{number}": recipe for number, recipe in EQUAL_VIEWS.items()},
     **{
-        f"moco_m/in100-r18-views{number}": without_prior(recipe, f"lorac/fig4b: M {number}")
+        f"moco_m/in100-r18-views{number}": without_prior(recipe)
         for number, recipe in EQUAL_VIEWS.items()
     },
 }

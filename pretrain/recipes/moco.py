@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pretrain.parts.view import Augmentation, KeyForward, Projector
-from pretrain.recipes.recipe import MOCO_V1_VIEWS, Recipe
+from pretrain.recipes.recipe import LONGER_EPOCHS, MOCO_V1_VIEWS, STEPS, Recipe, with_config
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,13 +56,9 @@ class MultiKeyConfig:
     """Groups of images in one process, each with its own batch-norm statistics."""
 
 
-V1 = MoCoConfig(temperature=0.07, projector="linear", consistency_temperature=0.04)
-
 IN1K_V2: Recipe[Any] = Recipe(
     method="moco",
     config=MoCoConfig(),
-    arch="resnet50",
-    images="ImageNet-1k train",
     epochs=200,
     batch_size=256,
     learning_rate=0.03,
@@ -71,10 +67,9 @@ IN1K_V2: Recipe[Any] = Recipe(
 )
 IN1K_V1 = replace(
     IN1K_V2,
-    config=V1,
+    config=MoCoConfig(temperature=0.07, projector="linear", consistency_temperature=0.04),
     views=MOCO_V1_VIEWS,
-    schedule="step",
-    milestones=(0.6, 0.8),
+    **STEPS,
     paper="MoCo (arXiv:1911.05722)",
     table_row="jcl/table1-2, co2/table1-3, lorac/table1-4, uniclr/table2: MoCo",
 )
@@ -87,7 +82,6 @@ IN100_R18_V1 = replace(
 )
 IN100_R18_V2 = replace(
     IN1K_V2,
-    config=MoCoConfig(),
     arch="resnet18",
     images="ImageNet-100 train",
     epochs=100,
@@ -96,25 +90,6 @@ IN100_R18_V2 = replace(
     paper="JCL (arXiv:2009.14776), appendix E; LORAC (arXiv:2108.02696), section 6.2",
     table_row="jcl/fig3, lorac/table5, lorac/fig3, lorac/fig4a, lorac/fig4b, lorac/fig4c: MoCo v2",
 )
-
-
-def with_label_smoothing(amount: float) -> Recipe[Any]:
-    """Return MoCo v1 with smoothed labels."""
-    return replace(
-        IN100_R18_V1,
-        config=replace(V1, label_smoothing=amount),
-        table_row=f"co2/label_smoothing: {amount:g}",
-    )
-
-
-def with_epochs(epochs: int) -> Recipe[Any]:
-    """Return a point of LORAC's figure 4(a)."""
-    return replace(
-        IN100_R18_V2,
-        epochs=epochs,
-        paper="LORAC (arXiv:2108.02696), section 6.2",
-        table_row=f"lorac/fig4a: {epochs} epochs",
-    )
 
 
 RECIPES: Mapping[str, Recipe[Any]] = {
@@ -128,18 +103,26 @@ RECIPES: Mapping[str, Recipe[Any]] = {
         table_row="lorac/table1: MoCo-v2+",
     ),
     "moco/in100-r18-v1": IN100_R18_V1,
-    "moco/in100-r18-v1-smoothing0.1": with_label_smoothing(0.1),
-    "moco/in100-r18-v1-smoothing0.01": with_label_smoothing(0.01),
-    "moco/in100-r18-v1-smoothing0.001": with_label_smoothing(0.001),
+    **{
+        f"moco/in100-r18-v1-smoothing{amount:g}": with_config(
+            IN100_R18_V1, f"co2/label_smoothing: {amount:g}", label_smoothing=amount
+        )
+        for amount in (0.1, 0.01, 0.001)
+    },
     "moco/in100-r18-v2": IN100_R18_V2,
     **{
-        f"moco/in100-r18-v2-epochs{epochs}": with_epochs(epochs)
-        for epochs in (200, 400, 600, 800, 1000, 1200)
+        f"moco/in100-r18-v2-epochs{epochs}": replace(
+            IN100_R18_V2,
+            epochs=epochs,
+            paper="LORAC (arXiv:2108.02696), section 6.2",
+            table_row=f"lorac/fig4a: {epochs} epochs",
+        )
+        for epochs in LONGER_EPOCHS
     },
     "multi_key/in100-r18": replace(
         IN100_R18_V2,
         method="multi_key",
-        config=MultiKeyConfig(num_keys=5),
+        config=MultiKeyConfig(),
         paper="JCL (arXiv:2009.14776), eq. 3 with the settings of appendix D; never scored there",
         table_row="jcl/fig1b: vanilla",
     ),

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pretrain.data.views import ViewRecipe
-from pretrain.recipes.recipe import BYOL_VIEWS, Recipe, linear_rate
+from pretrain.recipes.recipe import BYOL_VIEWS, LARS, Recipe, linear_rate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,15 +35,11 @@ class NNCLRConfig:
 IN1K: Recipe[Any] = Recipe(
     method="nnclr",
     config=NNCLRConfig(),
-    arch="resnet50",
-    images="ImageNet-1k train",
     views=BYOL_VIEWS,
     epochs=1000,
     batch_size=4096,
     learning_rate=linear_rate(4096, per_256=0.3),
-    warmup_epochs=10,
-    schedule_unit="step",
-    optimizer="lars",
+    **LARS,
     weight_decay=1e-6,
     paper="NNCLR (arXiv:2104.14548); no authors' code: readings of reimplementations",
     table_row="nnclr/abstract, nnclr/transfer: NNCLR",

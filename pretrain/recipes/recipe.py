@@ -3,8 +3,9 @@
 `learning_rate` is what the optimizer gets; where it follows from the batch, a function is called.
 """
 
-from dataclasses import dataclass
-from typing import Annotated, Generic, Literal, TypeVar
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import tyro
 
@@ -56,9 +57,9 @@ class Recipe(Generic[Config]):
     method: Description
     """Name in METHODS."""
     config: Config
-    arch: str
+    arch: str = "resnet50"
     stem: Stem = "imagenet"
-    images: Description
+    images: Description = "ImageNet-1k train"
     """Images that --data should hold."""
     views: ViewRecipe = MOCO_V2_VIEWS
     test_px: int = 0
@@ -90,6 +91,23 @@ class Recipe(Generic[Config]):
     """Source of the numbers, and purpose of the run."""
     table_row: Description = ""
     """Published results that this run reproduces."""
+
+
+LARS: Mapping[str, Any] = {
+    "warmup_epochs": 10,
+    "schedule_unit": "step",
+    "optimizer": "lars",
+}
+"""Optimizer and schedule of SimCLR and of most papers after it."""
+STEPS: Mapping[str, Any] = {"schedule": "step", "milestones": (0.6, 0.8)}
+"""Schedule of MoCo v1: epochs 120 and 160 of 200."""
+LONGER_EPOCHS = (200, 400, 600, 800, 1000, 1200)
+"""Lengths in LORAC's figure 4(a)."""
+
+
+def with_config(recipe: Recipe[Any], table_row: str, **settings: Any) -> Recipe[Any]:
+    """Return the same run with other settings of its method, for another published row."""
+    return replace(recipe, config=replace(recipe.config, **settings), table_row=table_row)
 
 
 def linear_rate(batch_size: int, *, per_256: float) -> float:

@@ -35,8 +35,6 @@ class ReSSLConfig:
 IN1K: Recipe[Any] = Recipe(
     method="ressl",
     config=ReSSLConfig(),
-    arch="resnet50",
-    images="ImageNet-1k train",
     epochs=200,
     batch_size=256,
     learning_rate=0.05,

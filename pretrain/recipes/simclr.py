@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pretrain.recipes.recipe import SIMCLR_VIEWS, Recipe, linear_rate
+from pretrain.recipes.recipe import LARS, SIMCLR_VIEWS, Recipe, linear_rate
 from pretrain.recipes.uniclr import CIFAR10, CIFAR100
 
 
@@ -31,15 +31,11 @@ class SimCLRConfig:
 IN1K: Recipe[Any] = Recipe(
     method="simclr",
     config=SimCLRConfig(),
-    arch="resnet50",
-    images="ImageNet-1k train",
     views=SIMCLR_VIEWS,
     epochs=1000,
     batch_size=4096,
     learning_rate=linear_rate(4096, per_256=0.3),
-    warmup_epochs=10,
-    schedule_unit="step",
-    optimizer="lars",
+    **LARS,
     weight_decay=1e-6,
     paper="SimCLR (arXiv:2002.05709), section 2.2",
     table_row="co2/table1, lorac/table1: SimCLR, 1000 epochs",

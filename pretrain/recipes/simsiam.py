@@ -29,8 +29,6 @@ class SimSiamConfig:
 IN1K: Recipe[Any] = Recipe(
     method="simsiam",
     config=SimSiamConfig(),
-    arch="resnet50",
-    images="ImageNet-1k train",
     views=MOCO_V2_VIEWS,
     epochs=100,
     batch_size=512,

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from pretrain.recipes.recipe import SWAV_VIEWS, Recipe
+from pretrain.recipes.recipe import LARS, LONGER_EPOCHS, SWAV_VIEWS, Recipe, with_config
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,16 +48,12 @@ class SwAVConfig:
 LARGE_BATCH: Recipe[Any] = Recipe(
     method="swav",
     config=SwAVConfig(),
-    arch="resnet50",
-    images="ImageNet-1k train",
     views=SWAV_VIEWS,
     epochs=800,
     batch_size=4096,
     learning_rate=4.8,
     final_learning_rate=0.0048,
-    warmup_epochs=10,
-    schedule_unit="step",
-    optimizer="lars",
+    **LARS,
     exclude_vectors=False,
     weight_decay=1e-6,
     paper="SwAV (arXiv:2006.09882), as in the released script",
@@ -95,17 +91,6 @@ IN100 = replace(
 )
 
 
-def with_epochs(epochs: int) -> Recipe[Any]:
-    """Return a point of LORAC's figure 4(a)."""
-    shares = {"prototypes_from": 1 / epochs, "queue_from": 15 / epochs}
-    return replace(
-        IN100,
-        config=replace(IN100.config, **shares),
-        epochs=epochs,
-        table_row=f"lorac/fig4a: {epochs} epochs",
-    )
-
-
 RECIPES: Mapping[str, Recipe[Any]] = {
     "swav/in1k-r50": LARGE_BATCH,
     "swav/in1k-r50-2x224": replace(
@@ -116,14 +101,20 @@ RECIPES: Mapping[str, Recipe[Any]] = {
         table_row="uniclr/table2: SwAV",
     ),
     "swav/in1k-r50-2x224-6x96": SMALL_BATCH,
-    "swav/in1k-r50-3x224-5x96": replace(
-        SMALL_BATCH,
-        config=replace(SMALL_BATCH.config, num_large_views=3, num_small_views=5),
-        table_row="lorac/table1: SwAV, 3×224 + 5×96",
+    "swav/in1k-r50-3x224-5x96": with_config(
+        SMALL_BATCH, "lorac/table1: SwAV, 3×224 + 5×96", num_large_views=3, num_small_views=5
     ),
     "swav/in100-r18": IN100,
     **{
-        f"swav/in100-r18-epochs{epochs}": with_epochs(epochs)
-        for epochs in (200, 400, 600, 800, 1000, 1200)
+        f"swav/in100-r18-epochs{epochs}": replace(
+            with_config(
+                IN100,
+                f"lorac/fig4a: {epochs} epochs",
+                prototypes_from=1 / epochs,
+                queue_from=15 / epochs,
+            ),
+            epochs=epochs,
+        )
+        for epochs in LONGER_EPOCHS
     },
 }

@@ -25,7 +25,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from pretrain.recipes.recipe import MOCO_V2_VIEWS, Recipe, linear_rate
+from pretrain.recipes.recipe import LARS, MOCO_V2_VIEWS, Recipe, linear_rate
 
 Variant = Literal["affinity", "whitening", "trace", "trace_unscaled"]
 SymmetryOn = Literal["logits", "affinity"]
@@ -129,15 +129,11 @@ TRICKS: Mapping[str, Any] = {"momentum_encoder": True, "num_small_views": 6, "pr
 IN1K: Recipe[Any] = Recipe(
     method="simaffinity",
     config=UniCLRConfig(ridge=1.0),
-    arch="resnet50",
-    images="ImageNet-1k train",
     views=MOCO_V2_VIEWS,
     epochs=200,
     batch_size=512,
     learning_rate=linear_rate(512, per_256=0.05),
-    warmup_epochs=10,
-    schedule_unit="step",
-    optimizer="lars",
+    **LARS,
     weight_decay=1e-6,
     paper=PAPER,
 )

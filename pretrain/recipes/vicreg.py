@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pretrain.recipes.recipe import BYOL_VIEWS, Recipe, linear_rate
+from pretrain.recipes.recipe import BYOL_VIEWS, LARS, Recipe, linear_rate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,8 +31,6 @@ class VICRegConfig:
 IN1K: Recipe[Any] = Recipe(
     method="vicreg",
     config=VICRegConfig(),
-    arch="resnet50",
-    images="ImageNet-1k train",
     # one distribution for both views, the mean of BYOL's two
     views=replace(
         BYOL_VIEWS,
@@ -45,9 +43,7 @@ IN1K: Recipe[Any] = Recipe(
     batch_size=2048,
     learning_rate=linear_rate(2048, per_256=0.2),
     final_learning_rate=0.002,
-    warmup_epochs=10,
-    schedule_unit="step",
-    optimizer="lars",
+    **LARS,
     weight_decay=1e-6,
     paper="VICReg (arXiv:2105.04906), as printed",
     table_row="uniclr/table2: VICReg",

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pretrain.recipes.recipe import SIMCLR_VIEWS, Recipe, linear_rate
+from pretrain.recipes.recipe import LARS, SIMCLR_VIEWS, Recipe, linear_rate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,15 +48,11 @@ RECIPES: Mapping[str, Recipe[Any]] = {
     "wmse/in1k-r50": Recipe(
         method="wmse",
         config=WMSEConfig(num_views=4, hidden_dim=2048, num_hidden=2),
-        arch="resnet50",
-        images="ImageNet-1k train",
         views=SIMCLR_VIEWS,
         epochs=400,
         batch_size=1024,
         learning_rate=linear_rate(1024, per_256=0.3),
-        warmup_epochs=10,
-        schedule_unit="step",
-        optimizer="lars",
+        **LARS,
         weight_decay=1e-6,
         paper="W-MSE 4 (arXiv:2007.06346), in SimCLRv2's code (arXiv:2006.10029) and settings",
         table_row="uniclr/table2: W-MSE",

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pretrain.recipes.recipe import BYOL_VIEWS, Recipe, linear_rate
+from pretrain.recipes.recipe import BYOL_VIEWS, LARS, Recipe, linear_rate
 from pretrain.recipes.uniclr import CIFAR10, CIFAR100
 
 
@@ -44,16 +44,12 @@ PAPER = "Zero-CL (openreview.net/forum?id=RAW9tCdVxLj), released scripts"
 IN1K: Recipe[Any] = Recipe(
     method="zero_cl",
     config=ZeroCLConfig(),
-    arch="resnet50",
-    images="ImageNet-1k train",
     views=BYOL_VIEWS,
     epochs=400,
     batch_size=1024,
     learning_rate=linear_rate(1024, per_256=0.3),
     final_learning_rate=linear_rate(1024, per_256=0.0003),
-    warmup_epochs=10,
-    schedule_unit="step",
-    optimizer="lars",
+    **LARS,
     weight_decay=ZeroCLConfig.loss_scale * 1e-6,
     trust_coefficient=0.02,
     paper=f"{PAPER}; epochs and batch of UniCLR (arXiv:2211.14516), Table 2",
