@@ -3,8 +3,6 @@
 Zbontar et al., ICML 2021, arXiv:2103.03230.
 """
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import batch_norm
@@ -16,19 +14,10 @@ from pretrain.parts.losses import at_least_float32, off_diagonal_squares
 from pretrain.recipes.barlow_twins import BarlowTwinsConfig
 
 
-class Terms(NamedTuple):
-    """Equation 1 and its two sums, scalars."""
-
-    loss: Tensor
-    """Sum of both, the second times lambda."""
-    invariance: Tensor
-    """Sum of the squared distances of the diagonal from one."""
-    redundancy: Tensor
-    """Sum of the squares off the diagonal."""
-
-
-def barlow_twins_loss(z1: Tensor, z2: Tensor, *, off_diagonal_weight: float) -> Terms:
+def barlow_twins_loss(z1: Tensor, z2: Tensor, *, off_diagonal_weight: float) -> dict[str, Tensor]:
     """Return equations 1 and 2 of projector outputs z1, z2 (N, D) of any scale, summed over (D, D).
+
+    With the loss come its two sums, on the diagonal and, without lambda, off it, to be logged.
 
     The loss is zero where both views agree and no two features are correlated, and D where all
     features are uncorrelated, also with themselves in the other view. As in the released code, 1e-5
@@ -42,7 +31,11 @@ def barlow_twins_loss(z1: Tensor, z2: Tensor, *, off_diagonal_weight: float) -> 
         )
         invariance = (1 - (first * second).sum(dim=0)).square().sum()
         redundancy = off_diagonal_squares(first, second)
-        return Terms(invariance + off_diagonal_weight * redundancy, invariance, redundancy)
+        return {
+            "loss": invariance + off_diagonal_weight * redundancy,
+            "invariance": invariance.detach(),
+            "redundancy": redundancy.detach(),
+        }
 
 
 class BarlowTwins(Method):
@@ -59,9 +52,5 @@ class BarlowTwins(Method):
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
         """Return the loss and its terms of two views (n, 3, H, W); progress has no effect."""
         z1, z2 = (gather_with_gradient(at_least_float32(self.encoder(view))) for view in views)
-        terms = barlow_twins_loss(z1, z2, off_diagonal_weight=self.config.off_diagonal_weight)
-        return {
-            "loss": self.config.loss_scale * terms.loss,
-            "invariance": terms.invariance.detach(),
-            "redundancy": terms.redundancy.detach(),
-        }
+        metrics = barlow_twins_loss(z1, z2, off_diagonal_weight=self.config.off_diagonal_weight)
+        return {**metrics, "loss": self.config.loss_scale * metrics["loss"]}

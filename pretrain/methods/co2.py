@@ -43,16 +43,11 @@ class CO2(Method):
         )
         key = keys[:, 0]
         negatives = self.queue.keys
-        contrast = instance_discrimination(query, key, negatives, temperature=config.temperature)
+        metrics = instance_discrimination(query, key, negatives, temperature=config.temperature)
         consistency = consistency_loss(
             query, key, negatives, temperature=config.consistency_temperature
         )
         # eq. 5 is this sum; the paper calls it a weighted average
-        loss = contrast.loss + config.consistency_weight * consistency
+        loss = metrics["loss"] + config.consistency_weight * consistency
         self.queue.push(key)  # after the losses: negatives are those of past steps
-        return {
-            "loss": loss,
-            "instance_discrimination": contrast.info_nce.detach(),
-            "consistency": consistency.detach(),
-            "instance_accuracy": contrast.accuracy,
-        }
+        return {**metrics, "loss": loss, "consistency": consistency.detach()}

@@ -90,17 +90,6 @@ def _root(gram: Tensor, cutoff: float) -> tuple[Tensor, Tensor]:
     return trace, scaled @ vectors.mT
 
 
-__all__ = [
-    "LORAC",
-    "batch_log_prior",
-    "gaussian_log_prior",
-    "laplace_log_prior",
-    "lorac_loss",
-    "margin_log_prior",
-    "nuclear_norm",
-]
-
-
 def lorac_loss(
     queries: Tensor, key: Tensor, queue: Tensor, *, temperature: float, log_prior: Tensor
 ) -> Tensor:

@@ -66,18 +66,13 @@ class MoCo(Method):
         """Return the loss and the metrics of query images (n, 3, H, W) with keys (n, d)."""
         config = self.config
         query = normalize(split_forward(self.encoder, images, config.bn_splits).float(), dim=1)
-        contrast = instance_discrimination(
+        metrics = instance_discrimination(
             query,
             key,
             self.queue.keys,
             temperature=config.temperature,
             label_smoothing=config.label_smoothing,
         )
-        metrics = {
-            "loss": contrast.loss,
-            "instance_discrimination": contrast.info_nce.detach(),
-            "instance_accuracy": contrast.accuracy,
-        }
         if config.consistency_temperature > 0 and self.metrics_read:
             metrics["consistency"] = queue_divergence(
                 query.detach(), key, self.queue.keys, temperature=config.consistency_temperature

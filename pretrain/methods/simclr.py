@@ -3,8 +3,6 @@
 Chen et al., ICML 2020, arXiv:2002.05709.
 """
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
@@ -15,17 +13,10 @@ from pretrain.parts.losses import at_least_float32
 from pretrain.recipes.simclr import SimCLRConfig
 
 
-class Recognition(NamedTuple):
-    """Means over the views of this process, scalars."""
+def nt_xent_loss(z1: Tensor, z2: Tensor, *, temperature: float) -> dict[str, Tensor]:
+    """Return NT-Xent (eq. 1, algorithm 1), mean over the 2n views of this process, in nats.
 
-    loss: Tensor
-    """NT-Xent, in nats."""
-    accuracy: Tensor
-    """Share of views that are most like their partner, in percent; without gradient."""
-
-
-def nt_xent_loss(z1: Tensor, z2: Tensor, *, temperature: float) -> Recognition:
-    """Return NT-Xent (eq. 1, algorithm 1), mean over the 2n views of this process, and accuracy.
+    With the loss comes the share of views that are most like their partner, in percent.
 
     z1, z2 (n, d), projector outputs of any length; float32, also under autocast. The negatives of
     a view are the 2N - 2 views of the other images of all processes. They get a gradient too, so
@@ -44,7 +35,7 @@ def nt_xent_loss(z1: Tensor, z2: Tensor, *, temperature: float) -> Recognition:
         logits = logits.scatter(1, itself, -torch.inf)
         loss = (logits.logsumexp(dim=1) - positive).mean()
     recognized = positive.detach() >= logits.detach().amax(dim=1)
-    return Recognition(loss, 100 * recognized.float().mean())
+    return {"loss": loss, "instance_accuracy": 100 * recognized.float().mean()}
 
 
 class SimCLR(Method):
@@ -60,8 +51,7 @@ class SimCLR(Method):
         """Return the loss of two views (n, 3, H, W); progress has no effect."""
         # one pass, so that both views share their batch statistics
         z1, z2 = self.encoder(torch.cat(views)).chunk(2)
-        recognition = nt_xent_loss(z1, z2, temperature=self.config.temperature)
-        return {"loss": recognition.loss, "instance_accuracy": recognition.accuracy}
+        return nt_xent_loss(z1, z2, temperature=self.config.temperature)
 
 
 def simclr_projector(in_features: int, hidden_features: int, out_features: int) -> nn.Sequential:

@@ -14,7 +14,7 @@ from pretrain.parts.heads import mlp_with_final_norm, predictor
 from pretrain.parts.losses import at_least_float32
 from pretrain.parts.momentum_encoder import MomentumEncoder, rising_momentum
 from pretrain.parts.view import View
-from pretrain.parts.whitening import Factor, Pairs, Whitening, whitened_cosines, whitened_trace
+from pretrain.parts.whitening import Pairs, Whitening, whitened_cosines, whitened_trace
 from pretrain.recipes.uniclr import UniCLRConfig
 
 ONE_PAIR: Pairs = ((0, 1),)
@@ -78,10 +78,10 @@ def _loss_and_metrics(embeddings: Tensor, pairs: Pairs, config: UniCLRConfig) ->
         trace, factor = whitened_trace(views, pairs, whitening)
         scale = config.embedding_dim / 2 if config.variant == "trace_unscaled" else 1.0
         loss = -scale * trace.mean() / embeddings[0].numel()
-        return {"loss": loss, **conditioning_metrics(factor)}
+        return {"loss": loss, **factor.metrics()}
     affinity, factor = whitened_cosines(views, pairs, whitening)
     losses = factor.mask_failures(affinity_losses(affinity, config))
-    return {"loss": losses.mean(), **similarity_metrics(affinity), **conditioning_metrics(factor)}
+    return {"loss": losses.mean(), **similarity_metrics(affinity), **factor.metrics()}
 
 
 class UniCLR(Method):
@@ -167,11 +167,3 @@ def similarity_metrics(affinity: Tensor) -> dict[str, Tensor]:
     positive = affinity.diagonal(dim1=-2, dim2=-1).mean()
     negative = (affinity.mean() * num_images - positive) / (num_images - 1)
     return {"positive_similarity": positive, "negative_similarity": negative}
-
-
-def conditioning_metrics(factor: Factor) -> dict[str, Tensor]:
-    """Return the covariance's condition number and the number of batches without a factor."""
-    return {
-        "condition_number": factor.condition_number(),
-        "whitening_failures": factor.num_failures(),
-    }

@@ -3,8 +3,6 @@
 Bardes et al., ICLR 2022, arXiv:2105.04906.
 """
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss
@@ -19,18 +17,6 @@ SMALLEST_VARIANCE = 1e-4
 """Epsilon of equation 2, added to variances."""
 
 
-class Terms(NamedTuple):
-    """Equation 6 and its three terms, scalars; the terms are without their weights."""
-
-    loss: Tensor
-    invariance: Tensor
-    """s, mean squared difference of the views."""
-    variance: Tensor
-    """v(Z) + v(Z'), mean shortfall of the standard deviations from one."""
-    covariance: Tensor
-    """c(Z) + c(Z'), sum of the squared covariances off the diagonal, divided by D."""
-
-
 def vicreg_loss(
     z1: Tensor,
     z2: Tensor,
@@ -38,8 +24,11 @@ def vicreg_loss(
     invariance_weight: float,
     variance_weight: float,
     covariance_weight: float,
-) -> Terms:
+) -> dict[str, Tensor]:
     """Return equation 6 for projector outputs z1, z2 (N, D) of a batch; float32 under autocast.
+
+    With the loss come its three terms without their weights, s, v(Z) + v(Z') and c(Z) + c(Z'), to
+    be logged.
 
     Constant outputs cost nearly twice the weight of the variance. The invariance is a mean over
     features, as in algorithm 1 and the released code; equation 5 is a sum over them. Variances and
@@ -55,7 +44,8 @@ def vicreg_loss(
             + variance_weight * variance
             + covariance_weight * covariance
         )
-        return Terms(loss, invariance, variance, covariance)
+    terms = {"invariance": invariance, "variance": variance, "covariance": covariance}
+    return {"loss": loss, **{name: term.detach() for name, term in terms.items()}}
 
 
 def shortfall(rows: Tensor) -> Tensor:
@@ -84,12 +74,10 @@ class VICReg(Method):
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
         """Return the loss and its terms of two views (n, 3, H, W); progress has no effect."""
         z1, z2 = (gather_with_gradient(at_least_float32(self.encoder(view))) for view in views)
-        terms = vicreg_loss(
+        return vicreg_loss(
             z1,
             z2,
             invariance_weight=self.config.invariance_weight,
             variance_weight=self.config.variance_weight,
             covariance_weight=self.config.covariance_weight,
         )
-        logged = {name: term.detach() for name, term in terms._asdict().items()}
-        return {**logged, "loss": terms.loss}

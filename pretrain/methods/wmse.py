@@ -19,14 +19,14 @@ from pretrain.recipes.wmse import WMSEConfig
 
 def wmse_loss(
     embeddings: Tensor, orders: Tensor, *, whitening_size: int, ridge: float = 0.0
-) -> tuple[Tensor, Factor]:
+) -> dict[str, Tensor]:
     """Return equation 6 with the normalized distance of equation 5: 0, the best, to 4.
 
     embeddings (V, N, D), projector outputs of any scale. Each row of orders (I, N) is a permutation
     that cuts the images into sub-batches of `whitening_size`; the loss is the mean over all of
     them. float32 also under autocast. A sub-batch whose covariance has no Cholesky factor counts as
-    zero, with a gradient of zero. Returned with it are the factors of all sub-batches and views.
-    ValueError unless whitening_size divides N.
+    zero, with a gradient of zero. With the loss come the metrics of the factors of all sub-batches
+    and views. ValueError unless whitening_size divides N.
     """
     num_views, num_images, _ = embeddings.shape
     if num_images % whitening_size:
@@ -42,7 +42,8 @@ def wmse_loss(
         # |sum of V unit vectors|^2 = V + sum of cosines over ordered pairs: no loop over pairs
         resultant = normalize(white, dim=3).sum(dim=1).square().sum(dim=2)
         cosine = (resultant - num_views) / (num_views * (num_views - 1))
-        return factor.mask_failures(2 - 2 * cosine.mean(dim=1)).mean(), factor
+        loss = factor.mask_failures(2 - 2 * cosine.mean(dim=1)).mean()
+        return {"loss": loss, **factor.metrics()}
 
 
 def whiten(rows: Tensor, ridge: float) -> tuple[Tensor, Factor]:
@@ -76,14 +77,9 @@ class WMSE(Method):
         # the same in every process, since the loop seeds all alike
         drawn = [torch.randperm(embeddings.shape[1]) for _ in range(self.config.num_orders)]
         orders = upload(torch.stack(drawn), own.device)
-        loss, factor = wmse_loss(
+        return wmse_loss(
             embeddings,
             orders,
             whitening_size=self.config.whitening_size,
             ridge=self.config.ridge,
         )
-        return {
-            "loss": loss,
-            "condition_number": factor.condition_number(),
-            "whitening_failures": factor.num_failures(),
-        }

@@ -17,19 +17,10 @@ from pretrain.parts.losses import at_least_float32
 from pretrain.recipes.zero_cl import ZeroCLConfig
 
 
-class Terms(NamedTuple):
-    """Zero-CL and its two terms, scalars."""
-
-    loss: Tensor
-    """Sum of both."""
-    feature: Tensor
-    """Zero-FCL, a sum over features."""
-    instance: Tensor
-    """Zero-ICL, a sum over images."""
-
-
-def zero_cl_loss(z1: Tensor, z2: Tensor, *, ridge: float) -> Terms:
+def zero_cl_loss(z1: Tensor, z2: Tensor, *, ridge: float) -> dict[str, Tensor]:
     """Return Zero-FCL plus Zero-ICL of projector outputs z1, z2 (N, D) of any scale.
+
+    With the loss come both, sums over features and over images, to be logged.
 
     The loss is N + D where views have nothing in common and least where they agree. The larger of D
     and N cannot be whitened completely, so its term stays above zero. Features are standardized
@@ -42,7 +33,11 @@ def zero_cl_loss(z1: Tensor, z2: Tensor, *, ridge: float) -> Terms:
         by_image = [layer_norm(z, z.shape[1:]).T for z in rows]
         white = zca_whiten([*by_feature, *by_image], ridge)
         feature, instance = disagreement(*white[:2]), disagreement(*white[2:])
-        return Terms(feature + instance, feature, instance)
+        return {
+            "loss": feature + instance,
+            "feature_disagreement": feature.detach(),
+            "instance_disagreement": instance.detach(),
+        }
 
 
 def disagreement(first: Tensor, second: Tensor) -> Tensor:
@@ -134,9 +129,5 @@ class ZeroCL(Method):
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
         """Return the loss and its terms of two views (n, 3, H, W); progress has no effect."""
         z1, z2 = (gather_with_gradient(at_least_float32(self.encoder(view))) for view in views)
-        terms = zero_cl_loss(z1, z2, ridge=self.config.ridge)
-        return {
-            "loss": self.config.loss_scale * terms.loss,
-            "feature_disagreement": terms.feature.detach(),
-            "instance_disagreement": terms.instance.detach(),
-        }
+        metrics = zero_cl_loss(z1, z2, ridge=self.config.ridge)
+        return {**metrics, "loss": self.config.loss_scale * metrics["loss"]}

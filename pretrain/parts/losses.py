@@ -4,7 +4,6 @@ Negative cosine: Chen & He, CVPR 2021, arXiv:2011.10566.
 """
 
 import math
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -72,21 +71,13 @@ def cross_view_entropy(logits: Tensor, targets: Tensor) -> Tensor:
     return torch.stack(entropies).mean()
 
 
-class Contrast(NamedTuple):
-    """Means over a batch, scalars."""
-
-    loss: Tensor
-    """InfoNCE with smoothed labels, in nats."""
-    info_nce: Tensor
-    """InfoNCE with plain labels, in nats."""
-    accuracy: Tensor
-    """Top-1 accuracy of the choice among K + 1 keys, in percent; without gradient."""
-
-
 def instance_discrimination(
     query: Tensor, key: Tensor, queue: Tensor, *, temperature: float, label_smoothing: float = 0.0
-) -> Contrast:
-    """Return InfoNCE and accuracy of queries against their key and a queue.
+) -> dict[str, Tensor]:
+    """Return InfoNCE of queries against their key and a queue, mean over the batch, in nats.
+
+    With the loss come InfoNCE with plain labels, and the top-1 accuracy of the choice among K + 1
+    keys in percent, to be logged.
 
     query (n, d), key (n, d), queue (K, d); rows of unit length; float32, also under autocast. Only
     the query gets a gradient through the queue. Label smoothing e (Szegedy et al.,
@@ -103,8 +94,8 @@ def instance_discrimination(
         expected = torch.lerp(positive, mean_negative, label_smoothing)
     partition = torch.logaddexp(positive, negative)
     info_nce = (partition - positive).mean()
-    return Contrast(
-        loss=(partition - expected).mean() if label_smoothing > 0 else info_nce,
-        info_nce=info_nce,
-        accuracy=100 * (positive.detach() > largest).float().mean(),
-    )
+    return {
+        "loss": (partition - expected).mean() if label_smoothing > 0 else info_nce,
+        "instance_discrimination": info_nce.detach(),
+        "instance_accuracy": 100 * (positive.detach() > largest).float().mean(),
+    }

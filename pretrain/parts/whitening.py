@@ -48,14 +48,13 @@ class Factor(NamedTuple):
         """Return values (B,), zero for a batch without a factor, but NaN where its rows are."""
         return values.where(self.succeeded, 0 * self.ridge.detach().sum(dim=1))
 
-    def condition_number(self) -> Tensor:
-        """Return an estimate of the largest condition number, a scalar without gradient."""
+    def metrics(self) -> dict[str, Tensor]:
+        """Return an estimate of the largest condition number, and the batches without a factor."""
         diagonal = self.lower.detach().diagonal(dim1=-2, dim2=-1)
-        return (diagonal.amax(dim=-1) / diagonal.amin(dim=-1)).square().max()
-
-    def num_failures(self) -> Tensor:
-        """Return the number of batches without a factor, a float32 scalar."""
-        return (~self.succeeded).float().sum()
+        return {
+            "condition_number": (diagonal.amax(dim=-1) / diagonal.amin(dim=-1)).square().max(),
+            "whitening_failures": (~self.succeeded).float().sum(),
+        }
 
 
 def factorize(matrix: Tensor, ridge: Tensor) -> Factor:

@@ -45,14 +45,14 @@ def draw(*shape: int, unit: bool = True) -> Tensor:
 
 QUEUE, SHORT = draw(40, 6).float(), {"temperature": 0.2}
 BATCH: dict[str, Loss] = {
-    "nt_xent": lambda z1, z2: nt_xent_loss(z1, z2, temperature=0.5).loss,
-    "barlow_twins": lambda z1, z2: barlow_twins_loss(z1, z2, off_diagonal_weight=0.3).loss,
-    "vicreg": lambda z1, z2: (
-        vicreg_loss(z1, z2, invariance_weight=2.0, variance_weight=3.0, covariance_weight=0.5).loss
-    ),
+    "nt_xent": lambda z1, z2: nt_xent_loss(z1, z2, temperature=0.5)["loss"],
+    "barlow_twins": lambda z1, z2: barlow_twins_loss(z1, z2, off_diagonal_weight=0.3)["loss"],
+    "vicreg": lambda z1, z2: vicreg_loss(
+        z1, z2, invariance_weight=2.0, variance_weight=3.0, covariance_weight=0.5
+    )["loss"],
     "wmse": lambda z1, z2: wmse_loss(
         torch.stack([z1, z2])[..., :3], torch.arange(8)[None], whitening_size=8
-    )[0],
+    )["loss"],
     "affinity": uniclr(variant="affinity"),
     "whitening": uniclr(variant="whitening", ridge=0.1),
     "trace": uniclr(variant="trace", ridge=0.1),
@@ -60,15 +60,15 @@ BATCH: dict[str, Loss] = {
 """Losses of two views (8, 6) of any scale, in the type of these but at least float32, whose whole
 gradient is that of the value."""
 OTHERS: dict[str, Loss] = {
-    "zero_cl": lambda z1, z2: zero_cl_loss(z1, z2, ridge=0.1).loss,
+    "zero_cl": lambda z1, z2: zero_cl_loss(z1, z2, ridge=0.1)["loss"],
     "byol": byol_loss,
     "simsiam": lambda z1, z2: simsiam_loss(z1, z2, z2, z1),
 }
 """Losses of two views in which a part is a constant."""
 OF_QUERIES: dict[str, Loss] = {
-    "moco": lambda q, k: instance_discrimination(q, k, QUEUE, **SHORT).loss,
+    "moco": lambda q, k: instance_discrimination(q, k, QUEUE, **SHORT)["loss"],
     "moco smoothed": lambda q, k: (
-        instance_discrimination(q, k, QUEUE, **SHORT, label_smoothing=0.1).loss
+        instance_discrimination(q, k, QUEUE, **SHORT, label_smoothing=0.1)["loss"]
     ),
     "multi_key": lambda q, k: multi_key_loss(
         q, torch.stack([k, k.roll(1, 0)], dim=1), QUEUE, **SHORT

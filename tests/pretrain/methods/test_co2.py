@@ -72,7 +72,7 @@ def test_step_sums_both_losses_over_the_queue_before_it_and_pushes_the_key() -> 
     before = method.queue.keys.clone()
     with torch.no_grad():
         query, key = (normalize(method.encoder(images), dim=1) for images in views)
-    discrimination = instance_discrimination(query, key, before, temperature=0.07).loss
+    discrimination = instance_discrimination(query, key, before, temperature=0.07)["loss"]
     consistency = simple_loss(query, key, before, V1)
     metrics = method(views, 1.0)
     assert_equal_up_to_rounding(metrics["loss"], discrimination + 10 * consistency)

@@ -16,7 +16,7 @@ from tests.rounding import SHORT_CHAIN, assert_equal_up_to_rounding
 
 def info_nce(query: Tensor, key: Tensor, queue: Tensor, **settings: float) -> Tensor:
     """Return the loss that MoCo trains with."""
-    return instance_discrimination(query, key, queue, **settings).loss
+    return instance_discrimination(query, key, queue, **settings)["loss"]
 
 
 def tiny_moco(**changes: object) -> MoCo:

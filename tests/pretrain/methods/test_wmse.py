@@ -42,7 +42,7 @@ def equation_6(views: Tensor) -> float:
 @pytest.mark.parametrize("num_views", [2, 4])
 def test_loss_of_one_sub_batch_is_equation_6(num_views: int) -> None:
     views = embeddings(num_views)
-    loss = wmse_loss(views, IN_ORDER, whitening_size=12)[0]
+    loss = wmse_loss(views, IN_ORDER, whitening_size=12)["loss"]
     assert loss.item() == pytest.approx(equation_6(views))
 
 
@@ -50,7 +50,7 @@ def test_loss_is_the_mean_over_the_sub_batches_of_all_orders() -> None:
     views = embeddings()
     orders = torch.stack([torch.randperm(12), torch.randperm(12)])
     expected = [equation_6(views[:, part]) for order in orders for part in order.split(6)]
-    loss = wmse_loss(views, orders, whitening_size=6)[0]
+    loss = wmse_loss(views, orders, whitening_size=6)["loss"]
     assert loss.item() == pytest.approx(sum(expected) / 4)
 
 
@@ -70,7 +70,7 @@ def test_a_sub_batch_that_cannot_be_whitened_counts_as_zero_without_a_gradient(
     views = embeddings().float()
     views[0, :6] = value
     views.requires_grad_()
-    loss = wmse_loss(views, IN_ORDER, whitening_size=6)[0]
+    loss = wmse_loss(views, IN_ORDER, whitening_size=6)["loss"]
     (gradient,) = torch.autograd.grad(loss, views)
     assert_equal_up_to_rounding(loss, equation_6(views.detach().double()[:, 6:]) / 2)
     assert not gradient[:, :6].any()
@@ -79,7 +79,7 @@ def test_a_sub_batch_that_cannot_be_whitened_counts_as_zero_without_a_gradient(
 
 def test_a_batch_that_does_not_split_is_refused() -> None:
     with pytest.raises(ValueError, match="12 images do not split into sub-batches of 5"):
-        wmse_loss(embeddings(), IN_ORDER, whitening_size=5)[0]
+        wmse_loss(embeddings(), IN_ORDER, whitening_size=5)["loss"]
 
 
 def test_too_few_rows_to_whiten_are_refused_unless_there_is_a_ridge() -> None:
@@ -107,7 +107,7 @@ def test_method_is_the_loss_of_the_projected_views_in_orders_drawn_anew(num_view
     torch.manual_seed(2)
     orders = torch.stack([torch.randperm(12), torch.randperm(12)])
     projected = torch.stack([method.encoder(view) for view in views])
-    expected = wmse_loss(projected, orders, whitening_size=6)[0]
+    expected = wmse_loss(projected, orders, whitening_size=6)["loss"]
     torch.testing.assert_close(metrics["loss"], expected)
     assert metrics["whitening_failures"].item() == 0
     assert len(method.views) == num_views

@@ -93,7 +93,7 @@ def test_accuracy_is_the_share_of_keys_that_beat_the_whole_queue() -> None:
     logits = torch.cat([(query * key).sum(dim=1, keepdim=True), query @ queue.T], dim=1)
     correct = (logits.argmax(dim=1) == 0).float()
     assert 0 < correct.mean() < 1
-    accuracy = instance_discrimination(query, key, queue, temperature=0.2).accuracy
+    accuracy = instance_discrimination(query, key, queue, temperature=0.2)["instance_accuracy"]
     assert_equal_up_to_rounding(accuracy, 100 * correct.mean())
 
 
@@ -107,9 +107,9 @@ def test_loss_is_cross_entropy_with_the_smoothed_target(smoothing: float) -> Non
     target = torch.full((5, 31), smoothing / 30)
     target[:, 0] = 1 - smoothing
     expected = cross_entropy(logits, target)
-    loss = instance_discrimination(
-        leaf, key, queue, temperature=0.2, label_smoothing=smoothing
-    ).loss
+    loss = instance_discrimination(leaf, key, queue, temperature=0.2, label_smoothing=smoothing)[
+        "loss"
+    ]
     expected.backward()
     loss.backward()
     torch.testing.assert_close(loss, expected)
