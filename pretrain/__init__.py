@@ -11,7 +11,6 @@ checkpoint.py saves and loads a run's state
 metrics.py   what a run logs: metrics.jsonl, TensorBoard, Weights & Biases, its first views
 method.py    the protocol of methods: all that the rest may read of one
 export.py    writes the backbone file and the encoder file with its layers
-precision.py the arithmetic of the networks
 settings.py  checks of a recipe's numbers
 optim.py     optimizers and learning-rate schedules
 methods/     one paper per file; METHODS is the registry
@@ -20,6 +19,5 @@ recipes/     the published runs: method and its settings, data, schedule, batch
 data/        images, views, augmentation on the CPU and on the device, the feed
 pixels/      decoding, boxes, crops on the CPU and on the device; transfer uses it, too
 running/     processes, loader, stop, locks, files written whole; transfer uses it, too
-readme.py    writes RECIPES.md, the tables of methods and recipes
-recipe_table.py  the recipes as rows, and as the text of --list
+readme.py    the recipes as the text of --list, and RECIPES.md, the tables of methods and recipes
 """

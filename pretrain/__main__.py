@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from typing import NoReturn
 
 from pretrain.command import parse
-from pretrain.recipe_table import recipe_list
+from pretrain.readme import recipe_list
 from pretrain.recipes import RECIPES
 from pretrain.running.command_line import OptionError, end_with_the_pipe
 

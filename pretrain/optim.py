@@ -64,7 +64,8 @@ def fit_to_device(optimizer: Optimizer) -> None:
             group["foreach"], group["fused"] = False, True
         elif isinstance(optimizer, SGD):
             group["foreach"], group["fused"] = True, None
-        for weight in group["params"] if group["momentum"] else ():
+        needed = group["momentum"] or isinstance(optimizer, LARS)
+        for weight in group["params"] if needed else ():
             optimizer.state[weight].setdefault("momentum_buffer", torch.zeros_like(weight))
     for weight, state in optimizer.state.items():
         if state["momentum_buffer"].stride() != weight.stride():
@@ -118,12 +119,14 @@ def lars(
         {"params": scaled, "weight_decay": weight_decay, "adaptive": True},
         {"params": plain, "weight_decay": 0.0, "adaptive": False},
     ]
-    return LARS(
+    optimizer = LARS(
         split_by_rate(groups, network),
         learning_rate=learning_rate,
         momentum=momentum,
         trust_coefficient=trust_coefficient,
     )
+    fit_to_device(optimizer)
+    return optimizer
 
 
 class LARS(Optimizer):
@@ -158,17 +161,10 @@ class LARS(Optimizer):
             directions = torch._foreach_add(gradients, weights, alpha=group["weight_decay"])
             if group["adaptive"]:
                 _scale(directions, self._ratios(group, weights, gradients))
-            momenta = [self._momentum(weight) for weight in weights]
+            momenta = [self.state[weight]["momentum_buffer"] for weight in weights]
             torch._foreach_mul_(momenta, group["momentum"])
             torch._foreach_add_(momenta, directions)
             torch._foreach_add_(weights, momenta, alpha=-group["lr"])
-
-    def _momentum(self, weight: Tensor) -> Tensor:
-        state = self.state[weight]
-        if "momentum_buffer" not in state:
-            state["momentum_buffer"] = torch.zeros_like(weight)
-        momentum: Tensor = state["momentum_buffer"]
-        return momentum
 
     @staticmethod
     def _ratios(group: dict[str, Any], weights: list[Tensor], gradients: list[Tensor]) -> Tensor:

@@ -1,14 +1,16 @@
-"""python -m pretrain.readme: write pretrain/RECIPES.md, the tables of methods and recipes, anew."""
+"""The table of recipes, for --list and, beside that of methods, for pretrain/RECIPES.md.
+
+python -m pretrain.readme writes that page anew; --list needs no torch.
+"""
 
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from pretrain.methods import METHODS
-from pretrain.recipe_table import HEADER, recipe_rows
 from pretrain.recipes import RECIPES
 
 PAGE = Path(__file__).with_name("RECIPES.md")
+HEADER = ("recipe", "data", "epochs", "batch", "rate", "from", "stands for")
 
 
 def page() -> str:
@@ -28,6 +30,8 @@ def page() -> str:
 
 def method_markdown() -> str:
     """Return a Markdown table of the methods: names, idea and paper, from each file's docstring."""
+    from pretrain.methods import METHODS  # it imports torch
+
     names: dict[str, list[str]] = {}
     for name, (method, _) in METHODS.items():
         names.setdefault(method.__module__, []).append(f"`{name}`")
@@ -58,6 +62,34 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a Markdown table."""
     rule = ["---"] * len(header)
     return "\n".join(f"| {' | '.join(row)} |" for row in (header, rule, *rows))
+
+
+def recipe_rows(words: Sequence[str] = ()) -> list[tuple[str, ...]]:
+    """Return a row of `HEADER` for each recipe whose name contains all these words."""
+    return [
+        (
+            name,
+            recipe.images,
+            f"{recipe.epochs:g}",
+            str(recipe.batch_size),
+            f"{recipe.learning_rate:g}",
+            recipe.paper,
+            recipe.table_row,
+        )
+        for name, recipe in RECIPES.items()
+        if all(word in name for word in words)
+    ]
+
+
+def recipe_list(words: Sequence[str] = ()) -> str:
+    """Return the recipes whose names contain all these words, one per line in columns."""
+    rows = [HEADER, *recipe_rows(words)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":
