@@ -1,4 +1,3 @@
-import json
 from pathlib import Path
 from typing import Any
 
@@ -56,12 +55,3 @@ def test_tensors_are_the_backbones_in_float32(tmp_path: Path, name: str) -> None
     for key, value in found.items():
         assert value.dtype == (torch.float32 if value.is_floating_point() else torch.int64)
         assert torch.equal(value, expected[key].to(value.dtype))
-
-
-def test_the_safetensors_twin_carries_the_same_description(tmp_path: Path) -> None:
-    export_network(tmp_path / "backbone.safetensors")
-    with safe_open(tmp_path / "backbone.safetensors", "pt") as file:
-        header = file.metadata()
-    assert header["format"] == "ssl-backbone/1"
-    assert json.loads(header["made_by"]) == MADE_BY
-    assert json.loads(header["input"])["size"] == 64

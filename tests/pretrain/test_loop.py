@@ -18,7 +18,7 @@ from pretrain.data.feed import Feed
 from pretrain.data.images import BatchPlan
 from pretrain.data.listing import find_images
 from pretrain.data.views import ViewRecipe
-from pretrain.loop import Training, train
+from pretrain.loop import train
 from pretrain.method import Method
 from pretrain.methods.jcl import JCL
 from pretrain.metrics import NotFiniteError
@@ -301,17 +301,3 @@ def test_what_is_only_logged_is_computed_where_it_is_read(
     assert [(line["step"], line["number"]) for line in lines] == [
         *((4, 4.0), (8, 8.0), (12, 12.0), (15, 15.0))
     ]
-
-
-def test_a_resumed_state_fits_the_layout_of_the_weights(image_folder: Path, tmp_path: Path) -> None:
-    first = Training(job(image_folder, tmp_path / "first"))
-    state = first.state_dict()
-    momenta = state["optimizer"]["state"]
-    for entry in momenta.values():  # as weights of another layout have left them
-        entry["momentum_buffer"] = entry["momentum_buffer"].contiguous()
-    resumed = Training(job(image_folder, tmp_path / "second"))
-    resumed.load_state_dict(state)
-    weights = [w for w in resumed.method.parameters() if w.requires_grad]
-    assert any(not weight.is_contiguous() for weight in weights)
-    for weight in weights:
-        assert resumed.optimizer.state[weight]["momentum_buffer"].stride() == weight.stride()

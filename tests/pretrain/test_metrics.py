@@ -10,17 +10,8 @@ import pytest
 import torch
 from PIL import Image
 
-from pretrain.metrics import Log, Window, is_installed, means_after, start_wandb, write_view_sheet
+from pretrain.metrics import Log, means_after, start_wandb, write_view_sheet
 from pretrain.running.atomic_files import WriteError
-
-
-def test_a_window_gives_means_and_is_empty_afterwards() -> None:
-    window = Window()
-    for loss in (1.0, 2.0, 6.0):
-        window.add({"loss": torch.tensor(loss, requires_grad=True)})
-    assert len(window) == 3
-    assert window.take_means() == {"loss": pytest.approx(3.0)}
-    assert len(window) == 0
 
 
 def test_a_log_drops_what_lies_after_the_step_it_resumes_from(tmp_path: Path) -> None:
@@ -139,15 +130,3 @@ def test_a_resumed_run_continues_its_own(tmp_path: Path, runs: list[FakeRun]) ->
     first, second, other = (run.started["id"] for run in runs)
     assert first == second != other
     assert all(run.started["resume"] == "allow" for run in runs)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not is_installed(), reason="needs wandb: pip install '.[logging]'")
-def test_offline_the_log_stays_in_the_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("WANDB_MODE", "offline")
-    run = start_wandb("ssl", tmp_path, {"recipe": "jcl/smoke"})
-    run.log({"loss": 4.5}, step=20)
-    run.finish()
-    assert list((tmp_path / "wandb").glob("offline-run-*/*.wandb"))

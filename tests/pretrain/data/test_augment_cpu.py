@@ -21,7 +21,6 @@ from pretrain.data.augment_cpu import (
     brightness,
     color,
     contrast,
-    filter_luma,
     hue,
     saturation,
 )
@@ -108,18 +107,6 @@ def test_blur_is_within_two_thirds_of_a_level_of_pils(subtests: pytest.Subtests)
             image = photograph()
             theirs = Image.fromarray(image).filter(ImageFilter.GaussianBlur(sigma_px))
             assert levels_apart(blur(image, sigma_px), theirs) < 0.67
-
-
-@pytest.mark.parametrize("side", [3, 5, 7])
-def test_a_filtered_luma_is_that_of_floating_point(side: int) -> None:
-    image, texture = photograph(), np.array([side, 0.37, 0.8])
-    kernels = torch.from_numpy(augment.texture_kernels(texture[None])).float()
-    luma = augment.constants_on(torch.device("cpu"), RECIPE).luma
-    strength = torch.tensor([0.8])
-    exact = augment.filter_luma(functional.to_tensor(image)[None], kernels, strength, luma)
-    expected = exact[0].permute(1, 2, 0).numpy() * 255
-    assert levels_apart(filter_luma(image, texture), expected) < 0.3
-    assert levels_apart(image, expected) > 3
 
 
 def in_pil(image: Image.Image, colors: Colors, row: int) -> Image.Image:

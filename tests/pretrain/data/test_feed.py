@@ -1,6 +1,5 @@
 """Batches by every way they are made: from memory, from files, colored here or by workers."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from pretrain.data.feed import Feed
 from pretrain.data.images import BatchPlan, DataError
 from pretrain.data.listing import find_images, find_styles
 from pretrain.data.side_stream import unpack
-from pretrain.data.views import Floats, ViewRecipe, draw_view_numbers
+from pretrain.data.views import Floats, ViewRecipe
 from pretrain.parts.view import Augmentation, View
 from tests.copies import Copies
 from tests.rounding import assert_equal_up_to_rounding, rounding_error
@@ -56,12 +55,6 @@ def test_workers_change_nothing(image_folder: Path) -> None:
     helped = feed(image_folder, memory_gb=0, workers=2).batches(2, 6)
     for ours, theirs in zip(alone, helped, strict=True):
         assert torch.equal(torch.cat(ours.views), torch.cat(theirs.views))
-
-
-def test_memory_is_used_only_where_all_images_fit(image_folder: Path) -> None:
-    small = feed(image_folder)
-    assert small.in_memory
-    assert not replace(small, memory_gb=20 * 20 * 24 * 3 / 1e9 - 1e-9).in_memory
 
 
 def test_an_image_that_breaks_after_the_start_is_named(image_folder: Path) -> None:
@@ -319,21 +312,6 @@ def test_a_batch_comes_with_one_copy_of_its_numbers_and_one_of_the_pixels_of_eac
     assert {view.device for view in views} == {device}
     assert labels is not None
     assert copies.count == expected
-
-
-@pytest.mark.parametrize("memory_gb", [1.0, 0.0])
-def test_the_numbers_of_an_image_are_drawn_once(
-    image_folder: Path, memory_gb: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    drawn: list[int] = []
-
-    def draw(seed: int, epoch: int, index: int, views: Sequence[View]) -> Floats:
-        drawn.append(index)
-        return draw_view_numbers(seed, epoch, index, views)
-
-    monkeypatch.setattr("pretrain.data.feed.draw_view_numbers", draw)
-    list(multi_crop(image_folder, memory_gb, colors_in_workers=False).batches(0, 2))
-    assert len(drawn) == len(set(drawn)) == 8
 
 
 @pytest.mark.parametrize("memory_gb", [1.0, 0.0])

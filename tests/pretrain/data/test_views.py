@@ -113,12 +113,6 @@ def test_turns_come_at_their_probability_and_evenly_by_90_180_and_270_degrees() 
     assert shares == pytest.approx([1 / 2, 1 / 6, 1 / 6, 1 / 6], abs=0.03)
 
 
-def test_a_style_is_drawn_where_a_filter_would_be() -> None:
-    recipe, numbers = ViewRecipe(texture_probability=0.5), many_numbers()
-    filtered = draw_colors(recipe, numbers).texture[:, 0] > 0
-    assert np.array_equal(draw_style(recipe, numbers, 4) >= 0, filtered)
-
-
 @pytest.mark.parametrize("name", ["color", "rotation", "texture"])
 def test_what_is_to_differ_is_drawn_again_and_nothing_else(name: Augmentation) -> None:
     recipe = ViewRecipe(rotation_probability=0.5, texture_probability=0.5)

@@ -47,14 +47,6 @@ def test_head_zero_is_the_given_network_and_the_others_are_not() -> None:
     assert (network.head(1)(photos()) - expected).abs().max() > 0.1
 
 
-def test_branches_of_a_used_network_forget_its_batch_statistics() -> None:
-    given = build_resnet("resnet18", "cifar")[0]
-    given(photos())
-    norm = BranchedResNet(given, 2).layer4[1].get_submodule("0.bn1")
-    assert norm.get_buffer("num_batches_tracked") == 0
-    assert not norm.get_buffer("running_mean").any()
-
-
 def test_projectors_share_a_plain_backbones_features() -> None:
     torch.manual_seed(0)
     backbone = nn.Sequential(nn.Flatten(), nn.Linear(192, 6))
