@@ -6,12 +6,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
-import torch.distributed as dist
 
 from pretrain.command import DeviceChoice
 from pretrain.running.atomic_files import UNFINISHED, explain_write_errors
 from pretrain.running.lock import lock_file
-from pretrain.running.processes import PATIENCE, Process
+from pretrain.running.processes import Process, process_group
 
 
 class LaunchError(ValueError):
@@ -33,35 +32,23 @@ LOCK = ".lock"
 def join_processes(choice: DeviceChoice) -> Iterator[Process]:
     """Join the processes that torchrun started, by nccl on GPUs and gloo on CPUs, or run alone.
 
-    Raises a LostProcessError if another process has ended too early. A process that fails does not
-    leave the group, since that would wait for the others: they notice when it ends.
+    Raises a LostProcessError if another process has ended too early.
     """
     if choice == "cuda" and not torch.cuda.is_available():
         raise LaunchError(
             f"--device {choice}, but this machine has no CUDA device; use --device cpu"
         )
-    cuda = choice != "cpu" and torch.cuda.is_available()
-    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0))) if cuda else "cpu"
-    if cuda:
-        torch.cuda.set_device(device)
-    if int(os.environ.get("WORLD_SIZE", 1)) == 1:
-        yield Process(device=torch.device(device))
-        return
-    gpu = torch.device(device) if cuda else None
-    dist.init_process_group("nccl" if cuda else "gloo", timeout=PATIENCE, device_id=gpu)
-    try:
-        yield Process(
-            rank=dist.get_rank(), num_processes=dist.get_world_size(), device=torch.device(device)
-        )
-    except RuntimeError as error:
-        reason = next((words for words in LOST if words in str(error)), None)
-        if reason is None:
-            raise
-        raise LostProcessError(
-            f"process {dist.get_rank()} has lost another process of the run ({reason}), whose own "
-            f"messages name the cause"
-        ) from error
-    dist.destroy_process_group()
+    with process_group(cuda=choice != "cpu") as process:
+        try:
+            yield process
+        except RuntimeError as error:
+            reason = next((words for words in LOST if words in str(error)), None)
+            if reason is None:
+                raise
+            raise LostProcessError(
+                f"process {process.rank} has lost another process of the run ({reason}), whose own "
+                f"messages name the cause"
+            ) from error
 
 
 @contextmanager

@@ -65,12 +65,12 @@ def assume_gpus(count: int) -> Iterator[None]:
         _assumed_gpus.reset(token)
 
 
-def this_process() -> Process:
-    """Return rank and device of this process, and the number of processes."""
+def this_process(*, cuda: bool = True) -> Process:
+    """Return rank and device of this process, a GPU if there is one and cuda is true."""
     import torch
     import torch.distributed as dist
 
-    cuda = torch.cuda.is_available()
+    cuda = cuda and torch.cuda.is_available()
     device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0))) if cuda else "cpu"
     if not dist.is_initialized():
         return Process(device=torch.device(device))
@@ -110,24 +110,24 @@ def indices_of_process(count: int, process: Process) -> Iterator[int]:
 
 
 @contextmanager
-def process_group() -> Iterator[Process]:
+def process_group(*, cuda: bool = True) -> Iterator[Process]:
     """Join torchrun's process group, by nccl on GPUs and gloo on CPUs; without torchrun, none.
 
-    A process that fails does not leave the group: that would wait for the others, which may be in a
-    collective and notice only when it ends.
+    cuda: use GPUs if there are any. A process that fails does not leave the group: that would wait
+    for the others, which may be in a collective and notice only when it ends.
     """
     import torch
     import torch.distributed as dist
 
     if started_processes() <= 1:
-        yield this_process()
+        yield this_process(cuda=cuda)
         return
     gpu = None
-    if torch.cuda.is_available():
+    if cuda and torch.cuda.is_available():
         gpu = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
         torch.cuda.set_device(gpu)
     dist.init_process_group("gloo" if gpu is None else "nccl", timeout=PATIENCE, device_id=gpu)
-    yield this_process()
+    yield this_process(cuda=cuda)
     dist.destroy_process_group()
 
 
