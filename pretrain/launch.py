@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from pretrain.command import DeviceChoice
-from pretrain.running.atomic_files import UNFINISHED, explain_write_errors
+from pretrain.running.atomic_files import UNFINISHED, WriteError, explain_write_errors
 from pretrain.running.lock import lock_file
 from pretrain.running.processes import Process, process_group
 
@@ -84,9 +84,28 @@ def folder_lock(folder: Path) -> Iterator[None]:
             )
         with explain_write_errors(folder / LOCK):
             lock.truncate(0)
-            lock.write(f"{os.getpid()} on {os.uname().nodename}\n")
+            lock.write(f"{_owner()}\n")
             lock.flush()
             for place in (folder, folder / "snapshots"):
                 for half in place.glob(f"*{UNFINISHED}"):
                     half.unlink(missing_ok=True)  # a killed run has left it
         yield
+
+
+def require_own_folder(folder: Path) -> None:
+    """Raise a WriteError if a run on another machine has locked the folder since this one did.
+
+    That can happen only where locks do not reach from one machine to another.
+    """
+    lock = folder / LOCK
+    owner = lock.read_text(errors="replace").strip() if lock.exists() else ""
+    if owner not in ("", _owner()):
+        raise WriteError(
+            f"{folder} was taken by another run (process {owner}), which goes on from the last "
+            f"checkpoint; this one stops. The locks of its file system do not reach from one "
+            f"machine to another: start one run there, or choose another --out"
+        )
+
+
+def _owner() -> str:
+    return f"{os.getpid()} on {os.uname().nodename}"

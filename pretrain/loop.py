@@ -18,6 +18,7 @@ from torch.optim import Optimizer
 from pretrain import checkpoint
 from pretrain.data.feed import Batch
 from pretrain.data.side_stream import made_aside
+from pretrain.launch import require_own_folder
 from pretrain.method import Method
 from pretrain.metrics import Log, NotFiniteError, Window, start_wandb, write_view_sheet
 from pretrain.optim import fit_to_device, lars, scheduled_rate, sgd
@@ -166,6 +167,8 @@ def _take_steps(
         # weights that a bad loss has touched must not replace a good checkpoint
         if reading or ending:
             _require_finite(job, training)
+        if is_main and (reading or saving):
+            require_own_folder(job.command.out)
         if reading:
             _read(training, progress, log)
         if log is not None:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from pretrain.launch import LaunchError, folder_lock, join_processes
+from pretrain.launch import LaunchError, folder_lock, join_processes, require_own_folder
+from pretrain.running.atomic_files import WriteError
 
 HOLD = """
 import fcntl, sys
@@ -55,6 +56,14 @@ def test_a_file_system_without_locks_is_not_taken_for_another_run(
     monkeypatch.setattr(fcntl, "flock", refuse)
     with pytest.raises(LaunchError, match=r"cannot be locked .*choose an --out on"):
         folder_lock(tmp_path).__enter__()
+
+
+def test_a_run_notices_that_one_on_another_machine_has_taken_its_folder(tmp_path: Path) -> None:
+    with folder_lock(tmp_path):
+        require_own_folder(tmp_path)
+        (tmp_path / ".lock").write_text("123 on elsewhere\n")
+        with pytest.raises(WriteError, match=r"taken by another run \(process 123 on elsewhere\)"):
+            require_own_folder(tmp_path)
 
 
 def test_halves_of_files_that_a_kill_has_left_are_removed_and_nothing_else(tmp_path: Path) -> None:
