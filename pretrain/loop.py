@@ -89,21 +89,15 @@ class Training:
 
 
 def _optimizer(method: nn.Module, recipe: Recipe[Any]) -> Optimizer:
+    numbers = {
+        "learning_rate": recipe.learning_rate,
+        "momentum": recipe.sgd_momentum,
+        "weight_decay": recipe.weight_decay,
+    }
     if recipe.optimizer == "sgd":
-        return sgd(
-            method,
-            learning_rate=recipe.learning_rate,
-            momentum=recipe.sgd_momentum,
-            weight_decay=recipe.weight_decay,
-        )
-    return lars(
-        method,
-        learning_rate=recipe.learning_rate,
-        momentum=recipe.sgd_momentum,
-        weight_decay=recipe.weight_decay,
-        trust_coefficient=recipe.trust_coefficient,
-        exclude_vectors=recipe.exclude_vectors,
-    )
+        return sgd(method, **numbers)
+    trust, vectors = recipe.trust_coefficient, recipe.exclude_vectors
+    return lars(method, **numbers, trust_coefficient=trust, exclude_vectors=vectors)
 
 
 def train(job: Job, stop: StopRequest) -> int:

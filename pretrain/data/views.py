@@ -181,24 +181,17 @@ def effect(recipe: ViewRecipe, augmentation: Augmentation, numbers: Floats) -> F
     numbers (n, NUM_UNIFORMS).
     """
     colors = draw_colors(recipe, numbers)
-    match augmentation:
-        case "crop":
-            return numbers[:, PLACES["crop"]]
-        case "color":
-            jittered = colors.jitter_order[:, :1] >= 0
-            return np.concatenate(
-                [colors.jitter_order, colors.jitter * jittered, colors.gray[:, None]], axis=1
-            )
-        case "blur":
-            return colors.blur_sigma_px[:, None]
-        case "solarize":
-            return colors.solarize[:, None].astype(np.float64)
-        case "flip":
-            return colors.flip[:, None].astype(np.float64)
-        case "rotation":
-            return colors.quarter_turns[:, None].astype(np.float64)
-        case "texture":
-            return colors.texture * (colors.texture[:, :1] > 0)
+    jitter = colors.jitter * (colors.jitter_order[:, :1] >= 0)
+    described = {
+        "crop": numbers[:, PLACES["crop"]],
+        "color": np.concatenate([colors.jitter_order, jitter, colors.gray[:, None]], axis=1),
+        "blur": colors.blur_sigma_px,
+        "solarize": colors.solarize,
+        "flip": colors.flip,
+        "rotation": colors.quarter_turns,
+        "texture": colors.texture * (colors.texture[:, :1] > 0),
+    }
+    return described[augmentation].reshape(len(numbers), -1).astype(np.float64)
 
 
 def draw_boxes(recipe: ViewRecipe, numbers: Floats, height: Integers, width: Integers) -> Integers:

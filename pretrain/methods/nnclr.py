@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy, normalize
 
 from pretrain.method import Method
 from pretrain.parts.gather import gather, gather_with_gradient
-from pretrain.parts.heads import mlp_with_final_norm, predictor
+from pretrain.parts.heads import mlp_with_final_norm, mlp_with_norm
 from pretrain.parts.queue import KeyQueue
 from pretrain.recipes.nnclr import NNCLRConfig
 
@@ -44,8 +44,9 @@ class NNCLR(Method):
         projector = mlp_with_final_norm(
             feature_dim, config.hidden_dim, config.embedding_dim, affine=True
         )
-        own_predictor = predictor(config.embedding_dim, config.predictor_dim)
-        self.set_encoder(backbone, projector, own_predictor, sync_bn=config.sync_bn)
+        dim = config.embedding_dim
+        predictor = mlp_with_norm(dim, config.predictor_dim, dim)
+        self.set_encoder(backbone, projector, predictor, sync_bn=config.sync_bn)
         self.queue = KeyQueue(config.queue_size, config.embedding_dim)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:

@@ -9,6 +9,7 @@ from torch.nn.functional import normalize
 
 from pretrain.method import Method
 from pretrain.parts.gather import gather_with_gradient, own_share
+from pretrain.parts.heads import normed
 from pretrain.parts.losses import at_least_float32
 from pretrain.recipes.simclr import SimCLRConfig
 
@@ -60,9 +61,7 @@ def simclr_projector(in_features: int, hidden_features: int, out_features: int) 
     The paper names no norm. The code's last one has a scale and no shift; torch's has both.
     """
     return nn.Sequential(
-        nn.Linear(in_features, hidden_features, bias=False),
-        nn.BatchNorm1d(hidden_features),
-        nn.ReLU(inplace=True),
+        *normed(in_features, hidden_features),
         nn.Linear(hidden_features, out_features, bias=False),
         nn.BatchNorm1d(out_features),
     )

@@ -6,7 +6,7 @@ Chen & He, CVPR 2021, arXiv:2011.10566.
 from torch import Tensor, nn
 
 from pretrain.method import Method
-from pretrain.parts.heads import mlp_with_final_norm, predictor
+from pretrain.parts.heads import mlp_with_final_norm, mlp_with_norm
 from pretrain.parts.losses import embedding_spread, negative_cosine
 from pretrain.recipes.simsiam import SimSiamConfig
 
@@ -29,8 +29,9 @@ class SimSiam(Method):
         super().__init__()
         self.config = config
         projector = mlp_with_final_norm(feature_dim, config.hidden_dim, config.embedding_dim)
-        own_predictor = predictor(config.embedding_dim, config.predictor_dim)
-        self.set_encoder(backbone, projector, own_predictor, sync_bn=config.sync_bn)
+        dim = config.embedding_dim
+        predictor = mlp_with_norm(dim, config.predictor_dim, dim)
+        self.set_encoder(backbone, projector, predictor, sync_bn=config.sync_bn)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
         """Return the loss of two views (n, 3, H, W); progress has no effect."""

@@ -13,7 +13,7 @@ from torch.nn.functional import normalize
 
 from pretrain.method import Method
 from pretrain.parts.gather import num_processes, own_share, sum_over_processes
-from pretrain.parts.heads import features_by_size
+from pretrain.parts.heads import features_by_size, mlp_with_norm
 from pretrain.parts.losses import cross_view_entropy
 from pretrain.parts.queue import KeyQueue
 from pretrain.parts.view import View
@@ -68,12 +68,7 @@ class SwAV(Method):
             )
         self.config = config
         self.views = (View(),) * num_large + (View(small=True),) * num_small
-        projector = nn.Sequential(
-            nn.Linear(feature_dim, config.hidden_dim, bias=False),  # batch norm cancels any bias
-            nn.BatchNorm1d(config.hidden_dim),
-            nn.ReLU(inplace=True),
-            nn.Linear(config.hidden_dim, config.embedding_dim),
-        )
+        projector = mlp_with_norm(feature_dim, config.hidden_dim, config.embedding_dim)
         self.set_encoder(backbone, projector, sync_bn=config.sync_bn)
         directions = torch.randn(config.num_prototypes, config.embedding_dim)
         self.prototypes = nn.Parameter(normalize(directions, dim=1))

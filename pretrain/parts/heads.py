@@ -96,6 +96,15 @@ def mlp(in_features: int, hidden_features: int, out_features: int) -> nn.Sequent
     )
 
 
+def normed(in_features: int, out_features: int) -> list[nn.Module]:
+    """Return a layer with batch norm, (n, in) -> (n, out); the norm takes any bias away."""
+    return [
+        nn.Linear(in_features, out_features, bias=False),
+        nn.BatchNorm1d(out_features),
+        nn.ReLU(inplace=True),
+    ]
+
+
 def mlp_with_final_norm(
     in_features: int, hidden_features: int, out_features: int, *, affine: bool = False
 ) -> nn.Sequential:
@@ -104,24 +113,20 @@ def mlp_with_final_norm(
     It is the projector of SimSiam: Chen & He, CVPR 2021, arXiv:2011.10566.
     """
     return nn.Sequential(
-        nn.Linear(in_features, hidden_features, bias=False),
-        nn.BatchNorm1d(hidden_features),
-        nn.ReLU(inplace=True),
-        nn.Linear(hidden_features, hidden_features, bias=False),
-        nn.BatchNorm1d(hidden_features),
-        nn.ReLU(inplace=True),
+        *normed(in_features, hidden_features),
+        *normed(hidden_features, hidden_features),
         nn.Linear(hidden_features, out_features, bias=False),
         nn.BatchNorm1d(out_features, affine=affine),
     )
 
 
-def predictor(embedding_dim: int, hidden_features: int) -> nn.Sequential:
-    """Return SimSiam's predictor, a bottleneck (n, d) -> (n, d): arXiv:2011.10566."""
+def mlp_with_norm(in_features: int, hidden_features: int, out_features: int) -> nn.Sequential:
+    """Return a hidden layer with batch norm and a layer with a bias, (n, in) -> (n, out).
+
+    It is SimSiam's predictor, arXiv:2011.10566, and SwAV's projector, arXiv:2006.09882.
+    """
     return nn.Sequential(
-        nn.Linear(embedding_dim, hidden_features, bias=False),
-        nn.BatchNorm1d(hidden_features),
-        nn.ReLU(inplace=True),
-        nn.Linear(hidden_features, embedding_dim),
+        *normed(in_features, hidden_features), nn.Linear(hidden_features, out_features)
     )
 
 
@@ -133,13 +138,8 @@ def mlp_with_plain_output(
     Two hidden layers make the projector of Barlow Twins (Zbontar et al., ICML 2021,
     arXiv:2103.03230) and the expander of VICReg; one makes BYOL's networks, arXiv:2006.07733.
     """
-    # no biases: batch norm cancels hidden ones, losses that center features cancel the last one,
-    # and BYOL's released code has none either
-    layers: list[nn.Module] = []
-    for width in (in_features, *(num_hidden - 1) * (hidden_features,)):
-        layers += [
-            nn.Linear(width, hidden_features, bias=False),
-            nn.BatchNorm1d(hidden_features),
-            nn.ReLU(inplace=True),
-        ]
+    layers = normed(in_features, hidden_features)
+    for _ in range(num_hidden - 1):
+        layers += normed(hidden_features, hidden_features)
+    # no bias: losses that center features cancel it, and BYOL's released code has none either
     return nn.Sequential(*layers, nn.Linear(hidden_features, out_features, bias=False))
