@@ -41,7 +41,8 @@ def load(
         return None
     try:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-        saved = {**published, **state["settings"]}
+        since = {name: value for name, value in published.items() if name in settings}
+        saved = since | state["settings"]
     except TORN as error:
         # torch seeks before the start of a torn file, which is an invalid argument; other errors
         # of the system, such as a disk that cannot be read, are no reason to delete the file

@@ -8,14 +8,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pretrain.command import Execution
+from pretrain.command import Command
 from pretrain.data.feed import Batch, Feed
 from pretrain.data.images import BatchPlan, TrainingImages
-from pretrain.data.tree import ImageFiles
 from pretrain.data.views import ViewRecipe
-from pretrain.loop import Job, Training, training_step
+from pretrain.loop import Training, training_step
 from pretrain.method import Method
 from pretrain.recipes import RECIPES
+from pretrain.run import Job
 from pretrain.running.processes import Process
 from tests.fake_cuda.budget import allowed_waits
 from tests.fake_cuda.pretend import CUDA, on_cuda, pretend_cuda, pretend_processes
@@ -24,7 +24,7 @@ from tests.tiny_methods import LEARNING, tiny_batch, tiny_config, tiny_method
 
 NUM_IMAGES = {1: 8, 8: 4}
 """Images of each process; as many as the tiny queues hold in eight processes together."""
-NO_IMAGES = TrainingImages(Path(), ImageFiles.of(Path(), ()), np.array([1]), np.array([1]))
+NO_IMAGES = TrainingImages(Path(), np.array([], np.bytes_), np.array([1]), np.array([1]))
 
 
 @dataclass(frozen=True)
@@ -70,14 +70,12 @@ def _job(method: Method, name: str) -> Job:
     )
     return Job(
         name=name,
-        recipe=recipe,
+        command=Command(data=Path(), out=Path(), recipe=recipe),
         method=method,
         feed=feed,
         num_steps=200,
         settings={},
-        folder=Path(),
         process=Process(device=CUDA),
-        execution=Execution(),
     )
 
 
