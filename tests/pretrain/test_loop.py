@@ -212,7 +212,7 @@ def test_a_full_disk_ends_the_run_and_it_goes_on_once_there_is_room(
 
     def full(descriptor: int) -> None:
         calls.append(descriptor)
-        if len(calls) > 4:  # file and folder of the log and of the first checkpoint
+        if len(calls) > 6:  # file and folder of the log, the views and the first checkpoint
             raise OSError(errno.ENOSPC, "No space left on device")
         sync(descriptor)
 
