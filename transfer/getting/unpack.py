@@ -6,14 +6,10 @@ Declared sizes, beyond which neither library writes, pass no limit. An archive i
 unpacked to a folder of its name.
 """
 
-import io
 import stat
 import tarfile
-import threading
 import zipfile
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from gzip import BadGzipFile
 from pathlib import Path
@@ -32,7 +28,6 @@ MOST_GROWTH = 20
 """Unpacked bytes per byte of the archive; annotations in JSON grow about fivefold."""
 ALWAYS_ALLOWED = 64 << 20
 MOST_FILES = 5_000_000
-THREADS = 8
 BROKEN = (
     tarfile.TarError,
     zipfile.BadZipFile,
@@ -50,12 +45,11 @@ class ArchiveError(DataError):
 
 @dataclass
 class _Budget:
-    """Bytes and files that an archive may still declare, shared by its threads."""
+    """Bytes and files that an archive, with those inside it, may still declare."""
 
     bytes_left: int
     shown: Progress
     files_left: int = MOST_FILES
-    lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 @dataclass(frozen=True)
@@ -79,32 +73,26 @@ class _Job:
             target.mkdir(parents=True, exist_ok=True)
         elif content is not None and "__MACOSX" not in target.parts:  # macOS adds it to zip files
             with content:
-                if self.is_nested(member.name):
+                if self.nested and fnmatch(member.name, self.nested):
                     self._unpack_nested(content, target)
                 else:
                     self._write(content, target, member.size)
 
-    def is_nested(self, name: str) -> bool:
-        """Return whether a member is an archive that is unpacked as well."""
-        return bool(self.nested) and fnmatch(name, self.nested)
-
     def _write(self, content: IO[bytes], target: Path, num_bytes: int) -> None:
         budget = self.budget
-        with budget.lock:
-            budget.bytes_left -= num_bytes
-            budget.files_left -= 1
-            if min(num_bytes, budget.bytes_left, budget.files_left) < 0:
-                raise ArchiveError(
-                    f"{self.archive}: it holds more than {MOST_GROWTH} times its own size, or more "
-                    f"than {MOST_FILES:,} files; no published set does, so it is not unpacked"
-                )
+        budget.bytes_left -= num_bytes
+        budget.files_left -= 1
+        if min(num_bytes, budget.bytes_left, budget.files_left) < 0:
+            raise ArchiveError(
+                f"{self.archive}: it holds more than {MOST_GROWTH} times its own size, or more "
+                f"than {MOST_FILES:,} files; no published set does, so it is not unpacked"
+            )
         target.parent.mkdir(parents=True, exist_ok=True)
         with target.open("wb") as output:
             while chunk := content.read(CHUNK):
                 output.write(chunk)
-        with budget.lock:
-            budget.shown.add(1)
-            budget.shown.total = max(budget.shown.total, budget.shown.done)
+        budget.shown.add(1)
+        budget.shown.total = max(budget.shown.total, budget.shown.done)
 
     def _unpack_nested(self, content: IO[bytes], target: Path) -> None:
         """Unpack a tar file to a folder of its name, which appears when it is complete."""
@@ -115,8 +103,7 @@ class _Job:
         partial.mkdir(parents=True, exist_ok=True)
         inner = replace(self, archive=f"{self.archive}: {target.name}", folder=partial, nested="")
         with tarfile.open(fileobj=content, mode="r|*") as archive:
-            for member in _members(archive):
-                inner.unpack(member, _content(archive, member))
+            _unpack_tar(archive, inner)
         partial.rename(folder)
 
 
@@ -128,7 +115,7 @@ def is_archive(name: str) -> bool:
 def unpack(file: Path, folder: Path, nested: str = "") -> None:
     """Unpack an archive; ArchiveError names what is wrong with it. Files that exist are replaced.
 
-    nested: pattern of archives inside it, which are unpacked as well, several at a time.
+    nested: pattern of archives inside it, which are unpacked as well.
     """
     with explain_write_errors(folder, "--data"), progress("unpack", file.name, 0, "files") as shown:
         budget = _Budget(MOST_GROWTH * file.stat().st_size + ALWAYS_ALLOWED, shown)
@@ -138,7 +125,8 @@ def unpack(file: Path, folder: Path, nested: str = "") -> None:
             if file.name.lower().endswith(".zip"):
                 _unpack_zip(file, job)
             else:
-                _unpack_tar(file, job)
+                with tarfile.open(file, "r:*") as archive:
+                    _unpack_tar(archive, job)
         except BROKEN as error:
             raise ArchiveError(
                 f"{file}: it is damaged or cut off ({type(error).__name__}: {error}); remove it, "
@@ -146,37 +134,11 @@ def unpack(file: Path, folder: Path, nested: str = "") -> None:
             ) from error
 
 
-def _unpack_tar(file: Path, job: _Job) -> None:
-    """Unpack a tar file; archives inside it side by side, each with a reader of its own."""
-    inner: list[tarfile.TarInfo] = []
-    with tarfile.open(file, "r:*") as archive:
-        plain = isinstance(archive.fileobj, io.BufferedReader)
-        for member in _members(archive):
-            if plain and member.isreg() and job.is_nested(member.name):
-                inner.append(member)
-            else:
-                job.unpack(member, _content(archive, member))
-
-    def unpack_inner(member: tarfile.TarInfo) -> None:
-        if not stop.is_requested():
-            with tarfile.open(file, "r:") as own:
-                job.unpack(member, _content(own, member))
-
-    if inner:
-        with ThreadPoolExecutor(THREADS) as threads:
-            for _ in threads.map(unpack_inner, inner):
-                stop.exit_if_requested()
-
-
-def _members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
-    """Yield each member and forget it: the list of those of Places365 would take gigabytes."""
+def _unpack_tar(archive: tarfile.TarFile, job: _Job) -> None:
+    # each member is forgotten: the list of those of Places365 would take gigabytes
     while (member := archive.next()) is not None:
         archive.members.clear()  # type: ignore[attr-defined]  # the stubs lack it
-        yield member
-
-
-def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes] | None:
-    return archive.extractfile(member) if member.isreg() else None
+        job.unpack(member, archive.extractfile(member) if member.isreg() else None)
 
 
 def _unpack_zip(file: Path, job: _Job) -> None:

@@ -16,7 +16,6 @@ from transfer.datasets.check import check
 from transfer.datasets.expected import DataError
 from transfer.getting import assemble
 from transfer.getting.assemble import WORK, Getting, get_source
-from transfer.getting.unpack import ArchiveError
 
 
 class KilledError(Exception):
@@ -100,18 +99,6 @@ def test_a_file_in_the_place_of_an_archive_is_verified(
         with pytest.raises(DataError, match="not the published file"):
             get_source(source, getting)
     assert own.exists()
-    assert not (data / source.folder).exists()
-
-
-def test_a_malicious_archive_leaves_no_set(
-    publish: Publish, data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*words: object) -> None:
-        raise ArchiveError("the path leads out of its folder")
-
-    source = publish("dtd")
-    monkeypatch.setattr(assemble, "unpack", refuse)
-    assert main(["get-data", "dtd", "--data", str(data)]) == 1
     assert not (data / source.folder).exists()
 
 

@@ -63,19 +63,10 @@ def test_a_set_that_is_there_is_neither_got_nor_read_again(
         patch.delattr("transfer.getting.command.check")
         assert main(words) == 0
     assert "dtd: was whole on" in capsys.readouterr().out
-    assert len(server.requests) == 1
     next((data / "dtd").rglob("*.jpg")).unlink()
     assert main(words) == 1
-
-
-def test_a_plan_downloads_nothing(
-    publish: Publish, data: Path, server: Server, capsys: pytest.CaptureFixture[str]
-) -> None:
-    publish("cifar10")
-    assert main(["get-data", "cifar10", "--data", str(data), "--plan"]) == 0
-    assert "to download" in capsys.readouterr().out
-    assert not server.requests
-    assert {path.name for path in data.iterdir()} == {"small-data.json"}
+    assert "was there before and is not whole; move" in capsys.readouterr().err
+    assert len(server.requests) == 1
 
 
 def test_masks_of_sbd_are_converted_and_lists_checked_with_imagenet(
@@ -155,21 +146,6 @@ def test_the_facts_of_a_source_are_well_formed(subtests: pytest.Subtests) -> Non
                 assert archive.checksum or not archive.urls  # a download goes on where it ended
             assert source.terms_url.startswith("http")
             assert source.access == "download" or source.advice
-
-
-def test_an_incomplete_set_that_was_there_is_not_touched(
-    publish: Publish,
-    data: Path,
-    small_data: Path,
-    server: Server,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    publish("dtd")
-    shutil.copytree(small_data / "dtd", data / "dtd")
-    next((data / "dtd").rglob("*.jpg")).unlink()
-    assert main(["get-data", "dtd", "--data", str(data)]) == 1
-    assert "was there before and is not whole; move" in capsys.readouterr().err
-    assert not server.requests
 
 
 def kaggles_copy(imagenet: Path, folder: Path) -> dict[str, Path]:

@@ -108,16 +108,13 @@ def test_an_interrupted_set_is_unfinished_and_goes_on(
     assert check("imagenet_c100_made", data, decode=False).ok
 
 
-def test_what_another_version_or_the_generator_made_is_not_mixed_in(
+def test_another_versions_images_and_an_incomplete_source_are_refused(
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_corruptions(data)
     monkeypatch.setattr(making, "version", lambda package: "0.14")
     with pytest.raises(DataError, match=r"by torch-uncertainty 0\.13, not .* 0\.14; remove it"):
         make_corruptions(data)
-
-
-def test_an_incomplete_imagenet_100_is_not_corrupted(data: Path) -> None:
     mark_small(data, "in100", Sizes(classes=8, counts={"test": 9}))
     with pytest.raises(DataError, match="8 test images, 9 are expected"):
         make_corruptions(data)
