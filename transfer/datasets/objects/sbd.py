@@ -63,8 +63,6 @@ def convert_sbd(data: Path, sbd: Path | None = None) -> int:
     own, tested = (read_ids(lists / f"{name}.txt") for name in ("train", "val"))
     to_add = sorted({f.stem for f in (folder / "cls").glob("*.mat")} - {*own, *tested})
     masks.mkdir(exist_ok=True)
-    for left_over in masks.glob(".*.png.*"):  # of a process that was killed
-        left_over.unlink()
     with progress("masks", "SBD", len(to_add)) as counter:
         for image_id in to_add:
             stop.exit_if_requested()

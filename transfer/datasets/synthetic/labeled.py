@@ -5,21 +5,16 @@ function that writes images and annotation files the way the publisher does. Tha
 `draw`, which returns a new image of a class.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from transfer.datasets.expected import Sizes
+from transfer.datasets.info import SmallVersion
 from transfer.datasets.synthetic.patterns import draw_size_px, jpeg, kinds_of_classes, paint
-
-if TYPE_CHECKING:
-    from transfer.datasets.info import SmallVersion
 
 Draw = Callable[[int], bytes]
 """Returns a new image of class `label` as a JPEG file."""
@@ -55,7 +50,6 @@ def labeled_jpegs(
     first_kind: kind of the first class; choose another one than the sets before.
     write: gets the data folder, the images per class and `draw`.
     """
-    from transfer.datasets.info import SmallVersion
 
     def write_set(data: Path, rng: np.random.Generator) -> None:
         kinds = kinds_of_classes(per_class.classes, first_kind)

@@ -213,35 +213,41 @@ def hostile(data: Path, kind: Kind) -> tuple[Scenes, Path]:
     return coco.read_coco(kind, data, "test", Sizes(classes=2, counts={})), file
 
 
-def near(scenes: Scenes, seed: int) -> list[Detections]:
-    """Return detections near the objects of each image and elsewhere, scores drawn."""
-    rng = np.random.default_rng(seed)
-    found = []
+def near(scenes: Scenes) -> tuple[list[Detections], list[dict[str, Any]]]:
+    """Return detections near the objects of each image, and the same in pycocotools' form."""
+    rng = np.random.default_rng(1)
+    found, results = [], []
     for scene in scenes:
         boxes = np.repeat(scene.boxes, 2, axis=0).reshape(-1, 4)
-        boxes = boxes + rng.normal(0, 2, boxes.shape)
+        boxes = (boxes + rng.normal(0, 2, boxes.shape)).astype(np.float32)
         boxes[:, 2:] = np.maximum(boxes[:, 2:], boxes[:, :2] + 1)
+        scores = rng.random(len(boxes)).astype(np.float32)
+        classes = np.repeat(scene.classes, 2)
         points = rng.uniform(0, 60, (len(boxes), 17, 3))
         if scene.keypoints is not None:
             points = np.repeat(scene.keypoints, 2, axis=0) + rng.normal(0, 1, points.shape)
+        points = points.astype(np.float32)
         corners = [[[a, b, c, b, c, d, a, d]] for a, b, c, d in boxes.tolist()]
-        masks = [coco_mask.frPyObjects(c, scene.height, scene.width)[0]["counts"] for c in corners]
-        found.append(
-            Detections(
-                height=scene.height,
-                width=scene.width,
-                boxes=torch.from_numpy(boxes).float(),
-                scores=torch.from_numpy(rng.random(len(boxes))).float(),
-                classes=torch.from_numpy(np.repeat(scene.classes, 2)),
-                masks=[counts.decode() for counts in masks],
-                keypoints=torch.from_numpy(points).float(),
-            )
-        )
-    return found
+        masks = [coco_mask.frPyObjects(c, HEIGHT, WIDTH)[0]["counts"].decode() for c in corners]
+        arrays = {"boxes": boxes, "scores": scores, "classes": classes, "keypoints": points}
+        tensors = {name: torch.from_numpy(values) for name, values in arrays.items()}
+        found.append(Detections(height=HEIGHT, width=WIDTH, masks=masks, **tensors))
+        results += [
+            {
+                "image_id": scene.image_id,
+                "category_id": scenes.category_ids[classes[i]],
+                "score": float(scores[i]),
+                "bbox": [*boxes[i, :2].tolist(), *(boxes[i, 2:] - boxes[i, :2]).tolist()],
+                "segm": {"size": [HEIGHT, WIDTH], "counts": masks[i]},
+                "keypoints": (points[i] - np.array([0.5, 0.5, 0], np.float32)).ravel().tolist(),
+            }
+            for i in range(len(boxes))
+        ]
+    return found, results
 
 
 def own_reading(
-    scenes: Scenes, file: Path, found: list[Detections], measured: Measured
+    scenes: Scenes, file: Path, results: list[dict[str, Any]], measured: Measured
 ) -> list[float]:
     """Return the summary of pycocotools on a file that holds the sound annotations only."""
     content = json.loads(file.read_text())
@@ -252,33 +258,18 @@ def own_reading(
         if isinstance(one["segmentation"], list):
             one["segmentation"] = [part for part in one["segmentation"] if len(part) >= 6]
     file.write_text(json.dumps(content | {"annotations": sound}))
+    for one in results:
+        mask = one.pop("segm")
+        if measured == "segm":
+            del one["bbox"], one["keypoints"]
+            one["segmentation"] = mask
     with redirect_stdout(io.StringIO()):
         truth = COCO(str(file))
-        evaluation = COCOeval(truth, truth.loadRes(_results(scenes, found, measured)), measured)
+        evaluation = COCOeval(truth, truth.loadRes(results), measured)
         evaluation.evaluate()
         evaluation.accumulate()
         evaluation.summarize()
     return [100 * float(value) for value in evaluation.stats]
-
-
-def _results(scenes: Scenes, found: list[Detections], measured: Measured) -> list[dict[str, Any]]:
-    results = []
-    for scene, detected in zip(scenes, found, strict=True):
-        boxes = detected.boxes.clone()
-        boxes[:, 2:] -= boxes[:, :2]
-        assert detected.keypoints is not None
-        assert detected.masks is not None
-        points = detected.keypoints - torch.tensor([0.5, 0.5, 0.0])
-        for i, label in enumerate(detected.classes.tolist()):
-            shape: dict[str, Any] = {"bbox": boxes[i].tolist()}
-            if measured == "segm":
-                size = [scene.height, scene.width]
-                shape = {"segmentation": {"size": size, "counts": detected.masks[i]}}
-            if measured == "keypoints":
-                shape["keypoints"] = points[i].flatten().tolist()
-            place = {"image_id": scene.image_id, "category_id": scenes.category_ids[label]}
-            results.append({**place, "score": float(detected.scores[i]), **shape})
-    return results
 
 
 @pytest.mark.parametrize("measured", ["bbox", "segm", "keypoints"])
@@ -287,12 +278,12 @@ def test_stored_annotations_give_the_precisions_of_pycocotools_itself(
 ) -> None:
     scenes, file = hostile(tmp_path, "person_keypoints" if measured == "keypoints" else "instances")
     assert len(scenes.faulty) >= 2
-    found = near(scenes, seed=1)
+    found, results = near(scenes)
     first = coco_ap(found, scenes, [measured], tmp_path / "cache")[measured]
     monkeypatch.setattr(annotation_store, "_parse_truth", None)  # it is not parsed again
     again = coco_ap(found, scenes, [measured], tmp_path / "cache")[measured]
     assert first == again
-    expected = own_reading(scenes, file, found, measured)
+    expected = own_reading(scenes, file, results, measured)
     assert (again["AP"], again["AP50"]) == (expected[0], expected[1])
     assert 1 < again["AP"] < 99
 

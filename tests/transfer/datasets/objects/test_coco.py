@@ -65,25 +65,6 @@ def test_classes_are_the_categories_in_the_order_of_their_numbers(
     assert scenes.class_names == ("person", "car", "cat", "dog", "chair")
 
 
-@pytest.mark.parametrize("split", ["trainval", "test"])
-def test_images_without_objects_to_learn_are_left_out(split: str, small_data: Path) -> None:
-    scenes = open_scenes("coco17", small_data, split)
-    usable = set(usable_for_training(scenes, "masks").tolist())
-    dropped = [scene for i, scene in enumerate(scenes) if i not in usable]
-    assert {len(scene.boxes) for scene in dropped} == {0, 1}  # nothing, and only a crowd
-    assert all(scene.aside.all() for scene in dropped)
-    persons = open_scenes("coco17_keypoints", small_data, split)
-    learned = usable_for_training(persons, "keypoints")
-    without = set(usable_for_training(persons, "boxes").tolist()) - set(learned.tolist())
-    assert without
-    assert not any(_labeled(persons.scene(i)) for i in without)
-    assert all(_labeled(persons.scene(int(i))) for i in learned)
-
-
-def _labeled(scene: Scene) -> bool:
-    return scene.keypoints is not None and bool((scene.keypoints[..., 2] > 0).any())
-
-
 def _annotation(**values: object) -> Change:
     return lambda content: content["annotations"][1].update(values)
 
