@@ -7,6 +7,7 @@ and they can be mapped from a file.
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,7 +84,7 @@ class SceneArrays:
 
     def scene(self, i: int) -> Scene:
         """Return one image with its objects; its arrays are parts of these."""
-        first, end = _span(self.object_ends, i)
+        first, end = _start(self.object_ends, i), int(self.object_ends[i])
         width, height = self.sizes[i].tolist()
         return Scene(
             name=str(self.names[i], "utf-8"),
@@ -93,18 +94,17 @@ class SceneArrays:
             boxes=self.boxes[first:end],
             classes=self.classes[first:end],
             aside=self.aside[first:end],
-            polygons=(
-                tuple(self._outlines(k) for k in range(first, end))
-                if len(self.outline_ends)
-                else None
-            ),
+            polygons=self._polygons(first, end) if len(self.outline_ends) else None,
             keypoints=self.keypoints[first:end] if len(self.keypoints) else None,
         )
 
-    def _outlines(self, k: int) -> tuple[NDArray[np.float64], ...]:
-        """Return the outlines of object k."""
-        spans = (_span(self.coordinate_ends, j) for j in range(*_span(self.outline_ends, k)))
-        return tuple(self.coordinates[first:end] for first, end in spans)
+    def _polygons(self, first: int, end: int) -> tuple[tuple[NDArray[np.float64], ...], ...]:
+        start = _start(self.outline_ends, first)
+        ends = [start, *self.outline_ends[first:end].tolist()]
+        bounds = self.coordinate_ends[start : ends[-1]].tolist()
+        bounds.insert(0, _start(self.coordinate_ends, start))
+        outlines = [self.coordinates[a:b] for a, b in pairwise(bounds)]
+        return tuple(tuple(outlines[a - start : b - start]) for a, b in pairwise(ends))
 
 
 def any_per_image(values: NDArray[np.bool_], ends: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -115,9 +115,9 @@ def any_per_image(values: NDArray[np.bool_], ends: NDArray[np.int64]) -> NDArray
     return found
 
 
-def _span(ends: NDArray[np.int64], i: int) -> tuple[int, int]:
-    """Return start and end of a whole among the parts."""
-    return int(ends[i - 1]) if i else 0, int(ends[i])
+def _start(ends: NDArray[np.int64], i: int) -> int:
+    """Return where the parts of whole i begin."""
+    return int(ends[i - 1]) if i else 0
 
 
 def pack_scenes(scenes: Iterable[Scene]) -> SceneArrays:
