@@ -1,11 +1,19 @@
 """Small versions of the data sets with one label per image, written as their publishers do."""
 
 import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from transfer.datasets.synthetic.labeled import Draw, PerClass, write_file, write_lines
+
+
+def _each(classes: Sequence[str], count: int) -> Iterator[tuple[int, str, int]]:
+    """Yield label and name of a class and the number of an image, from 0, of each image."""
+    for label, name in enumerate(classes):
+        for i in range(count):
+            yield label, name, i
 
 
 def write_aircraft(data: Path, per_class: PerClass, draw: Draw) -> None:
@@ -15,13 +23,11 @@ def write_aircraft(data: Path, per_class: PerClass, draw: Draw) -> None:
     variants = variants[: per_class.classes]
     write_lines(folder / "variants.txt", variants)
     lists: dict[str, list[str]] = {"train": [], "val": [], "test": []}
-    number = 1_000_000
-    for label, variant in enumerate(variants):
-        for split, lines in lists.items():
-            for _ in range(getattr(per_class, split)):
-                number += 7
-                write_file(folder / "images" / f"{number}.jpg", draw(label))
-                lines.append(f"{number} {variant}")
+    splits = [split for split in lists for _ in range(getattr(per_class, split))]
+    for place, (label, variant, i) in enumerate(_each(variants, len(splits)), start=1):
+        number = 1_000_000 + 7 * place
+        write_file(folder / "images" / f"{number}.jpg", draw(label))
+        lists[splits[i]].append(f"{number} {variant}")
     lists["trainval"] = lists["train"] + lists["val"]
     for split, lines in lists.items():
         write_lines(folder / f"images_variant_{split}.txt", sorted(lines))
@@ -36,18 +42,17 @@ def write_birdsnap(data: Path, per_class: PerClass, draw: Draw) -> None:
     numbered = enumerate(zip(species, directories, strict=True), start=1)
     lines = [f"{i}\t{name}\t{name}\t{directory}" for i, (name, directory) in numbered]
     write_lines(folder / "species.txt", ["id\tcommon\tscientific\tdir", *lines])
-    for label, directory in enumerate(directories):
-        for i in range(per_class.trainval + per_class.test):
-            write_file(folder / "images" / directory / f"{430_000 + 31 * i}.jpg", draw(label))
+    for label, directory, i in _each(directories, per_class.trainval + per_class.test):
+        write_file(folder / "images" / directory / f"{430_000 + 31 * i}.jpg", draw(label))
 
 
 def write_caltech101(data: Path, per_class: PerClass, draw: Draw) -> None:
     """Write a folder per category, the background class among them."""
     folder = data / "caltech101" / "101_ObjectCategories"
     classes = ["BACKGROUND_Google", "Faces", "Leopards", "accordion", "airplanes", "anchor", "ant"]
-    for label, name in enumerate(classes[: per_class.classes]):
-        for i in range(per_class.trainval + per_class.test):
-            write_file(folder / name / f"image_{i + 1:04d}.jpg", draw(label))
+    classes = classes[: per_class.classes]
+    for label, name, i in _each(classes, per_class.trainval + per_class.test):
+        write_file(folder / name / f"image_{i + 1:04d}.jpg", draw(label))
     # the published archive has such a file, which is no image
     write_file(folder / "BACKGROUND_Google" / "tmp", b"")
 
@@ -81,15 +86,13 @@ def write_cub200(data: Path, per_class: PerClass, draw: Draw) -> None:
     species += ["Bobolink", "Indigo_Bunting", "Cardinal", "Spotted_Catbird"]
     classes = [f"{i:03d}.{name}" for i, name in enumerate(species[: per_class.classes], start=1)]
     lists: dict[str, list[str]] = {"images": [], "image_class_labels": [], "train_test_split": []}
-    number = 0
-    for label, name in enumerate(classes):
-        for i in range(per_class.trainval + per_class.test):
-            number += 1
-            file = f"{name}/{name[4:]}_{i:04d}_{796_000 + number}.jpg"
-            write_file(folder / "images" / file, draw(label))
-            lists["images"].append(f"{number} {file}")
-            lists["image_class_labels"].append(f"{number} {label + 1}")
-            lists["train_test_split"].append(f"{number} {int(i >= per_class.test)}")
+    images = _each(classes, per_class.trainval + per_class.test)
+    for number, (label, name, i) in enumerate(images, start=1):
+        file = f"{name}/{name[4:]}_{i:04d}_{796_000 + number}.jpg"
+        write_file(folder / "images" / file, draw(label))
+        lists["images"].append(f"{number} {file}")
+        lists["image_class_labels"].append(f"{number} {label + 1}")
+        lists["train_test_split"].append(f"{number} {int(i >= per_class.test)}")
     lists["classes"] = [f"{i} {name}" for i, name in enumerate(classes, start=1)]
     for name, lines in lists.items():
         write_lines(folder / f"{name}.txt", lines)
@@ -100,13 +103,11 @@ def write_dtd(data: Path, per_class: PerClass, draw: Draw) -> None:
     folder = data / "dtd" / "dtd"
     classes = ["banded", "blotchy", "bubbly", "cracked", "dotted", "fibrous", "gauzy", "knitted"]
     lists: dict[str, list[str]] = {"train": [], "val": [], "test": []}
-    for label, name in enumerate(classes[: per_class.classes]):
-        number = 0
-        for split, lines in lists.items():
-            for _ in range(getattr(per_class, split)):
-                number += 1
-                lines.append(f"{name}/{name}_{number:04d}.jpg")
-                write_file(folder / "images" / lines[-1], draw(label))
+    splits = [split for split in lists for _ in range(getattr(per_class, split))]
+    for label, name, i in _each(classes[: per_class.classes], len(splits)):
+        file = f"{name}/{name}_{i + 1:04d}.jpg"
+        write_file(folder / "images" / file, draw(label))
+        lists[splits[i]].append(file)
     for split, lines in lists.items():
         write_lines(folder / "labels" / f"{split}1.txt", lines)
 
@@ -139,9 +140,8 @@ def write_food(data: Path, per_class: PerClass, draw: Draw) -> None:
         ("test", per_class.test, 9_000),
     ):
         paths = {name: [f"{name}/{first + 13 * i}" for i in range(num_images)] for name in classes}
-        for label, name in enumerate(classes):
-            for path in paths[name]:
-                write_file(folder / "images" / f"{path}.jpg", draw(label))
+        for label, name, i in _each(classes, num_images):
+            write_file(folder / "images" / f"{paths[name][i]}.jpg", draw(label))
         write_file(folder / "meta" / f"{split}.json", json.dumps(paths).encode())
         all_paths = [path for name in classes for path in paths[name]]
         write_lines(folder / "meta" / f"{split}.txt", all_paths)
@@ -163,13 +163,12 @@ def write_inat1k(data: Path, per_class: PerClass, draw: Draw) -> None:
     parts = {"train2019": per_class.trainval + SMALL_MOVED, "val2019": per_class.test - SMALL_MOVED}
     for part, num_images in parts.items():
         images, annotations = [], []
-        for label in range(per_class.classes):
-            for _ in range(num_images):
-                number += 1
-                file = f"train_val2019/{kingdoms[label]}/{label}/{number:032x}.jpg"
-                write_file(folder / file, draw(label))
-                images.append({"id": number, "file_name": file})
-                annotations.append({"id": number, "image_id": number, "category_id": label})
+        for label, kingdom, _ in _each(kingdoms[: per_class.classes], num_images):
+            number += 1
+            file = f"train_val2019/{kingdom}/{label}/{number:032x}.jpg"
+            write_file(folder / file, draw(label))
+            images.append({"id": number, "file_name": file})
+            annotations.append({"id": number, "image_id": number, "category_id": label})
         content = {"images": images, "annotations": annotations, "categories": categories}
         write_file(folder / f"{part}.json", json.dumps(content).encode())
 
@@ -185,11 +184,10 @@ def write_pets(data: Path, per_class: PerClass, draw: Draw) -> None:
         ("test", per_class.test, 101),
     ):
         lines = []
-        for label, breed in enumerate(breeds):
+        for label, breed, i in _each(breeds, num_images):
             species = 1 if breed[0].isupper() else 2
-            for i in range(first, first + num_images):
-                write_file(folder / "images" / f"{breed}_{i}.jpg", draw(label))
-                lines.append(f"{breed}_{i} {label + 1} {species} 1")
+            write_file(folder / "images" / f"{breed}_{first + i}.jpg", draw(label))
+            lines.append(f"{breed}_{first + i} {label + 1} {species} 1")
         write_lines(folder / "annotations" / f"{split}.txt", lines)
 
 
@@ -201,11 +199,10 @@ def write_places365(data: Path, per_class: PerClass, draw: Draw) -> None:
     numbered = [f"{name} {label}" for label, name in enumerate(classes)]
     write_lines(folder / "categories_places365.txt", numbered)
     lines = []
-    for label, name in enumerate(classes):
-        for i in range(per_class.trainval):
-            path = f"{name}/{i + 1:08d}.jpg"
-            write_file(folder / "data_256_standard" / path.lstrip("/"), draw(label))
-            lines.append(f"{path} {label}")
+    for label, name, i in _each(classes, per_class.trainval):
+        path = f"{name}/{i + 1:08d}.jpg"
+        write_file(folder / "data_256_standard" / path.lstrip("/"), draw(label))
+        lines.append(f"{path} {label}")
     write_lines(folder / "places365_train_standard.txt", lines)
     lines = []
     for i in range(per_class.test * per_class.classes):
@@ -222,10 +219,9 @@ def write_sun397(data: Path, per_class: PerClass, draw: Draw) -> None:
     classes = classes[: per_class.classes]
     write_lines(folder / "ClassName.txt", classes)
     lists: dict[str, list[str]] = {"Training": [], "Testing": []}
-    for label, name in enumerate(classes):
-        for i in range(per_class.trainval + per_class.test):
-            path = f"{name}/sun_a{chr(97 + i // 26)}{chr(97 + i % 26)}qdkwkdm.jpg"
-            write_file(folder / path.lstrip("/"), draw(label))
-            lists["Training" if i < per_class.trainval else "Testing"].append(path)
+    for label, name, i in _each(classes, per_class.trainval + per_class.test):
+        path = f"{name}/sun_a{chr(97 + i // 26)}{chr(97 + i % 26)}qdkwkdm.jpg"
+        write_file(folder / path.lstrip("/"), draw(label))
+        lists["Training" if i < per_class.trainval else "Testing"].append(path)
     for part, lines in lists.items():
         write_lines(folder / f"{part}_01.txt", lines)
