@@ -116,7 +116,7 @@ def get_source(source: Source, getting: Getting) -> Report | None:
                 (data / source.folder).parent.mkdir(parents=True, exist_ok=True)
                 staged.rename(data / source.folder)
             _finish(source, getting)
-            shutil.rmtree(work)
+            shutil.rmtree(work, ignore_errors=True)  # a process that waited finds nothing
         with suppress(OSError):  # other sets are being got
             work.parent.rmdir()
     return report
