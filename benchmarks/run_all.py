@@ -20,23 +20,30 @@ if find_spec("tyro") is None or find_spec("benchmarks") is None:
 import os
 import subprocess
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 from benchmarks.execution.calibration import finish_calibration, reference_of
 from benchmarks.execution.ending import finish_run, remember_request, require_wandb
-from benchmarks.execution.run_file import write_run_file
 from benchmarks.execution.sequence import run_cells
+from benchmarks.execution.states import write_run_file
+from benchmarks.execution.workers import run_side_by_side
 from benchmarks.planning import cluster_resources as cell_resources
 from benchmarks.planning.cells import cells_of, require_data_folder, split_numbers, task_keys
 from benchmarks.planning.checkpoints import (
     Origins,
     backbones,
-    inspect_checkpoint,
     origins,
     settle_declarations,
 )
-from benchmarks.planning.options import OPTION_RANGES, RunAll, settings_of
+from benchmarks.planning.options import (
+    OPTION_RANGES,
+    RunAll,
+    SlurmOptions,
+    given_options,
+)
 from benchmarks.planning.plan import (
     PlannedCell,
     get_data_command,
@@ -52,48 +59,55 @@ from pretrain.running import stop
 from pretrain.running.atomic_files import explain_write_errors
 from pretrain.running.command_line import end_with_the_pipe, parse
 from pretrain.running.processes import assume_gpus
-from slurm.cluster import ClusterError, cluster
+from slurm.cluster import Cluster, ClusterError, cluster
 from transfer.backbone import BackboneError
 from transfer.cells.checked_data import fingerprint
+from transfer.cells.request import CellSettings
 from transfer.datasets.expected import DataError
 from transfer.detection.engines import engine_for
 from transfer.finetuning.options import TrainingOptions
 from transfer.running.console import QUIET
 from transfer.running.folders import check_writable
-from transfer.running.option_ranges import RANGES, check_ranges
+from transfer.running.option_ranges import RANGES, check_ranges, length_fraction
 from transfer.tasks import task_of
 from transfer.tasks.task import require_heeded
 
+NOT_WITH_SNAPSHOTS = (
+    "--ckpt --as --branch --encoder --skip --heads --random --suite --seeds --slurm --workers "
+    "--calibrate --full --demo --wandb"
+)
+NOT_WITH_CALIBRATE = "--tasks --suite --skip --encoder --random --heads --demo --schedule"
+SNAPSHOT_TASKS = "cifar10_knn"
 
-def plan(request: RunAll) -> list[PlannedCell]:
-    """Plan every cell of the request and the classifiers they use, backbone by backbone."""
+
+def plan(request: RunAll) -> tuple[list[PlannedCell], Origins, dict[str, str]]:
+    """Plan every cell of the request and the classifiers they use, backbone by backbone.
+
+    Returns also the origins of the backbones and why snapshots cannot be read, by name.
+    """
     fingerprint.cache_clear()
-    settings = settings_of(request)
+    length_fraction(request.schedule)
+    settings = CellSettings.of(request, snapshots=bool(request.snapshots))
     engine_for(request.training.engine)
     seeds = split_numbers(request.seeds, "--seeds", "0,1,2", RANGES["seed"])
-    keys = task_keys(request.tasks, request.suite, request.skip)
+    named = request.tasks or SNAPSHOT_TASKS * bool(request.snapshots)
+    keys = task_keys(named, request.suite, request.skip)
     require_data_folder(request.data, (d for key in keys for d in task_of(key).datasets()))
     tasks = map(task_of, keys)
     require_heeded(request.training, tasks, request.features_in, request.keep_crops)
-    cells = cells_of(backbones(request), keys, settings, seeds)
-    if not request.cluster.slurm:
-        return with_passes_counted_once(with_classifiers([plan_cell(cell) for cell in cells]))
-    cells = [cell_resources.with_cluster_gpus(cell, request.cluster) for cell in cells]
-    with assume_gpus(0):  # the GPUs of the submitting machine must not change the protocol
-        return with_passes_counted_once(with_classifiers([plan_cell(cell) for cell in cells]))
-
-
-def origins_by_name(request: RunAll, rows: list[PlannedCell]) -> Origins:
-    """Return the origin of each backbone of the plan, by the backbone's name."""
-    names = dict.fromkeys(row.cell.backbone.name for row in rows)
-    return dict(zip(names, origins(request), strict=True))
+    found, sources, unreadable = backbones(request)
+    cells = cells_of(found, keys, settings, seeds)
+    # the GPUs of the submitting machine must not change the protocol
+    elsewhere = assume_gpus(0) if request.cluster.slurm else nullcontext()
+    if request.cluster.slurm:
+        cells = [cell_resources.with_cluster_gpus(cell, request.cluster) for cell in cells]
+    with elsewhere:
+        rows = with_passes_counted_once(with_classifiers([plan_cell(cell) for cell in cells]))
+    return rows, sources, unreadable
 
 
 def run(request: RunAll) -> int:
     """Print the plan, run or submit its cells and write the tables; return the exit status."""
-    from benchmarks.cluster import arrays as slurm_cells
-    from benchmarks.execution.workers import run_side_by_side
-
     start = time.monotonic()
     check_writable(request.results, "--results")
     check_writable(request.runs, "--runs")
@@ -103,44 +117,72 @@ def run(request: RunAll) -> int:
     if request.cluster.slurm and request.workers > 1:
         raise ValueError("--workers is for cells on this machine; --slurm has --parallel")
     where = cluster(request.cluster.queue.partition) if request.cluster.slurm else None
-    rows = plan(request)
-    sources = origins_by_name(request, rows)
-    notes = [] if where is None else where.warnings()
-    if where is not None:
-        notes = [*cell_resources.resource_notes(rows, request.cluster), *notes]
+    rows, sources, unreadable = plan(request)
     if not request.quiet or request.plan:
-        shown = render_plan(rows) if request.plan_full else render_plan_groups(rows)
-        departing = protocol_notes(rows)
-        departing = departing if request.plan_full else shortened(departing)
-        print("\n".join([shown, *departing, *notes]), file=sys.stderr)
+        print_plan(rows, request, where)
     if request.plan:
         if where is not None:
-            print(slurm_cells.sbatch_scripts(rows, sources, request.cluster, request.runs))
+            from benchmarks.cluster.arrays import sbatch_scripts
+
+            print(sbatch_scripts(rows, sources, request.cluster, request.runs))
         if command := get_data_command(rows):
             print(command, file=sys.stderr)
         return 0
-    if all(row.state in ("no data", "unfit") for row in rows):
-        raise DataError(
-            f"nothing can run: every cell lacks its data below {request.data} or a fitting "
-            "backbone; see the lines above"
-        )
+    require_something_to_run(rows, request)
     with explain_write_errors(request.results, "--results"):
         request.results.mkdir(parents=True, exist_ok=True)
-    rows, sources, lines = settle_declarations(rows, sources, given=bool(request.declared))
-    print("".join(f"{line}\n" for line in lines * (not request.quiet)), end="", file=sys.stderr)
-    remember_request(rows, request.results, named=bool(request.tasks or request.suite))
+    if not request.snapshots:
+        rows, sources, lines = settle_declarations(rows, sources, given=bool(request.declared))
+        lines *= not request.quiet
+        print("".join(f"{line}\n" for line in lines), end="", file=sys.stderr)
+        remember_request(rows, request.results, named=bool(request.tasks or request.suite))
     if where is not None:
+        from benchmarks.cluster.arrays import submit_cells
         from benchmarks.report_parts.pretraining import remember_runs, runs_of_files
 
         remember_runs(request.results, runs_of_files(row.cell.backbone.file for row in rows))
-        slurm_cells.submit_cells(rows, sources, request.cluster, request.runs, where)
+        submit_cells(rows, sources, request.cluster, request.runs, where)
         return 0
     write_run_file([row.cell for row in rows if row.state == "run"], request.runs)
     if request.workers > 1:
         failed = run_side_by_side(rows, sources, request.workers)
     else:
-        failed = run_cells(rows)
-    return finish_run(rows, failed, request, start)
+        failed = run_cells(rows, sources)
+    return finish_run(rows, failed, request, start, unreadable)
+
+
+def print_plan(rows: list[PlannedCell], request: RunAll, where: Cluster | None) -> None:
+    """Print the plan, the departures of its cells, and notes on the cluster to stderr."""
+    shown = render_plan(rows) if request.plan_full else render_plan_groups(rows)
+    departing = protocol_notes(rows)
+    departing = departing if request.plan_full else shortened(departing)
+    print("\n".join([shown, *departing]), file=sys.stderr)
+    if where is not None:
+        notes = [*cell_resources.resource_notes(rows, request.cluster), *where.warnings()]
+        print("".join(f"{note}\n" for note in notes), end="", file=sys.stderr)
+
+
+def require_something_to_run(rows: list[PlannedCell], request: RunAll) -> None:
+    """Raise DataError if nothing can run; of snapshots, every one needs its data."""
+    lost = [row for row in rows if row.state in ("no data", "unfit")]
+    absent = dict.fromkeys(key for row in lost for key in row.missing)
+    reasons = [f"no {', '.join(absent)} below {request.data}"] * bool(absent)
+    reasons += dict.fromkeys(f"{row.cell.key}: {row.why}" for row in lost if row.why)
+    if request.snapshots:
+        all_unfit = all(row.state == "unfit" for row in lost)
+        if reasons and (len(lost) == len(rows) or not all_unfit):
+            raise DataError(f"no snapshot can be evaluated: {'; '.join(reasons)}")
+    elif len(lost) == len(rows):
+        raise DataError(
+            f"nothing can run: every cell lacks its data below {request.data} or a fitting "
+            "backbone; see the lines above"
+        )
+
+
+def refuse(request: RunAll, mode: str, others: str, instead: str) -> None:
+    """Raise ValueError if options were given that do not go with a mode."""
+    if wrong := [word for word in given_options(request) if word in others.split()]:
+        raise ValueError(f"{mode} does not go with {', '.join(wrong)}; it takes {instead}")
 
 
 def calibrate(request: RunAll) -> int:
@@ -148,64 +190,26 @@ def calibrate(request: RunAll) -> int:
 
     The comparison is written to results/calibration.json, and every table says its outcome.
     """
-    others = {
-        "--tasks": request.tasks,
-        "--suite": request.suite,
-        "--skip": request.skip,
-        "--encoder": request.network.encoder,
-        "--random": request.random,
-        "--heads": request.heads,
-        "--demo": request.demo,
-        f"--schedule {request.schedule}": request.schedule != "paper",
-        f"{len(request.ckpt)} checkpoints": len(request.ckpt) != 1,
-    }
-    if given := [option for option, value in others.items() if value]:
-        raise ValueError(
-            f"--calibrate does not go with {', '.join(given)}; it takes one --ckpt, and runs the "
-            "tasks with published numbers of this file at the papers' length"
-        )
+    rule = (
+        "one --ckpt, and runs the tasks with published numbers of this file at the papers' length"
+    )
+    refuse(request, "--calibrate", NOT_WITH_CALIBRATE, rule)
+    if len(request.ckpt) != 1:
+        count = len(request.ckpt)
+        raise ValueError(f"--calibrate does not go with {count} checkpoints; it takes {rule}")
     reference = reference_of(request.ckpt[0])
-    backbone = inspect_checkpoint(origins(request)[0], request.runs)
+    backbone = origins(request)[0].describe(request.runs)
     request = replace(request, tasks=",".join(reference.keys(backbone, full=request.full)))
     status = run(request)
     if request.plan:
         return status
-    if request.cluster.slurm and any(row.state == "run" for row in plan(request)):
+    if request.cluster.slurm and any(row.state == "run" for row in plan(request)[0]):
         print(
             "calibration.json is written by the same command, given again when these jobs are done "
             "(python -m benchmarks.status); it submits nothing that is finished"
         )
         return status
     return max(status, int(not finish_calibration(request.results, reference, backbone)))
-
-
-def follow(request: RunAll) -> int:
-    """Evaluate the snapshots of pre-training runs; return the exit status."""
-    others = {
-        "--ckpt": request.ckpt,
-        "--as": request.declared,
-        "--branch": request.branch,
-        "--encoder": request.network.encoder,
-        "--skip": request.skip,
-        "--heads": request.heads,
-        "--random": request.random,
-        "--suite": request.suite,
-        "--seeds": request.seeds != "0",
-        "--slurm": request.cluster.slurm,
-        "--workers": request.workers > 1,
-        "--calibrate": request.calibrate,
-        "--full": request.full,
-        "--demo": request.demo,
-        "--wandb": request.wandb,
-    }
-    if given := [option for option, value in others.items() if value]:
-        raise ValueError(
-            f"--snapshots does not go with {', '.join(given)}; it takes --name, --tasks, --data, "
-            "--results, --runs, --schedule, --tolerate, --features-in and --plan"
-        )
-    from benchmarks.execution.snapshots import evaluate_snapshots
-
-    return evaluate_snapshots(request)
 
 
 def demo(request: RunAll) -> int:
@@ -239,6 +243,21 @@ def demo(request: RunAll) -> int:
     )
 
 
+def manage_submitted_cells(runs: Path, options: SlurmOptions) -> int:
+    """Retry or cancel submitted cells if requested, and print the states of all.
+
+    Returns 1 if any cell failed or was cancelled, else 0.
+    """
+    from benchmarks.cluster.arrays import cancel_all, retry_failed
+    from benchmarks.status import print_states, watch
+
+    if options.retry_failed:
+        retry_failed(runs, options)
+    if options.cancel:
+        print(f"{cancel_all(runs)} jobs cancelled")
+    return watch(runs) if options.watch else print_states(runs)
+
+
 def main(words: list[str]) -> int:
     """Run the command line; return its exit status."""
     if ("--plan", "full") in pairwise(words):
@@ -252,11 +271,11 @@ def main(words: list[str]) -> int:
     try:
         check_ranges(request, OPTION_RANGES)
         if request.cluster.concerns_submitted_cells:
-            from benchmarks.cluster.arrays import manage_submitted_cells
-
             return manage_submitted_cells(request.runs, request.cluster)
         if request.snapshots:
-            return follow(request)
+            instead = "--name, --tasks, --data, --results, --runs, --schedule, --tolerate, "
+            instead += "--features-in and --plan"
+            refuse(request, "--snapshots", NOT_WITH_SNAPSHOTS, instead)
         if request.full and not request.calibrate:
             raise ValueError("--full goes with --calibrate; without that, no task is too long")
         if request.calibrate:

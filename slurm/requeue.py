@@ -8,7 +8,6 @@ The batch script calls python -m slurm.requeue FOLDER STATUS after a job that wa
 """
 
 import ctypes
-import math
 import os
 import random
 import signal
@@ -68,21 +67,19 @@ class Command:
         requests = _Requests()
         for number in SIGNALS:
             signal.signal(number, requests.note)  # in place of submitit's handlers
-        status = requests.run(self.words, environment(job, os.environ), seconds_left(os.environ))
+        limit_s = max(0.0, float(os.environ["SLURM_JOB_END_TIME"]) - time.time())
+        status = requests.run(self.words, environment(job, os.environ), limit_s)
         if status == 0:
             return
-        if status == EXIT_RESUMABLE or (requests.signal_name and not requests.late):
-            why = (
-                f"asked to stop by {requests.signal_name}"
-                if requests.signal_name
-                else "it has saved"
-            )
-            if status == EXIT_RESUMABLE:
-                forget_kills(job.paths.folder, job.job_id)
-            if job.global_rank:
-                time.sleep(3600)  # the first process requeues the job, and this one is killed
-            start_again(job, why)
-        _restart_or_fail(job, status, requests.late)
+        if status == EXIT_RESUMABLE:
+            for file in job.paths.folder.glob(f"{job.job_id}.killed-*"):
+                file.unlink(missing_ok=True)  # it has saved since
+        elif requests.late or not requests.signal_name:
+            _restart_or_fail(job, status, requests.late)
+        if job.global_rank:
+            time.sleep(3600)  # the first process requeues the job, and this one is killed
+        asked = f"asked to stop by {requests.signal_name}"
+        start_again(job, asked if requests.signal_name else "it has saved")
 
     def checkpoint(self) -> Any:
         """Return what submitit starts again if its own handler gets the signal first."""
@@ -101,8 +98,7 @@ def _restart_or_fail(job: Any, status: int, late: bool) -> NoReturn:
     if job.num_tasks > 1 and not starts_all_again and (late or not killer):
         time.sleep(PRECEDENCE_S)
     # on several nodes a failure may be the death of another node, which Slurm sees minutes later
-    may_pass = late or bool(killer) or job.num_nodes > 1
-    if not may_pass:
+    if not (late or killer or job.num_nodes > 1):
         raise CommandError(why)
     if record_kill(job.paths.folder, job.job_id) <= MAX_KILLS:
         start_again(job, why)
@@ -112,16 +108,8 @@ def _restart_or_fail(job: Any, status: int, late: bool) -> NoReturn:
 
 def killing_signal(status: int) -> str:
     """Return the signal that ended a process, from Python's or a shell's status; empty if none."""
-    number = -status if status < 0 else status - 128
-    return (
-        signal.Signals(number).name if number in {known.value for known in signal.Signals} else ""
-    )
-
-
-def seconds_left(settings: Mapping[str, str]) -> float:
-    """Return the seconds until the time limit of the job, infinite where there is none."""
-    end = settings.get("SLURM_JOB_END_TIME", "")
-    return max(0.0, float(end) - time.time()) if end else math.inf
+    names = {known.value: known.name for known in signal.Signals}
+    return names.get(-status if status < 0 else status - 128, "")
 
 
 class _Requests:
@@ -139,9 +127,7 @@ class _Requests:
         if self.command is not None:
             self.command.send_signal(signal.SIGTERM)
 
-    def run(
-        self, words: tuple[str, ...], settings: dict[str, str], limit_s: float = math.inf
-    ) -> int:
+    def run(self, words: tuple[str, ...], settings: dict[str, str], limit_s: float) -> int:
         """Run a command; return its exit status, negative if a signal has killed it.
 
         It gets a SIGTERM before the limit, if none came before, and is killed if it does not exit.
@@ -150,8 +136,6 @@ class _Requests:
         with subprocess.Popen(words, env=settings, preexec_fn=_end_with_parent) as self.command:
             if self.signal_name:  # the signal came before the command had started
                 self.command.send_signal(signal.SIGTERM)
-            if math.isinf(end):
-                return self.command.wait()
             for before_s, number in (
                 (min(GIVE_UP_DELAY_S, limit_s / 3), signal.SIGTERM),
                 (min(LATE_S, limit_s / 10), signal.SIGKILL),
@@ -178,13 +162,10 @@ def start_again(job: Any, why: str) -> NoReturn:
         raise CommandError(f"{why}; still not finished after {starts} starts")
     if saved_error(job.paths.folder, job.job_id):  # srun then ends the others by a SIGTERM
         raise CommandError(f"{why}; another process of the job has failed")
-    if job.cluster == "slurm":
-        try:
-            requeue_job(job.job_id)
-        except ClusterError as error:
-            raise CommandError(f"{why}; {error}") from error
-    else:
-        job._requeue(MAX_STARTS - starts)
+    try:
+        requeue_job(job.job_id)
+    except ClusterError as error:
+        raise CommandError(f"{why}; {error}") from error
     print(f"start {starts} has ended: {why}; the job waits to be started again", flush=True)
     sys.exit(EXIT_RESUMABLE)
 
@@ -222,12 +203,6 @@ def record_kill(folder: Path, job_id: str) -> int:
     start = os.environ.get("SLURM_RESTART_COUNT", "0")
     (folder / f"{job_id}.killed-{start}").touch()
     return len(list(folder.glob(f"{job_id}.killed-*")))
-
-
-def forget_kills(folder: Path, job_id: str) -> None:
-    """Forget the kills of a job, since it has saved."""
-    for file in folder.glob(f"{job_id}.killed-*"):
-        file.unlink(missing_ok=True)
 
 
 def restart_after_kill(folder: Path, status: int) -> bool:

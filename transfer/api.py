@@ -76,7 +76,7 @@ def evaluate(
             results=kept,
             runs=Path(runs),
             schedule=schedule,
-            tolerated=tolerate,
+            tolerate=tolerate,
             features_in=features_in,  # type: ignore[arg-type]
         )
         cell = Cell(

@@ -212,6 +212,19 @@ def _plain(value: Any) -> Any:
     return asdict(value) if is_dataclass(value) else str(value)  # type: ignore[arg-type]
 
 
+def read_json(path: Path) -> dict[str, Any] | None:
+    """Return the content of a JSON file, its lists as tuples; None if it is absent or torn."""
+    try:
+        content = json.loads(path.read_text(), object_hook=_with_tuples)
+    except (OSError, ValueError):
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def _with_tuples(content: dict[str, Any]) -> dict[str, Any]:
+    return {key: tuple(v) if isinstance(v, list) else v for key, v in content.items()}
+
+
 def write_json(path: Path, content: dict[str, Any], option: str = "") -> None:
     """Write a file whole or not at all; WriteError if that fails.
 

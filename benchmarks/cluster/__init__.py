@@ -2,7 +2,5 @@
 
 arrays.py       submits cells, submits failed cells again, cancels
 submission.py   the file that describes a submission
-cell_status.py  states of submitted cells: queued, running, done, failed and why
-watch.py        all cells of a folder of runs, once or as a live view
-collect.py      the last job of a submission: failure files and tables
+cell_status.py  states of submitted cells; the last job of a submission: failure files and tables
 """

@@ -17,13 +17,10 @@ from benchmarks.cluster.cell_status import submitted_states
 from benchmarks.cluster.submission import (
     FILE,
     Submission,
-    SubmittedCell,
     new_folder,
     read_submission,
     submissions,
-    submitted_cell,
 )
-from benchmarks.cluster.watch import print_states, watch
 from benchmarks.execution.jobs import (
     arguments_of,
     evaluations,
@@ -31,7 +28,7 @@ from benchmarks.execution.jobs import (
     joined,
     process_command,
 )
-from benchmarks.execution.states import versions
+from benchmarks.execution.states import StartedCell, versions
 from benchmarks.planning.checkpoints import Origins
 from benchmarks.planning.cluster_resources import resources
 from benchmarks.planning.options import SlurmOptions
@@ -44,7 +41,7 @@ from slurm.submit import Array, cancel_submitted, script, submit
 from transfer.tasks import task_of
 
 TABLES_RESOURCES = Resources(cpus=1, hours=1)
-JobCells = tuple[SubmittedCell, ...]
+JobCells = tuple[StartedCell, ...]
 """Cells of one job: those of one pass over images, or a single one."""
 Arrays = Sequence[tuple[Array, Sequence[JobCells]]]
 """Arrays that will be submitted, with the cells of each job; none for arrays that only help."""
@@ -67,15 +64,15 @@ def plan_arrays(
     evaluating = []
     for job in evaluations(rows):
         size = resources(replace(job.rows[0], gpu_hours=job.hours), options)
-        evaluating.append(
-            tuple(submitted_cell(cell, arguments_of(cell, origins), size) for cell in job.cells)
-        )
+        words = [arguments_of(cell, origins) for cell in job.cells]
+        pairs = zip(job.cells, words, strict=True)
+        evaluating.append(tuple(StartedCell.of(c, words=w, resources=size) for c, w in pairs))
     return _with_cells(helpers, evaluating, extracted, options, folder)
 
 
 def _with_cells(
     helpers: Sequence[Array],
-    jobs: Sequence[JobCells],
+    jobs: Iterable[JobCells],
     extracted: Mapping[str, int],
     options: SlurmOptions,
     folder: Path,
@@ -86,23 +83,25 @@ def _with_cells(
     and, if they use a classifier, all arrays that train any. Those must come before.
     extracted: places of helpers by record.
     """
-    used = {_classifier_of(cell) for cells in jobs for cell in cells}
+    jobs = list(jobs)
+    used = {task_of(cell.key).needs for cells in jobs for cell in cells}
     groups: dict[tuple[Resources, int | None, bool, bool], list[JobCells]] = {}
     for cells in jobs:
-        trains = any(cell.key in used for cell in cells)
-        waits = (extracted.get(cells[0].record), trains, bool(_classifier_of(cells[0])))
-        groups.setdefault((cells[0].resources, *waits), []).append(cells)
+        first = cells[0]
+        trains, uses = any(cell.key in used for cell in cells), bool(task_of(first.key).needs)
+        group = (first.resources, extracted.get(first.record), trains, uses)
+        groups.setdefault(group, []).append(cells)
     arrays: list[tuple[Array, Sequence[JobCells]]] = [(helper, ()) for helper in helpers]
     training: tuple[int, ...] = ()
     for (size, extraction, trains, uses), members in groups.items():
-        after = () if extraction is None else (extraction,)
-        words = [joined(cell.words for cell in cells) for cells in members]
-        array = _array("cells", words, size, options, after=after + training * uses)
+        after = training * uses if extraction is None else (extraction, *training * uses)
         training += (len(arrays),) * trains
-        arrays.append((array, members))
+        words = [joined(cell.words for cell in cells) for cells in members]
+        arrays.append((_array("cells", words, size, options, after), members))
+    collect = (sys.executable, "-m", "benchmarks.cluster.cell_status", str(folder / FILE))
     tables = Array(
         name="tables",
-        work=(Command((sys.executable, "-m", "benchmarks.cluster.collect", str(folder / FILE))),),
+        work=(Command(collect),),
         resources=TABLES_RESOURCES,
         after=tuple(range(len(arrays))),
         partition=options.tables_partition,
@@ -120,11 +119,6 @@ def _array(
     """Return an array of processes with these arguments."""
     work = tuple(Command(process_command(each)) for each in words)
     return Array(name=name, work=work, resources=size, parallel=options.parallel, after=after)
-
-
-def _classifier_of(cell: SubmittedCell) -> str:
-    """Return the key of the cell that trains the classifier which this one uses; empty for none."""
-    return task_of(cell.key).needs
 
 
 def submit_cells(
@@ -148,35 +142,41 @@ def submit_cells(
     if not any(row.state == "run" for row in new):
         return None
     folder = new_folder(runs)
+    results = str(new[0].cell.settings.results.absolute())
     arrays = plan_arrays(new, origins, options, folder)
-    return _submit_arrays(arrays, options, folder, where, new[0].cell.settings.results)
+    return _submit_arrays(arrays, options, folder, where, results)
 
 
 def _submit_arrays(
-    arrays: Arrays, options: SlurmOptions, folder: Path, where: Cluster, results: Path
+    arrays: Arrays, options: SlurmOptions, folder: Path, where: Cluster, results: str
 ) -> Submission:
     """Submit the arrays and write the submission file; ClusterError if it cannot be written."""
     jobs = submit([array for array, _ in arrays], options.queue, folder, where)
-    cells, helpers = [], []
-    for (_, members), ids in zip(arrays, jobs, strict=True):
-        helpers += [] if members else ids
-        for together, job in zip(members, ids, strict=False):  # helpers have no cells
-            cells += [replace(cell, job=job, folder=str(folder)) for cell in together]
     submission = Submission(
         folder=folder,
-        results=str(results.absolute()),
+        results=results,
         parallel=options.parallel,
         queue=options.queue,
         tables_partition=options.tables_partition,
-        cells=tuple(cells),
-        helpers=tuple(helpers),
+        cells=tuple(
+            replace(cell, job=job, folder=str(folder))
+            for (_, members), ids in zip(arrays, jobs, strict=True)
+            for together, job in zip(members, ids, strict=False)  # helpers have no cells
+            for cell in together
+        ),
+        helpers=tuple(
+            job
+            for (_, members), ids in zip(arrays, jobs, strict=True)
+            for job in ids
+            if not members
+        ),
     )
     try:
         path = submission.save()
     except OSError as error:  # without the file, the next run would submit the same cells again
         raise ClusterError(f"{error}; {cancel_submitted(folder, jobs)}") from error
     print(
-        f"{len(cells)} cells submitted as {len(arrays) - 1} arrays, jobs "
+        f"{len(submission.cells)} cells submitted as {len(arrays) - 1} arrays, jobs "
         f"{', '.join(dict.fromkeys(ids[0].partition('_')[0] for ids in jobs))}  ->  {path}\n"
         f"No process needs to stay open; python -m benchmarks.status shows the states"
     )
@@ -200,7 +200,7 @@ def retry_failed(runs: Path, options: SlurmOptions) -> list[Submission]:
     They keep the resources of their first submission, except where an option is given.
     """
     where = cluster(options.queue.partition)
-    again: dict[str, list[SubmittedCell]] = {}
+    again: dict[str, list[StartedCell]] = {}
     for one in submitted_states(runs)[0]:
         if one.state in ("failed", "cancelled"):
             again.setdefault(one.cell.folder, []).append(one.cell)
@@ -208,21 +208,21 @@ def retry_failed(runs: Path, options: SlurmOptions) -> list[Submission]:
 
 
 def _retry(
-    failed: Sequence[SubmittedCell], options: SlurmOptions, runs: Path, where: Cluster
+    failed: Sequence[StartedCell], options: SlurmOptions, runs: Path, where: Cluster
 ) -> Submission:
     """Submit these cells of one submission again, as a new submission."""
     old = read_submission(Path(failed[0].folder) / FILE)
     options = merge_options(options, old)
     given = {name: getattr(options, name) for name in ("hours", "cpus", "memory_gb")}
     changes = {name: value for name, value in given.items() if value}
-    jobs: dict[str, list[SubmittedCell]] = {}  # cells of one pass over images have one job
-    for cell in sorted(failed, key=lambda cell: bool(_classifier_of(cell))):
+    jobs: dict[str, list[StartedCell]] = {}  # cells of one pass over images have one job
+    for cell in sorted(failed, key=lambda cell: bool(task_of(cell.key).needs)):
         size = replace(cell.resources, **changes)
-        fresh = replace(cell, job="", resources=size, before=versions(Path(cell.record)))
+        fresh = replace(cell, resources=size, before=versions(Path(cell.record)))
         jobs.setdefault(cell.job, []).append(fresh)
     folder = new_folder(runs)
-    arrays = _with_cells([], [*map(tuple, jobs.values())], {}, options, folder)
-    return _submit_arrays(arrays, options, folder, where, Path(old.results))
+    arrays = _with_cells([], map(tuple, jobs.values()), {}, options, folder)
+    return _submit_arrays(arrays, options, folder, where, old.results)
 
 
 def merge_options(options: SlurmOptions, old: Submission) -> SlurmOptions:
@@ -242,25 +242,9 @@ def merge_options(options: SlurmOptions, old: Submission) -> SlurmOptions:
 
 def cancel_all(runs: Path) -> int:
     """Cancel every job that has not ended; return how many."""
-    every = [
-        job
-        for submission in submissions(runs)
-        for job in (*submission.helpers, *(cell.job for cell in submission.cells))
-    ]
-    jobs = list(dict.fromkeys(every))  # cells of one pass have one job
+    every = [(*one.helpers, *(cell.job for cell in one.cells)) for one in submissions(runs)]
+    jobs = list(dict.fromkeys(job for some in every for job in some))  # one job for a pass's cells
     known = job_states(jobs)
     going = [job for job in jobs if job in known and known[job].stage != "ended"]
     cancel(going)
     return len(going)
-
-
-def manage_submitted_cells(runs: Path, options: SlurmOptions) -> int:
-    """Print the states of submitted cells, after retrying or cancelling if requested.
-
-    Returns 1 if any cell failed or was cancelled, else 0.
-    """
-    if options.retry_failed:
-        retry_failed(runs, options)
-    if options.cancel:
-        print(f"{cancel_all(runs)} jobs cancelled")
-    return watch(runs) if options.watch else print_states(runs)

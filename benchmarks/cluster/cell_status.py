@@ -2,15 +2,27 @@
 
 Records are consulted first, then Slurm, then the files that a job has left. So the states stay
 right long after Slurm has forgotten the job, and where there is no accounting.
+
+python -m benchmarks.cluster.cell_status runs/slurm/WHEN/submission.json is the last job of a
+submission: it notes the failures of killed cells, writes tables and report.
 """
 
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from benchmarks.cluster.submission import Submission, SubmittedCell, submissions
-from benchmarks.execution.states import CellState, State, any_failed, render_states
+from benchmarks.cluster.submission import read_submission, submissions
+from benchmarks.execution.states import (
+    CellState,
+    StartedCell,
+    State,
+    States,
+    any_failed,
+    render_states,
+)
 from slurm.cluster import ClusterError
 from slurm.state import JobState, job_states, last_log_line, log_path, saved_error
+from transfer.record import write_failure
 
 CONSEQUENCES = {
     "extraction": "each cell extracts its own features",
@@ -19,20 +31,19 @@ CONSEQUENCES = {
 """Consequence of a failed helper job."""
 COUNTED = ("queued", "running", "done", "failed", "cancelled")
 """The order in which states are counted."""
-SubmittedStates = list[CellState[SubmittedCell]]
 
 
-def submitted_states(runs: Path, results: Path | None = None) -> tuple[SubmittedStates, str]:
+def submitted_states(runs: Path, results: Path | None = None) -> tuple[list[CellState], str]:
     """Return the state of every cell ever submitted below `runs`, in its latest submission.
 
     results: if given, only cells whose records belong into this folder. The second value says why
     Slurm did not answer; it is empty if it did.
     """
-    every = (cell for one in _submissions_with(runs, results) for cell in one.cells)
+    every = (cell for one in submissions(runs, results) for cell in one.cells)
     return states_of({cell.record: cell for cell in every}.values())
 
 
-def states_of(cells: Iterable[SubmittedCell]) -> tuple[SubmittedStates, str]:
+def states_of(cells: Iterable[StartedCell]) -> tuple[list[CellState], str]:
     """Return the states of these cells, and why Slurm did not answer."""
     cells = list(cells)
     known, no_answer = _query_jobs([cell.job for cell in cells if not cell.done])
@@ -43,42 +54,21 @@ def states_of(cells: Iterable[SubmittedCell]) -> tuple[SubmittedStates, str]:
     return states, no_answer
 
 
-def print_submitted(runs: Path, results: Path | None = None) -> int:
-    """Print the state of every cell submitted below `runs`, or of those of a folder of results.
-
-    Returns 1 if any of them failed or was cancelled, else 0.
-    """
-    states, no_answer = submitted_states(runs, results)
-    if not states:
-        print(f"nothing was submitted below {runs}" + (f" for {results}" if results else ""))
-        return 0
-    print("\n".join([render_submitted(states, no_answer), *failed_helper_lines(runs, results)]))
-    return int(any_failed(states))
-
-
-def _submissions_with(runs: Path, results: Path | None) -> list[Submission]:
-    """Return the submissions below `runs`, all or only those of one folder of results."""
-    folder = None if results is None else str(results.absolute())
-    return [one for one in submissions(runs) if folder in (None, one.results)]
-
-
 def failed_helper_lines(runs: Path, results: Path | None = None) -> list[str]:
     """Return a line with the log for each failed helper job of the latest submission."""
-    *_, last = [None, *_submissions_with(runs, results)]
-    if last is None:
-        return []
-    known, _ = _query_jobs(last.helpers)
     lines = []
-    for job in last.helpers:
-        error = saved_error(last.folder, job)
-        state = known.get(job, JobState("unknown"))
-        died = state.stage == "ended" and state.word not in ("COMPLETED", "CANCELLED")
-        if state.stage in ("queued", "running") or not (error or (error is None and died)):
-            continue
-        what = "tables" if job == last.helpers[-1] else "extraction"
-        log = log_path(last.folder, job)
-        reason = "; ".join(part for part in (error or state.reason, last_log_line(log)) if part)
-        lines.append(f"{what} failed: {reason}; {CONSEQUENCES[what]}\n{'':<16}log: {log}")
+    for last in list(submissions(runs, results))[-1:]:
+        known, _ = _query_jobs(last.helpers)
+        for job in last.helpers:
+            error = saved_error(last.folder, job)
+            state = known.get(job, JobState("unknown"))
+            died = state.stage == "ended" and state.word not in ("COMPLETED", "CANCELLED")
+            if state.stage in ("queued", "running") or not (error or (error is None and died)):
+                continue
+            what = "tables" if job == last.helpers[-1] else "extraction"
+            log = log_path(last.folder, job)
+            reason = "; ".join(filter(None, (error or state.reason, last_log_line(log))))
+            lines.append(f"{what} failed: {reason}; {CONSEQUENCES[what]}\n{'':<16}log: {log}")
     return lines
 
 
@@ -92,9 +82,7 @@ def _query_jobs(jobs: Sequence[str]) -> tuple[dict[str, JobState], str]:
         return {}, str(error)
 
 
-def _state(
-    cell: SubmittedCell, known: dict[str, JobState], *, unanswered: bool
-) -> tuple[State, str]:
+def _state(cell: StartedCell, known: dict[str, JobState], *, unanswered: bool) -> tuple[State, str]:
     """Return state and detail of a cell; known: the states of jobs that Slurm knows."""
     if cell.done:
         return "done", ""
@@ -111,13 +99,13 @@ def _state(
     if error == "":  # it ended well without a new record: it found that of another run
         return "done", ""
     if error or cell.failure:
-        return "failed", cell.failure or "; ".join(part for part in (error, last_line) if part)
+        return "failed", cell.failure or "; ".join(filter(None, (error, last_line)))
     if unanswered:
         return "queued", "or running or killed; the cluster does not answer"
     return "failed", (job.word or "killed; the cluster does not say why") + logged
 
 
-def render_submitted(states: SubmittedStates, no_answer: str) -> str:
+def render_submitted(states: States, no_answer: str) -> str:
     """Return the states as text: a line per cell, the logs of failed cells, and the counts."""
     lines = [render_states(states, COUNTED)]
     if no_answer:
@@ -127,3 +115,23 @@ def render_submitted(states: SubmittedStates, no_answer: str) -> str:
             "run_all.py --retry-failed submits them again; each continues where it stopped"
         )
     return "\n".join(lines)
+
+
+def collect(file: Path) -> int:
+    """Return 0 once tables and report are written, however incomplete; 1 if one cannot be."""
+    from benchmarks.report import update_report  # states need neither
+    from benchmarks.tables import update_tables
+
+    submission = read_submission(file)
+    states, _ = states_of(submission.cells)
+    for one in states:
+        if one.state == "failed" and not one.cell.failure:
+            why = {"reason": one.detail, "traceback": ""}
+            write_failure(Path(one.cell.record), one.cell.described | why)
+    print(render_submitted(states, ""))
+    results = Path(submission.results)
+    return int(not all([update_tables(results), update_report(results)]))
+
+
+if __name__ == "__main__":
+    sys.exit(collect(Path(sys.argv[1])))

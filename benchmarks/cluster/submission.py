@@ -1,58 +1,17 @@
 """Description of a submission to a cluster: one JSON file for each, below the runs."""
 
-import json
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
-from benchmarks.execution.states import StartedCell, start_of, with_tuples
+from benchmarks.execution.states import StartedCell
 from pretrain.running.atomic_files import explain_write_errors
-from slurm.resources import Queue, Resources
-from slurm.state import log_path
-from transfer.cells.request import Cell
-from transfer.record import write_failure, write_json
-from transfer.tasks import reading_of, task_of
+from slurm.resources import Queue
+from transfer.record import read_json, write_json
 
 FILE = "submission.json"
-FORMAT = "ssl-submission/1"
-
-
-@dataclass(frozen=True, kw_only=True)
-class SubmittedCell(StartedCell):
-    """A submitted cell, with all that is needed to follow it and to submit it again."""
-
-    job: str
-    protocol: str
-    schedule: str
-    words: tuple[str, ...]
-    """Arguments of benchmarks.execution.one_cell."""
-    resources: Resources
-    folder: str = ""
-    """Folder of its submission."""
-
-    @property
-    def log(self) -> Path:
-        """Return the path of its messages."""
-        return log_path(Path(self.folder), self.job)
-
-    def note_failure(self, reason: str) -> None:
-        """Write the failure file of a cell that was killed before it could do so."""
-        write_failure(
-            Path(self.record),
-            {
-                "backbone": self.backbone,
-                "task": reading_of(self.key)[0],
-                "protocol": self.protocol,
-                "schedule": self.schedule,
-                "seed": self.seed,
-                "primary_metric": task_of(self.key).primary_metric,
-                "heading": task_of(self.key).heading,
-                "reason": reason,
-                "traceback": "",
-            },
-        )
+FORMAT = "ssl-submission/2"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,14 +23,11 @@ class Submission:
     results: str
     parallel: int
     queue: Queue
-    cells: tuple[SubmittedCell, ...]
+    tables_partition: str
+    """Partition of the job that writes the tables; the queue's if empty."""
+    cells: tuple[StartedCell, ...]
     helpers: tuple[str, ...]
     """Jobs that extract features for several cells, and last the job that writes the tables."""
-    tables_partition: str = ""
-    """Partition of the job that writes the tables; the queue's if empty."""
-    submitted: str = field(
-        default_factory=lambda: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    )
 
     def save(self) -> Path:
         """Write the submission file whole or not at all; return its path."""
@@ -79,18 +35,6 @@ class Submission:
         del content["folder"]
         write_json(self.folder / FILE, content, "--runs")
         return self.folder / FILE
-
-
-def submitted_cell(cell: Cell, words: tuple[str, ...], resources: Resources) -> SubmittedCell:
-    """Return the description of a cell that has no job yet."""
-    return SubmittedCell(
-        **start_of(cell),
-        job="",
-        protocol=cell.task.protocol,
-        schedule=cell.settings.schedule,
-        words=words,
-        resources=resources,
-    )
 
 
 def new_folder(runs: Path) -> Path:
@@ -109,25 +53,18 @@ def new_folder(runs: Path) -> Path:
 
 def read_submission(path: Path) -> Submission:
     """Read a submission file; ValueError if it is not one."""
-    try:
-        content: dict[str, Any] = json.loads(path.read_text(), object_hook=with_tuples)
-        found = content.pop("format")
-        if found != FORMAT:
-            raise ValueError(f"format {found!r}, expected {FORMAT!r}")
-        own = {"folder": str(path.parent)}
-        cells = tuple(
-            SubmittedCell(**cell | own | {"resources": Resources(**cell["resources"])})
-            for cell in content.pop("cells")
-        )
-        queue = content.pop("queue")
-        if "exclude" in queue:  # the name of --exclude-nodes in submissions of November 2026
-            queue["exclude_nodes"] = queue.pop("exclude")
-        return Submission(folder=path.parent, cells=cells, queue=Queue(**queue), **content)
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path}: not a submission ({error})") from error
+    content = read_json(path) or {}
+    if content.pop("format", "") != FORMAT:
+        raise ValueError(f"{path}: not a submission (expected format {FORMAT!r})")
+    cells = tuple(map(StartedCell.stored, content.pop("cells")))
+    queue = Queue(**content.pop("queue"))
+    return Submission(folder=path.parent, queue=queue, cells=cells, **content)
 
 
-def submissions(runs: Path) -> Iterator[Submission]:
-    """Yield all submissions below the runs, oldest first."""
+def submissions(runs: Path, results: Path | None = None) -> Iterator[Submission]:
+    """Yield the submissions below the runs, oldest first, all or those of a folder of results."""
+    folder = None if results is None else str(results.absolute())
     for path in sorted((runs / "slurm").glob(f"*/{FILE}")):
-        yield read_submission(path)
+        submission = read_submission(path)
+        if folder in (None, submission.results):
+            yield submission

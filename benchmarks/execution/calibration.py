@@ -4,11 +4,9 @@ It tells whether an installation measures what others measure. The file is recog
 published hash, so nothing but its path is needed.
 """
 
-import json
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -69,19 +67,16 @@ class Reference:
 
         full: also those that take more than CHEAP_GPU_HOURS.
         """
-        keys = dict.fromkeys(number.key for number in self.numbers)
-        hours = {key: TASKS[key].gpu_hours(backbone) for key in keys}
+        hours = {number.key: TASKS[number.key].gpu_hours(backbone) for number in self.numbers}
+        keys = sorted(hours, key=lambda key: hours[key])
         chosen = [key for key in keys if full or hours[key] <= CHEAP_GPU_HOURS]
         if not chosen:
-            costs = " and ".join(
-                f"{key} (about {hours[key]:.0f} GPU hours)"
-                for key in sorted(keys, key=lambda key: hours[key])
-            )
+            costs = " and ".join(f"{key} (about {hours[key]:.0f} GPU hours)" for key in keys)
             raise ValueError(
                 f"--calibrate: no published number of {self.file.what} is of a task of up to "
                 f"{CHEAP_GPU_HOURS:g} GPU hour; add --full to run {costs}"
             )
-        return sorted(chosen, key=lambda key: hours[key])
+        return chosen
 
 
 def reference_of(ckpt: Path) -> Reference:
@@ -90,33 +85,25 @@ def reference_of(ckpt: Path) -> Reference:
         raise FileNotFoundError(f"{ckpt}: no such file")
     known = recognize_file(ckpt)
     all_numbers = known_numbers()
-    numbers = all_numbers.get(known.file, ()) if known else ()
-    if known is None or not numbers:
+    if known is None or known.file not in all_numbers:
         is_what = f"it is {known.what}" if known else "its hash is none of the known ones"
         raise ValueError(
             f"--calibrate --ckpt {ckpt}: no published number of this file is known ({is_what}); "
             f"expected one of {', '.join(all_numbers)}"
         )
-    return Reference(file=known, numbers=numbers)
+    return Reference(file=known, numbers=all_numbers[known.file])
 
 
-def write_calibration(results: Path, reference: Reference, backbone: Backbone) -> bool:
+def write_calibration(results: Path, reference: Reference, backbone: Backbone) -> None:
     """Compare the records of a backbone with the reference, and write results/calibration.json.
 
     All of its records below the results are used, whichever run made them. A number on other or
-    incomplete data or under a changed protocol does not count. Returns False, and writes nothing,
-    where no number counts and the file holds those of another checkpoint.
+    incomplete data or under a changed protocol does not count.
     """
     measured = _measurements(results, backbone)
-    numbers, used = [], []
-    for number in reference.numbers:
-        if records := _counted(number, measured):
-            numbers.append(_comparison(number, records))
-            used += records
-    if not numbers and _holds_another(results, reference):
-        return False
-    keys = dict.fromkeys(number.key for number in reference.numbers)
-    missing = sorted(set(keys) - {str(number["key"]) for number in numbers})
+    counted = [(number, _counted(number, measured)) for number in reference.numbers]
+    used = [record for _, records in counted for record in records]
+    compared = {number.key for number, records in counted if records}
     content = {
         "format": FORMAT,
         "reference": reference.file.what,
@@ -125,37 +112,35 @@ def write_calibration(results: Path, reference: Reference, backbone: Backbone) -
         "finished": max((record.finished for record in used), default=""),
         "machine": " and ".join(sorted({_machine(record) for record in used})),
         "commit": " and ".join(sorted({record.commit for record in used})),
-        "numbers": numbers,
-        "not_compared": missing,
-        "not_counted": _reasons(reference, missing, measured),
+        "numbers": [_comparison(number, records) for number, records in counted if records],
+        "not_compared": sorted({number.key for number in reference.numbers} - compared),
+        "not_counted": {
+            number.key: reason
+            for number, _ in counted
+            if number.key not in compared and (reason := _newest_objection(number, measured))
+        },
     }
     write_json(results / FILE, content, "--results")
-    return True
 
 
 def finish_calibration(results: Path, reference: Reference, backbone: Backbone) -> bool:
     """Write the comparison, tables and report; return whether tables and report are written."""
     from benchmarks.report import update_report  # a plan needs no report
 
-    if not write_calibration(results, reference, backbone):
-        print(
-            f"no number of {reference.file.what} counts; {results / FILE} keeps the numbers of "
-            "the checkpoint that was compared before",
-            file=sys.stderr,
-        )
+    write_calibration(results, reference, backbone)
     pages_written = [update_tables(results), update_report(results)]
     print(calibration_line(results))
     return all(pages_written)
 
 
 def _measurements(results: Path, backbone: Backbone) -> list[Measured]:
-    """Return the readable records of these weights below the results."""
+    """Return the readable records of these weights below the results, oldest first."""
     found = []
     for result in read_results(results).done:
         if result.model.sha256 == backbone.sha256:
-            with suppress(FileNotFoundError, RecordError):  # of an older format, or just replaced
+            with suppress(FileNotFoundError, RecordError):  # just replaced
                 found.append((result, read_record(result.path)))
-    return found
+    return sorted(found, key=lambda pair: pair[0].finished)
 
 
 def _counted(number: KnownNumber, measured: Sequence[Measured]) -> list[Record]:
@@ -168,11 +153,8 @@ def _counted(number: KnownNumber, measured: Sequence[Measured]) -> list[Record]:
         for result, record in measured
         if number.metric in record.metrics and not _objection(number, result)
     ]
-    if not fitting:
-        return []
-    fitting.sort(key=lambda pair: pair[0].finished)
-    like = conditions(fitting[-1][0])
-    newest = {result.seed: record for result, record in fitting if conditions(result) == like}
+    like = [conditions(result) for result, _ in fitting[-1:]]
+    newest = {result.seed: record for result, record in fitting if conditions(result) in like}
     return [newest[seed] for seed in sorted(newest)]
 
 
@@ -188,34 +170,22 @@ def _objection(number: KnownNumber, result: Result) -> str:
     return "; ".join(tolerated_words(result))
 
 
-def _reasons(
-    reference: Reference, missing: Sequence[str], measured: Sequence[Measured]
-) -> dict[str, str]:
-    """Return why the newest record of a task without a number does not count, by its key."""
-    reasons = {}
-    ordered = sorted((result for result, _ in measured), key=lambda result: result.finished)
-    for number in (number for number in reference.numbers if number.key in missing):
-        for result in ordered:
-            reason = _objection(number, result)
-            if reason and reason != OTHER_TASK:
-                reasons[number.key] = reason
-    return reasons
-
-
-def _holds_another(results: Path, reference: Reference) -> bool:
-    """Return whether the file there holds numbers of another checkpoint."""
-    try:
-        content = json.loads((results / FILE).read_text(encoding="utf-8"))
-        return bool(content["numbers"]) and content["file"] != reference.file.file
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
+def _newest_objection(number: KnownNumber, measured: Sequence[Measured]) -> str:
+    """Return why the newest record of the number's task does not count; empty if there is none."""
+    reasons = [_objection(number, result) for result, _ in measured]
+    return next((one for one in reversed(reasons) if one not in ("", OTHER_TASK)), "")
 
 
 def _comparison(number: KnownNumber, records: Sequence[Record]) -> dict[str, Any]:
-    task, ours = reading_of(number.key)[0], fmean(r.metrics[number.metric] for r in records)
-    deviation = run_deviation(task)  # the same weights on the same images: no other error
-    published = {"published" if k == "value" else k: v for k, v in asdict(number).items()}
-    return published | {
+    ours = fmean(record.metrics[number.metric] for record in records)
+    # the same weights on the same images: no other error
+    deviation = run_deviation(reading_of(number.key)[0])
+    return {
+        "key": number.key,
+        "metric": number.metric,
+        "published": number.value,
+        "source": number.source,
+        "data": number.data,
         "protocol": records[0].protocol["name"],
         "ours": round(ours, 3),
         "seeds": [record.seed for record in records],
@@ -229,6 +199,5 @@ def _comparison(number: KnownNumber, records: Sequence[Record]) -> dict[str, Any
 
 def _machine(record: Record) -> str:
     device = record.hardware.get("accelerator", "none")
-    return (
-        f"{'a CPU' if device == 'none' else device} ({record.hardware.get('machine', 'unknown')})"
-    )
+    device = "a CPU" if device == "none" else device
+    return f"{device} ({record.hardware.get('machine', 'unknown')})"

@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from benchmarks.pages.final_screen import final_screen
-from benchmarks.pages.records import Result, read_results
+from benchmarks.pages.records import read_results
 from benchmarks.planning.options import RunAll
 from benchmarks.planning.plan import PlannedCell
 from benchmarks.tables import update_tables
@@ -40,17 +39,6 @@ def require_wandb(*, submits: bool) -> None:
         raise ValueError(INSTALL)
 
 
-def rows_of(result: Result) -> list[list[str | float]]:
-    """Return a row per metric of a result, under COLUMNS."""
-    return [
-        [
-            *(result.model.name, result.task, metric, value, result.protocol, result.schedule),
-            *(result.seed, result.engine, result.small or "published"),
-        ]
-        for metric, value in sorted(result.metrics.items())
-    ]
-
-
 def log_results(project: str, results: Path, runs: Path) -> None:
     """Log all results of a folder as one table and one summary value each.
 
@@ -59,7 +47,14 @@ def log_results(project: str, results: Path, runs: Path) -> None:
     """
     import wandb
 
-    rows = [row for result in read_results(results).done for row in rows_of(result)]
+    rows = [
+        [
+            *(one.model.name, one.task, metric, value, one.protocol, one.schedule),
+            *(one.seed, one.engine, one.small or "published"),
+        ]
+        for one in read_results(results).done
+        for metric, value in sorted(one.metrics.items())
+    ]
     try:
         run = wandb.init(
             project=project,
@@ -81,7 +76,7 @@ def finish_run(
     failed: Sequence[Cell],
     request: RunAll,
     start_s: float,
-    unreadable: Mapping[str, str] = MappingProxyType({}),
+    unreadable: Mapping[str, str],
 ) -> int:
     """Write tables and report, print the last screen and the counts; return the exit status.
 

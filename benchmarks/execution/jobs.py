@@ -42,19 +42,21 @@ class Job:
         return tuple(row.cell for row in self.rows)
 
     @property
-    def hours(self) -> float:
-        """Estimated GPU hours.
-
-        Extraction is most of the work of the cells that wait for it. So it counts, for each of its
-        backbones, as the longest of their cells.
-        """
-        if not self.prepares:
-            return sum(row.gpu_hours for row in self.rows)
-        longest: dict[str, float] = {}
+    def backbones(self) -> dict[str, list[PlannedCell]]:
+        """Rows of each backbone, by its hash."""
+        groups: dict[str, list[PlannedCell]] = {}
         for row in self.rows:
-            sha256 = row.cell.backbone.sha256
-            longest[sha256] = max(row.gpu_hours, longest.get(sha256, 0.0))
-        return sum(longest.values())
+            groups.setdefault(row.cell.backbone.sha256, []).append(row)
+        return groups
+
+    @property
+    def hours(self) -> float:
+        """Estimated GPU hours; of an extraction, the longest cell's for each backbone.
+
+        Extraction is most of the work of the cells that wait for it.
+        """
+        count = max if self.prepares else sum
+        return sum(count(row.gpu_hours for row in rows) for rows in self.backbones.values())
 
     @property
     def needs(self) -> Path | None:
@@ -73,8 +75,8 @@ class Job:
         if not self.prepares:
             return joined(arguments_of(cell, origins) for cell in self.cells)
         keys = ",".join(dict.fromkeys(cell.key for cell in self.cells))
-        each = {cell.backbone.sha256: arguments_of(cell, origins) for cell in self.cells}
-        return (PREPARE, keys, *joined(each.values()))
+        each = [arguments_of(rows[0].cell, origins) for rows in self.backbones.values()]
+        return (PREPARE, keys, *joined(each))
 
 
 def extractions(rows: Sequence[PlannedCell]) -> list[Job]:
@@ -97,7 +99,7 @@ def evaluations(rows: Sequence[PlannedCell]) -> list[Job]:
     passes: dict[object, list[PlannedCell]] = {}
     for row in rows:
         if row.state == "run":
-            read = pass_of(row)
+            read = pass_of(row.cell)
             passes.setdefault(id(row) if read is None else read, []).append(row)
     jobs = [Job(tuple(group)) for group in passes.values()]
     return sorted(jobs, key=lambda job: job.cell.needed is not None)
@@ -114,7 +116,7 @@ def arguments_of(cell: Cell, origins: "Origins") -> tuple[str, ...]:
     words += ["--heads", *map(str, origin.heads)] if origin.heads else []
     words += ["--data", str(place.data.absolute()), "--results", str(place.results.absolute())]
     words += ["--runs", str(place.runs.absolute()), "--schedule", place.schedule]
-    words += ["--tolerate", str(place.tolerated), "--features-in", place.features_in]
+    words += ["--tolerate", str(place.tolerate), "--features-in", place.features_in]
     if place.image_memory_gb is not None:
         words += ["--image-memory-gb", str(place.image_memory_gb)]
     words += ["--keep-crops"] if place.keep_crops else []

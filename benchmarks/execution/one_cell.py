@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import groupby
 
 from benchmarks.execution.jobs import PREPARE, THEN
 from pretrain.running import stop
@@ -31,23 +32,8 @@ RETRY_INTERVAL_S = 10.0
 
 def cell_from_arguments(words: Sequence[str]) -> Cell:
     """Return the cell that the arguments describe."""
-    return parse(
-        Evaluate,
-        list(words),
-        prog="python -m benchmarks.execution.one_cell",
-        description=__doc__,
-    ).cell()
-
-
-def _split(words: Sequence[str]) -> list[list[str]]:
-    """Return the arguments of each cell."""
-    parts: list[list[str]] = [[]]
-    for word in words:
-        if word == THEN:
-            parts.append([])
-        else:
-            parts[-1].append(word)
-    return parts
+    prog = "python -m benchmarks.execution.one_cell"
+    return parse(Evaluate, list(words), prog=prog, description=__doc__).cell()
 
 
 def run(cell: Cell) -> int:
@@ -92,7 +78,8 @@ def main(words: list[str]) -> int:
     stop.listen()
     try:
         keys, words = (words[1], words[2:]) if words[:1] == [PREPARE] else ("", words)
-        cells = [cell_from_arguments(part) for part in _split(words)]
+        parts = [list(part) for is_then, part in groupby(words, THEN.__eq__) if not is_then]
+        cells = [cell_from_arguments(part) for part in parts]
         if not keys:
             return run_all_of(cells)
         for key in keys.split(","):

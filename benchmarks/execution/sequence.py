@@ -2,17 +2,19 @@
 
 import sys
 import time
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.execution.jobs import evaluations, extractions
-from benchmarks.execution.run_file import refresh_page
+from benchmarks.execution.states import write_status_page
+from benchmarks.planning.checkpoints import Origins
 from benchmarks.planning.plan import PlannedCell
 from pretrain.running import stop
 from pretrain.running.lock import BusyError
+from transfer.backbone import BackboneError
 from transfer.cells.command import summary
 from transfer.cells.execution import note_failure, prepare
 from transfer.cells.many_gpus import evaluate_on_gpus
@@ -34,9 +36,9 @@ class Overall:
     total: int
     hours: float
     """Sum of the weights of all cells."""
+    runs: Path | None = None
+    """Folder of the page of states."""
     bars: "Bars | None" = None
-    runs: Collection[Path] = ()
-    """Folders that have a page of states."""
     started: int = 0
     ended: int = 0
     failed: int = 0
@@ -77,51 +79,69 @@ class Overall:
             count, done = self.state(), self.hours_ended
             self.bars.update(self.bar, description=title, completed=done, count=count)
             self.bars.refresh()
-        for runs in self.runs:
-            refresh_page(runs)
+        if self.runs is not None:
+            write_status_page(self.runs)
 
 
-@contextmanager
-def overall_progress(planned: Sequence[PlannedCell]) -> Iterator[Overall]:
-    """Yield the progress of these cells, which the terminal and the page runs/status.html show."""
-    runs = {row.cell.settings.runs for row in planned}
+def run_cells(rows: Sequence[PlannedCell], origins: Origins) -> list[Cell]:
+    """Run the cells in state "run", one after another; return those that failed.
+
+    Snapshots, whose backbones have no weights yet, are loaded and evaluated one by one.
+    """
+    planned = [row for row in rows if row.state == "run"]
+    failed: list[Cell] = []
+    if not planned:
+        return failed
     hours = sum(max(row.gpu_hours, LEAST_HOURS) for row in planned)
     with live_bars() as bars:
-        yield Overall(len(planned), hours, bars, runs)
+        overall = Overall(len(planned), hours, planned[0].cell.settings.runs, bars)
+        for _, group in groupby(planned, key=_weights_in_memory):
+            failed += _run_together(list(group), origins, overall)
+    return failed
 
 
-def run_cells(rows: list[PlannedCell]) -> list[Cell]:
-    """Run the cells in state "run", one after another; return those that failed."""
-    planned = [row for row in rows if row.state == "run"]
-    with overall_progress(planned) as overall:
-        return run_in_turn(planned, overall)
+def _weights_in_memory(row: PlannedCell) -> str:
+    """Return which rows are run together: those of one snapshot, or all others."""
+    return "" if row.cell.backbone.state_dict else row.cell.backbone.name
 
 
-def run_in_turn(planned: Sequence[PlannedCell], overall: Overall) -> list[Cell]:
-    """Run cells one after another; return those that failed. overall: progress of all cells."""
+def _run_together(planned: Sequence[PlannedCell], origins: Origins, overall: Overall) -> list[Cell]:
     failed = []
     reasons: dict[Path, str] = {}
+    torn: Exception | None = None
+    if name := _weights_in_memory(planned[0]):
+        stop.exit_if_requested()
+        try:
+            backbone = origins[name].load()
+            planned = [replace(row, cell=replace(row.cell, backbone=backbone)) for row in planned]
+        except (BackboneError, OSError) as error:  # the file has changed since the plan
+            torn = error
     groups = [job.cells for job in extractions(planned) if job.cell.needed is not None]
     joint = {cell.path: cells for cells in groups for cell in cells}
     for row in [row for job in evaluations(planned) for row in job.rows]:
         stop.exit_if_requested()
         cell = row.cell
         overall.begin(f"{cell.backbone.name}  {cell.key}")
-        succeeded = run_cell(cell, joint.get(cell.path, ()), reasons)
+        succeeded = run_cell(cell, joint.get(cell.path, ()), reasons, torn)
         failed += [] if succeeded else [cell]
         overall.end(row.gpu_hours, failed=not succeeded)
     return failed
 
 
-def run_cell(cell: Cell, joint: Sequence[Cell], reasons: dict[Path, str]) -> bool:
+def run_cell(
+    cell: Cell, joint: Sequence[Cell], reasons: dict[Path, str], torn: Exception | None
+) -> bool:
     """Run the cell; return whether it succeeded. A failure is written to the failure file.
 
     The error of one cell must not stop the others. joint: cells that use classifiers and whose
     features are extracted together. reasons: why cells have failed in this run, by record path;
-    that of this cell is added.
+    that of this cell is added. torn: why the backbone has no weights.
     """
+    needed = cell.needed
     try:
-        if (needed := cell.needed) is not None:
+        if torn is not None:
+            raise torn
+        if needed is not None:
             if needed.path in reasons:
                 raise ClassifierError(needed.key, reasons[needed.path])
             left = [each for each in joint if each.path not in reasons]

@@ -1,20 +1,28 @@
-"""The state of each cell that was started here or submitted to a cluster, as text and as a page.
+"""Cells that were started here or submitted to a cluster, and their states, as text and as a page.
 
 A record or a failure that is newer than the start ends a cell. Versions of one file are compared,
-since a file server's clock may differ from this machine's. The checkpoint need not be read.
+since a file server's clock may differ from this machine's. The checkpoint need not be read, and
+nothing here asks the processes themselves, so the states can be read from anywhere that sees the
+folder. The cells of a run on this machine are one file below the runs.
 """
 
-import json
+import os
+import socket
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from html import escape
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from string import Template
+from typing import Any, Literal, Self
 
-from pretrain.running.atomic_files import write_whole
-from transfer.cells.request import Cell
-from transfer.record import failure_path, record_files
+from pretrain.running.atomic_files import WriteError, write_whole
+from slurm.resources import Resources
+from slurm.state import log_path
+from transfer.cells.request import Cell, failure_fields
+from transfer.record import failure_path, read_json, record_files, write_json
+from transfer.running.console import PROGRESS_FILE, format_duration
 
 State = Literal["running", "failed", "cancelled", "stopped", "queued", "done"]
 SIGNS: dict[State, str] = {
@@ -30,47 +38,63 @@ COUNTED = ("running", "queued", "done", "failed", "cancelled", "stopped")
 """The order in which states are counted."""
 STATUS_PAGE = "status.html"
 REFRESH_S = 5
+FOLDER = "local"
+FORMAT = "ssl-run/3"
+DEAD_S = 3600.0
+"""Silence after which a run on another machine, which cannot be asked, counts as ended."""
+SILENCE_S = 120.0
+"""Time without progress after which a running cell's detail says so."""
 
-PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta http-equiv="refresh" content="{refresh}">
-<meta name="viewport" content="width=device-width, initial-scale=1"><title>{title}</title>
-<style>
-:root {{ color-scheme: light dark; }}
-body {{ font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem;
-padding: 0 1rem }}
-table {{ border-collapse: collapse; width: 100% }}
-td, th {{ text-align: left; padding: .25rem .75rem .25rem 0; border-bottom: 1px solid #8884;
-vertical-align: top }}
-td:nth-child(5) {{ overflow-wrap: anywhere }}
-progress {{ width: 100%; height: 1rem }}
-.failed, .cancelled {{ color: #d1495b }} .done {{ color: #2a9d8f }} .running {{ font-weight: 600 }}
-.queued, .stopped {{ opacity: .6 }}
-</style></head><body>
-<h1>{title}</h1>
-<progress max="{total}" value="{ended}"></progress>
-<p>{counts}. Written {written}; this page loads itself again every {refresh} s.</p>
-<table><tr><th>backbone</th><th>task</th><th>seed</th><th>state</th><th>detail</th></tr>
-{rows}
-</table></body></html>
-"""
+PAGE = Path(__file__).with_name("status.html")
 
 
 @dataclass(frozen=True, kw_only=True)
 class StartedCell:
-    """A cell, known by the path of its record."""
+    """A cell, known by the path of its record; the last four fields are of cells on a cluster."""
 
-    backbone: str
     key: str
-    seed: int
+    described: dict[str, Any]
+    """What a failure file says of the cell itself, such as backbone and seed."""
     record: str
     """Path of the cell's record; further records of the cell may lie beside it."""
-    before: tuple[int, int]
+    work: str
+    """Working folder of the cell."""
+    before: tuple[int, ...]
     """Versions of the newest record and of the failure at the start, 0 where there was none."""
+    words: tuple[str, ...] = ()
+    """Arguments of benchmarks.execution.one_cell."""
+    resources: Resources = field(default_factory=Resources)
+    job: str = ""
+    folder: str = ""
+    """Folder of its submission."""
+
+    @classmethod
+    def of(cls, cell: Cell, **more: Any) -> Self:
+        """Return the description of a cell that starts now."""
+        path = cell.path.absolute()
+        return cls(
+            key=cell.key,
+            described=failure_fields(cell),
+            record=str(path),
+            work=str(cell.folders.work.absolute()),
+            before=versions(path),
+            **more,
+        )
+
+    @classmethod
+    def stored(cls, content: dict[str, Any]) -> Self:
+        """Return the cell that a file describes."""
+        return cls(**content | {"resources": Resources(**content["resources"])})
+
+    @property
+    def names(self) -> tuple[str, str, int]:
+        """Return backbone, task and seed."""
+        return self.described["backbone"], self.key, self.described["seed"]
 
     @property
     def done(self) -> bool:
         """Return whether a record was written since the start."""
-        return newest_version(Path(self.record)) not in (0, self.before[0])
+        return versions(Path(self.record))[0] not in (0, self.before[0])
 
     @property
     def failure(self) -> str | None:
@@ -80,27 +104,17 @@ class StartedCell:
             return None
         return str((read_json(path) or {}).get("reason", ""))
 
-
-def start_of(cell: Cell) -> dict[str, Any]:
-    """Return the fields of a StartedCell for a cell that starts now."""
-    path = cell.path.absolute()
-    return {
-        "backbone": cell.backbone.name,
-        "key": cell.key,
-        "seed": cell.seed,
-        "record": str(path),
-        "before": versions(path),
-    }
-
-
-AnyCell = TypeVar("AnyCell", bound=StartedCell, covariant=True)
+    @property
+    def log(self) -> Path:
+        """Return the path of its messages."""
+        return log_path(Path(self.folder), self.job)
 
 
 @dataclass(frozen=True)
-class CellState(Generic[AnyCell]):
+class CellState:
     """State of a cell in the latest run or submission that has it."""
 
-    cell: AnyCell
+    cell: StartedCell
     state: State
     detail: str = ""
     """Progress, or the reason."""
@@ -108,17 +122,12 @@ class CellState(Generic[AnyCell]):
     """File of messages, named below a cell that failed."""
 
 
-States = Sequence[CellState[StartedCell]]
+States = Sequence[CellState]
 
 
 def versions(record: Path) -> tuple[int, int]:
     """Return the versions of a cell's newest record and of the failure file beside it."""
-    return newest_version(record), version(failure_path(record))
-
-
-def newest_version(record: Path) -> int:
-    """Return the latest version among the records of the cell at this path, 0 if there is none."""
-    return max(map(version, record_files(record)), default=0)
+    return max(map(version, record_files(record)), default=0), version(failure_path(record))
 
 
 def version(path: Path) -> int:
@@ -129,20 +138,98 @@ def version(path: Path) -> int:
         return 0
 
 
-def read_json(path: Path) -> dict[str, Any] | None:
-    """Return the content of a JSON file; None if it is absent or torn."""
-    try:
-        content = json.loads(path.read_text(), object_hook=with_tuples)
-    except (OSError, ValueError):
-        return None
-    return content if isinstance(content, dict) else None
+@dataclass(frozen=True, kw_only=True)
+class LocalRun:
+    """A run on one machine."""
+
+    path: Path
+    """File that describes it; names of later runs are later in the alphabet."""
+    host: str
+    pid: int
+    results: str
+    cells: tuple[StartedCell, ...]
+
+    @property
+    def is_alive(self) -> bool:
+        """Return whether its process runs; another machine's must have written lately."""
+        if self.host == socket.gethostname():
+            return _is_alive(self.pid)
+        files = [Path(cell.work) / PROGRESS_FILE for cell in self.cells]
+        files += [self.path, *(Path(cell.record) for cell in self.cells)]
+        return time.time() - max(map(version, files)) / 1e9 < DEAD_S
 
 
-def with_tuples(content: dict[str, Any]) -> dict[str, Any]:
-    """Return an object of a JSON file with tuples for its lists."""
-    return {
-        key: tuple(value) if isinstance(value, list) else value for key, value in content.items()
+def write_run_file(cells: Sequence[Cell], runs: Path) -> None:
+    """Write the cells that a run will evaluate, in place of the files of runs that ended here."""
+    host, pid = socket.gethostname(), os.getpid()
+    for run in _local_runs(runs):
+        if run.host == host and (run.pid == pid or not run.is_alive):
+            run.path.unlink(missing_ok=True)
+    if not cells:
+        return
+    content = {
+        "format": FORMAT,
+        "host": host,
+        "pid": pid,
+        "results": str(cells[0].settings.results.absolute()),
+        "cells": [asdict(StartedCell.of(cell)) for cell in cells],
     }
+    start = time.strftime("%Y-%m-%dT%H%M%SZ", time.gmtime())
+    write_json(runs / FOLDER / f"{start}-{host}-{pid}.json", content, "--runs")
+
+
+def _local_runs(runs: Path) -> list[LocalRun]:
+    found = []
+    for path in sorted((runs / FOLDER).glob("*.json")):
+        content = read_json(path) or {}
+        if content.pop("format", "") == FORMAT:
+            cells = tuple(map(StartedCell.stored, content.pop("cells")))
+            found.append(LocalRun(path=path, cells=cells, **content))
+    return found
+
+
+def local_states(runs: Path, results: Path | None = None) -> list[CellState]:
+    """Return the state of each cell of the runs on this and other machines, latest run first.
+
+    results: if given, only cells whose records belong into this folder.
+    """
+    folder = None if results is None else str(results.absolute())
+    latest: dict[str, CellState] = {}
+    for run in reversed(_local_runs(runs)):
+        for cell in run.cells:
+            if folder in (None, run.results) and cell.record not in latest:
+                latest[cell.record] = CellState(cell, *_local_state(cell, run))
+    return list(latest.values())
+
+
+def _local_state(cell: StartedCell, run: LocalRun) -> tuple[State, str]:
+    """Return state and detail of a cell, from its record, failure and progress files."""
+    if cell.done:
+        return "done", ""
+    if (reason := cell.failure) is not None:
+        return "failed", reason
+    file = Path(cell.work) / PROGRESS_FILE
+    progress = read_json(file)
+    if progress is not None and (
+        progress.get("host") != socket.gethostname() or _is_alive(int(progress.get("pid", 0)))
+    ):
+        words = "  ".join(str(progress.get(key, "")) for key in ("step", "subject", "state"))
+        silence = time.time() - version(file) / 1e9
+        quiet = f"; no progress for {format_duration(silence)}" if silence > SILENCE_S else ""
+        return "running", words.strip() + quiet
+    if run.is_alive:
+        return "queued", ""
+    return "stopped", "its run has ended; the same command continues"
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # a process of another user
+        return True
+    return pid > 0  # for kill, other numbers mean groups of processes
 
 
 def in_order(states: States) -> States:
@@ -160,9 +247,9 @@ def render_states(states: States, order: Sequence[str] = COUNTED) -> str:
     """Return a line per cell and the counts, in the order of these states."""
     lines = [f"{'backbone':<16}{'task':<30}{'seed':<6}{'state':<11}detail"]
     for one in states:
-        cell = one.cell
-        head = f"{cell.backbone:<16}{cell.key:<30}{cell.seed:<6}{one.state:<11}"
-        lines.append(f"{head}{one.detail}".rstrip())
+        backbone, key, seed = one.cell.names
+        line = f"{backbone:<16}{key:<30}{seed:<6}{one.state:<11}{one.detail}"
+        lines.append(line.rstrip())
         lines += [f"{'':<16}log: {one.log}"] * (one.state == "failed" and bool(one.log))
     return "\n".join([*lines, count_words(states, order)])
 
@@ -179,25 +266,23 @@ def any_failed(states: States) -> bool:
 
 def status_page(states: States) -> str:
     """Return the page; all names and reasons are shown as text, whatever they hold."""
-    lines = "\n".join(
-        f'<tr class="{one.state}"><td>{escape(one.cell.backbone)}</td>'
-        f"<td>{escape(one.cell.key)}</td><td>{one.cell.seed}</td>"
-        f"<td>{SIGNS[one.state]} {one.state}</td><td>{escape(one.detail)}</td></tr>"
-        for one in in_order(states)
-    )
-    return PAGE.format(
+    lines = []
+    for one in in_order(states):
+        words = (*one.cell.names, f"{SIGNS[one.state]} {one.state}", one.detail)
+        columns = "".join(f"<td>{escape(str(word))}</td>" for word in words)
+        lines.append(f'<tr class="{one.state}">{columns}</tr>')
+    return Template(PAGE.read_text(encoding="utf-8")).substitute(
         refresh=REFRESH_S,
-        title="States of the cells",
         total=max(1, len(states)),
         ended=sum(is_over([one]) for one in states),
         counts=count_words(states),
         written=time.strftime("%Y-%m-%d %H:%M:%S"),
-        rows=lines,
+        rows="\n".join(lines),
     )
 
 
-def write_status_page(runs: Path, states: States) -> Path:
-    """Write the page below the runs; return its path. WriteError if that fails."""
-    path = runs / STATUS_PAGE
-    write_whole(path, status_page(states).encode(), "--runs")
-    return path
+def write_status_page(runs: Path, states: States | None = None) -> None:
+    """Write the page of these states, or of all cells on machines; a full disk is no error here."""
+    with suppress(WriteError):
+        page = status_page(local_states(runs) if states is None else states)
+        write_whole(runs / STATUS_PAGE, page.encode(), "--runs")

@@ -1,29 +1,29 @@
 """Backbones of a request: where each comes from, its weights, or a description without them.
 
-A plan needs network, size and hash, but no weights. So a file is read and checked once, and the
-description is cached as long as its path, size and times stay the same. An evaluation reads and
-checks the file again. Recipes that a user declares by --as belong to the origins.
+A plan needs network, size and hash, but no weights, so these descriptions are cached. Recipes that
+a user declares by --as belong to the origins.
 """
 
-import json
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from difflib import get_close_matches
-from functools import cache
 from pathlib import Path
 from typing import Any
 
+from benchmarks.pages.overview import CURVE_SEPARATOR
 from benchmarks.pages.published import published_recipes
 from benchmarks.planning.cells import split_numbers
 from benchmarks.planning.options import RunAll
 from benchmarks.planning.plan import PlannedCell
+from pretrain.running import stop
 from pretrain.running.atomic_files import content_hash
 from transfer.backbone import Backbone, BackboneError, InputFormat, with_heads
 from transfer.cells.declaration import settle_declaration, with_declared_recipe
 from transfer.encoders.encoder import Encoder, load
 from transfer.encoders.options import EncoderOptions
-from transfer.record import commit, write_json
+from transfer.record import commit, read_json, write_json
 from transfer.running.option_ranges import RANGES
 from transfer.running.row_names import check_row_name
 
@@ -35,8 +35,8 @@ class Origin:
     """Origin of a backbone, for the process that will evaluate it."""
 
     ckpt: Path
-    name: str | None = None
-    """Name of the whole backbone; the file's name if not given."""
+    name: str = ""
+    """Name of the whole backbone; the file's name if empty."""
     branch: str = ""
     """Part of the prefix of the ResNet to take where the file holds several."""
     declared: str = ""
@@ -48,11 +48,36 @@ class Origin:
     random: bool = False
     """The backbone is a random initialization of the file's network."""
 
-    def select(self, whole: Backbone) -> Backbone:
-        """Return the backbone of this origin, given the whole backbone in the file."""
-        backbone = with_heads(whole, self.heads) if self.heads else whole
+    def load(self) -> Backbone:
+        """Return the backbone; BackboneError if the file is none."""
+        backbone = load(self.ckpt, self.encoder, name=self.name or None, branch=self.branch)
+        if self.heads:
+            backbone = with_heads(backbone, self.heads)
         backbone = with_declared_recipe(backbone, self.declared)
         return backbone.random_twin() if self.random else backbone
+
+    def describe(self, runs: Path) -> Backbone:
+        """Return the backbone without weights, from the cache while file and code are the same."""
+        if not self.ckpt.exists():
+            return self.load()  # raises the error that says what is wrong
+        status = self.ckpt.stat()
+        identity = [str(VERSION), repr(self), str(self.ckpt.absolute()), commit()]
+        identity += [str(n) for n in (status.st_size, status.st_mtime_ns, status.st_ctime_ns)]
+        file = runs / "cache" / "checkpoints" / f"{content_hash(identity, 24)}.json"
+        if content := read_json(file):
+            return _described(content)
+        backbone = replace(self.load(), state_dict={})
+        with suppress(OSError):  # a full or read-only disk: the file is read again next time
+            write_json(file, asdict(backbone))
+        return backbone
+
+
+def _described(content: dict[str, Any]) -> Backbone:
+    content["input"] = InputFormat(**content["input"])
+    if "options" not in content:
+        return Backbone(**content)
+    content["options"] = EncoderOptions(**content["options"])
+    return Encoder(**content)
 
 
 Origins = Mapping[str, Origin]
@@ -61,6 +86,8 @@ Origins = Mapping[str, Origin]
 
 def origins(request: RunAll) -> list[Origin]:
     """Return the origin of each row of the tables; ValueError if the options do not fit."""
+    if request.snapshots:
+        return [Origin(ckpt=path, name=name) for name, path in snapshot_files(request).items()]
     if not request.ckpt:
         raise ValueError("no checkpoint: give --ckpt FILE, --snapshots DIR, or --demo")
     if request.name and len(request.name) != len(request.ckpt):
@@ -75,14 +102,14 @@ def origins(request: RunAll) -> list[Origin]:
         )
     request.network.check()
     declared = declared_recipes(request.declared, len(request.ckpt))
-    names: tuple[str | None, ...] = request.name or (None,) * len(request.ckpt)
-    for path, name in zip(request.ckpt, names, strict=True):
-        check_row_name(path.stem if name is None else name, path.stem)
+    names = request.name or tuple(path.stem for path in request.ckpt)
     branches = request.branch or ("",) * len(request.ckpt)
     whole = [
         Origin(ckpt=path, name=name, branch=branch, declared=recipe, encoder=request.network)
         for path, name, branch, recipe in zip(request.ckpt, names, branches, declared, strict=True)
     ]
+    for origin in whole:
+        check_row_name(origin.name, origin.ckpt.stem)
     subsets = [
         tuple(split_numbers(words, "--heads", "0,2", RANGES["heads"])) for words in request.heads
     ]
@@ -95,29 +122,62 @@ def origins(request: RunAll) -> list[Origin]:
     return [*whole, *parts, *[replace(whole[0], random=True)] * request.random]
 
 
-def backbones(request: RunAll) -> list[Backbone]:
-    """Return the backbones, one per row of the tables.
+def backbones(request: RunAll) -> tuple[list[Backbone], Origins, dict[str, str]]:
+    """Return the backbones, one per row of the tables, their origins, and unreadable snapshots.
 
-    BackboneError for a file that is no backbone, ValueError for options that do not fit.
+    The last are reasons by name; any other file that is no backbone is a BackboneError. ValueError
+    for options that do not fit. Only what this process evaluates has weights; those of snapshots
+    are loaded at their turn.
     """
-    sources = origins(request)
-    if request.evaluates_here:
-        from transfer.topology.require import with_checked_topology
+    found: dict[str, Backbone] = {}
+    sources: dict[str, Origin] = {}
+    unreadable: dict[str, str] = {}
+    for origin in origins(request):
+        stop.exit_if_requested()
+        try:
+            here = request.evaluates_here
+            backbone = origin.load() if here else origin.describe(request.runs)
+        except (BackboneError, OSError) as error:
+            if not request.snapshots:
+                raise
+            unreadable[origin.name] = str(error)
+            print(f"{origin.name}  failed: {error}", file=sys.stderr, flush=True)
+            continue
+        if backbone.name in found:
+            raise ValueError(f"two checkpoints are called {backbone.name!r}; give each a --name")
+        if here and not origin.random:
+            from transfer.topology.require import with_checked_topology
 
-        rows = [
-            row
-            if origin.random
-            else with_checked_topology(
-                row, request.data, request.runs / "cache", trusted=request.trust_topology
+            cache, trusted = request.runs / "cache", request.trust_topology
+            backbone = with_checked_topology(backbone, request.data, cache, trusted=trusted)
+        found[backbone.name], sources[backbone.name] = backbone, origin
+    return list(found.values()), sources, unreadable
+
+
+def snapshot_files(request: RunAll) -> dict[str, Path]:
+    """Return the snapshots of all folders by their names, curve by curve.
+
+    ValueError for a wrong number of names, a name that occurs twice, or a folder without snapshots.
+    """
+    names = request.name or tuple(folder.resolve().parent.name for folder in request.snapshots)
+    if len(names) != len(request.snapshots):
+        raise ValueError(
+            f"--name {' '.join(names)}: {len(names)} names for {len(request.snapshots)} folders of "
+            "snapshots"
+        )
+    if len(set(names)) < len(names):
+        raise ValueError(f"curves {', '.join(names)}: a name occurs twice; give each a --name")
+    files: dict[str, Path] = {}
+    for curve, folder in zip(names, request.snapshots, strict=True):
+        check_row_name(curve, folder.resolve().parent.name)
+        paths = sorted(folder.glob("*.pt"))
+        if not paths:
+            raise ValueError(
+                f"{folder}: no snapshot; python -m pretrain RECIPE ... --snapshot-epochs 10 "
+                "writes them"
             )
-            for origin, row in zip(sources, load_backbones(sources), strict=True)
-        ]
-    else:
-        rows = [inspect_checkpoint(origin, request.runs) for origin in sources]
-    twice = [row.name for row in rows if [other.name for other in rows].count(row.name) > 1]
-    if twice:
-        raise ValueError(f"two checkpoints are called {twice[0]!r}; give each a --name")
-    return rows
+        files |= {f"{curve}{CURVE_SEPARATOR}{path.stem}": path for path in paths}
+    return files
 
 
 def declared_recipes(declared: Sequence[str], num_checkpoints: int) -> tuple[str, ...]:
@@ -140,86 +200,6 @@ def declared_recipes(declared: Sequence[str], num_checkpoints: int) -> tuple[str
                 f"{', '.join(close) or 'none'}. `python -m pretrain --list` shows all"
             )
     return tuple(declared) or ("",) * num_checkpoints
-
-
-def load_backbones(origins: Sequence[Origin]) -> list[Backbone]:
-    """Return the backbones with their weights, each file read once.
-
-    BackboneError if a file is no backbone.
-    """
-    files = {
-        (path, name, branch): load(path, encoder, name=name, branch=branch)
-        for path, name, branch, encoder in dict.fromkeys(
-            (o.ckpt, o.name, o.branch, o.encoder) for o in origins
-        )
-    }
-    return [origin.select(files[origin.ckpt, origin.name, origin.branch]) for origin in origins]
-
-
-def inspect_checkpoint(origin: Origin, runs: Path) -> Backbone:
-    """Return the backbone without weights, from the cache if possible.
-
-    BackboneError if the file is no backbone.
-    """
-    backbone = _read_or_cached(replace(origin, name=None, declared=""), runs)
-    if origin.random:
-        return backbone
-    backbone = with_declared_recipe(backbone, origin.declared)
-    if origin.name is None:
-        return backbone
-    # the cache knows the backbone by its file's name; heads may have added words behind that
-    return replace(backbone, name=origin.name + backbone.name.removeprefix(origin.ckpt.stem))
-
-
-def _read_or_cached(origin: Origin, runs: Path) -> Backbone:
-    """Return the cached backbone, or read the file and cache it."""
-    path = origin.ckpt
-    try:
-        status = path.stat()
-    except OSError:  # missing, or a name that no file can have
-        return load(path, origin.encoder)  # raises the error that says what is wrong
-    version = [VERSION, _code_version(), list(origin.heads), origin.random, origin.branch]
-    version += origin.encoder.words
-    identity = [
-        str(path.absolute()),
-        status.st_size,
-        status.st_mtime_ns,
-        status.st_ctime_ns,
-        *version,
-    ]
-    name = content_hash(identity, 24)
-    cached = runs / "cache" / "checkpoints" / f"{name}.json"
-    try:
-        backbone = _backbone_from(json.loads(cached.read_text()))
-        # the path may be written in another way than when the description was cached
-        return replace(backbone, file=str(path)) if backbone.file else backbone
-    except (FileNotFoundError, KeyError, TypeError, ValueError):
-        (whole,) = load_backbones([origin])
-    backbone = replace(whole, state_dict={})
-    with suppress(OSError):  # a full or read-only disk: the file is read again next time
-        write_json(cached, asdict(backbone))
-    return backbone
-
-
-@cache
-def _code_version() -> str:
-    """Return the commit of the code, which decides how a file is read."""
-    return commit()
-
-
-def _backbone_from(content: dict[str, Any]) -> Backbone:
-    form: dict[str, Any] = {
-        key: tuple(value) if isinstance(value, list) else value
-        for key, value in content.pop("input").items()
-    }
-    content["words"] = tuple(content["words"])
-    if options := content.pop("options", None):
-        given: dict[str, Any] = {
-            key: tuple(value) if isinstance(value, list) else value
-            for key, value in options.items()
-        }
-        return Encoder(input=InputFormat(**form), options=EncoderOptions(**given), **content)
-    return Backbone(input=InputFormat(**form), **content)
 
 
 def settle_declarations(

@@ -10,8 +10,6 @@ from benchmarks.planning.options import SlurmOptions
 from benchmarks.planning.plan import PlannedCell
 from slurm.resources import Resources
 from transfer.cells.request import Cell
-from transfer.finetuning.schedule import TrainingSchedule
-from transfer.tasks import task_of
 
 GPUS_OF_A_NODE = 8
 CPUS_PER_GPU = 8
@@ -66,48 +64,24 @@ def resources(row: PlannedCell, options: SlurmOptions) -> Resources:
 
 
 def resource_notes(rows: list[PlannedCell], options: SlurmOptions) -> list[str]:
-    """Return a note on each task that trains the whole network, and one on frozen networks.
+    """Return how each task that trains the whole network fits on its GPUs and in its jobs.
 
-    The first say how a task fits on its GPUs and how the linear scaling rule changes its recipe.
-    The last names the arithmetic of frozen networks, which depends on the nodes.
+    A last note names the arithmetic of frozen networks, which depends on the nodes.
     """
     lines: dict[str, str] = {}
-    for row in rows:
-        used, paper = row.cell.task.distributed_training, _schedule_of_paper(row.cell)
-        if row.state == "run" and used is not None and paper is not None:
-            lines.setdefault(row.cell.key, _resource_note(row, used, paper, options))
-        if row.state == "run" and options.cell_gpus and _arithmetic_depends_on_node(row.cell):
+    for row in (row for row in rows if row.state == "run"):
+        cell, schedule = row.cell, row.cell.task.distributed_training
+        if schedule is not None:
+            gpus = cell.settings.training.gpus
+            hours = cell.task.gpu_hours(cell.computing, row.rates) / gpus
+            lines[cell.key] = (
+                f"{cell.key}: {gpus} GPU{'s' * (gpus > 1)}, {schedule.batch_size / gpus:g} images "
+                f"of the batch on each; about {hours:.1f} h in jobs of at most "
+                f"{resources(row, options).hours:g} h; batch size {schedule.batch_size}, so by the "
+                f"linear scaling rule learning rate {schedule.learning_rate:g} and "
+                f"{schedule.iterations} iterations"
+            )
+        arithmetic_depends_on_node = cell.settings.features_in == "auto" and options.cell_gpus
+        if arithmetic_depends_on_node and not cell.task.trains_backbone:
             lines["frozen"] = FROZEN_ARITHMETIC_NOTE
     return list(lines.values())
-
-
-def _arithmetic_depends_on_node(cell: Cell) -> bool:
-    """Return whether the arithmetic of the cell's frozen network depends on the node."""
-    return not cell.task.trains_backbone and cell.settings.features_in == "auto"
-
-
-def _resource_note(
-    row: PlannedCell, used: TrainingSchedule, paper: TrainingSchedule, options: SlurmOptions
-) -> str:
-    requested = resources(row, options)
-    gpu_hours = row.cell.task.gpu_hours(row.cell.computing, row.rates)
-    gpus = row.cell.settings.training.gpus
-    text = (
-        f"{row.cell.key}: {gpus} GPU{'s' * (gpus > 1)}, {used.batch_size / gpus:g} images of the "
-        f"batch on each; about {gpu_hours / gpus:.1f} h in jobs of at most {requested.hours:g} h; "
-    )
-    if used.batch_size == paper.batch_size:
-        return text + (
-            f"the batch size stays {used.batch_size} on any number of GPUs, so by the linear "
-            f"scaling rule the learning rate stays {used.learning_rate:g}"
-        )
-    return text + (
-        f"batch size {used.batch_size} instead of {paper.batch_size}, so by the linear scaling "
-        f"rule learning rate {used.learning_rate:g} instead of {paper.learning_rate:g} and "
-        f"{used.iterations} iterations instead of {paper.iterations}"
-    )
-
-
-def _schedule_of_paper(cell: Cell) -> TrainingSchedule | None:
-    """Return the schedule of the paper's training, at the length that the user chose."""
-    return task_of(cell.key).at_schedule(cell.settings.schedule).distributed_training

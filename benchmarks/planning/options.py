@@ -1,20 +1,19 @@
 """The options of run_all: what is evaluated, how, and where it runs."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
 from pretrain.running.command_line import Range
 from slurm.resources import Queue
-from transfer.cells.request import CellSettings
 from transfer.encoders.options import AnyEncoder, EncoderOptions
 from transfer.finetuning.options import TrainingOptions
 from transfer.frozen.features import RequestedPrecision
 from transfer.running.folders import data_folder
-from transfer.running.option_ranges import COUNT, RANGES, length_fraction
+from transfer.running.option_ranges import COUNT, RANGES
 
 OPTION_RANGES: Mapping[str, Range] = {
     **RANGES,
@@ -25,6 +24,20 @@ OPTION_RANGES: Mapping[str, Range] = {
     "parallel": COUNT,
 }
 """Ranges by the name of the field; a name means the same in all commands."""
+
+
+def given_options(request: Any) -> list[str]:
+    """Return the options that differ from their defaults, such as --seeds."""
+    words: list[str] = []
+    for option in fields(request):
+        value = getattr(request, option.name)
+        factory = option.default_factory
+        if is_dataclass(value):
+            words += given_options(value)
+        elif value != (option.default if factory is MISSING else factory()):
+            name = "as" if option.name == "declared" else option.name.replace("_", "-")
+            words.append(f"--{name}")
+    return words
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,14 +75,9 @@ class SlurmOptions:
 
     def require_used(self) -> None:
         """Raise ValueError for an option of clusters on a run that submits nothing."""
-        if self.slurm or self.concerns_submitted_cells:
-            return
-        for part in (self, self.queue):
-            for option in fields(part):
-                value = getattr(part, option.name)
-                if option.name != "queue" and value != option.default:
-                    name = option.name.replace("_", "-")
-                    raise ValueError(f"--{name} is for cells on a cluster: say --slurm, too")
+        words = given_options(self)
+        if words and not (self.slurm or self.concerns_submitted_cells):
+            raise ValueError(f"{words[0]} is for cells on a cluster: say --slurm, too")
 
     @property
     def concerns_submitted_cells(self) -> bool:
@@ -154,22 +162,4 @@ class RunAll:
     @property
     def evaluates_here(self) -> bool:
         """Return whether this process runs cells itself and so needs the checkpoints' weights."""
-        return not (self.plan or self.cluster.slurm or self.workers > 1)
-
-
-def settings_of(request: RunAll) -> CellSettings:
-    """Return the settings as cells have them; ValueError for an unknown schedule."""
-    length_fraction(request.schedule)
-    return CellSettings(
-        data=request.data,
-        results=request.results,
-        snapshots=bool(request.snapshots),
-        runs=request.runs,
-        schedule=request.schedule,
-        tolerated=request.tolerate,
-        training=request.training,
-        features_in=request.features_in,
-        image_memory_gb=request.image_memory_gb,
-        keep_crops=request.keep_crops,
-        trust_topology=request.trust_topology,
-    )
+        return not (self.plan or self.cluster.slurm or self.workers > 1 or self.snapshots)

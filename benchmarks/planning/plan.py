@@ -1,7 +1,7 @@
 """Plan of a run, before it does anything: lines of cells and of groups, printed by --plan."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
@@ -31,6 +31,7 @@ class PlannedCell:
     missing: tuple[str, ...]
     """Data sets that are absent."""
     gpu_hours: float
+    """Estimated GPU hours if it is to run, or once its data are there; else 0."""
     why: str = ""
     """Reason why the backbone is unfit for the task or why the data are too few, or a note on a
     shared classifier or head."""
@@ -43,18 +44,19 @@ def plan_cell(cell: Cell) -> PlannedCell:
     missing = tuple(
         key for key in cell.task.datasets() if not DATASETS[key].is_there(cell.settings.data)
     )
-    if missing:
-        return PlannedCell(cell, "no data", missing, 0.0)
     why = cell.task.unfit(cell.backbone)
     if why:
-        return PlannedCell(cell, "unfit", (), 0.0, why)
-    if finished(cell) is not None:
+        state: State = "no data" if missing else "unfit"
+        return PlannedCell(cell, state, missing, 0.0, "" if missing else why)
+    if not missing and finished(cell) is not None:
         return PlannedCell(cell, "cached", (), 0.0)
-    too_few = cell.task.too_few_images(cell.settings.data)
+    too_few = "" if missing else cell.task.too_few_images(cell.settings.data)
     if too_few:
         return PlannedCell(cell, "no data", (), 0.0, too_few)
     rates = rates_of_this_machine(cell.settings.runs)
     hours = cell.task.gpu_hours(cell.computing, rates)
+    if missing:
+        return PlannedCell(cell, "no data", missing, hours)
     return PlannedCell(cell, "run", (), hours, classifier_note(cell), rates)
 
 
@@ -86,29 +88,28 @@ def with_classifiers(rows: Sequence[PlannedCell]) -> list[PlannedCell]:
 def with_passes_counted_once(rows: Sequence[PlannedCell]) -> list[PlannedCell]:
     """Return the rows, each pass over images at the cost of its longest training.
 
-    A row costs what it needs beyond the rows before it that read the same pass.
+    A row costs what it needs beyond the rows of its state before it that read the same pass.
     """
     first: dict[object, tuple[str, float]] = {}
     priced = []
     for row in rows:
-        read = pass_of(row)
-        if read is not None:
-            key, hours = first.get(read, ("", 0.0))
-            first[read] = (key or row.cell.key, max(hours, row.gpu_hours))
-            if key:
-                left = max(0.0, row.gpu_hours - hours)
+        read = pass_of(row.cell)
+        if read is not None and row.state in ("run", "no data"):
+            key, hours = first.get((row.state, read), ("", 0.0))
+            first[row.state, read] = (key or row.cell.key, max(hours, row.gpu_hours))
+            left = max(0.0, row.gpu_hours - hours)
+            if key and row.state == "run":
                 why = f"continues the pass of {key}" if left else f"its head is trained by {key}"
-                row = replace(row, gpu_hours=left, why=why)
+                row = replace(row, why=why)
+            row = replace(row, gpu_hours=left)
         priced.append(row)
     return priced
 
 
-def pass_of(row: PlannedCell) -> object:
-    """Return what identifies the pass over images that a row will read; None if it shares none."""
-    cell, shared_pass = row.cell, row.cell.task.shared_pass
-    if row.state != "run" or shared_pass is None:
-        return None
-    return (cell.backbone.sha256, cell.seed, shared_pass)
+def pass_of(cell: Cell) -> object:
+    """Return what identifies the pass over images that a cell reads; None if it shares none."""
+    shared_pass = cell.task.shared_pass
+    return None if shared_pass is None else (cell.backbone.sha256, cell.seed, shared_pass)
 
 
 def render_plan(rows: list[PlannedCell]) -> str:
@@ -119,34 +120,38 @@ def render_plan(rows: list[PlannedCell]) -> str:
     ]
     for row in rows:
         cell = row.cell
-        have = (
-            "missing: " + ", ".join(row.missing) if row.missing else ", ".join(cell.task.datasets())
-        ) + (f"; {row.why}" if row.why else "")
+        have = ", ".join(row.missing or cell.task.datasets())
+        have = "missing: " * bool(row.missing) + have + f"; {row.why}" * bool(row.why)
         hours = f"{row.gpu_hours:.2f}" if row.state == "run" else "-"
         lines.append(
             f"{cell.backbone.name:<16}{cell.key:<30}{cell.task.protocol:<22}"
             f"{cell.task.engine:<16}{cell.seed:<6}{row.state:<9}{hours:>7}  {have}"
         )
-    rates = rates_of(rows)
-    counts = {state: sum(row.state == state for row in rows) for state in get_args(State)}
-    assumed = (
-        f" if a ResNet-50 passes {IMAGES_PER_GPU_SECOND:.0f} images of 224 px a second "
-        "(assumed, not measured)"
-    ) * (not rates.features)
-    others = sum(row.gpu_hours for row in rows if row.cell.task.distributed_training is None)
+    run, cached, no_data, unfit = _counts(rows)
+    alone = [row for row in rows if row.cell.task.distributed_training is None]
+    others = sum(row.gpu_hours for row in alone if row.state == "run")
     lines.append(
-        f"{counts['run']} to run, {counts['cached']} finished, {counts['no data']} without data, "
-        f"{counts['unfit']} with an unfit backbone; about {others:.1f} GPU hours{assumed}"
+        f"{run} to run, {cached} finished, {no_data} without data, {unfit} with an unfit backbone; "
+        f"about {others:.1f} GPU hours"
     )
-    lines.append(f"GPU hours: {rates.source}")
-    lines += _task_notes(rows)
-    lines += sorted(_missing_data_notes(rows))
-    return "\n".join(lines)
+    missing = {key for row in rows for key in row.missing}
+    how = sorted(f"how to get {key}: {DATASETS[key].how_to_get}" for key in missing)
+    return "\n".join([*lines, _rate_line(rows), *_task_notes(rows), *how])
 
 
-def rates_of(rows: Sequence[PlannedCell]) -> Rates:
-    """Return the measured rates that the hours of these rows follow from, if any do."""
-    return next((row.rates for row in rows if row.rates.gpu), ASSUMED)
+def _counts(rows: Sequence[PlannedCell]) -> list[int]:
+    """Return the number of rows in each state, in the order of State."""
+    return [sum(row.state == state for row in rows) for state in get_args(State)]
+
+
+def _rate_line(rows: Sequence[PlannedCell]) -> str:
+    """Return where the hours come from."""
+    rates = next((row.rates for row in rows if row.rates.gpu), ASSUMED)
+    assumed = (
+        f"; frozen networks: {IMAGES_PER_GPU_SECOND:.0f} images of 224 px a second through a "
+        "ResNet-50, assumed"
+    )
+    return f"GPU hours: {rates.source}{assumed * (not rates.features)}"
 
 
 def _task_notes(rows: Sequence[PlannedCell]) -> list[str]:
@@ -165,10 +170,6 @@ def _task_notes(rows: Sequence[PlannedCell]) -> list[str]:
     ]
 
 
-def _missing_data_notes(rows: list[PlannedCell]) -> set[str]:
-    return {f"how to get {key}: {DATASETS[key].how_to_get}" for row in rows for key in row.missing}
-
-
 def protocol_notes(rows: list[PlannedCell]) -> list[str]:
     """Return the deviations of the cells from the papers' protocols, each line once."""
     notes: dict[str, list[str]] = {}
@@ -184,67 +185,31 @@ def protocol_notes(rows: list[PlannedCell]) -> list[str]:
 
 
 HEADER = ("tasks", "cells", "to run", "finished", "no data", "unfit", "GPU hours")
-MOST_NOTES = 6
-"""Deviations from the papers' protocols that are shown."""
-MOST_WHYS = 6
-"""Reasons of unfit backbones, and of data sets that are too small, that are shown."""
+MOST_LINES = 6
+"""Deviations from the papers' protocols that are shown, and reasons why cells do not run."""
 
 
 def render_plan_groups(rows: Sequence[PlannedCell]) -> str:
     """Return a table with the counts and GPU hours of each group of tasks, and what is missing."""
-    later = hours_of_missing_data(rows)
     groups: dict[str, list[PlannedCell]] = {}
     for row in rows:
         groups.setdefault(row.cell.task.heading, []).append(row)
-    lines = [_line(name, group, later) for name, group in groups.items()]
-    text = _aligned([HEADER, *lines, _line("all", rows, later)])
-    return "\n".join([*text, _rate_line(rows), *_crops_line(rows), *_missing_lines(rows)])
+    lines = [_line(name, group) for name, group in groups.items()]
+    text = _aligned([HEADER, *lines, _line("all", rows)])
+    return "\n".join([*text, _rate_line(rows), *_missing_lines(rows)])
 
 
-def _crops_line(rows: Sequence[PlannedCell]) -> list[str]:
-    """Return how much --keep-crops may keep of the images that will be read."""
-    kept = {
-        (key, type(row.cell.task), row.cell.backbone.input.size_px): DATASETS[key].counts
-        for row in rows
-        if row.state == "run" and row.cell.settings.keep_crops
-        for key in row.cell.task.datasets() * (not row.cell.task.trains_backbone)
-    }
-    sizes = [
-        3 * side**2 * (counts.get("trainval", 0) + counts.get("test", 0))
-        for (_, _, side), counts in kept.items()
-    ]
-    return [f"--keep-crops: up to {sum(sizes) / 1e9:.1f} GB below --runs"] if sizes else []
+def shortened(lines: Sequence[str], where: str = ", see --plan full") -> list[str]:
+    """Return the first lines, how many more there are, and where."""
+    more = len(lines) - MOST_LINES
+    return [*lines[:MOST_LINES], *[f"... and {more} more{where}"] * (more > 0)]
 
 
-def hours_of_missing_data(rows: Sequence[PlannedCell]) -> dict[int, float]:
-    """Return the GPU hours, by the id of the row, of the cells whose data sets are not there.
-
-    A pass over images counts once; cells that the backbone is unfit for are left out.
-    """
-    absent = [row for row in rows if row.missing and not row.cell.task.unfit(row.cell.backbone)]
-    if not absent:
-        return {}
-    rates = rates_of_this_machine(absent[0].cell.settings.runs)
-    priced = with_passes_counted_once(
-        [
-            replace(row, state="run", gpu_hours=row.cell.task.gpu_hours(row.cell.computing, rates))
-            for row in absent
-        ]
-    )
-    return {id(row): own.gpu_hours for row, own in zip(absent, priced, strict=True)}
-
-
-def shortened(notes: Sequence[str]) -> list[str]:
-    """Return the first notes, and how many more there are."""
-    more = len(notes) - MOST_NOTES
-    return [*notes[:MOST_NOTES], *[f"... and {more} more, see --plan full"] * (more > 0)]
-
-
-def _line(name: str, rows: Sequence[PlannedCell], later: Mapping[int, float]) -> tuple[str, ...]:
-    counts = [sum(row.state == state for row in rows) for state in get_args(State)]
+def _line(name: str, rows: Sequence[PlannedCell]) -> tuple[str, ...]:
+    counts = _counts(rows)
     hours = sum(row.gpu_hours for row in rows if row.state == "run")
     words = [str(count) if count else "-" for count in counts]
-    missing = sum(later.get(id(row), 0.0) for row in rows)
+    missing = sum(row.gpu_hours for row in rows if row.missing)
     shown = [f"{hours:.2f}"] * bool(counts[0]) + [f"({missing:.2f})"] * bool(missing)
     return (name, str(len(rows)), *words, " ".join(shown) or "-")
 
@@ -256,30 +221,16 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def _rate_line(rows: Sequence[PlannedCell]) -> str:
-    """Return where the hours come from."""
-    rates = rates_of(rows)
-    assumed = (
-        f"; frozen networks: {IMAGES_PER_GPU_SECOND:.0f} images of 224 px a second through a "
-        "ResNet-50, assumed"
-    )
-    return f"GPU hours: {rates.source}{assumed * (not rates.features)}"
-
-
 def _missing_lines(rows: Sequence[PlannedCell]) -> list[str]:
     """Return the absent data sets, the other reasons why cells do not run, and how to see all."""
     missing = sorted({key for row in rows for key in row.missing})
-    whys = list(dict.fromkeys(f"{row.cell.key}: {row.why}" for row in rows if _is_kept_from(row)))
+    kept_from = [row for row in rows if row.why and row.state in ("unfit", "no data")]
+    whys = list(dict.fromkeys(f"{row.cell.key}: {row.why}" for row in kept_from))
     lines = [f"missing data, whose hours stand in brackets: {', '.join(missing)}"] * bool(missing)
-    lines += whys[:MOST_WHYS]
-    lines += [f"... and {len(whys) - MOST_WHYS} more"] * (len(whys) > MOST_WHYS)
+    lines += shortened(whys, where="")
     if any(row.state == "no data" and not row.missing for row in rows):
         lines.append("python -m transfer describe-data KEY announces an excerpt of a data set")
     return [*lines, "--plan full prints a line per cell, and how to get each data set"]
-
-
-def _is_kept_from(row: PlannedCell) -> bool:
-    return bool(row.why) and row.state in ("unfit", "no data")
 
 
 def get_data_command(rows: Sequence[PlannedCell]) -> str:

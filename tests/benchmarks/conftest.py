@@ -5,11 +5,18 @@ from dataclasses import replace
 
 import pytest
 
+from benchmarks.execution.states import StartedCell
 from benchmarks.planning.plan import PlannedCell
 from transfer.backbone import Backbone
 from transfer.cells.request import Cell, CellSettings
 
 Rows = Callable[..., list[PlannedCell]]
+
+
+def started(backbone: str) -> StartedCell:
+    """Return a cell that has no files."""
+    described = {"backbone": backbone, "seed": 0}
+    return StartedCell(key="task", described=described, record="", work="", before=(0, 0))
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from benchmarks.execution.jobs import arguments_of
-from benchmarks.planning.checkpoints import Origin, inspect_checkpoint, load_backbones, origins
+from benchmarks.planning.checkpoints import Origin, origins
 from benchmarks.planning.options import RunAll
 from benchmarks.run_all import main
 from transfer.backbone import random_backbone
@@ -26,7 +26,7 @@ def distilled(tmp_path: Path) -> Path:
 
 def test_a_run_gives_each_checkpoint_its_branch(distilled: Path) -> None:
     request = RunAll(ckpt=(distilled, distilled), name=("s", "t"), branch=("student", "teacher"))
-    assert [backbone.stem for backbone in load_backbones(origins(request))] == ["cifar", "imagenet"]
+    assert [origin.load().stem for origin in origins(request)] == ["cifar", "imagenet"]
 
 
 def test_branches_and_checkpoints_must_be_as_many(
@@ -35,17 +35,6 @@ def test_branches_and_checkpoints_must_be_as_many(
     words = ["--ckpt", str(distilled), "--branch", "student", "teacher", "--plan"]
     assert main(words) == 2
     assert "2 branches for 1 checkpoints" in capsys.readouterr().err
-
-
-def test_a_plan_remembers_each_branch_of_a_file(distilled: Path, tmp_path: Path) -> None:
-    def plan() -> list[tuple[str, str]]:
-        each = [Origin(ckpt=distilled, branch=branch) for branch in ("student", "teacher")]
-        rows = [inspect_checkpoint(origin, tmp_path) for origin in each]
-        return [(row.stem, row.source) for row in rows]
-
-    first = plan()
-    assert [stem for stem, _ in first] == ["cifar", "imagenet"]
-    assert plan() == first
 
 
 def test_the_arguments_of_a_cell_name_the_branch(settings: CellSettings, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks.execution.run_file import local_states
+from benchmarks.execution.states import local_states
 from benchmarks.pages.records import read_results
 from benchmarks.run_all import main
 from benchmarks.tables import write_tables
@@ -64,7 +64,7 @@ def test_snapshots_end_and_show_their_states_as_other_runs_do(
     assert begun == sorted(begun)
     assert "3 cells, 0 failed, " in told
     assert shown.index("task         metric") < shown.index("report ")
-    states = [(one.cell.backbone, one.state) for one in local_states(tmp_path / "runs")]
+    states = [(one.cell.names[0], one.state) for one in local_states(tmp_path / "runs")]
     assert states == [(name, "done") for name in names]
     assert "3 done" in (tmp_path / "runs" / "status.html").read_text()
     assert f"report {tmp_path / 'results' / 'report' / 'index.html'}" in shown
@@ -76,7 +76,7 @@ def test_a_snapshot_that_is_torn_after_the_plan_fails_alone(
     def tear(*_: object) -> None:
         (snapshots / "epoch0001.pt").write_bytes(b"torn")
 
-    monkeypatch.setattr("benchmarks.execution.snapshots.write_run_file", tear)
+    monkeypatch.setattr("benchmarks.run_all.write_run_file", tear)
     assert main(words(snapshots, small_data, tmp_path)) == 1
     found = read_results(tmp_path / "results", snapshots=True)
     assert [result.model.name for result in found.done] == ["mine@epoch0000", "mine@epoch0010"]
@@ -96,7 +96,7 @@ def test_a_wrong_request_of_snapshots_is_refused(
         (changed("mine", ".."), "--name '..' "),
         (changed("mine", ""), "--name '' "),
         (changed(str(snapshots), str(tmp_path)), "--snapshot-epochs"),
-        (changed(str(small_data), str(tmp_path / "nowhere")), "cifar10"),
+        (changed(str(small_data), str(tmp_path / "nowhere")), "nowhere"),
     ):
         assert main(wrong) == 2
         assert fact in capsys.readouterr().err

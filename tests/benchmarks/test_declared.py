@@ -13,7 +13,6 @@ from benchmarks.execution.jobs import arguments_of
 from benchmarks.execution.one_cell import cell_from_arguments
 from benchmarks.pages.published import papers, published_recipes
 from benchmarks.planning.checkpoints import (
-    load_backbones,
     origins,
 )
 from benchmarks.planning.options import RunAll
@@ -46,7 +45,7 @@ def test_a_declared_recipe_reaches_the_backbone_and_its_process(
     foreign: Path, settings: CellSettings
 ) -> None:
     (origin,) = origins(RunAll(ckpt=(foreign,), declared=(RECIPE,)))
-    (loaded,) = load_backbones([origin])
+    loaded = origin.load()
     cell = Cell(key="cifar10_knn", backbone=loaded, seed=0, settings=settings)
     words = arguments_of(cell, {loaded.name: origin})
     assert cell_from_arguments([*words, "--trust-topology"]).backbone.declared == RECIPE

@@ -11,14 +11,14 @@ import tyro
 
 from benchmarks.pages.again import again_lines
 from benchmarks.planning.cells import cells_of, split_words
-from benchmarks.planning.options import RunAll, settings_of
+from benchmarks.planning.options import RunAll
 from pretrain.running.processes import assume_gpus
 from tests.synthetic_records import put
 from transfer.backbone import Backbone, InputFormat, random_backbone, with_heads
 from transfer.cells import command
 from transfer.cells.command import Evaluate
 from transfer.cells.execution import request_of
-from transfer.cells.request import Cell
+from transfer.cells.request import Cell, CellSettings
 from transfer.record import Record, protocol_hash, read_record, stored_fields
 from transfer.tasks import reading_of, task_of
 
@@ -35,7 +35,8 @@ def planned_cell(words: list[str], backbone: Backbone, monkeypatch: pytest.Monke
         monkeypatch.setattr(command, "load", lambda *_, **__: backbone)
         return replace(tyro.cli(Evaluate, args=words[3:]), dry_run=True).cell()
     request = tyro.cli(RunAll, args=words[2:])
-    (cell,) = cells_of([backbone], split_words(request.tasks), settings_of(request))
+    settings = CellSettings.of(request, snapshots=bool(request.snapshots))
+    (cell,) = cells_of([backbone], split_words(request.tasks), settings)
     return cell
 
 

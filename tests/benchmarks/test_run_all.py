@@ -1,7 +1,6 @@
 """One command: what is finished stays, what fails says why, and the rest goes on."""
 
 import json
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,8 +11,8 @@ import benchmarks.execution.sequence
 import benchmarks.run_all
 from benchmarks.planning.cells import task_keys
 from benchmarks.planning.options import RunAll
-from benchmarks.planning.plan import plan_cell, render_plan
-from benchmarks.run_all import main, origins_by_name, plan, run
+from benchmarks.planning.plan import PlannedCell, plan_cell, render_plan
+from benchmarks.run_all import main, run
 from pretrain.running.lock import BusyError
 from transfer.backbone import Backbone, random_backbone
 from transfer.cells.execution import evaluate
@@ -24,6 +23,10 @@ from transfer.running.folders import FolderError
 from transfer.tasks import TASKS
 
 Request = Callable[..., RunAll]
+
+
+def plan(request: RunAll) -> list[PlannedCell]:
+    return benchmarks.run_all.plan(request)[0]
 
 
 @pytest.fixture
@@ -112,53 +115,11 @@ def test_a_cell_that_another_process_works_on_is_left_alone(
     assert not list(request.results.rglob("*.failed.json"))
 
 
-def test_the_plan_names_missing_data_and_how_to_get_it(
-    request_for: Request, only: Callable[..., Path]
-) -> None:
-    rows = plan(request_for(tasks="transfer_linear/food", data=only("cifar10")))
-    assert [(row.state, row.missing) for row in rows] == [("no data", ("food",))]
-    assert "food-101" in render_plan(rows)
-
-
-def test_several_checkpoints_and_seeds_make_a_cell_each(
-    request_for: Request, checkpoint: Path, tmp_path: Path
-) -> None:
-    twin = tmp_path / "twin.pth"
-    shutil.copy(checkpoint, twin)
-    rows = plan(request_for(ckpt=(checkpoint, twin), seeds="0,1,2", random=True))
-    assert len(rows) == 3 * 3 * 2
-    assert len({row.cell.path for row in rows}) == len(rows)
-
-
-def test_a_wrong_request_is_told_before_any_work(
-    request_for: Request, four_heads: Path, checkpoint: Path
-) -> None:
-    refused: dict[str, dict[str, object]] = {
-        "no task 'nosuch'": {"tasks": "nosuch"},
-        "no suite 'nosuch'": {"suite": "nosuch"},
-        "--seeds 'a'": {"seeds": "a"},
-        "no checkpoint": {"ckpt": ()},
-        "--name '../outside' holds a slash": {"name": ("../outside",)},
-        "--name 'tables' means something else": {"name": ("tables",)},
-        "the name 'figures' means something else": {"ckpt": (Path("figures.pth"),)},
-        "heads 0 to 3": {"ckpt": (four_heads,), "heads": ("0,4",)},
-        "--heads 'a'": {"ckpt": (four_heads,), "heads": ("a",)},
-        "two checkpoints are called 'mine'": {"ckpt": (checkpoint, checkpoint)},
-    }
-    for message, changes in refused.items():
-        with pytest.raises(ValueError, match=message):
-            plan(request_for(**changes))
-
-
-def test_the_demo_takes_no_other_options(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--demo", "--plan"]) == 2
-    assert "--demo goes with --runs" in capsys.readouterr().err
-
-
 def test_a_task_id_means_all_its_readings() -> None:
     keys = task_keys("in100_linear", "")
     assert keys == [key for key in TASKS if key.startswith("in100_linear@")]
     assert task_keys("", "") == [key for key, task in TASKS.items() if task.by_default]
+    assert task_keys("cifar10_knn,in100_knn", "", "in100_knn") == ["cifar10_knn"]
 
 
 def test_the_plan_tells_engine_hours_and_what_no_detector_fits(
@@ -184,7 +145,7 @@ def test_heads_of_a_loocpp_file_are_rows_of_their_own(
     request_for: Request, four_heads: Path
 ) -> None:
     request = request_for(ckpt=(four_heads,), tasks="in100_linear@looc", heads=("0", "0,2"))
-    rows = plan(request)
+    rows, origins, _ = benchmarks.run_all.plan(request)
     found = [(row.cell.backbone.name, row.cell.backbone.arch) for row in rows]
     assert found == [
         ("loocpp", "resnet18-heads4"),
@@ -192,8 +153,9 @@ def test_heads_of_a_loocpp_file_are_rows_of_their_own(
         ("loocpp-heads0+2", "resnet18-heads2"),
     ]
     assert len({row.cell.path for row in rows}) == 3
-    origins = origins_by_name(request, rows)
     assert [origin.heads for origin in origins.values()] == [(), (0,), (0, 2)]
+    seeded = plan(replace(request, seeds="0,1,2", random=True, heads=()))
+    assert len({row.cell.path for row in seeded}) == len(seeded) == 2 * 3
     elsewhere = plan(replace(request, workers=2))
     assert [row.cell.path for row in elsewhere] == [row.cell.path for row in rows]
     assert not any(row.cell.backbone.state_dict for row in elsewhere)
@@ -219,31 +181,37 @@ def test_the_plan_tells_the_grid_and_the_missing_lists_of_few_labels(
 
 
 REFUSED = {
+    "--tasks nosuch": "nosuch",
+    "--suite nosuch": "nosuch",
+    "--seeds a": "--seeds 'a'",
+    "--seeds 0,0": "once",
+    "--name ../outside": "--name '../outside' holds a slash",
+    "--name tables": "--name 'tables' means something else",
+    "--heads 0,4": "heads 0 to 3",
+    "--heads a": "--heads 'a'",
+    "--ckpt CKPT CKPT": "two checkpoints are called 'loocpp'",
+    "--demo": "--demo goes with --runs",
     "--exclude-nodes a": "--slurm",
     "--hours 3": "--slurm",
     "--batch-size 8": "--batch-size",
     "--learning-rates 0.1": "--learning-rates",
-    "--seeds 0,0": "once",
     "--skip cifar10_knn,in100_knn": "no task is left",
     "--skip coco_det": "coco_det",
     "--slurm --workers 2": "--parallel",
     "--pool cls": "--encoder",
+    "--tasks coco_det --keep-crops": "--keep-crops",
+    "--tasks coco_det --features-in bfloat16": "--features-in",
 }
 
 
-def test_an_option_that_nothing_would_use_is_refused(
-    checkpoint: Path, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_wrong_request_is_refused_by_its_option_before_any_work(
+    four_heads: Path, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["--ckpt", checkpoint, "--data", small_data, "--runs", tmp_path / "runs"]
+    words = ["--ckpt", four_heads, "--data", small_data, "--runs", tmp_path / "runs"]
     words += ["--results", tmp_path / "results", "--tasks", "cifar10_knn,in100_knn", "--plan"]
     wrong = []
     for given, fact in REFUSED.items():
-        status = main([*map(str, words), *given.split()])
+        status = main([*map(str, words), *given.replace("CKPT", str(four_heads)).split()])
         if status != 2 or fact not in capsys.readouterr().err:
             wrong.append(given)
     assert wrong == []
-    trained = [*map(str, words[:-3]), "--tasks", "coco_det", "--plan"]
-    for options in (["--keep-crops"], ["--features-in", "bfloat16"]):
-        assert main([*trained, *options]) == 2
-        assert options[0] in capsys.readouterr().err
-    assert task_keys("cifar10_knn,in100_knn", "", "in100_knn") == ["cifar10_knn"]

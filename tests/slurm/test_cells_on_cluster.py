@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from benchmarks.cluster.cell_status import SubmittedStates, submitted_states
+from benchmarks.cluster.cell_status import submitted_states
 from benchmarks.cluster.submission import submissions
+from benchmarks.execution.states import CellState
 from benchmarks.planning.options import RunAll, SlurmOptions
 from benchmarks.run_all import main, run
 from slurm.cluster import cluster
@@ -59,7 +60,7 @@ def there(request: RunAll) -> RunAll:
     return replace(request, results=home / "there", runs=home / "runs", cluster=options)
 
 
-def finished(request: RunAll) -> SubmittedStates:
+def finished(request: RunAll) -> list[CellState]:
     """Once the tables of the last submission are made."""
     *_, last = submissions(request.runs)
     wait_for_all([*last.helpers, *dict.fromkeys(cell.job for cell in last.cells)])

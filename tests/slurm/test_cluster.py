@@ -47,17 +47,12 @@ def test_grace_is_that_of_the_partition() -> None:
     assert found == [10, 93_784, 0, 10]
 
 
-def test_a_machine_without_slurm_is_told_so(
+def test_what_slurm_complains_about_is_passed_on(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ClusterError, match="no sbatch on this machine"):
         cluster()
-
-
-def test_what_slurm_complains_about_is_passed_on(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
     lines = dict.fromkeys(("sbatch", "srun", "scontrol"), "echo Unable to contact >&2; exit 1")
     fake_programs(tmp_path, monkeypatch, **lines)
     with pytest.raises(ClusterError, match="scontrol show config: Unable to contact"):

@@ -1,4 +1,4 @@
-"""Commands as jobs, where there is no Slurm: through submitit's local executor."""
+"""Commands as jobs, where there is no Slurm."""
 
 import os
 import subprocess
@@ -6,23 +6,16 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
-import submitit
 
-import slurm.requeue
-from slurm.cluster import ClusterError
 from slurm.requeue import (
     MAX_KILLS,
-    Command,
     CommandError,
     _Requests,
     _restart_or_fail,
-    forget_kills,
+    environment,
     killing_signal,
-    record_kill,
-    requeue_job,
     restart_after_kill,
 )
 from tests.slurm.fake_programs import fake_programs
@@ -30,44 +23,11 @@ from tests.slurm.fake_programs import fake_programs
 COUNTING = (sys.executable, str(Path(__file__).with_name("counting.py")))
 
 
-def submit_command(folder: Path, *words: str) -> Any:
-    executor = submitit.AutoExecutor(folder=folder / "jobs", cluster="local")
-    executor.update_parameters(timeout_min=30)
-    return executor.submit(Command(words))
-
-
 def patient(path: Path) -> None:
     until = time.monotonic() + 120
     while not path.exists():
         assert time.monotonic() < until
         time.sleep(0.05)
-
-
-@pytest.mark.slow
-def test_a_preempted_command_goes_on_where_it_was(tmp_path: Path) -> None:
-    gate = tmp_path / "gate"
-    job = submit_command(tmp_path, *COUNTING, str(tmp_path / "count"), "30", str(gate))
-    patient(tmp_path / "count")
-    subprocess.run(["pkill", "-USR2", "-P", job.job_id], check=True)
-    gate.touch()
-    assert job.result() is None
-    starts = [int(line) for line in (tmp_path / "count.starts").read_text().split()]
-    assert len(starts) == 2
-    assert 0 < starts[1] < 30
-    assert (tmp_path / "count").read_text() == "30"
-
-
-def test_kills_are_counted_by_start_of_a_job(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for start, kills in ((None, 1), (None, 1), ("2", 2), ("2", 2), ("5", 3)):
-        if start is not None:
-            monkeypatch.setenv("SLURM_RESTART_COUNT", start)
-        assert record_kill(tmp_path, "7_1") == kills
-    assert record_kill(tmp_path, "7_10") == 1
-    forget_kills(tmp_path, "7_1")
-    assert record_kill(tmp_path, "7_1") == 1
-    assert record_kill(tmp_path, "7_10") == 1
 
 
 def test_a_command_that_nobody_asks_leaves_before_the_limit() -> None:
@@ -86,7 +46,6 @@ class AJob:
     folder: Path
     num_nodes: int
     job_id: str = "7"
-    cluster: str = "slurm"
     global_rank: int = 0
 
     @property
@@ -119,20 +78,12 @@ def test_what_may_pass_is_tried_again_but_not_for_ever(
     assert (put.read_text().split() if put.exists() else []) == ["7"] * starts
 
 
-def test_a_controller_that_stays_away_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(slurm.requeue, "PATIENCE_S", 0.0)
-    fake_programs(tmp_path, monkeypatch, squeue="echo no contact >&2; exit 1", scontrol="exit 1")
-    with pytest.raises(ClusterError, match="no contact"):
-        requeue_job("7")
-
-
 def test_a_command_ends_with_its_parent(tmp_path: Path) -> None:
     code = (
         "import os, signal\n"
         "from slurm.requeue import _Requests\n"
-        f"_Requests().run({(*COUNTING, str(tmp_path / 'count'), '1000')!r}, dict(os.environ))"
+        f"words = {(*COUNTING, str(tmp_path / 'count'), '1000')!r}\n"
+        "_Requests().run(words, dict(os.environ), 600.0)"
     )
     parent = subprocess.Popen([sys.executable, "-c", code])
     patient(tmp_path / "count")
@@ -166,3 +117,36 @@ def test_only_a_job_that_was_killed_is_put_back(
         if leaves:
             result.touch()
         assert restart_after_kill(tmp_path, status) == again, (status, state, leaves, nodes)
+
+
+@dataclass
+class FourProcesses:
+    """The third of four, the first on its node."""
+
+    job_id: str = "12_3"
+    hostnames: tuple[str, ...] = ("node7", "node9")
+    num_tasks: int = 4
+    num_nodes: int = 2
+    global_rank: int = 2
+    local_rank: int = 1
+
+
+def test_processes_meet_on_the_first_node_at_a_port_of_this_start() -> None:
+    found = environment(FourProcesses(), {"HOME": "/root"})
+    port = found.pop("MASTER_PORT")
+    assert 20_000 <= int(port) <= 32_000
+    assert found == {
+        "HOME": "/root",
+        "MASTER_ADDR": "node7",
+        "RANK": "2",
+        "WORLD_SIZE": "4",
+        "LOCAL_RANK": "1",
+        "LOCAL_WORLD_SIZE": "2",
+    }
+    assert environment(FourProcesses(global_rank=0), {})["MASTER_PORT"] == port
+    again = environment(FourProcesses(), {"SLURM_RESTART_COUNT": "1"})["MASTER_PORT"]
+    assert again != port
+    # GPUs that are seen are indexed and left alone
+    seen = [environment(FourProcesses(), {"CUDA_VISIBLE_DEVICES": gpus}) for gpus in ("2,3", "3")]
+    told = [(one["CUDA_VISIBLE_DEVICES"], one["LOCAL_RANK"]) for one in seen]
+    assert told == [("2,3", "1"), ("3", "0")]

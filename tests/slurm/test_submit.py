@@ -4,12 +4,14 @@ import os
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from slurm.__main__ import main
 from slurm.cluster import Cluster, ClusterError
 from slurm.requeue import Command
-from slurm.resources import Queue, Resources
+from slurm.resources import Queue, RequestError, Resources
 from slurm.submit import Array, hide_job_variables, script, submit
 from tests.slurm.fake_programs import fake_programs
 
@@ -141,3 +143,20 @@ def test_a_job_hands_nothing_on_to_what_it_submits(monkeypatch: pytest.MonkeyPat
         assert before.keys() - os.environ.keys() == {"SLURM_NTASKS", "RANK"}
         assert "SLURM_JOB_ID" not in os.environ
     assert dict(os.environ) == before | {"SLURM_JOB_ID": "7"}
+
+
+def test_each_gpu_has_a_process_and_each_job_a_warning_within_its_time() -> None:
+    asked = (Resources(gpus=8), Resources(), Resources(gpus=8, processes=1))
+    assert [one.processes_per_node for one in asked] == [8, 1, 1]
+    found = [Resources(hours=hours).parameters() for hours in (0.01, 0.05, 4)]
+    assert [(one["time"], one["signal_delay_s"]) for one in found] == [(1, 20), (3, 60), (240, 120)]
+
+
+def test_a_wrong_request_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    sizes: dict[str, Any] = {"nodes": 0, "gpus": -1, "hours": 0.0}
+    for name, value in sizes.items():
+        with pytest.raises(RequestError, match=f"^--{name} .*: expected at least"):
+            Resources(**{name: value})
+    monkeypatch.setenv("PATH", str(tmp_path))  # no sbatch here
+    found = [main(words) for words in ([], ["--nodes", "0", "--", "true"], ["--", "true"])]
+    assert found == [2, 2, 2]

@@ -119,18 +119,6 @@ class Evaluate:
         task_of(self.task)
         length_fraction(self.schedule)
         engine_for(self.training.engine)
-        settings = CellSettings(
-            data=self.data,
-            results=self.results,
-            runs=self.runs,
-            schedule=self.schedule,
-            tolerated=self.tolerate,
-            training=self.training,
-            features_in=self.features_in,
-            image_memory_gb=self.image_memory_gb,
-            keep_crops=self.keep_crops,
-            trust_topology=self.trust_topology,
-        )
         backbone = load(self.ckpt, self.network, name=self.name, branch=self.branch)
         if not (self.random or self.dry_run):
             from transfer.topology.require import with_checked_topology
@@ -147,7 +135,7 @@ class Evaluate:
             key=self.task,
             backbone=backbone,
             seed=self.seed,
-            settings=settings,
+            settings=CellSettings.of(self),
             with_weights=self.with_weights,
         )
 

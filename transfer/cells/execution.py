@@ -25,6 +25,7 @@ from transfer.cells.request import (
     classifier_departures,
     classifier_hash,
     departures,
+    failure_fields,
     finished,
     weights_file,
 )
@@ -147,7 +148,7 @@ def _compute_record(cell: Cell, process: Process) -> Path | None:
         lender = obtain_classifier(cell.key, needed, _train_classifier)
         classifier = weights_file(lender, needed.folders.work)
 
-    keys, tolerated = cell.task.datasets(), cell.settings.tolerated
+    keys, tolerated = cell.task.datasets(), cell.settings.tolerate
     given = replace(cell.folders, classifier=classifier)
     with checked_data(keys, given, tolerated, since_s=start) as (reports, folders):
         prepared = cell.task.prepare(cell.computing, folders)
@@ -189,7 +190,7 @@ def _record(
 
 def _require_whole_data(cell: Cell) -> None:
     """Raise DataError if one of the cell's data sets is incomplete or broken."""
-    folders_with_reports(cell.task.datasets(), cell.folders, cell.settings.tolerated)
+    folders_with_reports(cell.task.datasets(), cell.folders, cell.settings.tolerate)
 
 
 def _run_details(cell: Cell, lender: Record | None) -> dict[str, object]:
@@ -230,7 +231,7 @@ def prepare(cells: Sequence[Cell]) -> None:
         backbones = [cell.computing for cell in alike.values()]
         first = next(iter(alike.values()))
         map_annotations(task.datasets(), first.folders)
-        tolerated = first.settings.tolerated
+        tolerated = first.settings.tolerate
         with (
             explain_memory_errors(first),
             checked_data(task.datasets(), first.folders, tolerated, since_s=start) as (_, folders),
@@ -250,20 +251,11 @@ def note_failure(cell: Cell, error: BaseException) -> None:
 
     A full disk is reported on stderr and raises nothing: other cells can go on.
     """
-    write_failure(
-        cell.path,
-        {
-            "backbone": cell.backbone.name,
-            "task": reading_of(cell.key)[0],
-            "protocol": cell.task.protocol,
-            "schedule": cell.settings.schedule,
-            "seed": cell.seed,
-            "primary_metric": cell.task.primary_metric,
-            "heading": cell.task.heading,
-            "reason": f"{type(error).__name__}: {error}".splitlines()[0],
-            "traceback": "".join(traceback.format_exception(error)),
-        },
-    )
+    why = {
+        "reason": f"{type(error).__name__}: {error}".splitlines()[0],
+        "traceback": "".join(traceback.format_exception(error)),
+    }
+    write_failure(cell.path, failure_fields(cell) | why)
 
 
 def _protocol_fields(cell: Cell) -> dict[str, Any]:
@@ -289,7 +281,7 @@ def request_of(cell: Cell, lender: Record | None = None) -> dict[str, Any]:
     if cell.task.distributed_training is not None:
         decided["gpus"] = this_process().num_processes
     options = replace(training, **decided).words()
-    precision, tolerated = cell.computing.precision, cell.settings.tolerated
+    precision, tolerated = cell.computing.precision, cell.settings.tolerate
     options += ["--tolerate", str(tolerated)] if tolerated else []
     options += ["--trust-topology"] if cell.settings.trust_topology else []
     if not cell.task.trains_backbone and (lender is None or features_in(lender) == precision):

@@ -61,7 +61,7 @@ def evaluate_on_gpus(cell: Cell) -> Record:
     if finished(cell) is not None:
         return evaluate(cell)
     for key in task.datasets():
-        check_once(key, cell.settings.data, cell.settings.tolerated)
+        check_once(key, cell.settings.data, cell.settings.tolerate)
     work = cell.folders.work
     for old in work.glob("error-*.pickle"):
         old.unlink()

@@ -3,9 +3,10 @@
 It tells which records of it are stale, and in what its results will depart from a paper's.
 """
 
-from dataclasses import dataclass, field, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any, Self
 
 from transfer.backbone import Backbone
 from transfer.cells.checked_data import fingerprint
@@ -41,7 +42,7 @@ class CellSettings:
     snapshots: bool = False
     """True for backbones that are snapshots of pre-training; they have their own records folder."""
     schedule: str = "paper"
-    tolerated: int = 0
+    tolerate: int = 0
     """Missing, surplus or unreadable images, and broken annotations, that a data set may have."""
     training: TrainingOptions = field(default_factory=TrainingOptions)
     """Options of tasks that train the whole network."""
@@ -53,6 +54,12 @@ class CellSettings:
     """Pixels that features are made of are kept for later backbones."""
     trust_topology: bool = False
     """Foreign networks are taken as assumed, also where their running statistics contradict."""
+
+    @classmethod
+    def of(cls, request: object, *, snapshots: bool = False) -> Self:
+        """Return the settings that a command line states by options of the same names."""
+        names = [spec.name for spec in fields(cls) if spec.name != "snapshots"]
+        return cls(snapshots=snapshots, **{name: getattr(request, name) for name in names})
 
     @property
     def records(self) -> Path:
@@ -115,6 +122,19 @@ class Cell:
     def computing(self) -> Backbone:
         """Backbone with the arithmetic of its frozen features."""
         return replace(self.backbone, precision=feature_precision(self.settings.features_in))
+
+
+def failure_fields(cell: Cell) -> dict[str, Any]:
+    """Return what a failure file says of the cell itself."""
+    return {
+        "backbone": cell.backbone.name,
+        "task": reading_of(cell.key)[0],
+        "protocol": cell.task.protocol,
+        "schedule": cell.settings.schedule,
+        "seed": cell.seed,
+        "primary_metric": cell.task.primary_metric,
+        "heading": cell.task.heading,
+    }
 
 
 def departures(cell: Cell) -> list[str]:

@@ -13,8 +13,7 @@ from benchmarks.cluster.arrays import (
     retry_failed,
     submit_cells,
 )
-from benchmarks.cluster.cell_status import submitted_states
-from benchmarks.cluster.collect import collect
+from benchmarks.cluster.cell_status import collect, submitted_states
 from benchmarks.cluster.submission import Submission, read_submission
 from benchmarks.execution.jobs import PREPARE, THEN
 from benchmarks.planning.checkpoints import Origin, Origins
@@ -63,14 +62,21 @@ def submission(rows: Rows, settings: CellSettings, programs: Path) -> Submission
     return submission
 
 
+def states(settings: CellSettings) -> list[tuple[str, str]]:
+    return [(one.state, one.detail) for one in submitted_states(settings.runs)[0]]
+
+
 def arrays_of(rows: list[PlannedCell]) -> list[Array]:
     return [array for array, _ in plan_arrays(rows, ORIGINS, OPTIONS, Path("x"))]
 
 
 def test_cells_of_one_size_are_one_array_and_the_tables_come_last(rows: Rows) -> None:
-    cells, tables = arrays_of(rows("cifar10_knn", "in100_knn", "voc07_svm"))
-    assert (len(cells.work), cells.parallel, cells.after) == (3, 2, ())
+    found = rows("cifar10_knn", "in100_knn", "voc07_svm", hours=0.1)
+    cells, tables = arrays_of(found)
+    assert (len(cells.work), cells.parallel, cells.after, cells.resources.hours) == (3, 2, (), 1)
     assert (len(tables.work), tables.after) == (1, (0,))
+    found[0] = replace(found[0], gpu_hours=5.0)
+    assert [array.resources.hours for array in arrays_of(found)] == [5 * MARGIN, 1, 1]
 
 
 PASS = ("in100_linear@jcl", "in100_linear@looc")
@@ -89,10 +95,9 @@ def test_cells_of_one_pass_have_one_job_and_a_state_each(
     done = Path(submission.cells[0].record)
     done.parent.mkdir(parents=True, exist_ok=True)
     done.write_text("{}")
-    assert [status.state for status in submitted_states(settings.runs)[0]] == ["done", "running"]
-    assert cancel_all(settings.runs) == 1
+    assert [state for state, _ in states(settings)] == ["done", "running"]
     (programs / "queue").write_text(f"{job}|TIMEOUT|None|n1\n")
-    assert [status.state for status in submitted_states(settings.runs)[0]] == ["done", "failed"]
+    assert [state for state, _ in states(settings)] == ["done", "failed"]
     done.unlink()
     (again,) = retry_failed(settings.runs, SlurmOptions())
     assert [cell.key for cell in again.cells] == list(PASS)
@@ -113,13 +118,6 @@ def test_several_backbones_pass_the_images_of_a_classifiers_cells_together(rows:
     assert sorted(array.after for array in cells) == [(), (0,), (1, 2)]
 
 
-def test_every_size_of_job_is_an_array_of_its_own(rows: Rows) -> None:
-    found = rows("in100_knn", "cifar10_knn", hours=0.1)
-    found[0] = replace(found[0], gpu_hours=5.0)
-    arrays = arrays_of(found)
-    assert [array.resources.hours for array in arrays[:-1]] == [5 * MARGIN, 1]
-
-
 def test_what_cannot_be_written_down_is_taken_back(
     rows: Rows, settings: CellSettings, programs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,26 +130,22 @@ def test_what_cannot_be_written_down_is_taken_back(
     assert (programs / "cancelled").read_text().split() == ["1", "2"]
 
 
-def test_a_submission_is_read_as_it_was_written(submission: Submission) -> None:
-    path = submission.save()
-    assert read_submission(path) == submission
-    path.write_text(path.read_text().replace('"exclude_nodes"', '"exclude"'))  # its former name
-    assert read_submission(path) == submission
-    assert [cell.job for cell in submission.cells] == ["1_0", "1_1"]
-    assert submission.helpers == ("2",)
-
-
-def test_what_waits_already_is_not_submitted_again(
+def test_what_waits_already_is_not_submitted_again_and_can_be_cancelled(
     submission: Submission, rows: Rows, settings: CellSettings, programs: Path
 ) -> None:
     (programs / "queue").write_text("1_0|PENDING|Priority|\n1_1|RUNNING|None|n1\n")
+    assert read_submission(submission.folder / "submission.json") == submission
+    assert [cell.job for cell in submission.cells] == ["1_0", "1_1"]
+    assert submission.helpers == ("2",)
     found = rows("cifar10_knn", "in100_knn")
     assert submit_cells(found, ORIGINS, OPTIONS, settings.runs, Cluster({})) is None
-    more = submit_cells(
-        rows("cifar10_knn", "voc07_svm"), ORIGINS, OPTIONS, settings.runs, Cluster({})
-    )
+    found[1:] = rows("voc07_svm")
+    more = submit_cells(found, ORIGINS, OPTIONS, settings.runs, Cluster({}))
     assert more is not None
     assert [cell.key for cell in more.cells] == ["voc07_svm"]
+    (programs / "queue").write_text("1_0|COMPLETED|None|n1\n1_1|RUNNING|None|n1\n2|PENDING|x|\n")
+    assert cancel_all(settings.runs) == 2
+    assert sorted((programs / "cancelled").read_text().split()) == ["1_1", "2"]
 
 
 def test_each_state_is_told_from_what_there_is(
@@ -165,16 +159,14 @@ def test_each_state_is_told_from_what_there_is(
     (programs / "queue").write_text("1_0|PENDING|Priority|\n1_1|RUNNING|None|n1\n")
     log = submission.folder / "1_1_0_log.err"
     log.write_text("12:00:31  train  3/9 steps\n")
-    found = [(status.state, status.detail) for status in submitted_states(settings.runs)[0]]
-    assert found == [("queued", "Priority"), ("running", "12:00:31  train  3/9 steps")]
+    assert states(settings) == [("queued", "Priority"), ("running", "12:00:31  train  3/9 steps")]
     evaluate(first.cell)
     log.write_text("error: no such file\n")
     (submission.folder / "1_1_0_result.pkl").write_bytes(
         pickle.dumps(("error", "Traceback\nslurm.requeue.CommandError: exit status 2"))
     )
     (programs / "queue").write_text("")
-    found = [(status.state, status.detail) for status in submitted_states(settings.runs)[0]]
-    assert found == [("done", ""), ("failed", "exit status 2; error: no such file")]
+    assert states(settings) == [("done", ""), ("failed", "exit status 2; error: no such file")]
     write_failure(second.cell.path, {"reason": "DataError: no folder cifar10"})
     capsys.readouterr()
     words = ["--runs", str(settings.runs), "--results"]
@@ -212,7 +204,7 @@ def test_only_what_failed_is_submitted_once_more(
     assert [(cell.key, cell.resources.hours) for cell in again.cells] == [("in100_knn", 9)]
     assert again.cells[0].words == submission.cells[1].words
     (programs / "queue").write_text(f"{again.cells[0].job}|PENDING|Priority|\n")
-    assert [status.state for status in submitted_states(settings.runs)[0]] == ["done", "queued"]
+    assert [state for state, _ in states(settings)] == ["done", "queued"]
     assert retry_failed(settings.runs, SlurmOptions()) == []
 
 
@@ -229,14 +221,6 @@ def test_on_another_try_classifiers_are_waited_for_as_well(
     assert sum(f"--dependency=afterany:{trained}\n" in script for script in scripts) == 1
 
 
-def test_what_has_not_ended_is_cancelled(
-    submission: Submission, settings: CellSettings, programs: Path
-) -> None:
-    (programs / "queue").write_text("1_0|COMPLETED|None|n1\n1_1|RUNNING|None|n1\n2|PENDING|x|\n")
-    assert cancel_all(settings.runs) == 2
-    assert sorted((programs / "cancelled").read_text().split()) == ["1_1", "2"]
-
-
 def test_a_dry_run_prints_what_sbatch_would_be_given(
     checkpoint: Path,
     small_data: Path,
@@ -244,15 +228,12 @@ def test_a_dry_run_prints_what_sbatch_would_be_given(
     programs: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    words = ["--ckpt", str(checkpoint), "--data", str(small_data), "--schedule", "smoke"]
-    words += ["--runs", str(settings.runs), "--results", str(settings.results), "--slurm", "--plan"]
-    assert main([*words, "--tasks", "voc07_svm", "--partition", "gpu", "--parallel", "1"]) == 0
+    words = f"--slurm --plan --tasks voc07_svm --partition gpu --parallel 1 --ckpt {checkpoint}"
+    words += f" --data {small_data} --runs {settings.runs} --results {settings.results}"
+    assert main([*words.split(), "--schedule", "smoke"]) == 0
     said = capsys.readouterr().out
-    assert [line for line in said.splitlines() if line.startswith("# ") and "jobs" in line] == [
-        "# extract: 1 jobs",
-        "# cells: 2 jobs",
-        "# tables: 1 jobs",
-    ]
+    heads = [line for line in said.splitlines() if line.startswith("# ") and "jobs" in line]
+    assert heads == ["# extract: 1 jobs", "# cells: 2 jobs", "# tables: 1 jobs"]
     assert said.count("#SBATCH --partition=gpu") == 3
     assert "#SBATCH --array=0-1%1" in said
     assert not list(programs.glob("job.*"))

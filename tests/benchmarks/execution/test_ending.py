@@ -1,14 +1,18 @@
-"""Everything that a run prints after its last cell fits on one screen."""
+"""Progress of a run, its last screen, and results on Weights & Biases."""
 
 import json
+import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
-from benchmarks.execution.ending import finish_run
+from benchmarks.execution import ending
+from benchmarks.execution.ending import finish_run, log_results, require_wandb
+from benchmarks.execution.sequence import LEAST_HOURS, Overall
 from benchmarks.pages.final_screen import terminal_lines
 from benchmarks.pages.published import transfer_tasks
 from benchmarks.planning.options import RunAll
@@ -70,3 +74,44 @@ def test_the_whole_end_fits_60_lines_of_80_columns(
     assert REASON in (results / "report" / "index.html").read_text()  # all of it
     (path, *_) = sorted((results / "mine").rglob("*.failed.json"))
     assert json.loads(path.read_text())["reason"] == REASON
+
+
+def test_every_metric_is_a_row_and_a_summary_and_no_network_is_told_in_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wandb = MagicMock(Error=ConnectionError)
+    wandb.init.return_value.summary = {}
+    monkeypatch.setitem(sys.modules, "wandb", wandb)
+    record(tmp_path, 79.7)
+    log_results("ssl", tmp_path, tmp_path / "runs")
+    numbers = ["mine", "voc07_svm", "mAP", 79.7, "co2-2021/1", "paper", 0, "batched", "published"]
+    wandb.Table.assert_called_once_with(columns=list(ending.COLUMNS), data=[numbers])
+    name = "mine/voc07_svm/co2-2021/1/paper/seed0/mAP"
+    assert wandb.init.return_value.summary == {name: 79.7}
+    wandb.init.side_effect = ConnectionError("no network")
+    log_results("ssl", tmp_path, tmp_path / "runs")
+    assert capsys.readouterr().err == "results were not logged with wandb: no network\n"
+
+
+def test_without_wandb_nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ending, "find_spec", lambda _: None)
+    with pytest.raises(ValueError, match="pip install wandb"):
+        require_wandb(submits=False)
+    with pytest.raises(ValueError, match="without --slurm"):
+        require_wandb(submits=True)
+
+
+def test_each_cell_is_announced_outside_of_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = Overall(total=2, hours=2 * LEAST_HOURS)
+    for task in ("voc07_svm", "coco_det"):
+        shown.begin(f"mine  {task}")
+        shown.end(0.0, failed=False)
+    assert capsys.readouterr().err.splitlines() == ["[1/2] mine  voc07_svm", "[2/2] mine  coco_det"]
+    assert shown.hours_ended == shown.hours  # cells without GPU time count as well
+
+
+def test_the_time_left_follows_the_estimated_hours(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = Overall(total=3, hours=4.0, start=0.0)
+    monkeypatch.setattr("benchmarks.execution.sequence.time.monotonic", lambda: 600.0)
+    shown.end(1.0, failed=True)
+    assert shown.state() == "1/3 cells, 1 failed, about 30 min 00 s left"

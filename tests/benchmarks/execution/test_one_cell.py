@@ -13,7 +13,7 @@ import benchmarks.execution.one_cell
 import transfer.frozen.extraction
 from benchmarks.execution.jobs import PREPARE, Job, arguments_of, joined
 from benchmarks.execution.one_cell import cell_from_arguments, main, run
-from benchmarks.planning.checkpoints import Origin, load_backbones
+from benchmarks.planning.checkpoints import Origin
 from benchmarks.planning.plan import PlannedCell
 from pretrain.running.lock import BusyError
 from transfer.backbone import Backbone, load_backbone
@@ -22,8 +22,7 @@ from transfer.cells.many_gpus import KilledError
 from transfer.cells.request import Cell, CellSettings
 from transfer.datasets.synthetic.generate import generate
 from transfer.finetuning.options import TrainingOptions
-from transfer.record import Record, failure_path, protocol_hash
-from transfer.tasks import reading_of
+from transfer.record import Record, failure_path
 
 SPARE = TrainingOptions(
     engine="torchvision", gpus=2, learning_rates=(0.1, 0.2), precision="bfloat16"
@@ -33,20 +32,6 @@ SPARE = TrainingOptions(
 @pytest.fixture
 def cell(checkpoint: Path, settings: CellSettings) -> Cell:
     return Cell(key="cifar10_knn", backbone=load_backbone(checkpoint), seed=3, settings=settings)
-
-
-def same_cell(cell: Cell, origin: Origin) -> bool:
-    """Return whether the arguments of a cell stand for the cell."""
-    other = cell_from_arguments(arguments_of(cell, {cell.backbone.name: origin}))
-    assert (other.path, other.seed, other.folders) == (cell.path, cell.seed, cell.folders)
-    assert other.with_weights == cell.with_weights
-    assert other.settings.features_in == cell.settings.features_in
-    assert other.settings.image_memory_gb == cell.settings.image_memory_gb
-    assert other.settings.keep_crops == cell.settings.keep_crops
-    assert other.backbone.made_by == cell.backbone.made_by
-    task_id = reading_of(cell.key)[0]
-    assert protocol_hash(task_id, other.task) == protocol_hash(task_id, cell.task)
-    return other.backbone.sha256 == cell.backbone.sha256
 
 
 def test_a_cells_words_mean_the_cell(
@@ -60,23 +45,17 @@ def test_a_cells_words_mean_the_cell(
         ("objectnet13_eval", Origin(ckpt=four_heads, heads=(2, 0))),
         ("objectnet13_eval", Origin(ckpt=four_heads, random=True)),
     ):
-        (backbone,) = load_backbones([origin])
-        cell = Cell(key=key, backbone=backbone, seed=3, settings=settings)
-        assert same_cell(cell, origin)
-        assert same_cell(replace(cell, with_weights=True), origin)
+        backbone = origin.load()
+        for with_weights in (False, True):
+            cell = Cell(key=key, backbone=backbone, seed=3, settings=settings)
+            cell = replace(cell, with_weights=with_weights)
+            other = cell_from_arguments(arguments_of(cell, {backbone.name: origin}))
+            assert other.backbone.sha256 == backbone.sha256
+            assert other.backbone.made_by == backbone.made_by
+            assert replace(other, backbone=backbone) == cell
 
 
-def test_a_failure_leaves_its_reason(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
-    def breaks(cell: Cell) -> Record:
-        raise OSError("no space left on device")
-
-    monkeypatch.setattr(benchmarks.execution.one_cell, "evaluate_on_gpus", breaks)
-    assert run(cell) == 1
-    reason = json.loads(failure_path(cell.path).read_text())["reason"]
-    assert reason == "OSError: no space left on device"
-
-
-def test_a_full_disk_while_features_are_prepared_is_one_line(
+def test_a_wrong_request_exits_with_2_and_a_full_disk_is_one_line(
     cell: Cell,
     checkpoint: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -85,6 +64,8 @@ def test_a_full_disk_while_features_are_prepared_is_one_line(
     def full(descriptor: int, offset: int, length: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
+    assert main(["cifar10_knn", "--ckpt", str(checkpoint.with_name("nothing.pth"))]) == 2
+    capsys.readouterr()
     monkeypatch.setattr(os, "posix_fallocate", full)
     words = arguments_of(cell, {cell.backbone.name: Origin(ckpt=checkpoint)})
     assert main([PREPARE, "cifar10_knn", *words]) == 1
@@ -110,17 +91,22 @@ def test_a_cell_that_another_process_works_on_is_waited_for(
     assert capsys.readouterr().err.count("waits for another process") == 1
 
 
-def test_a_killed_process_is_no_failure_of_the_cell(
+def test_a_failure_leaves_its_reason_and_a_killed_process_is_none(
     cell: Cell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A shell would tell the same status, and what runs the cell takes it for a kill."""
+    error: Exception
 
-    def killed(cell: Cell) -> Record:
-        raise KilledError(-9)
+    def breaks(cell: Cell) -> Record:
+        raise error
 
-    monkeypatch.setattr(benchmarks.execution.one_cell, "evaluate_on_gpus", killed)
-    assert run(cell) == 137
+    monkeypatch.setattr(benchmarks.execution.one_cell, "evaluate_on_gpus", breaks)
+    error = KilledError(-9)
+    assert run(cell) == 137  # a shell would tell the same status
     assert not failure_path(cell.path).exists()
+    error = OSError("no space left on device")
+    assert run(cell) == 1
+    reason = json.loads(failure_path(cell.path).read_text())["reason"]
+    assert reason == "OSError: no space left on device"
 
 
 def test_cells_of_a_pass_run_one_after_another_until_one_is_killed(
@@ -142,13 +128,6 @@ def test_cells_of_a_pass_run_one_after_another_until_one_is_killed(
         assert keys == list(answers)[: 1 if expected > 1 else 2]
 
 
-def test_preparing_fills_the_cache_and_leaves_no_record(cell: Cell, checkpoint: Path) -> None:
-    words = arguments_of(cell, {cell.backbone.name: Origin(ckpt=checkpoint)})
-    assert main([PREPARE, "cifar10_knn,cifar10_linear", *words]) == 0
-    assert len(list((cell.folders.cache / "features").glob("*.npy"))) == 2
-    assert not cell.path.exists()
-
-
 def test_preparing_for_several_backbones_decodes_once(
     settings: CellSettings,
     checkpoint: Path,
@@ -159,7 +138,7 @@ def test_preparing_for_several_backbones_decodes_once(
     generate(tmp_path / "data", keys=("in1k", "objectnet13"))
     settings = replace(settings, data=tmp_path / "data")
     origins = [Origin(ckpt=checkpoint), Origin(ckpt=four_heads, heads=(1,))]
-    backbones = load_backbones(origins)
+    backbones = [origin.load() for origin in origins]
     cells = [Cell(key="objectnet13_eval", backbone=b, seed=0, settings=settings) for b in backbones]
     names = [backbone.name for backbone in backbones]
     planned = tuple(PlannedCell(cell, "run", (), 0.0) for cell in [*cells, cells[0]])
@@ -173,7 +152,4 @@ def test_preparing_for_several_backbones_decodes_once(
     monkeypatch.setattr(transfer.frozen.extraction, "extract", counted)
     assert main(list(words)) == 0
     assert passes == [2]
-
-
-def test_a_file_that_is_no_checkpoint_exits_with_2(tmp_path: Path) -> None:
-    assert main(["cifar10_knn", "--ckpt", str(tmp_path / "nothing.pth")]) == 2
+    assert not any(cell.path.exists() for cell in cells)

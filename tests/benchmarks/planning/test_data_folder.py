@@ -12,15 +12,6 @@ from transfer.datasets.synthetic.generate import generate
 KEYS = ("cifar10", "voc07")
 
 
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Generated sets, without the file that says so."""
-    data = tmp_path_factory.mktemp("data")
-    generate(data, keys=KEYS)
-    (data / "small-data.json").unlink()
-    return data
-
-
 def test_a_folder_that_cannot_hold_data_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "empty").mkdir()
@@ -29,21 +20,21 @@ def test_a_folder_that_cannot_hold_data_is_named(tmp_path: Path) -> None:
             require_data_folder(tmp_path / name, KEYS)
 
 
-def test_a_set_in_another_place_or_without_its_parts_is_named(small: Path) -> None:
-    require_data_folder(small, KEYS)
-    moved, batch = small / "voc", small / "cifar-10-batches-py" / "data_batch_3"
-    (small / "VOCdevkit").rename(moved)
+def test_a_set_in_another_place_or_without_its_parts_is_named_and_an_excerpt_is_not(
+    tmp_path: Path,
+) -> None:
+    generate(tmp_path, keys=KEYS)
+    (tmp_path / "small-data.json").unlink()  # now they could be the whole sets
+    require_data_folder(tmp_path, KEYS)
+    moved, batch = tmp_path / "voc", tmp_path / "cifar-10-batches-py" / "data_batch_3"
+    (tmp_path / "VOCdevkit").rename(moved)
     batch.rename(batch.with_name("elsewhere"))
     with pytest.raises(DataError, match=r"VOC2007 is expected at .*VOCdevkit.*lacks data_batch_3;"):
-        require_data_folder(small, KEYS)
-    moved.rename(small / "VOCdevkit")
+        require_data_folder(tmp_path, KEYS)
+    moved.rename(tmp_path / "VOCdevkit")
     batch.with_name("elsewhere").rename(batch)
-
-
-def test_an_excerpt_is_announced_as_what_it_holds(small: Path) -> None:
     for key in KEYS:
-        sizes = announce(key, small)
+        sizes = announce(key, tmp_path)
         assert sizes.counts["train"] + sizes.counts["val"] == sizes.counts["trainval"]
-        report = check(key, small, decode=False)
+        report = check(key, tmp_path, decode=False)
         assert (report.problems, report.small) == ((), "excerpt")
-    (small / "small-data.json").unlink()

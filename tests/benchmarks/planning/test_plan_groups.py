@@ -7,8 +7,8 @@ import pytest
 from benchmarks.planning.plan import (
     PlannedCell,
     State,
-    hours_of_missing_data,
     render_plan_groups,
+    with_passes_counted_once,
 )
 from transfer.backbone import Backbone
 from transfer.cells.request import Cell, CellSettings
@@ -19,36 +19,27 @@ def planned(
     key: str, backbone: Backbone, settings: CellSettings, state: State = "run", hours: float = 1.5
 ) -> PlannedCell:
     cell = Cell(key=key, backbone=backbone, seed=0, settings=settings)
-    return PlannedCell(
-        cell, state, cell.task.datasets() * (state == "no data"), hours * (state == "run")
-    )
+    if state == "no data":
+        return PlannedCell(cell, state, cell.task.datasets(), cell.task.gpu_hours(backbone))
+    return PlannedCell(cell, state, (), hours * (state == "run"))
 
 
-def test_cells_and_hours_are_counted_by_group(
-    small_backbone: Backbone, settings: CellSettings
-) -> None:
-    rows = [
-        planned("cifar10_knn", small_backbone, settings),
-        planned("in100_knn", small_backbone, settings, "cached"),
-        planned("transfer_linear/cars", small_backbone, settings, "no data"),
-    ]
-    header, neighbors, transfer, total, *_ = render_plan_groups(rows).splitlines()
-    assert header.split()[-1] == "hours"
-    assert neighbors.split() == ["Nearest", "neighbors", "2", "1", "1", "-", "-", "1.50"]
-    later = rows[2].cell.task.gpu_hours(small_backbone)
-    assert transfer.split() == ["Linear", "transfer", "1", "-", "-", "1", "-", f"({later:.2f})"]
-    assert total.split() == ["all", "3", "1", "1", "1", "-", "1.50", f"({later:.2f})"]
-
-
-def test_missing_data_and_unfit_backbones_are_named(
+def test_cells_and_hours_are_counted_by_group_and_what_is_missing_is_named(
     small_backbone: Backbone, settings: CellSettings
 ) -> None:
     unfit = planned("coco_det", small_backbone, settings, "unfit")
     rows = [
+        planned("cifar10_knn", small_backbone, settings),
+        planned("in100_knn", small_backbone, settings, "cached"),
         planned("transfer_linear/cars", small_backbone, settings, "no data"),
         replace(unfit, why="heads are not a ResNet"),
     ]
-    lines = render_plan_groups(rows).splitlines()
+    header, neighbors, transfer, _, total, *lines = render_plan_groups(rows).splitlines()
+    assert header.split()[-1] == "hours"
+    assert neighbors.split() == ["Nearest", "neighbors", "2", "1", "1", "-", "-", "1.50"]
+    later = rows[2].cell.task.gpu_hours(small_backbone)
+    assert transfer.split() == ["Linear", "transfer", "1", "-", "-", "1", "-", f"({later:.2f})"]
+    assert total.split() == ["all", "4", "1", "1", "1", "1", "1.50", f"({later:.2f})"]
     assert "missing data, whose hours stand in brackets: cars" in lines
     assert "coco_det: heads are not a ResNet" in lines
 
@@ -58,8 +49,10 @@ def test_a_pass_over_missing_data_counts_once(
 ) -> None:
     readings = ["in1k_linear@jcl", "in1k_linear@co2"]
     rows = [planned(key, small_backbone, settings, "no data") for key in readings]
-    hours = [row.cell.task.gpu_hours(small_backbone) for row in rows]
-    assert sum(hours_of_missing_data(rows).values()) == pytest.approx(max(hours))
+    hours = [row.gpu_hours for row in rows]
+    priced = with_passes_counted_once(rows)
+    assert sum(row.gpu_hours for row in priced) == pytest.approx(max(hours))
+    assert [row.why for row in priced] == ["", ""]
 
 
 def test_the_plan_of_all_tasks_fits_a_screen(

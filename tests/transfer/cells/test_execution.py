@@ -88,7 +88,7 @@ def test_a_broken_image_is_named_and_left_out_only_where_that_is_tolerated(own_c
     with pytest.raises(DataError, match=image.name):
         evaluate(broken)
     assert not broken.path.exists()
-    record = evaluate(replace(broken, settings=replace(broken.settings, tolerated=1)))
+    record = evaluate(replace(broken, settings=replace(broken.settings, tolerate=1)))
     assert record.data["cars"]["tolerated"] == 1
 
 

@@ -12,7 +12,7 @@ import torch
 from benchmarks.execution.sequence import run_cells
 from benchmarks.planning.options import RunAll
 from benchmarks.planning.plan import PlannedCell, plan_cell, with_classifiers
-from benchmarks.run_all import origins_by_name, plan
+from benchmarks.run_all import plan
 from pretrain.running.lock import lock_folder, wait_for_lock
 from transfer.backbone import Backbone, random_backbone
 from transfer.cells.execution import evaluate, prepare
@@ -241,7 +241,7 @@ def test_the_plan_trains_again_where_the_weights_of_a_finished_record_are_gone(
     rows = with_classifiers([plan_cell(asked), plan_cell(cell)])
     assert keys_of(rows) == [(asked.key, "run"), (cell.key, "run")]
     assert rows[1].why.endswith("trained first, because its weights are gone")
-    assert run_cells(rows) == []
+    assert run_cells(rows, {}) == []
     assert len(trained) == 2  # by the cell of its own, not by the one that uses it
     assert finished(cell.needed) is not None
 
@@ -257,7 +257,7 @@ def test_a_classifier_that_fails_is_tried_once_and_its_users_say_so(
 
     monkeypatch.setattr("transfer.frozen.linear_heads.train_and_score", diverges)
     cells = [cell, replace(cell, key="imagenet_c100_eval")]
-    failed = run_cells(with_classifiers([plan_cell(one) for one in cells]))
+    failed = run_cells(with_classifiers([plan_cell(one) for one in cells]), {})
     assert (len(failed), len(tries)) == (3, 1)
     assert cell.needed is not None
     assert "the probe diverged" in failure_path(cell.needed.path).read_text()
@@ -273,7 +273,7 @@ def test_cells_of_one_task_are_extracted_together_one_after_another(
     form = cell.backbone.input
     other = random_backbone(arch="resnet18", stem="imagenet", seed=1, input=form, name="other")
     cells = [cell, replace(cell, backbone=other)]
-    assert run_cells(with_classifiers([plan_cell(one) for one in cells])) == []
+    assert run_cells(with_classifiers([plan_cell(one) for one in cells]), {}) == []
     assert capsys.readouterr().err.count("objectnet13 test for 2 backbones") > 0
 
 
@@ -291,10 +291,10 @@ def test_a_request_with_classifiers_still_knows_its_checkpoints(
         tasks="objectnet13_eval",
         plan=True,
     )
-    assert [row.cell.backbone.name for row in plan(request)] == [*["mine"] * 2, *["random"] * 2]
-    needed = plan(request)[0].cell
+    assert [row.cell.backbone.name for row in plan(request)[0]] == [*["mine"] * 2, *["random"] * 2]
+    needed = plan(request)[0][0].cell
     evaluate(replace(needed, backbone=replace(cell.backbone, name="mine")))
-    rows = plan(request)
+    rows, origins, _ = plan(request)
     assert [row.cell.backbone.name for row in rows] == ["mine", "random", "random"]
-    assert not origins_by_name(request, rows)["mine"].random
-    assert origins_by_name(request, rows)["random"].random
+    assert not origins["mine"].random
+    assert origins["random"].random

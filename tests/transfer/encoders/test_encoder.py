@@ -15,7 +15,7 @@ import torchvision
 from torch import nn
 from torch.nn.functional import normalize
 
-from benchmarks.planning.checkpoints import Origin, inspect_checkpoint
+from benchmarks.planning.checkpoints import Origin
 from transfer import Encoder, SuiteError, evaluate, tasks
 from transfer.backbone import BackboneError
 from transfer.encoders.encoder import load_encoder
@@ -216,7 +216,7 @@ def test_without_a_library_the_plan_says_what_to_install(
     monkeypatch.setitem(sys.modules, library, None)
     file = saved(tmp_path, {"weight": torch.zeros(3)})
     with pytest.raises(BackboneError, match=rf"needs {library}.*pip install .*encoders"):
-        inspect_checkpoint(Origin(ckpt=file, encoder=EncoderOptions(encoder=words)), tmp_path)
+        Origin(ckpt=file, encoder=EncoderOptions(encoder=words)).load()
 
 
 def test_tensors_that_change_nothing_are_named() -> None:
@@ -272,7 +272,7 @@ def test_a_random_twin_and_a_plan_know_network_and_input(tmp_path: Path) -> None
     file = saved(tmp_path, timm_model("vit_tiny_patch16_224").state_dict())
     origin = Origin(ckpt=file, encoder=EncoderOptions(encoder=VIT, pool="cls", **NORM))  # type: ignore[arg-type]
     encoder, _ = load_encoder(file, origin.encoder)
-    for described in (inspect_checkpoint(origin, tmp_path), inspect_checkpoint(origin, tmp_path)):
+    for described in (origin.describe(tmp_path), origin.describe(tmp_path)):
         assert isinstance(described, Encoder)
         assert replace(described, state_dict=encoder.state_dict).__dict__ == encoder.__dict__
     twin, again = encoder.random_twin(), encoder.random_twin()

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.cluster import watch as watching
-from benchmarks.cluster.watch import watch
-from benchmarks.execution.states import STATUS_PAGE, CellState, StartedCell, State, States
+from benchmarks import status as watching
+from benchmarks.execution.states import STATUS_PAGE, CellState, State, States
+from benchmarks.status import watch
+from tests.benchmarks.conftest import started
 
 
 def rows(*states: State) -> States:
-    cell = StartedCell(backbone="mine", key="task", seed=0, record="", before=(0, 0))
-    return [CellState(cell, state) for state in states]
+    return [CellState(started("mine"), state) for state in states]
 
 
 def test_it_ends_when_no_cell_runs_or_waits(
