@@ -1,9 +1,11 @@
 """Metrics of the transfer tasks: pure functions of scores and labels on the CPU, in percent."""
 
-from typing import Literal
+from __future__ import annotations
 
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Points = Literal["area", "11"]
 """Summary of the precision-recall curve: the area over all points, or the mean at 11 recalls."""
@@ -27,6 +29,8 @@ def topk(scores: Tensor, labels: Tensor, *, k: int) -> float:
     scores (n, L), labels (n,). Equal scores rank by class index; k = 1 is `top1`,
     k = L is 100.
     """
+    import torch
+
     check_classification(scores, labels)
     if not 1 <= k <= scores.shape[1]:
         raise ValueError(
@@ -44,6 +48,8 @@ def mean_per_class(scores: Tensor, labels: Tensor) -> float:
     scores (n, L), labels (n,). Every class needs an image: a mean over fewer classes is another
     metric.
     """
+    import torch
+
     check_classification(scores, labels)
     num_classes = scores.shape[1]
     images = torch.bincount(labels, minlength=num_classes)
@@ -67,6 +73,8 @@ def average_precision(scores: Tensor, positive: Tensor, *, points: Points) -> fl
     enter the curve together, so that their order does not matter; constant scores give the share of
     positives.
     """
+    import torch
+
     check_scores(scores)
     if positive.shape != scores.shape or positive.dtype != torch.bool:
         raise ValueError(
@@ -94,6 +102,8 @@ def hits_by_threshold(scores: Tensor, positive: Tensor) -> tuple[Tensor, Tensor]
 
     scores (n,), positive (n,) bool. Two (t,) int64 for the t distinct scores, highest first.
     """
+    import torch
+
     _, group = torch.unique(scores, return_inverse=True)
     images = torch.bincount(group)
     hits = torch.bincount(group[positive], minlength=len(images))

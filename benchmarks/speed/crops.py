@@ -23,7 +23,7 @@ from transfer.datasets.images import class_names, read_class_folders
 from transfer.finetuning.classification import TrainingSamples
 from transfer.frozen.crops import RandomCrops, RandomView
 from transfer.frozen.extraction import EvalImages, raw_batches
-from transfer.frozen.kept_images import keep_images
+from transfer.frozen.kept_images import with_kept_pixels
 from transfer.frozen.transforms import EvalTransform, Normalization
 from transfer.running.folders import data_folder
 from transfer.running.memory import image_memory
@@ -61,9 +61,9 @@ def comparisons(settings: Settings) -> Iterator[Comparison]:
     normalize = Normalization(InputFormat(size_px=px), torch.device("cpu"))
     view = RandomView(px=px)
     with image_memory(MOST_GB):
-        kept = keep_images(images, num_crops=2 * count)
+        kept = with_kept_pixels(images, num_crops=2 * count)
     evaluated = EvalImages(images, EvalTransform.center(px, margin_px=32))
-    crops, from_kept = RandomCrops(images, view, 0), RandomCrops(images, view, 0, kept)
+    crops, from_kept = RandomCrops(images, view, 0), RandomCrops(kept, view, 0)
     samples = TrainingSamples(images, px, 0)
     places = [(index, index) for index in range(count)]
     with one_thread():

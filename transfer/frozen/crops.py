@@ -22,7 +22,7 @@ from pretrain.running.loader import load_batches
 from transfer.backbone import InputFormat
 from transfer.datasets.images import Images
 from transfer.frozen.extraction import num_workers
-from transfer.frozen.kept_images import KeptImages, keep_images
+from transfer.frozen.kept_images import KeptFiles, KeptPixels, with_kept_pixels
 from transfer.frozen.network import device
 from transfer.frozen.probe_training import Labels
 from transfer.frozen.transforms import QUARTER_TURNS, Normalization
@@ -88,13 +88,11 @@ class RandomView:
 
 
 class RandomCrops:
-    """Batches of views of images, by their places; the images may be kept decoded."""
+    """Batches of views of images, by their places."""
 
-    def __init__(
-        self, images: Images, view: RandomView, seed: int, kept: KeptImages | None = None
-    ) -> None:
+    def __init__(self, images: Images, view: RandomView, seed: int) -> None:
         self.images, self.view, self.seed = images, view, seed
-        self.read = images.source.read if kept is None else kept.read
+        self.read = images.source.read
 
     def __call__(self, places: Sequence[Place]) -> Crops:
         """Return pixels (n, 3, H, W) uint8, channels last, and labels (n,)."""
@@ -164,7 +162,7 @@ class DeviceCrops:
         return self.pixels[end - 3 * height * width : end].view(height, width, 3)
 
 
-def fits_on(kept: KeptImages, where: torch.device) -> bool:
+def fits_on(kept: KeptPixels, where: torch.device) -> bool:
     """Return whether a device is a GPU with room for the kept images."""
     if where.type != "cuda":
         return False
@@ -195,14 +193,16 @@ class CropSource:
         """
         self.where, self.px = device(), view.px
         # a resumed training must not choose by what is left of it
-        kept = keep_images(images, crops if began is None else remaining)
-        fits = kept is not None and fits_on(kept, self.where)
+        kept = with_kept_pixels(images, crops if began is None else remaining)
+        files = kept.source
+        pixels = files.kept if kept is not images and isinstance(files, KeptFiles) else None
+        fits = pixels is not None and fits_on(pixels, self.where)
         self.maker: Maker = began or ("device" if fits else "host")
         self.on_device: DeviceCrops | None = None
-        if kept is not None and fits and self.maker == "device":
-            self.on_device = DeviceCrops(kept.sizes, kept.pixels, self.px, self.where)
-            kept = None  # a GPU that holds the images spares the host's memory
-        self.crops = RandomCrops(images, view, seed, kept)
+        if pixels is not None and fits and self.maker == "device":
+            self.on_device = DeviceCrops(pixels.sizes, pixels.pixels, self.px, self.where)
+            kept = images  # a GPU that holds the images spares the host's memory
+        self.crops = RandomCrops(kept, view, seed)
 
     def batches(self, form: InputFormat, batch_size: int, steps: range) -> Iterator[Crops]:
         """Yield the batch of each step on the device: normalized pixels and labels."""

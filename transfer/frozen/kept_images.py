@@ -9,7 +9,6 @@ GB of pixels (measured on 331 photographs of 500 x 375 px), divided among at mos
 
 import mmap
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +34,7 @@ class ImageMemoryError(RuntimeError):
     """Error for decoded images that find no room in memory."""
 
 
-class KeptImages:
+class KeptPixels:
     """Pixels of all images of a set, one after the other in one block of shared memory."""
 
     def __init__(self, sizes: NDArray[np.int64]) -> None:
@@ -60,7 +59,7 @@ class KeptImages:
 class KeptFiles(ImageFiles):
     """Images of files whose pixels are kept."""
 
-    kept: KeptImages
+    kept: KeptPixels
     places: NDArray[np.int64]
     """(n,): index of each image among the kept ones."""
 
@@ -73,30 +72,17 @@ class KeptFiles(ImageFiles):
         return KeptFiles(self.folder, self.encoded_names[indices], self.kept, self.places[indices])
 
 
-def with_kept_pixels(images: Images, passes: float) -> Images:
-    """Return the images, with their pixels in memory if that pays and they fit; see keep_images.
+def with_kept_pixels(images: Images, num_crops: float) -> Images:
+    """Return the images, with their pixels in memory if that pays for this many crops and they fit.
 
-    Subsets share the pixels. Names and fingerprint are those of the files.
-    """
-    kept = keep_images(images, int(passes * len(images)))
-    if kept is None:
-        return images
-    source = images.source
-    folder = source.folder if isinstance(source, ImageFiles) else Path()
-    files = KeptFiles(folder, source.encoded_names, kept, np.arange(len(images)))
-    return Images(files, images.label_array, images.class_names)
-
-
-def keep_images(images: Images, num_crops: int) -> KeptImages | None:
-    """Decode all images, if that pays for this many crops of them and they fit; else return None.
-
-    ImageMemoryError if they fit into the limit that a user has set, but not into memory.
+    Subsets share the pixels. Names and fingerprint are those of the files. ImageMemoryError if they
+    fit into the limit that a user has set, but not into memory.
     """
     source = images.source
     if not isinstance(source, ImageFiles) or isinstance(source, KeptFiles):
-        return None
+        return images
     if num_crops < LEAST_PASSES * len(images):
-        return None
+        return images
     limit = image_memory_bytes()
     sample = np.unique(np.linspace(0, len(images) - 1, SAMPLE).astype(np.int64))
     # a few sizes spare a look into every file of a set that is far too large
@@ -112,12 +98,13 @@ def keep_images(images: Images, num_crops: int) -> KeptImages | None:
                 f"{len(images):,} images for every pass: decoded they need {num_bytes / 1e9:.2g} "
                 f"GB, more than the {limit / 1e9:.2g} GB of {OPTION}",
             )
-        return None
+        return images
     if num_bytes > (free := free_memory()):
         raise _no_room(num_bytes, f"{free / 1e9:.1f} GB are free")
-    kept = KeptImages(sizes)
+    kept = KeptPixels(sizes)
     _decode_all(source, kept)
-    return kept
+    files = KeptFiles(source.folder, source.encoded_names, kept, np.arange(len(images)))
+    return Images(files, images.label_array, images.class_names)
 
 
 def _sizes(source: ImageFiles) -> NDArray[np.int64]:
@@ -132,7 +119,7 @@ def _num_bytes(sizes: NDArray[np.int64]) -> int:
     return 3 * int(sizes.prod(axis=1).sum())
 
 
-def _decode_all(source: ImageFiles, kept: KeptImages) -> None:
+def _decode_all(source: ImageFiles, kept: KeptPixels) -> None:
     """Decode all images into their places, in several processes if there are many."""
 
     def decode(indices: range) -> int:

@@ -29,6 +29,7 @@ from transfer.detection.recipe import (
     DetectorRecipe,
 )
 from transfer.finetuning.options import EngineChoice, TrainingOptions
+from transfer.outcomes import resampled
 from transfer.running.folders import Folders
 from transfer.running.measured_rates import Rates
 from transfer.tasks.recipe_training import (
@@ -249,8 +250,6 @@ class Detection(RecipeTraining[DetectorRecipe]):
 
     def details(self, detected: Detected) -> dict[str, object]:
         """Return details of the training and all precisions: of sizes, classes and also boxes."""
-        from transfer.outcomes import resampled
-
         kept = resampled(detected.resampled, len(detected.scenes))
         return {**detected.details, "precisions": detected.precisions, **kept}
 

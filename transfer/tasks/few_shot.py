@@ -18,7 +18,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pretrain.running.errors import NotFiniteError
 from transfer.datasets.catalog import expected_sizes
+from transfer.frozen.classifier import class_results
 from transfer.frozen.features import Features, TrainAndTest, open_images
+from transfer.galleries.mistakes import mistakes_over_runs
+from transfer.metrics import top1
 from transfer.running.folders import Folders
 from transfer.running.option_ranges import length_fraction
 from transfer.tasks.task import CenterCrops
@@ -65,8 +68,6 @@ class FewLabels(CenterCrops):
         scores (trials, n, L) by size, labels (n,), names: L names. The numbers are means over the
         classifiers of the smallest sets. A pair counts the images of all these classifiers.
         """
-        from transfer.frozen.classifier import class_results
-
         size = min(scores)
         num = len(scores[size])
         numbers = class_results(scores[size].flatten(0, 1), labels.repeat(num), names, repeats=num)
@@ -75,8 +76,6 @@ class FewLabels(CenterCrops):
 
     def accuracies(self, predictions: TrialScores) -> dict[str, list[float]]:
         """Return top-1 in percent of each classifier, by metric."""
-        from transfer.metrics import top1
-
         return {
             self.metric_name.format(size): [top1(one, predictions.labels) for one in scores]
             for size, scores in predictions.scores.items()
@@ -88,8 +87,6 @@ class FewLabels(CenterCrops):
 
     def gallery(self, predictions: TrialScores, folders: Folders) -> list[Tile]:
         """Return the images about which the classifiers of the smallest sets are most wrong."""
-        from transfer.galleries.mistakes import mistakes_over_runs
-
         images = open_images(self.dataset, "test", folders)
         shares = self.shares(predictions.scores[min(predictions.scores)])
         return mistakes_over_runs(images, shares, predictions.labels, self.trials_called)

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 from transfer.datasets.catalog import too_small_bank
+from transfer.frozen.classifier import class_results
 from transfer.frozen.features import Predictions, TrainAndTest
+from transfer.metrics import top1
 from transfer.running.folders import Folders
 from transfer.tasks.task import CenterCrops
 
@@ -43,7 +45,6 @@ class KNN(CenterCrops):
 
     def run(self, prepared: TrainAndTest, folders: Folders, seed: int) -> Predictions:
         """Return the votes as scores; the seed has no effect, since nothing is drawn."""
-        from transfer.frozen.classifier import class_results
         from transfer.frozen.nearest import knn_scores
 
         scores = knn_scores(
@@ -58,8 +59,6 @@ class KNN(CenterCrops):
 
     def metrics(self, predictions: Predictions) -> dict[str, float]:
         """Return top-1 in percent."""
-        from transfer.metrics import top1
-
         return {"top1": top1(predictions.scores, predictions.labels)}
 
 

@@ -12,10 +12,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from transfer.backbone import Backbone
+from transfer.datasets.images import describe_image
 from transfer.frozen.features import Features, Predictions, frozen_features, open_images
 from transfer.frozen.pass_hours import probe_hours
 from transfer.frozen.probe_training import Decay, Labels, ProbeTraining
 from transfer.frozen.transforms import QUARTER_TURNS
+from transfer.galleries.mistakes import turned_mistakes
+from transfer.metrics import top1
 from transfer.running.folders import Folders
 from transfer.running.measured_rates import ASSUMED, Rates
 from transfer.running.option_ranges import length_fraction
@@ -127,7 +130,6 @@ class LinearProbe(Probe):
 
     def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
         """Train, then return the scores of the test split with the last weights."""
-        from transfer.datasets.images import describe_image
         from transfer.frozen.linear_heads import train_and_score
 
         heads = self.heads
@@ -208,14 +210,10 @@ class RotationProbe(Probe):
 
     def metrics(self, predictions: Predictions) -> dict[str, float]:
         """Return accuracy in percent."""
-        from transfer.metrics import top1
-
         return {"acc": top1(predictions.scores, predictions.labels)}
 
     def gallery(self, predictions: Predictions, folders: Folders) -> list[Tile]:
         """Return turned test images about whose rotation the classifier is most wrong."""
-        from transfer.galleries.mistakes import turned_mistakes
-
         images = open_images(self.dataset, "test", folders)
         return turned_mistakes(images, predictions.scores, predictions.labels)
 

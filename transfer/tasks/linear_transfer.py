@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pretrain.running.errors import NotFiniteError
 from transfer.backbone import Backbone
 from transfer.datasets.catalog import DATASETS
+from transfer.frozen.classifier import class_results
 from transfer.frozen.features import Features, Predictions, frozen_features, open_images
 from transfer.frozen.pass_hours import probe_hours
 from transfer.frozen.probe_training import ProbeTraining
 from transfer.frozen.transforms import EvalTransform
+from transfer.metrics import mean_per_class, top1
 from transfer.running.folders import Folders
 from transfer.running.measured_rates import ASSUMED, Rates
 from transfer.running.option_ranges import length_fraction
@@ -96,7 +98,6 @@ class LinearTransfer(Classification):
 
         NotFiniteError if the last training diverges.
         """
-        from transfer.frozen.classifier import class_results
         from transfer.frozen.crops import CROPS
         from transfer.frozen.linear_heads import train_heads
 
@@ -144,8 +145,6 @@ class LinearTransfer(Classification):
 
     def accuracy(self, scores: Tensor, labels: Tensor) -> float:
         """Return the primary metric in percent of scores (n, L) for labels (n,)."""
-        from transfer.metrics import mean_per_class, top1
-
         metric = mean_per_class if self.primary_metric == "mean_per_class" else top1
         return metric(scores, labels)
 

@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from transfer.datasets.catalog import too_small_bank
+from transfer.datasets.images import describe_image
 from transfer.frozen.features import TrainAndTest, open_images
+from transfer.outcomes import per_image
 from transfer.running.folders import Folders
 from transfer.tasks.task import CenterCrops
 
@@ -58,7 +60,6 @@ class NearestImages(CenterCrops):
 
     def run(self, prepared: TrainAndTest, folders: Folders, seed: int) -> Neighbors:
         """Return the neighbors; the seed has no effect, since the queries are the same for all."""
-        from transfer.datasets.images import describe_image
         from transfer.frozen.nearest import nearest_rows
 
         train, test = prepared.train, prepared.test
@@ -101,8 +102,6 @@ class NearestImages(CenterCrops):
 
     def details(self, predictions: Neighbors) -> dict[str, object]:
         """Return the shown queries, the number of test images, and how many neighbors agree."""
-        from transfer.outcomes import per_image
-
         same = predictions.neighbor_labels == predictions.labels[:, None]
         right = per_image(same.sum(dim=1).numpy(), predictions.labels.numpy(), of=same.shape[1])
         return {"queries": predictions.queries, "num_test": len(predictions.labels), **right}

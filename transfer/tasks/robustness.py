@@ -13,9 +13,17 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+import numpy as np
+
 from transfer.backbone import Backbone
 from transfer.datasets.imagenet.imagenet_c import GROUPS, KINDS, MAIN_KINDS, kind_and_severity
 from transfer.datasets.imagenet.objectnet import BORDER_PX, with_words
+from transfer.frozen.classifier import (
+    class_results,
+    classifier_scores,
+    labels_among,
+    load_classifier,
+)
 from transfer.frozen.features import (
     Predictions,
     features_of_backbones,
@@ -23,6 +31,7 @@ from transfer.frozen.features import (
     open_images,
 )
 from transfer.frozen.transforms import EvalTransform
+from transfer.galleries.mistakes import corrupted_mistakes, mistakes
 from transfer.running.folders import Folders
 from transfer.tasks.task import Classification
 
@@ -88,8 +97,6 @@ class TrainedClassifier(Classification):
 
         FileNotFoundError if the classifier is not trained.
         """
-        from transfer.frozen.classifier import labels_among, load_classifier
-
         head = load_classifier(folders.classifier) if folders.classifier else None
         if head is None:
             raise FileNotFoundError(
@@ -124,16 +131,12 @@ class ObjectNetEval(TrainedClassifier):
 
     def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
         """Return the scores of all classes of the classifier, and numbers by class."""
-        from transfer.frozen.classifier import class_results, classifier_scores
-
         scores, labels = classifier_scores(prepared.head, prepared.features), prepared.labels
         numbers = class_results(scores, labels, with_words(prepared.classes))
         return Predictions(scores, labels, numbers)
 
     def gallery(self, predictions: Predictions, folders: Folders) -> list[Tile]:
         """Return pictures of the test images about which the classifier is most wrong."""
-        from transfer.galleries.mistakes import mistakes
-
         images, classes = open_images(self.dataset, "test", folders), self.classes(folders)
         return mistakes(images, predictions.scores, predictions.labels, with_words(classes))
 
@@ -179,8 +182,6 @@ class CorruptionEval(TrainedClassifier):
 
     def run(self, prepared: Prepared, folders: Folders, seed: int) -> Corrupted:
         """Return the scores of all classes of the classifier, and numbers by class."""
-        from transfer.frozen.classifier import class_results, classifier_scores
-
         kinds, severities = zip(*map(kind_and_severity, prepared.files), strict=True)
         scores, labels = classifier_scores(prepared.head, prepared.features), prepared.labels
         details = class_results(scores, labels, prepared.classes)
@@ -218,8 +219,6 @@ class CorruptionEval(TrainedClassifier):
 
         A corruption has at most one picture.
         """
-        from transfer.galleries.mistakes import corrupted_mistakes
-
         return corrupted_mistakes(
             open_images(self.dataset, "test", folders),
             predictions.scores,
@@ -237,8 +236,6 @@ def right_over_corruptions(
     scores (n, L), labels (n,), files and kinds: names and corruptions of the n images. The entry is
     empty where a photograph lacks some of them, since the metric then weighs it differently.
     """
-    import numpy as np
-
     from transfer.outcomes import PER_IMAGE, per_image
 
     main = np.isin(kinds, MAIN_KINDS)
@@ -254,7 +251,6 @@ def right_over_corruptions(
 
 def accuracies(predictions: Corrupted) -> dict[str, dict[int, float]]:
     """Return top-1 in percent per corruption and severity."""
-    import numpy as np
     import torch
 
     from transfer.metrics import top1

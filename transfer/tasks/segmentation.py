@@ -11,11 +11,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
+
 from pretrain.running.processes import this_process
 from transfer.backbone import Backbone
 from transfer.convert.architectures import PLAIN, WIDE
 from transfer.datasets.catalog import open_segmented
 from transfer.datasets.segmented import Segmented, read_mask
+from transfer.outcomes import resampled
 from transfer.running.folders import Folders
 from transfer.running.measured_rates import Rates
 from transfer.segmentation.recipe import VOC_FCN, VOC_FCN_MOCO, SegmentationRecipe
@@ -44,8 +47,6 @@ class Predicted:
     @cached_property
     def confusions(self) -> Confusion:
         """Return the confusion matrix (n, L, L) of each image."""
-        import numpy as np
-
         from transfer.segmentation.iou import confusion
         from transfer.segmentation.train import prediction_path
 
@@ -148,7 +149,6 @@ class Segmentation(RecipeTraining[SegmentationRecipe]):
 
     def details(self, predicted: Predicted) -> dict[str, object]:
         """Return details of the training and the IoU of each class, null if it does not occur."""
-        from transfer.outcomes import resampled
         from transfer.segmentation.iou import resampled_overlap
 
         scores, confusions = predicted.overlap, predicted.confusions

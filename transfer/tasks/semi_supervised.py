@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+import numpy as np
+
 from pretrain.running.errors import NotFiniteError
 from pretrain.running.processes import this_process
 from transfer.backbone import Backbone
@@ -19,8 +21,10 @@ from transfer.datasets.splits import SHARE_SEED, balanced_split, draw_balanced_s
 from transfer.encoders.encoder import Encoder
 from transfer.finetuning.options import TrainingOptions
 from transfer.finetuning.schedule import Precision
+from transfer.frozen.classifier import class_results
 from transfer.frozen.features import Predictions, open_images
 from transfer.frozen.pass_hours import BACKWARD_COST, forward_hours, training_hours
+from transfer.metrics import top1
 from transfer.running.folders import Folders
 from transfer.running.measured_rates import ASSUMED, Rates
 from transfer.running.option_ranges import length_fraction
@@ -164,8 +168,8 @@ class SemiSupervised(CenterCrops):
         from transfer.frozen.crops import CROPS
         from transfer.frozen.kept_images import with_kept_pixels
 
-        passes = self.epochs * len(self.head_rates)
-        prepared = replace(prepared, labelled=with_kept_pixels(prepared.labelled, passes))
+        crops = self.epochs * len(self.head_rates) * len(prepared.labelled)
+        prepared = replace(prepared, labelled=with_kept_pixels(prepared.labelled, crops))
         labelled = prepared.labelled
         held_out = self.search(prepared, folders, seed) if len(self.head_rates) > 1 else {}
         rate = best_rate(held_out, self.head_rates[0])
@@ -199,11 +203,8 @@ class SemiSupervised(CenterCrops):
 
     def search(self, prepared: Prepared, folders: Folders, seed: int) -> dict[float, float]:
         """Return top-1 on held-out labelled images, by the classifier's rate."""
-        import numpy as np
-
         from transfer.finetuning.classification import number_at_once
         from transfer.finetuning.schedule import search_learning_rates
-        from transfer.metrics import top1
 
         labelled = prepared.labelled
         least = int(np.bincount(labelled.label_array).min())
@@ -245,7 +246,6 @@ class SemiSupervised(CenterCrops):
         The error of a rate that diverges takes the place of its predictions.
         """
         from transfer.finetuning import classification as whole
-        from transfer.frozen.classifier import class_results
 
         courses = [self.course(len(learned), rate) for rate in rates]
         places = [

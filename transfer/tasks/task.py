@@ -20,6 +20,8 @@ from transfer.finetuning.schedule import TrainingSchedule
 from transfer.frozen.features import TrainAndTest, frozen_features, open_images
 from transfer.frozen.pass_hours import probe_hours
 from transfer.frozen.transforms import EvalTransform
+from transfer.galleries.mistakes import mistakes
+from transfer.metrics import top1, topk
 from transfer.running.folders import Folders
 from transfer.running.measured_rates import ASSUMED, Rates
 
@@ -185,8 +187,6 @@ class Classification(Task):
 
     def metrics(self, predictions: Any) -> dict[str, float]:
         """Return top-1 and top-5 in percent."""
-        from transfer.metrics import top1, topk
-
         scores, labels = predictions.scores, predictions.labels
         return {"top1": top1(scores, labels), "top5": topk(scores, labels, k=5)}
 
@@ -196,8 +196,6 @@ class Classification(Task):
 
     def gallery(self, predictions: Any, folders: Folders) -> Sequence[Tile]:
         """Return pictures of the test images about which the classifier is most wrong."""
-        from transfer.galleries.mistakes import mistakes
-
         images = open_images(self.dataset, "test", folders)
         return mistakes(images, predictions.scores, predictions.labels)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from transfer.backbone import Backbone
+from transfer.frozen.features import open_images
 from transfer.frozen.pass_hours import forward_hours
 from transfer.frozen.transforms import ViewSettings
 from transfer.running.folders import Folders
@@ -93,7 +94,6 @@ class ViewStatistics(Task):
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
         """Return the images, and the projector if embeddings are asked."""
-        from transfer.frozen.features import open_images
         from transfer.projector import load_projector
 
         projector = load_projector(backbone) if self.space == "embedding" else None

@@ -10,11 +10,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
+import numpy as np
+
 from transfer.backbone import Backbone
+from transfer.datasets.expected import DataError
 from transfer.encoders.encoder import Encoder
-from transfer.frozen.features import Features, Predictions
+from transfer.frozen.features import Features, Predictions, frozen_features, open_images
 from transfer.frozen.pass_hours import probe_hours
 from transfer.frozen.transforms import EvalTransform
+from transfer.galleries.mistakes import misplaced
+from transfer.metrics import average_precision
+from transfer.outcomes import resampled, resampled_precision, resamples
 from transfer.running.console import print_line
 from transfer.running.folders import Folders
 from transfer.running.measured_rates import ASSUMED, Rates
@@ -115,8 +121,6 @@ class VOCSVM(Task):
 
     def prepare(self, backbone: Backbone, folders: Folders) -> SVMData:
         """Return the features of trainval and test, extracted or from the cache."""
-        from transfer.frozen.features import frozen_features, open_images
-
         transform = EvalTransform(
             resize_px=round(self.crop_px * 256 / 224), crop_px=self.crop_px, squash=True
         )
@@ -132,8 +136,6 @@ class VOCSVM(Task):
         With two positives in trainval, a fold that holds one out can train on the other. DataError
         if fewer than `min_classes` remain.
         """
-        from transfer.datasets.expected import DataError
-
         present = train.labels == PRESENT
         enough = (
             (present.sum(dim=0) >= 2)
@@ -230,8 +232,6 @@ class VOCSVM(Task):
 
     def precisions(self, predictions: Predictions) -> list[float]:
         """Return the average precision of each class in percent, its difficult images ignored."""
-        from transfer.metrics import average_precision
-
         return [
             average_precision(
                 scores[labels != DIFFICULT],
@@ -260,10 +260,6 @@ class VOCSVM(Task):
 
     def resampled(self, predictions: Predictions) -> dict[str, Any]:
         """Return mAP on resampled test sets."""
-        import numpy as np
-
-        from transfer.outcomes import resampled, resampled_precision, resamples
-
         recalls = np.arange(11) / 10 if self.points == "11" else None
         scores, labels = predictions.scores.numpy(), predictions.labels.numpy()
         counts = resamples(len(labels))
@@ -282,9 +278,6 @@ class VOCSVM(Task):
 
         Difficult images of a class are not ranked, as in the metric.
         """
-        from transfer.frozen.features import open_images
-        from transfer.galleries.mistakes import misplaced
-
         images = open_images("voc07", "test", folders)
         labels, classes = predictions.labels, list(predictions.details["classes"])
         present, absent = labels == PRESENT, labels == ABSENT

@@ -15,7 +15,7 @@ from transfer.backbone import InputFormat
 from transfer.datasets.expected import DataError
 from transfer.datasets.images import ImageFiles, Images, image_files
 from transfer.frozen.crops import CropSource, DeviceCrops, RandomCrops, RandomView, fits_on
-from transfer.frozen.kept_images import ImageMemoryError, KeptImages, keep_images, with_kept_pixels
+from transfer.frozen.kept_images import ImageMemoryError, KeptFiles, KeptPixels, with_kept_pixels
 from transfer.frozen.probe_training import Labels
 from transfer.running.memory import image_memory
 
@@ -39,6 +39,11 @@ def workers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     return int(request.param)
 
 
+def with_kept(images: Images) -> Images:
+    with image_memory(1):
+        return with_kept_pixels(images, 100)
+
+
 def batches(images: Images) -> list[tuple[torch.Tensor, torch.Tensor]]:
     source = CropSource(images, RandomView(px=16), 0, 25, 25)
     return list(source.batches(InputFormat(), 5, STEPS))
@@ -47,19 +52,11 @@ def batches(images: Images) -> list[tuple[torch.Tensor, torch.Tensor]]:
 def test_batches_from_kept_images_are_those_of_decoding_each_time(
     images: Images, workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept: list[KeptImages | None] = []
-
-    def keep(*args: object) -> KeptImages | None:
-        kept.append(keep_images(*args))  # type: ignore[arg-type]
-        return kept[-1]
-
-    monkeypatch.setattr(transfer.frozen.crops, "keep_images", keep)
     with image_memory(0):
         decoded = batches(images)
-    with image_memory(1):
-        found = batches(images)
-    assert kept[0] is None
-    assert kept[1] is not None
+    kept = with_kept(images)
+    monkeypatch.setattr(ImageFiles, "read", lambda *_: pytest.fail("decoded again"))
+    found = batches(kept)
     for one, other in zip(decoded, found, strict=True):
         assert torch.equal(one[0], other[0])
         assert torch.equal(one[1], other[1])
@@ -70,7 +67,7 @@ def test_images_are_kept_up_to_the_limit(
     images: Images, limit: int, keeps: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with image_memory(limit / 1e9):
-        assert (keep_images(images, 100) is not None) == keeps
+        assert (with_kept_pixels(images, 100) is not images) == keeps
     assert ("decoded they need" in capsys.readouterr().err) != keeps
 
 
@@ -86,15 +83,15 @@ def test_a_set_that_is_far_too_large_is_not_looked_through(
 
     monkeypatch.setattr(transfer.frozen.kept_images, "image_sizes", sizes)
     with image_memory(1e-9):
-        assert keep_images(images, 100) is None
+        assert with_kept_pixels(images, 100) is images
     assert asked == [2]
 
 
 @pytest.mark.parametrize("size", [0, 500])
 def test_a_broken_image_is_named(images: Images, workers: int, tmp_path: Path, size: int) -> None:
     (tmp_path / "3.jpg").write_bytes(as_jpeg(photograph(40, 53, 3))[:size])
-    with image_memory(1), pytest.raises(DataError, match=r"3\.jpg"):
-        keep_images(images, 100)
+    with pytest.raises(DataError, match=r"3\.jpg"):
+        with_kept(images)
 
 
 def test_memory_that_the_system_refuses_is_an_error_with_advice(
@@ -104,26 +101,26 @@ def test_memory_that_the_system_refuses_is_an_error_with_advice(
         raise OSError(12, "Cannot allocate memory")
 
     monkeypatch.setattr(mmap, "mmap", refuse)
-    with image_memory(1), pytest.raises(ImageMemoryError, match="Cannot allocate memory"):
-        keep_images(images, 100)
+    with pytest.raises(ImageMemoryError, match="Cannot allocate memory"):
+        with_kept(images)
 
 
 def test_a_stop_is_heard_while_images_are_decoded(
     images: Images, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stop, "_asked", [15])
-    with image_memory(1), pytest.raises(stop.Stopped):
-        keep_images(images, 100)
+    with pytest.raises(stop.Stopped):
+        with_kept(images)
 
 
 def test_images_with_kept_pixels_and_their_parts_read_no_file(
     images: Images, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = [images.source.read(i).copy() for i in range(NUM_IMAGES)]
-    kept = with_kept_pixels(images, 30.0)
+    kept = with_kept(images)
     assert kept.fingerprint == images.fingerprint
     monkeypatch.setattr(ImageFiles, "read", lambda *_: pytest.fail("decoded again"))
-    assert with_kept_pixels(kept, 30.0) is kept
+    assert with_kept(kept) is kept
     for i, pixels in enumerate(expected):
         assert np.array_equal(np.asarray(kept[i][0]), pixels)
         assert kept[i][1] == i
@@ -136,18 +133,17 @@ PLACES = [(place, place % 5) for place in range(40)]
 
 
 @pytest.fixture
-def kept(images: Images) -> KeptImages:
-    with image_memory(1):
-        kept = keep_images(images, 100)
-    assert kept is not None
-    return kept
+def kept(images: Images) -> KeptPixels:
+    source = with_kept(images).source
+    assert isinstance(source, KeptFiles)
+    return source.kept
 
 
 def within_a_level_on(
-    where: torch.device, labels: Labels, images: Images, kept: KeptImages
+    where: torch.device, labels: Labels, images: Images, kept: KeptPixels
 ) -> bool:
     view = RandomView(px=24, labels=labels)
-    crops = RandomCrops(images, view, 3, kept)
+    crops = RandomCrops(images, view, 3)
     expected, classes = crops(PLACES)
     views, found_classes = crops.draws(PLACES, kept.sizes)
     found = DeviceCrops(kept.sizes, kept.pixels, 24, where)(views)
@@ -158,7 +154,7 @@ def within_a_level_on(
 
 @pytest.mark.parametrize("labels", ["classes", "rotations"])
 def test_crops_of_the_device_are_within_a_level_of_those_of_the_host(
-    labels: Labels, images: Images, kept: KeptImages
+    labels: Labels, images: Images, kept: KeptPixels
 ) -> None:
     assert within_a_level_on(torch.device("cpu"), labels, images, kept)
 
@@ -166,7 +162,7 @@ def test_crops_of_the_device_are_within_a_level_of_those_of_the_host(
 @pytest.mark.gpu
 @pytest.mark.parametrize("labels", ["classes", "rotations"])
 def test_crops_of_a_gpu_are_within_a_level_of_those_of_the_host(
-    labels: Labels, images: Images, kept: KeptImages
+    labels: Labels, images: Images, kept: KeptPixels
 ) -> None:
     where = torch.device("cuda")
     assert fits_on(kept, where)
@@ -174,7 +170,7 @@ def test_crops_of_a_gpu_are_within_a_level_of_those_of_the_host(
 
 
 def test_only_a_gpu_with_room_holds_images(
-    kept: KeptImages, monkeypatch: pytest.MonkeyPatch
+    kept: KeptPixels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert not fits_on(kept, torch.device("cpu"))
     for share, fits in ((4, True), (3, False)):
@@ -185,10 +181,10 @@ def test_only_a_gpu_with_room_holds_images(
 
 @pytest.mark.parametrize("keeps", [True, False])
 def test_uploaded_images_have_the_crops_of_those_on_the_device(
-    keeps: bool, images: Images, kept: KeptImages
+    keeps: bool, images: Images, kept: KeptPixels
 ) -> None:
     where, view = torch.device("cpu"), RandomView(px=24, labels="rotations")
-    crops = RandomCrops(images, view, 3, kept if keeps else None)
+    crops = RandomCrops(with_kept(images) if keeps else images, view, 3)
     views, labels = crops.draws(PLACES, kept.sizes)
     rows, classes, sizes, pixels = crops.uploads(PLACES)
     found = DeviceCrops(sizes.numpy(), pixels.numpy(), 24, where)(rows)
