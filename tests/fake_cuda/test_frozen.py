@@ -18,7 +18,7 @@ from transfer.frozen import crops, extraction, few_shot_heads, nearest, network
 from transfer.frozen.crops import CropSource, RandomView
 from transfer.frozen.feature_file import UnfinishedRows
 from transfer.frozen.features import Features
-from transfer.frozen.few_shot_heads import FewShotTraining, Problem, train_together
+from transfer.frozen.few_shot_heads import Problem, train_together
 from transfer.frozen.head_optimizer import HeadOptimizer, new_heads
 from transfer.frozen.nearest import knn_scores
 from transfer.frozen.network import forward, in_bfloat16
@@ -136,10 +136,12 @@ def test_features_are_read_back_while_the_next_batch_runs(
 
 
 def few_shot_waits(iterations: int) -> tuple[Watch, list[Tensor]]:
-    training = FewShotTraining(iterations=iterations, learning_rate=0.1, batch_size=4)
     problems = [Problem(torch.arange(10) + shift, seed=shift) for shift in range(2)]
     with pretend_cuda(), Watch() as watch:
-        return watch, list(train_together(POOL, problems, training, num_classes=2))
+        trained = train_together(
+            POOL, problems, num_classes=2, iterations=iterations, learning_rate=0.1, batch_size=4
+        )
+        return watch, list(trained)
 
 
 def test_training_of_few_shot_heads_waits_as_often_as_its_budget_says_however_long_it_is() -> None:

@@ -19,15 +19,6 @@ WEIGHT_STD = 0.01
 """Standard deviation of the initial weights; biases start at 0 (MoCo's probe)."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class FewShotTraining:
-    """Settings of the training of each classifier."""
-
-    iterations: int
-    learning_rate: float
-    batch_size: int
-
-
 @dataclass(frozen=True)
 class Problem:
     """One classifier to train."""
@@ -57,7 +48,13 @@ def draw_support(labels: Tensor, *, shots: int, num_classes: int, seed: int) -> 
 
 
 def train_together(
-    pool: Features, problems: Sequence[Problem], training: FewShotTraining, *, num_classes: int
+    pool: Features,
+    problems: Sequence[Problem],
+    *,
+    num_classes: int,
+    iterations: int,
+    learning_rate: float,
+    batch_size: int,
 ) -> tuple[Tensor, Tensor]:
     """Train P classifiers; return weights (P, L, C) and biases (P, L) on the training device."""
     where = device()
@@ -67,11 +64,11 @@ def train_together(
     weight = torch.stack([WEIGHT_STD * torch.randn(shape, generator=start) for start in starts])
     weight = weight.to(where).requires_grad_()
     bias = torch.zeros(len(problems), num_classes, device=where, requires_grad=True)
-    optimizer = torch.optim.Adam([weight, bias], lr=training.learning_rate)
-    orders = torch.stack([_order(problem, training) for problem in problems]).to(where)
-    for step in range(training.iterations):
-        batch = slice(step * training.batch_size, (step + 1) * training.batch_size)
-        rows = orders[:, batch]
+    optimizer = torch.optim.Adam([weight, bias], lr=learning_rate)
+    wanted = iterations * batch_size
+    orders = torch.stack([_order(problem, wanted) for problem in problems]).to(where)
+    for step in range(iterations):
+        rows = orders[:, step * batch_size : (step + 1) * batch_size]
         scores = torch.baddbmm(bias[:, None], features[rows], weight.transpose(1, 2))
         # a sum over the problems: each one's gradient is then that of its own mean loss
         losses = cross_entropy(
@@ -83,10 +80,9 @@ def train_together(
     return weight.detach(), bias.detach()
 
 
-def _order(problem: Problem, training: FewShotTraining) -> Tensor:
-    """Return the positions of all iterations: consecutive, reshuffled passes over the support."""
+def _order(problem: Problem, wanted: int) -> Tensor:
+    """Return so many positions in a row: consecutive, reshuffled passes over the support."""
     generator = torch.Generator().manual_seed(problem.seed + 1)
-    wanted = training.iterations * training.batch_size
     passes = -(-wanted // len(problem.support))
     turns = [torch.randperm(len(problem.support), generator=generator) for _ in range(passes)]
     return problem.support[torch.cat(turns)[:wanted]] if turns else problem.support[:0]

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from transfer.frozen.features import Features
-from transfer.frozen.few_shot_heads import FewShotTraining, Problem, train_together
+from transfer.frozen.few_shot_heads import Problem, train_together
 from transfer.frozen.linear_svm import Problems, eigenbasis, solve_batched
 from transfer.frozen.nearest import knn_scores
 
@@ -49,16 +49,13 @@ def linear_probe(
     It is trained by Adam on the cross-entropy; the seed draws initial weights and order.
     """
     batch_size = min(batch_size, len(train))
-    training = FewShotTraining(
-        iterations=epochs * -(-len(train) // batch_size),
-        learning_rate=learning_rate,
-        batch_size=batch_size,
-    )
     weight, bias = train_together(
         Features(train, labels),
         [Problem(torch.arange(len(train)), seed)],
-        training,
         num_classes=int(labels.max()) + 1,
+        iterations=epochs * -(-len(train) // batch_size),
+        learning_rate=learning_rate,
+        batch_size=batch_size,
     )
     return test @ weight[0].T.cpu() + bias[0].cpu()
 

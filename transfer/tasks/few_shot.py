@@ -140,16 +140,15 @@ class FewShot(FewLabels):
         """
         import torch
 
-        from transfer.frozen.few_shot_heads import FewShotTraining, train_together
+        from transfer.frozen.few_shot_heads import train_together
 
-        training = FewShotTraining(
+        weight, bias = train_together(
+            prepared.train,
+            self.problems(prepared, seed),
+            num_classes=prepared.num_classes,
             iterations=self.iterations,
             learning_rate=self.learning_rate,
             batch_size=self.batch_size,
-        )
-        problems = self.problems(prepared, seed)
-        weight, bias = train_together(
-            prepared.train, problems, training, num_classes=prepared.num_classes
         )
         if not bool(weight.isfinite().all()):
             raise NotFiniteError(

@@ -9,14 +9,13 @@ from torch.nn.functional import cross_entropy
 from transfer.frozen.features import Features
 from transfer.frozen.few_shot_heads import (
     WEIGHT_STD,
-    FewShotTraining,
     Problem,
     _order,
     draw_support,
     train_together,
 )
 
-TRAINING = FewShotTraining(iterations=12, learning_rate=0.03, batch_size=8)
+ITERATIONS, RATE, BATCH_SIZE = 12, 0.03, 8
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +47,14 @@ def problems(pool: Features) -> list[Problem]:
 def test_trials_and_shots_together_equal_a_training_of_each(
     pool: Features, problems: list[Problem]
 ) -> None:
-    weight, bias = train_together(pool, problems, TRAINING, num_classes=5)
+    weight, bias = train_together(
+        pool,
+        problems,
+        num_classes=5,
+        iterations=ITERATIONS,
+        learning_rate=RATE,
+        batch_size=BATCH_SIZE,
+    )
     for i, problem in enumerate(problems):
         # torch's own layer and optimizer, one problem at a time
         layer = torch.nn.Linear(16, 5)
@@ -56,8 +62,8 @@ def test_trials_and_shots_together_equal_a_training_of_each(
         with torch.no_grad():
             layer.weight.copy_(WEIGHT_STD * torch.randn(5, 16, generator=start))
             layer.bias.zero_()
-        optimizer = torch.optim.Adam(layer.parameters(), lr=TRAINING.learning_rate)
-        for rows in _order(problem, TRAINING).split(TRAINING.batch_size):
+        optimizer = torch.optim.Adam(layer.parameters(), lr=RATE)
+        for rows in _order(problem, ITERATIONS * BATCH_SIZE).split(BATCH_SIZE):
             optimizer.zero_grad()
             cross_entropy(layer(pool.features[rows]), pool.labels[rows]).backward()
             optimizer.step()
@@ -77,7 +83,7 @@ def test_a_class_with_too_few_images_is_named(pool: Features) -> None:
 
 
 def test_a_pass_shows_every_supporting_image_once(problems: list[Problem]) -> None:
-    order = _order(problems[0], TRAINING)  # ten images, twelve batches of eight
+    order = _order(problems[0], ITERATIONS * BATCH_SIZE)  # ten images, twelve batches of eight
     assert len(order) == 96
     for start in range(0, 90, 10):
         assert sorted(order[start : start + 10].tolist()) == sorted(problems[0].support.tolist())

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-import transfer.frozen.features
+import transfer.tasks.voc_svm
 from benchmarks.speed.svm import Settings, column, synthetic_voc
 from transfer import Encoder
 from transfer.backbone import InputFormat, random_backbone
@@ -105,9 +105,9 @@ def test_images_are_squashed_by_way_of_256_to_224(monkeypatch: pytest.MonkeyPatc
         asked.append((key, split, transform))
         return data.train if split == "trainval" else data.test
 
-    monkeypatch.setattr(transfer.frozen.features, "frozen_features", record)
+    monkeypatch.setattr(transfer.tasks.voc_svm, "frozen_features", record)
     monkeypatch.setattr(
-        transfer.frozen.features, "open_images", lambda *_: type("", (), {"class_names": "abc"})
+        transfer.tasks.voc_svm, "open_images", lambda *_: type("", (), {"class_names": "abc"})
     )
     task = replace(VOCSVM(), min_classes=3)
     backbone = random_backbone(arch="resnet18", stem="imagenet", seed=0)
