@@ -168,9 +168,3 @@ def test_folds_share_positives_and_images_evenly() -> None:
             for side in (positive[:, index], ~positive[:, index]):
                 counts = folds[side, index].bincount(minlength=3)
                 assert int(counts.max() - counts.min()) <= 1
-
-
-def test_costs_that_do_not_rise_are_an_error() -> None:
-    for costs in [(), (1.0, 0.1), (1.0, 1.0), (0.0, 1.0)]:
-        with pytest.raises(ValueError, match="positive and rising"):
-            replace(SEARCH, costs=costs)

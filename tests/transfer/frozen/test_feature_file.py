@@ -155,22 +155,6 @@ def test_a_write_that_is_torn_by_a_kill_is_made_anew(
     assert step > 20
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("first", [21, 22])
-def test_two_kills_and_a_deletion_between_them_leave_right_features(
-    extract: Work, expected: list[Tensor], cache: Path, first: int
-) -> None:
-    """The first comes after the first part of one entry, or of both."""
-    for second in count(first - 20, 2):
-        empty(cache)
-        assert killed_at(first, extract, WRITES)
-        max(cache.glob("*.partial"), key=_finished).unlink()
-        if not killed_at(second, extract, WRITES):
-            break
-        assert same(extract(), expected), second
-    assert second > 20
-
-
 def disturbed_at(step: int, work: Work, steps: Steps, disturb: Callable[[], None]) -> str | None:
     """Run the work, disturbed before one of its steps; the error's words, None without a step."""
     numbers = count(1)

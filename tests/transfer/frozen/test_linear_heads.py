@@ -76,12 +76,6 @@ def test_each_head_equals_torch_sgd_of_its_own(weight_decay: float) -> None:
         torch.testing.assert_close(together.bias[index], bias.detach(), rtol=1e-9, atol=1e-11)
 
 
-def test_step_decay_divides_by_ten_at_sixty_and_eighty_percent() -> None:
-    training = ProbeTraining(learning_rates=(1.0,), epochs=100, decays=("step",))
-    factors = [training.rate_factors(epoch / 100)[0] for epoch in (0, 59, 60, 79, 80, 99)]
-    assert factors == pytest.approx([1, 1, 0.1, 0.1, 0.01, 0.01])
-
-
 def test_each_head_has_its_own_decay() -> None:
     training = ProbeTraining(learning_rates=(1.0, 2.0), steps=10, decays=("step", "cosine"))
     together = train((1.0, 2.0), training, 10)

@@ -1,6 +1,5 @@
 """A classifier on corrupted images and other viewpoints: groups and means, its worst mistakes."""
 
-import itertools
 from pathlib import Path
 
 import numpy as np
@@ -51,36 +50,6 @@ def test_groups_all_and_severe_are_means_of_corruptions_over_severities() -> Non
     found = CorruptionEval().metrics(corrupted({(k, s): 2 for k in MAIN_KINDS for s in (1, 3)}))
     assert found["all_top1"] == 50.0
     assert not [name for name in found if "19" in name]
-
-
-def test_each_picture_is_the_worst_that_is_left_and_of_another_corruption(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    classes = ("n1", "n2", "n3")
-    parts = itertools.product(MAIN_KINDS, (1, 5), classes, range(8))
-    files = [f"set/{kind}/{severity}/{wnid}/{i}.jpg" for kind, severity, wnid, i in parts]
-    labels = torch.tensor([classes.index(file.split("/")[3]) for file in files])
-    pixels = np.zeros((len(files), 2, 2, 3), np.uint8)
-    images = Images(ImageArrays(pixels, encode_names(files)), labels.numpy(), classes)
-    monkeypatch.setattr(transfer.tasks.robustness, "open_images", lambda *_: images)
-    generator = torch.Generator().manual_seed(0)
-    head = Heads(torch.randn(1, 3, 4, generator=generator), torch.zeros(1, 3))
-    features = torch.randn(len(files), 4, generator=generator)
-    folders, task = Folders(Path(), Path(), Path()), CorruptionEval()
-    test = Prepared(head, classes, features, labels, tuple(files))
-    predictions = task.run(test, folders, seed=0)
-    rows = zip(files, predictions.scores.tolist(), labels.tolist(), strict=True)
-    left = {file: max(row) - row[label] for file, row, label in rows}
-    tiles = task.gallery(predictions, folders)
-    assert len(tiles) == 12
-    for tile in tiles:
-        assert tile.name == max(left, key=lambda file: left[file])
-        _, kind, _, *photograph = tile.name.split("/")
-        left = {
-            file: lead
-            for file, lead in left.items()
-            if file.split("/")[1] != kind and file.split("/")[3:] != photograph
-        }
 
 
 def test_numbers_by_class_are_of_all_corruptions_and_say_so() -> None:

@@ -8,11 +8,10 @@ import torch
 from torch.nn.functional import one_hot
 
 from transfer.datasets.catalog import open_split
-from transfer.datasets.images import Images
 from transfer.frozen.features import Features, TrainAndTest
 from transfer.metrics import top1
 from transfer.running.folders import Folders
-from transfer.tasks.few_shot import FewShot, LowShotKNN, TrialScores
+from transfer.tasks.few_shot import FewLabels, FewShot, LowShotKNN, TrialScores
 
 
 def test_a_mean_over_trials_and_its_interval_have_one_name() -> None:
@@ -40,61 +39,41 @@ def test_accuracy_by_class_is_the_mean_over_the_trials_of_the_fewest_shots() -> 
     assert confused == int((scores.argmax(dim=2) != labels).sum())
     assert {pair["of"] for pair in found["most_confused"]} == {4 * 4}
     assert found["classes_counted_over"] == "4 trials of 5 images per class"
-
-
-@pytest.fixture
-def folders(small_data: Path, tmp_path: Path) -> Folders:
-    return Folders(small_data, tmp_path, tmp_path)
+    banks = LowShotKNN(dataset="cifar10").results(right, labels, ("cat", "dog", "fox")).details
+    assert banks["classes_counted_over"] == "4 banks of 5 % of the training images"
 
 
 @pytest.fixture
 def prepared(small_data: Path) -> TrainAndTest:
     """Random features of the small CIFAR-10."""
     generator = torch.Generator().manual_seed(0)
-    labels = open_split("cifar10", small_data, "test").labels
+    images = open_split("cifar10", small_data, "test")
     train = Features(torch.randn(120, 4, generator=generator), torch.arange(120) % 6)
-    test = Features(torch.randn(len(labels), 4, generator=generator), labels)
-    return TrainAndTest(train, test, open_split("cifar10", small_data, "test").class_names)
+    test = Features(torch.randn(len(images), 4, generator=generator), images.labels)
+    return TrainAndTest(train, test, images.class_names)
 
 
-def worst(shares: list[list[float]], images: Images) -> str:
-    """Return the image whose wrong class leads most."""
-    labels = images.labels.tolist()
-    leads = [max(row) - row[label] for row, label in zip(shares, labels, strict=True)]
-    return images.name(max(range(len(images)), key=lambda i: leads[i]))
-
-
-def test_a_run_keeps_numbers_by_class_and_shows_its_worst_images(
-    prepared: TrainAndTest, folders: Folders
+def test_pictures_show_the_images_that_the_smallest_sets_are_most_wrong_about(
+    prepared: TrainAndTest, small_data: Path, tmp_path: Path
 ) -> None:
-    images = open_split("cifar10", folders.data, "test")
-    task = FewShot(dataset="cifar10", shots=(2,), trials=2, iterations=3)
-    predictions = task.run(prepared, folders, seed=0)
-    assert list(predictions.details["accuracy_per_class"]) == list(images.class_names)
-    shares = torch.stack([trial.softmax(dim=1) for trial in predictions.scores[2]]).mean(dim=0)
-    assert task.gallery(predictions, folders)[0].name == worst(shares.tolist(), images)
+    folders, images = (
+        Folders(small_data, tmp_path, tmp_path),
+        open_split("cifar10", small_data, "test"),
+    )
+    shots: FewLabels = FewShot(dataset="cifar10", shots=(2,), trials=2, iterations=3)
+    banks = LowShotKNN(dataset="cifar10", percents=(10, 5), draws=3, num_neighbors=4)
+    for task, size in ((shots, 2), (banks, 5)):
+        found = task.run(prepared, folders, seed=0)
+        assert list(found.details["accuracy_per_class"]) == list(images.class_names)
+        scores = found.scores[size]
+        votes = scores / scores.sum(dim=2, keepdim=True)
+        shares = (scores.softmax(dim=2) if task is shots else votes).mean(dim=0)
+        own = shares.gather(1, images.labels[:, None])[:, 0]
+        worst = int((shares.max(dim=1).values - own).argmax())
+        assert task.gallery(found, folders)[0].name == images.name(worst)
 
 
 def test_fewer_images_than_a_class_needs_are_refused(small_data: Path) -> None:
     assert FewShot(dataset="cifar10", shots=(5, 32)).too_few_images(small_data) == ""
     reason = FewShot(dataset="cifar10", shots=(5, 33)).too_few_images(small_data)
     assert "33 images of each class are drawn, but cifar10 has 192 training images of 6" in reason
-
-
-def test_low_shot_votes_are_told_of_the_smallest_banks_by_class_and_by_image(
-    prepared: TrainAndTest, folders: Folders
-) -> None:
-    task = LowShotKNN(dataset="cifar10", percents=(10, 5), draws=3, num_neighbors=4)
-    images = open_split("cifar10", folders.data, "test")
-    votes = task.run(prepared, folders, seed=0)
-    details = task.details(votes)
-    found = details["accuracy_per_class"]
-    assert isinstance(found, dict)
-    banks = votes.scores[5]
-    for label, name in enumerate(images.class_names):
-        own = votes.labels == label
-        each = [top1(bank[own], votes.labels[own]) for bank in banks]
-        assert found[name] == pytest.approx(fmean(each), abs=0.005)
-    assert details["classes_counted_over"] == "3 banks of 5 % of the training images"
-    shares = torch.stack([bank / bank.sum(dim=1, keepdim=True) for bank in banks]).mean(dim=0)
-    assert task.gallery(votes, folders)[0].name == worst(shares.tolist(), images)

@@ -103,18 +103,3 @@ def test_features_of_a_position_are_those_of_the_turned_image(
         # twenty layers in float32, alone and in a batch: 512 eps of the largest feature
         atol = 512 * torch.finfo(torch.float32).eps * float(expected.max())
         torch.testing.assert_close(found, expected, rtol=0, atol=atol)
-
-
-def test_the_picture_is_the_turned_image_of_the_surest_mistake(
-    small_data: Path, tmp_path: Path
-) -> None:
-    images = open_split("in100", small_data, "test")
-    scores = torch.rand(4 * len(images), 4, generator=torch.Generator().manual_seed(0))
-    labels = torch.arange(4).repeat_interleave(len(images))
-    leads = [float(max(row) - row[turns]) for row, turns in zip(scores, labels, strict=True)]
-    worst = max(range(len(scores)), key=lambda i: leads[i])
-    folders = Folders(small_data, tmp_path, tmp_path)
-    tile = ROTATION.gallery(Predictions(scores, labels), folders)[0]
-    assert tile.name == images.name(worst % len(images))
-    guess = 90 * int(scores[worst].argmax())
-    assert tile.caption == f"turned by {90 * (worst // len(images))}°, taken for {guess}°"

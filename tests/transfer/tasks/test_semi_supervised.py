@@ -25,32 +25,6 @@ from transfer.running.folders import Folders
 from transfer.tasks.semi_supervised import IMAGE_GB, TASKS, SemiSupervised
 
 
-def test_length_drops_and_rates_are_those_of_the_papers(subtests: pytest.Subtests) -> None:
-    for key, images, steps, drops, rates in [
-        # CO2, section 3.3: 20 epochs, 0.01 and 1.0, a fifth after 12 and 16
-        ("in1k_semi_1pct@co2", 12_811, 1_001, (601, 801), (0.01, 1.0)),
-        ("in1k_semi_10pct@co2-v1", 128_116, 10_009, (6_005, 8_007), (0.01, 1.0)),
-        # LORAC, section 6: 30 or 50 epochs; the classifier's rate 250 or 20 times the backbone's
-        ("in1k_semi_1pct@lorac", 12_811, 1_501, (901, 1_201), (0.004, 1.0)),
-        ("in1k_semi_10pct@lorac", 128_116, 25_023, (15_014, 20_018), (0.05, 1.0)),
-    ]:
-        with subtests.test(key=key, images=images, steps=steps, drops=drops, rates=rates):
-            course = TASKS[key].course(images, 1.0)
-            assert (course.iterations, course.milestones, course.decay) == (steps, drops, 0.2)
-            found = (course.learning_rate, course.learning_rate * course.head_factor)
-            assert found == pytest.approx(rates)
-            assert (course.batch_size, course.sgd_momentum) == (256, 0.9)
-
-
-def test_a_gpu_trains_in_float32_unless_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    gpu = SimpleNamespace(device=torch.device("cuda"))
-    monkeypatch.setattr(transfer.tasks.semi_supervised, "this_process", lambda: gpu)
-    task = TASKS["in1k_semi_1pct@co2"]
-    asked = task.with_options(TrainingOptions(precision="bfloat16"))
-    found = [reading.course(100, 1.0).precision for reading in (task, asked)]
-    assert found == ["float32", "bfloat16"]
-
-
 def test_what_is_asked_of_a_training_is_told_but_not_how_many_rates_go_at_once(
     small_backbone: Backbone, settings: CellSettings
 ) -> None:

@@ -12,13 +12,12 @@ import transfer.tasks.voc_svm
 from benchmarks.speed.svm import Settings, column, synthetic_voc
 from transfer import Encoder
 from transfer.backbone import InputFormat, random_backbone
-from transfer.datasets.catalog import open_split
 from transfer.datasets.expected import DataError
 from transfer.frozen.features import Features, Predictions
 from transfer.frozen.transforms import EvalTransform
 from transfer.metrics import average_precision
 from transfer.running.folders import Folders
-from transfer.tasks.voc_svm import ABSENT, DIFFICULT, VOCSVM, SVMData, unit_length
+from transfer.tasks.voc_svm import VOCSVM, SVMData, unit_length
 
 QUICK = VOCSVM(costs=(0.01, 0.1, 1.0, 10.0), min_classes=1)
 REFERENCE = replace(QUICK, solver="scikit-learn")
@@ -129,18 +128,3 @@ def test_images_are_never_larger_than_the_backbone_knows() -> None:
     for schedule in ("paper", "smoke"):
         assert VOCSVM().at_schedule(schedule).for_backbone(grid).crop_px == 518
     assert VOCSVM().at_schedule("smoke").for_backbone(backbone).crop_px == 32
-
-
-def test_pictures_name_the_first_absent_image_of_a_class_but_never_a_difficult_one(
-    small_data: Path, tmp_path: Path
-) -> None:
-    images = open_split("voc07", small_data, "test")
-    scores = torch.rand(len(images), 1, generator=torch.Generator().manual_seed(0))
-    order = scores[:, 0].argsort(descending=True).tolist()
-    labels = torch.ones(len(images), 1, dtype=torch.int8)
-    labels[order[0]], labels[order[3]] = DIFFICULT, ABSENT
-    predictions = Predictions(scores, labels, {"classes": {"cat": {}}})
-    false, missed = QUICK.gallery(predictions, Folders(small_data, tmp_path, tmp_path))
-    assert (false.group, false.name) == ("false positive", images.name(order[3]))
-    assert false.caption.startswith(f"rank 3 of {len(images) - 1} for cat")
-    assert (missed.group, missed.name) == ("missed positive", images.name(order[-1]))
