@@ -104,21 +104,6 @@ def test_crops_without_room_are_named_and_not_kept(
     assert not list((folders.cache / "crops").iterdir())
 
 
-def test_weights_data_and_transform_shape_the_key(
-    small_backbone: Backbone, small_data: Path
-) -> None:
-    images = open_split("dtd", small_data, "val")
-    form = InputFormat(size_px=32)
-    other = random_backbone(arch="resnet18", stem="imagenet", seed=1, input=form)
-    keys = {
-        cache_key(small_backbone, images, TRANSFORM),
-        cache_key(other, images, TRANSFORM),
-        cache_key(small_backbone, images.subset([0, 1]), TRANSFORM),
-        cache_key(small_backbone, images, replace(TRANSFORM, squash=True)),
-    }
-    assert len(keys) == 4
-
-
 def test_a_border_is_cut_off_before_anything_else() -> None:
     framed = np.full((40, 44, 3), (255, 0, 0), np.uint8)
     framed[2:-2, 2:-2] = (0, 80, 0)
