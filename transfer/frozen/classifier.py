@@ -6,17 +6,23 @@ hash of the weights names it, so trainings that share a folder cannot mix up the
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from transfer.frozen.features import Features, hash_of
+from transfer.metrics import top1
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 IMAGES_PER_PART = 65_536
 MOST_PAIRS = 20
+
+
+Metric = Callable[["Tensor", "Tensor"], float]
+"""Function of scores (n, L) and labels (n,), in percent."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +41,11 @@ class Heads:
         weight, bias = self.weight.to(features.device), self.bias.to(features.device)
         return torch.einsum("nc,rlc->rnl", features, weight) + bias[:, None]
 
+    def accuracies(self, features: Features, metric: Metric = top1) -> list[float]:
+        """Return the metric of each head in percent, -1 for a head that diverged."""
+        scores, labels = self.scores(features.features), features.labels
+        return [metric(own, labels) if bool(own.isfinite().all()) else -1.0 for own in scores]
+
     def only(self, index: int) -> Heads:
         """Return the classifier at this index alone, R = 1."""
         return Heads(self.weight[index : index + 1], self.bias[index : index + 1])
@@ -42,11 +53,7 @@ class Heads:
 
 def weights_hash(head: Heads) -> str:
     """Return sixteen hex digits that hash every weight."""
-    digest = hashlib.sha256()
-    for tensor in (head.weight, head.bias):
-        digest.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.detach().cpu().contiguous().numpy().data)
-    return digest.hexdigest()[:16]
+    return hash_of(head.weight, head.bias)[:16]
 
 
 def classifier_file(folder: Path, name: str) -> Path:

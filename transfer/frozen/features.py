@@ -7,8 +7,10 @@ backbones may share one pass over the images, which are then decoded once for al
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -36,6 +38,20 @@ class Features:
     """(n, C) float32, memory-mapped from the cache."""
     labels: Tensor
     """(n,), or (n, L) for images with several labels."""
+
+    @cached_property
+    def digest(self) -> str:
+        """Return a hash of the features and labels."""
+        return hash_of(self.labels, self.features)
+
+
+def hash_of(*tensors: Tensor) -> str:
+    """Return a hash of all values."""
+    digest = hashlib.sha256()
+    for tensor in tensors:
+        digest.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.detach().cpu().contiguous().numpy().data)
+    return digest.hexdigest()
 
 
 @dataclass(frozen=True)

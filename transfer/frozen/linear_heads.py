@@ -33,7 +33,7 @@ from transfer.frozen.head_optimizer import new_heads
 from transfer.frozen.head_shares import share_details
 from transfer.frozen.network import forward, frozen_network
 from transfer.frozen.probe_training import ProbeTraining
-from transfer.frozen.running_probe import RunningProbe, TestedFeatures
+from transfer.frozen.running_probe import RunningProbe
 from transfer.frozen.transforms import QUARTER_TURNS
 from transfer.running.console import print_line, progress
 
@@ -74,7 +74,7 @@ def _train(
     seed: int,
     folder: Path,
     peers: Sequence[ProbeTraining],
-    tested: TestedFeatures | None = None,
+    tested: Features | None = None,
 ) -> RunningProbe:
     """Return the trained probe, with its accuracies on the tested features after each pass."""
     network = frozen_network(backbone)
@@ -209,12 +209,11 @@ def train_and_score(
     shared: a folder where cells that read the same crops share their state; peers: the trainings of
     these cells, which go along.
     """
-    tested = TestedFeatures(test)
     own_file = folder / _file(backbone, images, training, seed)
     stream = shared and shared / _stream_name(backbone, images, training, seed)
     with _lock_stream(own_file, stream) as place:
         together = () if place is None else peers
-        probe = _train(backbone, images, training, seed, place or folder, together, tested)
+        probe = _train(backbone, images, training, seed, place or folder, together, test)
     heads = probe.optimizer.heads().only(head)
     scores = heads.scores(test.features)[0]
     if not bool(scores.isfinite().all()):

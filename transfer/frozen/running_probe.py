@@ -1,8 +1,6 @@
 """One probe that is being trained: its place in the stream of crops, batches, state on disk."""
 
-import hashlib
 import io
-from functools import cached_property
 from pathlib import Path
 from pickle import UnpicklingError
 
@@ -17,35 +15,10 @@ from transfer.frozen.crops import Maker
 from transfer.frozen.features import Features
 from transfer.frozen.head_optimizer import HeadOptimizer
 from transfer.frozen.probe_training import ProbeTraining
-from transfer.metrics import top1
 from transfer.running.console import print_line
 
 TORN = (RuntimeError, EOFError, UnpicklingError, ValueError, OSError)
 """Errors of torch.load for a file that was cut short or filled with zeros."""
-
-
-class TestedFeatures:
-    """Features that heads are tested on after each pass over the training images.
-
-    Top-1 after a pass is only reported; nothing is chosen by it.
-    """
-
-    def __init__(self, features: Features) -> None:
-        self.features = features
-
-    @cached_property
-    def digest(self) -> str:
-        """Return a hash of the features and labels."""
-        found = hashlib.sha256()
-        for tensor in (self.features.labels, self.features.features):
-            found.update(repr((tensor.dtype, tuple(tensor.shape))).encode())
-            found.update(tensor.cpu().contiguous().numpy().data)
-        return found.hexdigest()
-
-    def top1(self, heads: Heads) -> list[float]:
-        """Return top-1 of each head in percent, -1 for a head that diverged."""
-        scores, labels = heads.scores(self.features.features), self.features.labels
-        return [top1(own, labels) if bool(own.isfinite().all()) else -1.0 for own in scores]
 
 
 class RunningProbe(UnprovenFile):
@@ -61,7 +34,7 @@ class RunningProbe(UnprovenFile):
         num_images: int,
         heads: Heads,
         where: torch.device,
-        tested: TestedFeatures | None = None,
+        tested: Features | None = None,
     ) -> None:
         super().__init__(path)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -72,7 +45,8 @@ class RunningProbe(UnprovenFile):
         self.maker: Maker | None = None
         """Processor of the crops so far; None if unknown."""
         self.curve: list[list[float]] = []
-        """Top-1 of each head after each pass; passes before other tested features are missing."""
+        """Top-1 of each head on the tested features after each pass, which is only reported; passes
+        before these features were replaced are missing."""
         self._restore()
         if not self.curve and self.step in self.ends:
             self._test()
@@ -132,7 +106,7 @@ class RunningProbe(UnprovenFile):
 
     def _test(self) -> None:
         if self.tested is not None:
-            self.curve.append(self.tested.top1(self.optimizer.heads()))
+            self.curve.append(self.optimizer.heads().accuracies(self.tested))
 
     def save(self) -> None:
         """Write the state to disk."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pretrain.running.errors import NotFiniteError
 from transfer.backbone import Backbone
 from transfer.datasets.catalog import DATASETS
-from transfer.frozen.classifier import class_results
+from transfer.frozen.classifier import Metric, class_results
 from transfer.frozen.features import Features, Predictions, frozen_features, open_images
 from transfer.frozen.pass_hours import probe_hours
 from transfer.frozen.probe_training import ProbeTraining
@@ -25,10 +25,7 @@ from transfer.running.option_ranges import length_fraction
 from transfer.tasks.task import Classification
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from transfer.datasets.images import Images
-    from transfer.frozen.classifier import Heads
 
 RATES = tuple(round(10 ** (-1 + exponent / 2), 4) for exponent in range(7))
 """Seven learning rates, log-spaced: 0.1, 0.3162, 1, 3.1623, 10, 31.6228, 100."""
@@ -105,7 +102,7 @@ class LinearTransfer(Classification):
         searched = train_heads(
             backbone, prepared.train, self.training(self.learning_rates), seed, folders.work
         )
-        accuracies = self.val_accuracies(searched, prepared.val)
+        accuracies = searched.accuracies(prepared.val, self.metric)
         best = max(range(len(accuracies)), key=lambda index: accuracies[index])
         rate = self.learning_rates[best]
         final = train_heads(backbone, prepared.trainval, self.training((rate,)), seed, folders.work)
@@ -136,21 +133,14 @@ class LinearTransfer(Classification):
             crop_px=self.crop_px,
         )
 
-    def val_accuracies(self, heads: Heads, val: Features) -> list[float]:
-        """Return the val accuracy of each head in percent, -1 for a head that diverged."""
-        return [
-            self.accuracy(scores, val.labels) if bool(scores.isfinite().all()) else -1.0
-            for scores in heads.scores(val.features)
-        ]
-
-    def accuracy(self, scores: Tensor, labels: Tensor) -> float:
-        """Return the primary metric in percent of scores (n, L) for labels (n,)."""
-        metric = mean_per_class if self.primary_metric == "mean_per_class" else top1
-        return metric(scores, labels)
+    @property
+    def metric(self) -> Metric:
+        """Return the function that computes the primary metric."""
+        return mean_per_class if self.primary_metric == "mean_per_class" else top1
 
     def metrics(self, predictions: Predictions) -> dict[str, float]:
         """Return the accuracy in percent, under the metric's own name."""
-        return {self.primary_metric: self.accuracy(predictions.scores, predictions.labels)}
+        return {self.primary_metric: self.metric(predictions.scores, predictions.labels)}
 
 
 STEPS = {

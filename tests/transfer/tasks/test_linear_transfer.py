@@ -78,10 +78,10 @@ def test_a_final_head_that_diverged_gives_no_number(
 def test_a_diverged_head_is_never_chosen() -> None:
     heads = heads_scoring([1, 3])
     heads.weight[1, 0, 0] = float("nan")
-    assert TASK.val_accuracies(heads, EYE) == [20.0, -1.0]
+    assert heads.accuracies(EYE) == [20.0, -1.0]
 
 
 def test_mean_per_class_weighs_classes_not_images() -> None:
     scores: Tensor = torch.eye(2)[[0, 0, 0, 0]]
     task = LinearTransfer(dataset="pets", steps=1)
-    assert task.accuracy(scores, torch.tensor([0, 0, 0, 1])) == 50.0
+    assert task.metric(scores, torch.tensor([0, 0, 0, 1])) == 50.0
