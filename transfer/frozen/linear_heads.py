@@ -1,11 +1,9 @@
 """Training of linear heads on a frozen backbone, with several probes and rates at once.
 
-The forward pass of the frozen backbone dominates the cost. Heads that differ only in learning rate
-and decay are rows of one matrix: a search over seven rates costs as much as one training. Probes
-that differ in batch size, optimizer or length read the same stream of features: their crops depend
-only on the seed and the place in the stream, so that a batch of 1024 is four consecutive batches of
-256. Each probe takes its own batches from the stream and leaves it when it is done. Each head ends
-with the weights that a separate training would give it.
+The forward pass dominates the cost. Heads that differ only in learning rate and decay are rows of
+one matrix. Probes that differ in batch size, optimizer or length read the same stream of features,
+since crops depend only on the seed and the place in it. Each head ends with the weights that a
+separate training would give it.
 """
 
 import math

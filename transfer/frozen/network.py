@@ -1,10 +1,8 @@
 """The frozen network: its device, its arithmetic and its forward pass.
 
-In bfloat16, batch norms are folded into convolutions, since the memory traffic of its maps limits
-the speed of a frozen network. Without separate passes for its norms and with values of two
-bytes, it takes a third to a half of the time on processors and GPUs that compute in bfloat16. Of a
-ResNet-50's predictions at 224 px 0.3 % change; for networks after one epoch, whose features are
-close together, up to 3 % (`benchmarks.speed.features`).
+In bfloat16, batch norms are folded into convolutions, which takes a third to a half of the time.
+Of a ResNet-50's predictions at 224 px 0.3 % change; for networks after one epoch, whose features
+are close together, up to 3 % (`benchmarks.speed.features`).
 """
 
 from itertools import pairwise
