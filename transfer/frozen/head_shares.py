@@ -59,14 +59,14 @@ def share_details(
     shares, indices = image_shares(classifier, features, labels, num_heads)
     if not len(shares):
         return {}
-    means, classes = shares.mean(dim=0).tolist(), labels[indices]
+    means, classes = shares.mean(dim=0), labels[indices]
     edges = torch.linspace(0, 1, NUM_BINS + 1, dtype=torch.float64)
     of_class = [shares[classes == label] for label in range(classifier.weight.shape[1])]
     generator = torch.Generator().manual_seed(0)
     drawn = torch.randperm(len(shares), generator=generator)[:NUM_EXAMPLES].sort().values.tolist()
     return {
-        "head_shares": means,
-        "head_entropy_bits": entropy_bits(means),
+        "head_shares": means.tolist(),
+        "head_entropy_bits": float(entropies_bits(means[None])),
         "image_entropy_bits": float(entropies_bits(shares).mean()),
         "head_is_largest": [
             float((shares.argmax(dim=1) == head).double().mean()) for head in range(num_heads)
@@ -92,8 +92,3 @@ def share_details(
 def entropies_bits(shares: Tensor) -> Tensor:
     """Return the entropies (m,) of rows (m, h) that add up to 1, from 0 to log2 h."""
     return -torch.xlogy(shares, shares).sum(dim=1) / math.log(2)
-
-
-def entropy_bits(shares: list[float]) -> float:
-    """Return the entropy of shares that add up to 1, from 0 to log2 of their number."""
-    return float(entropies_bits(torch.tensor([shares], dtype=torch.float64)))

@@ -223,19 +223,15 @@ def with_shared_passes(probes: Mapping[str, LinearProbe]) -> dict[str, LinearPro
     heads: dict[LinearProbe, dict[tuple[float, Decay], None]] = {}
     for probe in probes.values():
         heads.setdefault(probe.updates, {})[(probe.learning_rate, probe.decay)] = None
-    whole = {
-        key: replace(probe, together=tuple(heads[probe.updates])) for key, probe in probes.items()
-    }
-    passes: dict[tuple[object, ...], dict[LinearProbe, LinearProbe]] = {}
-    for probe in whole.values():
-        passes.setdefault(probe.shared_pass, {}).setdefault(probe.updates, probe)
+    whole = {key: replace(one, together=tuple(heads[one.updates])) for key, one in probes.items()}
+    trainings = {one.updates: one for one in whole.values()}
     return {
         key: replace(
             probe,
             peers=tuple(
                 other
-                for updates, other in passes[probe.shared_pass].items()
-                if updates != probe.updates
+                for updates, other in trainings.items()
+                if other.shared_pass == probe.shared_pass and updates != probe.updates
             ),
         )
         for key, probe in whole.items()

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from transfer.frozen.classifier import Heads
-from transfer.frozen.head_shares import entropy_bits, image_shares, share_details
+from transfer.frozen.head_shares import entropies_bits, image_shares, share_details
 
 
 def classifier(weight: torch.Tensor) -> Heads:
@@ -24,7 +24,7 @@ def test_equal_heads_share_equally() -> None:
     features = torch.cat([torch.eye(3)] * 4, dim=1)
     shares = head_shares(classifier(weight), features, torch.arange(3), 4)
     assert shares == pytest.approx([0.25] * 4)
-    assert entropy_bits(shares) == pytest.approx(2.0)
+    assert float(entropies_bits(torch.tensor([shares]))) == pytest.approx(2.0)
 
 
 def test_wrong_predictions_do_not_count() -> None:
