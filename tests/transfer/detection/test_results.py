@@ -1,18 +1,22 @@
 """Detections in the original image against hand-made pixels, a slow loop and detectron2."""
 
 import warnings
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from pretrain.running.processes import this_process
 from tests.transfer.detection.scenes import scene as any_scene
 from transfer.datasets.scene_arrays import Scene
 from transfer.detection.detector import ResizedDetections
 from transfer.detection.results import (
+    Detections,
     paste_mask,
     run_lengths,
     to_original_size,
 )
+from transfer.detection.train import kept_detections
 
 
 def scene(width: int, height: int) -> Scene:
@@ -96,3 +100,29 @@ def test_a_mask_is_its_probabilities_interpolated_between_cell_centers() -> None
 def test_run_lengths_decode_to_the_mask() -> None:
     mask = torch.rand(31, 23, generator=torch.Generator().manual_seed(2)) > 0.4
     assert torch.equal(decoded(run_lengths(mask), 31, 23), mask)
+
+
+ENTRY = Detections(
+    height=4,
+    width=6,
+    boxes=torch.rand(2, 4),
+    scores=torch.tensor([0.9, 0.1]),
+    classes=torch.tensor([3, 1]),
+    masks=["04", "1Z"],
+    keypoints=torch.rand(2, 17, 3),
+)
+
+
+def test_detections_come_back_bit_for_bit_and_the_test_pass_runs_once(tmp_path: Path) -> None:
+    passes = []
+
+    def detect() -> list[Detections]:
+        passes.append(1)
+        return [ENTRY]
+
+    for _ in range(3):
+        (kept,) = kept_detections(tmp_path / "d.pt.gz", detect, this_process())
+        assert torch.equal(kept.boxes, ENTRY.boxes)
+        assert torch.equal(kept.keypoints, ENTRY.keypoints)  # type: ignore[arg-type]
+        assert (kept.masks, kept.width) == (ENTRY.masks, 6)
+    assert len(passes) == 1
