@@ -9,9 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from pretrain.running.processes import Process
-from tests.fake_cuda.budget import allowed_waits
 from tests.fake_cuda.pretend import CUDA, pretend_cuda
-from tests.fake_cuda.watch import Watch
+from tests.fake_cuda.watch import Watch, allowed_waits
 from transfer.finetuning import loop
 from transfer.finetuning.schedule import TrainingSchedule
 from transfer.finetuning.state import Training

@@ -17,7 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from tests.fake_cuda.graph import run_backward
-from tests.fake_cuda.pinned import forget_pinned, pinned_copy
+from tests.fake_cuda.watch import forget_pinned, pinned_copy
 
 CUDA = torch.device("cuda", 0)
 RANK = 3

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from tests.fake_cuda.budget import allowed_waits
 from tests.fake_cuda.fine_tuning import FineTuningStep, check_step, take_fine_tuning_step
 from tests.fake_cuda.pretend import CUDA, on_cuda, pretend_cuda, pretend_processes
-from tests.fake_cuda.watch import Watch
+from tests.fake_cuda.watch import Watch, allowed_waits
 from transfer.detection import recipe as recipes
 from transfer.detection.detector import Detector, Sample
 from transfer.detection.recipe import DetectorRecipe

@@ -8,9 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.fake_cuda.budget import allowed_waits
 from tests.fake_cuda.pretend import CUDA, on_cuda, pretend_cuda
-from tests.fake_cuda.watch import Watch
+from tests.fake_cuda.watch import Watch, allowed_waits
 from tests.pretrain.pixels.photographs import as_jpeg, photograph
 from transfer.backbone import Backbone, InputFormat
 from transfer.datasets.images import Images, image_files

@@ -17,9 +17,8 @@ from pretrain.method import Method
 from pretrain.recipes import RECIPES
 from pretrain.run import Job
 from pretrain.running.processes import Process
-from tests.fake_cuda.budget import allowed_waits
 from tests.fake_cuda.pretend import CUDA, on_cuda, pretend_cuda, pretend_processes
-from tests.fake_cuda.watch import Watch
+from tests.fake_cuda.watch import Watch, allowed_waits
 from tests.tiny_methods import LEARNING, tiny_batch, tiny_config, tiny_method
 
 NUM_IMAGES = {1: 8, 8: 4}

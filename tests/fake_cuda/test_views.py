@@ -15,9 +15,8 @@ from pretrain.data.listing import find_images
 from pretrain.data.views import ViewRecipe
 from pretrain.parts.view import View
 from pretrain.recipes.recipe import BYOL_VIEWS, MOCO_V2_VIEWS, SWAV_VIEWS
-from tests.fake_cuda.budget import allowed_waits
 from tests.fake_cuda.pretend import CUDA, pretend_cuda
-from tests.fake_cuda.watch import Watch
+from tests.fake_cuda.watch import Watch, allowed_waits
 
 TWO = (View(), View())
 RECIPES: dict[str, tuple[ViewRecipe, tuple[View, ...]]] = {

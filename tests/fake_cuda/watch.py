@@ -1,19 +1,23 @@
-"""Notes on what operations would do on CUDA: waits, products in half precision, collectives."""
+"""Notes on what operations would do on CUDA: waits, products in half precision, collectives.
+
+budget.yaml holds the waits that are allowed. Only pinned memory copies without a wait.
+"""
 
 import sys
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
 import torch
+import yaml
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from tests.fake_cuda.kernels import answer_read, count_sync_norms, run_without_kernel
-from tests.fake_cuda.pinned import is_pinned, mark_pinned
 
 ROOT = f"{Path(__file__).parents[2]}/"
 ROOMS = (f"{ROOT}pretrain/", f"{ROOT}transfer/")
@@ -45,6 +49,33 @@ READS = {
     "nms": "suppression",
 }
 """Operations that end only when the host has read something from the device."""
+
+
+_storages: dict[int, torch.UntypedStorage] = {}
+"""Pinned storages by their addresses; they are kept, so that no other gets the same one."""
+
+
+def mark_pinned(tensor: Tensor) -> Tensor:
+    """Remember that a tensor and all views of it are in pinned memory; return the tensor."""
+    storage = tensor.untyped_storage()
+    _storages[storage._cdata] = storage
+    return tensor
+
+
+def is_pinned(tensor: Tensor) -> bool:
+    """Return whether a tensor, or the one that it is a view of, was marked."""
+    return tensor.untyped_storage()._cdata in _storages
+
+
+def pinned_copy(tensor: Tensor) -> Tensor:
+    """Return what Tensor.pin_memory does; the copy of a tensor with data keeps its data."""
+    with unset_fake_temporarily():
+        return mark_pinned(tensor.clone())
+
+
+def forget_pinned() -> None:
+    """Give all pinned memory back."""
+    _storages.clear()
 
 
 INDEXING = {"index", "index_put", "index_put_", "_index_put_impl_"}
@@ -189,3 +220,23 @@ def place() -> str:
             return AUTOGRAD
         frame = frame.f_back
     return "elsewhere"
+
+
+@cache
+def load_budget() -> dict[str, list[dict[str, Any]]]:
+    """Return the allowances of all that is measured, by its name."""
+    text = Path(__file__).with_name("budget.yaml").read_text()
+    budget: dict[str, list[dict[str, Any]]] = yaml.safe_load(text)
+    return budget
+
+
+def allowed_waits(measured: str, case: str = "", *, num_passes: int = 0) -> Counter[Wait]:
+    """Return the waits of a case, with `num_passes` through layers that wait in each pass."""
+    allowed: Counter[Wait] = Counter()
+    for entry in load_budget().get(measured, []):
+        waits = entry.get("waits", 0)
+        number = waits.get(case, 0) if isinstance(waits, dict) else waits
+        number += entry.get("of_each_pass", 0) * num_passes
+        if number:
+            allowed[Wait(entry["place"], entry["kind"])] += number
+    return allowed

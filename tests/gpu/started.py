@@ -1,11 +1,15 @@
-"""Pre-training that the tests start: a recipe on generated images, on a device."""
+"""Pre-training and processes that the tests start: recipes on generated images, on a device."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
 
 import cv2
 import numpy as np
+import pytest
 import torch
 from torch import nn
 
@@ -96,3 +100,26 @@ def smooth(method: Method) -> Method:
             if type(child) in replacements:
                 setattr(module, name, replacements[type(child)](child))
     return method
+
+
+ROOT = Path(__file__).parents[2]
+MOST_PROCESSES = 8
+LIMIT_S = 400
+"""Seconds after which processes count as stuck; those of a busy CPU start slowly."""
+
+
+def launch(module: str, device: torch.device, folder: Path) -> int:
+    """Run `python -m MODULE DEVICE FOLDER` in all processes; return their number.
+
+    Skips with one GPU. CalledProcessError and TimeoutExpired if they fail; nothing of them goes on.
+    """
+    number = min(torch.cuda.device_count(), MOST_PROCESSES) if device.type == "cuda" else 2
+    if number == 1:
+        pytest.skip("one GPU")
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command += ["--nproc-per-node", str(number), "-m", module, device.type, str(folder)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    if device.type == "cpu":
+        environment["CUDA_VISIBLE_DEVICES"] = ""
+    subprocess.run(command, check=True, env=environment, timeout=LIMIT_S)
+    return number

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 
 from pretrain.running.processes import process_group
 from tests.gpu.findings import Findings, relative_difference, roundings
-from tests.gpu.launched import launch
-from tests.gpu.started import Place
+from tests.gpu.started import Place, launch
 from transfer.finetuning.norms import NaiveSyncBatchNorm
 from transfer.running.stages import load_stage, save_stage
 

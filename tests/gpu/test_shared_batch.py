@@ -16,9 +16,8 @@ from pretrain.parts.gather import gather, gather_with_gradient
 from pretrain.parts.sync_bn import shuffled_forward, synchronize_batch_norms
 from pretrain.running.processes import Process
 from tests.gpu.findings import Findings, exact_float32
-from tests.gpu.launched import launch
 from tests.gpu.rounding import perturb
-from tests.gpu.started import Place
+from tests.gpu.started import Place, launch
 
 SHARED = ("synchronized batch norm", "gathered rows", "shuffled batch norm")
 """Computations that processes share."""

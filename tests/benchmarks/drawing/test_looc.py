@@ -90,17 +90,6 @@ def test_a_record_without_whole_shares_is_named(tmp_path: Path) -> None:
     assert drawn(tmp_path / "one", "looc/fig4") == Drawn()
 
 
-def test_the_order_of_the_entropies_is_said(tmp_path: Path) -> None:
-    sure = [1.0, 0.0, 0.0, 0.0]
-    for place, (in100, inat, words) in enumerate(
-        ((sure, SHARES, "; the same here."), (SHARES, sure, "; not so here."))
-    ):
-        heads(tmp_path / str(place), "in100_linear", in100)
-        heads(tmp_path / str(place), "inat1k_linear", inat)
-        (picture,) = drawn(tmp_path / str(place), "looc/fig4").pictures
-        assert words in " ".join(picture.caption)
-
-
 def image(color: int, label: int) -> dict[str, Any]:
     buffer = io.BytesIO()
     Image.new("RGB", (8, 8), (color, color, color)).save(buffer, format="JPEG")
