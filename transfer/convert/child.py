@@ -53,8 +53,8 @@ PLAIN = frozenset({str, bytes, int, bool, float, complex, NoneType})
 OWN_FORMATS = ("ssl-backbone", "ssl-encoder")
 FETCH_AGAIN = "fetch the file again and compare its size with the source"
 TOO_MUCH = "reading it takes more memory than any checkpoint needs; it may be damaged or hostile"
-TENSOR, OBJECT = "\0tensor", "\0object"
-"""Keys that mark tensors and other objects in an own file's tree."""
+TENSOR = "\0tensor"
+"""Key that marks a tensor in an own file's tree."""
 
 DAMAGED = (
     *(ValueError, TypeError, AttributeError, LookupError, AssertionError, ArithmeticError),
@@ -96,6 +96,7 @@ def limit_resources(file_bytes: int) -> None:
         bounds = [one for one in (most, soft, hard) if one != resource.RLIM_INFINITY]
         resource.setrlimit(what, (min(bounds), hard))
     os.setsid()  # Ctrl-C is the parent's to hear
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # what Python itself says of a hostile file
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(PATIENCE_S)
 
@@ -353,8 +354,8 @@ class Answer:
                 ) from error
         return [self.written[identity], *fields, kind]
 
-    def mark(self, node: object) -> dict[str, Any]:
-        """Return what stands for a tensor, or an object that JSON does not know."""
+    def mark(self, node: object) -> dict[str, Any] | str:
+        """Return what stands for a tensor, or for an object that JSON does not know."""
         if isinstance(node, Tensor | OfSubclass):
             return {TENSOR: self.tensor(node)}
-        return {OBJECT: type(node).__name__}
+        return type(node).__name__

@@ -1,18 +1,13 @@
 """Files that ask for gigabytes or ages are refused within half a minute and 2 GB; real ones not."""
 
-import io
-import pickle
-import random
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
 from tests.transfer.convert.bombs import FILES, SPARSE
-from tests.transfer.convert.guarded import read_guarded
+from tests.transfer.convert.corpus import read_guarded
 from transfer.__main__ import main
-from transfer.convert import inert
 
 PRINTED = (
     "doubled lists",
@@ -77,25 +72,3 @@ def test_the_list_of_imagenet_stays_within_the_memory(tmp_path: Path) -> None:
     # time, whose limit then ends the process
     assert outcome.end in ("refused", "above budget"), outcome
     assert "MemoryError" not in outcome.message
-
-
-def nested_values(dice: random.Random, depth: int) -> Any:
-    """A random value that every protocol can hold."""
-    inner = [nested_values(dice, depth - 1) for _ in range(dice.randint(0, 4 if depth else 0))]
-    leaf = dice.choice(
-        [None, True, -1, 2**70, -(2**40), 1.5, "text\n\u20ac", b"\x00\xff", "", 70_000, 1j, ()]
-    )
-    keys = [f"key{index}" for index in range(len(inner))]
-    return dice.choice(
-        [leaf, inner, tuple(inner), dict(zip(keys, inner, strict=True)), {1, 2}, frozenset("ab")]
-    )
-
-
-def test_plain_values_are_read_as_python_reads_them(subtests: pytest.Subtests) -> None:
-    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
-        with subtests.test(protocol=protocol):
-            dice = random.Random(protocol)
-            for _ in range(100):
-                value = nested_values(dice, 4)
-                content = pickle.dumps([value, value], protocol=protocol)
-                assert inert.load(io.BytesIO(content)) == [value, value]

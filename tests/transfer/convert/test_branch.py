@@ -29,19 +29,6 @@ def is_resnet18(backbone: Backbone, expected: Weights) -> bool:
     return backbone.arch == "resnet18" and torch.equal(conv1, expected["conv1.weight"])
 
 
-def test_teacher_and_student_of_different_networks_are_listed_with_the_option(
-    distilled: Path,
-) -> None:
-    with pytest.raises(BackboneError) as error:
-        load_backbone(distilled)
-    for words in (
-        "student.backbone. (resnet18, imagenet stem)",
-        "teacher.backbone. (resnet34, imagenet stem)",
-        "--branch",
-    ):
-        assert words in str(error.value)
-
-
 @pytest.mark.parametrize(
     ("branch", "words"),
     [("backbone", "names 2 of them"), ("momentum", "names none of them"), ("", "no name tells")],
@@ -51,7 +38,8 @@ def test_a_branch_that_names_not_one_network_is_refused_with_the_list(
 ) -> None:
     with pytest.raises(BackboneError, match=words) as error:
         load_backbone(distilled, branch=branch)
-    assert "student.backbone. (resnet18" in str(error.value)
+    for words in ("student.backbone. (resnet18", "teacher.backbone. (resnet34", "--branch"):
+        assert words in str(error.value)
 
 
 @pytest.mark.parametrize("branch", ["net", "net."])

@@ -80,27 +80,23 @@ def test_the_network_that_the_statistics_were_taken_from_is_named(
     assert network.name in topology.sentence or assumed
 
 
-def test_the_input_that_the_statistics_were_taken_with_is_named(subtests: pytest.Subtests) -> None:
+def test_the_input_that_the_statistics_were_taken_with_is_named() -> None:
     for way in [way for way in INPUTS if "CIFAR" not in way.name]:
-        with subtests.test(way=way):
-            backbone = trained("resnet18", "imagenet", known("resnet18", "imagenet")[0], way)
-            topology = check_topology(backbone, photographs(32), (32,))
-            assert min(topology.inputs, key=lambda score: score.nats).name == way.name
-            assert topology.input.name == way.name
-            assert topology.network is topology.networks[0]  # the network is confirmed nevertheless
+        backbone = trained("resnet18", "imagenet", known("resnet18", "imagenet")[0], way)
+        topology = check_topology(backbone, photographs(32), (32,))
+        assert min(topology.inputs, key=lambda score: score.nats).name == way.name
+        assert topology.input.name == way.name
+        assert topology.network is topology.networks[0]  # the network is confirmed nevertheless
 
 
-@pytest.mark.parametrize("better", ["networks", "inputs"])
-def test_a_variant_that_fits_a_little_better_makes_the_topology_unclear(better: str) -> None:
-    def scores(kind: str) -> tuple[Score, ...]:
-        second = 0.008 if kind == better else 0.012
-        pairs = (("plain", 0.01), ("other", second))
-        return tuple(Score(name=f"{n} {kind}", nats=nats, size_px=64) for n, nats in pairs)
-
-    topology = Topology(num_images=32, inputs=scores("inputs"), networks=scores("networks"))
-    assert topology.contradiction == ""
-    assert f"unclear on 32 photographs: other {better} fits better" in topology.sentence
-    assert f"plain {better}: 0.0100" in topology.sentence
+def test_a_variant_that_fits_a_little_better_makes_the_topology_unclear() -> None:
+    nats = {"plain": 0.01, "other": 0.008, "worse": 0.012}
+    plain, other, worse = (Score(name=n, nats=value, size_px=64) for n, value in nats.items())
+    for inputs, networks in (((plain, other), (plain, worse)), ((plain, worse), (plain, other))):
+        topology = Topology(num_images=32, inputs=inputs, networks=networks)
+        assert topology.contradiction == ""
+        assert "unclear on 32 photographs: other fits better" in topology.sentence
+        assert "plain: 0.0100" in topology.sentence
 
 
 def test_too_few_photographs_prove_nothing() -> None:
