@@ -198,32 +198,30 @@ class Walk:
 
     def __init__(self, tree: object) -> None:
         self.seen: set[int] = set()
-        closed: list[tuple[str, Inert]] = []
+        self.closed: list[tuple[str, Inert]] = []
         self.known: dict[str, None] = {}
         """Classes of configuration and logs, of which the entries are leaves."""
-        self.visible = list(self._leaves("", tree, closed))
+        self.visible = list(self._leaves(tree))
         """Leaves by dotted name, in file order."""
         self.opaque: dict[str, tuple[str, bool]] = {}
         """Objects of unknown classes by dotted name, the outermost only: path, and whether tensors
         or their storages are inside, beside those that also stand elsewhere."""
         holders: dict[int, bool] = {}
-        for name, outermost in closed:
+        for name, outermost in self.closed:
             if id(outermost) not in holders:
                 # all are walked through, since the next object must not claim what is inside this
-                within = [leaf for _, leaf in self._leaves("", outermost.parts, None)]
+                within = [leaf for _, leaf in self._leaves(outermost.parts, is_inside=True)]
                 holders[id(outermost)] = any(isinstance(leaf, NUMBERS) for leaf in within)
             self.opaque[name] = type(outermost).path, holders[id(outermost)]
 
-    def _leaves(
-        self, name: str, tree: object, closed: list[tuple[str, Inert]] | None
-    ) -> Iterator[tuple[str, object]]:
-        """Yield the leaves; objects of unknown classes are put into `closed`, or walked through."""
-        waiting: list[tuple[str, Any]] = [(name, tree)]
+    def _leaves(self, tree: object, *, is_inside: bool = False) -> Iterator[tuple[str, object]]:
+        """Yield the leaves; an object of an unknown class is closed, except inside of another."""
+        waiting: list[tuple[str, Any]] = [("", tree)]
         while waiting:
             name, node = waiting.pop()
-            if isinstance(node, Inert) and closed is not None:
+            if isinstance(node, Inert) and not is_inside:
                 if not node.is_known:
-                    closed.append((name, node))
+                    self.closed.append((name, node))
                     continue
                 if not node.is_plain and "." in node.path:
                     self.known[node.path] = None

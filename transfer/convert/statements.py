@@ -108,12 +108,6 @@ CONFIG_KEY = re.compile(r"(cfg|conf\w*|yaml|args|hparams|opts?)$")
 DILATED_BODY = re.compile(r"fcn|deeplab|pspnet|dilated|[-_](os|d)(8|16)(?![0-9])")
 
 
-def depth_in(text: str) -> int | None:
-    """Return the number of layers that a network's name states; None if it names no ResNet."""
-    match = NAME.search(text.lower()) if len(text) <= MAX_TEXT else None
-    return int(match["depth"]) if match else None
-
-
 def read_statements(values: Mapping[str, Value], names: Iterable[str] = ()) -> Statements:
     """Return the statements among the values of a file, by their names in it.
 

@@ -126,13 +126,18 @@ def build(asked: str, size_px: int = 0, names: frozenset[str] = frozenset()) -> 
     raise BackboneError(f"--encoder {asked}: expected {FORMS}")
 
 
-def _timm(name: str, size_px: int) -> Built:
+def _library(name: str, asked: str) -> Any:
+    """Return an optional library; BackboneError if it is not installed."""
     try:
-        import timm
+        return importlib.import_module(name)
     except ImportError as error:
         raise BackboneError(
-            f"timm:{name} needs timm, which is not installed: pip install 'ssl-benchmark[encoders]'"
+            f"{asked} needs {name}, which is not installed: pip install 'ssl-benchmark[encoders]'"
         ) from error
+
+
+def _timm(name: str, size_px: int) -> Built:
+    timm = _library("timm", f"timm:{name}")
     plain, _, tag = name.partition(".")
     if not timm.is_model(plain):
         close = timm.list_models(f"*{plain[:8]}*")[:5]
@@ -163,7 +168,7 @@ def _timm(name: str, size_px: int) -> Built:
         unstated=f"its weights differ in it, so name one of them: {', '.join(tags)}"
         if tags
         else "timm knows no weights of it",
-        unpooled=_timm_tokens,
+        unpooled=lambda net, images: net.forward_features(images),  # type: ignore[operator]
         own=lambda net, images: net(images),
         last_four=_timm_last_four if hasattr(network, "cls_token") else None,
     )
@@ -180,11 +185,6 @@ def _timm_last_four(network: Any, images: Tensor) -> Tensor:
     )
     patches = layers[-1][0].mean(dim=1)
     return torch.cat([*(prefix[:, 0] for _, prefix in layers), patches], dim=1)
-
-
-def _timm_tokens(network: Any, images: Tensor) -> Tensor:
-    tokens: Tensor = network.forward_features(images)
-    return tokens
 
 
 def _torchvision(name: str, size_px: int) -> Built:
@@ -211,13 +211,7 @@ def _torchvision(name: str, size_px: int) -> Built:
 
 
 def _transformers(folder: Path, names: frozenset[str]) -> Built:
-    try:
-        import transformers
-    except ImportError as error:
-        raise BackboneError(
-            f"hf:{folder} needs transformers, which is not installed: "
-            "pip install 'ssl-benchmark[encoders]'"
-        ) from error
+    transformers = _library("transformers", f"hf:{folder}")
     if not (folder / "config.json").is_file():
         raise BackboneError(f"hf:{folder}: no config.json there; expected a folder of a model")
     try:

@@ -22,7 +22,7 @@ from transfer.backbone import (
 from transfer.convert.architectures import Stem
 from transfer.convert.resnet import network_with
 from transfer.convert.stated_input import read_input
-from transfer.convert.statements import MAX_CONFIG_TEXT, depth_in, read_statements
+from transfer.convert.statements import MAX_CONFIG_TEXT, read_statements
 
 GetWeights = Callable[..., Weights]
 
@@ -290,7 +290,7 @@ DEPTHS = {
 
 
 def test_depths_are_read_from_the_names_in_use() -> None:
-    found = {
-        depth: tuple(t for t in texts if depth_in(t) == depth) for depth, texts in DEPTHS.items()
-    }
-    assert found == DEPTHS
+    for depth, texts in DEPTHS.items():
+        for text in texts:
+            found = [entry.value for entry in read_statements({"arch": text})["depths"]]
+            assert found == [depth] * (depth is not None), text
