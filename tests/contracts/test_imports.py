@@ -44,7 +44,8 @@ LAYERS = {
         ("running",),
     ),
     "benchmarks": (
-        ("speed", "run_all", "status", "explain", "gpu_check"),
+        ("speed", "run_all", "explain", "gpu_check"),
+        ("status",),
         ("gpu",),
         ("cluster",),
         ("execution",),

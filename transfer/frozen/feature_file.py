@@ -104,6 +104,7 @@ class UnfinishedRows:
         if self.done == self.shape[0]:
             with explain_write_errors(self.path, "--runs"):
                 self.partial.replace(self.path)
+            self.partial = self.path  # a pass over several entries may prove this one once more
 
     def discard(self) -> None:
         """Forget the rows that no comparison has followed."""
