@@ -1,7 +1,7 @@
 """The papers' figures, from records and logs of pre-training to pictures.
 
 figure.py      the content of a picture, and what every figure answers
-kinds.py       which results may share a picture or a line; words for captions; order and noise
+kinds.py       which results may share a picture or a line; numbers, order and noise
 sweeps.py      a metric against a setting of pre-training; two such metrics against each other
 progress.py    curves during pre-training, of evaluated snapshots
 log_curves.py  the same of metrics that runs log
@@ -9,7 +9,7 @@ histograms.py  statistics over images, a line per method
 heads.py       shares of a network's heads
 neighbors.py   grids of images and their nearest neighbors
 logs.py        logs of pre-training runs below the results, and points of their lines
-pictures.py    captions, order and file names of pictures, commands for what a figure lacks
+pictures.py    captions, order and file names of pictures; commands for what a figure lacks
 style.py       pictures by matplotlib: panels in rows above the caption
 panels.py      lines, histograms, bars, images; sizes, colors, room for texts
 files.py       CSV, SVG and PNG, all three or none, and the page that lists them

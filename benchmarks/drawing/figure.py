@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.pages.records import Result
+from benchmarks.pages.records import Model, Result, model_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,6 +138,8 @@ class Picture:
     header: tuple[str, ...]
     """Header of the CSV file."""
     rows: tuple[tuple[str, ...], ...]
+    exact: bool = False
+    """All results are those of the paper's recipes under its protocol."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,6 +151,13 @@ class TrainingLog:
     """Origin, as the backbone file of the run holds it."""
     lines: tuple[dict[str, float], ...]
     """Metrics by name, with the epoch at which they were written."""
+
+    @property
+    def model(self) -> Model:
+        """Return the run's backbone as a record describes it."""
+        settings = self.made_by["settings"]
+        names = {"arch": settings.get("arch", ""), "stem": settings.get("stem", "")}
+        return model_of({"name": self.name, "sha256": "", **names, "made_by": self.made_by})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,6 +194,15 @@ class Figure:
     def file_name(self) -> str:
         """File name without suffix, such as jcl_figure2a."""
         return self.id.replace("/fig", "_figure")
+
+    @property
+    def labels(self) -> Sequence[str]:
+        """Return the labels of the lines that the paper shows, if a caption names absent ones."""
+        return ()
+
+    def is_published(self, one: Any) -> bool:
+        """Return whether a result, or a log of a figure of logs, is one of the paper's."""
+        raise NotImplementedError
 
     def draw(self, material: Material) -> Drawn:
         """Return the pictures for which there is material."""

@@ -2,24 +2,15 @@
 
 import math
 import re
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from benchmarks.drawing.figure import (
-    BarPanel,
-    Drawn,
-    ExamplePanel,
-    Figure,
-    Material,
-    Panel,
-    Tile,
-)
+from benchmarks.drawing.figure import BarPanel, Drawn, ExamplePanel, Figure, Material, Panel, Tile
 from benchmarks.drawing.kinds import (
     dataset_title,
     distinct_runs,
-    evaluation_sentences,
     is_published_run,
     kind_of,
     line_key,
@@ -27,8 +18,7 @@ from benchmarks.drawing.kinds import (
     newest,
     num_test_images,
     number_of,
-    pretraining_sentences,
-    seed_words,
+    problem_of,
     spread_over_images,
 )
 from benchmarks.drawing.neighbors import evenly, pixels
@@ -39,6 +29,7 @@ from benchmarks.drawing.pictures import (
     point_words,
     pretrain_and_evaluate,
     ranked_pictures,
+    seed_words,
     versions,
 )
 from benchmarks.pages.records import Result
@@ -51,7 +42,7 @@ MOST_CLASSES = 12
 """Most classes that a caption names."""
 EXAMPLES = "Beside the means: images drawn at random, each with the shares of the heads."
 SHARES = "head_shares"
-"""Detail of the record of a linear probe on a network with several heads."""
+"""Detail of the record of a linear probe: shares of correct predictions, which add up to 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +64,10 @@ class HeadShares(Figure):
             if one.metric == "head_entropy_bits"
         }
 
+    def is_published(self, one: Result) -> bool:
+        """Return whether a result is one of the paper's."""
+        return is_published_run(one, [self.recipe], self.protocol)
+
     def draw(self, material: Material) -> Drawn:
         """Return a picture for each network with several heads."""
         probes = [
@@ -82,16 +77,15 @@ class HeadShares(Figure):
             and result.model.method == METHOD
             and SEVERAL_HEADS.search(result.model.arch)
         ]
+        problems = {result.path: problem_of(result, head_shares) for result in probes}
         networks: dict[object, dict[str, dict[object, list[Result]]]] = {}
-        for result in filter(_has_shares, probes):
+        for result in [one for one in probes if not problems[one.path]]:
             kind = kind_of(result)
             # the hashes of one paper's protocols differ between tasks
             protocol_hash, *rest = line_key(result, ())
             key = (result.model.sha256, result.protocol, kind.schedule, kind.evaluation, *rest)
             means = networks.setdefault(key, {}).setdefault(result.task, {})
             means.setdefault((protocol_hash, kind.data), []).append(result)
-        shown = {task for tasks in networks.values() for task in tasks}
-        problems = [_problem(one, shown) for one in probes if not _has_shares(one)]
         candidates = [
             self._candidate(own)
             for tasks in networks.values()
@@ -100,31 +94,32 @@ class HeadShares(Figure):
                 for means in tasks.values()
             )
         ]
-        return ranked_pictures(candidates, problems)
+        return ranked_pictures(candidates, filter(None, problems.values()))
 
     def needed(self, material: Material) -> Sequence[str]:
         """Return the commands of the probes without a record of the paper's network."""
-        there = {r.task for r in material.results if self._is_published(r) and _has_shares(r)}
+        there = {
+            result.task
+            for result in material.results
+            if self.is_published(result) and not problem_of(result, head_shares)
+        }
         keys = [key for task, key in self.keys.items() if task not in there]
         return pretrain_and_evaluate([self.recipe], ",".join(keys)) if keys else []
 
-    def _is_published(self, result: Result) -> bool:
-        return is_published_run(result, [self.recipe], self.protocol)
-
     def _preference(self, results: Sequence[Result]) -> tuple[bool, int, str]:
-        return all(map(self._is_published, results)), len(results), newest(results)
+        return all(map(self.is_published, results)), len(results), newest(results)
 
     def _candidate(self, probes: Sequence[Sequence[Result]]) -> Candidate:
         """Return the picture of a network's probes, the runs of each data set together."""
         own = {runs[0].task: runs for runs in sorted(probes, key=lambda runs: runs[0].task)}
         results = [result for runs in own.values() for result in runs]
-        exact = all(map(self._is_published, results))
+        exact = all(map(self.is_published, results))
         names = head_names(results[0])
         panels: list[Panel] = []
         rows, sentences, entropies = [], [], {}
         for task, runs in own.items():
             shares = tuple(
-                mean_point(place, [result.details[SHARES][place] for result in runs])
+                mean_point(place, [head_shares(result)[place] for result in runs])
                 for place in range(len(names))
             )
             bits = entropies[task] = entropy_bits([share.y for share in shares])
@@ -145,19 +140,14 @@ class HeadShares(Figure):
         picture = captioned(
             self,
             panels,
-            [
-                *sentences,
-                self._order(entropies),
-                *examples,
-                *pretraining_sentences({"LooC++": [results[0].model]}, ()),
-                *evaluation_sentences(results),
-            ],
-            exact=exact,
+            {"LooC++": results},
+            findings=[*sentences, self._order(entropies), *examples],
+            runs="",
             columns=2 if len(panels) > 1 else 1,
             header=("task", "head", "share", "standard_deviation", "runs", "entropy_bits"),
             rows=rows,
         )
-        return Candidate((exact, len(own), newest(results)), kind_of(probes[0][0]), picture)
+        return Candidate((len(own), newest(results)), kind_of(probes[0][0]), picture)
 
     def _order(self, entropies: Mapping[str, float]) -> str:
         """Return a sentence on the entropies of the data sets beside the paper's order."""
@@ -225,22 +215,9 @@ def entropy_bits(shares: Sequence[float]) -> float:
     return -sum(share * math.log2(share) for share in shares if share > 0)
 
 
-def _problem(result: Result, shown: Container[str]) -> str:
-    """Return what a record without whole shares lacks and, unless others are shown, what to do."""
-    what = f"{result.path}, the record of {result.model.name}, has no {SHARES}"
-    if result.task in shown and SHARES not in result.details:
-        return f"{what}, as it is older, and is not shown"
-    return (
-        f"{what} (shares of correct predictions, which add up to 1); if there are any, delete "
-        "the file and run the command again that python -m benchmarks.explain prints for it"
-    )
-
-
-def _has_shares(result: Result) -> bool:
-    shares = result.details.get(SHARES)
-    return (
-        isinstance(shares, list)
-        and len(shares) > 1
-        and all(isinstance(share, int | float) for share in shares)
-        and math.isclose(sum(shares), 1.0, abs_tol=1e-3)
-    )
+def head_shares(result: Result) -> list[float]:
+    """Return the share of each head; KeyError without any, ValueError if they do not add up."""
+    shares: list[float] = result.details[SHARES]
+    if len(shares) < 2 or not math.isclose(sum(shares), 1.0, abs_tol=1e-3):
+        raise ValueError(f"{SHARES} are not shares of several heads that add up to 1")
+    return shares

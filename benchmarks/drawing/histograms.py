@@ -5,34 +5,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from benchmarks.drawing.figure import (
-    Drawn,
-    Figure,
-    Histogram,
-    HistogramPanel,
-    Material,
-    Picture,
-)
+from benchmarks.drawing.figure import Drawn, Figure, Histogram, HistogramPanel, Material, Picture
 from benchmarks.drawing.kinds import (
     VIEW_TASKS,
-    evaluation_sentences,
     newest,
     newest_by_label,
     noise_of,
-    pretraining_sentences,
     problem_of,
     ranked,
-    seed_words,
     spread_over_images,
 )
-from benchmarks.drawing.pictures import (
-    Candidate,
-    captioned,
-    not_run,
-    paper_sentences,
-    ranked_pictures,
-    stated,
-)
+from benchmarks.drawing.pictures import Candidate, captioned, ranked_pictures, stated
 from benchmarks.drawing.sweeps import Swept, commands_for
 from benchmarks.pages.differences import Sample, Score
 from benchmarks.pages.records import Result
@@ -52,6 +35,15 @@ class Histograms(Figure):
     lower: tuple[str, str]
     """Labels of two methods, that with the lower mean in the paper first."""
 
+    @property
+    def labels(self) -> list[str]:
+        """Return the labels of all methods."""
+        return [swept.label for swept in self.methods]
+
+    def is_published(self, one: Result) -> bool:
+        """Return whether a result is one of the paper's."""
+        return any(swept.has(one) and swept.is_published(one) for swept in self.methods)
+
     def draw(self, material: Material) -> Drawn:
         """Return a picture for each kind of results with at least two of the methods."""
         results = [result for result in material.results if result.task in VIEW_TASKS]
@@ -59,16 +51,14 @@ class Histograms(Figure):
         kinds = newest_by_label(
             [result for result in results if not problems[result.path]],
             lambda result: [swept.label for swept in self.methods if swept.has(result)],
-            lambda one: any(s.has(one) and s.is_published(one) for s in self.methods),
+            self.is_published,
         )
         candidates = []
         for kind, found in kinds.items():
-            present = [swept for swept in self.methods if swept.label in found]
-            own = {swept.label: found[swept.label] for swept in present}
-            exact = all(swept.is_published(own[swept.label]) for swept in present)
+            own = {label: found[label] for label in self.labels if label in found}
             if len(own) > 1:
-                rank = exact, kind.space == "embedding", len(own), newest(own.values())
-                candidates.append(Candidate(rank, kind, self._picture(own, exact=exact)))
+                rank = kind.space == "embedding", len(own), newest(own.values())
+                candidates.append(Candidate(rank, kind, self._picture(own)))
         return ranked_pictures(candidates, filter(None, problems.values()))
 
     def needed(self, material: Material) -> Sequence[str]:
@@ -86,27 +76,21 @@ class Histograms(Figure):
             raise ValueError(f"{self.statistic} has numbers that are negative or not finite")
         return Histogram(label=label, edges=edges, counts=counts, mean=mean)
 
-    def _picture(self, own: Mapping[str, Result], *, exact: bool) -> Picture:
+    def _picture(self, own: Mapping[str, Result]) -> Picture:
         histograms = [self._histogram(result, label) for label, result in own.items()]
-        models = {label: [result.model] for label, result in own.items()}
-        results, first = [*own.values()], next(iter(own.values())).details
+        first = next(iter(own.values())).details
         counts = sorted({int(sum(each.counts)) for each in histograms})
         return captioned(
             self,
-            HistogramPanel(x_label=self.x_label, histograms=tuple(histograms)),
-            [
+            [HistogramPanel(x_label=self.x_label, histograms=tuple(histograms))],
+            {label: [result] for label, result in own.items()},
+            findings=[
                 f"{first.get('num_views', '?')} random views of each of "
                 f"{' or '.join(map(str, counts))} images (in the paper "
                 f"{stated(self.id, 'augmentations')} of {stated(self.id, 'images'):,}), "
                 f"{SPACES.get(first.get('space', ''), '')} at unit length.",
                 *self._order(histograms),
-                *pretraining_sentences(models, ()),
-                *paper_sentences(self.id, models),
-                *evaluation_sentences(results),
-                f"One run of each, {seed_words(result.seed for result in results)}.",
-                *not_run([swept.label for swept in self.methods], own),
             ],
-            exact=exact,
             header=("series", "from", "to", "images"),
             rows=[
                 (each.label, f"{low:.6g}", f"{high:.6g}", f"{count:g}")

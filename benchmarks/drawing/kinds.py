@@ -1,4 +1,4 @@
-"""Kinds of results: those of one kind may stand in one picture. Words for captions.
+"""Kinds of results: those of one kind may stand in one picture. Numbers, order and noise.
 
 Lines of one picture share task, length, data and arithmetic of the evaluation, and data, network
 and length of pre-training. Points of one line also share the protocol and all other settings.
@@ -18,17 +18,10 @@ from typing import NamedTuple
 
 from benchmarks.drawing.figure import Point
 from benchmarks.pages.against import trained_on
-from benchmarks.pages.blocks import (
-    COMPARABLE,
-    conditions,
-    processes_words,
-    reasons_of,
-    schedule_words,
-    tolerated_words,
-)
+from benchmarks.pages.blocks import COMPARABLE, conditions, reasons_of
 from benchmarks.pages.differences import Score, are_paired, difference
 from benchmarks.pages.entries import sample_of
-from benchmarks.pages.records import SMALL_DATA, STAND_IN_TEXTURE, Model, Result
+from benchmarks.pages.records import STAND_IN_TEXTURE, Result
 
 DESCRIPTIONS = ("paper", "table_row", "images")
 """Entries of a run's settings that describe it and do not shape it."""
@@ -143,8 +136,9 @@ def problem_of(result: Result, read: Callable[[Result], object]) -> str:
         read(result)
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, OSError) as error:
         return (
-            f"{result.path.name} of {result.model.name}: its details cannot be shown "
-            f"({type(error).__name__}: {error}); run the task again"
+            f"{result.path}, the record of {result.model.name}: its details cannot be shown "
+            f"({type(error).__name__}: {error}); delete the file and run the command again that "
+            "python -m benchmarks.explain prints for it"
         )
     return ""
 
@@ -175,143 +169,6 @@ def accuracy_label(task: str) -> str:
     """Return the label of an axis with a task's top-1."""
     way = {"linear": "linear top-1", "knn": "nearest-neighbor top-1"}
     return f"{dataset_title(task)} {way.get(task.partition('_')[2], 'top-1')} (%)"
-
-
-def evaluation_sentences(results: Sequence[Result]) -> list[str]:
-    """Return sentences on task, protocol, length, data, arithmetic, departures and seeds."""
-    first = results[0]
-    tasks = ", ".join(dict.fromkeys(result.task for result in results))
-    protocols = ", ".join(sorted({result.protocol for result in results}))
-    data = SMALL_DATA.get(first.small, "full data")
-    counts = counts_words(first)
-    words = [
-        f"{tasks}, protocol {protocols}",
-        schedule_words(first.schedule),
-        f"{data} ({counts})" if counts else data,
-        *tolerated_words(first),
-        f"engine {first.engine}",
-        f"features in {first.features_in}",
-        *([processes_words(first)] if first.num_processes > 1 else []),
-    ]
-    departures = dict.fromkeys(text for result in results for text in result.departures)
-    sentences = [f"Evaluation: {'; '.join(words)}."]
-    if departures:
-        sentences.append(f"Departures from the protocol: {'; '.join(departures)}.")
-    return sentences
-
-
-def counts_words(result: Result) -> str:
-    """Return words such as "5,000 training and 1,000 test images"; empty for older records."""
-    words = []
-    for key, counts in result.counts.items():
-        train, test = counts.get("trainval") or counts.get("train"), counts.get("test")
-        if train and test:
-            name = f"{key}: " if len(result.counts) > 1 else ""
-            words.append(f"{name}{train:,} training and {test:,} test images")
-    return "; ".join(words)
-
-
-def runs_sentence(points: Iterable[Point], results: Sequence[Result]) -> str:
-    """Return a sentence on the number of runs and their seeds."""
-    counts = sorted({point.num_runs for point in points})
-    seeds = seed_words(result.seed for result in results)
-    if counts == [1]:
-        return f"One run for each point, {seeds}."
-    number = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    return f"Means ± standard deviation over {number} runs, {seeds}."
-
-
-def seed_words(seeds: Iterable[object]) -> str:
-    """Return words such as "seed 0" or "seeds 0, 1", each seed once."""
-    distinct = sorted(set(seeds), key=lambda seed: (len(str(seed)), str(seed)))
-    return f"seed{'s' * (len(distinct) > 1)} {', '.join(map(str, distinct))}"
-
-
-def pretraining_sentences(
-    models: Mapping[str, Sequence[Model]], varied: Iterable[str]
-) -> list[str]:
-    """Return sentences on the pre-training of each line: recipes, network, length, data, changes.
-
-    varied: settings on the x axis, which are no changes of a recipe.
-    """
-    lines = [_line_words(label, own) for label, own in models.items()]
-    sentences = [f"Pre-training: {'; '.join(lines)}."]
-    ways = {label: _way(own[0], varied) for label, own in models.items()}
-    if len(set(ways.values())) == 1 and (way := next(iter(ways.values()))):
-        sentences.append(f"{'All' if len(ways) > 1 else 'Pre-trained'} with {way}.")
-    elif any(ways.values()):
-        known = [f"{label} with {way or 'unknown settings'}" for label, way in ways.items()]
-        sentences.append(f"{'; '.join(known)}.")
-    data = dict.fromkeys(model.data for own in models.values() for model in own if model.data)
-    if data:
-        sentences.append(f"Its images: {'; '.join(data)}.")
-    changes = {label: _changes(own[0], varied) for label, own in models.items()}
-    parts = [f"{label}: {words}" for label, words in changes.items() if words]
-    if parts and len(set(changes.values())) == 1:
-        parts = [next(iter(changes.values()))]
-    return [*sentences, *([f"Changed from the recipes: {'; '.join(parts)}."] if parts else [])]
-
-
-def _line_words(label: str, models: Sequence[Model]) -> str:
-    """Return a line's recipes, network, length and stand-in for textures."""
-    first = models[0]
-    lengths = sorted({float(model.epochs) for model in models if model.epochs})
-    unit = "epoch" if set(lengths) == {1.0} else "epochs"
-    length = f", {range_words(lengths)} {unit}" if lengths else ""
-    declared = " (declared by the user)" if any(model.declared for model in models) else ""
-    stand_in = any(model.texture == STAND_IN_TEXTURE for model in models)
-    textures = f", textures by {STAND_IN_TEXTURE} instead of style transfer" * stand_in
-    recipes = _joined_names([model.recipe or model.name for model in models])
-    return f"{label}: {recipes}{declared}, {first.arch}{length}{textures}"
-
-
-def _way(model: Model, varied: Iterable[str]) -> str:
-    """Return a run's stem, view size, batch and arithmetic; empty if its record says none."""
-    stem = {"cifar": "CIFAR stem", "imagenet": "ImageNet stem"}.get(model.stem, "")
-    settings = {k: v for k, v in model.settings.items() if k not in {*varied}}
-    size, batch = settings.get("views.size_px"), settings.get("batch_size")
-    small = settings.get("views.small_size_px") if settings.get("config.num_small_views") else None
-    words = [
-        stem if model.settings else "",
-        f"views of {size} px" + (f" and {small} px" if small else "") if size else "",
-        f"batch {batch}" if batch else "",
-        f"in {model.precision}" if model.precision else "",
-    ]
-    return ", ".join(word for word in words if word)
-
-
-def _joined_names(names: Sequence[str]) -> str:
-    """Return one name, or how many there are and how they all begin."""
-    distinct = list(dict.fromkeys(names))
-    if len(distinct) == 1:
-        return distinct[0]
-    first, last = min(distinct), max(distinct)  # what these two share, those between share, too
-    length = next(
-        (i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first)
-    )
-    return f"{len(distinct)} recipes {first[:length]}*" if length else ", ".join(distinct)
-
-
-def range_words(values: Sequence[float]) -> str:
-    """Return the lowest and the highest of sorted values in words such as "0 to 6"."""
-    low, high = values[0], values[-1]
-    return f"{low:g}" if low == high else f"{low:g} to {high:g}"
-
-
-def _changes(model: Model, varied: Iterable[str]) -> str:
-    """Return the settings in which a run differs from its recipe."""
-    names = [name for name in model.changed.split(", ") if name and name not in {*varied}]
-    return ", ".join(
-        f"{name.rpartition('.')[2].replace('_', ' ')} {value_text(model.settings.get(name))}"
-        for name in names
-    )
-
-
-def value_text(value: object) -> str:
-    """Return a setting's value in words, such as "0.1" or "0.2 to 1"."""
-    if isinstance(value, list) and value:
-        return " to ".join(map(value_text, value))
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def share_of_tested(percent: float, results: Sequence[Result], metric: str) -> Score:

@@ -16,26 +16,18 @@ from benchmarks.drawing.figure import (
     Picture,
     TrainingLog,
 )
-from benchmarks.drawing.kinds import (
-    Kind,
-    largest_noise,
-    order_words,
-    pretraining_sentences,
-    ranked,
-    seed_words,
-)
+from benchmarks.drawing.kinds import Kind, largest_noise, order_words, ranked
 from benchmarks.drawing.logs import NUM_PARTS, are_single, last_epoch_of, points_of
 from benchmarks.drawing.pictures import (
     Candidate,
     captioned,
-    paper_sentences,
     point_words,
     pretrain,
     ranked_pictures,
+    seed_words,
 )
 from benchmarks.drawing.progress import MOST_MARKED
 from benchmarks.pages.differences import Sample, Score
-from benchmarks.pages.records import Model, model_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,31 +47,32 @@ class LogCurves(Figure):
     stated_ends: Mapping[str, float]
     """Stated value of the last metric at the end of the run, by method."""
 
+    def is_published(self, one: TrainingLog) -> bool:
+        """Return whether a log is that of an unchanged recipe of the paper."""
+        return one.model.recipe in self.recipes.values() and not one.model.changed
+
     def draw(self, material: Material) -> Drawn:
         """Return a picture for each kind of runs of which both methods have a log."""
-        kinds: dict[tuple[str, ...], dict[str, list[TrainingLog]]] = {}
+        kinds: dict[tuple[str, str, str], dict[str, list[TrainingLog]]] = {}
         for log in material.logs:
-            method, settings = str(log.made_by.get("method")), log.made_by["settings"]
-            if method in self.methods:
-                names = log.made_by.get("data"), settings.get("arch"), settings.get("epochs")
-                own = kinds.setdefault(tuple(map(str, names)), {})
-                own.setdefault(method, []).append(log)
+            model = log.model
+            if model.method in self.methods:
+                kind = model.data, model.arch, str(model.settings.get("epochs"))
+                kinds.setdefault(kind, {}).setdefault(model.method, []).append(log)
         candidates, problems = [], []
         for kind, own in sorted(kinds.items(), reverse=True):
             logs = _most_alike(own)
             if problem := self._problem([log for each in logs.values() for log in each]):
                 problems.append(problem)
             elif logs.keys() == self.methods.keys():
-                exact = all(self._is_published(log) for each in logs.values() for log in each)
-                picture = self._picture(logs, exact=exact)
-                candidates.append(Candidate((exact,), Kind("", "", "", (), kind[1:]), picture))
+                candidates.append(
+                    Candidate((), Kind("", "", "", (), kind[1:]), self._picture(logs))
+                )
         return ranked_pictures(candidates, problems)
 
     def needed(self, material: Material) -> Sequence[str]:
         """Return the commands of the paper's runs whose log is not there."""
-        there = {
-            log.made_by.get("recipe") for log in material.logs if not log.made_by.get("changed")
-        }
+        there = {log.model.recipe for log in material.logs if not log.model.changed}
         missing = [recipe for recipe in self.recipes.values() if recipe not in there]
         logs = " ".join(f"runs/{recipe}" for recipe in missing)
         runs = [pretrain(recipe) for recipe in missing]
@@ -94,7 +87,7 @@ class LogCurves(Figure):
                     f"the log of {log.name} has no {', '.join(missing)}; pre-train it with the "
                     f"other method's value: {self._command(log, logs)}"
                 )
-        values = {str(log.made_by["settings"].get(self.same)): log.name for log in logs}
+        values = {str(log.model.settings.get(self.same)): log.name for log in logs}
         if len(values) > 1:
             words = ", ".join(f"{value} in {name}" for value, name in sorted(values.items()))
             return f"runs with different {self.same} cannot stand side by side: {words}"
@@ -102,18 +95,22 @@ class LogCurves(Figure):
 
     def _command(self, log: TrainingLog, every: Sequence[TrainingLog]) -> str:
         """Return the command of a run with the setting that the other runs have."""
-        values = [other.made_by["settings"].get(self.same) for other in every]
+        values = [other.model.settings.get(self.same) for other in every]
         value = next((value for value in values if value), "VALUE")
         option = self.same.rpartition(".")[2].replace("_", "-")
-        recipe = log.made_by.get("recipe")
-        return f"python -m pretrain {recipe} --{option} {value} --data DATA --out runs/{log.name}"
+        start = f"python -m pretrain {log.model.recipe} --{option} {value}"
+        return f"{start} --data DATA --out runs/{log.name}"
 
-    def _picture(self, logs: Mapping[str, Sequence[TrainingLog]], *, exact: bool) -> Picture:
+    def _picture(self, logs: Mapping[str, Sequence[TrainingLog]]) -> Picture:
         lines = {
             name: [
-                Line(label=label, points=points_of(logs[method], name, last_step=last_step))
+                Line(
+                    label=label,
+                    points=points_of(
+                        logs[method], name, last_step=name in self.last_step_only.get(method, ())
+                    ),
+                )
                 for method, label in self.methods.items()
-                for last_step in [name in self.last_step_only.get(method, ())]
             ]
             for name in self.metrics
         }
@@ -127,18 +124,11 @@ class LogCurves(Figure):
             )
             for letter, (name, label) in zip("abcdefgh", self.metrics.items(), strict=False)
         ]
-        models = {
-            label: [_model(log) for log in logs[method]] for method, label in self.methods.items()
-        }
         return captioned(
             self,
             panels,
-            [
-                *pretraining_sentences(models, ()),
-                *paper_sentences(self.id, models),
-                *self._sentences(logs, lines),
-            ],
-            exact=exact,
+            {label: logs[method] for method, label in self.methods.items()},
+            after=self._sentences(logs, lines),
             header=("metric", "series", "epoch", "mean", "standard_deviation", "runs"),
             rows=[
                 (name, line.label, *point_words(point))
@@ -154,7 +144,7 @@ class LogCurves(Figure):
         counts = ", ".join(f"{label} {len(logs[method])}" for method, label in self.methods.items())
         seeds = seed_words(log.made_by.get("seed") for own in logs.values() for log in own)
         yield f"Number of runs: {counts}; {seeds}."
-        settings = next(iter(logs.values()))[0].made_by["settings"]
+        settings = next(iter(logs.values()))[0].model.settings
         name = self.same.rpartition(".")[2].replace("_", " ")
         yield f"Both with {name} {settings.get(self.same)}."
         yield self._points_sentence(logs)
@@ -229,9 +219,6 @@ class LogCurves(Figure):
         tail = "" if math.isnan(noise) else f" (two binomial standard errors: {noise:.1f} points)"
         yield f"Order: {order_words(measured)}{tail}."
 
-    def _is_published(self, log: TrainingLog) -> bool:
-        return log.made_by.get("recipe") in self.recipes.values() and not log.made_by.get("changed")
-
 
 def _most_alike(logs: Mapping[str, Sequence[TrainingLog]]) -> dict[str, list[TrainingLog]]:
     """Return for each method the logs of equal settings, so that methods share most of them."""
@@ -239,21 +226,14 @@ def _most_alike(logs: Mapping[str, Sequence[TrainingLog]]) -> dict[str, list[Tra
     for own in logs.values():
         alike: dict[str, list[TrainingLog]] = {}
         for log in own:
-            settings = json.dumps(log.made_by["settings"], sort_keys=True, default=str)
-            alike.setdefault(f"{log.made_by.get('precision')} {settings}", []).append(log)
+            settings = json.dumps(log.model.settings, sort_keys=True, default=str)
+            alike.setdefault(f"{log.model.precision} {settings}", []).append(log)
         groups.append([alike[key] for key in sorted(alike)])
 
     def num_shared(chosen: tuple[list[TrainingLog], ...]) -> tuple[int, int]:
-        first, *others = (group[0].made_by["settings"].items() for group in chosen)
+        first, *others = (group[0].model.settings.items() for group in chosen)
         shared = [item for item in first if all(item in other for other in others)]
         return len(shared), sum(map(len, chosen))
 
-    choices: list[tuple[list[TrainingLog], ...]] = [*product(*groups)]
-    best = max(choices, key=num_shared)
+    best: tuple[list[TrainingLog], ...] = max(product(*groups), key=num_shared)
     return dict(zip(logs, best, strict=True))
-
-
-def _model(log: TrainingLog) -> Model:
-    settings = log.made_by["settings"]
-    names = {"arch": settings.get("arch", ""), "stem": settings.get("stem", "")}
-    return model_of({"name": log.name, "sha256": "", **names, "made_by": log.made_by})

@@ -9,16 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.drawing.figure import Drawn, Figure, GridPanel, Material, Picture, Tile
 from benchmarks.drawing.kinds import (
-    evaluation_sentences,
     is_published_run,
     newest,
     newest_by_label,
     noise_of,
     num_test_images,
     number_of,
-    pretraining_sentences,
     problem_of,
-    seed_words,
     share_of_tested,
 )
 from benchmarks.drawing.pictures import (
@@ -68,6 +65,10 @@ class NeighborGrid(Figure):
     no_task: str
     """Sentence on what the paper shows besides and no task makes."""
 
+    def is_published(self, one: Result) -> bool:
+        """Return whether a result is one of the paper's."""
+        return one.task in TASKS and is_published_run(one, self.recipes, "looc-2020")
+
     def draw(self, material: Material) -> Drawn:
         """Return a picture for each kind of results with both networks."""
         results = [r for r in material.results if r.task in TASKS and self._labels(r.model)]
@@ -75,7 +76,7 @@ class NeighborGrid(Figure):
         kinds = newest_by_label(
             [result for result in results if not problems[result.path]],
             lambda result: self._labels(result.model),
-            self._is_published,
+            self.is_published,
         )
         both = {kind: (own["LooC"], own["MoCo"]) for kind, own in kinds.items() if len(own) == 2}
         pairs = {kind: pair for kind, pair in both.items() if _files(pair[0]) == _files(pair[1])}
@@ -86,18 +87,13 @@ class NeighborGrid(Figure):
             if kind not in pairs
         ]
         return ranked_pictures(
-            (
-                Candidate(
-                    (all(map(self._is_published, pair)), newest(pair)), kind, self._picture(*pair)
-                )
-                for kind, pair in pairs.items()
-            ),
+            (Candidate((newest(own),), kind, self._picture(*own)) for kind, own in pairs.items()),
             [*filter(None, problems.values()), *apart],
         )
 
     def needed(self, material: Material) -> Sequence[str]:
         """Return the commands of the recipes without a record."""
-        there = {r.model.recipe for r in material.results if self._is_published(r)}
+        there = {r.model.recipe for r in material.results if self.is_published(r)}
         missing = [recipe for recipe in self.recipes if recipe not in there]
         if not missing:
             return []
@@ -114,31 +110,22 @@ class NeighborGrid(Figure):
         wanted = model.method == "moco" and rotated == (self.augmentation == "rotation")
         return ["MoCo"] if model.recipe == self.recipes[1] or wanted else []
 
-    def _is_published(self, result: Result) -> bool:
-        return result.task in TASKS and is_published_run(result, self.recipes, "looc-2020")
-
     def _picture(self, looc: Result, moco: Result) -> Picture:
         label = "LooC++" if looc.model.method == "loocpp" else "LooC"
         names = {label: looc, "MoCo": moco}
         read = {label: _read(result) for label, result in names.items()}
-        models = {label: [result.model] for label, result in names.items()}
         count = len(looc.details["queries"][0]["neighbors"])
-        sentences = [
-            f"Left of each row a query, then its {min(NUM_NEIGHBORS, count)} nearest training "
-            "images by the cosine of features. Queries were drawn at random. A colored frame: of "
-            "another class than the query.",
-            *_agreement(names, count),
-            *pretraining_sentences(models, ()),
-            *evaluation_sentences([looc, moco]),
-            f"One run of each, {seed_words(result.seed for result in (looc, moco))}.",
-        ]
-        if label == "LooC++":
-            sentences = ["The paper's figure has LooC; this is LooC++.", *sentences]
         return captioned(
             replace(self, what=self.what.replace("LooC", label)),
             [GridPanel(title=label, rows=tiles) for label, (tiles, _) in read.items()],
-            sentences,
-            exact=self._is_published(looc) and self._is_published(moco),
+            {label: [result] for label, result in names.items()},
+            findings=[
+                "The paper's figure has LooC; this is LooC++." if label == "LooC++" else "",
+                f"Left of each row a query, then its {min(NUM_NEIGHBORS, count)} nearest training "
+                "images by the cosine of features. Queries were drawn at random. A colored frame: "
+                "of another class than the query.",
+                *_agreement(names, count),
+            ],
             header=("series", "query", "query_class", "rank", "neighbor", "class", "cosine"),
             rows=[(label, *row) for label, (_, rows) in read.items() for row in rows],
         )

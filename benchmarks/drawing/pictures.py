@@ -1,22 +1,26 @@
 """Captions, file names, stated numbers, and the commands that make what a figure lacks."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
+from os.path import commonprefix
 from typing import Any, NamedTuple, TypeVar
 
-from benchmarks.drawing.figure import Drawn, Figure, Panel, Picture, Point
-from benchmarks.drawing.kinds import Kind, value_text
-from benchmarks.pages.blocks import schedule_words
+from benchmarks.drawing.figure import Drawn, Figure, Line, Panel, Picture, Point, TrainingLog
+from benchmarks.drawing.kinds import Kind
+from benchmarks.pages.blocks import processes_words, schedule_words, tolerated_words
 from benchmarks.pages.published import Paper, Statement, papers
-from benchmarks.pages.records import Model
+from benchmarks.pages.records import SMALL_DATA, STAND_IN_TEXTURE, Model, Result
 
 T = TypeVar("T")
 
 
 class Candidate(NamedTuple):
-    """A picture of one kind of material; that of the highest rank gets the figure's plain name."""
+    """A picture of one kind of material; the first one gets the figure's plain name.
+
+    Those of the paper's own runs come first, then those of the highest rank.
+    """
 
     rank: tuple[Any, ...]
     kind: Kind
@@ -24,10 +28,11 @@ class Candidate(NamedTuple):
 
 
 def ranked_pictures(candidates: Iterable[Candidate], problems: Iterable[str] = ()) -> Drawn:
-    """Return the pictures from the highest rank on; all but the first have names of their kinds."""
+    """Return the pictures in their order; all but the first have names of their kinds."""
     names: list[str] = []
     pictures = []
-    for _, kind, picture in sorted(candidates, key=lambda one: one.rank, reverse=True):
+    ranked = sorted(candidates, key=lambda one: (one.picture.exact, *one.rank), reverse=True)
+    for _, kind, picture in ranked:
         words = [kind.task, schedule_words(kind.schedule), *kind.pretraining[2:]] if names else []
         parts = (re.sub(r"[^\w.]+", "-", word) for word in words if word)
         name = ".".join([picture.file_name, *parts])
@@ -44,32 +49,173 @@ def versions(ranked: Iterable[Sequence[T]]) -> list[list[T]]:
 
 def captioned(
     figure: Figure,
-    panels: Panel | Sequence[Panel],
-    sentences: Sequence[str],
+    panels: Sequence[Panel],
+    lines: Mapping[str, Sequence[Result | TrainingLog]],
     *,
-    exact: bool,
+    findings: Iterable[str] = (),
+    after: Iterable[str] = (),
+    varied: Container[str] = (),
+    runs: str = "One run of each",
     columns: int = 0,
     header: tuple[str, ...],
     rows: Sequence[tuple[str, ...]],
 ) -> Picture:
     """Return a picture whose caption names the printed figure and says how ours differs.
 
-    exact: all results are those of the paper's recipes under its protocol. columns: panels of one
-    row; all if not given.
+    lines: what is shown, by label. findings, after: sentences before and after those on
+    pre-training. varied: settings on the x axis. columns: panels of one row; all if not given.
     """
     paper, name = paper_of(figure.id), printed_name(figure.id)
-    own = "" if exact else "Not the paper's runs or data: compare the shape, not the numbers."
-    opening = f"{name} of {paper.name} (arXiv:{paper.arxiv}): {figure.what}."
-    shown = tuple(panels) if isinstance(panels, Sequence) else (panels,)
+    members = [one for own in lines.values() for one in own]
+    results = [one for one in members if isinstance(one, Result)]
+    exact = all(map(figure.is_published, members))
+    models = {label: [one.model for one in own] for label, own in lines.items()}
+    absent = ", ".join(label for label in figure.labels if label not in lines)
+    sentences = [
+        f"{name} of {paper.name} (arXiv:{paper.arxiv}): {figure.what}.",
+        "" if exact else "Not the paper's runs or data: compare the shape, not the numbers.",
+        *findings,
+        *pretraining_sentences(models, varied),
+        paper_sentence(figure.id, models, varied),
+        *after,
+        *evaluation_sentences(results),
+        f"{runs}, {seed_words(one.seed for one in results)}." if results and runs else "",
+        f"Not run: {absent}." if absent else "",
+        *figure.remarks,
+    ]
     return Picture(
         file_name=figure.file_name,
         title=title_of(figure.id),
-        panels=shown,
-        columns=columns or len(shown),
-        caption=tuple(text for text in (opening, own, *sentences, *figure.remarks) if text),
+        panels=tuple(panels),
+        columns=columns or len(panels),
+        caption=tuple(filter(None, sentences)),
         header=header,
         rows=tuple(rows),
+        exact=exact,
     )
+
+
+def evaluation_sentences(results: Sequence[Result]) -> list[str]:
+    """Return sentences on task, protocol, length, data, arithmetic and departures."""
+    if not results:
+        return []
+    first = results[0]
+    tasks = ", ".join(dict.fromkeys(result.task for result in results))
+    protocols = ", ".join(sorted({result.protocol for result in results}))
+    data = SMALL_DATA.get(first.small, "full data")
+    counts = counts_words(first)
+    words = [
+        f"{tasks}, protocol {protocols}",
+        schedule_words(first.schedule),
+        f"{data} ({counts})" if counts else data,
+        *tolerated_words(first),
+        f"engine {first.engine}",
+        f"features in {first.features_in}",
+        *([processes_words(first)] if first.num_processes > 1 else []),
+    ]
+    departures = "; ".join(dict.fromkeys(text for one in results for text in one.departures))
+    sentences = [f"Evaluation: {'; '.join(words)}."]
+    return [*sentences, f"Departures from the protocol: {departures}."] if departures else sentences
+
+
+def counts_words(result: Result) -> str:
+    """Return words such as "5,000 training and 1,000 test images"; empty for older records."""
+    words = []
+    for key, counts in result.counts.items():
+        train, test = counts.get("trainval") or counts.get("train"), counts.get("test")
+        if train and test:
+            name = f"{key}: " if len(result.counts) > 1 else ""
+            words.append(f"{name}{train:,} training and {test:,} test images")
+    return "; ".join(words)
+
+
+def seed_words(seeds: Iterable[object]) -> str:
+    """Return words such as "seed 0" or "seeds 0, 1", each seed once."""
+    distinct = sorted(set(seeds), key=lambda seed: (len(str(seed)), str(seed)))
+    return f"seed{'s' * (len(distinct) > 1)} {', '.join(map(str, distinct))}"
+
+
+def pretraining_sentences(
+    models: Mapping[str, Sequence[Model]], varied: Container[str]
+) -> list[str]:
+    """Return sentences on the pre-training of each line: recipes, network, length, data, changes.
+
+    varied: settings on the x axis, which are no changes of a recipe.
+    """
+    lines = [_line_words(label, own) for label, own in models.items()]
+    sentences = [f"Pre-training: {'; '.join(lines)}."]
+    ways = {label: _way(own[0], varied) for label, own in models.items()}
+    if len(set(ways.values())) == 1 and (way := next(iter(ways.values()))):
+        sentences.append(f"{'All' if len(ways) > 1 else 'Pre-trained'} with {way}.")
+    elif any(ways.values()):
+        known = [f"{label} with {way or 'unknown settings'}" for label, way in ways.items()]
+        sentences.append(f"{'; '.join(known)}.")
+    data = dict.fromkeys(model.data for own in models.values() for model in own if model.data)
+    if data:
+        sentences.append(f"Its images: {'; '.join(data)}.")
+    changes = {label: _changes(own[0], varied) for label, own in models.items()}
+    parts = [f"{label}: {words}" for label, words in changes.items() if words]
+    if parts and len(set(changes.values())) == 1:
+        parts = [next(iter(changes.values()))]
+    return [*sentences, *([f"Changed from the recipes: {'; '.join(parts)}."] if parts else [])]
+
+
+def _line_words(label: str, models: Sequence[Model]) -> str:
+    """Return a line's recipes, network, length and stand-in for textures."""
+    first = models[0]
+    lengths = sorted({float(model.epochs) for model in models if model.epochs})
+    unit = "epoch" if set(lengths) == {1.0} else "epochs"
+    length = f", {range_words(lengths)} {unit}" if lengths else ""
+    declared = " (declared by the user)" if any(model.declared for model in models) else ""
+    stand_in = any(model.texture == STAND_IN_TEXTURE for model in models)
+    textures = f", textures by {STAND_IN_TEXTURE} instead of style transfer" * stand_in
+    recipes = _joined_names([model.recipe or model.name for model in models])
+    return f"{label}: {recipes}{declared}, {first.arch}{length}{textures}"
+
+
+def _way(model: Model, varied: Container[str]) -> str:
+    """Return a run's stem, view size, batch and arithmetic; empty if its record says none."""
+    stem = {"cifar": "CIFAR stem", "imagenet": "ImageNet stem"}.get(model.stem, "")
+    settings = {k: v for k, v in model.settings.items() if k not in varied}
+    size, batch = settings.get("views.size_px"), settings.get("batch_size")
+    small = settings.get("views.small_size_px") if settings.get("config.num_small_views") else None
+    words = [
+        stem if model.settings else "",
+        f"views of {size} px" + (f" and {small} px" if small else "") if size else "",
+        f"batch {batch}" if batch else "",
+        f"in {model.precision}" if model.precision else "",
+    ]
+    return ", ".join(word for word in words if word)
+
+
+def _joined_names(names: Sequence[str]) -> str:
+    """Return one name, or how many there are and how they all begin."""
+    distinct = list(dict.fromkeys(names))
+    start = commonprefix(distinct)  # noqa: RUF071 (names, not paths)
+    several = len(distinct) > 1 and start
+    return f"{len(distinct)} recipes {start}*" if several else ", ".join(distinct)
+
+
+def range_words(values: Sequence[float]) -> str:
+    """Return the lowest and the highest of sorted values in words such as "0 to 6"."""
+    low, high = values[0], values[-1]
+    return f"{low:g}" if low == high else f"{low:g} to {high:g}"
+
+
+def _changes(model: Model, varied: Container[str]) -> str:
+    """Return the settings in which a run differs from its recipe."""
+    names = [name for name in model.changed.split(", ") if name and name not in varied]
+    return ", ".join(
+        f"{name.rpartition('.')[2].replace('_', ' ')} {value_text(model.settings.get(name))}"
+        for name in names
+    )
+
+
+def value_text(value: object) -> str:
+    """Return a setting's value in words, such as "0.1" or "0.2 to 1"."""
+    if isinstance(value, list) and value:
+        return " to ".join(map(value_text, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def paper_of(figure_id: str) -> Paper:
@@ -101,14 +247,13 @@ def statements(figure_id: str) -> list[Statement]:
     return [one for one in paper_of(figure_id).stated if one.where == printed_name(figure_id)]
 
 
-def paper_sentences(
-    figure_id: str, models: Mapping[str, Sequence[Model]], varied: Iterable[str] = ()
-) -> list[str]:
+def paper_sentence(
+    figure_id: str, models: Mapping[str, Sequence[Model]], varied: Container[str]
+) -> str:
     """Return the sentence on the settings in which each line's runs differ from the paper's.
 
-    varied: settings on the x axis. Without a difference, or without records of settings: nothing.
+    varied: settings on the x axis. Empty without a difference, or without records of settings.
     """
-    left_out = {*varied}
     lines = []
     for label, own in models.items():
         run = own[0].settings
@@ -116,17 +261,20 @@ def paper_sentences(
             f"{symbol} {value_text(run[name])} ({', '.join([value_text(paper), *source])})"
             for one in statements(figure_id)
             for symbol, (name, paper, *source) in one.settings.get(own[0].method, {}).items()
-            if name in run and name not in left_out and run[name] != paper
+            if name in run and name not in varied and run[name] != paper
         ]
         lines += [f"{label}: {', '.join(words)}"] * bool(words)
-    text = f"Settings unlike the paper's, whose are in brackets: {'; '.join(lines)}."
-    return [text] * bool(lines)
+    return (
+        f"Settings unlike the paper's, whose are in brackets: {'; '.join(lines)}." if lines else ""
+    )
 
 
-def not_run(wanted: Iterable[str], there: Iterable[str]) -> list[str]:
-    """Return the sentence on labels of which there is no run; nothing if all are there."""
-    absent = ", ".join(label for label in wanted if label not in {*there})
-    return [f"Not run: {absent}."] if absent else []
+def runs_words(lines: Iterable[Line]) -> str:
+    """Return words on the number of runs of each point."""
+    counts = sorted({point.num_runs for line in lines for point in line.points})
+    if counts == [1]:
+        return "One run for each point"
+    return f"Means ± standard deviation over {range_words(counts)} runs"
 
 
 def point_words(point: Point, digits: int = 4) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """Figures of a metric during pre-training, from snapshots that were evaluated."""
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks.drawing.figure import Drawn, Figure, Line, LinePanel, Material, Picture
@@ -10,7 +10,6 @@ from benchmarks.drawing.kinds import (
     accuracy_label,
     distinct_runs,
     error_of,
-    evaluation_sentences,
     is_published_run,
     kind_of,
     largest_noise,
@@ -20,21 +19,19 @@ from benchmarks.drawing.kinds import (
     num_test_images,
     number_of,
     order_words,
-    pretraining_sentences,
-    range_words,
     ranked,
-    runs_sentence,
     share_of_tested,
 )
 from benchmarks.drawing.pictures import (
     Candidate,
     captioned,
-    not_run,
     point_words,
     pretrain_and_follow,
+    range_words,
     ranked_pictures,
+    runs_words,
 )
-from benchmarks.pages.records import Model, Result
+from benchmarks.pages.records import Result
 
 MOST_MARKED = 30
 """Most points of a line whose points have markers."""
@@ -53,126 +50,113 @@ class SnapshotCurves(Figure):
     variants: Mapping[str, str]
     """Recipe by the line's label, from what the paper finds fastest to slowest."""
 
+    @property
+    def labels(self) -> list[str]:
+        """Return the labels of all variants."""
+        return list(self.variants)
+
+    def is_published(self, one: Result) -> bool:
+        """Return whether a result is one of the paper's."""
+        return is_published_run(one, self.variants.values(), self.protocol)
+
     def draw(self, material: Material) -> Drawn:
         """Return a picture for each kind of runs with at least two evaluated snapshots."""
         kinds: dict[Kind, dict[str, list[Result]]] = {}
-        labels = {recipe: label for label, recipe in self.variants.items()}
         for result in material.snapshots:
-            label = labels.get(result.model.recipe)
-            if label and result.task == self.task and result.model.epochs:
+            recipe = result.model.recipe
+            if recipe in self.variants.values() and result.task == self.task:
                 length = str(result.model.settings.get("epochs", ""))
                 kind = kind_of(result, length=length)
-                kinds.setdefault(kind, {}).setdefault(label, []).append(result)
-        return ranked_pictures(
-            self._candidate(kind, lines)
-            for kind, own in kinds.items()
-            if (lines := {label: curve for label in self.variants if (curve := _curve(own, label))})
-        )
+                kinds.setdefault(kind, {}).setdefault(recipe, []).append(result)
+        candidates = []
+        for kind, own in kinds.items():
+            curves = {label: _curve(own.get(recipe, ())) for label, recipe in self.variants.items()}
+            lines = {label: curve for label, curve in curves.items() if curve}
+            if lines:
+                rank = len(lines), max(newest(r) for c in lines.values() for r in c.values())
+                candidates.append(Candidate(rank, kind, self._picture(kind, lines)))
+        return ranked_pictures(candidates)
 
     def needed(self, material: Material) -> Sequence[str]:
         """Return the commands of the variants without a snapshot of the paper's run."""
         of_task = [result for result in material.snapshots if result.task == self.task]
-        recipes = [
-            recipe
-            for recipe in self.variants.values()
-            if not any(is_published_run(result, [recipe], self.protocol) for result in of_task)
-        ]
+        there = {result.model.recipe for result in of_task if self.is_published(result)}
+        recipes = [recipe for recipe in self.variants.values() if recipe not in there]
         return pretrain_and_follow(recipes, self.task) if recipes else []
 
-    def _candidate(self, kind: Kind, lines: Mapping[str, Curve]) -> Candidate:
-        results = [r for curve in lines.values() for own in curve.values() for r in own]
-        recipes = self.variants.values()
-        exact = all(is_published_run(result, recipes, self.protocol) for result in results)
-        picture = self._picture(kind, lines, results, exact=exact)
-        return Candidate((exact, len(lines), newest(results)), kind, picture)
-
-    def _picture(
-        self, kind: Kind, lines: Mapping[str, Curve], results: Sequence[Result], *, exact: bool
-    ) -> Picture:
-        drawn = [
-            Line(
-                label=label,
-                points=tuple(
-                    mean_point(x, [number_of(r, "top1") for r in own]) for x, own in curve.items()
-                ),
-            )
-            for label, curve in lines.items()
-        ]
-        models = {label: [own[0].model for own in line.values()] for label, line in lines.items()}
+    def _picture(self, kind: Kind, curves: Mapping[str, Curve]) -> Picture:
+        lines = []
+        for label, curve in curves.items():
+            means = [mean_point(x, [number_of(r, "top1") for r in own]) for x, own in curve.items()]
+            lines.append(Line(label=label, points=tuple(means)))
         panel = LinePanel(
             x_label="epoch of pre-training",
             y_label=accuracy_label(kind.task),
-            lines=tuple(drawn),
-            marked=max(len(line.points) for line in drawn) <= MOST_MARKED,
+            lines=tuple(lines),
+            marked=max(len(line.points) for line in lines) <= MOST_MARKED,
         )
         return captioned(
             self,
-            panel,
-            [
-                *pretraining_sentences(models, ()),
-                *_unfinished(models),
-                *_order(drawn, lines, results),
-                *evaluation_sentences(results),
-                runs_sentence([point for line in drawn for point in line.points], results),
-                *not_run(self.variants, lines),
-            ],
-            exact=exact,
+            [panel],
+            {label: [r for own in curve.values() for r in own] for label, curve in curves.items()},
+            after=[*_unfinished(curves), *_order(lines, curves)],
+            runs=runs_words(lines),
             header=("series", "epoch", "top1", "standard_deviation", "runs"),
-            rows=[(line.label, *point_words(point)) for line in drawn for point in line.points],
+            rows=[(line.label, *point_words(point)) for line in lines for point in line.points],
         )
 
 
-def _curve(own: Mapping[str, Sequence[Result]], label: str) -> Curve:
+def _curve(own: Sequence[Result]) -> Curve:
     """Return the snapshots of a variant's longest, then newest line; empty if it has one only.
 
     A snapshot that has two names counts once.
     """
     runs: dict[tuple[str, ...], dict[float, list[Result]]] = {}
-    for result in own.get(label, ()):
-        epochs = runs.setdefault(line_key(result, ()), {})
-        epochs.setdefault(float(result.model.epochs), []).append(result)
+    for result in own:
+        if result.model.epochs:
+            epochs = runs.setdefault(line_key(result, ()), {})
+            epochs.setdefault(float(result.model.epochs), []).append(result)
     best = max(
         runs.values(), key=lambda run: (len(run), max(map(newest, run.values()))), default={}
     )
     return {x: distinct_runs(best[x]) for x in sorted(best)} if len(best) > 1 else {}
 
 
-def _order(
-    drawn: Sequence[Line], lines: Mapping[str, Curve], results: Sequence[Result]
-) -> list[str]:
-    """Return sentences on the order of the lines' means over the epochs that all have."""
-    common = set.intersection(*({point.x for point in line.points} for line in drawn))
-    if len(drawn) < 2 or not common:
-        return []
-    counts = {num_test_images(result) for result in results}
-    (number,) = counts if len(counts) == 1 else (None,)
+def _order(lines: Sequence[Line], curves: Mapping[str, Curve]) -> Iterator[str]:
+    """Yield sentences on the order of the lines' means over the epochs that all have."""
+    common = sorted(set.intersection(*({point.x for point in line.points} for line in lines)))
+    if len(lines) < 2 or not common:
+        return
+    counts = {
+        num_test_images(r) for curve in curves.values() for own in curve.values() for r in own
+    }
     means = {
         line.label: share_of_tested(
             statistics.fmean(point.y for point in line.points if point.x in common),
-            [r for x, own in lines[line.label].items() if x in common for r in own],
+            [result for x in common for result in curves[line.label][x]],
             "top1",
         )
-        for line in drawn
+        for line in lines
     }
-    words = [
-        f"Means over the epochs {range_words(sorted(common))}, from the highest: "
-        f"{ranked(means, '.1f')}. The paper's order, from the fastest: {', '.join(means)}.",
-        f"Order: {order_words(means)}.",
-    ]
-    if number:
+    yield (
+        f"Means over the epochs {range_words(common)}, from the highest: "
+        f"{ranked(means, '.1f')}. The paper's order, from the fastest: {', '.join(means)}."
+    )
+    yield f"Order: {order_words(means)}."
+    if len(counts) == 1 and (number := counts.pop()):
         own = 2 * max(map(error_of, means.values()))
-        words.append(
+        yield (
             f"Two standard errors at {number:,} test images are {own:.1f} points, "
             f"{largest_noise(means):.1f} of a difference."
         )
-    return words
 
 
-def _unfinished(models: Mapping[str, Sequence[Model]]) -> list[str]:
+def _unfinished(curves: Mapping[str, Curve]) -> list[str]:
     """Return a sentence on lines whose last snapshot is not that of the end of the run."""
+    ends = {label: (max(curve), curve[max(curve)][0]) for label, curve in curves.items()}
     parts = [
-        f"{label} {float(own[-1].epochs):g} of {own[-1].settings['epochs']:g}"
-        for label, own in models.items()
-        if float(own[-1].epochs) < float(own[-1].settings.get("epochs", 0))
+        f"{label} {epoch:g} of {last.model.settings['epochs']:g}"
+        for label, (epoch, last) in ends.items()
+        if epoch < float(last.model.settings.get("epochs", 0))
     ]
     return [f"Runs that had not ended, epochs: {', '.join(parts)}."] if parts else []

@@ -6,7 +6,7 @@ same method, such as small ones on CIFAR-10. A tradeoff has two sweeps of one se
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
@@ -24,7 +24,6 @@ from benchmarks.drawing.kinds import (
     Kind,
     accuracy_label,
     distinct_runs,
-    evaluation_sentences,
     has_number,
     is_published_run,
     kind_of,
@@ -32,17 +31,14 @@ from benchmarks.drawing.kinds import (
     mean_point,
     newest,
     number_of,
-    pretraining_sentences,
-    runs_sentence,
 )
 from benchmarks.drawing.pictures import (
     Candidate,
     captioned,
-    not_run,
-    paper_sentences,
     point_words,
     pretrain_and_evaluate,
     ranked_pictures,
+    runs_words,
     versions,
 )
 from benchmarks.pages.records import Result
@@ -103,7 +99,7 @@ class Swept:
 
 @dataclass(frozen=True, kw_only=True)
 class SweptLine:
-    """Results of one line by the value of the setting."""
+    """Results of one line by the value of the setting; of a level by NaN."""
 
     swept: Swept
     results: Mapping[float, tuple[Result, ...]]
@@ -145,6 +141,15 @@ class Sweep(Figure):
     y_label: str = ""
     """Label of the y axis; empty for the accuracy of the task."""
 
+    @property
+    def labels(self) -> list[str]:
+        """Return the labels of lines and levels."""
+        return [swept.label for swept in (*self.lines, *self.levels)]
+
+    def is_published(self, one: Result) -> bool:
+        """Return whether a result is one of the paper's."""
+        return any(s.has(one) and s.is_published(one) for s in (*self.lines, *self.levels))
+
     def draw(self, material: Material) -> Drawn:
         """Return a picture for each kind of results with at least two points of a line."""
         return ranked_pictures(
@@ -174,37 +179,26 @@ class Sweep(Figure):
         found = (level_of(one, results, published=exact, beside=beside) for one in self.levels)
         levels = [level for level in found if level is not None]
         every = [*lines, *levels]
+        drawn = [line.drawn(self.metric) for line in every]
         panel = LinePanel(
             x_label=self.symbol,
             y_label=self.y_label or accuracy_label(kind.task),
-            lines=tuple(line.drawn(self.metric) for line in lines),
-            levels=tuple(level.drawn(self.metric) for level in levels),
+            lines=tuple(drawn[: len(lines)]),
+            levels=tuple(drawn[len(lines) :]),
             published=self.published if exact else (),
             log_x=self.log_x,
         )
-        members = [result for line in every for result in line.members]
-        models = {line.swept.label: [result.model for result in line.members] for line in every}
-        varied = [self.setting, *(name for line in every for name in line.swept.follows)]
         return captioned(
             self,
-            panel,
-            [
-                *pretraining_sentences(models, varied),
-                *paper_sentences(self.id, models, varied),
-                *evaluation_sentences(members),
-                runs_sentence(
-                    [p for line in every for p in line.drawn(self.metric).points], members
-                ),
-                *not_run([swept.label for swept in (*self.lines, *self.levels)], models),
-            ],
-            exact=exact,
+            [panel],
+            {line.swept.label: line.members for line in every},
+            varied=[self.setting, *(name for line in every for name in line.swept.follows)],
+            runs=runs_words(drawn),
             header=("series", self.symbol, self.metric, "standard_deviation", "runs", "recipes"),
             rows=[
-                (line.swept.label, *point_words(point), " ".join(_recipes(results)))
-                for line in every
-                for point, (_, results) in zip(
-                    line.drawn(self.metric).points, sorted(line.results.items()), strict=True
-                )
+                (line.swept.label, *point_words(point), " ".join(_recipes(own)))
+                for line, means in zip(every, drawn, strict=True)
+                for point, (_, own) in zip(means.points, sorted(line.results.items()), strict=True)
             ],
         )
 
@@ -272,18 +266,10 @@ def _recipes(results: Iterable[Result]) -> dict[str, None]:
     return dict.fromkeys(result.model.recipe or result.model.name for result in results)
 
 
-def _rank(lines: Sequence[SweptLine]) -> tuple[bool, int, int, str]:
-    """Return the rank of a picture: the paper's runs, then many lines and points, then new."""
-    return (
-        all(line.is_published for line in lines),
-        len(lines),
-        sum(len(line.results) for line in lines),
-        max(newest(line.members) for line in lines),
-    )
-
-
-Pair = tuple[float, list[Result], list[Result]]
-"""A value of the setting, and the two results of each backbone that has both."""
+def _rank(lines: Sequence[SweptLine]) -> tuple[int, int, str]:
+    """Return the rank of a picture: many lines and points, then new."""
+    newest_of_all = max(newest(line.members) for line in lines)
+    return len(lines), sum(len(line.results) for line in lines), newest_of_all
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -298,72 +284,66 @@ class Tradeoff(Figure):
     symbol: str
     """Setting, as the points' labels show it."""
 
+    def is_published(self, one: Result) -> bool:
+        """Return whether a result is one of the paper's."""
+        return self.upward.is_published(one)
+
     def draw(self, material: Material) -> Drawn:
         """Return a picture for each kind of pre-training with at least two such backbones."""
         of_x, of_y = (sweep.by_kind(material).items() for sweep in (self.across, self.upward))
         return ranked_pictures(
-            Candidate((exact,), kind, picture)
+            Candidate((), kind, picture)
             for (kind_x, xs), (kind, ys) in product(of_x, of_y)
             if kind_x.pretraining == kind.pretraining
-            for exact, picture in self._pictures(xs, ys)
+            for picture in self._pictures(xs, ys)
         )
 
     def needed(self, material: Material) -> Sequence[str]:
         """Return the commands of both sweeps."""
         return list(dict.fromkeys([*self.across.needed(material), *self.upward.needed(material)]))
 
-    def _pictures(self, xs: Sequence[Result], ys: Sequence[Result]) -> list[tuple[bool, Picture]]:
-        """Return the picture of one kind, and whether it is the paper's; none of a single point."""
-        (swept,) = self.across.lines
-        across, upward = (swept_lines(swept, own, self.across.setting)[:1] for own in (xs, ys))
-        pairs = _pairs(across, upward)
-        if len(pairs) < 2:
-            return []
-        series = {swept.label: pairs}
-        for level in self.across.levels:
-            found = [[line] for own in (xs, ys) if (line := level_of(level, own, beside=()))]
-            if len(found) == 2 and (both := _pairs(*found)):
-                series[level.label] = both[:1]
-        exact = all(swept.is_published(result) for _, _, own in pairs for result in own)
-        return [(exact, self._picture(series, exact=exact))]
+    def _pictures(self, xs: Sequence[Result], ys: Sequence[Result]) -> Iterator[Picture]:
+        """Yield the picture of one kind, if two backbones at least have both numbers."""
+        setting = self.across.setting
+        # a backbone has one set of settings, so that only x itself needs a line of its own
+        of_x = [line for one in self.across.lines for line in swept_lines(one, xs, setting)[:1]]
+        of_x += [line for one in self.across.levels if (line := level_of(one, xs, beside=()))]
+        across: dict[str, list[float]] = {}
+        for result in (result for line in of_x for result in line.members):
+            number = number_of(result, self.across.metric)
+            across.setdefault(result.model.sha256, []).append(number)
+        both = [result for result in ys if result.model.sha256 in across]
+        lines = [line for one in self.upward.lines for line in swept_lines(one, both, setting)[:1]]
+        if not lines:
+            return
+        levels = [level_of(one, both, beside=()) for one in self.upward.levels]
+        yield self._picture([*lines, *filter(None, levels)], across, of_x[0].members[0])
 
-    def _picture(self, series: dict[str, list[Pair]], *, exact: bool) -> Picture:
-        first, *_ = series
-        lines = [
-            Line(
-                label=label,
-                points=tuple(
-                    mean_point(
-                        statistics.fmean(number_of(one, self.across.metric) for one in across),
-                        [number_of(one, self.upward.metric) for one in upward],
-                    )
-                    for _, across, upward in pairs
-                ),
-                point_labels=tuple(
-                    f"{value:g}" if label == first else label for value, _, _ in pairs
-                ),
-            )
-            for label, pairs in series.items()
-        ]
-        models = {
-            label: [result.model for _, _, own in pairs for result in own]
-            for label, pairs in series.items()
-        }
-        of_x = series[first][0][1][0]
-        of_y = [result for pairs in series.values() for _, _, own in pairs for result in own]
+    def _picture(
+        self, found: Sequence[SweptLine], across: Mapping[str, Sequence[float]], first: Result
+    ) -> Picture:
+        """Return the picture of lines upward; `across` has the numbers of each backbone's hash."""
+        lines = []
+        for line in found:
+            points, labels = [], []
+            for value, own in sorted(line.results.items()):
+                xs = [x for sha256 in {one.model.sha256 for one in own} for x in across[sha256]]
+                ys = [number_of(one, self.upward.metric) for one in own]
+                points.append(mean_point(statistics.fmean(xs), ys))
+                labels.append(line.swept.label if math.isnan(value) else f"{value:g}")
+            label = line.swept.label
+            lines.append(Line(label=label, points=tuple(points), point_labels=tuple(labels)))
+        y_label = accuracy_label(found[0].members[0].task)
         return captioned(
             self,
-            LinePanel(
-                x_label=self.x_label, y_label=accuracy_label(of_y[0].task), lines=tuple(lines)
-            ),
-            [
+            [LinePanel(x_label=self.x_label, y_label=y_label, lines=tuple(lines))],
+            {line.swept.label: line.members for line in found},
+            findings=[
                 f"Numbers beside the points are {self.symbol}.",
-                *pretraining_sentences(models, [self.across.setting]),
-                *evaluation_sentences(of_y),
-                f"Statistics of views: {of_x.task}, protocol {of_x.protocol}.",
-                runs_sentence([point for line in lines for point in line.points], of_y),
+                f"Statistics of views: {first.task}, protocol {first.protocol}.",
             ],
-            exact=exact,
+            varied=[self.across.setting],
+            runs=runs_words(lines),
             header=("series", self.symbol, self.across.metric, self.upward.metric, "runs"),
             rows=[
                 (line.label, label, f"{point.x:.4f}", f"{point.y:.4f}", str(point.num_runs))
@@ -371,17 +351,3 @@ class Tradeoff(Figure):
                 for label, point in zip(line.point_labels, line.points, strict=True)
             ],
         )
-
-
-def _pairs(across: Sequence[SweptLine], upward: Sequence[SweptLine]) -> list[Pair]:
-    """Return the results of the backbones of two lines that have both numbers, by value."""
-    pairs = []
-    for x_line, y_line in product(across, upward):
-        for value, other in product(sorted(x_line.results), sorted(y_line.results)):
-            # levels have no value: their only one is not equal to itself
-            if value == other or (math.isnan(value) and math.isnan(other)):
-                xs, ys = x_line.results[value], y_line.results[other]
-                both = {r.model.sha256 for r in xs} & {r.model.sha256 for r in ys}
-                of_x, of_y = ([r for r in own if r.model.sha256 in both] for own in (xs, ys))
-                pairs += [(value, of_x, of_y)] if both else []
-    return pairs
