@@ -16,9 +16,8 @@ import tyro
 
 from benchmarks.pages.explanation import TEXT_WIDTH, explain
 from benchmarks.pages.records import result_of
-from pretrain.running.command_line import end_with_the_pipe, parse
+from pretrain.running.command_line import end_with_the_pipe, nearest, parse
 from transfer.record import FAILED, RECORDS, SNAPSHOTS, RecordError, read_record
-from transfer.running.row_names import nearest
 
 
 class ExplainError(ValueError):

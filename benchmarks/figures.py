@@ -21,8 +21,7 @@ from benchmarks.pages.final_screen import shortened
 from benchmarks.pages.records import FIGURES as FIGURES_FOLDER
 from benchmarks.pages.records import read_results
 from pretrain.running.command_line import parse
-from transfer.running.folders import FolderError, check_writable
-from transfer.running.row_names import check_row_name
+from transfer.datasets.folders import FolderError, check_row_name, check_writable
 
 MOST_PROBLEMS = 1
 """Most problems that are printed at the end of an evaluation, which is to fit a screen."""

@@ -25,10 +25,9 @@ from xml.etree import ElementTree
 
 from benchmarks.gpu.page import Answer, Machine, complaint, rates_of, render
 from pretrain.running.atomic_files import WriteError, explain_write_errors, write_whole
-from pretrain.running.command_line import OptionError, Range, parse
+from pretrain.running.command_line import OptionError, Range, check_ranges, parse
+from transfer.frozen.pass_hours import save_rates
 from transfer.record import commit
-from transfer.running.measured_rates import save_rates
-from transfer.running.option_ranges import check_ranges
 
 ROOT = Path(__file__).parents[1]
 RANGES = {"minutes": Range(0, 24 * 60, open_below=True)}

@@ -12,7 +12,7 @@ from benchmarks.report_parts.page import report_page
 from benchmarks.report_parts.pretraining import log_files, remember_runs, remembered_runs
 from pretrain.running.atomic_files import write_whole
 from pretrain.running.command_line import parse
-from transfer.running.folders import FolderError, check_writable
+from transfer.datasets.folders import FolderError, check_writable
 
 FILE = "index.html"
 

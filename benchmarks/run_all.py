@@ -57,18 +57,17 @@ from benchmarks.planning.plan import (
 )
 from pretrain.running import stop
 from pretrain.running.atomic_files import explain_write_errors
-from pretrain.running.command_line import end_with_the_pipe, parse
+from pretrain.running.command_line import check_ranges, end_with_the_pipe, parse
+from pretrain.running.console import QUIET
 from pretrain.running.processes import assume_gpus
 from slurm.cluster import Cluster, ClusterError, cluster
 from transfer.backbone import BackboneError
 from transfer.cells.checked_data import fingerprint
 from transfer.cells.request import CellSettings
 from transfer.datasets.expected import DataError
+from transfer.datasets.folders import check_writable
 from transfer.detection.engines import engine_for
-from transfer.finetuning.options import TrainingOptions
-from transfer.running.console import QUIET
-from transfer.running.folders import check_writable
-from transfer.running.option_ranges import RANGES, check_ranges, length_fraction
+from transfer.finetuning.options import RANGES, TrainingOptions, length_fraction
 from transfer.tasks import task_of
 from transfer.tasks.task import require_heeded
 

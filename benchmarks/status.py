@@ -29,7 +29,7 @@ from benchmarks.execution.states import (
     write_status_page,
 )
 from pretrain.running.command_line import end_with_the_pipe, parse
-from transfer.running.console import is_live
+from pretrain.running.console import is_live
 
 if TYPE_CHECKING:
     from rich.console import Group

@@ -22,7 +22,7 @@ from benchmarks.pages.records import FIGURES, TABLES, read_results
 from benchmarks.pages.stated import stated_page
 from pretrain.running.atomic_files import explain_write_errors, write_whole
 from pretrain.running.command_line import parse
-from transfer.running.folders import FolderError, check_writable
+from transfer.datasets.folders import FolderError, check_writable
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,12 @@ on many GPUs.
 
 import os
 import sys
-from difflib import get_close_matches
 from typing import NoReturn
 
 from pretrain.command import parse
 from pretrain.readme import recipe_list
 from pretrain.recipes import RECIPES
-from pretrain.running.command_line import OptionError, end_with_the_pipe
+from pretrain.running.command_line import OptionError, end_with_the_pipe, nearest
 
 
 def main(arguments: list[str]) -> int:
@@ -30,9 +29,8 @@ def main(arguments: list[str]) -> int:
         print(f"{__doc__}\n{told}; --list shows them.", file=sys.stderr)
         return 0 if name else 2
     if name not in RECIPES:
-        near = get_close_matches(name, RECIPES, n=3, cutoff=0.0)
         print(
-            f"error: no recipe {name!r}; did you mean {', '.join(near[:-1])} or {near[-1]}? "
+            f"error: no recipe {name!r}; did you mean {nearest(name, RECIPES)}? "
             f"python -m pretrain --list shows all {len(RECIPES)}",
             file=sys.stderr,
         )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal
 import tyro
 
 from pretrain.recipes import RECIPES, Config, Recipe
-from pretrain.running.command_line import OptionError, Range, numbers
+from pretrain.running.command_line import OptionError, Range, check_ranges, numbers
 from pretrain.running.command_line import parse as parse_words
 
 if TYPE_CHECKING:
@@ -97,7 +97,8 @@ class Command(Generic[Config]):
 def parse(name: str, arguments: list[str]) -> Command[Any]:
     """Return a recipe's command: options from the dataclasses, defaults from the recipe.
 
-    An OptionError names a number that is out of range.
+    An OptionError names a number that is out of range; the two ends of a range, such as
+    --crop-area, must be in order.
     """
     recipe = RECIPES[name]
     config: Any = type(recipe.config)
@@ -108,7 +109,12 @@ def parse(name: str, arguments: list[str]) -> Command[Any]:
         prog=f"python -m pretrain {name}",
         config=(tyro.conf.OmitArgPrefixes,),
     )
-    check_ranges(command)
+    check_ranges(command, RANGES)
+    for option, values in numbers(command):
+        if len(values) == 2 and values[0] > values[1]:
+            words = " ".join(str(value).removesuffix(".0") for value in values)
+            flag = f"--{option.replace('_', '-')} {words}"
+            raise OptionError(f"{flag}: expected the smaller number first")
     return command
 
 
@@ -178,24 +184,3 @@ METHOD = _by_name(
 """Options of the methods' settings; a name means the same in all of them."""
 RANGES: Mapping[str, Range] = COMMAND | VIEW | METHOD
 """Range of every numeric option, by the name of its field."""
-
-
-def check_ranges(options: object, ranges: Mapping[str, Range] = RANGES) -> None:
-    """Raise an OptionError for the first number outside of its range, also in nested dataclasses.
-
-    The two ends of a range of numbers, such as --crop-area, must be in order. A number of a method
-    without a range, such as a user's own, must be finite.
-    """
-    for name, values in numbers(options):
-        flag = f"--{name.replace('_', '-')} {' '.join(map(_text, values))}"
-        range_ = ranges.get(name, ANY)
-        if wrong := [value for value in values if value not in range_]:
-            found = f", of which {_text(wrong[0])} is none" if len(values) > 1 else ""
-            raise OptionError(f"{flag}: expected {range_}{found}")
-        if len(values) == 2 and values[0] > values[1]:
-            raise OptionError(f"{flag}: expected the smaller number first")
-
-
-def _text(value: float) -> str:
-    """Return a number as the user may have written it."""
-    return str(value).removesuffix(".0")

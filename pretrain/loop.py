@@ -25,8 +25,8 @@ from pretrain.optim import fit_to_device, lars, scheduled_rate, sgd
 from pretrain.parts.resnet import BranchedResNet
 from pretrain.recipes import RECIPES, Recipe
 from pretrain.run import Job, flatten, write_snapshot
+from pretrain.running.console import TrainingProgress, print_line
 from pretrain.running.processes import any_process
-from pretrain.running.progress import Progress, print_line
 from pretrain.running.stop import StopRequest
 
 
@@ -137,7 +137,7 @@ def _take_steps(
     """Train, log, and write snapshots and checkpoints."""
     network = wrap_network(job, training.method)
     steps_per_epoch, is_main = job.feed.plan.steps_per_epoch, job.process.is_main
-    progress = Progress(
+    progress = TrainingProgress(
         job.name, job.num_steps, steps_per_epoch, job.recipe.batch_size, training.step
     )
     saved_s = time.monotonic()
@@ -179,7 +179,7 @@ def _take_steps(
             checkpoint.save(job.checkpoint_path, state)
 
 
-def _read(training: Training, progress: Progress, log: Log | None) -> None:
+def _read(training: Training, progress: TrainingProgress, log: Log | None) -> None:
     """Empty the window; write its means to the log, if any, and to the console."""
     means = training.window.take_means()
     if log is None:

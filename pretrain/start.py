@@ -26,8 +26,8 @@ from pretrain.run import (
     require_same_images,
     write_backbone,
 )
+from pretrain.running.console import format_duration, print_line
 from pretrain.running.loader import SharedMemoryError, WorkerKilledError
-from pretrain.running.progress import duration, print_line
 from pretrain.running.stop import (
     EXIT_RESUMABLE,
     StoppedError,
@@ -119,7 +119,7 @@ def run(name: str, command: Command[Any]) -> int:
             require_same_images(job, before)
             path = write_backbone(job, steps)
             epochs = steps / job.feed.plan.steps_per_epoch
-            elapsed = duration(time.monotonic() - started_s)
+            elapsed = format_duration(time.monotonic() - started_s)
             state = "" if steps == job.num_steps else f"stopped by {stop_reason(stop)}  "
             print(f"{name}  {state}{epochs:g} epochs  {elapsed}  ->  {path}", flush=True)
         if steps == job.num_steps:

@@ -23,7 +23,6 @@ datasets/      one data set per file: description, reader, small version; the ch
 record.py      the result file
 metrics.py     accuracy and average precision: pure functions
 outcomes.py    what a record keeps of each test image, so that checkpoints are compared on the same
-running/       console, memory, ranges of options, measured rates
 
 A module imports only from modules below it in this list.
 """

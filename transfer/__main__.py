@@ -15,19 +15,18 @@ from typing import TYPE_CHECKING, Annotated, cast
 import tyro
 
 from pretrain.running import stop
-from pretrain.running.command_line import end_with_the_pipe, parse
+from pretrain.running.command_line import check_ranges, end_with_the_pipe, nearest, parse
 from pretrain.running.processes import process_group
 from transfer.backbone import BackboneError, inspect_file, load_backbone
 from transfer.cells.command import Evaluate
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.check import announce, check, render, render_found
 from transfer.datasets.expected import SMALL_DATA, DataError
+from transfer.datasets.folders import data_folder
 from transfer.encoders.encoder import load_encoder
 from transfer.encoders.options import AnyEncoder, EncoderOptions
+from transfer.finetuning.options import RANGES
 from transfer.getting.command import GetData
-from transfer.running.folders import data_folder
-from transfer.running.option_ranges import check_ranges
-from transfer.running.row_names import nearest
 from transfer.tasks import TASKS
 
 if TYPE_CHECKING:
@@ -210,7 +209,7 @@ def run_command(command: type[Command], words: list[str]) -> int:
     run: Command = parse(
         cast("Callable[..., Command]", command), words[1:], prog=f"python -m transfer {words[0]}"
     )
-    check_ranges(run)
+    check_ranges(run, RANGES)
     return run()
 
 

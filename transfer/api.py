@@ -16,9 +16,9 @@ from typing import Any
 from transfer.backbone import Backbone
 from transfer.cells.execution import evaluate as evaluate_cell
 from transfer.cells.request import Cell, CellSettings
+from transfer.datasets.folders import data_folder
+from transfer.finetuning.options import length_fraction
 from transfer.record import Record
-from transfer.running.folders import data_folder
-from transfer.running.option_ranges import length_fraction
 from transfer.tasks import NamedTask, TaskError, get, task_of
 
 

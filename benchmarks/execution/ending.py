@@ -15,8 +15,8 @@ from benchmarks.planning.options import RunAll
 from benchmarks.planning.plan import PlannedCell
 from benchmarks.tables import update_tables
 from pretrain.running.atomic_files import WriteError
+from pretrain.running.console import format_duration
 from transfer.cells.request import Cell
-from transfer.running.console import format_duration
 
 if TYPE_CHECKING:
     from benchmarks.report_parts.requested import Requested

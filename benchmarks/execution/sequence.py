@@ -13,6 +13,7 @@ from benchmarks.execution.states import write_status_page
 from benchmarks.planning.checkpoints import Origins
 from benchmarks.planning.plan import PlannedCell
 from pretrain.running import stop
+from pretrain.running.console import format_duration, is_quiet, live_bars
 from pretrain.running.lock import BusyError
 from transfer.backbone import BackboneError
 from transfer.cells.command import summary
@@ -20,7 +21,6 @@ from transfer.cells.execution import note_failure, prepare
 from transfer.cells.many_gpus import evaluate_on_gpus
 from transfer.cells.request import Cell
 from transfer.cells.shared_classifier import ClassifierError
-from transfer.running.console import format_duration, is_quiet, live_bars
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars

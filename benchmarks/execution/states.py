@@ -18,11 +18,11 @@ from string import Template
 from typing import Any, Literal, Self
 
 from pretrain.running.atomic_files import WriteError, write_whole
+from pretrain.running.console import PROGRESS_FILE, format_duration
 from slurm.resources import Resources
 from slurm.state import log_path
 from transfer.cells.request import Cell, failure_fields
 from transfer.record import failure_path, read_json, record_files, write_json
-from transfer.running.console import PROGRESS_FILE, format_duration
 
 State = Literal["running", "failed", "cancelled", "stopped", "queued", "done"]
 SIGNS: dict[State, str] = {

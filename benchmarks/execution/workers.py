@@ -19,12 +19,12 @@ from benchmarks.execution.jobs import Job, evaluations, extractions, process_com
 from benchmarks.execution.states import REFRESH_S, StartedCell, write_status_page
 from benchmarks.planning.plan import PlannedCell
 from pretrain.running import stop
+from pretrain.running.console import is_quiet
+from pretrain.running.memory import SHARERS
 from slurm.requeue import killing_signal
 from transfer.cells.execution import note_failure
 from transfer.cells.request import Cell, finished
 from transfer.cells.shared_classifier import ClassifierError
-from transfer.running.console import is_quiet
-from transfer.running.memory import SHARERS
 
 if TYPE_CHECKING:
     from benchmarks.planning.checkpoints import Origins

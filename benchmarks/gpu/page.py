@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from benchmarks.pages.table_rows import table
-from transfer.running.measured_rates import Rates
+from transfer.frozen.pass_hours import Rates
 
 INTRODUCTION = (
     "What this machine computes as the CPU does, and how fast it is. A comparison passes if its "

@@ -4,14 +4,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.pages.published import papers
-from pretrain.running.command_line import Range
+from pretrain.running.command_line import Range, nearest, require_in_range
 from transfer.backbone import Backbone
 from transfer.cells.request import Cell, CellSettings
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.expected import DataError, small_sizes
-from transfer.running.folders import data_folder
-from transfer.running.option_ranges import require_in_range
-from transfer.running.row_names import nearest
+from transfer.datasets.folders import data_folder
 from transfer.tasks import TASKS, default_tasks, reading_of, task_of
 
 

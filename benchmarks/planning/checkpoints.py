@@ -21,11 +21,11 @@ from pretrain.running import stop
 from pretrain.running.atomic_files import content_hash
 from transfer.backbone import Backbone, BackboneError, InputFormat, with_heads
 from transfer.cells.declaration import settle_declaration, with_declared_recipe
+from transfer.datasets.folders import check_row_name
 from transfer.encoders.encoder import Encoder, load
 from transfer.encoders.options import EncoderOptions
+from transfer.finetuning.options import RANGES
 from transfer.record import commit, read_json, write_json
-from transfer.running.option_ranges import RANGES
-from transfer.running.row_names import check_row_name
 
 VERSION = 5  # of the cached description: raise it when a backbone's fields or their meaning change
 

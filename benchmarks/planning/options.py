@@ -9,11 +9,10 @@ import tyro
 
 from pretrain.running.command_line import Range
 from slurm.resources import Queue
+from transfer.datasets.folders import data_folder
 from transfer.encoders.options import AnyEncoder, EncoderOptions
-from transfer.finetuning.options import TrainingOptions
+from transfer.finetuning.options import COUNT, RANGES, TrainingOptions
 from transfer.frozen.features import RequestedPrecision
-from transfer.running.folders import data_folder
-from transfer.running.option_ranges import COUNT, RANGES
 
 OPTION_RANGES: Mapping[str, Range] = {
     **RANGES,

@@ -11,11 +11,10 @@ from transfer.cells.request import Cell, departures, finished
 from transfer.cells.shared_classifier import without_classifier
 from transfer.datasets.catalog import DATASETS
 from transfer.finetuning.options import TrainingOptions
-from transfer.frozen.pass_hours import IMAGES_PER_GPU_SECOND
+from transfer.frozen.pass_hours import ASSUMED, IMAGES_PER_GPU_SECOND, Rates, rates_of_this_machine
 from transfer.getting import overview
 from transfer.getting.assemble import Getting
 from transfer.getting.overview import sources_of
-from transfer.running.measured_rates import ASSUMED, Rates, rates_of_this_machine
 from transfer.tasks import task_of
 from transfer.tasks.task import PlannedTask, Task
 

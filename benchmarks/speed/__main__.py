@@ -7,9 +7,7 @@ from importlib import import_module
 
 import benchmarks.speed
 from benchmarks.speed.harness import report
-from pretrain.running.command_line import OptionError, Range, parse
-from transfer.running.option_ranges import check_ranges
-from transfer.running.row_names import nearest
+from pretrain.running.command_line import OptionError, Range, check_ranges, nearest, parse
 
 PAIRS = (
     "losses",

@@ -18,15 +18,15 @@ from benchmarks.speed.harness import Comparison
 from benchmarks.speed.views import usual_batches
 from pretrain.data.views import ViewRecipe
 from pretrain.parts.view import View
+from pretrain.running.memory import image_memory
 from transfer.backbone import InputFormat
+from transfer.datasets.folders import data_folder
 from transfer.datasets.images import class_names, read_class_folders
 from transfer.finetuning.classification import TrainingSamples
 from transfer.frozen.crops import RandomCrops, RandomView
 from transfer.frozen.extraction import EvalImages, raw_batches
 from transfer.frozen.kept_images import with_kept_pixels
 from transfer.frozen.transforms import EvalTransform, Normalization
-from transfer.running.folders import data_folder
-from transfer.running.memory import image_memory
 
 MOST_GB = 1e3
 """Limit of the kept images; what a user asks for must fit anyway."""

@@ -18,6 +18,7 @@ from torch import Tensor
 from benchmarks.speed.harness import Comparison
 from transfer.backbone import Precision, load_backbone
 from transfer.datasets.catalog import open_split
+from transfer.datasets.folders import data_folder
 from transfer.datasets.images import Images
 from transfer.frozen.extraction import EvalImages, KeptCrops, raw_batches
 from transfer.frozen.features import Features
@@ -25,7 +26,6 @@ from transfer.frozen.nearest import knn_scores
 from transfer.frozen.network import device, forward, frozen_network
 from transfer.frozen.transforms import EvalTransform, Normalization
 from transfer.metrics import top1
-from transfer.running.folders import data_folder
 
 
 @dataclass(frozen=True, kw_only=True)

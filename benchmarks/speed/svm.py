@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from benchmarks.speed.harness import Comparison
+from transfer.datasets.folders import Folders
 from transfer.frozen.features import Features, Predictions
-from transfer.running.folders import Folders
 from transfer.tasks.voc_svm import VOCSVM, SVMData
 
 # fmt: off

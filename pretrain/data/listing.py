@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from pretrain.data.images import DataError, FolderState, StyleBank, TrainingImages
 from pretrain.pixels.decoding import UNREADABLE, image_size, image_sizes
 from pretrain.running.atomic_files import write_whole
-from pretrain.running.progress import print_line
+from pretrain.running.console import print_line
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm", ".tif", ".tiff"}
 UNSURE_S = 2.0

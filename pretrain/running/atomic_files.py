@@ -11,9 +11,12 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pretrain.running.errors import SuiteError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 ADVICE = {
     errno.ENOSPC: "free some space there",
@@ -27,6 +30,7 @@ LOCKLESS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 """Errors of a file system without locks, such as a mounted folder without a lock service."""
 
 
+DIGEST_BYTES = 32
 UNFINISHED = ".unfinished"
 """Last part of the name of a file that is being written; a kill leaves it."""
 
@@ -77,6 +81,26 @@ def write_whole(path: Path, content: bytes | memoryview, option: str = "") -> No
                 os.close(folder)
         finally:
             temporary.unlink(missing_ok=True)
+
+
+def save_stage(path: Path, tensors: "dict[str, Tensor]") -> None:
+    """Write tensors of any shape, after their SHA-256, whole or not at all; else WriteError."""
+    import safetensors.torch
+
+    content = safetensors.torch.save(tensors)
+    write_whole(path, hashlib.sha256(content).digest() + content, "--runs")
+
+
+def load_stage(path: Path) -> "dict[str, Tensor] | None":
+    """Return the tensors of a finished stage; None if the file is absent, torn or altered."""
+    import safetensors.torch
+
+    try:
+        stored = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    digest, content = stored[:DIGEST_BYTES], stored[DIGEST_BYTES:]
+    return None if hashlib.sha256(content).digest() != digest else safetensors.torch.load(content)
 
 
 def content_hash(content: Any, num_digits: int) -> str:

@@ -5,10 +5,10 @@ import math
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, fields, is_dataclass
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 from typing import Any, TypeVar
 
 import tyro
@@ -49,6 +49,22 @@ def _sentence(word: str, known: set[str]) -> str:
     return f"error: no option {option}{asked} --help shows all"
 
 
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return the three known names that resemble a name most, such as "a, b or c".
+
+    Names that begin alike come first, then those with more letters in common. Empty without any.
+    """
+    asked = name.lower()
+
+    def rank(other: str) -> tuple[bool, float]:
+        candidate = other.lower()
+        begins = bool(asked) and (candidate.startswith(asked) or asked.startswith(candidate))
+        return not begins, -SequenceMatcher(None, asked, candidate).ratio()
+
+    *others, last = sorted(known, key=rank)[:3] or [""]
+    return f"{', '.join(others)} or {last}" if others else last
+
+
 def end_with_the_pipe() -> None:
     """Let a command that only prints end in silence when its reader, such as head, has ended."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
@@ -85,6 +101,24 @@ class Range:
         upper = f"{'below' if self.open_above else 'at most'} {self.most:.10g}"
         words = [lower] * (self.least > -math.inf) + [upper] * (self.most < math.inf)
         return f"{'0, or ' * self.or_zero}{' and '.join(words) or 'a finite number'}"
+
+
+def check_ranges(options: object, ranges: Mapping[str, Range]) -> None:
+    """Raise an OptionError for the first number out of range, also in nested dataclasses.
+
+    A number of a method without a range, such as a user's own, must be finite.
+    """
+    for name, values in numbers(options):
+        require_in_range(f"--{name.replace('_', '-')}", values, ranges.get(name, Range()))
+
+
+def require_in_range(option: str, values: Sequence[float], range_: Range) -> None:
+    """Raise an OptionError that names the option if one of its numbers is out of range."""
+    words = [str(value).removesuffix(".0") for value in values]
+    for value, word in zip(values, words, strict=True):
+        if value not in range_:
+            found = f", of which {word} is none" if len(words) > 1 else ""
+            raise OptionError(f"{option} {' '.join(words)}: expected {range_}{found}")
 
 
 def numbers(options: object) -> Iterator[tuple[str, tuple[float, ...]]]:

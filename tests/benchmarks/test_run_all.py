@@ -17,9 +17,9 @@ from pretrain.running.lock import BusyError
 from transfer.backbone import Backbone, random_backbone
 from transfer.cells.execution import evaluate
 from transfer.cells.request import Cell, CellSettings
+from transfer.datasets.folders import FolderError
 from transfer.finetuning.options import TrainingOptions
 from transfer.record import Record, failure_path
-from transfer.running.folders import FolderError
 from transfer.tasks import TASKS
 
 Request = Callable[..., RunAll]

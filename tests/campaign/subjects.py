@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from tests.campaign.processes import Commands
-from tests.transfer.running.many_images import generate_many
+from tests.transfer.cells.many_images import generate_many
 from transfer.datasets.synthetic.generate import generate
 from transfer.datasets.synthetic.patterns import jpeg, paint
 

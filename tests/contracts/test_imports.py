@@ -41,7 +41,6 @@ LAYERS = {
         ("datasets",),
         ("record",),
         ("metrics", "outcomes"),
-        ("running",),
     ),
     "benchmarks": (
         ("speed", "run_all", "explain", "gpu_check"),

@@ -21,7 +21,7 @@ from benchmarks.planning.options import OPTION_RANGES, RunAll
 from benchmarks.speed import __main__ as speed
 from slurm.resources import LIMITS
 from transfer.cells.command import Evaluate
-from transfer.running.option_ranges import RANGES
+from transfer.finetuning.options import RANGES
 
 HUGE = "1" + "0" * 30
 RESOURCE_LIMITS = {name: (least, most) for name, least, most in LIMITS}

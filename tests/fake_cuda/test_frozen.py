@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from pretrain.running.memory import image_memory
 from tests.fake_cuda.pretend import CUDA, on_cuda, pretend_cuda
 from tests.fake_cuda.watch import Watch, allowed_waits
 from tests.pretrain.pixels.photographs import as_jpeg, photograph
@@ -23,7 +24,6 @@ from transfer.frozen.nearest import knn_scores
 from transfer.frozen.network import forward, in_bfloat16
 from transfer.frozen.probe_training import Labels, ProbeTraining
 from transfer.frozen.transforms import EvalTransform, normalize_pixels
-from transfer.running.memory import image_memory
 
 
 @pytest.fixture

@@ -10,11 +10,11 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from pretrain.running.atomic_files import load_stage, save_stage
 from pretrain.running.processes import process_group
 from tests.gpu.findings import Findings, relative_difference, roundings
 from tests.gpu.started import Place, launch
 from transfer.finetuning.norms import NaiveSyncBatchNorm
-from transfer.running.stages import load_stage, save_stage
 
 CHANNELS, IMAGES_EACH, SIDE = 6, 4, 5
 KINDS = {"SyncBN": nn.SyncBatchNorm, "naiveSyncBN": NaiveSyncBatchNorm}

@@ -53,7 +53,7 @@ def test_an_unknown_recipe_is_refused_with_the_known_ones(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["jcl/unknown"]) == 2
-    assert "jcl/smoke" in capsys.readouterr().err
+    assert "jcl/demo" in capsys.readouterr().err
 
 
 def test_a_folder_of_the_run_that_is_a_file_is_refused(

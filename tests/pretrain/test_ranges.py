@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from pretrain.__main__ import main
-from pretrain.command import RANGES, Command, check_ranges, parse
+from pretrain.command import RANGES, Command, parse
 from pretrain.recipes import RECIPES
-from pretrain.running.command_line import OptionError
+from pretrain.running.command_line import OptionError, check_ranges
 
 PLACES = ["--data", "d", "--out", "o"]
 HUGE = "1" + "0" * 30
@@ -70,7 +70,7 @@ def test_every_numeric_option_has_a_range_and_no_range_is_left_over() -> None:
 
 def test_every_recipe_is_in_range() -> None:
     for recipe in RECIPES.values():
-        check_ranges(recipe)
+        check_ranges(recipe, RANGES)
 
 
 def test_a_numeric_option_refuses_what_it_cannot_mean(capsys: pytest.CaptureFixture[str]) -> None:

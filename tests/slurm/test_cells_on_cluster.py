@@ -25,7 +25,7 @@ from tests.campaign.outcome import result_of
 from tests.slurm.conftest import PATIENCE_S, wait_for_all, wait_until
 from tests.slurm.pretend_cluster import PretendCluster
 from tests.slurm.test_faults_on_cluster import running
-from tests.transfer.running.many_images import generate_many
+from tests.transfer.cells.many_images import generate_many
 from transfer.datasets.synthetic.generate import generate
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.xdist_group("slurm")]

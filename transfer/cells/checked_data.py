@@ -11,10 +11,12 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
+from pretrain.running.console import print_line
 from pretrain.running.processes import this_process
 from transfer.datasets.catalog import DATASETS, map_stored_annotations, open_any
 from transfer.datasets.check import DISJOINT, Report, combine_fingerprints, require
 from transfer.datasets.expected import DataError
+from transfer.datasets.folders import Folders
 from transfer.datasets.info import AnySplit
 from transfer.datasets.unchanged import (
     ChangedDataError,
@@ -24,8 +26,6 @@ from transfer.datasets.unchanged import (
     state_of,
     working_on,
 )
-from transfer.running.console import print_line
-from transfer.running.folders import Folders
 
 
 @lru_cache(maxsize=64)

@@ -7,21 +7,20 @@ from typing import Annotated
 
 import tyro
 
+from pretrain.running.command_line import check_ranges
+from pretrain.running.console import format_duration
 from pretrain.running.processes import this_process
 from transfer.backbone import with_heads
 from transfer.cells.declaration import settle_declaration, with_declared_recipe
 from transfer.cells.request import Cell, CellSettings, departures
 from transfer.datasets.expected import DataError
+from transfer.datasets.folders import check_row_name, check_writable, data_folder
 from transfer.detection.engines import engine_for
 from transfer.encoders.encoder import load
 from transfer.encoders.options import AnyEncoder, EncoderOptions
-from transfer.finetuning.options import TrainingOptions
+from transfer.finetuning.options import RANGES, TrainingOptions, length_fraction
 from transfer.frozen.features import RequestedPrecision
 from transfer.record import Record, file_for_record
-from transfer.running.console import format_duration
-from transfer.running.folders import check_writable, data_folder
-from transfer.running.option_ranges import check_ranges, length_fraction
-from transfer.running.row_names import check_row_name
 from transfer.tasks import task_of
 from transfer.tasks.task import require_heeded
 
@@ -83,7 +82,7 @@ class Evaluate:
         """Evaluate the checkpoint and print the result; return the exit status."""
         from transfer.cells.many_gpus import evaluate_on_gpus
 
-        check_ranges(self)
+        check_ranges(self, RANGES)
         tasks = [task_of(self.task)]
         require_heeded(self.training, tasks, self.features_in, self.keep_crops)
         check_writable(self.results, "--results")
@@ -114,7 +113,7 @@ class Evaluate:
     def cell(self) -> Cell:
         """Return the cell to evaluate; BackboneError or ValueError if the request is invalid."""
         # the cheap checks come first, so that a misspelled word fails before a file is loaded
-        check_ranges(self)
+        check_ranges(self, RANGES)
         check_row_name(self.ckpt.stem if self.name is None else self.name, self.ckpt.stem)
         task_of(self.task)
         length_fraction(self.schedule)

@@ -10,7 +10,9 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+from pretrain.running.console import PROGRESS_FILE, print_line, progress_file
 from pretrain.running.lock import lock_folder
+from pretrain.running.memory import image_memory
 from pretrain.running.processes import Process, this_process
 from transfer.backbone import Backbone
 from transfer.cells.checked_data import (
@@ -32,6 +34,7 @@ from transfer.cells.request import (
 from transfer.cells.shared_classifier import ClassifierError, obtain_classifier
 from transfer.datasets.catalog import DATASETS, map_annotations, open_split
 from transfer.datasets.check import Report
+from transfer.datasets.folders import Folders
 from transfer.datasets.splits import write_list
 from transfer.encoders.encoder import Encoder
 from transfer.finetuning.options import TrainingOptions
@@ -49,9 +52,6 @@ from transfer.record import (
     stored_fields,
     write_failure,
 )
-from transfer.running.console import PROGRESS_FILE, print_line, progress_file
-from transfer.running.folders import Folders
-from transfer.running.memory import image_memory
 from transfer.tasks import reading_of, task_of
 from transfer.tasks.task import Task
 

@@ -11,6 +11,7 @@ from typing import Any, Self
 from transfer.backbone import Backbone
 from transfer.cells.checked_data import fingerprint
 from transfer.datasets.catalog import DATASETS
+from transfer.datasets.folders import Folders
 from transfer.finetuning.options import TrainingOptions
 from transfer.frozen.features import RequestedPrecision, feature_precision
 from transfer.record import (
@@ -23,7 +24,6 @@ from transfer.record import (
     readable_records,
     record_path,
 )
-from transfer.running.folders import Folders
 from transfer.tasks import reading_of, task_of
 from transfer.tasks.task import Task
 

@@ -7,10 +7,10 @@ protocol, seed and arithmetic as the record.
 from collections.abc import Callable
 from dataclasses import replace
 
+from pretrain.running.console import print_line
 from pretrain.running.lock import wait_for_lock
 from transfer.cells.request import Cell, finished
 from transfer.record import Record
-from transfer.running.console import print_line
 
 
 class ClassifierError(RuntimeError):

@@ -17,6 +17,7 @@ scene_arrays.py   one image with its objects; all of them in arrays that process
 segmented.py      one split of a segmentation set: images with masks, and what is wrong with them
 mat_files.py      files of MATLAB, in which older sets keep their labels
 splits.py         seeded draws for splits and shares that nobody published
+folders.py        the folders that a cell reads and writes; the names of rows
 expected.py       how many images there should be; `small-data.json`
 check.py          counts, classes, broken files and annotations; `require` before a run; excerpts
 unchanged.py      tells whether a set is still what was checked, and publishes work made of it

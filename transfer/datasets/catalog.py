@@ -15,20 +15,20 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from pretrain.running.command_line import nearest
 from pretrain.running.plugins import with_plugins
 from transfer.datasets import (
     cifar,
     labeled,
 )
 from transfer.datasets.expected import DataError, Sizes, small_sizes
+from transfer.datasets.folders import Folders
 from transfer.datasets.imagenet import imagenet, imagenet_c, objectnet
 from transfer.datasets.images import Images
 from transfer.datasets.info import AnySplit, DatasetInfo, in_order
 from transfer.datasets.objects import coco, voc
 from transfer.datasets.scenes import Scenes
 from transfer.datasets.segmented import Segmented
-from transfer.running.folders import Folders
-from transfer.running.row_names import nearest
 
 SPLITS = ("train", "val", "trainval", "test")
 FILES = (

@@ -14,13 +14,13 @@ import numpy as np
 
 from pretrain.pixels.decoding import JPEG_START
 from pretrain.running import stop
+from pretrain.running.console import progress
 from transfer.datasets.catalog import SPLITS, dataset_info, expected_sizes, open_any
 from transfer.datasets.expected import DataError, Sizes, mark_small, small_sizes
 from transfer.datasets.images import ImageFiles, decode_file, states_of, upright_size
 from transfer.datasets.info import AnySplit
 from transfer.datasets.scenes import Scenes
 from transfer.datasets.segmented import Segmented
-from transfer.running.console import progress
 
 DISJOINT = ("trainval", "test")
 """Every image is in exactly one of these."""

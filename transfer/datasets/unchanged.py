@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from pretrain.running.atomic_files import content_hash, explain_write_errors
+from pretrain.running.console import print_line
 from transfer.datasets.expected import DataError
+from transfer.datasets.folders import Folders
 from transfer.datasets.images import states_of
 from transfer.datasets.splits import Split, without
-from transfer.running.console import print_line
-from transfer.running.folders import Folders
 
 if TYPE_CHECKING:
     from transfer.datasets.check import Report

@@ -20,6 +20,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parameter import Parameter
 
 from pretrain.running.atomic_files import write_whole
+from pretrain.running.console import progress
 from pretrain.running.processes import Process, any_process, indices_of_process
 from transfer.datasets.scenes import Scenes
 from transfer.datasets.unchanged import UnprovenFile, proving
@@ -31,7 +32,6 @@ from transfer.finetuning import loop
 from transfer.finetuning.loop import fused, place
 from transfer.finetuning.state import Training, TrainingSummary, summary
 from transfer.finetuning.stream import Place
-from transfer.running.console import progress
 
 Indices = Sequence[int] | NDArray[np.int64]
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from pretrain.running import stop
 from pretrain.running.atomic_files import content_hash
+from pretrain.running.console import progress
 from pretrain.running.errors import NotFiniteError
 from pretrain.running.loader import load_stacked
 from pretrain.running.processes import Process, any_process, this_process
@@ -24,7 +25,6 @@ from transfer.frozen.crops import CROPS, RandomCrops, RandomView
 from transfer.frozen.extraction import IMAGES_PER_BATCH, EvalImages, num_workers
 from transfer.frozen.network import forward
 from transfer.frozen.transforms import EvalTransform, Normalization
-from transfer.running.console import progress
 
 BYTES_PER_PARAMETER = 16
 """Weight, gradient and momentum in float32, and as much again for rounding to blocks."""

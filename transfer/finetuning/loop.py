@@ -19,6 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from pretrain.running import stop
 from pretrain.running.atomic_files import write_whole
+from pretrain.running.console import Progress, print_line, progress
 from pretrain.running.errors import NotFiniteError
 from pretrain.running.processes import Process, any_process
 from transfer.datasets.unchanged import UnprovenFile, prove_if_cheap, proving
@@ -26,7 +27,6 @@ from transfer.finetuning.norms import set_precise_norms
 from transfer.finetuning.schedule import learning_rate, set_rate
 from transfer.finetuning.state import Training, restore, save
 from transfer.finetuning.stream import Sample, Samples, Stream, images_per_pass
-from transfer.running.console import Progress, print_line, progress
 
 READ_EVERY = 20
 """Iterations between reads of the losses, each of which waits for the device."""

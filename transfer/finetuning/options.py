@@ -1,13 +1,36 @@
-"""Options of a user for long trainings, and recipes of another length or batch size."""
+"""Options of a user for long trainings, their ranges, and recipes of another length or batch."""
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
+from pretrain.running.command_line import Range, check_ranges
 from pretrain.running.processes import num_gpus, started_processes
 from transfer.finetuning.schedule import AnyRecipe, Precision
-from transfer.running.option_ranges import check_ranges, length_fraction
 
 EngineChoice = Literal["auto", "detectron2", "torchvision"]
+COUNT = Range(0, 2**31 - 1)
+RANGES: Mapping[str, Range] = {
+    "batch_size": Range(0, 2**24),
+    "gpus": Range(0, 1024),
+    "heads": Range(0, 1000),
+    "image_memory_gb": Range(0, 1e6),
+    "image_px": Range(32, 2**13, or_zero=True),
+    "images_per_gpu": Range(0, 2**24),
+    "input_mean": Range(0, 1),
+    "input_px": Range(8, 2**13, or_zero=True),
+    "input_std": Range(0, 1e3, open_below=True),
+    "iterations": COUNT,
+    "learning_rates": Range(0, open_below=True),
+    "rates_at_once": Range(0, 1024),
+    "seed": Range(0, 2**32 - 1),
+    "tolerate": COUNT,
+    "workers": Range(1, 1024),
+}
+"""Range of every numeric option of transfer, by the name of its field."""
+NAMED = {"paper": 1.0, "short": 0.1, "smoke": 0.0}
+"""Share of each named schedule; a smoke run has none, since each task defines its few steps."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +127,7 @@ class TrainingOptions:
 
     def check(self) -> None:
         """Raise ValueError for numbers that are invalid on every machine."""
-        check_ranges(self)
+        check_ranges(self, RANGES)
 
     def _check_machine(self) -> None:
         gpus = num_gpus()
@@ -113,6 +136,25 @@ class TrainingOptions:
         # --gpus on a machine without any plans for another machine
         if self.precision == "float16" and not gpus and not self.gpus:
             raise ValueError(f"--precision {self.precision} needs a GPU; take bfloat16 on a CPU")
+
+
+def length_fraction(schedule: str) -> float:
+    """Return a schedule's share of the paper's length, 0 to 1.
+
+    schedule: "paper", "short", "smoke", or a number such as "0.02".
+    """
+    if schedule in NAMED:
+        return NAMED[schedule]
+    try:
+        value = float(schedule)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < 1:
+        raise ValueError(
+            f"--schedule {schedule!r}: expected paper, short, smoke, "
+            "or the share of the paper's length, such as 0.02"
+        )
+    return value
 
 
 def at_schedule(recipe: AnyRecipe, schedule: str) -> AnyRecipe:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import Field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
 
+from pretrain.running.console import print_line
 from pretrain.running.errors import NotFiniteError
 from pretrain.running.processes import this_process
-from transfer.running.console import print_line
 
 if TYPE_CHECKING:
     import torch

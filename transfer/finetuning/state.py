@@ -10,10 +10,10 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from pretrain.running.atomic_files import load_stage, save_stage
 from pretrain.running.errors import NotFiniteError
 from transfer.datasets.unchanged import UnprovenFile
 from transfer.finetuning.schedule import TrainingSchedule
-from transfer.running.stages import load_stage, save_stage
 
 SMOOTHED = 100
 """Number of last iterations whose mean is the final loss."""

@@ -5,7 +5,7 @@ transforms.py      evaluation transforms, settings of random views
 network.py         a frozen network: device, folded batch norms, forward pass
 extraction.py      extraction of what the cache lacks
 feature_file.py    one file of the cache, written row by row
-pass_hours.py      estimated GPU hours of forward passes
+pass_hours.py      measured speed of GPUs, and estimated GPU hours of forward passes
 random_views.py    random views as in pre-training, and how much their features differ
 crops.py           random crops of training images: draws, order, cuts on the host or on a GPU
 kept_images.py     decoded images of a small set, in memory

@@ -68,7 +68,7 @@ def any_classifier(folder: Path) -> bool:
 
 def save_classifier(folder: Path, head: Heads) -> str:
     """Write a single head (R = 1) to its file; return its identity."""
-    from transfer.running.stages import save_stage
+    from pretrain.running.atomic_files import save_stage
 
     name = weights_hash(head)
     save_stage(classifier_file(folder, name), {"weight": head.weight, "bias": head.bias})
@@ -77,7 +77,7 @@ def save_classifier(folder: Path, head: Heads) -> str:
 
 def load_classifier(file: Path) -> Heads | None:
     """Return the head in a file; None if the file is absent, torn or holds another head."""
-    from transfer.running.stages import load_stage
+    from pretrain.running.atomic_files import load_stage
 
     stored = load_stage(file)
     if stored is None:

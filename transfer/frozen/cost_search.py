@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from pretrain.running import stop
+from pretrain.running.atomic_files import load_stage, save_stage
+from pretrain.running.console import progress
 from transfer.frozen.linear_svm import Problems, Solution
 from transfer.metrics import Points, average_precision
-from transfer.running.console import progress
-from transfer.running.stages import load_stage, save_stage
 
 STAGE_VERSION = 1  # part of every stage's name: raise it when a solver's result changes
 

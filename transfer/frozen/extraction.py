@@ -15,6 +15,7 @@ from torch.utils.data import Dataset
 from torchvision.transforms import v2
 
 from pretrain.running import stop
+from pretrain.running.console import print_line, progress
 from pretrain.running.loader import load_batches
 from transfer.backbone import Backbone
 from transfer.datasets.images import Images
@@ -22,7 +23,6 @@ from transfer.datasets.unchanged import prove_if_cheap, proving
 from transfer.frozen.feature_file import UnfinishedRows, read_rows, unfinished_rows
 from transfer.frozen.network import device, forward, frozen_network
 from transfer.frozen.transforms import EvalTransform, Normalization
-from transfer.running.console import print_line, progress
 
 IMAGES_PER_BATCH = 256
 IMAGES_PER_PART = 8192  # progress is stored after each part

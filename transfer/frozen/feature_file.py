@@ -20,9 +20,9 @@ from numpy.lib import format as npy
 
 from pretrain.running import stop
 from pretrain.running.atomic_files import WriteError, explain_write_errors
+from pretrain.running.console import print_line
 from pretrain.running.lock import lock_file
 from transfer.datasets.unchanged import current_state
-from transfer.running.console import print_line
 
 MARK = struct.Struct("<8sQ16s")
 """Name of the layout, number of finished rows, digest of these, shape, offset and state."""

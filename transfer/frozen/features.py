@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from pretrain.running.atomic_files import WriteError, content_hash, write_whole
 from pretrain.running.processes import num_gpus
 from transfer.backbone import Backbone, Precision
+from transfer.datasets.folders import Folders
 from transfer.frozen.transforms import EvalTransform
-from transfer.running.folders import Folders
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from pretrain.pixels.decoding import Pixels, image_sizes
 from pretrain.running import stop
+from pretrain.running.console import print_line, progress
 from pretrain.running.loader import load_batches
+from pretrain.running.memory import OPTION, free_memory, image_memory_bytes
 from transfer.datasets.expected import DataError
 from transfer.datasets.images import ImageFiles, Images
 from transfer.frozen.extraction import num_workers
-from transfer.running.console import print_line, progress
-from transfer.running.memory import OPTION, free_memory, image_memory_bytes
 
 LEAST_PASSES = 2
 """Passes from which on it pays to decode all images first."""

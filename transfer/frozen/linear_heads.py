@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from pretrain.running import stop
 from pretrain.running.atomic_files import content_hash
+from pretrain.running.console import print_line, progress
 from pretrain.running.errors import NotFiniteError
 from pretrain.running.lock import wait_for_lock
 from transfer.backbone import Backbone
@@ -33,7 +34,6 @@ from transfer.frozen.network import forward, frozen_network
 from transfer.frozen.probe_training import ProbeTraining
 from transfer.frozen.running_probe import RunningProbe
 from transfer.frozen.transforms import QUARTER_TURNS
-from transfer.running.console import print_line, progress
 
 SAVE_EVERY_S = 120
 FORWARD_IMAGES = 256

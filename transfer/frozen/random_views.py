@@ -15,7 +15,8 @@ from torch.nn.functional import normalize
 from torchvision.transforms import v2
 
 from pretrain.running import stop
-from pretrain.running.atomic_files import content_hash
+from pretrain.running.atomic_files import content_hash, load_stage, save_stage
+from pretrain.running.console import progress
 from pretrain.running.loader import load_batches
 from transfer.backbone import Backbone
 from transfer.datasets.images import Images
@@ -25,8 +26,6 @@ from transfer.frozen.extraction import num_workers
 from transfer.frozen.network import device, forward, frozen_network
 from transfer.frozen.transforms import Normalization, ViewSettings
 from transfer.projector import Projector
-from transfer.running.console import progress
-from transfer.running.stages import load_stage, save_stage
 
 STATISTICS = ("mean_cosine", "mean_covariance_diagonal", "mean_nuclear_norm")
 """Names of the columns of `view_statistics`; each is averaged over images."""

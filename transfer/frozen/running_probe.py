@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from pretrain.running.atomic_files import write_whole
+from pretrain.running.console import print_line
 from pretrain.running.errors import NotFiniteError
 from transfer.datasets.unchanged import UnprovenFile
 from transfer.frozen.classifier import Heads
@@ -15,7 +16,6 @@ from transfer.frozen.crops import Maker
 from transfer.frozen.features import Features
 from transfer.frozen.head_optimizer import HeadOptimizer
 from transfer.frozen.probe_training import ProbeTraining
-from transfer.running.console import print_line
 
 TORN = (RuntimeError, EOFError, UnpicklingError, ValueError, OSError)
 """Errors of torch.load for a file that was cut short or filled with zeros."""

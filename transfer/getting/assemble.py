@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from pretrain.running.atomic_files import explain_write_errors
+from pretrain.running.console import print_line
 from pretrain.running.lock import wait_for_lock
 from transfer.datasets.check import Report, check
 from transfer.datasets.expected import SMALL_DATA, DataError
@@ -21,7 +22,6 @@ from transfer.datasets.info import Archive, Source
 from transfer.getting.download import download, mismatch
 from transfer.getting.recognize import find_all, link_set, move_parts
 from transfer.getting.unpack import is_archive, unpack
-from transfer.running.console import print_line
 
 WORK = ".getting"
 ARCHIVES = "archives"

@@ -9,17 +9,17 @@ from typing import Annotated
 
 import tyro
 
+from pretrain.running.console import print_line
 from transfer.datasets.catalog import DAMAGES, DATASETS
 from transfer.datasets.check import Report, check, render
 from transfer.datasets.expected import DataError
+from transfer.datasets.folders import check_writable, data_folder
 from transfer.datasets.info import Source
 from transfer.getting import overview
 from transfer.getting.assemble import Getting, get_source
 from transfer.getting.download import last_check, remember
 from transfer.getting.overview import SUITES, Wanted, all_sources, wanted
 from transfer.getting.recognize import files_by_name, find_all, local_archives, with_local_variant
-from transfer.running.console import print_line
-from transfer.running.folders import check_writable, data_folder
 
 
 @dataclass(frozen=True, kw_only=True)

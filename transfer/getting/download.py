@@ -17,9 +17,9 @@ from urllib3.exceptions import HTTPError, MaxRetryError, ProtocolError
 from urllib3.util import parse_url
 
 from pretrain.running.atomic_files import explain_write_errors
+from pretrain.running.console import print_line, progress
 from transfer.datasets.catalog import DATASETS, expected_sizes
 from transfer.datasets.info import Archive
-from transfer.running.console import print_line, progress
 
 CHUNK = 1 << 20
 TIMEOUT = Timeout(connect=10, read=60)

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from pretrain.running.command_line import nearest
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.check import table
 from transfer.datasets.info import Archive, Source
 from transfer.getting.assemble import Getting
-from transfer.running.row_names import nearest
 
 HEADER = ("source", "state", "download", "unpacked", "folder", "from")
 WORDS = {

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from pretrain.running.console import print_line
 from transfer.datasets.expected import DataError
 from transfer.datasets.info import Source
-from transfer.running.console import print_line
 
 DEPTH = 6
 """Levels of folders that are searched."""

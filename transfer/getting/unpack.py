@@ -18,8 +18,8 @@ from zlib import error as ZlibError
 
 from pretrain.running import stop
 from pretrain.running.atomic_files import explain_write_errors
+from pretrain.running.console import Progress, progress
 from transfer.datasets.expected import DataError
-from transfer.running.console import Progress, progress
 
 TAR_ENDINGS = (".tar", ".tar.gz", ".tgz")
 ENDINGS = (*TAR_ENDINGS, ".zip")

@@ -6,12 +6,12 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
+from pretrain.running.console import progress
 from pretrain.running.processes import Process, indices_of_process
 from transfer.datasets.segmented import Segmented, write_mask
 from transfer.finetuning import loop
 from transfer.finetuning.loop import fused, place
 from transfer.finetuning.state import Training, TrainingSummary, summary
-from transfer.running.console import progress
 from transfer.segmentation.network import FCN
 from transfer.segmentation.recipe import SegmentationRecipe
 from transfer.segmentation.samples import TrainingSamples, pixels

@@ -20,8 +20,8 @@ A key is the task's id in the papers' tables. Where papers differ in the protoco
 "@reading" follows.
 """
 
+from pretrain.running.command_line import nearest
 from pretrain.running.plugins import with_plugins
-from transfer.running.row_names import nearest
 from transfer.tasks import (
     detection,
     few_shot,

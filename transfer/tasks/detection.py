@@ -15,6 +15,7 @@ from pretrain.running.processes import this_process
 from transfer.backbone import Backbone
 from transfer.convert.architectures import PLAIN, WIDE
 from transfer.datasets.catalog import open_scenes
+from transfer.datasets.folders import Folders
 from transfer.datasets.scenes import Scenes, usable_for_training
 from transfer.detection.engines import HOW_TO_INSTALL, EngineName, build_detector, engine_for
 from transfer.detection.recipe import (
@@ -29,9 +30,8 @@ from transfer.detection.recipe import (
     DetectorRecipe,
 )
 from transfer.finetuning.options import EngineChoice, TrainingOptions
+from transfer.frozen.pass_hours import Rates
 from transfer.outcomes import resampled
-from transfer.running.folders import Folders
-from transfer.running.measured_rates import Rates
 from transfer.tasks.recipe_training import (
     Portion,
     Prepared,

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pretrain.running.errors import NotFiniteError
 from transfer.datasets.catalog import expected_sizes
+from transfer.datasets.folders import Folders
+from transfer.finetuning.options import length_fraction
 from transfer.frozen.classifier import class_results
 from transfer.frozen.features import Features, TrainAndTest, open_images
 from transfer.galleries.mistakes import mistakes_over_runs
 from transfer.metrics import top1
-from transfer.running.folders import Folders
-from transfer.running.option_ranges import length_fraction
 from transfer.tasks.task import CenterCrops
 
 if TYPE_CHECKING:

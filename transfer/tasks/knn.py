@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 from transfer.datasets.catalog import too_small_bank
+from transfer.datasets.folders import Folders
 from transfer.frozen.classifier import class_results
 from transfer.frozen.features import Predictions, TrainAndTest
 from transfer.metrics import top1
-from transfer.running.folders import Folders
 from transfer.tasks.task import CenterCrops
 
 

@@ -12,16 +12,15 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from transfer.backbone import Backbone
+from transfer.datasets.folders import Folders
 from transfer.datasets.images import describe_image
+from transfer.finetuning.options import length_fraction
 from transfer.frozen.features import Features, Predictions, frozen_features, open_images
-from transfer.frozen.pass_hours import probe_hours
+from transfer.frozen.pass_hours import ASSUMED, Rates, probe_hours
 from transfer.frozen.probe_training import Decay, Labels, ProbeTraining
 from transfer.frozen.transforms import QUARTER_TURNS
 from transfer.galleries.mistakes import turned_mistakes
 from transfer.metrics import top1
-from transfer.running.folders import Folders
-from transfer.running.measured_rates import ASSUMED, Rates
-from transfer.running.option_ranges import length_fraction
 from transfer.tasks.task import CenterCrops
 
 if TYPE_CHECKING:

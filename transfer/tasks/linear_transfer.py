@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pretrain.running.errors import NotFiniteError
 from transfer.backbone import Backbone
 from transfer.datasets.catalog import DATASETS
+from transfer.datasets.folders import Folders
+from transfer.finetuning.options import length_fraction
 from transfer.frozen.classifier import Metric, class_results
 from transfer.frozen.features import Features, Predictions, frozen_features, open_images
-from transfer.frozen.pass_hours import probe_hours
+from transfer.frozen.pass_hours import ASSUMED, Rates, probe_hours
 from transfer.frozen.probe_training import ProbeTraining
 from transfer.frozen.transforms import EvalTransform
 from transfer.metrics import mean_per_class, top1
-from transfer.running.folders import Folders
-from transfer.running.measured_rates import ASSUMED, Rates
-from transfer.running.option_ranges import length_fraction
 from transfer.tasks.task import Classification
 
 if TYPE_CHECKING:

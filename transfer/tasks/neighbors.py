@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from transfer.datasets.catalog import too_small_bank
+from transfer.datasets.folders import Folders
 from transfer.datasets.images import describe_image
 from transfer.frozen.features import TrainAndTest, open_images
 from transfer.outcomes import per_image
-from transfer.running.folders import Folders
 from transfer.tasks.task import CenterCrops
 
 if TYPE_CHECKING:

@@ -15,17 +15,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self
 
 from pretrain.running.atomic_files import content_hash
+from pretrain.running.console import print_line
 from pretrain.running.processes import this_process
 from transfer.backbone import Backbone, BackboneError
 from transfer.convert.architectures import has_max_pool, is_large
+from transfer.datasets.folders import Folders
 from transfer.datasets.unchanged import usable_split
 from transfer.encoders.encoder import Encoder
 from transfer.finetuning.options import TrainingOptions, at_schedule
 from transfer.finetuning.schedule import AnyRecipe, FineTuningRecipe
-from transfer.frozen.pass_hours import FORWARD_COST
-from transfer.running.console import print_line
-from transfer.running.folders import Folders
-from transfer.running.measured_rates import ASSUMED, Rates
+from transfer.frozen.pass_hours import ASSUMED, FORWARD_COST, Rates
 from transfer.tasks.task import PlannedTask, Task
 
 if TYPE_CHECKING:

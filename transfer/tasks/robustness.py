@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from transfer.backbone import Backbone
+from transfer.datasets.folders import Folders
 from transfer.datasets.imagenet.imagenet_c import GROUPS, KINDS, MAIN_KINDS, kind_and_severity
 from transfer.datasets.imagenet.objectnet import BORDER_PX, with_words
 from transfer.frozen.classifier import (
@@ -32,7 +33,6 @@ from transfer.frozen.features import (
 )
 from transfer.frozen.transforms import EvalTransform
 from transfer.galleries.mistakes import corrupted_mistakes, mistakes
-from transfer.running.folders import Folders
 from transfer.tasks.task import Classification
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ from pretrain.running.processes import this_process
 from transfer.backbone import Backbone
 from transfer.convert.architectures import PLAIN, WIDE
 from transfer.datasets.catalog import open_segmented
+from transfer.datasets.folders import Folders
 from transfer.datasets.segmented import Segmented, read_mask
+from transfer.frozen.pass_hours import Rates
 from transfer.outcomes import resampled
-from transfer.running.folders import Folders
-from transfer.running.measured_rates import Rates
 from transfer.segmentation.recipe import VOC_FCN, VOC_FCN_MOCO, SegmentationRecipe
 from transfer.tasks.recipe_training import Portion, RecipeTraining, StepCost, why_not_whole
 

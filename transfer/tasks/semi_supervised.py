@@ -17,17 +17,15 @@ from pretrain.running.errors import NotFiniteError
 from pretrain.running.processes import this_process
 from transfer.backbone import Backbone
 from transfer.datasets.catalog import DATASETS
+from transfer.datasets.folders import Folders
 from transfer.datasets.splits import SHARE_SEED, balanced_split, draw_balanced_share, write_list
 from transfer.encoders.encoder import Encoder
-from transfer.finetuning.options import TrainingOptions
+from transfer.finetuning.options import TrainingOptions, length_fraction
 from transfer.finetuning.schedule import Precision
 from transfer.frozen.classifier import class_results
 from transfer.frozen.features import Predictions, open_images
-from transfer.frozen.pass_hours import BACKWARD_COST, forward_hours, training_hours
+from transfer.frozen.pass_hours import ASSUMED, BACKWARD_COST, Rates, forward_hours, training_hours
 from transfer.metrics import top1
-from transfer.running.folders import Folders
-from transfer.running.measured_rates import ASSUMED, Rates
-from transfer.running.option_ranges import length_fraction
 from transfer.tasks.task import CenterCrops, PlannedTask
 
 if TYPE_CHECKING:

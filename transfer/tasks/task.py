@@ -15,15 +15,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar
 
 from pretrain.running.errors import SuiteError
 from transfer.backbone import Backbone
+from transfer.datasets.folders import Folders
 from transfer.finetuning.options import TrainingOptions
 from transfer.finetuning.schedule import TrainingSchedule
 from transfer.frozen.features import TrainAndTest, frozen_features, open_images
-from transfer.frozen.pass_hours import probe_hours
+from transfer.frozen.pass_hours import ASSUMED, Rates, probe_hours
 from transfer.frozen.transforms import EvalTransform
 from transfer.galleries.mistakes import mistakes
 from transfer.metrics import top1, topk
-from transfer.running.folders import Folders
-from transfer.running.measured_rates import ASSUMED, Rates
 
 if TYPE_CHECKING:
     from transfer.galleries.tile import Tile

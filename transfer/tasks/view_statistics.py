@@ -13,12 +13,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from transfer.backbone import Backbone
+from transfer.datasets.folders import Folders
+from transfer.finetuning.options import length_fraction
 from transfer.frozen.features import open_images
-from transfer.frozen.pass_hours import forward_hours
+from transfer.frozen.pass_hours import ASSUMED, Rates, forward_hours
 from transfer.frozen.transforms import ViewSettings
-from transfer.running.folders import Folders
-from transfer.running.measured_rates import ASSUMED, Rates
-from transfer.running.option_ranges import length_fraction
 from transfer.tasks.task import Task
 
 if TYPE_CHECKING:

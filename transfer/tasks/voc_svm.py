@@ -12,18 +12,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
+from pretrain.running.console import print_line
 from transfer.backbone import Backbone
 from transfer.datasets.expected import DataError
+from transfer.datasets.folders import Folders
 from transfer.encoders.encoder import Encoder
 from transfer.frozen.features import Features, Predictions, frozen_features, open_images
-from transfer.frozen.pass_hours import probe_hours
+from transfer.frozen.pass_hours import ASSUMED, Rates, probe_hours
 from transfer.frozen.transforms import EvalTransform
 from transfer.galleries.mistakes import misplaced
 from transfer.metrics import average_precision
 from transfer.outcomes import resampled, resampled_precision, resamples
-from transfer.running.console import print_line
-from transfer.running.folders import Folders
-from transfer.running.measured_rates import ASSUMED, Rates
 from transfer.tasks.task import Task
 
 if TYPE_CHECKING:

@@ -15,11 +15,11 @@ from benchmarks.execution.states import (
     status_page,
     write_run_file,
 )
+from pretrain.running.console import PROGRESS_FILE, progress_file
 from tests.benchmarks.conftest import started
 from transfer.backbone import Backbone
 from transfer.cells.execution import evaluate
 from transfer.cells.request import Cell, CellSettings
-from transfer.running.console import PROGRESS_FILE, progress_file
 
 
 @pytest.fixture

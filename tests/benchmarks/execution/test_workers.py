@@ -14,9 +14,9 @@ from benchmarks.execution.workers import run_side_by_side
 from benchmarks.planning.checkpoints import Origin
 from benchmarks.planning.plan import PlannedCell
 from pretrain.running import stop
+from pretrain.running.memory import SHARERS
 from tests.benchmarks.conftest import Rows
 from transfer.record import failure_path
-from transfer.running.memory import SHARERS
 
 ORIGINS = {"random": Origin(ckpt=Path("x.pth"), random=True)}
 

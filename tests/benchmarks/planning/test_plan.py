@@ -17,9 +17,8 @@ from tests.benchmarks.conftest import Rows
 from transfer.backbone import Backbone, random_backbone
 from transfer.cells.request import Cell, CellSettings
 from transfer.finetuning.options import TrainingOptions
-from transfer.frozen.pass_hours import forward_hours
-from transfer.running import measured_rates
-from transfer.running.measured_rates import ASSUMED, Rates, save_rates
+from transfer.frozen import pass_hours
+from transfer.frozen.pass_hours import ASSUMED, Rates, forward_hours, save_rates
 
 
 def test_heads_that_another_row_trains_are_counted_once(rows: Rows) -> None:
@@ -53,7 +52,7 @@ def test_too_few_images_are_named_in_the_plan(
 @pytest.fixture
 def measured(settings: CellSettings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rates]:
     """Store measured rates of this machine's GPU, and let it have one."""
-    monkeypatch.setattr(measured_rates, "DRIVER", settings.runs / "no driver")
+    monkeypatch.setattr(pass_hours, "DRIVER", settings.runs / "no driver")
     rates = Rates(
         gpu="NVIDIA H200",
         measured="2026-11-22",

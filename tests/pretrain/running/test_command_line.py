@@ -6,7 +6,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from pretrain.running.command_line import parse
+from benchmarks.planning.cells import task_keys
+from pretrain.__main__ import main
+from pretrain.running.command_line import nearest, parse
+from transfer.datasets.catalog import dataset_info
+from transfer.datasets.expected import DataError
 
 
 @dataclass(frozen=True)
@@ -37,3 +41,31 @@ def test_a_reader_that_ends_ends_the_command_in_silence() -> None:
     done = subprocess.run(command, shell=True, capture_output=True, text=True)
     assert done.stdout.startswith("recipe")
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "first"),
+    [("voc7_svm", "voc07_svm"), ("VOC07", "voc07_svm"), ("cifr10_knn", "cifar10_knn")],
+)
+def test_what_resembles_most_comes_first(name: str, first: str) -> None:
+    known = ("cifar100_knn", "coco_det", "voc07_svm", "cifar10_knn", "in1k_linear")
+    assert nearest(name, known).split(",")[0] == first
+    assert nearest(name, known).count(",") == 1
+    assert " or " in nearest(name, known)
+
+
+def test_few_or_no_names_are_no_error() -> None:
+    assert nearest("a", ()) == ""
+    assert nearest("a", ("b",)) == "b"
+    assert nearest("", ("b", "c")) == "b or c"
+
+
+def test_commands_propose_the_name_that_was_meant(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ValueError, match=r"no task 'coco_dett'; did you mean coco_det, "):
+        task_keys("coco_dett", "")
+    with pytest.raises(ValueError, match=r"no suite 'lorc'; did you mean lorac, "):
+        task_keys("", "lorc")
+    with pytest.raises(DataError, match=r"did you mean flowers, "):
+        dataset_info("flower")
+    assert main(["jcl/in1kr50"]) == 2
+    assert "did you mean jcl/in1k-r50, " in capsys.readouterr().err

@@ -17,6 +17,7 @@ from transfer.cells.checked_data import checked_data
 from transfer.cells.execution import evaluate
 from transfer.cells.request import Cell
 from transfer.datasets.expected import DataError
+from transfer.datasets.folders import Folders
 from transfer.datasets.unchanged import (
     ChangedDataError,
     UnprovenFile,
@@ -25,7 +26,6 @@ from transfer.datasets.unchanged import (
     proving,
 )
 from transfer.frozen.network import forward as forward_pass
-from transfer.running.folders import Folders
 from transfer.tasks.knn import KNN
 
 Forward = Callable[[nn.Module, Tensor], Tensor]

@@ -17,10 +17,10 @@ from pathlib import Path
 import tyro
 from torch import Tensor
 
+from pretrain.running.console import print_line, progress
 from tests.transfer.convert.damage import KINDS, base_weights
 from transfer.backbone import BackboneError, load_backbone
 from transfer.convert.architectures import is_optional
-from transfer.running.console import print_line, progress
 
 MAX_SECONDS = 30.0
 """Processor time of one file, that of the process which opens pickles included.

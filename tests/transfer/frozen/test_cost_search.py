@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from pretrain.running.atomic_files import save_stage
 from transfer.frozen.cost_search import (
     CostSearch,
     CostSearchResult,
@@ -26,7 +27,6 @@ from transfer.frozen.linear_svm import (
     solve_scikit_learn,
 )
 from transfer.metrics import average_precision
-from transfer.running.stages import save_stage
 
 SEARCH = CostSearch(
     solver="batched",

@@ -15,6 +15,7 @@ import transfer.frozen.network
 from pretrain.running import stop
 from transfer.backbone import Backbone, InputFormat, random_backbone
 from transfer.datasets.catalog import open_split
+from transfer.datasets.folders import Folders
 from transfer.frozen.features import (
     Features,
     cache_key,
@@ -23,7 +24,6 @@ from transfer.frozen.features import (
     frozen_features,
 )
 from transfer.frozen.transforms import EvalTransform, normalize_pixels
-from transfer.running.folders import Folders
 
 TRANSFORM = EvalTransform(resize_px=37, crop_px=32)
 

@@ -23,12 +23,12 @@ import transfer.frozen.features
 from pretrain.running.atomic_files import WriteError
 from transfer.backbone import Backbone
 from transfer.datasets.catalog import open_split
+from transfer.datasets.folders import Folders
 from transfer.datasets.unchanged import working_on
 from transfer.frozen.extraction import EvalImages
 from transfer.frozen.feature_file import LAYOUT, read_rows, unfinished_rows
 from transfer.frozen.features import features_of_backbones
 from transfer.frozen.transforms import EvalTransform
-from transfer.running.folders import Folders
 
 TRANSFORM = EvalTransform(resize_px=32, crop_px=32)
 NUM_IMAGES, ROWS_PER_PART = 10, 4

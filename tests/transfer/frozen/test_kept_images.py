@@ -10,6 +10,7 @@ import torch
 import transfer.frozen.crops
 import transfer.frozen.kept_images
 from pretrain.running import stop
+from pretrain.running.memory import image_memory
 from tests.pretrain.pixels.photographs import as_jpeg, photograph
 from transfer.backbone import InputFormat
 from transfer.datasets.expected import DataError
@@ -17,7 +18,6 @@ from transfer.datasets.images import ImageFiles, Images, image_files
 from transfer.frozen.crops import CropSource, DeviceCrops, RandomCrops, RandomView, fits_on
 from transfer.frozen.kept_images import ImageMemoryError, KeptFiles, KeptPixels, with_kept_pixels
 from transfer.frozen.probe_training import Labels
-from transfer.running.memory import image_memory
 
 NUM_IMAGES, STEPS = 7, range(1, 6)
 NUM_BYTES = 3 * sum(40 * (50 + seed) for seed in range(NUM_IMAGES))

@@ -16,6 +16,7 @@ from pretrain.running import stop
 from pretrain.running.atomic_files import write_whole
 from pretrain.running.errors import NotFiniteError
 from pretrain.running.lock import lock_folder
+from pretrain.running.memory import image_memory
 from transfer.backbone import Backbone
 from transfer.datasets import unchanged
 from transfer.datasets.catalog import open_split
@@ -26,7 +27,6 @@ from transfer.frozen.features import Features, Predictions
 from transfer.frozen.linear_heads import train_and_score, train_heads
 from transfer.frozen.network import forward
 from transfer.frozen.probe_training import ProbeTraining
-from transfer.running.memory import image_memory
 
 SMALL = ProbeTraining(learning_rates=(1.0, 0.1), epochs=2, batch_size=4, crop_px=32)
 LARGE = ProbeTraining(

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 import transfer.tasks.robustness
+from transfer.datasets.folders import Folders
 from transfer.datasets.imagenet.imagenet_c import EXTRA_KINDS, GROUPS, KINDS, MAIN_KINDS
 from transfer.datasets.imagenet.objectnet import WNIDS, with_words
 from transfer.datasets.images import ImageArrays, Images, encode_names
 from transfer.frozen.classifier import Heads
-from transfer.running.folders import Folders
 from transfer.tasks.robustness import Corrupted, CorruptionEval, ObjectNetEval, Prepared, accuracies
 
 

@@ -8,9 +8,9 @@ import torch
 from torch.nn.functional import one_hot
 
 from transfer.datasets.catalog import open_split
+from transfer.datasets.folders import Folders
 from transfer.frozen.features import Features, TrainAndTest
 from transfer.metrics import top1
-from transfer.running.folders import Folders
 from transfer.tasks.few_shot import FewLabels, FewShot, LowShotKNN, TrialScores
 
 

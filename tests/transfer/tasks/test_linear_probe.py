@@ -11,10 +11,10 @@ import transfer.frozen.linear_heads
 from transfer.backbone import Backbone
 from transfer.cells.request import Cell, CellSettings, departures
 from transfer.datasets.catalog import open_split
+from transfer.datasets.folders import Folders
 from transfer.frozen.features import Predictions
 from transfer.frozen.network import frozen_network
 from transfer.frozen.transforms import EvalTransform, normalize_pixels, rotate_quarters
-from transfer.running.folders import Folders
 from transfer.tasks import TASKS
 from transfer.tasks.linear_probe import LinearProbe, RotationProbe
 

@@ -10,11 +10,11 @@ from torch import Tensor
 import transfer.frozen.linear_heads
 from pretrain.running.errors import NotFiniteError
 from transfer.backbone import Backbone
+from transfer.datasets.folders import Folders
 from transfer.datasets.images import ImageArrays, Images
 from transfer.frozen.classifier import Heads
 from transfer.frozen.features import Features
 from transfer.frozen.probe_training import ProbeTraining
-from transfer.running.folders import Folders
 from transfer.tasks.linear_transfer import LinearTransfer, Prepared
 
 TASK = LinearTransfer(dataset="dtd", steps=10, learning_rates=(0.1, 1.0, 10.0))

@@ -16,12 +16,12 @@ from pretrain.running.errors import NotFiniteError
 from tests.pretrain.test_memory import maps_of
 from transfer.backbone import Backbone
 from transfer.cells.request import Cell, CellSettings, departures
+from transfer.datasets.folders import Folders
 from transfer.datasets.images import Images
 from transfer.datasets.synthetic.generate import generate
 from transfer.finetuning.classification import FineTuning
 from transfer.finetuning.options import TrainingOptions
 from transfer.record import protocol_hash
-from transfer.running.folders import Folders
 from transfer.tasks.semi_supervised import IMAGE_GB, TASKS, SemiSupervised
 
 

@@ -13,10 +13,10 @@ from benchmarks.speed.svm import Settings, column, synthetic_voc
 from transfer import Encoder
 from transfer.backbone import InputFormat, random_backbone
 from transfer.datasets.expected import DataError
+from transfer.datasets.folders import Folders
 from transfer.frozen.features import Features, Predictions
 from transfer.frozen.transforms import EvalTransform
 from transfer.metrics import average_precision
-from transfer.running.folders import Folders
 from transfer.tasks.voc_svm import VOCSVM, SVMData, unit_length
 
 QUICK = VOCSVM(costs=(0.01, 0.1, 1.0, 10.0), min_classes=1)

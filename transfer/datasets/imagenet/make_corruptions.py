@@ -21,6 +21,7 @@ from torchvision.transforms.v2 import functional
 
 from pretrain.running import stop
 from pretrain.running.atomic_files import explain_write_errors
+from pretrain.running.console import progress
 from pretrain.running.loader import load_batches
 from transfer.datasets.catalog import expected_sizes, open_split
 from transfer.datasets.check import is_truncated
@@ -35,7 +36,6 @@ from transfer.datasets.imagenet.imagenet_c import (
     write_manifest,
 )
 from transfer.datasets.images import Images
-from transfer.running.console import progress
 
 PACKAGE = "torch-uncertainty"
 CLASS_NAMES = {

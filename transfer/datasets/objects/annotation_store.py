@@ -25,10 +25,10 @@ from pretrain.running.atomic_files import (
     explain_write_errors,
     write_whole,
 )
+from pretrain.running.console import print_line
 from pretrain.running.lock import wait_for_lock
 from transfer.datasets.scene_arrays import ARRAY_NAMES, SceneArrays
 from transfer.datasets.scenes import Scenes
-from transfer.running.console import print_line
 
 READER_VERSION = 3  # part of every name: raise it when the readers take other objects from a file
 TRUTH_VERSION = 2  # as above, when other parts of a file are kept for pycocotools

@@ -9,11 +9,11 @@ import numpy as np
 
 from pretrain.running import stop
 from pretrain.running.atomic_files import write_whole
+from pretrain.running.console import progress
 from transfer.datasets.expected import DataError
 from transfer.datasets.info import source
 from transfer.datasets.mat_files import read_mat
 from transfer.datasets.segmented import Mask, write_mask
-from transfer.running.console import progress
 
 FOLDERS = ("benchmark_RELEASE/dataset", "sbd", "SBD/dataset", "VOCdevkit/benchmark_RELEASE/dataset")
 """Folders below the data folder into which SBD is usually unpacked."""

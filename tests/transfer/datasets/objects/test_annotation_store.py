@@ -18,6 +18,7 @@ from pycocotools.cocoeval import COCOeval
 from transfer.cells.checked_data import fingerprint
 from transfer.datasets.catalog import map_annotations, open_scenes
 from transfer.datasets.expected import Sizes
+from transfer.datasets.folders import Folders
 from transfer.datasets.objects import annotation_store, coco
 from transfer.datasets.objects.annotation_store import published_truth, read_once
 from transfer.datasets.objects.coco_faults import Kind
@@ -25,7 +26,6 @@ from transfer.datasets.scenes import Scenes
 from transfer.detection.coco_ap import Kind as Measured
 from transfer.detection.coco_ap import coco_ap
 from transfer.detection.results import Detections
-from transfer.running.folders import Folders
 
 FILES = {"coco17": "instances_train2017.json", "coco17_keypoints": "person_keypoints_val2017.json"}
 BOX = [3, 4, 20, 10]

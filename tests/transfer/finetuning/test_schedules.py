@@ -2,8 +2,7 @@
 
 import pytest
 
-from transfer.finetuning.options import with_batch
-from transfer.running.option_ranges import length_fraction
+from transfer.finetuning.options import length_fraction, with_batch
 from transfer.tasks import TASKS
 from transfer.tasks.detection import Detection
 from transfer.tasks.few_shot import FewShot

@@ -5,7 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from transfer.running.folders import FolderError, check_writable
+from transfer.datasets.folders import (
+    MOST_BYTES,
+    RESERVED,
+    FolderError,
+    check_row_name,
+    check_writable,
+)
 
 
 def test_a_place_that_can_be_no_folder_is_refused(tmp_path: Path) -> None:
@@ -38,3 +44,34 @@ def test_a_folder_below_one_that_is_read_only_or_may_not_be_searched_is_refused(
 def test_a_folder_that_can_be_created_is_accepted_and_not_created(tmp_path: Path) -> None:
     check_writable(tmp_path / "a" / "b", "--results")
     assert list(tmp_path.iterdir()) == []
+
+
+WRONG = {
+    "../outside": "holds a slash",
+    "..": "starts with '.'",
+    "/tmp/outside": "holds a slash",
+    "a/b": "holds a slash",
+    "a|b": "a bar",
+    "": "is empty",
+    "  ": "is empty",
+    ".hidden": "starts with '.'",
+    "-x": "starts with '-'",
+    "a\nb": "cannot be seen",
+    "a\0b": "cannot be seen",
+    "caf\udce9": "not UTF-8",
+    "x" * (MOST_BYTES + 1): "bytes, of which",
+    "ü" * (MOST_BYTES // 2 + 1): "bytes, of which",
+    "Tables": "means something else below the results",
+    **dict.fromkeys(RESERVED, "means something else below the results"),
+}
+
+
+def test_a_name_that_can_be_no_folder_is_refused_with_what_to_do() -> None:
+    for name, why in WRONG.items():
+        with pytest.raises(ValueError, match=rf"^--name '.*{why}") as refusal:
+            check_row_name(name, "jcl")
+        assert len(str(refusal.value).encode()) < 300
+        with pytest.raises(ValueError, match=rf"^the name .*{why}.* --name$"):
+            check_row_name(name, name)
+    for name in ["jcl", "MoCo v2+ (800)", "épreuve", "x" * MOST_BYTES, "a.b@1"]:
+        check_row_name(name, "jcl")

@@ -5,16 +5,26 @@ import os
 import pty
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from transfer.running import console
-from transfer.running.console import is_live, live_bars, print_line, progress, progress_file
+from pretrain.running import console
+from pretrain.running.console import (
+    FIRST_LINE_S,
+    LINE_INTERVAL_S,
+    TrainingProgress,
+    is_live,
+    live_bars,
+    print_line,
+    progress,
+    progress_file,
+)
 
 SHOW = """
 import time
-from transfer.running import console
+from pretrain.running import console
 console.BAR_INTERVAL_S = 0.0
 with console.live_bars(), console.progress("features", "cifar10 [test]", 40) as counter:
     counter.add(10)
@@ -92,3 +102,40 @@ def test_progress_is_told_in_a_file_that_goes_with_the_work_and_may_fail_to_be_w
 def test_lines_name_time_and_step(capsys: pytest.CaptureFixture[str]) -> None:
     print_line("svm", "person  C 1")
     assert capsys.readouterr().err[8:] == "  svm         person  C 1\n"
+
+
+def progress_started(seconds_ago: float) -> TrainingProgress:
+    """A run of 100 steps of 32 images, resumed after step 10."""
+    now = time.monotonic()
+    return TrainingProgress("jcl/smoke", 100, 20, 32, 10, waited_s=2.0, started_s=now - seconds_ago)
+
+
+def test_the_line_names_what_is_done_the_rate_and_the_time_left() -> None:
+    progress = progress_started(10.0)
+    progress.loss = 1.5
+    line = progress.line(20)
+    for part in (
+        "jcl/smoke",
+        "epoch 1.00/5",
+        "640/3200 images",
+        "32 images/s",
+        "20 % waiting for data",
+        "loss 1.5000",
+        "1 min 20 s left",
+    ):
+        assert part in line
+
+
+def test_without_a_terminal_a_line_comes_after_10_s_and_then_every_half_minute(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    progress = progress_started(10.0)
+    progress.show(20)
+    assert capsys.readouterr().err == ""
+    progress.printed_s -= FIRST_LINE_S
+    progress.show(20)
+    assert capsys.readouterr().err.count("\n") == 1
+    progress.printed_s -= LINE_INTERVAL_S
+    progress.show(21)
+    progress.show(22)
+    assert capsys.readouterr().err.count("\n") == 1

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from pretrain.running.processes import assume_gpus
-from transfer.running import measured_rates
-from transfer.running.measured_rates import (
+from transfer.frozen import pass_hours
+from transfer.frozen.pass_hours import (
     ASSUMED,
     Rates,
     machine_file,
@@ -30,7 +30,7 @@ H200 = Rates(
 def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the folder in which a driver would describe this machine's GPUs; there are none."""
     folder = tmp_path / "driver"
-    monkeypatch.setattr(measured_rates, "DRIVER", folder)
+    monkeypatch.setattr(pass_hours, "DRIVER", folder)
     return folder
 
 

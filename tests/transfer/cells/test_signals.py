@@ -22,10 +22,10 @@ import benchmarks.execution.one_cell
 import transfer.__main__
 from pretrain.running import stop
 from pretrain.running.loader import _packed
+from tests.transfer.cells.forked_command import ForkedCommand, children, loader_processes
+from tests.transfer.cells.many_images import generate_many
 from tests.transfer.datasets.imagenet.test_make_corruptions import contents
 from tests.transfer.datasets.imagenet.test_make_corruptions import data as data_to_corrupt
-from tests.transfer.running.forked_command import ForkedCommand, children, loader_processes
-from tests.transfer.running.many_images import generate_many
 from transfer.datasets.expected import DataError
 from transfer.datasets.images import Images
 from transfer.datasets.synthetic.generate import generate

@@ -1,10 +1,22 @@
-"""The folders that a cell reads and writes, and the check that they can be written."""
+"""The folders that a cell reads and writes: can they be written, can a row have this name?"""
 
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+RESERVED = (
+    "records",
+    "snapshots",
+    "tables",
+    "figures",
+    "report",
+    "reliability",
+)
+"""Names below the results folder that mean something else, or did in earlier versions."""
+MOST_BYTES = 150
+"""Longest name; files of curves add task, protocol and schedule, and a file name has 255 bytes."""
 
 
 class FolderError(ValueError):
@@ -67,3 +79,38 @@ def _why_not_writable(folder: Path) -> str:
     if not existing.is_dir():
         return f"{existing} is a file"
     return "" if os.access(existing, os.W_OK | os.X_OK) else f"{existing} is read-only for you"
+
+
+def check_row_name(name: str, default: str) -> None:
+    """Raise ValueError, with what to do, unless a name can be that of a row and of a folder.
+
+    default: the row's name if none is given, such as the checkpoint's without its ending.
+    """
+    why = _why_unusable(name)
+    if why and name == default:
+        raise ValueError(f"the name {_shown(name)} {why}; give the row a --name")
+    if why:
+        raise ValueError(f"--name {_shown(name)} {why}; choose another")
+
+
+def _why_unusable(name: str) -> str:
+    """Return why a name cannot be that of a row; empty if it can."""
+    if not name.strip():
+        return "is empty"
+    if any(character in name for character in "/\\|"):
+        return "holds a slash, a backslash or a bar, but the row's folder and column are called so"
+    if name.startswith((".", "-")):
+        return f"starts with {name[0]!r}, like a hidden folder or an option"
+    if not name.isprintable() or name != name.strip():
+        return "holds characters that cannot be seen or are not UTF-8, or a space at its end"
+    if len(name.encode()) > MOST_BYTES:
+        return f"has {len(name.encode())} bytes, of which {MOST_BYTES} are allowed"
+    if name.lower() in RESERVED:
+        return f"means something else below the results, as do {', '.join(RESERVED)}"
+    return ""
+
+
+def _shown(name: str) -> str:
+    """Return a name in quotes, shortened and without characters that cannot be printed."""
+    text = ascii(name)
+    return text if len(text) <= 80 else f"{text[:40]} ... {text[-20:]}"
