@@ -25,9 +25,9 @@ from pretrain.optim import fit_to_device, lars, scheduled_rate, sgd
 from pretrain.parts.resnet import BranchedResNet
 from pretrain.recipes import RECIPES, Recipe
 from pretrain.run import Job, flatten, write_snapshot
+from pretrain.running import stop
 from pretrain.running.console import TrainingProgress, print_line
 from pretrain.running.processes import any_process
-from pretrain.running.stop import StopRequest
 
 
 def compile_networks(method: Method, *, backend: str = "inductor") -> None:
@@ -100,7 +100,7 @@ def _optimizer(method: nn.Module, recipe: Recipe[Any]) -> Optimizer:
     return lars(method, **numbers, trust_coefficient=trust, exclude_vectors=vectors)
 
 
-def train(job: Job, stop: StopRequest) -> int:
+def train(job: Job) -> int:
     """Run or resume until the last step or a request to stop; return the number of finished steps.
 
     Raises a NotFiniteError when a loss is not finite; the last checkpoint was saved before it.
@@ -127,13 +127,11 @@ def train(job: Job, stop: StopRequest) -> int:
             out, project = job.command.out, job.command.wandb
             remote = start_wandb(project, out, job.settings) if project else None
             log = stack.enter_context(closing(Log(out, training.step, remote)))
-        _take_steps(job, training, stop, log, batches)
+        _take_steps(job, training, log, batches)
     return training.step
 
 
-def _take_steps(
-    job: Job, training: Training, stop: StopRequest, log: Log | None, batches: Iterator[Batch]
-) -> None:
+def _take_steps(job: Job, training: Training, log: Log | None, batches: Iterator[Batch]) -> None:
     """Train, log, and write snapshots and checkpoints."""
     network = wrap_network(job, training.method)
     steps_per_epoch, is_main = job.feed.plan.steps_per_epoch, job.process.is_main
@@ -153,7 +151,7 @@ def _take_steps(
         reading = job.is_read_step(training.step)
         # processes agree on a stop only where they wait for the device anyway
         if reading or job.process.num_processes == 1:
-            (stopping,) = any_process([stop.came()], job.process)
+            (stopping,) = any_process([stop.is_requested()], job.process)
         # clocks differ between processes: with `reading`, all have checked before the first saves
         due = reading and time.monotonic() - saved_s > 60 * job.command.execution.save_every_min
         ending = stopping or training.step == job.num_steps or training.step % steps_per_epoch == 0

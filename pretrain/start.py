@@ -26,16 +26,9 @@ from pretrain.run import (
     require_same_images,
     write_backbone,
 )
+from pretrain.running import stop
 from pretrain.running.console import format_duration, print_line
 from pretrain.running.loader import SharedMemoryError, WorkerKilledError
-from pretrain.running.stop import (
-    EXIT_RESUMABLE,
-    StoppedError,
-    StopRequest,
-    print_last_line,
-    stop_at_once,
-    stop_request,
-)
 from pretrain.settings import SettingsError, check_batch, check_schedule
 
 FAILURES = (
@@ -49,9 +42,10 @@ def start(name: str, command: Command[Any]) -> int:
     """Run a command, print an error in one line, and return the exit status of `main`."""
     try:
         return run(name, command)
-    except StoppedError as signal:
-        print_last_line(f"stopped by {signal} before the first step, run the same command to go on")
-        return EXIT_RESUMABLE
+    except stop.Stopped:
+        reason = f"stopped by {stop.signal_name()} before the first step"
+        stop.print_last_line(f"{reason}, run the same command to go on")
+        return stop.EXIT_RESUMABLE
     except FAILURES as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -88,14 +82,14 @@ def first_line(error: Exception) -> str:
 def run(name: str, command: Command[Any]) -> int:
     """Train, export, and print the result line on stdout; return the exit status."""
     started_s = time.monotonic()
-    with stop_at_once():
-        check_schedule(command.recipe)
-        check_batch(command.recipe, int(os.environ.get("WORLD_SIZE", "1")))
-        # to list a million images on a slow disk may take longer than processes wait for each other
-        images = find_images(command.data, tolerated=command.tolerated_images)
-        needs = planned_memory(command)
+    stop.listen(at_once=True)
+    check_schedule(command.recipe)
+    check_batch(command.recipe, int(os.environ.get("WORLD_SIZE", "1")))
+    # to list a million images on a slow disk may take longer than processes wait for each other
+    images = find_images(command.data, tolerated=command.tolerated_images)
+    needs = planned_memory(command)
+    stop.listen(twice=False)
     with (
-        stop_request() as stop,
         join_processes(command.device) as process,
         # last: if the folder is in use, rank 0 fails as a member of the group; the others notice
         folder_lock(command.out) if process.is_main else nullcontext(),
@@ -114,24 +108,20 @@ def run(name: str, command: Command[Any]) -> int:
             require_memory(needs, free, job.recipe.batch_size, process.num_processes)
         if command.dry_run:
             return 0
-        steps = train(job, stop)
+        steps = train(job)
         if before is not None:  # on the main process
             require_same_images(job, before)
             path = write_backbone(job, steps)
             epochs = steps / job.feed.plan.steps_per_epoch
             elapsed = format_duration(time.monotonic() - started_s)
-            state = "" if steps == job.num_steps else f"stopped by {stop_reason(stop)}  "
+            reason = f"stopped by {stop.signal_name() or 'a signal to another process'}"
+            state = "" if steps == job.num_steps else f"{reason}  "
             print(f"{name}  {state}{epochs:g} epochs  {elapsed}  ->  {path}", flush=True)
         if steps == job.num_steps:
             return 0
         if process.is_main:
-            print_last_line(
-                f"stopped by {stop_reason(stop)}, run the same command to go on from step {steps} "
-                f"of {job.num_steps}, which {job.checkpoint_path} holds"
+            stop.print_last_line(
+                f"{reason}, run the same command to go on from step {steps} of {job.num_steps}, "
+                f"which {job.checkpoint_path} holds"
             )
-        return EXIT_RESUMABLE
-
-
-def stop_reason(stop: StopRequest) -> str:
-    """Return the name of the signal that has stopped a run."""
-    return stop.name or "a signal to another process"
+        return stop.EXIT_RESUMABLE

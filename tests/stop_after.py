@@ -1,16 +1,13 @@
 """A request to stop that comes during a step of a pre-training run."""
 
-from pretrain.running.stop import StopRequest
+from collections.abc import Iterator
+from contextlib import contextmanager
+from unittest.mock import patch
 
 
-class StopAfter(StopRequest):
-    """A signal that comes during a step of a run on one process."""
-
-    def __init__(self, num_steps: int) -> None:
-        super().__init__()
-        self.left = num_steps
-
-    def came(self) -> bool:
-        """Return whether this is the step."""
-        self.left -= 1
-        return self.left == 0
+@contextmanager
+def stop_after(num_steps: int) -> Iterator[None]:
+    """A signal comes during this step of a run on one process."""
+    answers = iter([*[False] * (num_steps - 1), True])
+    with patch("pretrain.running.stop.is_requested", lambda: next(answers)):
+        yield

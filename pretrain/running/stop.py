@@ -1,8 +1,7 @@
 """An orderly stop: a signal sets a flag, which loops check between steps.
 
-Commands of transfer and benchmarks listen until they end; a pre-training run listens in a context
-with a StopRequest of its own. The exit status that schedulers requeue is also named in
-slurm/requeue.py, which imports nothing of ours.
+The exit status that schedulers requeue is also named in slurm/requeue.py, which imports nothing of
+ours.
 
 torchrun reports every stop as an error when its processes have ended, so another process waits for
 its end and prints the last line: python stop.py PROCESS TEXT.
@@ -15,10 +14,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from types import FrameType
-from typing import NoReturn
 
 EXIT_RESUMABLE = 75
 """Exit status of what stopped on request and can go on: EX_TEMPFAIL of sysexits.h."""
@@ -33,13 +30,22 @@ class Stopped(SystemExit):
     """Exit after a signal, with all state saved; the same command continues from here."""
 
 
-def listen(*, at_once: bool = False) -> None:
+def listen(*, at_once: bool = False, twice: bool = True) -> None:
     """Install the handler that makes signals of schedulers and Ctrl-C request an orderly stop.
 
     at_once: raise Stopped wherever the main thread is, for work that a kill anywhere cannot harm.
+    twice: a second Ctrl-C raises KeyboardInterrupt. torchrun sends each signal a second time.
     """
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if number in _asked and number == signal.SIGINT and twice:
+            raise KeyboardInterrupt
+        _asked.append(number)
+        if at_once:
+            exit_if_requested()
+
     for number in SIGNALS:
-        signal.signal(number, _stop_at_once if at_once else _note)
+        signal.signal(number, note)
 
 
 def signal_at_parents_end() -> None:
@@ -68,69 +74,15 @@ def exit_status(main: Callable[[list[str]], int], words: list[str]) -> int:
         return EXIT_RESUMABLE
 
 
+def signal_name() -> str:
+    """Return the name of the signal that has come; empty if it came to another process."""
+    return signal.Signals(_asked[0]).name if _asked else ""
+
+
 def last_line() -> str:
     """Return the last line of a stopped command; the signal may have come to another process."""
-    by = f" by {signal.Signals(_asked[0]).name}" if _asked else ""
+    by = f" by {signal_name()}" if _asked else ""
     return f"stopped{by}, run the same command to go on"
-
-
-def _note(number: int, frame: FrameType | None) -> None:
-    if number in _asked and number == signal.SIGINT:
-        raise KeyboardInterrupt  # a second Ctrl-C stops at once
-    _asked.append(number)
-
-
-def _stop_at_once(number: int, frame: FrameType | None) -> None:
-    _asked.append(number)
-    exit_if_requested()
-
-
-class StoppedError(Exception):
-    """A signal has come before the first step of a run; its text is the signal's name."""
-
-
-class StopRequest:
-    """Record of the last signal that asked a run to stop."""
-
-    def __init__(self) -> None:
-        self.name = ""
-
-    def note(self, number: int, frame: FrameType | None) -> None:
-        """Note a signal; this is its handler."""
-        self.name = signal.Signals(number).name
-
-    def came(self) -> bool:
-        """Return whether a signal has come to this process."""
-        return bool(self.name)
-
-
-@contextmanager
-def stop_request() -> Iterator[StopRequest]:
-    """Catch the signals that schedulers send, for as long as a run lasts."""
-    request = StopRequest()
-    with _handled_by(request.note):
-        yield request
-
-
-@contextmanager
-def stop_at_once() -> Iterator[None]:
-    """Raise a StoppedError at the signals that schedulers send, for work that keeps nothing."""
-
-    def stop(number: int, frame: FrameType | None) -> NoReturn:
-        raise StoppedError(signal.Signals(number).name)
-
-    with _handled_by(stop):
-        yield
-
-
-@contextmanager
-def _handled_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    before = {number: signal.signal(number, handler) for number in SIGNALS}
-    try:
-        yield
-    finally:
-        for number, previous in before.items():
-            signal.signal(number, previous)
 
 
 def print_last_line(text: str) -> None:

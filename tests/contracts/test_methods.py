@@ -24,8 +24,7 @@ from pretrain.parts.resnet import build_resnet
 from pretrain.recipes import RECIPES
 from pretrain.run import Job
 from pretrain.running.processes import Process
-from pretrain.running.stop import StopRequest
-from tests.stop_after import StopAfter
+from tests.stop_after import stop_after
 from tests.tiny_methods import IDLE, LEARNING, forward, tiny_batch, tiny_config, tiny_method
 from transfer.backbone import load_backbone
 
@@ -188,10 +187,11 @@ def test_a_stopped_and_resumed_run_equals_one_that_never_stopped(
     name: str, images: Path, tmp_path: Path
 ) -> None:
     whole = job(name, images, tmp_path / "whole")
-    assert train(whole, StopRequest()) == 4
-    assert train(job(name, images, tmp_path / "parts"), StopAfter(3)) == 3
+    assert train(whole) == 4
+    with stop_after(3):
+        assert train(job(name, images, tmp_path / "parts")) == 3
     last = job(name, images, tmp_path / "parts")
-    assert train(last, StopRequest()) == 4
+    assert train(last) == 4
     assert same_state(whole.method, last.method)
     assert losses(tmp_path / "parts") == losses(tmp_path / "whole")
 
@@ -203,7 +203,7 @@ def test_one_epoch_moves_every_tensor_that_trains_of_what_is_exported(
     for num_steps in (1, 2):
         epoch = replace(job(name, images, tmp_path / str(num_steps)), num_steps=num_steps)
         before = {key: p.detach().clone() for key, p in epoch.method.backbone.named_parameters()}
-        train(epoch, StopRequest())
+        train(epoch)
         after = epoch.method.backbone.named_parameters()
         assert [key for key, p in after if torch.equal(p, before[key])] == []
 

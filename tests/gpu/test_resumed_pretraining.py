@@ -9,11 +9,10 @@ from torch import Tensor
 
 from pretrain.loop import train
 from pretrain.run import Job
-from pretrain.running.stop import StopRequest
 from tests.gpu.findings import Findings
 from tests.gpu.rounding import Results, perturb
 from tests.gpu.started import Place, small_images, smooth, start_job
-from tests.stop_after import StopAfter
+from tests.stop_after import stop_after
 
 NUM_STEPS, STOP_AFTER = 4, 2
 
@@ -35,7 +34,8 @@ def test_a_run_that_goes_on_from_a_checkpoint(run: str, place: Place, findings: 
     recipe, *options = RUNS[run]
     expected = finished(start(place, "whole", recipe, options))
     stopped = start(place, "stopped", recipe, options)
-    assert train(stopped, StopAfter(STOP_AFTER)) == STOP_AFTER
+    with stop_after(STOP_AFTER):
+        assert train(stopped) == STOP_AFTER
     found = finished(start(place, "stopped", recipe, options))
     moved: list[Results] = []
     if place.on_gpu:
@@ -57,7 +57,7 @@ def start(place: Place, out: str, recipe: str, options: Sequence[str]) -> Job:
 
 def finished(job: Job) -> dict[str, Tensor]:
     """Train to the end; return all losses and the final weights and buffers, on the CPU."""
-    train(job, StopRequest())
+    train(job)
     lines = (job.command.out / "metrics.jsonl").read_text().splitlines()
     losses = [float(json.loads(line)["loss"]) for line in lines]
     state = {name: values.cpu() for name, values in job.method.state_dict().items()}

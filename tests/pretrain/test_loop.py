@@ -28,8 +28,7 @@ from pretrain.recipes.jcl import JCLConfig
 from pretrain.run import Job
 from pretrain.running.atomic_files import WriteError
 from pretrain.running.processes import Process
-from pretrain.running.stop import StopRequest
-from tests.stop_after import StopAfter
+from tests.stop_after import stop_after
 
 CONFIG = JCLConfig(num_keys=2, queue_size=10, momentum=0.9, embedding_dim=8, bn_splits=2)
 RECIPE = replace(
@@ -98,14 +97,15 @@ def test_a_stopped_and_resumed_run_equals_one_that_never_stopped(
     image_folder: Path, tmp_path: Path, stops: tuple[int, ...], memory_gb: float
 ) -> None:
     whole = job(image_folder, tmp_path / "whole", memory_gb=memory_gb)
-    assert train(whole, StopRequest()) == 15
+    assert train(whole) == 15
     done = 0
     for num_steps in stops:
         done += num_steps
         part = job(image_folder, tmp_path / "parts", memory_gb=memory_gb)
-        assert train(part, StopAfter(num_steps)) == done
+        with stop_after(num_steps):
+            assert train(part) == done
     last = job(image_folder, tmp_path / "parts", memory_gb=memory_gb)
-    assert train(last, StopRequest()) == 15
+    assert train(last) == 15
     expected, found = whole.method.state_dict(), last.method.state_dict()
     assert all(torch.equal(expected[name], found[name]) for name in expected)
     assert losses(tmp_path / "parts") == losses(tmp_path / "whole")
@@ -115,7 +115,7 @@ def test_a_run_killed_between_checkpoints_repeats_its_lost_steps(
     image_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = job(image_folder, tmp_path / "whole")
-    train(whole, StopRequest())
+    train(whole)
 
     killed = job(image_folder, tmp_path / "killed")
     plain = killed.method.forward
@@ -130,9 +130,9 @@ def test_a_run_killed_between_checkpoints_repeats_its_lost_steps(
 
     monkeypatch.setattr(killed.method, "forward", dying)
     with pytest.raises(KeyboardInterrupt):
-        train(killed, StopRequest())
+        train(killed)
     again = job(image_folder, tmp_path / "killed")
-    train(again, StopRequest())
+    train(again)
     expected, found = whole.method.state_dict(), again.method.state_dict()
     assert all(torch.equal(expected[name], found[name]) for name in expected)
     assert losses(tmp_path / "killed") == losses(tmp_path / "whole")
@@ -177,7 +177,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_checkpoint_before
     diverging = job(image_folder, tmp_path / "run", method=Recorder(bad_step=7))
     message = r"loss of method jcl is not finite at step 7 of 15; the last good checkpoint is"
     with pytest.raises(NotFiniteError, match=message):
-        train(diverging, StopRequest())
+        train(diverging)
     assert torch.load(diverging.checkpoint_path, weights_only=True)["step"] == 5
 
 
@@ -201,7 +201,7 @@ def test_networks_that_are_not_finite_are_neither_saved_nor_exported(
     with pytest.raises(
         NotFiniteError, match=f"{re.escape(told)} after step 10 of 15; the last good"
     ):
-        train(diverging, StopRequest())
+        train(diverging)
     assert torch.load(diverging.checkpoint_path, weights_only=True)["step"] == 5
 
 
@@ -219,10 +219,10 @@ def test_a_full_disk_ends_the_run_and_it_goes_on_once_there_is_room(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", full)
         with pytest.raises(WriteError, match="No space left on device"):
-            train(job(image_folder, tmp_path / "run"), StopRequest())
+            train(job(image_folder, tmp_path / "run"))
     again = job(image_folder, tmp_path / "run")
     assert torch.load(again.checkpoint_path, weights_only=True)["step"] == 5
-    assert train(again, StopRequest()) == 15
+    assert train(again) == 15
 
 
 @pytest.mark.parametrize(
@@ -239,7 +239,6 @@ def test_rate_and_ramp_change_once_per_unit(
     recipe = replace(RECIPE, schedule_unit=unit, learning_rate=1.0)
     train(
         job(image_folder, tmp_path, method=recorder, recipe=recipe, read_every_steps=7),
-        StopRequest(),
     )
     assert recorder.progress == pytest.approx(progress)
     assert recorder.followed == pytest.approx([step / 15 for step in range(15)])  # in either unit
@@ -270,7 +269,7 @@ def test_what_is_frozen_neither_moves_nor_decays_nor_gathers_momentum(
     method = Freezer()
     recipe = replace(RECIPE, schedule_unit=unit, optimizer=optimizer, weight_decay=0.1)
     training = job(image_folder, tmp_path, method=method, recipe=recipe)
-    train(training, StopRequest())
+    train(training)
     weights, biases = zip(*method.seen, strict=True)
     assert len(set(weights[:6])) == 1  # five steps of fifteen leave it
     assert len(set(weights[5:])) == 10
@@ -295,7 +294,7 @@ def test_what_is_only_logged_is_computed_where_it_is_read(
             return {"loss": loss, **({"number": number} if self.metrics_read else {})}
 
     method = Noting()
-    train(job(image_folder, tmp_path / "run", method=method), StopRequest())
+    train(job(image_folder, tmp_path / "run", method=method))
     assert [step + 1 for step, noted in enumerate(method.noted) if noted] == [4, 8, 12, 15]
     lines = map(json.loads, (tmp_path / "run" / "metrics.jsonl").read_text().splitlines())
     assert [(line["step"], line["number"]) for line in lines] == [

@@ -23,8 +23,7 @@ from pretrain.run import (
     write_backbone,
 )
 from pretrain.running.processes import Process
-from pretrain.running.stop import StopRequest
-from tests.stop_after import StopAfter
+from tests.stop_after import stop_after
 
 CPU = Process(device=torch.device("cpu"))
 
@@ -126,10 +125,10 @@ def test_the_record_tells_how_texture_was_changed(image_folder: Path) -> None:
 def test_a_run_does_not_go_on_with_another_number_of_styles(image_folder: Path) -> None:
     options = ["--texture-probability", "0.5", "--steps", "1", "--workers", "0"]
     options += ["--style-bank", str(style_bank(image_folder, "munch")), "--bn-splits", "2"]
-    assert train(job("moco", image_folder, *options), StopRequest()) == 1
+    assert train(job("moco", image_folder, *options)) == 1
     style_bank(image_folder, "seurat")
     with pytest.raises(CheckpointError, match="texture"):
-        train(job("moco", image_folder, *options), StopRequest())
+        train(job("moco", image_folder, *options))
 
 
 @pytest.mark.parametrize("precision", ["auto", "float32", "bfloat16"])
@@ -219,11 +218,12 @@ def test_a_run_of_two_processes_does_not_go_on_with_one_but_does_with_as_many_sp
         *("moco", image_folder, "--bn-splits", "1", "--steps", "2"),
         process=replace(CPU, num_processes=2),
     )
-    train(replace(begun, settings=both.settings), StopAfter(1))
+    with stop_after(1):
+        train(replace(begun, settings=both.settings))
     with pytest.raises(CheckpointError, match=r"batch_norm_groups 2 -> 1.*--bn-splits"):
-        train(begun, StopRequest())
+        train(begun)
     split = job("moco", image_folder, "--bn-splits", "2", "--steps", "2")
-    assert train(split, StopRequest()) == 2
+    assert train(split) == 2
 
 
 def test_a_local_prior_binds_a_run_to_its_images_per_process(image_folder: Path) -> None:

@@ -13,7 +13,6 @@ from pretrain.data.listing import find_images
 from pretrain.loop import train
 from pretrain.run import Job, prepare
 from pretrain.running.processes import Process
-from pretrain.running.stop import StopRequest
 
 CPU = Process(device=torch.device("cpu"))
 
@@ -55,8 +54,8 @@ def test_a_run_killed_at_a_snapshot_writes_it_again(
 
     monkeypatch.setattr(pretrain.loop, "write_snapshot", write)
     with pytest.raises(KeyboardInterrupt):
-        train(prepare("moco/smoke", command, CPU, images), StopRequest())
-    assert train(prepare("moco/smoke", command, CPU, images), StopRequest()) == 4
+        train(prepare("moco/smoke", command, CPU, images))
+    assert train(prepare("moco/smoke", command, CPU, images)) == 4
     assert written == [0, 2, 0, 2, 4]
 
 
