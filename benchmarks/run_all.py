@@ -25,12 +25,9 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-from benchmarks.execution.calibration import finish_calibration, reference_of
 from benchmarks.execution.ending import finish_run, remember_request, require_wandb
 from benchmarks.execution.sequence import run_cells
 from benchmarks.execution.states import write_run_file
-from benchmarks.execution.workers import run_side_by_side
-from benchmarks.planning import cluster_resources as cell_resources
 from benchmarks.planning.cells import cells_of, require_data_folder, split_numbers, task_keys
 from benchmarks.planning.checkpoints import (
     Origins,
@@ -99,7 +96,9 @@ def plan(request: RunAll) -> tuple[list[PlannedCell], Origins, dict[str, str]]:
     # the GPUs of the submitting machine must not change the protocol
     elsewhere = assume_gpus(0) if request.cluster.slurm else nullcontext()
     if request.cluster.slurm:
-        cells = [cell_resources.with_cluster_gpus(cell, request.cluster) for cell in cells]
+        from benchmarks.planning.cluster_resources import with_cluster_gpus
+
+        cells = [with_cluster_gpus(cell, request.cluster) for cell in cells]
     with elsewhere:
         rows = with_passes_counted_once(with_classifiers([plan_cell(cell) for cell in cells]))
     return rows, sources, unreadable
@@ -144,6 +143,8 @@ def run(request: RunAll) -> int:
         return 0
     write_run_file([row.cell for row in rows if row.state == "run"], request.runs)
     if request.workers > 1:
+        from benchmarks.execution.workers import run_side_by_side
+
         failed = run_side_by_side(rows, sources, request.workers)
     else:
         failed = run_cells(rows, sources)
@@ -157,7 +158,9 @@ def print_plan(rows: list[PlannedCell], request: RunAll, where: Cluster | None) 
     departing = departing if request.plan_full else shortened(departing)
     print("\n".join([shown, *departing]), file=sys.stderr)
     if where is not None:
-        notes = [*cell_resources.resource_notes(rows, request.cluster), *where.warnings()]
+        from benchmarks.planning.cluster_resources import resource_notes
+
+        notes = [*resource_notes(rows, request.cluster), *where.warnings()]
         print("".join(f"{note}\n" for note in notes), end="", file=sys.stderr)
 
 
@@ -189,6 +192,8 @@ def calibrate(request: RunAll) -> int:
 
     The comparison is written to results/calibration.json, and every table says its outcome.
     """
+    from benchmarks.execution.calibration import finish_calibration, reference_of
+
     rule = (
         "one --ckpt, and runs the tasks with published numbers of this file at the papers' length"
     )

@@ -12,9 +12,6 @@ from transfer.cells.shared_classifier import without_classifier
 from transfer.datasets.catalog import DATASETS
 from transfer.finetuning.options import TrainingOptions
 from transfer.frozen.pass_hours import ASSUMED, IMAGES_PER_GPU_SECOND, Rates, rates_of_this_machine
-from transfer.getting import overview
-from transfer.getting.assemble import Getting
-from transfer.getting.overview import sources_of
 from transfer.tasks import task_of
 from transfer.tasks.task import PlannedTask, Task
 
@@ -237,8 +234,11 @@ def get_data_command(rows: Sequence[PlannedCell]) -> str:
     missing = dict.fromkeys(key for row in rows for key in row.missing if DATASETS[key].sources)
     if not missing:
         return ""
+    from transfer.getting import overview
+    from transfer.getting.assemble import Getting
+
     data = rows[0].cell.settings.data
-    sources = sources_of(tuple(missing))
+    sources = overview.sources_of(tuple(missing))
     getting = Getting(data=data)
     by_hand = [
         source.key
