@@ -26,7 +26,6 @@ from itertools import pairwise
 from pathlib import Path
 
 from benchmarks.execution.ending import finish_run, remember_request, require_wandb
-from benchmarks.execution.sequence import run_cells
 from benchmarks.execution.states import write_run_file
 from benchmarks.planning.cells import cells_of, require_data_folder, split_numbers, task_keys
 from benchmarks.planning.checkpoints import (
@@ -147,6 +146,8 @@ def run(request: RunAll) -> int:
 
         failed = run_side_by_side(rows, sources, request.workers)
     else:
+        from benchmarks.execution.sequence import run_cells
+
         failed = run_cells(rows, sources)
     return finish_run(rows, failed, request, start, unreadable)
 

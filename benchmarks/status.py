@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from benchmarks.cluster.cell_status import (
     failed_helper_lines,
     render_submitted,
+    submissions,
     submitted_states,
 )
-from benchmarks.cluster.submission import submissions
 from benchmarks.execution.states import (
     States,
     any_failed,

@@ -13,13 +13,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 
-from benchmarks.cluster.cell_status import submitted_states
-from benchmarks.cluster.submission import (
+from benchmarks.cluster.cell_status import (
     FILE,
     Submission,
     new_folder,
     read_submission,
     submissions,
+    submitted_states,
 )
 from benchmarks.execution.jobs import (
     arguments_of,

@@ -1,4 +1,4 @@
-"""States of submitted cells: queued, running, done, failed or cancelled, with reason and log.
+"""Submissions to a cluster, a JSON file for each, and the states of their cells.
 
 Records are consulted first, then Slurm, then the files that a job has left. So the states stay
 right long after Slurm has forgotten the job, and where there is no accounting.
@@ -8,10 +8,11 @@ submission: it notes the failures of killed cells, writes tables and report.
 """
 
 import sys
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks.cluster.submission import read_submission, submissions
 from benchmarks.execution.states import (
     CellState,
     StartedCell,
@@ -20,17 +21,75 @@ from benchmarks.execution.states import (
     any_failed,
     render_states,
 )
+from pretrain.running.atomic_files import explain_write_errors
 from slurm.cluster import ClusterError
+from slurm.resources import Queue
 from slurm.state import JobState, job_states, last_log_line, log_path, saved_error
-from transfer.record import write_failure
+from transfer.record import read_json, write_failure, write_json
 
+FILE = "submission.json"
+FORMAT = "ssl-submission/2"
 CONSEQUENCES = {
     "extraction": "each cell extracts its own features",
     "tables": "to write them, run python -m benchmarks.tables",
 }
 """Consequence of a failed helper job."""
-COUNTED = ("queued", "running", "done", "failed", "cancelled")
-"""The order in which states are counted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Submission:
+    """Arrays that were submitted together."""
+
+    folder: Path
+    """Folder of this file, logs and pickles."""
+    results: str
+    parallel: int
+    queue: Queue
+    tables_partition: str
+    """Partition of the job that writes the tables; the queue's if empty."""
+    cells: tuple[StartedCell, ...]
+    helpers: tuple[str, ...]
+    """Jobs that extract features for several cells, and last the job that writes the tables."""
+
+    def save(self) -> Path:
+        """Write the submission file whole or not at all; return its path."""
+        content = asdict(self) | {"format": FORMAT}
+        del content["folder"]
+        write_json(self.folder / FILE, content, "--runs")
+        return self.folder / FILE
+
+
+def new_folder(runs: Path) -> Path:
+    """Create an empty folder for a submission, named after the time; return its path."""
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    for number in range(1000):
+        folder = (runs / "slurm" / f"{stamp}{f'-{number}' * bool(number)}").absolute()
+        with explain_write_errors(folder, "--runs"):
+            try:
+                folder.mkdir(parents=True)
+            except FileExistsError:
+                continue
+        return folder
+    raise OSError(f"{runs}/slurm/{stamp}: this folder and {stamp}-1 to {stamp}-999 exist already")
+
+
+def read_submission(path: Path) -> Submission:
+    """Read a submission file; ValueError if it is not one."""
+    content = read_json(path) or {}
+    if content.pop("format", "") != FORMAT:
+        raise ValueError(f"{path}: not a submission (expected format {FORMAT!r})")
+    cells = tuple(map(StartedCell.stored, content.pop("cells")))
+    queue = Queue(**content.pop("queue"))
+    return Submission(folder=path.parent, queue=queue, cells=cells, **content)
+
+
+def submissions(runs: Path, results: Path | None = None) -> Iterator[Submission]:
+    """Yield the submissions below the runs, oldest first, all or those of a folder of results."""
+    folder = None if results is None else str(results.absolute())
+    for path in sorted((runs / "slurm").glob(f"*/{FILE}")):
+        submission = read_submission(path)
+        if folder in (None, submission.results):
+            yield submission
 
 
 def submitted_states(runs: Path, results: Path | None = None) -> tuple[list[CellState], str]:
@@ -107,7 +166,7 @@ def _state(cell: StartedCell, known: dict[str, JobState], *, unanswered: bool) -
 
 def render_submitted(states: States, no_answer: str) -> str:
     """Return the states as text: a line per cell, the logs of failed cells, and the counts."""
-    lines = [render_states(states, COUNTED)]
+    lines = [render_states(states)]
     if no_answer:
         lines.append(f"the cluster does not answer: {no_answer}")
     if any_failed(states):

@@ -1,9 +1,8 @@
 """Cells one after another in this process, with the progress of the whole run."""
 
 import sys
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,74 +12,53 @@ from benchmarks.execution.states import write_status_page
 from benchmarks.planning.checkpoints import Origins
 from benchmarks.planning.plan import PlannedCell
 from pretrain.running import stop
-from pretrain.running.console import format_duration, is_quiet, live_bars
+from pretrain.running.console import is_quiet, live_bars
 from pretrain.running.lock import BusyError
 from transfer.backbone import BackboneError
 from transfer.cells.command import summary
 from transfer.cells.execution import note_failure, prepare
 from transfer.cells.many_gpus import evaluate_on_gpus
-from transfer.cells.request import Cell
-from transfer.cells.shared_classifier import ClassifierError
+from transfer.cells.request import Cell, ClassifierError
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
 
-LEAST_HOURS = 0.01
-"""Least weight of a cell: a cell that costs no GPU time still has to start."""
-
 
 @dataclass
 class Overall:
-    """Progress of a run whose cells have known weights, such as estimated GPU hours."""
+    """Progress of a run, as a bar in a terminal and as the page of states."""
 
     total: int
-    hours: float
-    """Sum of the weights of all cells."""
-    runs: Path | None = None
+    runs: Path
     """Folder of the page of states."""
     bars: "Bars | None" = None
-    started: int = 0
     ended: int = 0
     failed: int = 0
-    hours_ended: float = 0.0
-    start: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
         if self.bars is not None:
-            self.bar = self.bars.add_task("all cells", total=self.hours, count="")
+            self.bar = self.bars.add_task("all cells", total=self.total, count="")
 
     def begin(self, what: str) -> None:
         """Announce the next cell, as a line outside of a terminal."""
-        self.started += 1
         if self.bars is None and not is_quiet():
-            print(f"[{self.started}/{self.total}] {what}", file=sys.stderr, flush=True)
+            print(f"[{self.ended + 1}/{self.total}] {what}", file=sys.stderr, flush=True)
         self._show(f"all cells  {what}")
 
-    def end(self, hours: float, *, failed: bool) -> None:
-        """Count a cell that has ended; hours: its weight."""
+    def end(self, *, failed: bool) -> None:
+        """Count a cell that has ended."""
         self.ended += 1
         self.failed += failed
-        self.hours_ended += max(hours, LEAST_HOURS)
         self._show(None)
-
-    def state(self) -> str:
-        """Return words such as "12/50 cells, 1 failed, 2 h 10 min left"."""
-        words = [f"{self.ended}/{self.total} cells"]
-        words += [f"{self.failed} failed"] * bool(self.failed)
-        if self.hours_ended and self.ended < self.total:
-            elapsed = time.monotonic() - self.start
-            left = elapsed * (self.hours - self.hours_ended) / self.hours_ended
-            words.append(f"about {format_duration(max(0.0, left))} left")
-        return ", ".join(words)
 
     def _show(self, title: str | None) -> None:
         """Draw the bar with this title, or with the one that it has, and write the page."""
         if self.bars is not None:
-            count, done = self.state(), self.hours_ended
-            self.bars.update(self.bar, description=title, completed=done, count=count)
+            failed = f", {self.failed} failed" if self.failed else ""
+            count = f"{self.ended}/{self.total} cells{failed}"
+            self.bars.update(self.bar, description=title, completed=self.ended, count=count)
             self.bars.refresh()
-        if self.runs is not None:
-            write_status_page(self.runs)
+        write_status_page(self.runs)
 
 
 def run_cells(rows: Sequence[PlannedCell], origins: Origins) -> list[Cell]:
@@ -92,9 +70,8 @@ def run_cells(rows: Sequence[PlannedCell], origins: Origins) -> list[Cell]:
     failed: list[Cell] = []
     if not planned:
         return failed
-    hours = sum(max(row.gpu_hours, LEAST_HOURS) for row in planned)
     with live_bars() as bars:
-        overall = Overall(len(planned), hours, planned[0].cell.settings.runs, bars)
+        overall = Overall(len(planned), planned[0].cell.settings.runs, bars)
         for _, group in groupby(planned, key=_weights_in_memory):
             failed += _run_together(list(group), origins, overall)
     return failed
@@ -124,7 +101,7 @@ def _run_together(planned: Sequence[PlannedCell], origins: Origins, overall: Ove
         overall.begin(f"{cell.backbone.name}  {cell.key}")
         succeeded = run_cell(cell, joint.get(cell.path, ()), reasons, torn)
         failed += [] if succeeded else [cell]
-        overall.end(row.gpu_hours, failed=not succeeded)
+        overall.end(failed=not succeeded)
     return failed
 
 

@@ -237,21 +237,21 @@ def in_order(states: States) -> States:
     return sorted(states, key=lambda one: list(SIGNS).index(one.state))
 
 
-def count_words(states: States, order: Sequence[str] = COUNTED) -> str:
+def count_words(states: States) -> str:
     """Return the number of cells in each state, such as "2 running, 3 done"."""
-    counts = {state: sum(one.state == state for one in states) for state in order}
+    counts = {state: sum(one.state == state for one in states) for state in COUNTED}
     return ", ".join(f"{count} {state}" for state, count in counts.items() if count) or "no cells"
 
 
-def render_states(states: States, order: Sequence[str] = COUNTED) -> str:
-    """Return a line per cell and the counts, in the order of these states."""
+def render_states(states: States) -> str:
+    """Return a line per cell, the logs of failed cells, and the counts."""
     lines = [f"{'backbone':<16}{'task':<30}{'seed':<6}{'state':<11}detail"]
     for one in states:
         backbone, key, seed = one.cell.names
         line = f"{backbone:<16}{key:<30}{seed:<6}{one.state:<11}{one.detail}"
         lines.append(line.rstrip())
         lines += [f"{'':<16}log: {one.log}"] * (one.state == "failed" and bool(one.log))
-    return "\n".join([*lines, count_words(states, order)])
+    return "\n".join([*lines, count_words(states)])
 
 
 def is_over(states: States) -> bool:

@@ -23,8 +23,7 @@ from pretrain.running.console import is_quiet
 from pretrain.running.memory import SHARERS
 from slurm.requeue import killing_signal
 from transfer.cells.execution import note_failure
-from transfer.cells.request import Cell, finished
-from transfer.cells.shared_classifier import ClassifierError
+from transfer.cells.request import Cell, ClassifierError, finished
 
 if TYPE_CHECKING:
     from benchmarks.planning.checkpoints import Origins

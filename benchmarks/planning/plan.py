@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from pretrain.running.processes import num_gpus
-from transfer.cells.request import Cell, departures, finished
-from transfer.cells.shared_classifier import without_classifier
+from transfer.cells.request import Cell, departures, finished, without_classifier
 from transfer.datasets.catalog import DATASETS
 from transfer.finetuning.options import TrainingOptions
 from transfer.frozen.pass_hours import ASSUMED, IMAGES_PER_GPU_SECOND, Rates, rates_of_this_machine

@@ -98,7 +98,7 @@ def test_a_results_folder_that_cannot_be_made_is_told_before_any_work(
     request_for: Request, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "gone")
-    monkeypatch.delattr(benchmarks.run_all, "run_cells")
+    monkeypatch.delattr(benchmarks.execution.sequence, "run_cells")
     with pytest.raises(FolderError, match=r"link: cannot be written.*another --results"):
         run(request_for(results=tmp_path / "link"))
 

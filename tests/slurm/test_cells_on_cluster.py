@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.cluster.cell_status import submitted_states
-from benchmarks.cluster.submission import submissions
+from benchmarks.cluster.cell_status import submissions, submitted_states
 from benchmarks.execution.states import CellState
 from benchmarks.planning.options import RunAll, SlurmOptions
 from benchmarks.run_all import main, run

@@ -24,14 +24,15 @@ from transfer.cells.checked_data import (
 from transfer.cells.request import (
     WEIGHTS,
     Cell,
+    ClassifierError,
     classifier_departures,
     classifier_hash,
     departures,
     failure_fields,
     finished,
+    obtain_classifier,
     weights_file,
 )
-from transfer.cells.shared_classifier import ClassifierError, obtain_classifier
 from transfer.datasets.catalog import DATASETS, map_annotations, open_split
 from transfer.datasets.check import Report
 from transfer.datasets.folders import Folders

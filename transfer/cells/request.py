@@ -1,13 +1,18 @@
 """The request for one cell of the tables: a backbone, a task and a seed, with shared settings.
 
-It tells which records of it are stale, and in what its results will depart from a paper's.
+It tells which records of it are stale, and in what its results will depart from a paper's. Some
+cells use a classifier that another cell trains; that cell's record names the weights, which belong
+to the same backbone, data, protocol, seed and arithmetic.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
+from pretrain.running.console import print_line
+from pretrain.running.lock import wait_for_lock
 from transfer.backbone import Backbone
 from transfer.cells.checked_data import fingerprint
 from transfer.datasets.catalog import DATASETS
@@ -228,3 +233,48 @@ def classifier_hash(cell: Cell) -> str:
     """Return the hash of the protocol that trains the cell's classifier; empty if it uses none."""
     needed = cell.needed
     return "" if needed is None else protocol_hash(reading_of(needed.key)[0], needed.task)
+
+
+class ClassifierError(RuntimeError):
+    """Error for a shared classifier that cannot be trained; the cell that uses it did not fail."""
+
+    def __init__(self, key: str, reason: object) -> None:
+        super().__init__(f"classifier {key} failed: {reason}")
+        self.reason = str(reason)
+
+
+def obtain_classifier(user: str, needed: Cell, train: Callable[[Cell], object]) -> Record:
+    """Return the record of the cell that the task `user` needs; the weights that it names exist.
+
+    If they do not, train them, or wait while another process does; log each of these steps.
+    ClassifierError if there are none then.
+    """
+    record, work = finished(needed), needed.folders.work
+    waits = f"{user} waits for that of {needed.key}: {work}: another process works on this cell"
+    if record is None:
+        with wait_for_lock(work / "lock", "--runs", lambda: print_line("classifier", waits)):
+            # another process may have trained it before this one got the lock
+            record = finished(needed)
+            if record is None:
+                why = without_classifier(needed)
+                told = f"{user} needs that of {needed.key}, but {why}: training it first"
+                print_line("classifier", told)
+                train(needed)
+                record = finished(needed)
+    if record is None:
+        raise ClassifierError(needed.key, f"its training has left no weights below {work}")
+    print_line("classifier", f"{user} uses that of {needed.key}: {needed.path}")
+    return record
+
+
+def without_classifier(needed: Cell) -> str:
+    """Return why the classifier that the cell trains cannot be used yet; empty if it can."""
+    from transfer.frozen.classifier import any_classifier
+
+    if finished(needed) is not None:
+        return ""
+    if finished(replace(needed, with_weights=False)) is None:
+        there = needed.path.exists()
+        return "its record belongs to another training" if there else "it has no record"
+    there = any_classifier(needed.folders.work)
+    return "what lies there belongs to another training" if there else "its weights are gone"

@@ -13,8 +13,7 @@ from benchmarks.cluster.arrays import (
     retry_failed,
     submit_cells,
 )
-from benchmarks.cluster.cell_status import collect, submitted_states
-from benchmarks.cluster.submission import Submission, read_submission
+from benchmarks.cluster.cell_status import Submission, collect, read_submission, submitted_states
 from benchmarks.execution.jobs import PREPARE, THEN
 from benchmarks.planning.checkpoints import Origin, Origins
 from benchmarks.planning.cluster_resources import MARGIN

@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.execution import ending
 from benchmarks.execution.ending import finish_run, log_results, require_wandb
-from benchmarks.execution.sequence import LEAST_HOURS, Overall
+from benchmarks.execution.sequence import Overall
 from benchmarks.pages.final_screen import terminal_lines
 from benchmarks.pages.published import transfer_tasks
 from benchmarks.planning.options import RunAll
@@ -101,17 +101,11 @@ def test_without_wandb_nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
         require_wandb(submits=True)
 
 
-def test_each_cell_is_announced_outside_of_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    shown = Overall(total=2, hours=2 * LEAST_HOURS)
+def test_each_cell_is_announced_outside_of_a_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = Overall(2, tmp_path)
     for task in ("voc07_svm", "coco_det"):
         shown.begin(f"mine  {task}")
-        shown.end(0.0, failed=False)
+        shown.end(failed=False)
     assert capsys.readouterr().err.splitlines() == ["[1/2] mine  voc07_svm", "[2/2] mine  coco_det"]
-    assert shown.hours_ended == shown.hours  # cells without GPU time count as well
-
-
-def test_the_time_left_follows_the_estimated_hours(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = Overall(total=3, hours=4.0, start=0.0)
-    monkeypatch.setattr("benchmarks.execution.sequence.time.monotonic", lambda: 600.0)
-    shown.end(1.0, failed=True)
-    assert shown.state() == "1/3 cells, 1 failed, about 30 min 00 s left"

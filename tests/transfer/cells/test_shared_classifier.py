@@ -16,8 +16,7 @@ from benchmarks.run_all import plan
 from pretrain.running.lock import lock_folder, wait_for_lock
 from transfer.backbone import Backbone, random_backbone
 from transfer.cells.execution import evaluate, prepare
-from transfer.cells.request import Cell, CellSettings, classifier_hash, finished
-from transfer.cells.shared_classifier import ClassifierError
+from transfer.cells.request import Cell, CellSettings, ClassifierError, classifier_hash, finished
 from transfer.datasets.images import Images
 from transfer.datasets.synthetic.generate import generate
 from transfer.frozen.classifier import Heads, classifier_file, save_classifier
@@ -166,7 +165,7 @@ def test_a_classifier_that_was_trained_before_the_lock_came_is_not_trained_again
         evaluate(needed)
         return plain(path, option, note)
 
-    monkeypatch.setattr("transfer.cells.shared_classifier.wait_for_lock", another_was_faster)
+    monkeypatch.setattr("transfer.cells.request.wait_for_lock", another_was_faster)
     evaluate(cell)
     assert len(trained) == 1
 
