@@ -8,16 +8,11 @@ submitted. Exit status: 0 no cell failed, 1 a cell failed or was cancelled, 2 th
 import sys
 import time
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.cluster.cell_status import (
-    failed_helper_lines,
-    render_submitted,
-    submissions,
-    submitted_states,
-)
+from benchmarks.cluster.cell_status import failed_helper_lines, render_all, submitted_states
 from benchmarks.execution.states import (
     States,
     any_failed,
@@ -43,25 +38,17 @@ LINES_BESIDE_ROWS = 6
 def all_states(runs: Path, results: Path | None = None) -> tuple[States, str]:
     """Return the states of all cells below the runs, and why Slurm does not answer, if so."""
     submitted, no_answer = submitted_states(runs, results)
-    short = [
-        replace(one, detail=one.detail + f"; log: {one.log}" * (one.state == "failed"), log="")
-        for one in submitted
-    ]
-    return [*local_states(runs, results), *short], no_answer
+    return [*local_states(runs, results), *submitted], no_answer
 
 
 def print_states(runs: Path, results: Path | None = None) -> int:
     """Print the states of all cells once; return 1 if one failed or was cancelled, else 0."""
-    local = local_states(runs, results)
-    if local:
-        print(render_states(local))
-    submitted, no_answer = submitted_states(runs, results)
-    if submitted:
-        lines = [render_submitted(submitted, no_answer), *failed_helper_lines(runs, results)]
-        print("\n".join(lines))
-    elif not local or any(submissions(runs)):
+    states, no_answer = all_states(runs, results)
+    if not states:
         print(f"nothing was submitted below {runs}" + (f" for {results}" if results else ""))
-    return int(any_failed([*local, *submitted]))
+        return 0
+    print("\n".join([render_all(states, no_answer), *failed_helper_lines(runs, results)]))
+    return int(any_failed(states))
 
 
 def watch(runs: Path, results: Path | None = None, interval_s: float = INTERVAL_S) -> int:
@@ -113,7 +100,7 @@ def _table(states: States, no_answer: str, height: int) -> "Group":
     table = Table("backbone", "task", "seed", "state", "detail", expand=True, box=None)
     room = max(1, height - LINES_BESIDE_ROWS)
     for one in in_order(states)[:room]:
-        words = (*one.cell.names, one.state, one.detail)
+        words = (*one.cell.names, one.state, one.detail_with_log)
         table.add_row(*(Text(str(word), overflow="ellipsis", no_wrap=True) for word in words))
     more = f"... and {len(states) - room} more" if len(states) > room else ""
     end = f"{count_words(states)}   Ctrl-C ends this view only"

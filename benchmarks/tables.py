@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Literal
 
 from benchmarks.pages.calibration import calibration_line, with_line
-from benchmarks.pages.latex import latex_tables
 from benchmarks.pages.numbers import write_csv
 from benchmarks.pages.overview import curve_files, curve_pages, method_page, overview_page
 from benchmarks.pages.paper_page import paper_page, settings_page, tasks_of
@@ -112,6 +111,8 @@ def main(words: list[str]) -> int:
         check_writable(request.results, "--results")
         paths = write_tables(request.results)
         if request.format == "latex":
+            from benchmarks.pages.latex import latex_tables
+
             pages = {path: latex_tables(path.read_text(encoding="utf-8")) for path in paths}
             paths = [_write(path.with_suffix(".tex"), text) for path, text in pages.items() if text]
     except (FolderError, FileNotFoundError) as error:

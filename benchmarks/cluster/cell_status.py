@@ -164,12 +164,12 @@ def _state(cell: StartedCell, known: dict[str, JobState], *, unanswered: bool) -
     return "failed", (job.word or "killed; the cluster does not say why") + logged
 
 
-def render_submitted(states: States, no_answer: str) -> str:
+def render_all(states: States, no_answer: str = "") -> str:
     """Return the states as text: a line per cell, the logs of failed cells, and the counts."""
     lines = [render_states(states)]
     if no_answer:
         lines.append(f"the cluster does not answer: {no_answer}")
-    if any_failed(states):
+    if any_failed([one for one in states if one.cell.job]):
         lines.append(
             "run_all.py --retry-failed submits them again; each continues where it stopped"
         )
@@ -187,7 +187,7 @@ def collect(file: Path) -> int:
         if one.state == "failed" and not one.cell.failure:
             why = {"reason": one.detail, "traceback": ""}
             write_failure(Path(one.cell.record), one.cell.described | why)
-    print(render_submitted(states, ""))
+    print(render_all(states))
     results = Path(submission.results)
     return int(not all([update_tables(results), update_report(results)]))
 

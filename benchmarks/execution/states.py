@@ -20,7 +20,6 @@ from typing import Any, Literal, Self
 from pretrain.running.atomic_files import WriteError, write_whole
 from pretrain.running.console import PROGRESS_FILE, format_duration
 from slurm.resources import Resources
-from slurm.state import log_path
 from transfer.cells.request import Cell, failure_fields
 from transfer.record import failure_path, read_json, record_files, write_json
 
@@ -107,6 +106,8 @@ class StartedCell:
     @property
     def log(self) -> Path:
         """Return the path of its messages."""
+        from slurm.state import log_path
+
         return log_path(Path(self.folder), self.job)
 
 
@@ -120,6 +121,15 @@ class CellState:
     """Progress, or the reason."""
     log: str = ""
     """File of messages, named below a cell that failed."""
+
+    @property
+    def detail_with_log(self) -> str:
+        """Progress or reason in one line, with the file of messages of a cell that failed."""
+        return (
+            f"{self.detail}; log: {self.log}"
+            if self.state == "failed" and self.log
+            else self.detail
+        )
 
 
 States = Sequence[CellState]
@@ -268,7 +278,7 @@ def status_page(states: States) -> str:
     """Return the page; all names and reasons are shown as text, whatever they hold."""
     lines = []
     for one in in_order(states):
-        words = (*one.cell.names, f"{SIGNS[one.state]} {one.state}", one.detail)
+        words = (*one.cell.names, f"{SIGNS[one.state]} {one.state}", one.detail_with_log)
         columns = "".join(f"<td>{escape(str(word))}</td>" for word in words)
         lines.append(f'<tr class="{one.state}">{columns}</tr>')
     return Template(PAGE.read_text(encoding="utf-8")).substitute(

@@ -37,12 +37,6 @@ def test_a_lock_is_waited_for(tmp_path: Path) -> None:
     assert order == ["first", "second"]
 
 
-def test_a_request_to_stop_ends_the_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stop, "_asked", [15])
-    with wait_for_lock(tmp_path / "lock"), pytest.raises(stop.Stopped):
-        wait_for_lock(tmp_path / "lock").__enter__()
-
-
 def test_a_folder_is_waited_for_with_one_note_until_a_request_to_stop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
