@@ -86,31 +86,26 @@ def check_row_name(name: str, default: str) -> None:
 
     default: the row's name if none is given, such as the checkpoint's without its ending.
     """
-    why = _why_unusable(name)
-    if why and name == default:
-        raise ValueError(f"the name {_shown(name)} {why}; give the row a --name")
-    if why:
-        raise ValueError(f"--name {_shown(name)} {why}; choose another")
-
-
-def _why_unusable(name: str) -> str:
-    """Return why a name cannot be that of a row; empty if it can."""
-    if not name.strip():
-        return "is empty"
-    if any(character in name for character in "/\\|"):
-        return "holds a slash, a backslash or a bar, but the row's folder and column are called so"
-    if name.startswith((".", "-")):
-        return f"starts with {name[0]!r}, like a hidden folder or an option"
-    if not name.isprintable() or name != name.strip():
-        return "holds characters that cannot be seen or are not UTF-8, or a space at its end"
-    if len(name.encode()) > MOST_BYTES:
-        return f"has {len(name.encode())} bytes, of which {MOST_BYTES} are allowed"
-    if name.lower() in RESERVED:
-        return f"means something else below the results, as do {', '.join(RESERVED)}"
-    return ""
-
-
-def _shown(name: str) -> str:
-    """Return a name in quotes, shortened and without characters that cannot be printed."""
-    text = ascii(name)
-    return text if len(text) <= 80 else f"{text[:40]} ... {text[-20:]}"
+    size = len(name.encode(errors="replace"))
+    for wrong, why in (
+        (not name.strip(), "is empty"),
+        (
+            set(name) & set("/\\|"),
+            "holds a slash, a backslash or a bar, as no folder or column",
+        ),
+        (name[:1] in (".", "-"), f"starts with {name[:1]!r}, like a hidden folder or an option"),
+        (
+            not name.isprintable() or name != name.strip(),
+            "holds characters that cannot be seen or are not UTF-8, or a space at its end",
+        ),
+        (size > MOST_BYTES, f"has {size} bytes, of which {MOST_BYTES} are allowed"),
+        (
+            name.lower() in RESERVED,
+            f"means something else below the results, as do {', '.join(RESERVED)}",
+        ),
+    ):
+        if wrong:
+            shown = ascii(name) if len(ascii(name)) <= 80 else f"{ascii(name)[:40]} ..."
+            if name == default:
+                raise ValueError(f"the name {shown} {why}; give the row a --name")
+            raise ValueError(f"--name {shown} {why}; choose another")

@@ -187,25 +187,3 @@ def appears(path: Path) -> None:
     while not path.exists():
         assert time.monotonic() < until
         time.sleep(0.05)
-
-
-@pytest.mark.slow
-def test_ctrl_c_leaves_everything_to_be_resumed(
-    checkpoint: Path, small_data: Path, tmp_path: Path
-) -> None:
-    words = [
-        *("--ckpt", str(checkpoint), "--data", str(small_data), "--schedule", "smoke"),
-        *("--results", str(tmp_path / "results"), "--runs", str(tmp_path / "runs")),
-        *("--tasks", "cifar10_linear,transfer_linear/dtd", "--workers", "2"),
-    ]
-    command = [sys.executable, "-m", "benchmarks.run_all", *words]
-    process = subprocess.Popen(command)
-    until = time.monotonic() + 200
-    while not list((tmp_path / "runs" / "cells").rglob("lock")):
-        assert time.monotonic() < until
-        time.sleep(0.1)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=200) == 75
-    assert not list((tmp_path / "results").rglob("*.failed.json"))
-    assert subprocess.run(command, timeout=200).returncode == 0
-    assert len(list((tmp_path / "results" / "records" / "mine").rglob("*.json"))) == 2

@@ -81,15 +81,3 @@ def test_tensors_come_back_bit_for_bit_and_of_a_damaged_file_nothing(tmp_path: P
         content[position] ^= 1
         path.write_bytes(content)
         assert load_stage(path) is None, position
-
-
-def test_a_full_disk_leaves_the_earlier_stage_and_nothing_else(
-    tmp_path: Path, fill_disk: Callable[[str], None]
-) -> None:
-    path = tmp_path / "a.stage"
-    save_stage(path, STAGE)
-    fill_disk(str(tmp_path))
-    with pytest.raises(OSError, match="No space left"):
-        save_stage(path, {"weights": torch.zeros(1)})
-    assert load_stage(path) is not None
-    assert [file.name for file in tmp_path.iterdir()] == ["a.stage"]

@@ -61,10 +61,6 @@ def test_groups_of_version_1_count_as_well(machine: Path) -> None:
     assert free_memory(machine, machine / "groups") == 0
 
 
-def test_this_machine_has_some() -> None:
-    assert free_memory() > 0
-
-
 def test_a_job_has_no_more_than_slurm_gave_it_in_all_or_per_core(
     machine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

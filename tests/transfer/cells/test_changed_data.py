@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 import transfer.frozen.extraction
 from pretrain.running.stop import Stopped
-from tests.transfer.cells.test_checked_data import before
 from transfer.cells.checked_data import checked_data
 from transfer.cells.execution import evaluate
 from transfer.cells.request import Cell
@@ -26,7 +25,6 @@ from transfer.datasets.unchanged import (
     proving,
 )
 from transfer.frozen.network import forward as forward_pass
-from transfer.tasks.knn import KNN
 
 Forward = Callable[[nn.Module, Tensor], Tensor]
 
@@ -109,34 +107,6 @@ def test_no_row_of_replaced_images_survives_another_error(
             evaluate(own_cell)
     next(changes)
     assert features(own_cell) == expected
-
-
-def test_no_entry_of_replaced_images_is_visible_though_their_times_are_restored(
-    own_cell: Cell, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    data = own_cell.settings.data
-    forward = at_calls({1: lambda: replace_images(data), 4: lambda: restore_images(data)})
-    monkeypatch.setattr(transfer.frozen.extraction, "forward", forward)
-    with pytest.raises(ChangedDataError):
-        evaluate(own_cell)
-    assert not list(own_cell.folders.cache.rglob("*.npy"))
-
-
-def test_a_cell_whose_data_change_deletes_nothing_of_others(
-    own_cell: Cell, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    others = [own_cell.folders.cache / name for name in ("features/a.npy", "heads/s/heads-b.pt")]
-
-    def change() -> None:
-        for file in others:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text("of another process")
-        replace_images(own_cell.settings.data)
-
-    monkeypatch.setattr(KNN, "run", before(KNN.run, change))
-    with pytest.raises(ChangedDataError):
-        evaluate(own_cell)
-    assert all(file.exists() for file in others)
 
 
 def cars(data: Path) -> Folders:
