@@ -1,8 +1,8 @@
 """Log lines and progress on stderr: done, total, rate and time left.
 
-In a terminal, progress is a bar that is drawn again in place, below the lines that are printed
-meanwhile. Elsewhere it is a line every half minute. With `--quiet` it is neither. A running cell
-also tells its progress in a file, for `--status`.
+In a terminal, and in a notebook that has ipywidgets, progress is a bar that is drawn again in
+place, below the lines that are printed meanwhile. Elsewhere it is a line every half minute. With
+`--quiet` it is neither. A running cell also tells its progress in a file, for `--status`.
 """
 
 import json
@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,6 +58,11 @@ def is_live() -> bool:
     return sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not is_quiet()
 
 
+def _in_notebook() -> bool:
+    """Return whether this process is the kernel of a notebook that can draw in place."""
+    return "ipykernel" in sys.modules and find_spec("ipywidgets") is not None and not is_quiet()
+
+
 def print_line(*words: str) -> None:
     """Print a text to stderr, after the time and, if it is given before the text, the step."""
     *steps, text = words
@@ -69,7 +75,7 @@ def print_line(*words: str) -> None:
 def live_bars() -> "Iterator[Bars | None]":
     """Yield the bars of this terminal, those of an outer call if there is one; None elsewhere."""
     outer = _bars.get()
-    if outer is not None or not is_live():
+    if outer is not None or not (is_live() or _in_notebook()):
         yield outer
         return
     from rich.console import Console

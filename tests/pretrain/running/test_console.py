@@ -82,6 +82,14 @@ def test_elsewhere_only_the_last_line_of_short_work_is_printed(
     assert "features    cifar10  2/2 images" in line
 
 
+def test_a_notebook_with_widgets_has_bars(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ipykernel", console)
+    for module in (None, "ipywidgets"):
+        monkeypatch.setattr(console, "find_spec", lambda _, module=module: module)
+        with live_bars() as bars:
+            assert (bars is None) == (module is None)
+
+
 def test_progress_is_told_in_a_file_that_goes_with_the_work_and_may_fail_to_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
