@@ -158,7 +158,7 @@ class ConvertSBD:
 
     def __call__(self) -> int:
         """Write the masks; return the exit status."""
-        from transfer.datasets.objects.sbd import convert_sbd
+        from transfer.datasets.objects.voc import convert_sbd
 
         count = convert_sbd(self.data, self.sbd)
         print(f"{count} masks of SBD  ->  {self.data / 'VOCdevkit/VOC2012/SegmentationClassAug'}")

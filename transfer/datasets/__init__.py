@@ -11,11 +11,9 @@ synthetic/        draws the images of the small versions and writes them all
 
 catalog.py        merges the data sets into DATASETS; opens a split of a set
 info.py           the form of a description and of its origin; reads both from facts.yaml
-images.py         one split: images decoded on demand; labels, fingerprint, thumbnails
-scenes.py         one split of a detection set: images with objects; which are used for training
-scene_arrays.py   one image with its objects; all of them in arrays that processes share
+images.py         one split: images decoded on demand; labels, also of MATLAB; fingerprint
+scenes.py         one split of a detection set: images with objects, in arrays for all processes
 segmented.py      one split of a segmentation set: images with masks, and what is wrong with them
-mat_files.py      files of MATLAB, in which older sets keep their labels
 splits.py         seeded draws for splits and shares that nobody published
 folders.py        the folders that a cell reads and writes; the names of rows
 expected.py       how many images there should be; `small-data.json`

@@ -7,12 +7,13 @@ import hashlib
 import io
 import os
 import struct
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -312,3 +313,26 @@ def _orientation(image: Image.Image) -> int:
         return int(image.getexif().get(EXIF_ORIENTATION, 1))
     except (OSError, SyntaxError, TypeError, ValueError, struct.error):
         return 1  # damaged EXIF data says nothing about the orientation
+
+
+def read_mat(
+    file: Path | BinaryIO, *variables: str, squeeze_me: bool = False
+) -> tuple[NDArray[Any], ...]:
+    """Return variables of a file, without axes of length 1 if asked for; DataError names the file.
+
+    file: a path, or content in memory.
+    """
+    import scipy.io
+    from scipy.io.matlab import MatReadError
+
+    try:
+        content = scipy.io.loadmat(file, variable_names=variables, squeeze_me=squeeze_me)
+        return tuple(content[name] for name in variables)
+    except (
+        *(MatReadError, zlib.error, NotImplementedError, OSError, EOFError),
+        *(LookupError, ValueError, TypeError, OverflowError, MemoryError),
+    ) as error:  # what scipy raises on other and on damaged files
+        name = file if isinstance(file, Path) else "a .mat file"
+        raise DataError(
+            f"{name}: it cannot be read ({type(error).__name__}: {error}); get it again"
+        ) from error

@@ -1,6 +1,6 @@
 """The data sets with one label per image that are read from files of their own layout.
 
-Each reader says where its splits come from; facts.yaml holds the rest, synthetic/labeled_sets.py
+Each reader says where its splits come from; facts.yaml holds the rest, synthetic/labeled.py
 writes the small versions. CIFAR has arrays, and a file of its own.
 """
 
@@ -17,11 +17,11 @@ from transfer.datasets.images import (
     image_files,
     names_below,
     read_class_folders,
+    read_mat,
 )
 from transfer.datasets.info import info, source
-from transfer.datasets.mat_files import read_mat
 from transfer.datasets.splits import ranks_in_class, seeded_ranks, uniform_split, with_val
-from transfer.datasets.synthetic import labeled_sets as small
+from transfer.datasets.synthetic import labeled as small
 from transfer.datasets.synthetic.labeled import Draw, PerClass, labeled_jpegs
 
 Read = Callable[[Path, str, Sizes], Images]

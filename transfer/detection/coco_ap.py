@@ -11,7 +11,7 @@ from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
 from transfer.datasets.objects.annotation_store import published_truth
-from transfer.datasets.objects.coco_faults import is_outline
+from transfer.datasets.objects.coco import is_outline
 from transfer.datasets.scenes import Scenes
 from transfer.detection.results import Detections
 from transfer.outcomes import Floats, resampled_precision, resamples

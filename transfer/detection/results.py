@@ -11,7 +11,7 @@ from pycocotools import mask as coco_mask
 from torch import Tensor
 from torch.nn.functional import grid_sample
 
-from transfer.datasets.scene_arrays import Scene
+from transfer.datasets.scenes import Scene
 from transfer.detection.detector import ResizedDetections
 
 MASK_THRESHOLD = 0.5

@@ -10,8 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from transfer.datasets.scene_arrays import Scene
-from transfer.datasets.scenes import Scenes
+from transfer.datasets.scenes import Scene, Scenes
 from transfer.detection.results import Detections
 from transfer.outcomes import Floats, resampled_precision, resamples
 

@@ -164,7 +164,7 @@ class Segmentation(RecipeTraining[SegmentationRecipe]):
 
     def gallery(self, predicted: Predicted, folders: Folders) -> list[Tile]:
         """Return pictures of predicted masks beside the truth."""
-        from transfer.galleries.segments import segments
+        from transfer.galleries.objects import segments
         from transfer.segmentation.train import prediction_path
 
         split = predicted.split

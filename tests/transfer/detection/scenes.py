@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from transfer.datasets.scene_arrays import Scene
-from transfer.datasets.scenes import Scenes
+from transfer.datasets.scenes import Scene, Scenes
 
 
 def scene(

@@ -6,8 +6,7 @@ import numpy as np
 import torch
 
 from tests.transfer.detection.scenes import scene, with_coco_file
-from transfer.datasets.scene_arrays import Scene
-from transfer.datasets.scenes import Scenes
+from transfer.datasets.scenes import Scene, Scenes
 from transfer.detection.results import Detections, run_lengths
 from transfer.tasks.detection import Detected, Detection
 

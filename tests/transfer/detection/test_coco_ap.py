@@ -15,8 +15,8 @@ from pycocotools import mask as coco_mask
 
 from tests.transfer.detection.scenes import scene
 from transfer.datasets.expected import Sizes
+from transfer.datasets.objects.coco import Kind as CocoKind
 from transfer.datasets.objects.coco import read_coco
-from transfer.datasets.objects.coco_faults import Kind as CocoKind
 from transfer.datasets.scenes import Scenes
 from transfer.detection.coco_ap import Kind, coco_ap
 from transfer.detection.detector import ResizedDetections

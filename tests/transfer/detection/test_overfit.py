@@ -11,8 +11,7 @@ from PIL import Image, ImageDraw
 from pretrain.running.processes import Process
 from tests.transfer.detection.scenes import scene, with_coco_file
 from transfer.backbone import random_backbone
-from transfer.datasets.scene_arrays import Scene
-from transfer.datasets.scenes import Scenes
+from transfer.datasets.scenes import Scene, Scenes
 from transfer.detection.coco_ap import Kind, coco_ap
 from transfer.detection.engines import build_detector
 from transfer.detection.recipe import COCO_FPN_KEYPOINTS, COCO_FPN_MASKS, DetectorRecipe

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from pretrain.running.processes import this_process
 from tests.transfer.detection.scenes import scene as any_scene
-from transfer.datasets.scene_arrays import Scene
+from transfer.datasets.scenes import Scene
 from transfer.detection.detector import ResizedDetections
 from transfer.detection.results import (
     Detections,

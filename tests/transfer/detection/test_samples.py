@@ -11,8 +11,7 @@ from PIL import Image
 
 from tests.transfer.detection.tiny_training import RECIPE, tiny_scenes
 from transfer.datasets.expected import DataError
-from transfer.datasets.scene_arrays import Scene
-from transfer.datasets.scenes import Scenes
+from transfer.datasets.scenes import Scene, Scenes
 from transfer.detection.detector import Sample
 from transfer.detection.detectron2_engine import silence_known_warnings
 from transfer.detection.recipe import Finds

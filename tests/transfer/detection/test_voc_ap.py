@@ -10,8 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from tests.transfer.detection.scenes import scene as any_scene
-from transfer.datasets.scene_arrays import Scene
-from transfer.datasets.scenes import Scenes
+from transfer.datasets.scenes import Scene, Scenes
 from transfer.detection.results import Detections
 from transfer.detection.voc_ap import THRESHOLDS, pixel_iou, voc_ap
 

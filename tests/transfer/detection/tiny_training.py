@@ -11,8 +11,7 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, dropout
 
-from transfer.datasets.scene_arrays import Scene
-from transfer.datasets.scenes import Scenes
+from transfer.datasets.scenes import Scene, Scenes
 from transfer.detection.detector import Detector, Sample
 from transfer.detection.recipe import COCO_FPN, DetectorRecipe
 

@@ -7,8 +7,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from transfer.datasets.scene_arrays import Scene
-from transfer.datasets.scenes import Scenes
+from transfer.datasets.scenes import Scene, Scenes
 from transfer.detection.results import Detections
 from transfer.galleries.objects import match, objects, sure_ones
 

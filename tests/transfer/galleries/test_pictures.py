@@ -10,7 +10,7 @@ from PIL import Image
 from transfer.datasets.images import ImageArrays, Images
 from transfer.datasets.segmented import Segmented
 from transfer.galleries.mistakes import mistakes
-from transfer.galleries.segments import segments
+from transfer.galleries.objects import segments
 from transfer.galleries.tile import (
     MOST_BYTES,
     Tile,

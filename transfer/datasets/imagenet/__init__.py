@@ -1,8 +1,7 @@
 """ImageNet, its subsets, and the test sets that share its classes.
 
-imagenet.py          ImageNet-1k, ImageNet-100, the labeled 1 % and 10 %, and their classes
+imagenet.py          ImageNet-1k, ImageNet-100, the labeled 1 % and 10 %; sorts flat val images
 imagenet100.txt      the class folders of ImageNet-100
-val_labels.py        lists of the classes of val images, which sort a flat folder
 objectnet.py         photographs of another kind, thirteen classes; test images only
 imagenet_c.py        corrupted test images, as published or made on the user's machine
 make_corruptions.py  makes them

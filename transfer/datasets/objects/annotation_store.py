@@ -27,8 +27,7 @@ from pretrain.running.atomic_files import (
 )
 from pretrain.running.console import print_line
 from pretrain.running.lock import wait_for_lock
-from transfer.datasets.scene_arrays import ARRAY_NAMES, SceneArrays
-from transfer.datasets.scenes import Scenes
+from transfer.datasets.scenes import ARRAY_NAMES, SceneArrays, Scenes
 
 READER_VERSION = 3  # part of every name: raise it when the readers take other objects from a file
 TRUTH_VERSION = 2  # as above, when other parts of a file are kept for pycocotools

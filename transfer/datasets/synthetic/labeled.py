@@ -5,7 +5,8 @@ function that writes images and annotation files the way the publisher does. Tha
 `draw`, which returns a new image of a class.
 """
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -72,3 +73,220 @@ def write_file(file: Path, content: bytes) -> None:
 def write_lines(file: Path, lines: Sequence[str]) -> None:
     """Write lines, each closed by a newline, and create the folders above the file."""
     write_file(file, "".join(f"{line}\n" for line in lines).encode())
+
+
+def _each(classes: Sequence[str], count: int) -> Iterator[tuple[int, str, int]]:
+    """Yield label and name of a class and the number of an image, from 0, of each image."""
+    for label, name in enumerate(classes):
+        for i in range(count):
+            yield label, name, i
+
+
+def write_aircraft(data: Path, per_class: PerClass, draw: Draw) -> None:
+    """Write images/ and one list of variants per split."""
+    folder = data / "fgvc-aircraft-2013b" / "data"
+    variants = ["707-320", "A300B4", "Boeing 717", "C-130", "DC-3"]
+    write_lines(folder / "variants.txt", variants)
+    lists: dict[str, list[str]] = {"train": [], "val": [], "test": []}
+    splits = [split for split in lists for _ in range(getattr(per_class, split))]
+    for place, (label, variant, i) in enumerate(_each(variants, len(splits)), start=1):
+        number = 1_000_000 + 7 * place
+        write_file(folder / "images" / f"{number}.jpg", draw(label))
+        lists[splits[i]].append(f"{number} {variant}")
+    lists["trainval"] = lists["train"] + lists["val"]
+    for split, lines in lists.items():
+        write_lines(folder / f"images_variant_{split}.txt", sorted(lines))
+
+
+def write_birdsnap(data: Path, per_class: PerClass, draw: Draw) -> None:
+    """Write a folder per species, and species.txt."""
+    folder = data / "birdsnap"
+    species = ["Acadian Flycatcher", "Blue Jay", "Dunlin", "Gadwall", "Killdeer", "Osprey"]
+    directories = [name.replace(" ", "_") for name in species]
+    numbered = enumerate(zip(species, directories, strict=True), start=1)
+    lines = [f"{i}\t{name}\t{name}\t{directory}" for i, (name, directory) in numbered]
+    write_lines(folder / "species.txt", ["id\tcommon\tscientific\tdir", *lines])
+    for label, directory, i in _each(directories, per_class.trainval + per_class.test):
+        write_file(folder / "images" / directory / f"{430_000 + 31 * i}.jpg", draw(label))
+
+
+def write_caltech101(data: Path, per_class: PerClass, draw: Draw) -> None:
+    """Write a folder per category, the background class among them."""
+    folder = data / "caltech101" / "101_ObjectCategories"
+    classes = ["BACKGROUND_Google", "Faces", "Leopards", "accordion", "airplanes"]
+    for label, name, i in _each(classes, per_class.trainval + per_class.test):
+        write_file(folder / name / f"image_{i + 1:04d}.jpg", draw(label))
+    # the published archive has such a file, which is no image
+    write_file(folder / "BACKGROUND_Google" / "tmp", b"")
+
+
+def write_cars(data: Path, per_class: PerClass, draw: Draw) -> None:
+    """Write the images and the .mat files of the devkit, which hold the labels."""
+    from scipy.io import savemat
+
+    folder = data / "stanford_cars"
+    makes = ["AM General Hummer", "Acura RL", "BMW X6", "Dodge Ram", "Fiat 500", "Jeep Patriot"]
+    names = np.array([f"{make} 2012" for make in makes], dtype=object)
+    (folder / "devkit").mkdir(parents=True)
+    savemat(folder / "devkit" / "cars_meta.mat", {"class_names": names[None]})
+    for part, num_images, annotations in (
+        ("cars_train", per_class.trainval, folder / "devkit" / "cars_train_annos.mat"),
+        ("cars_test", per_class.test, folder / "cars_test_annos_withlabels.mat"),
+    ):
+        labels = [label for _ in range(num_images) for label in range(per_class.classes)]
+        rows = [(1, 1, 60, 60, label + 1, f"{i + 1:05d}.jpg") for i, label in enumerate(labels)]
+        fields = ["bbox_x1", "bbox_y1", "bbox_x2", "bbox_y2", "class", "fname"]
+        table = np.array([rows], dtype=[(field, object) for field in fields])
+        savemat(annotations, {"annotations": table})
+        for row, label in zip(rows, labels, strict=True):
+            write_file(folder / part / str(row[-1]), draw(label))
+
+
+def write_cub200(data: Path, per_class: PerClass, draw: Draw) -> None:
+    """Write the images and the four lists."""
+    folder = data / "CUB_200_2011"
+    species = [
+        "Black_footed_Albatross",
+        "Laysan_Albatross",
+        "Crested_Auklet",
+        "Brewer_Blackbird",
+        "Bobolink",
+        "Indigo_Bunting",
+    ]
+    classes = [f"{i:03d}.{name}" for i, name in enumerate(species, start=1)]
+    lists: dict[str, list[str]] = {"images": [], "image_class_labels": [], "train_test_split": []}
+    images = _each(classes, per_class.trainval + per_class.test)
+    for number, (label, name, i) in enumerate(images, start=1):
+        file = f"{name}/{name[4:]}_{i:04d}_{796_000 + number}.jpg"
+        write_file(folder / "images" / file, draw(label))
+        lists["images"].append(f"{number} {file}")
+        lists["image_class_labels"].append(f"{number} {label + 1}")
+        lists["train_test_split"].append(f"{number} {int(i >= per_class.test)}")
+    lists["classes"] = [f"{i} {name}" for i, name in enumerate(classes, start=1)]
+    for name, lines in lists.items():
+        write_lines(folder / f"{name}.txt", lines)
+
+
+def write_dtd(data: Path, per_class: PerClass, draw: Draw) -> None:
+    """Write images/, and labels/ with the three lists of the first partition."""
+    folder = data / "dtd" / "dtd"
+    classes = ["banded", "blotchy", "bubbly", "cracked", "dotted"]
+    lists: dict[str, list[str]] = {"train": [], "val": [], "test": []}
+    splits = [split for split in lists for _ in range(getattr(per_class, split))]
+    for label, name, i in _each(classes, len(splits)):
+        file = f"{name}/{name}_{i + 1:04d}.jpg"
+        write_file(folder / "images" / file, draw(label))
+        lists[splits[i]].append(file)
+    for split, lines in lists.items():
+        write_lines(folder / "labels" / f"{split}1.txt", lines)
+
+
+def write_flowers(data: Path, per_class: PerClass, draw: Draw) -> None:
+    """Write jpg/, imagelabels.mat and setid.mat."""
+    from scipy.io import savemat
+
+    folder = data / "flowers-102"
+    labels = np.arange(per_class.classes * (per_class.trainval + per_class.test))
+    labels %= per_class.classes
+    for i, label in enumerate(labels):
+        write_file(folder / "jpg" / f"image_{i + 1:05d}.jpg", draw(int(label)))
+    numbers = np.arange(1, len(labels) + 1)
+    first_val = per_class.train * per_class.classes
+    first_test = per_class.trainval * per_class.classes
+    splits = np.split(numbers, [first_val, first_test])
+    ids = dict(zip(("trnid", "valid", "tstid"), (s[None] for s in splits), strict=True))
+    savemat(folder / "setid.mat", ids)
+    savemat(folder / "imagelabels.mat", {"labels": labels[None] + 1})
+
+
+def write_food(data: Path, per_class: PerClass, draw: Draw) -> None:
+    """Write images/, and meta/ with train.json and test.json."""
+    folder = data / "food-101"
+    classes = ["apple_pie", "beignets", "churros", "donuts", "edamame"]
+    for split, num_images, first in (
+        ("train", per_class.trainval, 1_000),
+        ("test", per_class.test, 9_000),
+    ):
+        paths = {name: [f"{name}/{first + 13 * i}" for i in range(num_images)] for name in classes}
+        for label, name, i in _each(classes, num_images):
+            write_file(folder / "images" / f"{paths[name][i]}.jpg", draw(label))
+        write_file(folder / "meta" / f"{split}.json", json.dumps(paths).encode())
+        all_paths = [path for name in classes for path in paths[name]]
+        write_lines(folder / "meta" / f"{split}.txt", all_paths)
+    write_lines(folder / "meta" / "classes.txt", classes)
+    titles = [name.replace("_", " ").capitalize() for name in classes]
+    write_lines(folder / "meta" / "labels.txt", titles)
+
+
+SMALL_MOVED = 4
+"""Images per class of the small train2019.json, on average, that are moved to the test images."""
+
+
+def write_inat1k(data: Path, per_class: PerClass, draw: Draw) -> None:
+    """Write the images, and an annotation file for train and one for val."""
+    folder = data / "inat2019"
+    kingdoms = ["Amphibians", "Birds", "Fungi", "Insects", "Plants", "Reptiles"]
+    categories = [{"id": i, "name": str(i)} for i in range(per_class.classes)]
+    number = 0
+    parts = {"train2019": per_class.trainval + SMALL_MOVED, "val2019": per_class.test - SMALL_MOVED}
+    for part, num_images in parts.items():
+        images, annotations = [], []
+        for label, kingdom, _ in _each(kingdoms, num_images):
+            number += 1
+            file = f"train_val2019/{kingdom}/{label}/{number:032x}.jpg"
+            write_file(folder / file, draw(label))
+            images.append({"id": number, "file_name": file})
+            annotations.append({"id": number, "image_id": number, "category_id": label})
+        content = {"images": images, "annotations": annotations, "categories": categories}
+        write_file(folder / f"{part}.json", json.dumps(content).encode())
+
+
+def write_pets(data: Path, per_class: PerClass, draw: Draw) -> None:
+    """Write images/, and annotations/ with trainval.txt and test.txt."""
+    folder = data / "oxford-iiit-pet"
+    # the published numbering follows the alphabet without regard to case; cats have capitals
+    breeds = ["Abyssinian", "american_bulldog", "beagle", "Bengal", "boxer", "havanese"]
+    for split, num_images, first in (
+        ("trainval", per_class.trainval, 1),
+        ("test", per_class.test, 101),
+    ):
+        lines = []
+        for label, breed, i in _each(breeds, num_images):
+            species = 1 if breed[0].isupper() else 2
+            write_file(folder / "images" / f"{breed}_{first + i}.jpg", draw(label))
+            lines.append(f"{breed}_{first + i} {label + 1} {species} 1")
+        write_lines(folder / "annotations" / f"{split}.txt", lines)
+
+
+def write_places365(data: Path, per_class: PerClass, draw: Draw) -> None:
+    """Write the images, the list of categories and the lists of files and labels."""
+    folder = data / "places365"
+    classes = ["/a/airfield", "/a/alley", "/b/bridge", "/c/castle", "/f/field/wild"]
+    numbered = [f"{name} {label}" for label, name in enumerate(classes)]
+    write_lines(folder / "categories_places365.txt", numbered)
+    lines = []
+    for label, name, i in _each(classes, per_class.trainval):
+        path = f"{name}/{i + 1:08d}.jpg"
+        write_file(folder / "data_256_standard" / path.lstrip("/"), draw(label))
+        lines.append(f"{path} {label}")
+    write_lines(folder / "places365_train_standard.txt", lines)
+    lines = []
+    for i in range(per_class.test * per_class.classes):
+        name = f"Places365_val_{i + 1:08d}.jpg"
+        write_file(folder / "val_256" / name, draw(i * 7 % per_class.classes))
+        lines.append(f"{name} {i * 7 % per_class.classes}")
+    write_lines(folder / "places365_val.txt", lines)
+
+
+def write_sun397(data: Path, per_class: PerClass, draw: Draw) -> None:
+    """Write the images, ClassName.txt, Training_01.txt and Testing_01.txt."""
+    folder = data / "SUN397"
+    classes = ["/a/abbey", "/a/apse/indoor", "/b/bakery/shop", "/c/canyon", "/d/diner/outdoor"]
+    write_lines(folder / "ClassName.txt", classes)
+    lists: dict[str, list[str]] = {"Training": [], "Testing": []}
+    for label, name, i in _each(classes, per_class.trainval + per_class.test):
+        path = f"{name}/sun_a{chr(97 + i // 26)}{chr(97 + i % 26)}qdkwkdm.jpg"
+        write_file(folder / path.lstrip("/"), draw(label))
+        lists["Training" if i < per_class.trainval else "Testing"].append(path)
+    for part, lines in lists.items():
+        write_lines(folder / f"{part}_01.txt", lines)

@@ -21,7 +21,7 @@ from transfer.datasets.expected import Sizes
 from transfer.datasets.folders import Folders
 from transfer.datasets.objects import annotation_store, coco
 from transfer.datasets.objects.annotation_store import published_truth, read_once
-from transfer.datasets.objects.coco_faults import Kind
+from transfer.datasets.objects.coco import Kind
 from transfer.datasets.scenes import Scenes
 from transfer.detection.coco_ap import Kind as Measured
 from transfer.detection.coco_ap import coco_ap

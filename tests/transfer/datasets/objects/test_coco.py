@@ -17,8 +17,7 @@ from pycocotools.coco import COCO
 from transfer.datasets.catalog import open_any, open_scenes
 from transfer.datasets.check import check, render, require
 from transfer.datasets.expected import DataError, Sizes, mark_small, small_sizes
-from transfer.datasets.scene_arrays import Scene
-from transfer.datasets.scenes import usable_for_training
+from transfer.datasets.scenes import Scene, usable_for_training
 
 Change = Callable[[dict[str, Any]], None]
 INSTANCES = Path("coco", "annotations", "instances_val2017.json")

@@ -15,7 +15,7 @@ from transfer.__main__ import main
 from transfer.datasets.catalog import open_scenes, open_segmented, open_split
 from transfer.datasets.check import check, require
 from transfer.datasets.expected import DataError, small_sizes
-from transfer.datasets.objects.sbd import convert_sbd, read_sbd_mask
+from transfer.datasets.objects.voc import convert_sbd, read_sbd_mask
 from transfer.datasets.scenes import usable_for_training
 from transfer.datasets.segmented import IGNORED, Segmented
 

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from transfer.datasets.catalog import open_scenes
-from transfer.datasets.scene_arrays import Scene
-from transfer.datasets.scenes import Scenes, usable_for_training
+from transfer.datasets.scenes import Scene, Scenes, usable_for_training
 
 KEYS = ("coco17", "coco17_keypoints", "voc0712")
 
