@@ -1,16 +1,15 @@
 """COCO's average precision of boxes, masks and keypoints, by pycocotools: Lin et al., ECCV 2014."""
 
 import io
+import json
 from collections.abc import Sequence
 from contextlib import redirect_stdout
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
-from transfer.datasets.objects.annotation_store import published_truth
 from transfer.datasets.objects.coco import is_outline
 from transfer.datasets.scenes import Scenes
 from transfer.detection.results import Detections
@@ -27,29 +26,26 @@ SUMMARY: dict[Kind, tuple[str, ...]] = {
 
 
 def coco_ap(
-    detections: Sequence[Detections],
-    scenes: Scenes,
-    kinds: Sequence[Kind],
-    cache: Path | None = None,
+    detections: Sequence[Detections], scenes: Scenes, kinds: Sequence[Kind]
 ) -> dict[Kind, dict[str, float]]:
     """Return, per kind, AP, AP50, AP75, APs, APm, APl, and AP/<class>, all in percent.
 
     detections: one entry per image of the scenes, in their order. The ground truth is the part of
-    the annotation file that belongs to these images, which the cache keeps, if one is given: the
-    next call need not parse the file. Sizes and classes without an object have no
-    entry; no detections give 0. Crowds are neither hits nor misses.
+    the annotation file that belongs to these images, with areas, masks of crowds and boxes without
+    area, which scenes lack. Sizes and classes without an object have no entry; no detections give
+    0. Crowds are neither hits nor misses.
     """
     with redirect_stdout(io.StringIO()):
-        truth = _truth(scenes, cache)
+        truth = _truth(scenes)
         return {kind: _average_precision(truth, detections, scenes, kind) for kind in kinds}
 
 
 def resampled_coco_ap(
-    detections: Sequence[Detections], scenes: Scenes, kind: Kind, cache: Path | None = None
+    detections: Sequence[Detections], scenes: Scenes, kind: Kind
 ) -> dict[str, Floats]:
     """Return AP, AP50 and AP75 (B,) in percent on resampled test sets; see `coco_ap`."""
     with redirect_stdout(io.StringIO()):
-        evaluation = _evaluated(_truth(scenes, cache), detections, scenes, kind)
+        evaluation = _evaluated(_truth(scenes), detections, scenes, kind)
     asked, counts = evaluation.params, resamples(len(scenes))
     places = {scenes.scene(i).image_id: i for i in range(len(scenes))}
     by_class: list[list[Floats]] = []
@@ -76,16 +72,28 @@ def resampled_coco_ap(
     return {name: means[thresholds].mean(axis=0) for name, thresholds in chosen.items()}
 
 
-def _truth(scenes: Scenes, cache: Path | None) -> COCO:
+def _truth(scenes: Scenes) -> COCO:
     """Return the annotations of these images only, without the broken ones."""
     if scenes.annotations is None:
         raise ValueError(f"these {len(scenes)} scenes name no annotation file; COCO's AP needs one")
-    published = published_truth(scenes, scenes.annotations, cache)
+    content = json.loads(scenes.annotations.read_text())
+    ids = {scene.image_id for scene in scenes}
+    # the first image of each id is kept, as where the scenes are read
+    images = {image["id"]: image for image in reversed(content["images"]) if image["id"] in ids}
+    if len(images) != len(ids):
+        raise ValueError(
+            f"{scenes.annotations}: {len(images)} of the {len(ids)} images are in it; "
+            "expected all: is it the file that the scenes were read from?"
+        )
     truth = COCO()
-    truth.dataset = published | {
+    truth.dataset = {
+        "images": list(images.values()),
         "annotations": [
-            _pycocotools_annotation(place, entry) for place, entry in published["annotations"]
-        ]
+            _pycocotools_annotation(place, entry)
+            for place, entry in enumerate(content["annotations"])
+            if place not in scenes.faulty and entry["image_id"] in ids
+        ],
+        "categories": content["categories"],
     }
     truth.createIndex()
     return truth

@@ -99,8 +99,6 @@ class Detected:
     kinds: tuple[Kind, ...]
     """Kinds of COCO's average precision; empty for VOC."""
     details: Mapping[str, object] = field(default_factory=dict)
-    cache: Path | None = None
-    """Folder that keeps the annotations of the test images; None: COCO's file is parsed."""
 
     @cached_property
     def precisions(self) -> Mapping[Kind, Mapping[str, float]]:
@@ -110,7 +108,7 @@ class Detected:
 
         if not self.kinds:
             return {"bbox": voc_ap(self.found, self.scenes)}
-        return coco_ap(self.found, self.scenes, self.kinds, self.cache)
+        return coco_ap(self.found, self.scenes, self.kinds)
 
     @property
     def resampled(self) -> dict[str, Floats]:
@@ -120,7 +118,7 @@ class Detected:
 
         if not self.kinds:
             return resampled_voc_ap(self.found, self.scenes)
-        return resampled_coco_ap(self.found, self.scenes, self.first, self.cache)
+        return resampled_coco_ap(self.found, self.scenes, self.first)
 
     @property
     def first(self) -> Kind:
@@ -236,7 +234,7 @@ class Detection(RecipeTraining[DetectorRecipe]):
             process,
         )
         details = {"num_train": len(usable)}
-        return training, Detected(detections, tested, self.kinds, details, folders.cache)
+        return training, Detected(detections, tested, self.kinds, details)
 
     @property
     def kinds(self) -> tuple[Kind, ...]:

@@ -1,11 +1,9 @@
-"""Annotations of COCO, parsed once per machine, for all processes and for pycocotools.
+"""Objects of COCO, parsed once per machine, for all processes.
 
 COCO's training annotations are 450 MB of JSON, which take every process of a run half a minute and
 three gigabytes. The first process that reads them writes their arrays to the cache, under a hash of
-the file's content; it and all others map those files, so their pages are in memory once. The test
-needs what the arrays lack: areas, masks of crowds, counts of keypoints, and boxes without area. A
-split's part of the file is kept as JSON, which has the same numbers when it is read again.
-Files and folders appear when all of them is written.
+the file's content; it and all others map those files, so their pages are in memory once. A folder
+appears when all of it is written.
 """
 
 import hashlib
@@ -30,7 +28,6 @@ from pretrain.running.lock import wait_for_lock
 from transfer.datasets.scenes import ARRAY_NAMES, SceneArrays, Scenes
 
 READER_VERSION = 3  # part of every name: raise it when the readers take other objects from a file
-TRUTH_VERSION = 2  # as above, when other parts of a file are kept for pycocotools
 ENTRIES = "annotations"
 """Folder of all entries below the cache."""
 ABOUT = ("class_names", "category_ids", "faulty", "faults", "notes")
@@ -38,8 +35,6 @@ ABOUT = ("class_names", "category_ids", "faulty", "faults", "notes")
 
 Parse = Callable[[Path], Scenes]
 """Returns the images and objects of an annotation file."""
-Truth = dict[str, Any]
-"""The lists `images`, `annotations` (pairs of place in the file and annotation), `categories`."""
 
 
 def stored_scenes(file: Path, cache: Path) -> Scenes | None:
@@ -111,51 +106,3 @@ def _load(path: Path, annotations: Path) -> Scenes | None:
     except (OSError, ValueError):
         return None
     return Scenes(annotations.parents[2], SceneArrays(**arrays), annotations=annotations, **about)
-
-
-def published_truth(scenes: Scenes, annotations: Path, cache: Path | None = None) -> Truth:
-    """Return images and annotations of a split as its file has them, without the broken ones.
-
-    cache: folder for the part of this split, from where the next call reads it; None: parse the
-    file. ValueError if an image is not in the file.
-    """
-    if cache is None:
-        return _parse_truth(scenes, annotations)
-    path = _truth_entry(scenes, annotations, cache)
-    if path.exists():
-        stored: Truth = json.loads(path.read_bytes())
-        return stored
-    truth = _parse_truth(scenes, annotations)
-    try:
-        if path == _truth_entry(scenes, annotations, cache):  # else replaced while it was parsed
-            write_whole(path, json.dumps(truth).encode(), "--runs")
-    except WriteError as error:
-        print_line("data", f"{error}. Until then each test parses {annotations.name} anew")
-    return truth
-
-
-def _truth_entry(scenes: Scenes, annotations: Path, cache: Path) -> Path:
-    ids = [str(name, "utf-8") for name in scenes.arrays.image_ids[scenes.order]]
-    split = [TRUTH_VERSION, _sha256(annotations), ids, sorted(scenes.faulty)]
-    return cache / ENTRIES / f"{content_hash(split, 24)}.truth.json"
-
-
-def _parse_truth(scenes: Scenes, annotations: Path) -> Truth:
-    content = json.loads(annotations.read_text())
-    ids = {scene.image_id for scene in scenes}
-    # the first image of each id is kept, as where the scenes are read
-    images = {image["id"]: image for image in reversed(content["images"]) if image["id"] in ids}
-    if len(images) != len(ids):
-        raise ValueError(
-            f"{annotations}: {len(images)} of the {len(ids)} images are in it; "
-            "expected all: is it the file that the scenes were read from?"
-        )
-    return {
-        "images": list(images.values()),
-        "annotations": [
-            [place, entry]
-            for place, entry in enumerate(content["annotations"])
-            if place not in scenes.faulty and entry["image_id"] in ids
-        ],
-        "categories": content["categories"],
-    }
