@@ -21,7 +21,7 @@ from transfer.frozen.features import Predictions
 from transfer.record import Record, protocol_hash, read_record
 from transfer.tasks import TASKS, reading_of
 from transfer.tasks.detection import Detection
-from transfer.tasks.few_shot import FewLabels, TrialScores
+from transfer.tasks.few_shot import FewShot, LowShotKNN, TrialScores
 from transfer.tasks.neighbors import NearestImages, Neighbors
 from transfer.tasks.robustness import Corrupted, CorruptionEval
 from transfer.tasks.segmentation import Segmentation
@@ -37,13 +37,12 @@ def solved(task: Task, folder: Path, *, right: bool) -> Any:
         return solved_segmentation(folder, right=right)
     labels = torch.arange(10)
     scores = one_hot(labels if right else labels.roll(1), 10).float()
-    if isinstance(task, FewLabels):
+    if isinstance(task, FewShot | LowShotKNN):
         return TrialScores({5: scores.expand(3, 10, 10), 10: scores.expand(3, 10, 10)}, labels)
     if isinstance(task, CorruptionEval):
-        cells = [(kind, severity) for kind in KINDS for severity in (1, 3) for _ in labels]
-        kinds, severities = zip(*cells, strict=True)
+        cells = tuple((kind, severity) for kind in KINDS for severity in (1, 3) for _ in labels)
         times = 2 * len(KINDS)
-        return Corrupted(scores.repeat(times, 1), labels.repeat(times), kinds, severities)
+        return Corrupted(scores.repeat(times, 1), labels.repeat(times), {}, cells)
     if isinstance(task, ViewStatistics):
         cosines = torch.full((10, 3), float(right))
         return ImageStatistics({"feature": cosines, "embedding": cosines}, {})

@@ -9,7 +9,6 @@ arXiv:2104.14294, and the temperature of the full monitor in `knn.py`.
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,7 +28,6 @@ from transfer.tasks.task import CenterCrops
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from transfer.frozen.few_shot_heads import Problem
     from transfer.galleries.tile import Tile
 
 
@@ -44,56 +42,41 @@ class TrialScores:
     details: dict[str, Any] = field(default_factory=dict)
     """Numbers by class."""
 
+    @property
+    def of_smallest(self) -> Tensor:
+        """Return the scores (trials, n, L) of the classifiers of the smallest sets."""
+        return self.scores[min(self.scores)]
 
-@dataclass(frozen=True, kw_only=True)
-class FewLabels(CenterCrops):
-    """Classifiers of several drawn sets of labelled images, of several sizes."""
-
-    metric_name: ClassVar[str]
-    """Format of the metric's name; its argument is the size of the sets."""
-    trials_called: ClassVar[str]
-    """Word for the classifiers of a size."""
-    counted_over: ClassVar[str]
-    """Format of the words for these; its arguments are their number and the size."""
-
-    @abstractmethod
-    def shares(self, scores: Tensor) -> Tensor:
-        """Return scores (trials, n, L) as shares of each class that add up to 1."""
-
-    def results(
-        self, scores: dict[int, Tensor], labels: Tensor, names: Sequence[str]
-    ) -> TrialScores:
-        """Return the scores with accuracy by class and the most confused pairs.
-
-        scores (trials, n, L) by size, labels (n,), names: L names. The numbers are means over the
-        classifiers of the smallest sets. A pair counts the images of all these classifiers.
-        """
-        size = min(scores)
-        num = len(scores[size])
-        numbers = class_results(scores[size].flatten(0, 1), labels.repeat(num), names, repeats=num)
-        details = {**numbers, "classes_counted_over": self.counted_over.format(num, size)}
-        return TrialScores(scores, labels, details)
-
-    def accuracies(self, predictions: TrialScores) -> dict[str, list[float]]:
-        """Return top-1 in percent of each classifier, by metric."""
+    def accuracies(self, metric: str) -> dict[str, list[float]]:
+        """Return top-1 in percent of each classifier; metric: format of a size's name."""
         return {
-            self.metric_name.format(size): [top1(one, predictions.labels) for one in scores]
-            for size, scores in predictions.scores.items()
+            metric.format(size): [top1(one, self.labels) for one in scores]
+            for size, scores in self.scores.items()
         }
 
-    def metrics(self, predictions: TrialScores) -> dict[str, float]:
+    def means(self, metric: str) -> dict[str, float]:
         """Return top-1 in percent, means over the classifiers of a size."""
-        return {name: fmean(values) for name, values in self.accuracies(predictions).items()}
+        return {name: fmean(values) for name, values in self.accuracies(metric).items()}
 
-    def gallery(self, predictions: TrialScores, folders: Folders) -> list[Tile]:
-        """Return the images about which the classifiers of the smallest sets are most wrong."""
-        images = open_images(self.dataset, "test", folders)
-        shares = self.shares(predictions.scores[min(predictions.scores)])
-        return mistakes_over_runs(images, shares, predictions.labels, self.trials_called)
+
+def trial_scores(
+    scores: dict[int, Tensor], labels: Tensor, names: Sequence[str], counted_over: str
+) -> TrialScores:
+    """Return the scores with accuracy by class and the most confused pairs.
+
+    scores (trials, n, L) by size, labels (n,), names: L names. The numbers are means over the
+    classifiers of the smallest sets. A pair counts the images of all these classifiers.
+    counted_over: format of the words for these, of their number and the size.
+    """
+    size = min(scores)
+    num = len(scores[size])
+    numbers = class_results(scores[size].flatten(0, 1), labels.repeat(num), names, repeats=num)
+    details = {**numbers, "classes_counted_over": counted_over.format(num, size)}
+    return TrialScores(scores, labels, details)
 
 
 @dataclass(frozen=True, kw_only=True)
-class FewShot(FewLabels):
+class FewShot(CenterCrops):
     """LooC's few-shot protocol: means of ten trials.
 
     The paper names iterations and rate of Adam. It does not name the pool (train and val together
@@ -102,9 +85,6 @@ class FewShot(FewLabels):
 
     heading: ClassVar[str] = "Few labels"
     primary_metric: ClassVar[str] = "acc_5shot"
-    metric_name: ClassVar[str] = "acc_{}shot"
-    trials_called: ClassVar[str] = "trials"
-    counted_over: ClassVar[str] = "{} trials of {} images per class"
 
     protocol: str = "looc-2020/1"
     shots: tuple[int, ...] = (5, 10)
@@ -140,12 +120,24 @@ class FewShot(FewLabels):
         """
         import torch
 
-        from transfer.frozen.few_shot_heads import train_together
+        from transfer.frozen.few_shot_heads import Problem, draw_support, train_together
 
+        labels, num_classes = prepared.train.labels, prepared.num_classes
+        # one seed per trial nests the images of its shots; the seeds of runs lie 2^20 apart
+        problems = [
+            Problem(
+                draw_support(
+                    labels, shots=shots, num_classes=num_classes, seed=(seed << 20) + trial
+                ),
+                seed=(seed << 20) + 1000 * (1 + trial) + shots,
+            )
+            for shots in self.shots
+            for trial in range(self.trials)
+        ]
         weight, bias = train_together(
             prepared.train,
-            self.problems(prepared, seed),
-            num_classes=prepared.num_classes,
+            problems,
+            num_classes=num_classes,
             iterations=self.iterations,
             learning_rate=self.learning_rate,
             batch_size=self.batch_size,
@@ -159,37 +151,24 @@ class FewShot(FewLabels):
             [torch.addmm(b, test, w.T).cpu() for w, b in zip(weight, bias, strict=True)]
         )
         by_shot = dict(zip(self.shots, scores.split(self.trials), strict=True))
-        return self.results(by_shot, prepared.test.labels, prepared.class_names)
+        counted_over = "{} trials of {} images per class"
+        return trial_scores(by_shot, prepared.test.labels, prepared.class_names, counted_over)
 
-    def problems(self, prepared: TrainAndTest, seed: int) -> list[Problem]:
-        """Return all trials of the first number of shots, then of the next."""
-        from transfer.frozen.few_shot_heads import Problem, draw_support
+    def metrics(self, predictions: TrialScores) -> dict[str, float]:
+        """Return top-1 in percent, means over the trials of a number of shots."""
+        return predictions.means("acc_{}shot")
 
-        # one seed per trial nests the images of its shots; the seeds of runs lie 2^20 apart
-        return [
-            Problem(
-                draw_support(
-                    prepared.train.labels,
-                    shots=shots,
-                    num_classes=prepared.num_classes,
-                    seed=(seed << 20) + trial,
-                ),
-                seed=(seed << 20) + 1000 * (1 + trial) + shots,
-            )
-            for shots in self.shots
-            for trial in range(self.trials)
-        ]
-
-    def shares(self, scores: Tensor) -> Tensor:
-        """Return the probabilities of the classes."""
-        return scores.softmax(dim=2)
+    def gallery(self, predictions: TrialScores, folders: Folders) -> list[Tile]:
+        """Return the images about which the classifiers of the fewest shots are most wrong."""
+        images, shares = open_images(self.dataset, "test", folders), predictions.of_smallest
+        return mistakes_over_runs(images, shares.softmax(dim=2), predictions.labels, "trials")
 
     def details(self, predictions: TrialScores) -> dict[str, object]:
         """Return the accuracy of each trial, 95 % intervals of the metrics, and numbers by class.
 
         An interval is given by its half width.
         """
-        trials = self.accuracies(predictions)
+        trials = predictions.accuracies("acc_{}shot")
         return {
             **super().details(predictions),
             "trials": trials,
@@ -206,14 +185,11 @@ def interval95(values: list[float]) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LowShotKNN(FewLabels):
+class LowShotKNN(CenterCrops):
     """Weighted nearest neighbors in banks of 1 % and 10 % of the labels; means over five draws."""
 
     heading: ClassVar[str] = "Nearest neighbors"
     primary_metric: ClassVar[str] = "top1_1pct"
-    metric_name: ClassVar[str] = "top1_{}pct"
-    trials_called: ClassVar[str] = "banks"
-    counted_over: ClassVar[str] = "{} banks of {} % of the training images"
 
     protocol: str = "lowshot/1"
     percents: tuple[int, ...] = (1, 10)
@@ -244,11 +220,20 @@ class LowShotKNN(FewLabels):
         """Return the votes of all banks."""
         import torch
 
+        from transfer.frozen.few_shot_heads import draw_support
         from transfer.frozen.nearest import knn_scores
 
+        train = prepared.train
+
         def votes(percent: int, draw: int) -> Tensor:
+            support = draw_support(
+                train.labels,
+                shots=shots_of(len(train.labels), prepared.num_classes, percent),
+                num_classes=prepared.num_classes,
+                seed=(seed << 20) + draw,
+            )
             return knn_scores(
-                drawn_bank(prepared, percent, (seed << 20) + draw),
+                Features(train.features[support], train.labels[support]),
                 prepared.test.features,
                 num_classes=prepared.num_classes,
                 num_neighbors=self.num_neighbors,
@@ -259,15 +244,22 @@ class LowShotKNN(FewLabels):
             percent: torch.stack([votes(percent, draw) for draw in range(self.draws)])
             for percent in self.percents
         }
-        return self.results(scores, prepared.test.labels, prepared.class_names)
+        counted_over = "{} banks of {} % of the training images"
+        return trial_scores(scores, prepared.test.labels, prepared.class_names, counted_over)
 
-    def shares(self, scores: Tensor) -> Tensor:
-        """Return the shares of the votes."""
-        return scores / scores.sum(dim=2, keepdim=True)
+    def metrics(self, predictions: TrialScores) -> dict[str, float]:
+        """Return top-1 in percent, means over the banks of a percentage."""
+        return predictions.means("top1_{}pct")
+
+    def gallery(self, predictions: TrialScores, folders: Folders) -> list[Tile]:
+        """Return the images about which the neighbors in the smallest banks are most wrong."""
+        images, votes = open_images(self.dataset, "test", folders), predictions.of_smallest
+        shares = votes / votes.sum(dim=2, keepdim=True)
+        return mistakes_over_runs(images, shares, predictions.labels, "banks")
 
     def details(self, predictions: TrialScores) -> dict[str, object]:
         """Return top-1 in percent of each draw, and numbers by class."""
-        return {**super().details(predictions), "draws": self.accuracies(predictions)}
+        return {**super().details(predictions), "draws": predictions.accuracies("top1_{}pct")}
 
 
 def shots_of(num_images: int, num_classes: int, percent: int) -> int:
@@ -275,21 +267,7 @@ def shots_of(num_images: int, num_classes: int, percent: int) -> int:
     return max(1, round(num_images / num_classes * percent / 100))
 
 
-def drawn_bank(prepared: TrainAndTest, percent: int, seed: int) -> Features:
-    """Return a drawn bank of equally many images of every class."""
-    from transfer.frozen.few_shot_heads import draw_support
-
-    train = prepared.train
-    support = draw_support(
-        train.labels,
-        shots=shots_of(len(train.labels), prepared.num_classes, percent),
-        num_classes=prepared.num_classes,
-        seed=seed,
-    )
-    return Features(train.features[support], train.labels[support])
-
-
-TASKS: dict[str, FewLabels] = {
+TASKS: dict[str, FewShot | LowShotKNN] = {
     "cifar10_lowshot_knn": LowShotKNN(dataset="cifar10", crop_px=32, margin_px=0),
     "cifar100_lowshot_knn": LowShotKNN(dataset="cifar100", crop_px=32, margin_px=0),
     "in100_lowshot_knn": LowShotKNN(dataset="in100", by_default=False),

@@ -7,7 +7,7 @@ of a data set are trained on one stream of random crops. One probe predicts an i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
@@ -17,7 +17,7 @@ from transfer.datasets.images import describe_image
 from transfer.finetuning.options import length_fraction
 from transfer.frozen.features import Features, Predictions, frozen_features, open_images
 from transfer.frozen.pass_hours import ASSUMED, Rates, probe_hours
-from transfer.frozen.probe_training import Decay, Labels, ProbeTraining
+from transfer.frozen.probe_training import Decay, ProbeTraining
 from transfer.frozen.transforms import QUARTER_TURNS
 from transfer.galleries.mistakes import turned_mistakes
 from transfer.metrics import top1
@@ -38,8 +38,8 @@ class Prepared:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Probe(CenterCrops):
-    """A linear probe on random crops of one data set."""
+class LinearProbe(CenterCrops):
+    """Linear probe of one paper on one data set, on random crops."""
 
     heading: ClassVar[str] = "Linear probes"
 
@@ -48,42 +48,6 @@ class Probe(CenterCrops):
     batch_size: int = 256
     sgd_momentum: float = 0.9
     weight_decay: float = 0.0
-
-    def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
-        """Return the estimated hours on one GPU, on the published counts of images."""
-        return probe_hours(backbone, self.dataset, epochs=self.epochs, rates=rates)
-
-    def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
-        """Return the training images and the features of the test images."""
-        train = open_images(self.dataset, "trainval", folders)
-        test = frozen_features(backbone, self.dataset, "test", self.transform, folders)
-        return Prepared(backbone, train, test)
-
-    def training_of(
-        self,
-        heads: Sequence[tuple[float, Decay]],
-        labels: Labels = "classes",
-        optimizer: Literal["sgd", "lars"] = "sgd",
-    ) -> ProbeTraining:
-        """Return the settings of the training loop, with a rate and a decay for each head."""
-        rates, decays = zip(*heads, strict=True)
-        return ProbeTraining(
-            learning_rates=rates,
-            batch_size=self.batch_size,
-            epochs=self.epochs,
-            decays=decays,
-            optimizer=optimizer,
-            sgd_momentum=self.sgd_momentum,
-            weight_decay=self.weight_decay,
-            labels=labels,
-            crop_px=self.crop_px,
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class LinearProbe(Probe):
-    """Linear probe of one paper on one data set."""
-
     decay: Decay = "cosine"
     """Schedule of the learning rate: cosine to zero, or step, times 0.1 at 60 % and 80 %."""
     optimizer: Literal["sgd", "lars"] = field(default="sgd", metadata={"added": True})
@@ -127,6 +91,16 @@ class LinearProbe(Probe):
         peers = tuple(peer.for_backbone(backbone) for peer in self.peers)
         return replace(self, crop_px=backbone.input.size_px, std=std, peers=peers)
 
+    def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
+        """Return the estimated hours on one GPU, on the published counts of images."""
+        return probe_hours(backbone, self.dataset, epochs=self.epochs, rates=rates)
+
+    def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
+        """Return the training images and the features of the test images."""
+        train = open_images(self.dataset, "trainval", folders)
+        test = frozen_features(backbone, self.dataset, "test", self.transform, folders)
+        return Prepared(backbone, train, test)
+
     def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
         """Train, then return the scores of the test split with the last weights."""
         from transfer.frozen.linear_heads import train_and_score
@@ -158,11 +132,21 @@ class LinearProbe(Probe):
 
     def training(self) -> ProbeTraining:
         """Return the settings of the training loop, with a head for each reading."""
-        return self.training_of(self.heads, optimizer=self.optimizer)
+        rates, decays = zip(*self.heads, strict=True)
+        return ProbeTraining(
+            learning_rates=rates,
+            batch_size=self.batch_size,
+            epochs=self.epochs,
+            decays=decays,
+            optimizer=self.optimizer,
+            sgd_momentum=self.sgd_momentum,
+            weight_decay=self.weight_decay,
+            crop_px=self.crop_px,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
-class RotationProbe(Probe):
+class RotationProbe(CenterCrops):
     """Linear probe of four rotations on ImageNet-100.
 
     LooC, arXiv:2008.05659, section 4 and Table 1. It learns from crops that are flipped and then
@@ -170,17 +154,26 @@ class RotationProbe(Probe):
     four rotations. The paper names no settings for it; those of its ImageNet-100 probe are used.
     """
 
+    heading: ClassVar[str] = "Linear probes"
     primary_metric: ClassVar[str] = "acc"
 
     dataset: str = "in100"
     protocol: str = "looc-2020/1"
+    learning_rate: float = 30.0
     epochs: float = 200.0
+    batch_size: int = 256
+    sgd_momentum: float = 0.9
+    weight_decay: float = 0.0
 
     def at_schedule(self, schedule: str) -> Self:
         """Return the protocol at the length of a schedule."""
         if schedule == "smoke":
             return replace(self, epochs=self.epochs / 50, batch_size=32)
         return replace(self, epochs=self.epochs * length_fraction(schedule))
+
+    def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
+        """Return the estimated hours on one GPU, on the published counts of images."""
+        return probe_hours(backbone, self.dataset, epochs=self.epochs, rates=rates)
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
         """Return the training images and the features of the test images in each rotation.
@@ -202,7 +195,16 @@ class RotationProbe(Probe):
         """Train, then return the scores of the test split with the last weights."""
         from transfer.frozen.linear_heads import train_and_score
 
-        training = self.training_of([(self.learning_rate, "step")], labels="rotations")
+        training = ProbeTraining(
+            learning_rates=(self.learning_rate,),
+            batch_size=self.batch_size,
+            epochs=self.epochs,
+            decays=("step",),
+            sgd_momentum=self.sgd_momentum,
+            weight_decay=self.weight_decay,
+            labels="rotations",
+            crop_px=self.crop_px,
+        )
         return train_and_score(
             prepared.backbone, prepared.train, training, prepared.test, seed, folders.work
         )
@@ -324,4 +326,4 @@ PROBES = with_shared_passes(
     ),
 }
 
-TASKS: dict[str, Probe] = {**PROBES, "rotation4_linear": RotationProbe()}
+TASKS: dict[str, LinearProbe | RotationProbe] = {**PROBES, "rotation4_linear": RotationProbe()}

@@ -8,7 +8,7 @@ used to train on train and val together, and the test split is scored once.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pretrain.running.errors import NotFiniteError
 from transfer.backbone import Backbone
@@ -21,7 +21,7 @@ from transfer.frozen.pass_hours import ASSUMED, Rates, probe_hours
 from transfer.frozen.probe_training import ProbeTraining
 from transfer.frozen.transforms import EvalTransform
 from transfer.metrics import mean_per_class, top1
-from transfer.tasks.task import Classification
+from transfer.tasks.task import Task
 
 if TYPE_CHECKING:
     from transfer.datasets.images import Images
@@ -42,11 +42,13 @@ class Prepared:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinearTransfer(Classification):
+class LinearTransfer(Task):
     """LORAC's protocol on one data set."""
 
     heading: ClassVar[str] = "Linear transfer"
 
+    crop_px: int = 224
+    engine: Literal["torch"] = "torch"
     protocol: str = "lorac-2021/1"
     steps: int = 0
     """Optimizer steps; 0 where the length is given in epochs."""
@@ -69,6 +71,10 @@ class LinearTransfer(Classification):
         part = length_fraction(schedule)
         steps = max(1, round(self.steps * part)) if self.steps else 0
         return replace(self, steps=steps, epochs=self.epochs * part)
+
+    def for_backbone(self, backbone: Backbone) -> LinearTransfer:
+        """Return the protocol with crops of the backbone's image size."""
+        return replace(self, crop_px=backbone.input.size_px)
 
     def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
         """Return the estimated hours on one GPU, on the published counts of images."""

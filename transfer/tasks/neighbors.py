@@ -7,10 +7,9 @@ once for all backbones, so that figures of two backbones show the same ones.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Never
 
 from transfer.datasets.catalog import too_small_bank
 from transfer.datasets.folders import Folders
@@ -21,8 +20,6 @@ from transfer.tasks.task import CenterCrops
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from transfer.galleries.tile import Tile
 
 
 @dataclass(frozen=True)
@@ -106,7 +103,7 @@ class NearestImages(CenterCrops):
         right = per_image(same.sum(dim=1).numpy(), predictions.labels.numpy(), of=same.shape[1])
         return {"queries": predictions.queries, "num_test": len(predictions.labels), **right}
 
-    def gallery(self, predictions: Neighbors, folders: Folders) -> Sequence[Tile]:
+    def gallery(self, predictions: Neighbors, folders: Folders) -> list[Never]:
         """Return nothing: the record shows the queries."""
         return []
 

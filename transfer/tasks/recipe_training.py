@@ -86,7 +86,6 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
     mean_of_three: ClassVar[str]
     """Key of the task whose published number is a mean of three runs."""
 
-    dataset: str
     recipe: AnyRecipe
     learning_rates: tuple[float, ...] = ()
     """Learning rates to compare on a held-out part of the training images; none: the recipe's."""
@@ -94,10 +93,6 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
     @abstractmethod
     def unfit(self, backbone: Backbone) -> str:
         """Return why a backbone cannot carry the network; empty if it can."""
-
-    def datasets(self) -> tuple[str, ...]:
-        """Return the keys of the data sets it reads."""
-        return (self.dataset,)
 
     def at_schedule(self, schedule: str) -> Self:
         """Return the protocol with a share of the iterations; smoke: with a tiny network."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from transfer.frozen.classifier import (
     load_classifier,
 )
 from transfer.frozen.features import (
+    Features,
     Predictions,
     features_of_backbones,
     frozen_features,
@@ -33,7 +34,8 @@ from transfer.frozen.features import (
 )
 from transfer.frozen.transforms import EvalTransform
 from transfer.galleries.mistakes import corrupted_mistakes, mistakes
-from transfer.tasks.task import Classification
+from transfer.metrics import top1
+from transfer.tasks.task import Task
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -52,20 +54,25 @@ class Prepared:
     head: Heads
     classes: tuple[str, ...]
     """Names of the L classes of the classifier."""
-    features: Tensor
-    """(n, C) of the test images."""
-    labels: Tensor
-    """Labels (n,) as indices into the classifier's classes."""
+    test: Features
+    """Features of the test images; labels are indices into the classifier's classes."""
     files: tuple[str, ...]
     """File names of the test images."""
 
+    @property
+    def scores(self) -> Tensor:
+        """Return the scores (n, L) of the test images."""
+        return classifier_scores(self.head, self.test.features)
+
 
 @dataclass(frozen=True, kw_only=True)
-class TrainedClassifier(Classification):
+class TrainedClassifier(Task):
     """Test of the ImageNet-100 classifier on images of another kind."""
 
     heading: ClassVar[str] = "Robustness"
 
+    crop_px: int = 224
+    engine: Literal["torch"] = "torch"
     protocol: str = "looc-2020/1"
     classifier: str = "in100_linear@looc"
     """Key of the task that trains the classifier; only that training, another task, has a
@@ -81,6 +88,10 @@ class TrainedClassifier(Classification):
     def datasets(self) -> tuple[str, ...]:
         """Return the keys of the data sets it reads, the classifier's included."""
         return (self.dataset, self.classes_of)
+
+    def for_backbone(self, backbone: Backbone) -> Self:
+        """Return the protocol with the backbone's image size."""
+        return replace(self, crop_px=backbone.input.size_px)
 
     @property
     @abstractmethod
@@ -106,7 +117,7 @@ class TrainedClassifier(Classification):
         test = frozen_features(backbone, self.dataset, "test", self.transform, folders)
         labels = labels_among(test.labels, images.class_names, classes)
         files = tuple(images.name(i) for i in range(len(images)))
-        return Prepared(head, classes, test.features, labels, files)
+        return Prepared(head, classes, Features(test.features, labels), files)
 
     def classes(self, folders: Folders) -> tuple[str, ...]:
         """Return the names of the classes that the classifier knows."""
@@ -131,7 +142,7 @@ class ObjectNetEval(TrainedClassifier):
 
     def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
         """Return the scores of all classes of the classifier, and numbers by class."""
-        scores, labels = classifier_scores(prepared.head, prepared.features), prepared.labels
+        scores, labels = prepared.scores, prepared.test.labels
         numbers = class_results(scores, labels, with_words(prepared.classes))
         return Predictions(scores, labels, numbers)
 
@@ -142,19 +153,20 @@ class ObjectNetEval(TrainedClassifier):
 
 
 @dataclass(frozen=True)
-class Corrupted:
+class Corrupted(Predictions):
     """Scores of the test images, with the corruption of each."""
 
-    scores: Tensor
-    """(n, L)."""
-    labels: Tensor
-    """(n,)."""
-    kinds: tuple[str, ...]
-    """Corruptions (n,), such as "glass_blur"."""
-    severities: tuple[int, ...]
-    """Severities (n,), 1 to 5."""
-    details: dict[str, Any] = field(default_factory=dict)
-    """Numbers by class."""
+    corruptions: tuple[tuple[str, int], ...] = ()
+    """Kind, such as "glass_blur", and severity, 1 to 5, of each image (n,)."""
+
+    def accuracies(self) -> dict[str, dict[int, float]]:
+        """Return top-1 in percent per corruption and severity."""
+        kinds, severities = (np.array(column) for column in zip(*self.corruptions, strict=True))
+        table: dict[str, dict[int, float]] = {}
+        for kind, severity in dict.fromkeys(self.corruptions):
+            rows = (kinds == kind) & (severities == severity)
+            table.setdefault(kind, {})[severity] = top1(self.scores[rows], self.labels[rows])
+        return table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,19 +194,20 @@ class CorruptionEval(TrainedClassifier):
 
     def run(self, prepared: Prepared, folders: Folders, seed: int) -> Corrupted:
         """Return the scores of all classes of the classifier, and numbers by class."""
-        kinds, severities = zip(*map(kind_and_severity, prepared.files), strict=True)
-        scores, labels = classifier_scores(prepared.head, prepared.features), prepared.labels
+        corruptions = tuple(map(kind_and_severity, prepared.files))
+        scores, labels = prepared.scores, prepared.test.labels
         details = class_results(scores, labels, prepared.classes)
+        kinds = [kind for kind, _ in corruptions]
         details |= right_over_corruptions(scores, labels, prepared.files, kinds)
         details["classes_counted_over"] = "all corruptions and severities"
-        return Corrupted(scores, labels, kinds, severities, details)
+        return Corrupted(scores, labels, details, corruptions)
 
     def metrics(self, predictions: Corrupted) -> dict[str, float]:
         """Return top-1 in percent, means over corruptions and severities.
 
         "all" is the mean over the fifteen corruptions in groups, "all19" over all nineteen.
         """
-        cells = accuracies(predictions)
+        cells = predictions.accuracies()
 
         def mean(kinds: Iterable[str], *, least: int = 1) -> float:
             return fmean(
@@ -212,7 +225,7 @@ class CorruptionEval(TrainedClassifier):
 
     def details(self, predictions: Corrupted) -> dict[str, object]:
         """Return top-1 in percent of every corruption, by severity, and numbers by class."""
-        return {**super().details(predictions), "top1": accuracies(predictions)}
+        return {**super().details(predictions), "top1": predictions.accuracies()}
 
     def gallery(self, predictions: Corrupted, folders: Folders) -> list[Tile]:
         """Return pictures of the images about which the classifier is most wrong.
@@ -223,7 +236,7 @@ class CorruptionEval(TrainedClassifier):
             open_images(self.dataset, "test", folders),
             predictions.scores,
             predictions.labels,
-            list(zip(predictions.kinds, predictions.severities, strict=True)),
+            predictions.corruptions,
             self.classes(folders),
         )
 
@@ -247,23 +260,6 @@ def right_over_corruptions(
         return {PER_IMAGE: None}
     own_labels = labels.numpy()[main][first]
     return per_image(np.bincount(place, right).round(), own_labels, of=int(counts[0]))
-
-
-def accuracies(predictions: Corrupted) -> dict[str, dict[int, float]]:
-    """Return top-1 in percent per corruption and severity."""
-    import torch
-
-    from transfer.metrics import top1
-
-    kinds, severities = np.array(predictions.kinds), np.array(predictions.severities)
-    top1_by_kind: dict[str, dict[int, float]] = {}
-    for kind in dict.fromkeys(predictions.kinds):
-        for severity in sorted(set(severities[kinds == kind].tolist())):
-            rows = torch.from_numpy((kinds == kind) & (severities == severity))
-            top1_by_kind.setdefault(kind, {})[severity] = top1(
-                predictions.scores[rows], predictions.labels[rows]
-            )
-    return top1_by_kind
 
 
 TASKS: dict[str, TrainedClassifier] = {

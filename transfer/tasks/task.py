@@ -1,8 +1,6 @@
-"""A task, and the bases of tasks that classify images.
+"""A task: a frozen dataclass; `Task` lists everything that the rest of the suite uses of it.
 
-A task is a frozen dataclass. `Task` lists everything that the rest of the suite uses, with the
-answers of a task that evaluates a frozen backbone in one process. No code outside of a task's file
-tests for its class.
+No code outside of a task's file tests for its class.
 """
 
 from __future__ import annotations
@@ -44,7 +42,10 @@ class PlannedTask(Generic[AnyTask]):
 
 @dataclass(frozen=True, kw_only=True)
 class Task(ABC):
-    """Interface of a task, and the answers of one on a frozen backbone in one process."""
+    """A task, with the answers of one that classifies images by a frozen backbone, in one process.
+
+    The fields of the subclasses are the numbers of the protocol.
+    """
 
     heading: ClassVar[str]
     """Part of the overview that shows the task."""
@@ -55,6 +56,8 @@ class Task(ABC):
     heeded_options: ClassVar[frozenset[str]] = frozenset({"features_in", "keep_crops"})
     """Names of the options that change the task or how it runs."""
 
+    dataset: str
+    """Key of the data set."""
     protocol: str
     """Name and version of the protocol, such as "lorac-2021/1"."""
     by_default: bool = field(default=True, metadata={"hashed": False, "stored": False})
@@ -66,9 +69,9 @@ class Task(ABC):
         """Return the name of the library or solver that computes."""
 
     @property
-    @abstractmethod
     def primary_metric(self) -> str:
         """Return the metric that stands for the task where there is room for one."""
+        return "top1"
 
     @property
     def needs(self) -> str:
@@ -85,9 +88,9 @@ class Task(ABC):
         """Return what tasks have in common whose probes read one stream of crops; None for none."""
         return None
 
-    @abstractmethod
     def datasets(self) -> tuple[str, ...]:
         """Return the keys of the data sets it reads."""
+        return (self.dataset,)
 
     def at_schedule(self, schedule: str) -> Self:
         """Return the protocol at the length of a schedule: itself where nothing is trained."""
@@ -121,12 +124,12 @@ class Task(ABC):
         """Return whether a record that this engine made counts as finished."""
         return True
 
-    @abstractmethod
     def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
         """Return the estimated hours on one GPU, on the published counts of images.
 
-        The backbone's precision is that of its frozen features.
+        The backbone's precision is that of its frozen features, which are extracted once.
         """
+        return probe_hours(backbone, self.dataset, rates=rates)
 
     def plan_notes(
         self, planned: Sequence[PlannedTask[Self]], options: TrainingOptions, num_gpus: int
@@ -146,63 +149,27 @@ class Task(ABC):
     def run(self, prepared: Any, folders: Folders, seed: int) -> Any:
         """Return predictions on the test split; may be interrupted and called again."""
 
-    @abstractmethod
     def metrics(self, predictions: Any) -> dict[str, float]:
-        """Return metrics in percent, under the names of the paper tables."""
-
-    @abstractmethod
-    def details(self, predictions: Any) -> dict[str, object]:
-        """Return what the metrics alone do not tell, for the record."""
-
-    def gallery(self, predictions: Any, folders: Folders) -> Sequence[Tile]:
-        """Return pictures of a few predictions, for people to look at."""
-        return []
-
-
-@dataclass(frozen=True, kw_only=True)
-class Classification(Task):
-    """A task that classifies the images of one data set, cropped to the backbone's size."""
-
-    dataset: str
-    crop_px: int = 224
-    engine: Literal["torch"] = "torch"
-
-    @property
-    def primary_metric(self) -> str:
-        """Return top-1, the first of the metrics."""
-        return "top1"
-
-    def datasets(self) -> tuple[str, ...]:
-        """Return the keys of the data sets it reads."""
-        return (self.dataset,)
-
-    def for_backbone(self, backbone: Backbone) -> Self:
-        """Return the protocol with crops of the backbone's image size."""
-        return replace(self, crop_px=backbone.input.size_px)
-
-    def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
-        """Return the estimated hours to extract the features of the data set once."""
-        return probe_hours(backbone, self.dataset, rates=rates)
-
-    def metrics(self, predictions: Any) -> dict[str, float]:
-        """Return top-1 and top-5 in percent."""
+        """Return metrics in percent, under the names of the paper tables: top-1 and top-5."""
         scores, labels = predictions.scores, predictions.labels
         return {"top1": top1(scores, labels), "top5": topk(scores, labels, k=5)}
 
     def details(self, predictions: Any) -> dict[str, object]:
-        """Return the details of the predictions and the number of test images."""
+        """Return what the metrics alone do not tell, for the record."""
         return {**predictions.details, "num_test": len(predictions.labels)}
 
     def gallery(self, predictions: Any, folders: Folders) -> Sequence[Tile]:
-        """Return pictures of the test images about which the classifier is most wrong."""
+        """Return pictures of a few predictions: the images about which it is most wrong."""
         images = open_images(self.dataset, "test", folders)
         return mistakes(images, predictions.scores, predictions.labels)
 
 
 @dataclass(frozen=True, kw_only=True)
-class CenterCrops(Classification):
+class CenterCrops(Task):
     """A task that tests on center crops, and on the features of those of training images."""
 
+    crop_px: int = 224
+    engine: Literal["torch"] = "torch"
     margin_px: int = 32
     """Short side of the image minus the crop, for a crop of 224 px; in proportion for other crops.
     0 takes the whole image (CIFAR)."""
@@ -211,6 +178,10 @@ class CenterCrops(Classification):
     def transform(self) -> EvalTransform:
         """Return the transform of the test images."""
         return EvalTransform.center(self.crop_px, self.margin_px)
+
+    def for_backbone(self, backbone: Backbone) -> Self:
+        """Return the protocol with crops of the backbone's image size."""
+        return replace(self, crop_px=backbone.input.size_px)
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Any:
         """Return the features of trainval and test, extracted or from the cache."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, Never
 
 from transfer.backbone import Backbone
 from transfer.datasets.folders import Folders
@@ -58,7 +58,6 @@ class ViewStatistics(Task):
     heading: ClassVar[str] = "Figures"
     primary_metric: ClassVar[str] = "mean_cosine"
 
-    dataset: str
     protocol: str = "lorac-2021/1"
     space: Space = "embedding"
     """Output of the projector, or of the backbone."""
@@ -67,10 +66,6 @@ class ViewStatistics(Task):
     """Images drawn from the split; all if it has fewer."""
     views: ViewSettings = field(default_factory=ViewSettings)
     engine: Literal["torch"] = "torch"
-
-    def datasets(self) -> tuple[str, ...]:
-        """Return the keys of the data sets it reads."""
-        return (self.dataset,)
 
     def at_schedule(self, schedule: str) -> ViewStatistics:
         """Return the protocol on fewer images."""
@@ -125,6 +120,10 @@ class ViewStatistics(Task):
     def metrics(self, predictions: ImageStatistics) -> dict[str, float]:
         """Return the mean cosine in percent of that of equal views; the details hold the rest."""
         return {"mean_cosine": 100 * float(predictions.of_spaces[self.space][:, 0].mean())}
+
+    def gallery(self, predictions: ImageStatistics, folders: Folders) -> list[Never]:
+        """Return nothing: the record holds histograms."""
+        return []
 
     def details(self, predictions: ImageStatistics) -> dict[str, object]:
         """Return means and histograms in the statistics' own units.

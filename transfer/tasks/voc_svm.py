@@ -6,7 +6,7 @@ Each class has its own one-vs-rest SVM, at a cost chosen by cross-validated aver
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
@@ -18,7 +18,6 @@ from transfer.datasets.expected import DataError
 from transfer.datasets.folders import Folders
 from transfer.encoders.encoder import Encoder
 from transfer.frozen.features import Features, Predictions, frozen_features, open_images
-from transfer.frozen.pass_hours import ASSUMED, Rates, probe_hours
 from transfer.frozen.transforms import EvalTransform
 from transfer.galleries.mistakes import misplaced
 from transfer.metrics import average_precision
@@ -67,6 +66,7 @@ class VOCSVM(Task):
     heading: ClassVar[str] = "VOC 2007 SVM"
     primary_metric: ClassVar[str] = "mAP"
 
+    dataset: str = field(default="voc07", init=False, metadata={"hashed": False, "stored": False})
     protocol: str = "co2-2021/1"
     points: Points = "area"
     """Kind of average precision, in search and test: by area, or the 11 points of VOC 2007."""
@@ -92,10 +92,6 @@ class VOCSVM(Task):
         """Return the solver of the SVMs."""
         return self.solver
 
-    def datasets(self) -> tuple[str, ...]:
-        """Return the keys of the data sets it reads."""
-        return ("voc07",)
-
     def at_schedule(self, schedule: str) -> Self:
         """Return the protocol with fewer costs, for smoke also with smaller images.
 
@@ -113,10 +109,6 @@ class VOCSVM(Task):
         own = backbone.input.size_px
         fixed = isinstance(backbone, Encoder)
         return replace(self, crop_px=own if fixed else min(self.crop_px, own))
-
-    def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
-        """Return the estimated hours on one GPU, on the published counts of images."""
-        return probe_hours(backbone, "voc07", rates=rates)
 
     def prepare(self, backbone: Backbone, folders: Folders) -> SVMData:
         """Return the features of trainval and test, extracted or from the cache."""

@@ -12,19 +12,19 @@ from transfer.datasets.imagenet.imagenet_c import EXTRA_KINDS, GROUPS, KINDS, MA
 from transfer.datasets.imagenet.objectnet import WNIDS, with_words
 from transfer.datasets.images import ImageArrays, Images, encode_names
 from transfer.frozen.classifier import Heads
-from transfer.tasks.robustness import Corrupted, CorruptionEval, ObjectNetEval, Prepared, accuracies
+from transfer.frozen.features import Features
+from transfer.tasks.robustness import Corrupted, CorruptionEval, ObjectNetEval, Prepared
 
 
 def corrupted(right: dict[tuple[str, int], int]) -> Corrupted:
     """Four images per corruption and severity, of which so many are answered rightly."""
-    kinds, severities, answers = [], [], []
-    for (kind, severity), count in right.items():
-        kinds += [kind] * 4
-        severities += [severity] * 4
+    corruptions, answers = [], []
+    for corruption, count in right.items():
+        corruptions += [corruption] * 4
         answers += [1] * count + [0] * (4 - count)
     scores = torch.nn.functional.one_hot(torch.tensor(answers), 2).float()
     labels = torch.ones(len(answers), dtype=torch.int64)
-    return Corrupted(scores, labels, tuple(kinds), tuple(severities))
+    return Corrupted(scores, labels, corruptions=tuple(corruptions))
 
 
 def test_groups_all_and_severe_are_means_of_corruptions_over_severities() -> None:
@@ -44,7 +44,7 @@ def test_groups_all_and_severe_are_means_of_corruptions_over_severities() -> Non
     at_three = 3 * 100 + 4 * 75 + 4 * 50 + 4 * 25
     assert found["sev3plus_top1"] == pytest.approx(at_three / 15 / 3)
     assert found["sev3plus19_top1"] == pytest.approx(at_three / 19 / 3)
-    cells = accuracies(predictions)
+    cells = predictions.accuracies()
     assert list(cells) == list(KINDS)
     assert cells["fog"] == {1: 50.0, 2: 50.0, 3: 50.0, 4: 0.0, 5: 0.0}
     found = CorruptionEval().metrics(corrupted({(k, s): 2 for k in MAIN_KINDS for s in (1, 3)}))
@@ -55,7 +55,9 @@ def test_groups_all_and_severe_are_means_of_corruptions_over_severities() -> Non
 def test_numbers_by_class_are_of_all_corruptions_and_say_so() -> None:
     classes, files = ("n1", "n2"), ("set/fog/1/n1/a", "set/snow/5/n1/a", "set/snow/5/n2/b")
     head = Heads(torch.eye(2)[None], torch.zeros(1, 2))
-    test = Prepared(head, classes, torch.eye(2)[[0, 1, 1]], torch.tensor([0, 0, 1]), files)
+    test = Prepared(
+        head, classes, Features(torch.eye(2)[[0, 1, 1]], torch.tensor([0, 0, 1])), files
+    )
     task = CorruptionEval()
     details = task.details(task.run(test, Folders(Path(), Path(), Path()), seed=0))
     assert details["accuracy_per_class"] == {"n1": 50.0, "n2": 100.0}
@@ -82,7 +84,7 @@ def test_the_worst_image_leads_and_only_tested_classes_have_an_accuracy(
     generator = torch.Generator().manual_seed(0)
     head = Heads(torch.randn(1, 3, 4, generator=generator), torch.zeros(1, 3))
     features = torch.randn(30, 4, generator=generator)
-    test = Prepared(head, classes, features, truth, files=())
+    test = Prepared(head, classes, Features(features, truth), files=())
     folders, task = Folders(Path(), Path(), Path()), ObjectNetEval()
     predictions = task.run(test, folders, seed=0)
     words = ("n0", f"Chair ({classes[1]})", f"Bench ({classes[2]})")

@@ -11,7 +11,7 @@ from transfer.datasets.catalog import open_split
 from transfer.datasets.folders import Folders
 from transfer.frozen.features import Features, TrainAndTest
 from transfer.metrics import top1
-from transfer.tasks.few_shot import FewLabels, FewShot, LowShotKNN, TrialScores
+from transfer.tasks.few_shot import FewShot, LowShotKNN, TrialScores, trial_scores
 
 
 def test_a_mean_over_trials_and_its_interval_have_one_name() -> None:
@@ -29,18 +29,15 @@ def test_a_mean_over_trials_and_its_interval_have_one_name() -> None:
 def test_accuracy_by_class_is_the_mean_over_the_trials_of_the_fewest_shots() -> None:
     labels = torch.arange(12) % 3
     scores = torch.rand(4, 12, 3, generator=torch.Generator().manual_seed(0))
-    task = FewShot(dataset="cifar10", shots=(10, 5))
     right = {10: one_hot(labels, 3).expand(4, 12, 3), 5: scores}
-    found = task.results(right, labels, ("cat", "dog", "fox")).details
+    found = trial_scores(right, labels, ("cat", "dog", "fox"), "{} trials of {} images").details
     for label, name in enumerate(("cat", "dog", "fox")):
         trials = [top1(trial[labels == label], labels[labels == label]) for trial in scores]
         assert found["accuracy_per_class"][name] == pytest.approx(fmean(trials), abs=0.005)
     confused = sum(pair["images"] for pair in found["most_confused"])
     assert confused == int((scores.argmax(dim=2) != labels).sum())
     assert {pair["of"] for pair in found["most_confused"]} == {4 * 4}
-    assert found["classes_counted_over"] == "4 trials of 5 images per class"
-    banks = LowShotKNN(dataset="cifar10").results(right, labels, ("cat", "dog", "fox")).details
-    assert banks["classes_counted_over"] == "4 banks of 5 % of the training images"
+    assert found["classes_counted_over"] == "4 trials of 5 images"
 
 
 @pytest.fixture
@@ -60,7 +57,7 @@ def test_pictures_show_the_images_that_the_smallest_sets_are_most_wrong_about(
         Folders(small_data, tmp_path, tmp_path),
         open_split("cifar10", small_data, "test"),
     )
-    shots: FewLabels = FewShot(dataset="cifar10", shots=(2,), trials=2, iterations=3)
+    shots: FewShot | LowShotKNN = FewShot(dataset="cifar10", shots=(2,), trials=2, iterations=3)
     banks = LowShotKNN(dataset="cifar10", percents=(10, 5), draws=3, num_neighbors=4)
     for task, size in ((shots, 2), (banks, 5)):
         found = task.run(prepared, folders, seed=0)
