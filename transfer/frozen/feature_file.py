@@ -1,15 +1,14 @@
-"""One entry of the feature cache: rows as .npy, then marks with the number of finished rows.
+"""One entry of the feature cache: a .npy file that is written row by row.
 
 The file is called KEY.partial until all rows are finished and the images were compared once more,
-then KEY.npy. The first mark counts rows that a comparison has followed, the second one those since,
-for the very image files that they were made of. A mark is written after its rows have reached the
-disk; one with a wrong byte is ignored.
+then KEY.npy. KEY.rows beside it counts the finished rows: those that a comparison has followed, and
+those since, for the very image files that they were made of. It is written after its rows have
+reached the disk.
 """
 
-import hashlib
 import io
+import json
 import os
-import struct
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -19,14 +18,11 @@ import numpy as np
 from numpy.lib import format as npy
 
 from pretrain.running import stop
-from pretrain.running.atomic_files import WriteError, explain_write_errors
+from pretrain.running.atomic_files import WriteError, explain_write_errors, write_whole
 from pretrain.running.console import print_line
 from pretrain.running.lock import lock_file
 from transfer.datasets.unchanged import current_state
 
-MARK = struct.Struct("<8sQ16s")
-"""Name of the layout, number of finished rows, digest of these, shape, offset and state."""
-LAYOUT = b"sslrows1"
 LOOK_AGAIN_S = 0.5
 """Time between attempts to lock a file that another process fills."""
 
@@ -49,30 +45,31 @@ class UnfinishedRows:
 
     def __init__(self, path: Path, descriptor: int, shape: Shape, dtype: Type) -> None:
         self.path, self.descriptor, self.shape, self.dtype = path, descriptor, shape, dtype
-        self.partial = path.with_suffix(".partial")
+        self.partial, self.counts = path.with_suffix(".partial"), path.with_suffix(".rows")
         self.state = current_state()
-        header = _header(shape, dtype)
-        self.offset = len(header)
+        self.row_bytes = np.dtype(dtype).itemsize * shape[1]
+        header = io.BytesIO()
+        descr = npy.dtype_to_descr(np.dtype(dtype))
+        npy.write_array_header_1_0(header, {"descr": descr, "fortran_order": False, "shape": shape})
+        self.offset = header.tell()
         """Number of bytes before the rows."""
-        self.marks = self.offset + self._num_bytes(shape[0])
-        """Place of the marks, behind the rows."""
-        proven = self._marked("") if os.pread(descriptor, len(header), 0) == header else None
-        self.proven = proven or 0
+        self.size = self.offset + shape[0] * self.row_bytes
+        same = os.pread(descriptor, self.offset, 0) == header.getvalue()
+        if not same or os.fstat(descriptor).st_size != self.size or not self.counts.exists():
+            self._begin(header.getvalue())
+        counts = json.loads(self.counts.read_text())
+        self.proven: int = counts["proven"]
         """Number of finished rows that a comparison of the images has followed."""
-        if proven is None:
-            self._begin(header)
-        since = self._marked(self.state)
-        self.done = max(self.proven, since or 0)
+        self.done: int = counts["done"] if counts["state"] == self.state else self.proven
         """Number of finished rows."""
-        place = self._place(self.state)
-        if self.state and since is None and os.pread(descriptor, len(LAYOUT), place) == LAYOUT:
+        if self.done < counts["done"]:
             told = "its last rows are of other files or older than these: made anew"
             print_line("features", f"{self.partial}: {told}")
 
     def write(self, start: int, rows: np.ndarray) -> None:
         """Write rows (n, C) from position `start` on, but none again; WriteError if that fails."""
         rows = rows[max(0, self.done - start) :]
-        place = self.offset + self._num_bytes(max(start, self.done))
+        place = self.offset + max(start, self.done) * self.row_bytes
         with explain_write_errors(self.partial, "--runs"):
             _write_all(self.descriptor, np.ascontiguousarray(rows, self.dtype).tobytes(), place)
 
@@ -82,8 +79,9 @@ class UnfinishedRows:
         WriteError if the file has been deleted meanwhile.
         """
         if done > self.done:
-            self._mark(done, self.state)
             self.done = done
+            # without a state the work needs no comparison
+            self._count(self.proven if self.state else done)
         if not _is_at(self.descriptor, self.partial):
             raise WriteError(
                 f"{self.partial}: deleted while features were written to it; "
@@ -98,57 +96,37 @@ class UnfinishedRows:
     def publish(self) -> None:
         """Let processes on copies of these images go on from here; name a finished entry."""
         if self.done > self.proven:
-            self._mark(self.done, "")
             self.proven = self.done
+            self._count(self.proven)
         self.mark(self.done)
         if self.done == self.shape[0]:
             with explain_write_errors(self.path, "--runs"):
                 self.partial.replace(self.path)
+                self.counts.unlink(missing_ok=True)
             self.partial = self.path  # a pass over several entries may prove this one once more
 
     def discard(self) -> None:
         """Forget the rows that no comparison has followed."""
-        self._mark(self.proven, self.state)
         self.done = self.proven
+        self._count(self.proven)
 
-    def _mark(self, done: int, state: str) -> None:
+    def _count(self, proven: int) -> None:
         with explain_write_errors(self.partial, "--runs"):
             os.fdatasync(self.descriptor)
-            _write_all(self.descriptor, self._mark_of(done, state), self._place(state))
-            os.fdatasync(self.descriptor)
-
-    def _marked(self, state: str) -> int | None:
-        """Return the number of finished rows; None if the mark is absent, damaged or not of it."""
-        content = os.pread(self.descriptor, MARK.size, self._place(state))
-        if len(content) < MARK.size:
-            return None
-        done: int = MARK.unpack(content)[1]
-        return done if content == self._mark_of(done, state) else None
-
-    def _place(self, state: str) -> int:
-        """Return the place of a mark; that of a state is the second one."""
-        return self.marks + MARK.size * bool(state)
-
-    def _mark_of(self, done: int, state: str) -> bytes:
-        """Return the bytes of a mark.
-
-        state: of the image files for which it is valid; empty: for all of the data's fingerprint.
-        """
-        about = struct.pack("<8sQQQQ", LAYOUT, done, *self.shape, self.offset) + state.encode()
-        return MARK.pack(LAYOUT, done, hashlib.sha256(about).digest()[:16])
-
-    def _num_bytes(self, num_rows: int) -> int:
-        return np.dtype(self.dtype).itemsize * self.shape[1] * num_rows
+        counts = {"proven": proven, "done": self.done, "state": self.state}
+        write_whole(self.counts, json.dumps(counts).encode(), "--runs")
 
     def _begin(self, header: bytes) -> None:
-        """Start the file: reserve its space and mark no row as finished."""
+        """Start the file: reserve its space and count no row as finished."""
+        self.done = 0
         try:
             with explain_write_errors(self.partial, "--runs"):
+                self.counts.unlink(missing_ok=True)
                 os.ftruncate(self.descriptor, 0)
                 # all space is reserved now, so that a full disk is an error at once
-                os.posix_fallocate(self.descriptor, 0, self.marks + 2 * MARK.size)
+                os.posix_fallocate(self.descriptor, 0, self.size)
                 _write_all(self.descriptor, header, 0)
-            self._mark(0, "")
+            self._count(0)
         except WriteError:
             with suppress(OSError):
                 self.partial.unlink()  # it would keep the disk full
@@ -172,6 +150,7 @@ def unfinished_rows(
             yield UnfinishedRows(path, descriptor, shape, dtype)
         else:
             partial.unlink(missing_ok=True)
+            path.with_suffix(".rows").unlink(missing_ok=True)
             yield None
     finally:
         os.close(descriptor)
@@ -197,14 +176,6 @@ def _is_at(descriptor: int, path: Path) -> bool:
     except FileNotFoundError:
         return False
     return os.path.samestat(os.fstat(descriptor), there)
-
-
-def _header(shape: Shape, dtype: Type) -> bytes:
-    """Return the header before the rows: .npy, version 1.0."""
-    header = io.BytesIO()
-    told = npy.dtype_to_descr(np.dtype(dtype))
-    npy.write_array_header_1_0(header, {"descr": told, "fortran_order": False, "shape": shape})
-    return header.getvalue()
 
 
 def _write_all(descriptor: int, content: bytes, offset: int) -> None:

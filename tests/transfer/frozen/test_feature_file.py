@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import json
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -26,7 +27,7 @@ from transfer.datasets.catalog import open_split
 from transfer.datasets.folders import Folders
 from transfer.datasets.unchanged import working_on
 from transfer.frozen.extraction import EvalImages
-from transfer.frozen.feature_file import LAYOUT, read_rows, unfinished_rows
+from transfer.frozen.feature_file import read_rows, unfinished_rows
 from transfer.frozen.features import features_of_backbones
 from transfer.frozen.transforms import EvalTransform
 
@@ -142,7 +143,7 @@ def test_a_kill_at_any_step_costs_nothing_but_time(
         if not killed_at(step, extract, STEPS):
             break
         assert same(extract(), expected), step
-        assert {path.suffix for path in cache.iterdir()} == {".npy"}
+        assert not list(cache.glob("*.partial"))
     assert step > 40
 
 
@@ -160,7 +161,7 @@ def test_a_write_that_is_torn_by_a_kill_is_made_anew(
         if not killed_at(step, extract, (PWRITE,), torn=True):
             break
         assert same(extract(), expected), step
-    assert step > 20
+    assert step > 10
 
 
 def disturbed_at(step: int, work: Work, steps: Steps, disturb: Callable[[], None]) -> str | None:
@@ -236,7 +237,7 @@ def test_a_disk_that_takes_a_part_of_each_write_gets_the_rest(
 def test_an_entry_that_is_further_than_the_others_is_not_computed_again(
     extract: Work, expected: list[Tensor], cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert killed_at(11, extract, (FDATASYNC,))
+    assert killed_at(6, extract, (FDATASYNC,))
     ahead, behind = sorted(cache.glob("*.partial"), key=_finished, reverse=True)
     assert (_finished(ahead), _finished(behind)) == (8, 4)
     computed: list[int] = []
@@ -252,22 +253,7 @@ def test_an_entry_that_is_further_than_the_others_is_not_computed_again(
 
 
 def _finished(partial: Path) -> int:
-    content = partial.read_bytes()
-    place = content.rindex(LAYOUT) + len(LAYOUT)
-    return int.from_bytes(content[place : place + 8], "little")
-
-
-@pytest.mark.parametrize("position", [-33, -52, -64])
-def test_a_damaged_mark_is_not_believed(
-    extract: Work, expected: list[Tensor], cache: Path, position: int
-) -> None:
-    assert killed_at(11, extract, (FDATASYNC,))
-    for path in cache.glob("*.partial"):
-        content = bytearray(path.read_bytes())
-        content[position] ^= 1
-        content[200:4000] = bytes(3800)
-        path.write_bytes(content)
-    assert same(extract(), expected)
+    return int(json.loads(partial.with_suffix(".rows").read_text())["done"])
 
 
 def test_a_torn_entry_is_made_anew(extract: Work, expected: list[Tensor], cache: Path) -> None:
