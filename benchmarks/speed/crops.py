@@ -22,7 +22,7 @@ from pretrain.running.memory import image_memory
 from transfer.backbone import InputFormat
 from transfer.datasets.folders import data_folder
 from transfer.datasets.images import class_names, read_class_folders
-from transfer.finetuning.classification import TrainingSamples
+from transfer.finetuning.classification import training_samples
 from transfer.frozen.crops import RandomCrops, RandomView
 from transfer.frozen.extraction import EvalImages, raw_batches
 from transfer.frozen.kept_images import with_kept_pixels
@@ -64,7 +64,7 @@ def comparisons(settings: Settings) -> Iterator[Comparison]:
         kept = with_kept_pixels(images, num_crops=2 * count)
     evaluated = EvalImages(images, EvalTransform.center(px, margin_px=32))
     crops, from_kept = RandomCrops(images, view, 0), RandomCrops(kept, view, 0)
-    samples = TrainingSamples(images, px, 0)
+    samples = training_samples(images, px, 0)
     places = [(index, index) for index in range(count)]
     with one_thread():
         yield Comparison(

@@ -26,10 +26,9 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
 from multiprocessing.reduction import ForkingPickler
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
-from torch import Tensor
 
 from pretrain.running import stop
 from pretrain.running.processes import pickled_error
@@ -59,12 +58,6 @@ class WorkerKilledError(RuntimeError):
 
 class SharedMemoryError(RuntimeError):
     """Error for a full /dev/shm, through which workers transfer their tensors."""
-
-
-class Tensors(Protocol):
-    """A sequence of tensors."""
-
-    def __getitem__(self, index: int) -> Tensor: ...
 
 
 def load_batches(
@@ -98,22 +91,6 @@ def load_batches(
     finally:
         workers.end()
         atexit.unregister(workers.end)
-
-
-def load_stacked(
-    items: Tensors, indices: Sequence[int], batch_size: int, num_workers: int, *, pinned: bool
-) -> Generator[Tensor, None, None]:
-    """Yield the tensors of these indices in batches (n, ...), in order; the last may be smaller.
-
-    pinned: in memory from which a GPU reads while the host goes on.
-    """
-    chunks = (indices[start : start + batch_size] for start in range(0, len(indices), batch_size))
-    return load_batches(
-        lambda chunk: torch.stack([items[index] for index in chunk]),
-        chunks,
-        num_workers=num_workers,
-        pin=Tensor.pin_memory if pinned else None,
-    )
 
 
 @dataclass(frozen=True)

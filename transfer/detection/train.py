@@ -28,33 +28,26 @@ from transfer.detection.detector import Detector, Sample
 from transfer.detection.recipe import DetectorRecipe
 from transfer.detection.results import Detections, to_original_size
 from transfer.detection.samples import test_image, training_sample
-from transfer.finetuning import loop
-from transfer.finetuning.loop import fused, place
-from transfer.finetuning.state import Training, TrainingSummary, summary
-from transfer.finetuning.stream import Place
+from transfer.finetuning.loop import fused, place, train_one
+from transfer.finetuning.state import TrainingSummary
+from transfer.finetuning.stream import Place, Samples
 
 Indices = Sequence[int] | NDArray[np.int64]
 
 
-class TrainingSamples:
-    """The `finetuning.stream.Samples` of the images at these indices."""
+def training_samples(
+    scenes: Scenes, indices: Indices, recipe: DetectorRecipe, seed: int
+) -> Samples[Sample]:
+    """Return the samples of the images at these indices, each of its own size."""
+    chosen = np.asarray(indices, dtype=np.int64)
 
-    def __init__(self, scenes: Scenes, indices: Indices, recipe: DetectorRecipe, seed: int) -> None:
-        self.scenes, self.recipe, self.seed = scenes, recipe, seed
-        self.indices = np.asarray(indices, dtype=np.int64)
-        self.wide = scenes.wide[self.indices] if recipe.group_by_aspect else None
-
-    def __len__(self) -> int:
-        return len(self.indices)
-
-    def batch(self, places: Sequence[Place]) -> list[Sample]:
-        """Return the samples of these places, each of its own size."""
+    def batch(places: Sequence[Place]) -> list[Sample]:
         return [
-            training_sample(
-                self.scenes, int(self.indices[number]), self.recipe, (self.seed, position)
-            )
-            for position, number in places
+            training_sample(scenes, int(chosen[number]), recipe, (seed, place))
+            for place, number in places
         ]
+
+    return Samples(len(chosen), batch, scenes.wide[chosen] if recipe.group_by_aspect else None)
 
 
 def train(
@@ -69,16 +62,16 @@ def train(
 ) -> TrainingSummary:
     """Train a detector on the images at these indices; see `finetuning.loop.train`."""
     place(detector, process.device)
-    training = Training(
-        network=detector,
-        optimizer=sgd(detector, recipe),
-        course=recipe,
+    return train_one(
+        detector,
+        sgd(detector, recipe),
+        recipe,
+        training_samples(scenes, indices, recipe, seed),
+        seed=seed,
         folder=folder,
         name=recipe.finds,
+        process=process,
     )
-    samples = TrainingSamples(scenes, indices, recipe, seed)
-    loop.train([training], samples, seed=seed, process=process)
-    return summary(training)
 
 
 NORMS = (_BatchNorm, nn.GroupNorm, nn.LayerNorm)

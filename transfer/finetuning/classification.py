@@ -12,7 +12,6 @@ from pretrain.running import stop
 from pretrain.running.atomic_files import content_hash
 from pretrain.running.console import progress
 from pretrain.running.errors import NotFiniteError
-from pretrain.running.loader import load_stacked
 from pretrain.running.processes import Process, any_process, this_process
 from transfer.backbone import Backbone, InputFormat
 from transfer.datasets.images import Images
@@ -20,9 +19,9 @@ from transfer.finetuning import loop
 from transfer.finetuning.loop import fused
 from transfer.finetuning.schedule import Precision, TrainingSchedule
 from transfer.finetuning.state import Training, TrainingSummary, summary
-from transfer.finetuning.stream import Place, Sample
+from transfer.finetuning.stream import Place, Sample, Samples
 from transfer.frozen.crops import CROPS, RandomCrops, RandomView
-from transfer.frozen.extraction import IMAGES_PER_BATCH, EvalImages, num_workers
+from transfer.frozen.extraction import EvalImages, raw_batches
 from transfer.frozen.network import forward
 from transfer.frozen.transforms import EvalTransform, Normalization
 
@@ -66,25 +65,18 @@ class Crops(Sample):
     """(n,)"""
 
 
-class TrainingSamples:
-    """The `stream.Samples` of images: the random crops and flips of the linear probes.
+def training_samples(images: Images, crop_px: int, seed: int) -> Samples[Crops]:
+    """Return the random crops and flips of the linear probes, stacked.
 
     Images whose pixels are kept are cropped from there.
     """
+    crops = RandomCrops(images, RandomView(px=crop_px), seed)
 
-    wide = None
-    """None, since all crops have the same size, whatever the image's shape."""
-
-    def __init__(self, images: Images, crop_px: int, seed: int) -> None:
-        self.crops = RandomCrops(images, RandomView(px=crop_px), seed)
-
-    def __len__(self) -> int:
-        return len(self.crops.images)
-
-    def batch(self, places: Sequence[Place]) -> list[Crops]:
-        """Return the crops of these places, stacked."""
-        pixels, labels = self.crops(places)
+    def batch(places: Sequence[Place]) -> list[Crops]:
+        pixels, labels = crops(places)
         return [Crops(pixels=pixels, labels=labels)]
+
+    return Samples(len(images), batch)
 
 
 class Classifier(nn.Module):
@@ -172,7 +164,7 @@ def train_rates(
             classifiers, courses, folders, names, strict=True
         )
     ]
-    samples = TrainingSamples(images, courses[0].crop_px, seed)
+    samples = training_samples(images, courses[0].crop_px, seed)
     loop.train(trainings, samples, seed=seed, process=process, one_size=True)
     return [training.error or summary(training) for training in trainings]
 
@@ -182,12 +174,10 @@ def predict_scores(
 ) -> Tensor:
     """Return the scores (n, L) of a trained classifier, on the CPU."""
     parts = []
-    prepared = EvalImages(images, transform)
     where = next(classifier.layers.parameters()).device
-    normalize, pinned = Normalization(form, where), where.type == "cuda"
-    everything, workers = range(len(images)), num_workers(len(images))
+    normalize, prepared = Normalization(form, where), EvalImages(images, transform)
     with progress("test", "images", len(images)) as counter:
-        for batch in load_stacked(prepared, everything, IMAGES_PER_BATCH, workers, pinned=pinned):
+        for _, batch in raw_batches(prepared, 0, pinned=where.type == "cuda"):
             if any_process([stop.is_requested()], this_process())[0]:
                 raise stop.Stopped(stop.EXIT_RESUMABLE)
             parts.append(forward(classifier.layers, normalize(batch)).cpu())

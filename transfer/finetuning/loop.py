@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import islice
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -24,8 +25,8 @@ from pretrain.running.errors import NotFiniteError
 from pretrain.running.processes import Process, any_process
 from transfer.datasets.unchanged import UnprovenFile, prove_if_cheap, proving
 from transfer.finetuning.norms import set_precise_norms
-from transfer.finetuning.schedule import learning_rate, set_rate
-from transfer.finetuning.state import Training, restore, save
+from transfer.finetuning.schedule import TrainingSchedule, learning_rate, set_rate
+from transfer.finetuning.state import Training, TrainingSummary, restore, save, summary
 from transfer.finetuning.stream import Sample, Samples, Stream, images_per_pass
 
 READ_EVERY = 20
@@ -77,7 +78,7 @@ def use_expandable_segments() -> None:
 
 def train(
     trainings: Sequence[Training],
-    samples: Samples,
+    samples: Samples[Sample],
     *,
     seed: int,
     process: Process,
@@ -107,6 +108,26 @@ def train(
         for training in trainings:
             if training.error is None:
                 _finish(stream, training)
+
+
+def train_one(
+    network: nn.Module,
+    optimizer: torch.optim.SGD,
+    course: TrainingSchedule,
+    samples: Samples[Sample],
+    *,
+    seed: int,
+    folder: Path,
+    name: str,
+    process: Process,
+    one_size: bool = False,
+) -> TrainingSummary:
+    """Train one network, in its place on the device, as `train` does; return its summary."""
+    training = Training(
+        network=network, optimizer=optimizer, course=course, folder=folder, name=name
+    )
+    train([training], samples, seed=seed, process=process, one_size=one_size)
+    return summary(training)
 
 
 def _files(trainings: Sequence[Training], process: Process) -> list[UnprovenFile]:

@@ -7,7 +7,7 @@ and gathered into batches of one orientation.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, islice
-from typing import Protocol, Self
+from typing import Generic, Self, TypeVar
 
 import numpy as np
 import torch
@@ -40,20 +40,21 @@ class Sample:
         return replace(self, **{name: change(tensor) for name, tensor in tensors.items()})
 
 
-class Samples(Protocol):
+AnySample = TypeVar("AnySample", bound=Sample, covariant=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Samples(Generic[AnySample]):
     """Training images with random transformations, drawn by the seed and the place in the stream.
 
     Neither the number of loader processes nor an interruption therefore changes a pixel.
     """
 
-    @property
-    def wide(self) -> NDArray[np.bool_] | None:
-        """Mask (n,) of the wide images, if a batch may hold one orientation only; else None."""
-
-    def __len__(self) -> int: ...
-
-    def batch(self, places: Sequence[Place]) -> Sequence[Sample]:
-        """Return the samples of these places; images of one size may be stacked into one."""
+    num_images: int
+    batch: Callable[[Sequence[Place]], Sequence[AnySample]]
+    """Function that makes the samples of places; images of one size may be stacked into one."""
+    wide: NDArray[np.bool_] | None = None
+    """Mask (n,) of the wide images, if a batch may hold one orientation only."""
 
 
 def shuffled_indices(num_images: int, seed: int, process: Process) -> Iterator[Place]:
@@ -98,7 +99,7 @@ def images_per_pass(course: TrainingSchedule, process: Process) -> int:
 class Stream:
     """The batches that trainings of one length, batch and number of passes share."""
 
-    samples: Samples
+    samples: Samples[Sample]
     course: TrainingSchedule
     seed: int
     process: Process
@@ -110,7 +111,7 @@ class Stream:
         image.
         """
         process = self.process
-        places = shuffled_indices(len(self.samples), self.seed, process)
+        places = shuffled_indices(self.samples.num_images, self.seed, process)
         size = images_per_pass(self.course, process)
         workers = num_workers(self.course.iterations * self.course.batch_size)
         loaded = load_batches(

@@ -28,24 +28,15 @@ class Sample(stream.Sample):
     """(H, W) uint8: classes, 255 for ignored pixels."""
 
 
-class TrainingSamples:
-    """The `finetuning.stream.Samples` of all images of a split."""
+def training_samples(
+    split: Segmented, recipe: SegmentationRecipe, seed: int
+) -> stream.Samples[Sample]:
+    """Return the random crops of all images of a split."""
 
-    wide = None
-    """Orientations are not grouped, since all crops have one size."""
+    def batch(places: Sequence[stream.Place]) -> list[Sample]:
+        return [training_sample(split, index, recipe, (seed, place)) for place, index in places]
 
-    def __init__(self, split: Segmented, recipe: SegmentationRecipe, seed: int) -> None:
-        self.split, self.recipe, self.seed = split, recipe, seed
-
-    def __len__(self) -> int:
-        return len(self.split)
-
-    def batch(self, places: Sequence[stream.Place]) -> list[Sample]:
-        """Return the samples of these places."""
-        return [
-            training_sample(self.split, index, self.recipe, (self.seed, position))
-            for position, index in places
-        ]
+    return stream.Samples(len(split), batch)
 
 
 def training_sample(

@@ -9,12 +9,11 @@ import torch.distributed as dist
 from pretrain.running.console import progress
 from pretrain.running.processes import Process, indices_of_process
 from transfer.datasets.segmented import Segmented, write_mask
-from transfer.finetuning import loop
-from transfer.finetuning.loop import fused, place
-from transfer.finetuning.state import Training, TrainingSummary, summary
+from transfer.finetuning.loop import fused, place, train_one
+from transfer.finetuning.state import TrainingSummary
 from transfer.segmentation.network import FCN
 from transfer.segmentation.recipe import SegmentationRecipe
-from transfer.segmentation.samples import TrainingSamples, pixels
+from transfer.segmentation.samples import pixels, training_samples
 
 
 def train(
@@ -35,12 +34,17 @@ def train(
         weight_decay=recipe.weight_decay,
         fused=fused(network),
     )
-    training = Training(
-        network=network, optimizer=optimizer, course=recipe, folder=folder, name="masks"
+    return train_one(
+        network,
+        optimizer,
+        recipe,
+        training_samples(split, recipe, seed),
+        seed=seed,
+        folder=folder,
+        name="masks",
+        process=process,
+        one_size=True,
     )
-    samples = TrainingSamples(split, recipe, seed)
-    loop.train([training], samples, seed=seed, process=process, one_size=True)
-    return summary(training)
 
 
 def predict(network: FCN, split: Segmented, folder: Path, process: Process) -> None:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from pretrain.running import stop
-from pretrain.running.loader import SharedMemoryError, WorkerKilledError, load_batches, load_stacked
+from pretrain.running.loader import SharedMemoryError, WorkerKilledError, load_batches
 from transfer.datasets.expected import DataError
 
 
@@ -49,14 +49,6 @@ def test_places_are_taken_no_further_than_the_workers_are_ahead() -> None:
     assert [next(batches) for _ in range(3)] == [0, 1, 2]
     batches.close()
     assert next(taken) == 3 + 2 * 2
-
-
-@pytest.mark.parametrize("num_workers", [0, 2])
-def test_stacked_tensors_are_in_order_and_the_last_batch_is_smaller(num_workers: int) -> None:
-    rows = torch.arange(22).reshape(11, 2)
-    batches = list(load_stacked(rows, range(1, 11), 4, num_workers, pinned=False))
-    assert [len(batch) for batch in batches] == [4, 4, 2]
-    assert torch.equal(torch.cat(batches), rows[1:])
 
 
 class FileError(DataError):

@@ -21,9 +21,9 @@ from transfer.finetuning import classification, loop
 from transfer.finetuning.classification import (
     Classifier,
     FineTuning,
-    TrainingSamples,
     predict_scores,
     train_rates,
+    training_samples,
 )
 from transfer.finetuning.state import Training, TrainingSummary
 from transfer.finetuning.stream import Stream
@@ -106,7 +106,7 @@ def test_the_loop_is_plain_sgd_on_the_same_crops(trainings: Trainings, tmp_path:
     mean, std = (torch.tensor(v)[:, None, None].double() for v in (form.mean, form.std))
     groups = [{"params": network.parameters()}, {"params": head.parameters()}]
     sgd = torch.optim.SGD(groups, lr=0.01, momentum=0.9, weight_decay=1e-4)
-    samples = TrainingSamples(images, 32, seed=0)
+    samples = training_samples(images, 32, seed=0)
     generator = torch.Generator().manual_seed(0)  # the loop's order of images
     order = [i for _ in range(2) for i in torch.randperm(12, generator=generator).tolist()]
     for step, rate in enumerate((1e-4, 1e-4, 1e-4, 2e-5, 4e-6)):

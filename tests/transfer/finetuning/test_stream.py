@@ -14,7 +14,7 @@ from transfer.datasets.scenes import Scenes
 from transfer.detection.detector import Sample
 from transfer.detection.detectron2_engine import silence_known_warnings
 from transfer.detection.samples import training_sample
-from transfer.detection.train import TrainingSamples
+from transfer.detection.train import training_samples
 from transfer.finetuning.stream import (
     Stream,
     batches_of_places,
@@ -31,7 +31,7 @@ def one_of(num_processes: int, rank: int) -> Process:
 
 def loaded(scenes: Scenes, passes: range, process: Process = ALONE) -> list[list[Sample]]:
     """Batches of four."""
-    samples = TrainingSamples(scenes, range(len(scenes)), tiny_recipe(), 5)
+    samples = training_samples(scenes, range(len(scenes)), tiny_recipe(), 5)
     stream = Stream(samples=samples, course=tiny_recipe(), seed=5, process=process)
     return list(stream.batches(passes))  # type: ignore[arg-type]
 
