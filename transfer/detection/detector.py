@@ -13,9 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from transfer.convert.architectures import FEATURE_DIM, is_optional
-from transfer.convert.resnet import network_with
-from transfer.detection.recipe import PYRAMID_STRIDES_PX, DetectorRecipe
+from transfer.convert.architectures import is_optional
+from transfer.detection.recipe import DetectorRecipe
 from transfer.finetuning import stream
 from transfer.finetuning.proof import prove_maps
 
@@ -124,47 +123,23 @@ def prove(
 
     state_dict: the backbone that was loaded, torchvision's names and shapes.
     """
-    device = next(detector.parameters()).device
-    tensors = {name: tensor.to(device) for name, tensor in state_dict.items()}
     return prove_maps(
         detector,
         lambda images: detector.feature_maps(list(images)),
-        network_with(arch, "imagenet", tensors),
+        state_dict,
+        arch,
         mean=recipe.pixel_mean,
         std=recipe.pixel_std,
-        num_norms=expected_norms(state_dict, recipe),
+        num_new_norms=num_new_norms(recipe),
     )
 
 
-def expected_norms(state_dict: Mapping[str, Tensor], recipe: DetectorRecipe) -> int:
-    """Return the number of norm layers of the detector, those of its backbone included.
-
-    state_dict: the backbone, torchvision's names and shapes.
-    """
-    of_backbone = sum(name.endswith("running_mean") for name in state_dict)
+def num_new_norms(recipe: DetectorRecipe) -> int:
+    """Return the number of norm layers of the detector beside those of its backbone."""
     exist = {"fpn", "box_head", recipe.finds.removesuffix("s") + "_head", "rpn_head"}
     layers = {**NORMS, "box_head": recipe.box_head_convs}
     added = sum(layers[part] for part in recipe.normed if part in exist)
-    return of_backbone + added + EXTRA_NORMS[recipe.extra_norms]
-
-
-def check_buildable(recipe: DetectorRecipe, arch: str) -> None:
-    """Raise ValueError for a detector that neither engine can build."""
-    if arch not in FEATURE_DIM:
-        raise ValueError(f"a detector on {arch} was asked for; known are {', '.join(FEATURE_DIM)}")
-    if recipe.neck == "c4" and recipe.finds != "boxes":
-        raise ValueError(f"a c4 detector finds boxes only, not {recipe.finds}: take neck fpn")
-    if recipe.neck == "fpn" and recipe.extra_norms != "none":
-        raise ValueError(
-            f"the {recipe.extra_norms} norms belong to a c4 detector; a pyramid has them by "
-            f"`normed`, and extra_norms none"
-        )
-    levels = len(PYRAMID_STRIDES_PX)
-    if recipe.neck == "fpn" and len(recipe.anchor_sizes_px) != levels:
-        raise ValueError(
-            f"{len(recipe.anchor_sizes_px)} anchor sizes for the {levels} levels of a pyramid: "
-            f"give one per level"
-        )
+    return added + EXTRA_NORMS[recipe.extra_norms]
 
 
 def check_names_and_shapes(tensors: Mapping[str, Tensor], places: Mapping[str, Tensor]) -> None:

@@ -21,7 +21,6 @@ from transfer.detection.detector import (
     Detector,
     ResizedDetections,
     Sample,
-    check_buildable,
     check_names_and_shapes,
     scale_gradient,
 )
@@ -65,7 +64,6 @@ def build_detector(recipe: DetectorRecipe, *, arch: str, num_classes: int, norm:
 
 def config(recipe: DetectorRecipe, *, arch: str, num_classes: int, norm: Norm) -> Any:
     """Return the recipe as detectron2's CfgNode, as far as that has options for it."""
-    check_buildable(recipe, arch)
     if arch in WIDE:
         raise ValueError(
             f"detectron2 on {arch} was asked for; this engine builds {', '.join(PLAIN)}: say "

@@ -12,6 +12,8 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torchvision.models import ResNet
 
+from transfer.convert.resnet import network_with
+
 Channels = tuple[float, float, float]
 
 TOLERANCE = 1e-4
@@ -24,22 +26,28 @@ SMALLEST = 1e-12
 def prove_maps(
     network: nn.Module,
     feature_maps: Callable[[Tensor], Mapping[str, Tensor]],
-    source: ResNet,
+    state_dict: Mapping[str, Tensor],
+    arch: str,
     *,
     mean: Channels,
     std: Channels,
-    num_norms: int,
+    num_new_norms: int,
+    changed: Callable[[ResNet], ResNet] = lambda source: source,
     advice: str = "",
 ) -> dict[str, float]:
     """Return the largest difference of each stage, layer1 to layer4, on two fixed images.
 
     feature_maps: function of images (n, 3, H, W) uint8 that returns the network's maps by name.
-    source: torchvision's network, on the network's device; mean, std: per channel, for pixels from
-    0 to 1. ValueError if a difference is above TOLERANCE (with the advice), if not exactly
-    `num_norms` norm layers are trained, or if a parameter is frozen.
+    state_dict, arch: the backbone that was loaded, torchvision's names and shapes; changed: what
+    the network does to torchvision's; mean, std: per channel, for pixels from 0 to 1.
+    num_new_norms: norm layers beside the backbone's. ValueError if a difference is above TOLERANCE
+    (with the advice), if not exactly these norms are trained, or if a parameter is frozen.
     """
-    _check_trained(network, num_norms)
-    images = fixed_images().to(next(network.parameters()).device)
+    of_backbone = sum(name.endswith("running_mean") for name in state_dict)
+    _check_trained(network, of_backbone + num_new_norms)
+    device = next(network.parameters()).device
+    tensors = {name: tensor.to(device) for name, tensor in state_dict.items()}
+    source, images = changed(network_with(arch, "imagenet", tensors)), fixed_images().to(device)
     was_training = network.training
     network.eval()
     # reduced precision would hide small faults behind its own differences

@@ -18,7 +18,7 @@ from torchvision.models import ResNet
 from torchvision.models.resnet import Bottleneck
 
 from transfer.convert.architectures import FEATURE_DIM, PLAIN
-from transfer.convert.resnet import load_into_mmseg, network_with
+from transfer.convert.resnet import load_into_mmseg
 from transfer.datasets.segmented import IGNORED
 from transfer.finetuning.norms import Norm, norm_layer
 from transfer.finetuning.proof import prove_maps
@@ -175,15 +175,15 @@ def prove(
     gets stride 1 and dilation in every block; torchvision's own replace_stride_with_dilation does
     not dilate the first block, which gives other features of the same shape.
     """
-    device = next(network.parameters()).device
-    tensors = {name: tensor.to(device) for name, tensor in state_dict.items()}
     return prove_maps(
         network,
         network.feature_maps,
-        dilate_layer4(network_with(arch, "imagenet", tensors), recipe.layer4_dilation),
+        state_dict,
+        arch,
         mean=recipe.pixel_mean,
         std=recipe.pixel_std,
-        num_norms=sum(name.endswith("running_mean") for name in tensors) + recipe.head_convs,
+        num_new_norms=recipe.head_convs,
+        changed=lambda source: dilate_layer4(source, recipe.layer4_dilation),
         advice=f"layer4 is not dilated by {recipe.layer4_dilation}, or ",
     )
 

@@ -61,23 +61,15 @@ COCO_KINDS: dict[str, tuple[Kind, ...]] = {
 TABLE_METRICS = ("AP", "AP50", "AP75", "AP_area", "AP50_area", "AP75_area")
 """Metrics of the tables; all others are in the record's details. On VOC, AP is that of 11 points,
 AP_area that of all points."""
-IMAGES_PER_GPU_SECOND = {
-    ("c4", "boxes"): 3.6,
-    ("fpn", "boxes"): 9.5,
-    ("fpn", "masks"): 7.7,
-    ("fpn", "keypoints"): 6.3,
+SPEED_AND_MEMORY = {
+    ("c4", "boxes"): (3.6, 4.8),
+    ("fpn", "boxes"): (9.5, 3.0),
+    ("fpn", "masks"): (7.7, 3.4),
+    ("fpn", "keypoints"): (6.3, 5.0),
 }
-"""Training speed of detectron2's R50 1x recipes: 16 images in 0.551, 0.210, 0.261 and 0.315 s on
-eight V100 (its model zoo). Newer GPUs are faster; the torchvision engine computes the same."""
-
-MEMORY_GB = {
-    ("c4", "boxes"): 4.8,
-    ("fpn", "boxes"): 3.0,
-    ("fpn", "masks"): 3.4,
-    ("fpn", "keypoints"): 5.0,
-}
-"""Memory of these trainings for two images, from the same table; its norms are frozen, and trained
-ones keep more."""
+"""Images per GPU second, and GB for two images, of detectron2's R50 1x recipes: 16 images in 0.551,
+0.210, 0.261 and 0.315 s on eight V100 (its model zoo). Newer GPUs are faster; the torchvision
+engine computes the same. The zoo's norms are frozen, and trained ones keep more."""
 
 MEASURED_AS = {
     ("fpn", "boxes", False): "coco_det",
@@ -167,11 +159,12 @@ class Detection(RecipeTraining[DetectorRecipe]):
     def cost(self, rates: Rates) -> StepCost:
         """Return what the training costs; the assumed numbers are those of detectron2's zoo."""
         kind = (self.recipe.neck, self.recipe.finds)
+        speed, pair_gb = SPEED_AND_MEMORY[kind]
         name = MEASURED_AS.get((*kind, self.recipe.box_head_convs > 0), "")
         return StepCost(
             measured=rates.trained_per_second(name, self.recipe.precision),
-            assumed=IMAGES_PER_GPU_SECOND[kind],
-            image_gb=MEMORY_GB[kind] / 2,
+            assumed=speed,
+            image_gb=pair_gb / 2,
             relative_size=self.recipe.test_short_px / 800,
         )
 
