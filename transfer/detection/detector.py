@@ -6,10 +6,8 @@ The proof before training: the backbone computes what its source does, and all o
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -92,27 +90,15 @@ class Detector(nn.Module, ABC):
         """Return whether a parameter of the network belongs to the RPN or the norm before it."""
 
 
-class ScaleGradient(torch.autograd.Function):
-    """The identity with a scaled gradient.
+def scale_gradient(input: Tensor, factor: float) -> Tensor:
+    """Return the input, of any shape, unchanged; its gradient is multiplied by the factor.
 
     CO2 divides what the RPN sends into the shared map by 10: Wei et al., ICLR 2021,
     arXiv:2010.02217.
     """
-
-    @staticmethod
-    def forward(ctx: Any, input: Tensor, factor: float) -> Tensor:
-        """Return the input, of any shape; keep the factor for `backward`."""
-        ctx.factor = factor
-        return input.view_as(input)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        return gradients[0] * ctx.factor, None
-
-
-def scale_gradient(input: Tensor, factor: float) -> Tensor:
-    """Return the input, of any shape, unchanged; its gradient is multiplied by the factor."""
-    scaled: Tensor = ScaleGradient.apply(input, factor)
+    scaled = input.view_as(input)
+    if scaled.requires_grad:
+        scaled.register_hook(lambda gradient: gradient * factor)
     return scaled
 
 

@@ -145,21 +145,12 @@ def kept_detections(
     with proving(*[saved] * process.is_main):
         # all or none: they wait for each other at the end of a pass
         if not any_process([not saved.newest.exists()], process)[0]:
-            return read_detections(saved.newest)
+            content = io.BytesIO(gzip.decompress(saved.newest.read_bytes()))
+            return [Detections(**entry) for entry in torch.load(content, weights_only=True)]
         found = detect()
         if process.is_main:
-            write_detections(saved.private, found)
+            buffer = io.BytesIO()
+            torch.save([asdict(entry) for entry in found], buffer)
+            packed = gzip.compress(buffer.getvalue(), compresslevel=6)
+            write_whole(saved.private, packed, "--runs")
     return found
-
-
-def write_detections(file: Path, detections: list[Detections]) -> None:
-    """Write detections whole or not at all."""
-    buffer = io.BytesIO()
-    torch.save([asdict(entry) for entry in detections], buffer)
-    write_whole(file, gzip.compress(buffer.getvalue(), compresslevel=6), "--runs")
-
-
-def read_detections(file: Path) -> list[Detections]:
-    """Return the detections in a file."""
-    content = io.BytesIO(gzip.decompress(file.read_bytes()))
-    return [Detections(**entry) for entry in torch.load(content, weights_only=True)]

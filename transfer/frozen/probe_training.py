@@ -55,6 +55,4 @@ class ProbeTraining:
         drops = sum(share >= milestone for milestone in self.milestones)
         factors = {"cosine": 0.5 * (1 + math.cos(math.pi * share)), "step": 0.1**drops}
         decays = self.decays * (len(self.learning_rates) if len(self.decays) == 1 else 1)
-        if len(decays) != len(self.learning_rates):
-            raise ValueError(f"{len(self.learning_rates)} learning rates, {len(decays)} decays")
         return tuple(factors[decay] for decay in decays)

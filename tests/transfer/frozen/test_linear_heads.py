@@ -83,8 +83,6 @@ def test_each_head_has_its_own_decay() -> None:
         alone = train((rate,), ProbeTraining(learning_rates=(rate,), steps=10, decays=(decay,)), 10)
         torch.testing.assert_close(together.weight[index], alone.weight[0], rtol=1e-9, atol=1e-12)
     assert training.rate_factors(0.7) == pytest.approx((0.1, 0.5 * (1 + math.cos(0.7 * math.pi))))
-    with pytest.raises(ValueError, match="2 learning rates, 3 decays"):
-        ProbeTraining(learning_rates=(1.0, 2.0), decays=("step",) * 3).rate_factors(0.5)
 
 
 def running(folder: Path) -> RunningProbe:
