@@ -39,7 +39,7 @@ class Prepared:
 
 @dataclass(frozen=True, kw_only=True)
 class LinearProbe(CenterCrops):
-    """Linear probe of one paper on one data set, on random crops."""
+    """Linear probe of one paper on one data set."""
 
     heading: ClassVar[str] = "Linear probes"
 
