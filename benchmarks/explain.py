@@ -14,7 +14,7 @@ from typing import Annotated
 
 import tyro
 
-from benchmarks.pages.explanation import TEXT_WIDTH, explain
+from benchmarks.pages.explanation import TEXT_WIDTH, as_dict, as_text, explain
 from benchmarks.pages.records import result_of
 from pretrain.running.command_line import end_with_the_pipe, nearest, parse
 from transfer.record import FAILED, RECORDS, SNAPSHOTS, RecordError, read_record
@@ -88,10 +88,10 @@ def main(words: list[str]) -> int:
         print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
         return 2
     if request.json:
-        told = [explanation.as_dict() for explanation in explanations]
+        told = [as_dict(explanation) for explanation in explanations]
         print(json.dumps(told if len(told) > 1 else told[0], indent=1))
     else:
-        print(f"\n\n{'=' * TEXT_WIDTH}\n\n".join(one.as_text() for one in explanations))
+        print(f"\n\n{'=' * TEXT_WIDTH}\n\n".join(map(as_text, explanations)))
     return 0
 
 

@@ -119,12 +119,13 @@ def evaluation_sentences(results: Sequence[Result]) -> list[str]:
 
 
 def counts_words(result: Result) -> str:
-    """Return words such as "5,000 training and 1,000 test images"; empty for older records."""
+    """Return words such as "5,000 training and 1,000 test images"."""
     words = []
-    for key, counts in result.counts.items():
+    for key, told in sorted(result.record.data.items()):
+        counts = told["counts"]
         train, test = counts.get("trainval") or counts.get("train"), counts.get("test")
         if train and test:
-            name = f"{key}: " if len(result.counts) > 1 else ""
+            name = f"{key}: " if len(result.record.data) > 1 else ""
             words.append(f"{name}{train:,} training and {test:,} test images")
     return "; ".join(words)
 

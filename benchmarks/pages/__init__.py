@@ -15,6 +15,5 @@ final_screen.py the last screen of a run: its numbers, verdicts and failures
 overview.py    every backbone and every task on one page; methods beside each other; curves
 paper_page.py  one published table with our rows in it
 stated.py      numbers of the running texts
-latex.py       the tables of a page as LaTeX
 table_rows.py  lines of numbers with notes, the best of each column bold, as markdown
 """

@@ -4,7 +4,6 @@ import json
 import shlex
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -22,34 +21,30 @@ LABEL_WIDTH = 32
 """Longest line of the text and widest column of labels, in characters."""
 
 
-@dataclass(frozen=True)
-class Explanation:
-    """One number and where it comes from."""
-
-    sections: Mapping[str, Sequence[Line]]
-    """Lines by the title of their section, in the order in which they are shown."""
-
-    def as_text(self) -> str:
-        """Return the sections, with labels in one column and long texts on several lines."""
-        parts = []
-        for title, lines in self.sections.items():
-            labels = [label for label, _ in lines if len(label) <= LABEL_WIDTH]
-            width = max(map(len, labels), default=0)
-            texts = [_on_lines(label, text, width) for label, text in lines]
-            parts.append("\n".join([title, *texts]))
-        return "\n\n".join(parts)
-
-    def as_dict(self) -> dict[str, dict[str, str | list[str]]]:
-        """Return the whole text of each line by section and label.
-
-        A label that occurs several times in its section, such as "departure", holds the list of
-        its texts, in their order.
-        """
-        return {title: _by_label(lines) for title, lines in self.sections.items()}
+Explanation = Mapping[str, Sequence[Line]]
+"""Lines by the title of their section, in the order in which they are shown."""
 
 
-def _by_label(lines: Sequence[Line]) -> dict[str, str | list[str]]:
-    return {label: own[0] if len(own) == 1 else own for label, own in grouped(lines).items()}
+def as_text(explanation: Explanation) -> str:
+    """Return the sections, with labels in one column and long texts on several lines."""
+    parts = []
+    for title, lines in explanation.items():
+        labels = [label for label, _ in lines if len(label) <= LABEL_WIDTH]
+        width = max(map(len, labels), default=0)
+        parts.append("\n".join([title, *(_on_lines(*line, width) for line in lines)]))
+    return "\n\n".join(parts)
+
+
+def as_dict(explanation: Explanation) -> dict[str, dict[str, str | list[str]]]:
+    """Return the whole text of each line by section and label.
+
+    A label that occurs several times in its section, such as "departure", holds the list of its
+    texts, in their order.
+    """
+    return {
+        title: {key: own[0] if len(own) == 1 else own for key, own in grouped(lines).items()}
+        for title, lines in explanation.items()
+    }
 
 
 def _on_lines(label: str, text: str, width: int) -> str:
@@ -97,7 +92,7 @@ def explain(result: Result) -> Explanation:
         "Computed": list(_computed(path, record)),
         "Again": list(again_lines(record, path)),
     }
-    return Explanation({title: lines for title, lines in sections.items() if lines})
+    return {title: lines for title, lines in sections.items() if lines}
 
 
 def _numbers(record: Record) -> Iterator[Line]:

@@ -128,8 +128,6 @@ class Result:
     """Path of the record below the results."""
     details: Mapping[str, Any] = field(default_factory=dict, compare=False, hash=False)
     """Everything else that the task wrote down, such as histograms over images."""
-    counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict, compare=False, hash=False)
-    """Images of each split by data set; empty for older records."""
     path: Path = field(default=Path(), compare=False)
     """The record's file; files that its details name are beside it."""
     record: Record = field(compare=False)
@@ -142,14 +140,9 @@ class Result:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Failure:
+class Failure(RequestedCell):
     """One failed cell, with the reason."""
 
-    backbone: str
-    task: str
-    protocol: str
-    schedule: str
-    seed: int
     reason: str
     primary_metric: str
     heading: str
@@ -233,7 +226,6 @@ def result_of(record: Record, path: Path) -> Result:
         primary_metric=record.primary_metric,
         heading=record.heading,
         details=details,
-        counts={key: data[key].get("counts") or {} for key in sorted(data)},
         path=path,
         record=record,
     )

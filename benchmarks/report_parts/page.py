@@ -15,12 +15,15 @@ from benchmarks.pages.numbers import numbers_of
 from benchmarks.pages.paper_page import paper_tables, tasks_of
 from benchmarks.pages.published import papers
 from benchmarks.pages.records import Result
-from benchmarks.report_parts.beside_papers import MEANINGS, beside_papers
 from benchmarks.report_parts.charts import Chart
-from benchmarks.report_parts.checkpoints import checkpoints, missing_tasks
-from benchmarks.report_parts.comparison import MOST_SENTENCES, comparisons
+from benchmarks.report_parts.checkpoints import checkpoints, missing_tasks, task_hours
+from benchmarks.report_parts.comparison import (
+    MEANINGS,
+    MOST_SENTENCES,
+    beside_papers,
+    comparisons,
+)
 from benchmarks.report_parts.contents import Contents, Details, read_contents
-from benchmarks.report_parts.costs import task_hours
 from benchmarks.report_parts.galleries import (
     Figure,
     Gallery,
@@ -246,7 +249,7 @@ def _explanation(contents: Contents, result: Result) -> tuple[str, list[tuple[st
 
     return f"{result.model.label} on {result.task}, seed {result.seed}", [
         (name, [(label, without_folder(text)) for label, text in lines])
-        for name, lines in explain(result).sections.items()
+        for name, lines in explain(result).items()
     ]
 
 

@@ -119,11 +119,11 @@ def measure(results: Path, key: str, value: float, metric: str = "mAP", **change
     """Write the record of a task of the checkpoint, as a run would have written it."""
     task, protocol = reading_of(key)[0], TASKS[key]
     paper = protocol_hash(task, protocol)
-    data = {"small": "", "tolerated": 0, "fingerprint": "f"} | changes.pop("data", {})
+    data = {"small": "", "tolerated": 0, "counts": {}, "fingerprint": "f"} | changes.pop("data", {})
     fields: dict[str, Any] = {
         "backbone": NETWORK | {"sha256": backbone_of().sha256},
         "task": task,
-        "protocol": {"name": protocol.protocol, "hash": paper, "paper_hash": paper},
+        "protocol": {"name": protocol.protocol, "hash": paper, "paper_hash": paper, "fields": {}},
         **{"schedule": "paper", "seed": 0, "engine": "torch", "metrics": {metric: value}},
         **{"details": {}, "departures": [], "wall_s": 1.0, "peak_memory_gb": 1.0},
         "data": {protocol.datasets()[0]: data},
@@ -159,7 +159,7 @@ def test_the_tolerance_decides(tmp_path: Path) -> None:
 
 
 def test_a_number_on_other_data_or_by_another_protocol_does_not_count(tmp_path: Path) -> None:
-    co2 = {"name": "co2-2021/1"}
+    co2 = {"name": "co2-2021/1", "fields": {}}
     cases: tuple[tuple[dict[str, Any], str], ...] = (
         ({"data": {"small": "generated"}}, "generated data"),
         ({"data": {"tolerated": 500}}, "500 missing"),

@@ -85,9 +85,9 @@ def store(records: Path, backbone: Backbone, task: str, declared: str, day: int)
     """Write the record of a finished task of this backbone; return its file."""
     path = record_path(records, backbone.name, task, "x/1", "paper", 0)
     fields: dict[str, Any] = {
-        "backbone": {"name": backbone.name, "sha256": backbone.sha256},
+        "backbone": {n: getattr(backbone, n) for n in ("name", "arch", "stem", "sha256")},
         "task": task,
-        "protocol": {"name": "x/1", "hash": "h", "paper_hash": "h"},
+        "protocol": {"name": "x/1", "hash": "h", "paper_hash": "h", "fields": {}},
         "schedule": "paper",
         "seed": 0,
         "engine": "torch",

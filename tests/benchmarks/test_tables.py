@@ -1,11 +1,13 @@
 """All pages of a results folder: overview, methods, and how they are written."""
 
+import json
 import re
 import shutil
 from pathlib import Path
 
 import pytest
 
+from benchmarks.explain import main as explain
 from benchmarks.report_parts.page import report_page
 from benchmarks.tables import write_tables
 from tests.synthetic_records import blocks, page, put, record
@@ -45,6 +47,23 @@ def test_an_edited_record_is_named_and_not_used(tmp_path: Path, folder: str) -> 
     assert f"{path.relative_to(tmp_path)}: not used (edited" in text
     assert f"{path.relative_to(tmp_path)}: not used (edited" in report_page(tmp_path)
     assert "96.0" not in text
+
+
+def test_a_record_that_lacks_a_nested_entry_is_named_and_not_used(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for part, name in (("backbone", "arch"), ("protocol", "fields"), ("data", "counts")):
+        results = tmp_path / part
+        record(results / "records", 46.0)
+        (path,) = results.rglob("*.json")
+        content = json.loads(path.read_text())
+        del (content[part]["set"] if part == "data" else content[part])[name]
+        put(path.parent, path.name, content)
+        said = f"{path.relative_to(results)}: not used (no {name} in its {part}"
+        assert said in page(results, "overview.md")
+        assert said in report_page(results)
+        assert explain([str(path)]) == 2
+        assert f"{path}: not a record that can be used (no {name}" in capsys.readouterr().err
 
 
 def test_protocols_have_columns_of_their_own_in_the_overview(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ class Toy:
 
 
 RECORD = Record(
-    backbone={"name": "jcl", "sha256": "ab"},
+    backbone={"name": "jcl", "arch": "resnet50", "stem": "imagenet", "sha256": "ab"},
     task="transfer_linear/cars",
     protocol={"name": "lorac-2021/1", "hash": "0", "paper_hash": "0", "fields": {}},
     schedule="smoke",
@@ -145,14 +145,16 @@ def unlike(**changes: Any) -> Record:
         unlike(details=RECORD.details | {"num_processes": 2}),
         unlike(details=RECORD.details | {"num_processes": 2, "norm": "naiveSyncBN"}),
         unlike(departures=["15 kinds"]),
-        unlike(data={"cars": {"fingerprint": "f", "small": "excerpt", "tolerated": 0}}),
-        unlike(data={"cars": {"fingerprint": "f", "small": "", "tolerated": 1}}),
+        unlike(
+            data={"cars": {"fingerprint": "f", "counts": {}, "small": "excerpt", "tolerated": 0}}
+        ),
+        unlike(data={"cars": {"fingerprint": "f", "counts": {}, "small": "", "tolerated": 1}}),
     ],
     ids=["engine", "arithmetic", "processes", "norm", "departures", "excerpt", "tolerated"],
 )
 def test_a_record_of_other_conditions_lies_beside_the_first(tmp_path: Path, other: Record) -> None:
     path = tmp_path / "task.seed0.json"
-    first = unlike(data={"cars": {"fingerprint": "f", "small": "", "tolerated": 0}})
+    first = unlike(data={"cars": {"fingerprint": "f", "counts": {}, "small": "", "tolerated": 0}})
     other = replace(other, data=other.data or first.data)
     assert store_record(path, first) == path
     beside = store_record(path, other)
@@ -170,7 +172,7 @@ def test_no_engine_replaces_the_record_of_the_other(
     path = tmp_path / "coco_det.jcl-2020-1.paper.seed0.json"
     # the second run has newer weights and data, too, so that the first record is outdated
     records = [
-        unlike(engine=engine, backbone={"name": "jcl", "sha256": engine}, metrics={"AP": 38.0})
+        unlike(engine=engine, backbone=RECORD.backbone | {"sha256": engine}, metrics={"AP": 38.0})
         for engine in engines
     ]
     for record in (*records, *records):
@@ -233,7 +235,7 @@ def test_the_commit_of_a_checkout_is_that_of_its_head(
 def test_a_record_of_the_same_conditions_replaces_the_first(tmp_path: Path) -> None:
     path = tmp_path / "task.seed0.json"
     store_record(path, RECORD)
-    newer = unlike(backbone={"name": "jcl", "sha256": "other"})
+    newer = unlike(backbone=RECORD.backbone | {"sha256": "other"})
     assert store_record(path, newer) == path
     assert read_record(path) == newer
 

@@ -1,7 +1,7 @@
 """Pages as LaTeX: what a compiler needs to read is escaped, and the table is the page's."""
 
-from benchmarks.pages.latex import latex_tables
 from benchmarks.pages.table_rows import table
+from benchmarks.tables import latex_tables
 
 PAGE = f"""# Title
 

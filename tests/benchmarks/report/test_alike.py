@@ -12,6 +12,7 @@ from tests.benchmarks.report.complete_records import LORAC, complete
 
 TASK = transfer_tasks()[0]
 SHORT = {"schedule": "smoke"}
+DATA = {"fingerprint": "g", "counts": {}, "tolerated": 0}
 
 
 def snapshot(results: Path, epoch: int, **changes: Any) -> None:
@@ -57,7 +58,7 @@ def test_other_conditions_and_equal_seeds_are_no_spread_over_seeds(tmp_path: Pat
         {"details": {"num_processes": 2}},
         {"departures": ["epochs 2 instead of 100"]},
         {"protocol": protocol},
-        {"data": {"aircraft": {"fingerprint": "g", "small": "excerpt", "tolerated": 0}}},
+        {"data": {"aircraft": DATA | {"small": "excerpt"}}},
     )
     for place, other in enumerate(others):
         complete(tmp_path / str(place) / "a", "mine", TASK)

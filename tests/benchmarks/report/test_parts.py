@@ -10,8 +10,8 @@ import pytest
 
 from benchmarks.pages.published import transfer_tasks
 from benchmarks.report_parts.charts import Chart, Draft, Series, line_charts
+from benchmarks.report_parts.checkpoints import task_hours
 from benchmarks.report_parts.contents import read_contents
-from benchmarks.report_parts.costs import task_hours
 from benchmarks.report_parts.galleries import figures
 from benchmarks.report_parts.page import MOST_CHARACTERS, parts_by_task, report_page, within_limit
 from benchmarks.report_parts.pretraining import pretraining

@@ -11,8 +11,7 @@ import pytest
 from benchmarks.pages.published import transfer_tasks
 from benchmarks.pages.records import UNTRAINED
 from benchmarks.report import main, update_report
-from benchmarks.report_parts.beside_papers import beside_papers
-from benchmarks.report_parts.comparison import comparisons
+from benchmarks.report_parts.comparison import beside_papers, comparisons
 from benchmarks.report_parts.contents import read_contents
 from benchmarks.report_parts.page import explained_records, report_page
 from tests.benchmarks.report.complete_records import ENDS_SCRIPT, HOSTILE, complete, usual
