@@ -20,7 +20,7 @@ def complete(results: Path, name: str, task: str, seed: int = 0, **changes: Any)
         "heading": "Linear transfer",
         "data": data,
         "details": {},
-        "request": {"task": task},
+        "request": {"task": task, "backbone": ["--ckpt", "mine.pt"], "options": [], "input": {}},
     }
     cell = {"backbone": name, "task": task, "protocol": "lorac-2021/1", "seed": seed}
     cell |= {"made_by": LORAC, "content": entries | changes}
