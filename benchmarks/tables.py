@@ -163,8 +163,6 @@ def main(words: list[str]) -> int:
         check_writable(request.results, "--results")
         paths = write_tables(request.results)
         if request.format == "latex":
-            from benchmarks.pages.latex import latex_tables
-
             pages = {path: latex_tables(path.read_text(encoding="utf-8")) for path in paths}
             paths = [_write(path.with_suffix(".tex"), text) for path, text in pages.items() if text]
     except (FolderError, FileNotFoundError) as error:
