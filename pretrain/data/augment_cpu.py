@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pretrain.data.augment import LUMA, texture_kernels
 from pretrain.data.views import Colors, Floats, ViewRecipe
-from pretrain.pixels.crop_cpu import QUARTER_TURNS
+from pretrain.pixels.crops import QUARTER_TURNS
 from pretrain.pixels.decoding import Pixels as Image
 
 ROUND_DOWN = -0.499

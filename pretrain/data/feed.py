@@ -34,7 +34,7 @@ from pretrain.data.views import (
     redraw,
 )
 from pretrain.parts.view import View
-from pretrain.pixels import crop_cpu, crop_device
+from pretrain.pixels.crops import crop, crop_batch
 from pretrain.running.loader import load_batches
 
 
@@ -181,7 +181,7 @@ class Feed:
             views: list[Tensor] = []
             for (recipe, rows), group in zip(self.groups, self._split(numbers), strict=True):
                 repeated, boxes, *changes = group
-                images = crop_device.crop(pixels[repeated], boxes, recipe.size_px)
+                images = crop_batch(pixels[repeated], boxes, recipe.size_px)
                 finished = finish(images, changes, recipe, constants)
                 views += finished.chunk(rows.stop - rows.start)
             yield views, indices
@@ -263,7 +263,7 @@ class Feed:
         if styled and found.shape[:2] != tuple(size[:2]):  # a copy may have another size
             scale = np.array(found.shape[:2] * 2) / size
             box = np.maximum((box * scale).astype(np.int64), (0, 0, 1, 1))
-        view: NDArray[np.uint8] = crop_cpu.crop(found, box.tolist(), recipe.size_px)
+        view: NDArray[np.uint8] = crop(found, box.tolist(), recipe.size_px)
         return view
 
     def finish_views(

@@ -14,9 +14,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pretrain.pixels import crop_cpu
 from pretrain.pixels.boxes import Box, draw_box
-from pretrain.pixels.crop_device import crop_one
+from pretrain.pixels.crops import crop, crop_one, orient
 from pretrain.pixels.decoding import Pixels
 from pretrain.running.loader import load_batches
 from transfer.backbone import InputFormat
@@ -83,7 +82,7 @@ class RandomView:
         """Write the view that this seed draws into `out` (px, px, 3); return its quarter turns."""
         box, flip, quarters = self.draw(pixels.shape, seed)
         # the flip comes first: flipping afterwards would change one quarter turn into three
-        crop_cpu.orient(crop_cpu.crop(pixels, box, self.px), flip=flip, quarters=quarters, out=out)
+        orient(crop(pixels, box, self.px), flip=flip, quarters=quarters, out=out)
         return quarters
 
 

@@ -25,7 +25,7 @@ from pretrain.data.augment_cpu import (
     saturation,
 )
 from pretrain.data.views import NUM_UNIFORMS, Colors, ViewRecipe, draw_boxes, draw_colors
-from pretrain.pixels.crop_cpu import crop
+from pretrain.pixels.crops import crop
 
 Pixels = NDArray[Any]
 PILOperation = Callable[[Image.Image, float], Image.Image]

@@ -1,4 +1,4 @@
-"""Crops on the CPU and on a device against those of Pillow, in gray levels of 255."""
+"""Boxes against torchvision's; crops on the CPU and a device against Pillow's, in gray levels."""
 
 import os
 from itertools import islice
@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from torchvision.transforms import functional
+from torchvision.transforms import functional, v2
 
-from pretrain.pixels import crop_cpu, crop_device
 from pretrain.pixels.boxes import draw_box
+from pretrain.pixels.crops import crop, crop_batch, crop_one, orient
 from pretrain.pixels.decoding import Pixels, decode
 from tests.pretrain.pixels.photographs import as_jpeg, photograph
 from tests.rounding import assert_equal_up_to_rounding
@@ -27,7 +27,7 @@ def by_pillow(pixels: Pixels, box: tuple[int, ...], size_px: int) -> Pixels:
 
 def on_device(pixels: Pixels, box: tuple[int, ...], size_px: int) -> Pixels:
     image = torch.from_numpy(pixels).permute(2, 0, 1)[None]
-    found = crop_device.crop(image, torch.tensor([box]).float(), size_px)
+    found = crop_batch(image, torch.tensor([box]).float(), size_px)
     return (found[0] * 255).permute(1, 2, 0).numpy()
 
 
@@ -40,7 +40,7 @@ def test_a_crop_on_the_cpu_is_within_two_levels_of_pillows(subtests: pytest.Subt
         for box in BOXES:
             with subtests.test(size_px=size_px, box=box):
                 image = photograph(width=90)
-                ours = crop_cpu.crop(image, box, size_px)
+                ours = crop(image, box, size_px)
                 assert ours.flags.c_contiguous
                 apart = levels_apart(ours, by_pillow(image, box, size_px))
                 assert apart.max() <= 2
@@ -51,7 +51,7 @@ def test_random_crops_of_jpegs_are_within_two_levels_of_pillows(subtests: pytest
         with subtests.test(seed=seed):
             image = decode(as_jpeg(photograph(375 + 40 * seed, 500, seed)))
             box = draw_box(torch.Generator().manual_seed(seed), *image.shape[:2])
-            apart = levels_apart(crop_cpu.crop(image, box, 224), by_pillow(image, box, 224))
+            apart = levels_apart(crop(image, box, 224), by_pillow(image, box, 224))
             assert apart.max() <= 2
             assert (apart > 0).mean() < 0.3
 
@@ -65,7 +65,7 @@ def test_random_crops_of_real_photographs_are_within_two_levels_of_pillows() -> 
     for seed, file in enumerate(files):
         image = decode(file.read_bytes())
         box = draw_box(torch.Generator().manual_seed(seed), *image.shape[:2])
-        apart = levels_apart(crop_cpu.crop(image, box, 224), by_pillow(image, box, 224))
+        apart = levels_apart(crop(image, box, 224), by_pillow(image, box, 224))
         assert apart.max() <= 2, file
 
 
@@ -96,7 +96,7 @@ def test_a_view_is_mirrored_before_it_is_turned(subtests: pytest.Subtests) -> No
         for quarters in range(4):
             with subtests.test(flip=flip, quarters=quarters):
                 view, found = photograph(16, 16), np.empty((16, 16, 3), np.uint8)
-                crop_cpu.orient(view, flip=flip, quarters=quarters, out=found)
+                orient(view, flip=flip, quarters=quarters, out=found)
                 # numpy turns as Pillow does, counterclockwise
                 assert np.array_equal(found, np.rot90(view[:, ::-1] if flip else view, quarters))
 
@@ -108,11 +108,21 @@ def test_one_crop_on_a_device_has_whole_levels_within_one_of_the_cpus(
         for box in BOXES:
             with subtests.test(size_px=size_px, box=box):
                 image = photograph(width=90)
-                found = (
-                    crop_device.crop_one(torch.from_numpy(image), box, size_px)
-                    .permute(1, 2, 0)
-                    .numpy()
-                )
+                found = crop_one(torch.from_numpy(image), box, size_px).permute(1, 2, 0).numpy()
                 assert np.array_equal(found, found.round().clip(0, 255))
-                assert levels_apart(found, crop_cpu.crop(image, box, size_px)).max() <= 1
+                assert levels_apart(found, crop(image, box, size_px)).max() <= 1
                 assert levels_apart(found, by_pillow(image, box, size_px)).max() <= 1
+
+
+def test_a_box_is_the_one_that_torchvision_draws_from_the_same_state(
+    subtests: pytest.Subtests,
+) -> None:
+    for height, width in ((375, 500), (500, 333), (32, 32), (1, 1), (3, 700), (700, 3), (100, 140)):
+        with subtests.test(height=height, width=width):
+            chance, image = v2.RandomResizedCrop(8), torch.empty(3, height, width)
+            generator = torch.Generator()
+            for seed in range(200):
+                torch.manual_seed(seed)
+                expected = chance.make_params([image])
+                assert draw_box(generator.manual_seed(seed), height, width)._asdict() == expected
+                assert torch.equal(generator.get_state(), torch.get_rng_state())
