@@ -1,12 +1,10 @@
 """python -m benchmarks.speed NAME: compare the ways of one pair; `--help` lists the pairs."""
 
-import os
 import sys
 from collections import defaultdict
 from importlib import import_module
 
 import benchmarks.speed
-from benchmarks.speed.harness import report
 from pretrain.running.command_line import OptionError, Range, check_ranges, nearest, parse
 
 PAIRS = (
@@ -21,7 +19,7 @@ PAIRS = (
     "commands",
     "page",
 )
-"""Files of this room with a pair of ways: their `Settings` and their `comparisons`."""
+"""Files of this room with a pair of ways: their `Settings`, and `run`, which compares them."""
 RANGES = defaultdict(
     lambda: Range(1, 2**31 - 1),
     crop_px=Range(32, 2**13),
@@ -47,10 +45,7 @@ def main(words: list[str]) -> int:
     except OptionError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    for comparison in pair.comparisons(settings):
-        for line in report(comparison, settings.rounds):
-            if os.environ.get("RANK", "0") == "0":  # of the processes of torchrun the first
-                print(line, flush=True)
+    pair.run(settings)
     return 0
 
 

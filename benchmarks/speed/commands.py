@@ -7,12 +7,12 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from benchmarks.speed.harness import Comparison
+from benchmarks.speed.harness import compare, tell_numbers
 
 RUN_ALL = str(Path(__file__).parents[1] / "run_all.py")
 LIGHT_COMMANDS = (
@@ -44,22 +44,19 @@ class Settings:
     """Number of times that each command is timed."""
 
 
-def comparisons(settings: Settings) -> Iterator[Comparison]:
-    """Yield the comparison of all commands."""
+def run(settings: Settings) -> None:
+    """Compare all commands."""
+    commands = {
+        " ".join(["python", *words]).replace(RUN_ALL, "run_all.py"): words
+        for words in (("-c", "import torch"), *LIGHT_COMMANDS)
+    }
     with tempfile.TemporaryDirectory() as folder:
-        yield Comparison(
-            title="command lines",
-            ways={
-                " ".join(["python", *command]).replace(RUN_ALL, "run_all.py"): partial(
-                    measure, command, Path(folder)
-                )
-                for command in (("-c", "import torch"), *LIGHT_COMMANDS)
-            },
-            agreement=lambda memory: {f"MB, {name}": value for name, value in memory.items()},
-        )
+        ways = {name: partial(measure, words, folder) for name, words in commands.items()}
+        memory = compare("command lines", ways, settings.rounds)
+    tell_numbers({f"MB, {name}": value for name, value in memory.items()})
 
 
-def measure(arguments: Sequence[str], folder: Path) -> float:
+def measure(arguments: Sequence[str], folder: str) -> float:
     """Run Python with these arguments; return the peak memory of its process in MB.
 
     RuntimeError if the command fails.

@@ -7,14 +7,13 @@ labels, the evaluation transform, from which features are extracted, and decodin
 """
 
 import random
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
 
 from benchmarks.gpu.timing import one_thread
-from benchmarks.speed.harness import Comparison
+from benchmarks.speed.harness import compare
 from benchmarks.speed.views import usual_batches
 from pretrain.data.views import ViewRecipe
 from pretrain.parts.view import View
@@ -45,8 +44,8 @@ class Settings:
     """Number of times that each way is timed."""
 
 
-def comparisons(settings: Settings) -> Iterator[Comparison]:
-    """Yield the comparison of one pass over the images."""
+def run(settings: Settings) -> None:
+    """Compare one pass over the images."""
     found = read_class_folders(settings.data, settings.data, class_names(settings.data))
     count = min(settings.images, len(found))
     images, px = found.subset(random.Random(0).sample(range(len(found)), count)), settings.crop_px
@@ -67,9 +66,9 @@ def comparisons(settings: Settings) -> Iterator[Comparison]:
     samples = training_samples(images, px, 0)
     places = [(index, index) for index in range(count)]
     with one_thread():
-        yield Comparison(
-            title=f"{count} images, crops of {px} px, one core",
-            ways={
+        compare(
+            f"{count} images, crops of {px} px, one core",
+            {
                 "torchvision": lambda: list(usual_batches(usual, [View()], files, count)),
                 "decode, crop, normalized": lambda: normalize(crops(places)[0]),
                 "decode, crop, bytes": lambda: crops(places)[0],
@@ -79,5 +78,6 @@ def comparisons(settings: Settings) -> Iterator[Comparison]:
                 "evaluation": lambda: list(raw_batches(evaluated, 0, pinned=False)),
                 "decoding alone": lambda: [images.source.read(i) for i in range(count)],
             },
+            settings.rounds,
             num_images=count,
         )

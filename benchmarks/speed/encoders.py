@@ -5,7 +5,6 @@ crop and interpolation, the suite by its own loader, crop and frozen network. El
 both decode in processes of their own; each starts its processes anew.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.speed.harness import Comparison
+from benchmarks.speed.harness import compare
 from transfer.datasets.images import ImageFiles, Images
 from transfer.encoders.encoder import Encoder
 from transfer.frozen.extraction import EvalImages, raw_batches
@@ -38,8 +37,8 @@ class Settings:
     """Number of times that each way is timed."""
 
 
-def comparisons(settings: Settings) -> Iterator[Comparison]:
-    """Yield a comparison for each model, with random weights."""
+def run(settings: Settings) -> None:
+    """Compare both ways with each model, with random weights."""
     import timm
 
     folder = settings.photographs
@@ -53,14 +52,12 @@ def comparisons(settings: Settings) -> Iterator[Comparison]:
         encoder = Encoder.from_module(
             model, size_px=told.input_size[-1], mean=told.mean, std=told.std, name=name
         )
-        yield Comparison(
-            title=f"{name} at {told.input_size[-1]} px",
-            ways={
-                "loop of timm's validate.py": partial(
-                    _timm, model.to(device()), folder, len(source), settings.workers
-                ),
-                "extraction of this suite": partial(_ours, encoder, images),
-            },
+        ours = partial(_ours, encoder, images)
+        theirs = partial(_timm, model.to(device()), folder, len(source), settings.workers)
+        compare(
+            f"{name} at {told.input_size[-1]} px",
+            {"loop of timm's validate.py": theirs, "extraction of this suite": ours},
+            settings.rounds,
             num_images=len(source),
             wall=True,
         )

@@ -5,7 +5,7 @@ evenly spaced images of trainval as bank and those of test as queries. Last, the
 decoded, and read as `--keep-crops` has kept them.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.speed.harness import Comparison
+from benchmarks.speed.harness import compare, tell_numbers
 from transfer.backbone import Precision, load_backbone
 from transfer.datasets.catalog import open_split
 from transfer.datasets.folders import data_folder
@@ -43,8 +43,8 @@ class Settings:
     """Number of times that each way is timed."""
 
 
-def comparisons(settings: Settings) -> Iterator[Comparison]:
-    """Yield the comparison of a forward pass."""
+def run(settings: Settings) -> None:
+    """Compare a forward pass, then the answers, then decoded with kept pixels."""
     backbone = load_backbone(settings.ckpt)
     px = backbone.input.size_px
     normalize = Normalization(backbone.input, device())
@@ -69,35 +69,31 @@ def comparisons(settings: Settings) -> Iterator[Comparison]:
     evaluated = EvalImages(bank, transform)
     count = min(settings.batch_size, len(bank))
     batch = normalize(torch.stack([evaluated[index] for index in range(count)]))
-    yield Comparison(
-        title=f"{backbone.arch} at {px} px, {count} images of {settings.dataset}",
-        ways={name: partial(forward, network, batch) for name, network in networks.items()},
-        agreement=lambda _: changed_answers(features(bank), features(queries)),
-        num_images=count,
-    )
-
-    with TemporaryDirectory() as folder:
-        yield pixels_again(queries, transform, Path(folder))
+    ways_of_forward = {way: partial(forward, network, batch) for way, network in networks.items()}
+    title = f"{backbone.arch} at {px} px, {count} images of {settings.dataset}"
+    compare(title, ways_of_forward, settings.rounds, num_images=count)
+    tell_numbers(changed_answers(features(bank), features(queries)))
+    compare_pixels(queries, transform, settings.rounds)
 
 
-def pixels_again(images: Images, transform: EvalTransform, folder: Path) -> Comparison:
-    """Return the comparison of decoding images with reading their kept pixels."""
-    decoded = EvalImages(images, transform)
-    rows = torch.stack([decoded[index].flatten() for index in range(len(images))])
-    np.save(folder / "crops.npy", rows.numpy())
-    kept = KeptCrops(np.load(folder / "crops.npy", mmap_mode="c"), transform.crop_px)
+def compare_pixels(images: Images, transform: EvalTransform, rounds: int) -> None:
+    """Compare decoding images with reading their kept pixels."""
 
     def all_of(prepared: EvalImages | KeptCrops) -> Tensor:
         return torch.cat([raw for _, raw in raw_batches(prepared, 0, pinned=False)])
 
-    return Comparison(
-        title=f"pixels of {len(images)} images at {transform.crop_px} px",
-        ways={"decoded": partial(all_of, decoded), "kept": partial(all_of, kept)},
-        agreement=lambda found: {
-            "pixels that differ": float((found["decoded"] != found["kept"]).sum())
-        },
-        num_images=len(images),
-    )
+    decoded = EvalImages(images, transform)
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "crops.npy"
+        np.save(file, all_of(decoded).flatten(1).numpy())
+        kept = KeptCrops(np.load(file, mmap_mode="c"), transform.crop_px)
+        found = compare(
+            f"pixels of {len(images)} images at {transform.crop_px} px",
+            {"decoded": partial(all_of, decoded), "kept": partial(all_of, kept)},
+            rounds,
+            num_images=len(images),
+        )
+    tell_numbers({"pixels that differ": float((found["decoded"] != found["kept"]).sum())})
 
 
 def changed_answers(

@@ -5,68 +5,77 @@ that what else the machine does slows all of them. (torch.utils.benchmark times 
 other, by the wall.) It needs no torch, which commands.py measures the lack of.
 """
 
+import os
 import resource
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from statistics import median
 from typing import Any
 
-
-@dataclass(frozen=True, kw_only=True)
-class Comparison:
-    """Several ways to do one thing."""
-
-    title: str
-    ways: Mapping[str, Callable[[], Any]]
-    """What is timed, by name; the usual way first."""
-    agreement: Callable[[Mapping[str, Any]], Mapping[str, float]] = lambda results: {}
-    """Function from the ways' last results, by name, to numbers that tell how far they agree."""
-    num_images: int = 0
-    """Images that each way takes, for a rate; 0: none is printed."""
-    wall: bool = False
-    """Elapsed time, for work of several processes; else the processor time of this process and of
-    its ended children, unless they use a GPU."""
-    memory: bool = False
-    """Whether the memory of each way is measured, too."""
+Ways = Mapping[Any, Callable[[], Any]]
+"""What is timed, by its name; the usual way first."""
 
 
-def measure(comparison: Comparison, rounds: int) -> tuple[dict[str, list[float]], dict[str, Any]]:
+def compare(
+    title: str,
+    ways: Ways,
+    rounds: int,
+    *,
+    num_images: int = 0,
+    wall: bool = False,
+    memory: bool = False,
+) -> dict[str, Any]:
+    """Time several ways to do one thing, print a line for each, and return their last results.
+
+    A ratio is the median over the rounds of the first way's time to this one's. num_images: images
+    that each way takes, for a rate. wall: elapsed time, for work of several processes; else the
+    processor time of this process and of its ended children, unless they use a GPU. memory: that
+    of each way is measured, too.
+    """
+    seconds, results = measure(ways, rounds, wall=wall)
+    usual = next(iter(seconds.values()))
+    tell(title)
+    for name, own in seconds.items():
+        ratio = median(a / b for a, b in zip(usual, own, strict=True))
+        line = f"  {name:<44}{median(own):11.5f} s{ratio:8.2f} times as fast"
+        if num_images:
+            line += f"{num_images / median(own):12,.1f} images/s"
+        if memory:
+            line += f"{peak_mb(ways[name]):12,.1f} MB"
+        tell(line)
+    return results
+
+
+def measure(
+    ways: Ways, rounds: int, *, wall: bool = False
+) -> tuple[dict[str, list[float]], dict[str, Any]]:
     """Run all ways in turn, once for warm-up and then `rounds` times.
 
     Returns the seconds of each way, one entry per round, and the last result of each.
     """
-    seconds: dict[str, list[float]] = {name: [] for name in comparison.ways}
-    results: dict[str, Any] = dict.fromkeys(comparison.ways)
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    results: dict[str, Any] = dict.fromkeys(ways)
     for turn in range(-1, rounds):
-        for name in list(comparison.ways)[:: -1 if turn % 2 else 1]:
-            start_s = _clock(comparison.wall)
-            results[name] = comparison.ways[name]()
-            taken_s = _clock(comparison.wall) - start_s
+        for name in list(ways)[:: -1 if turn % 2 else 1]:
+            start_s = _clock(wall)
+            results[name] = ways[name]()
+            taken_s = _clock(wall) - start_s
             if turn >= 0:
                 seconds[name].append(taken_s)
     return seconds, results
 
 
-def report(comparison: Comparison, rounds: int) -> Iterator[str]:
-    """Measure; yield the title, a line for each way, and a line for each number of agreement.
+def tell(line: str) -> None:
+    """Print a line, of the processes of torchrun in the first."""
+    if os.environ.get("RANK", "0") == "0":
+        print(line, flush=True)
 
-    A ratio is the median over the rounds of the first way's time to this one's.
-    """
-    seconds, results = measure(comparison, rounds)
-    usual = next(iter(seconds.values()))
-    yield comparison.title
-    for name, way in comparison.ways.items():
-        taken_s = median(seconds[name])
-        ratio = median(a / b for a, b in zip(usual, seconds[name], strict=True))
-        line = f"  {name:<44}{taken_s:11.5f} s{ratio:8.2f} times as fast"
-        if comparison.num_images:
-            line += f"{comparison.num_images / taken_s:12,.1f} images/s"
-        if comparison.memory:
-            line += f"{peak_mb(way):12,.1f} MB"
-        yield line
-    yield from (f"  {name}: {value:.4g}" for name, value in comparison.agreement(results).items())
+
+def tell_numbers(numbers: Mapping[str, float]) -> None:
+    """Print numbers by name, such as how far the ways agree."""
+    for name, value in numbers.items():
+        tell(f"  {name}: {value:.4g}")
 
 
 def peak_mb(way: Callable[[], object]) -> float:

@@ -4,15 +4,16 @@ Each way of a loss also computes the gradient. JCL streams its logits, LORAC's n
 from Gram matrices, SimTrace solves a linear system, and the momentum update is one fused call.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize
 from torchvision.models import resnet50
 
-from benchmarks.speed.harness import Comparison
+from benchmarks.speed.harness import compare, tell_numbers
 from pretrain.command import DeviceChoice
 from pretrain.launch import join_processes
 from pretrain.methods.jcl import jcl_loss
@@ -40,71 +41,83 @@ class Settings:
     """Number of times that each way is timed."""
 
 
-def comparisons(settings: Settings) -> Iterator[Comparison]:
-    """Yield one comparison per loss, and that of the momentum update."""
+Losses = tuple[str, Mapping[str, Callable[[], Tensor]], tuple[Tensor, ...]]
+"""Title, losses () by the name of the way, and the inputs to which they have gradients."""
+
+
+def run(settings: Settings) -> None:
+    """Compare the ways of each loss, and of the momentum update."""
     with join_processes(settings.device) as process:
         torch.manual_seed(0)
-        for compare in (compare_jcl, compare_prior, compare_trace, compare_momentum):
+        for make in (jcl, prior, trace):
             with process.device:  # of all that is made; the ways run outside, without its overhead
-                comparison = compare(settings)
-            yield comparison
+                title, losses, inputs = make(settings)
+            ways = {name: partial(gradients, loss, inputs) for name, loss in losses.items()}
+            found = compare(f"{title}, with gradient", ways, settings.rounds, memory=True)
+            tell_numbers(distances(found))
+        with process.device:
+            updates = momentum_updates()
+        found = compare("momentum update of a ResNet-50", updates, settings.rounds)
+        tell_numbers(distances(found))
 
 
-def compare_jcl(settings: Settings) -> Comparison:
-    """Compare JCL's loss with eq. 8 of the paper as it is written."""
+def gradients(loss: Callable[[], Tensor], inputs: Sequence[Tensor]) -> Sequence[Tensor]:
+    """Return the gradients of a loss, each in the shape of its input."""
+    return torch.autograd.grad(loss(), inputs)
+
+
+def distances(results: Mapping[str, Sequence[Tensor]]) -> dict[str, float]:
+    """Return the distance of the second way's tensors from the first way's."""
+    usual, ours = (torch.cat([t.detach().flatten() for t in each]) for each in results.values())
+    return {"relative distance": float((ours - usual).norm() / usual.norm())}
+
+
+def jcl(settings: Settings) -> Losses:
+    """Return eq. 8 of JCL as it is written, by d x d covariances and all logits, and streamed."""
     size, queue_size = settings.num_queries, settings.queue_size
     query = normalize(torch.randn(size, DIM), dim=1).requires_grad_()
     noise = torch.randn(size, NUM_KEYS, DIM) / DIM**0.5
     keys = normalize(query.detach()[:, None] + 0.5 * noise, dim=2)
     queue = normalize(torch.randn(queue_size, DIM), dim=1)
 
+    def written() -> Tensor:
+        mean = keys.mean(dim=1)
+        centered = keys - mean[:, None]
+        covariance = centered.mT @ centered / NUM_KEYS
+        variance = torch.einsum("nd,nde,ne->n", query, covariance, query) / TEMPERATURE**2
+        penalty = COVARIANCE_WEIGHT / 2 * variance
+        positive = (query * mean).sum(dim=1) / TEMPERATURE + penalty
+        logits = torch.cat([positive[:, None], query @ queue.T / TEMPERATURE], dim=1)
+        labels = torch.zeros(size, dtype=torch.int64, device=query.device)
+        return cross_entropy(logits, labels) + penalty.mean()
+
     def streamed() -> Tensor:
         return jcl_loss(
             query, keys, queue, temperature=TEMPERATURE, covariance_weight=COVARIANCE_WEIGHT
         )
 
-    return _of_gradients(
-        f"JCL's loss, N {size}, M' {NUM_KEYS}, d {DIM}, K {queue_size}",
-        {"covariances and all logits": lambda: written_jcl(query, keys, queue), "ours": streamed},
-        query,
-    )
+    title = f"JCL's loss, N {size}, M' {NUM_KEYS}, d {DIM}, K {queue_size}"
+    return title, {"covariances and all logits": written, "ours": streamed}, (query,)
 
 
-def written_jcl(query: Tensor, keys: Tensor, queue: Tensor) -> Tensor:
-    """Return eq. 8 of JCL by d x d covariances and all logits: (n, d), (n, M, d), (K, d) -> ()."""
-    mean = keys.mean(dim=1)
-    centered = keys - mean[:, None]
-    covariance = centered.mT @ centered / keys.shape[1]
-    variance = torch.einsum("nd,nde,ne->n", query, covariance, query) / TEMPERATURE**2
-    penalty = COVARIANCE_WEIGHT / 2 * variance
-    positive = (query * mean).sum(dim=1) / TEMPERATURE + penalty
-    logits = torch.cat([positive[:, None], query @ queue.T / TEMPERATURE], dim=1)
-    labels = torch.zeros(len(query), dtype=torch.int64, device=query.device)
-    return cross_entropy(logits, labels) + penalty.mean()
-
-
-def compare_prior(settings: Settings) -> Comparison:
-    """Compare LORAC's prior with that by the SVD of each image's matrix."""
+def prior(settings: Settings) -> Losses:
+    """Return LORAC's prior by the SVD of each image's matrix, and ours."""
     num_images = settings.num_queries
     rows = normalize(torch.randn(num_images, NUM_KEYS, DIM), dim=2).requires_grad_()
 
-    def prior(norm: Tensor) -> Tensor:
-        log = laplace_log_prior(norm, num_rows=NUM_KEYS, beta=4.0, temperature=TEMPERATURE)
+    def summed(norms: Tensor) -> Tensor:
+        log = laplace_log_prior(norms, num_rows=NUM_KEYS, beta=4.0, temperature=TEMPERATURE)
         return log.sum()
 
-    def by_svd() -> Tensor:
-        norms: Tensor = torch.linalg.matrix_norm(rows, ord="nuc")
-        return norms
-
-    return _of_gradients(
-        f"LORAC's prior, {num_images} matrices of {NUM_KEYS} x {DIM}",
-        {"SVD": lambda: prior(by_svd()), "ours": lambda: prior(nuclear_norm(rows))},
-        rows,
-    )
+    losses = {
+        "SVD": lambda: summed(torch.linalg.matrix_norm(rows, ord="nuc")),
+        "ours": lambda: summed(nuclear_norm(rows)),
+    }
+    return f"LORAC's prior, {num_images} matrices of {NUM_KEYS} x {DIM}", losses, (rows,)
 
 
-def compare_trace(settings: Settings) -> Comparison:
-    """Compare SimTrace with that by the inverse of the covariance; ridge 1."""
+def trace(settings: Settings) -> Losses:
+    """Return SimTrace by the inverse of the covariance, with ridge 1, and ours."""
     num_images, dim = settings.num_queries, settings.embedding_dim
     z1 = torch.randn(num_images, dim).requires_grad_()
     z2 = (z1.detach() + 0.5 * torch.randn(num_images, dim)).requires_grad_()
@@ -117,22 +130,17 @@ def compare_trace(settings: Settings) -> Comparison:
         ridge = covariance.trace() / dim * torch.eye(dim, device=z1.device)
         first, second = centered.chunk(2)
         inverse: Tensor = torch.linalg.inv(covariance + ridge)
-        affinity = first @ inverse @ second.T
-        return -affinity.trace() / z1.numel()
+        return -(first @ inverse @ second.T).trace() / z1.numel()
 
-    return _of_gradients(
-        f"SimTrace, N {num_images}, D {dim}",
-        {
-            "explicit inverse": by_inverse,
-            "ours": lambda: uniclr_loss(torch.stack([z1, z2]), ONE_PAIR, config)["loss"],
-        },
-        z1,
-        z2,
-    )
+    losses = {
+        "explicit inverse": by_inverse,
+        "ours": lambda: uniclr_loss(torch.stack([z1, z2]), ONE_PAIR, config)["loss"],
+    }
+    return f"SimTrace, N {num_images}, D {dim}", losses, (z1, z2)
 
 
-def compare_momentum(_: Settings) -> Comparison:
-    """Compare the momentum update of a ResNet-50 with a loop over its parameters."""
+def momentum_updates() -> dict[str, Callable[[], Sequence[Tensor]]]:
+    """Return the momentum update of a ResNet-50 by a loop over its parameters, and ours."""
     encoder = resnet50()
     looped, fused = (MomentumEncoder(encoder, MOMENTUM) for _ in range(2))
     with torch.no_grad():
@@ -149,30 +157,4 @@ def compare_momentum(_: Settings) -> Comparison:
         fused.update(encoder)
         return list(fused.network.parameters())
 
-    return Comparison(
-        title="momentum update of a ResNet-50",
-        ways={"loop over parameters": loop, "ours": ours},
-        agreement=_distances,
-    )
-
-
-def _of_gradients(
-    title: str, losses: Mapping[str, Callable[[], Tensor]], *inputs: Tensor
-) -> Comparison:
-    """Return the comparison of losses () and their gradients with respect to the inputs."""
-
-    def gradients(loss: Callable[[], Tensor]) -> Callable[[], Sequence[Tensor]]:
-        return lambda: torch.autograd.grad(loss(), inputs)
-
-    return Comparison(
-        title=f"{title}, with gradient",
-        ways={name: gradients(loss) for name, loss in losses.items()},
-        agreement=_distances,
-        memory=True,
-    )
-
-
-def _distances(results: Mapping[str, Sequence[Tensor]]) -> dict[str, float]:
-    """Return the distance of the second way's tensors from the first way's."""
-    usual, ours = (torch.cat([t.detach().flatten() for t in each]) for each in results.values())
-    return {"relative distance": float((ours - usual).norm() / usual.norm())}
+    return {"loop over parameters": loop, "ours": ours}

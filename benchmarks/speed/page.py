@@ -6,7 +6,6 @@ The numbers are drawn; a benchmark of the page needs no evaluation.
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,7 +14,7 @@ import numpy as np
 
 from benchmarks.pages.published import num_test_images
 from benchmarks.pages.records import UNTRAINED
-from benchmarks.speed.harness import Comparison
+from benchmarks.speed.harness import compare, tell_numbers
 from transfer.outcomes import per_image
 from transfer.record import RECORDS, protocol_hash, read_record, record_path, write_json_record
 from transfer.tasks import TASKS, reading_of
@@ -36,8 +35,8 @@ class Settings:
     """Numbers of checkpoints on a page, each on 50 tasks."""
 
 
-def comparisons(settings: Settings) -> Iterator[Comparison]:
-    """Yield the comparison of the pages; opening them needs Chromium."""
+def run(settings: Settings) -> None:
+    """Compare the pages; opening them needs Chromium."""
     with tempfile.TemporaryDirectory() as folder:
         ways = {}
         for number in settings.checkpoints:
@@ -48,11 +47,8 @@ def comparisons(settings: Settings) -> Iterator[Comparison]:
             ways[f"{name}: write"] = partial(_write, results)
             if shutil.which(CHROMIUM[0]):
                 ways[f"{name}: open"] = partial(_open, page)
-        yield Comparison(
-            title="the page",
-            ways=ways,
-            agreement=lambda sizes: {f"MB, {name}": size for name, size in sizes.items()},
-        )
+        sizes = compare("the page", ways, settings.rounds)
+    tell_numbers({f"MB, {name}": size for name, size in sizes.items()})
 
 
 def _page(results: Path) -> Path:

@@ -4,14 +4,13 @@ Each way runs the full training on the same random crops of the same images.
 """
 
 import tempfile
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from benchmarks.speed.harness import Comparison
+from benchmarks.speed.harness import compare, tell_numbers
 from transfer.backbone import InputFormat, random_backbone
 from transfer.datasets.catalog import open_split
 from transfer.datasets.synthetic.generate import generate
@@ -33,8 +32,8 @@ class Settings:
     """Number of times that each way is timed."""
 
 
-def comparisons(settings: Settings) -> Iterator[Comparison]:
-    """Yield the comparison on generated data."""
+def run(settings: Settings) -> None:
+    """Compare the trainings on generated data."""
     form = InputFormat(size_px=settings.crop_px)
     backbone = random_backbone(arch=settings.arch, stem="imagenet", seed=0, input=form)
     training = ProbeTraining(
@@ -52,20 +51,16 @@ def comparisons(settings: Settings) -> Iterator[Comparison]:
                 heads = replace(training, learning_rates=rates)
                 return train_heads(backbone, images, heads, 0, Path(work)).weight
 
-        yield Comparison(
-            title=f"{settings.arch} at {settings.crop_px} px, linear probes of {len(RATES)} rates",
-            ways={
+        found = compare(
+            f"{settings.arch} at {settings.crop_px} px, linear probes of {len(RATES)} rates",
+            {
                 "one training per rate": lambda: torch.cat([train(rate) for rate in RATES]),
                 "all rates together": lambda: train(*RATES),
                 "a single rate": lambda: train(RATES[0]),
             },
-            agreement=largest_difference,
+            settings.rounds,
             num_images=settings.steps * settings.batch_size,
         )
-
-
-def largest_difference(weights: Mapping[str, Tensor]) -> dict[str, float]:
-    """Return how far the weights of the rates that are trained together are from the others."""
-    alone, together, _ = weights.values()
+    alone, together, _ = found.values()
     gap = (together - alone).abs().max() / alone.abs().max()
-    return {"largest difference of weights, of the largest weight": float(gap)}
+    tell_numbers({"largest difference of weights, of the largest weight": float(gap)})

@@ -9,7 +9,7 @@ processes. Without --data the images are generated.
 import importlib.util
 import sys
 import tempfile
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.speed.harness import Comparison
+from benchmarks.speed.harness import compare
 from pretrain.command import DeviceChoice, Precision, parse
 from pretrain.data.feed import Batch
 from pretrain.data.listing import find_images
@@ -51,8 +51,8 @@ Start = Callable[..., tuple[Training, Generator[Batch, None, None]]]
 """Function that returns a run of a recipe, with options, before its first step, and its batches."""
 
 
-def comparisons(settings: Settings) -> Iterator[Comparison]:
-    """Yield the rate of the recipe, then the steps of two methods each."""
+def run(settings: Settings) -> None:
+    """Print the rate of the recipe, then compare the steps of two methods each."""
     with join_processes(settings.device) as process, tempfile.TemporaryDirectory() as name:
         data = settings.data or Path(name)
         if settings.data is None:
@@ -66,18 +66,20 @@ def comparisons(settings: Settings) -> Iterator[Comparison]:
             job = prepare(recipe, command, process, find_images(command.data))
             return Training(job), job.feed.batches(0, job.num_steps)
 
-        yield from rate(settings, start)
+        time_recipe(settings, start)
         moco, batches = start("multi_key/cifar10-cpu")
         jcl, _ = start("jcl/cifar10-cpu")
-        yield steps({"MoCo with as many forwards": moco, "JCL": jcl}, next(batches))
+        trainings = {"MoCo with as many forwards": moco, "JCL": jcl}
+        compare_steps(trainings, next(batches), settings.rounds)
         if importlib.util.find_spec("lightly"):
-            yield from beside_lightly(start, "cifar10" + "-cpu" * (process.device.type == "cpu"))
+            scale = "cifar10" + "-cpu" * (process.device.type == "cpu")
+            compare_with_lightly(start, scale, settings.rounds)
         else:
             print(f"no step stands beside lightly's: {HOW_TO_INSTALL}", file=sys.stderr)
 
 
-def rate(settings: Settings, start: Start) -> Iterator[Comparison]:
-    """Yield the whole steps of the recipe; a run itself prints how long they wait for data."""
+def time_recipe(settings: Settings, start: Start) -> None:
+    """Time whole steps of the recipe; a run itself prints how long they wait for data."""
     training, batches = start(settings.recipe)
     job = training.job
     network = wrap_network(job, training.method)
@@ -88,28 +90,28 @@ def rate(settings: Settings, start: Start) -> Iterator[Comparison]:
 
     place = f"{job.process.num_processes} x {job.process.device.type}"
     with closing(batches):
-        yield Comparison(
-            title=f"{settings.recipe} in {settings.precision} precision, {place}",
-            ways={f"{settings.steps} steps of {settings.batch_size} images": train},
+        compare(
+            f"{settings.recipe} in {settings.precision} precision, {place}",
+            {f"{settings.steps} steps of {settings.batch_size} images": train},
+            settings.rounds,
             num_images=settings.steps * settings.batch_size,
             wall=True,
         )
 
 
-def steps(trainings: Mapping[str, Training], batch: Batch) -> Comparison:
-    """Return the comparison of a step of several runs on one batch."""
-    return Comparison(
-        title=f"step of {' beside '.join(trainings)}, batch {len(batch.views[0])}",
-        ways={
-            name: partial(training_step, run.job, run, wrap_network(run.job, run.method), batch)
-            for name, run in trainings.items()
-        },
-        num_images=len(batch.views[0]),
-    )
+def compare_steps(trainings: Mapping[str, Training], batch: Batch, rounds: int) -> None:
+    """Compare a step of several runs on one batch."""
+    ways = {
+        name: partial(training_step, run.job, run, wrap_network(run.job, run.method), batch)
+        for name, run in trainings.items()
+    }
+    size = len(batch.views[0])
+    title = f"step of {' beside '.join(trainings)}, batch {size}"
+    compare(title, ways, rounds, num_images=size)
 
 
-def beside_lightly(start: Start, scale: str) -> Iterator[Comparison]:
-    """Yield the steps of MoCo v2 and of SimCLR beside lightly's, from the same backbone."""
+def compare_with_lightly(start: Start, scale: str, rounds: int) -> None:
+    """Compare the steps of MoCo v2 and of SimCLR with lightly's, from the same backbone."""
     from benchmarks.speed.lightly_methods import LightlyMethod
 
     # keys in one group, as in lightly's example
@@ -119,4 +121,4 @@ def beside_lightly(start: Start, scale: str) -> Iterator[Comparison]:
         torch.manual_seed(job.feed.plan.seed)
         theirs = LightlyMethod(*build_resnet(job.recipe.arch, job.recipe.stem), job.recipe.config)
         runs = {f"lightly's {name}": Training(replace(job, method=theirs)), f"our {name}": ours}
-        yield steps(runs, next(batches))
+        compare_steps(runs, next(batches), rounds)

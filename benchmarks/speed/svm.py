@@ -5,7 +5,6 @@ the closer the classes are to each other, the longer LIBLINEAR takes.
 """
 
 import tempfile
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from benchmarks.speed.harness import Comparison
+from benchmarks.speed.harness import compare, tell_numbers
 from transfer.datasets.folders import Folders
 from transfer.frozen.features import Features, Predictions
 from transfer.tasks.voc_svm import VOCSVM, SVMData
@@ -42,33 +41,33 @@ class Settings:
     """Number of times that each way is timed."""
 
 
-def comparisons(settings: Settings) -> Iterator[Comparison]:
-    """Yield the comparison of the protocol with both solvers."""
+def run(settings: Settings) -> None:
+    """Compare the protocol with both solvers."""
     data = synthetic_voc(settings)
     tasks = {
         "scikit-learn": VOCSVM(solver="scikit-learn", min_classes=1),
         "batched": VOCSVM(solver="batched", min_classes=1),
     }
 
-    def run(task: VOCSVM) -> Predictions:
+    def evaluate(task: VOCSVM) -> Predictions:
         with tempfile.TemporaryDirectory() as work:
             return task.run(data, Folders(Path(), Path(), Path(work)), 0)
 
-    def agreement(found: Mapping[str, Predictions]) -> dict[str, float]:
-        ours, usual = (
-            {what: column(task, found[name], what) for what in ("cost", "AP")}
-            for name, task in reversed(tasks.items())
-        )
-        return {
+    found = compare(
+        f"features {settings.n} x {settings.dim}, {settings.classes} classes",
+        {name: partial(evaluate, task) for name, task in tasks.items()},
+        settings.rounds,
+    )
+    usual, ours = (
+        {what: column(task, found[name], what) for what in ("cost", "AP")}
+        for name, task in tasks.items()
+    )
+    tell_numbers(
+        {
             **{f"mAP, {name}": task.metrics(found[name])["mAP"] for name, task in tasks.items()},
             "% of costs that agree": 100 * float((ours["cost"] == usual["cost"]).double().mean()),
             "largest difference of an AP": float((ours["AP"] - usual["AP"]).abs().max()),
         }
-
-    yield Comparison(
-        title=f"features {settings.n} x {settings.dim}, {settings.classes} classes",
-        ways={name: partial(run, task) for name, task in tasks.items()},
-        agreement=agreement,
     )
 
 

@@ -20,7 +20,7 @@ from torch.utils.data import default_collate
 from torchvision import transforms
 
 from benchmarks.gpu.timing import one_thread, write_photographs
-from benchmarks.speed.harness import Comparison
+from benchmarks.speed.harness import compare
 from pretrain.data.feed import Feed
 from pretrain.data.images import BatchPlan, TrainingImages
 from pretrain.data.listing import find_images
@@ -50,23 +50,19 @@ class Settings:
     """Number of times that each way is timed."""
 
 
-def comparisons(settings: Settings) -> Iterator[Comparison]:
-    """Yield a comparison for the views of each paper."""
+def run(settings: Settings) -> None:
+    """Compare the ways to make the views of each paper."""
     with one_thread(), tempfile.TemporaryDirectory() as folder:
         data = settings.data or write_photographs(Path(folder), settings.images)
         images = find_images(data, tolerated=sys.maxsize)
-        for title, (views, recipe) in VIEWS.items():
-            yield compare(title, views, recipe, images, max(1, settings.images // BATCH_SIZE))
+        for title in VIEWS:
+            compare_views(title, images, settings)
 
 
-def compare(
-    title: str,
-    views: tuple[View, ...],
-    recipe: ViewRecipe,
-    images: TrainingImages,
-    num_steps: int = 1,
-) -> Comparison:
-    """Compare the ways to make these views of the images of some batches."""
+def compare_views(title: str, images: TrainingImages, settings: Settings) -> None:
+    """Compare the ways to make the views of a paper, of the images of some batches."""
+    views, recipe = VIEWS[title]
+    num_steps = max(1, settings.images // BATCH_SIZE)
     plan = BatchPlan(num_images=len(images), batch_size=min(BATCH_SIZE, len(images)), seed=0)
     feed = Feed(
         images=images,
@@ -85,9 +81,10 @@ def compare(
         "whole views": lambda: feed.batches(0, num_steps),
         "crops alone": lambda: map(crops.file_views, range(num_steps)),
     }
-    return Comparison(
-        title=f"{title}, {len(files)} images, one core",
-        ways={name: partial(_last, way) for name, way in ways.items()},
+    compare(
+        f"{title}, {len(files)} images, one core",
+        {name: partial(_last, way) for name, way in ways.items()},
+        settings.rounds,
         num_images=len(files),
     )
 
