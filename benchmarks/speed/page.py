@@ -20,8 +20,6 @@ from transfer.record import RECORDS, protocol_hash, read_record, record_path, wr
 from transfer.tasks import TASKS, reading_of
 
 NUM_TASKS = 50
-TEMPLATE = min((Path(__file__).parents[2] / "results" / RECORDS).glob("*/cifar10_knn.*.json"))
-"""One of the suite's own records, of which the others are variants."""
 CHROMIUM = ("chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--dump-dom")
 
 
@@ -69,7 +67,9 @@ def _open(page: Path) -> float:
 
 def _write_records(results: Path, number: int) -> None:
     """Write a record of each of so many checkpoints on each task, with drawn right answers."""
-    rng, template = np.random.default_rng(0), read_record(TEMPLATE)
+    ours = Path(__file__).parents[2] / "results" / RECORDS
+    # all are variants of one of the suite's own
+    rng, template = np.random.default_rng(0), read_record(min(ours.glob("*/cifar10_knn.*.json")))
     for key in list(TASKS)[:NUM_TASKS]:
         task, (name, _) = TASKS[key], reading_of(key)
         labels, hashed = np.arange(num_test_images(name) or 1000) % 10, protocol_hash(name, task)

@@ -61,15 +61,10 @@ def children(pid: int) -> list[int]:
 
 
 def loader_processes(pid: int) -> list[int]:
-    """Return its loader processes; what reads a checkpoint is a child too, of another program."""
-    first = _forked(pid)
-    time.sleep(0.01)  # a program that is being started looks like a fork for less than this
-    return sorted(first & _forked(pid))
-
-
-def _forked(pid: int) -> set[int]:
+    """Return its loader processes: forks with a thread that sends, unlike what reads a pickle."""
     program = _read(f"/proc/{pid}/cmdline")
-    return {child for child in children(pid) if _read(f"/proc/{child}/cmdline") == program}
+    forks = [child for child in children(pid) if _read(f"/proc/{child}/cmdline") == program]
+    return [child for child in forks if "Threads:\t2" in _read(f"/proc/{child}/status")]
 
 
 def _read(file: str) -> str:

@@ -35,7 +35,7 @@ pytestmark = pytest.mark.slow
 NUM_WORKERS_HERE = (
     "transfer.frozen.extraction.num_workers",
     "transfer.frozen.crops.num_workers",
-    "transfer.finetuning.classification.num_workers",
+    "transfer.frozen.random_views.num_workers",
     "transfer.finetuning.stream.num_workers",
 )
 __all__ = ["data_to_corrupt"]
