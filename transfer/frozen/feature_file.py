@@ -55,14 +55,15 @@ class UnfinishedRows:
         """Number of bytes before the rows."""
         self.size = self.offset + shape[0] * self.row_bytes
         same = os.pread(descriptor, self.offset, 0) == header.getvalue()
-        if not same or os.fstat(descriptor).st_size != self.size or not self.counts.exists():
+        counts = _counts(self.counts)
+        if not same or os.fstat(descriptor).st_size != self.size or counts is None:
             self._begin(header.getvalue())
-        counts = json.loads(self.counts.read_text())
-        self.proven: int = counts["proven"]
+            counts = 0, 0, self.state
+        self.proven, done, state = counts
         """Number of finished rows that a comparison of the images has followed."""
-        self.done: int = counts["done"] if counts["state"] == self.state else self.proven
+        self.done = done if state == self.state else self.proven
         """Number of finished rows."""
-        if self.done < counts["done"]:
+        if self.done < done:
             told = "its last rows are of other files or older than these: made anew"
             print_line("features", f"{self.partial}: {told}")
 
@@ -113,8 +114,8 @@ class UnfinishedRows:
     def _count(self, proven: int) -> None:
         with explain_write_errors(self.partial, "--runs"):
             os.fdatasync(self.descriptor)
-        counts = {"proven": proven, "done": self.done, "state": self.state}
-        write_whole(self.counts, json.dumps(counts).encode(), "--runs")
+        counts = json.dumps([proven, self.done, self.state])
+        write_whole(self.counts, counts.encode(), "--runs")
 
     def _begin(self, header: bytes) -> None:
         """Start the file: reserve its space and count no row as finished."""
@@ -131,6 +132,15 @@ class UnfinishedRows:
             with suppress(OSError):
                 self.partial.unlink()  # it would keep the disk full
             raise
+
+
+def _counts(path: Path) -> tuple[int, int, str] | None:
+    """Return the numbers of proven and of finished rows, and the state; None if it is damaged."""
+    try:
+        proven, done, state = json.loads(path.read_text())
+    except (FileNotFoundError, ValueError, TypeError):
+        return None
+    return int(proven), int(done), str(state)
 
 
 @contextmanager

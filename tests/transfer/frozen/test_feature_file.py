@@ -253,7 +253,19 @@ def test_an_entry_that_is_further_than_the_others_is_not_computed_again(
 
 
 def _finished(partial: Path) -> int:
-    return int(json.loads(partial.with_suffix(".rows").read_text())["done"])
+    return int(json.loads(partial.with_suffix(".rows").read_text())[1])
+
+
+@pytest.mark.parametrize("content", ["", "4", "[4, 8", "{}"])
+def test_damaged_counts_are_not_believed(
+    extract: Work, expected: list[Tensor], cache: Path, content: str
+) -> None:
+    assert killed_at(6, extract, (FDATASYNC,))
+    for path in cache.glob("*.rows"):
+        path.write_text(content)
+    for path in cache.glob("*.partial"):
+        path.write_bytes(path.read_bytes()[:128].ljust(path.stat().st_size, b"\0"))
+    assert same(extract(), expected)
 
 
 def test_a_torn_entry_is_made_anew(extract: Work, expected: list[Tensor], cache: Path) -> None:
