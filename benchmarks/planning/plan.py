@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 from pretrain.running.processes import num_gpus
 from transfer.cells.request import Cell, departures, finished, without_classifier
-from transfer.datasets.catalog import DATASETS
+from transfer.datasets.catalog import DATASETS, expected_sizes
 from transfer.finetuning.options import TrainingOptions
 from transfer.frozen.pass_hours import ASSUMED, IMAGES_PER_GPU_SECOND, Rates, rates_of_this_machine
 from transfer.tasks import task_of
@@ -131,7 +131,7 @@ def render_plan(rows: list[PlannedCell]) -> str:
     )
     missing = {key for row in rows for key in row.missing}
     how = sorted(f"how to get {key}: {DATASETS[key].how_to_get}" for key in missing)
-    return "\n".join([*lines, _rate_line(rows), *_task_notes(rows), *how])
+    return "\n".join([*lines, _rate_line(rows), *_task_notes(rows), *_kept_crops(rows), *how])
 
 
 def _counts(rows: Sequence[PlannedCell]) -> list[int]:
@@ -165,6 +165,28 @@ def _task_notes(rows: Sequence[PlannedCell]) -> list[str]:
     ]
 
 
+def _kept_crops(rows: Sequence[PlannedCell]) -> list[str]:
+    """Return how much --keep-crops keeps of the cells that will run, and how much is free."""
+    crops = {
+        (row.cell.task.dataset, *extracted)
+        for row in rows
+        if row.state == "run" and row.cell.settings.keep_crops
+        for extracted in row.cell.task.extracted()
+    }
+    if not crops:
+        return []
+    from transfer.getting.overview import free_space
+
+    settings = rows[0].cell.settings
+    size = sum(
+        3 * transform.crop_px**2 * expected_sizes(key, settings.data).counts.get(split, 0)
+        for key, split, transform in crops
+    )
+    free = free_space(settings.runs)
+    told = f"{size / 1e9:.1f} GB below {settings.runs}, where {free / 1e9:.1f} GB are free"
+    return [f"--keep-crops keeps up to {told}"]
+
+
 def protocol_notes(rows: list[PlannedCell]) -> list[str]:
     """Return the deviations of the cells from the papers' protocols, each line once."""
     notes: dict[str, list[str]] = {}
@@ -191,7 +213,8 @@ def render_plan_groups(rows: Sequence[PlannedCell]) -> str:
         groups.setdefault(row.cell.task.heading, []).append(row)
     lines = [_line(name, group) for name, group in groups.items()]
     text = _aligned([HEADER, *lines, _line("all", rows)])
-    return "\n".join([*text, _rate_line(rows), *_missing_lines(rows)])
+    memory = [line for line in _task_notes(rows) if "a GPU needs at least" in line]
+    return "\n".join([*text, _rate_line(rows), *memory, *_kept_crops(rows), *_missing_lines(rows)])
 
 
 def shortened(lines: Sequence[str], where: str = ", see --plan full") -> list[str]:

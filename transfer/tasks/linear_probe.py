@@ -18,7 +18,7 @@ from transfer.finetuning.options import length_fraction
 from transfer.frozen.features import Features, Predictions, frozen_features, open_images
 from transfer.frozen.pass_hours import ASSUMED, Rates, probe_hours
 from transfer.frozen.probe_training import Decay, ProbeTraining
-from transfer.frozen.transforms import QUARTER_TURNS
+from transfer.frozen.transforms import QUARTER_TURNS, EvalTransform
 from transfer.galleries.mistakes import turned_mistakes
 from transfer.metrics import top1
 from transfer.tasks.task import CenterCrops
@@ -94,6 +94,10 @@ class LinearProbe(CenterCrops):
     def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
         """Return the estimated hours on one GPU, on the published counts of images."""
         return probe_hours(backbone, self.dataset, epochs=self.epochs, rates=rates)
+
+    def extracted(self) -> list[tuple[str, EvalTransform]]:
+        """Return the test images, in center crops."""
+        return [("test", self.transform)]
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
         """Return the training images and the features of the test images."""
@@ -175,6 +179,10 @@ class RotationProbe(CenterCrops):
         """Return the estimated hours on one GPU, on the published counts of images."""
         return probe_hours(backbone, self.dataset, epochs=self.epochs, rates=rates)
 
+    def extracted(self) -> list[tuple[str, EvalTransform]]:
+        """Return the test images in each rotation."""
+        return [("test", replace(self.transform, turns=turns)) for turns in range(QUARTER_TURNS)]
+
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
         """Return the training images and the features of the test images in each rotation.
 
@@ -182,10 +190,9 @@ class RotationProbe(CenterCrops):
         """
         import torch
 
-        turned = (replace(self.transform, turns=quarters) for quarters in range(QUARTER_TURNS))
         positions = [
-            frozen_features(backbone, self.dataset, "test", transform, folders).features
-            for transform in turned
+            frozen_features(backbone, self.dataset, split, transform, folders).features
+            for split, transform in self.extracted()
         ]
         labels = torch.arange(QUARTER_TURNS).repeat_interleave(len(positions[0]))
         train = open_images(self.dataset, "trainval", folders)

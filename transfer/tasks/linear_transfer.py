@@ -84,15 +84,22 @@ class LinearTransfer(Task):
             backbone, self.dataset, crops=crops, epochs=2.0 * self.epochs, rates=rates
         )
 
+    def extracted(self) -> list[tuple[str, EvalTransform]]:
+        """Return the images of val and test, in center crops."""
+        transform = EvalTransform(resize_px=round(self.crop_px * 256 / 224), crop_px=self.crop_px)
+        return [("val", transform), ("test", transform)]
+
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
         """Return the images of train and trainval, and the features of val and test."""
-        transform = EvalTransform(resize_px=round(self.crop_px * 256 / 224), crop_px=self.crop_px)
+        features = (
+            frozen_features(backbone, self.dataset, split, transform, folders)
+            for split, transform in self.extracted()
+        )
         return Prepared(
             backbone,
             open_images(self.dataset, "train", folders),
             open_images(self.dataset, "trainval", folders),
-            frozen_features(backbone, self.dataset, "val", transform, folders),
-            frozen_features(backbone, self.dataset, "test", transform, folders),
+            *features,
         )
 
     def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:

@@ -98,6 +98,10 @@ class TrainedClassifier(Task):
     def transform(self) -> EvalTransform:
         """Return the transform of the test images."""
 
+    def extracted(self) -> list[tuple[str, EvalTransform]]:
+        """Return the test images."""
+        return [("test", self.transform)]
+
     def extract_together(self, backbones: Sequence[Backbone], folders: Folders) -> bool:
         """Extract features of several backbones of one image size; decode every image once."""
         features_of_backbones(backbones, self.dataset, "test", self.transform, folders)

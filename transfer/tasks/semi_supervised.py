@@ -25,6 +25,7 @@ from transfer.finetuning.schedule import Precision
 from transfer.frozen.classifier import class_results
 from transfer.frozen.features import Predictions, open_images
 from transfer.frozen.pass_hours import ASSUMED, BACKWARD_COST, Rates, forward_hours, training_hours
+from transfer.frozen.transforms import EvalTransform
 from transfer.metrics import top1
 from transfer.tasks.task import CenterCrops, PlannedTask
 
@@ -152,6 +153,10 @@ class SemiSupervised(CenterCrops):
         """Return the least memory in GB of a step on a ResNet-50, that of its activations."""
         whole = IMAGE_GB * self.batch_size * (self.crop_px / 224) ** 2
         return whole if self.precision == "float32" else whole / 2
+
+    def extracted(self) -> list[tuple[str, EvalTransform]]:
+        """Return nothing: the whole network is trained."""
+        return []
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
         """Return the labelled images and the test images."""

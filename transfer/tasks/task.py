@@ -131,6 +131,10 @@ class Task(ABC):
         """
         return probe_hours(backbone, self.dataset, rates=rates)
 
+    def extracted(self) -> list[tuple[str, EvalTransform]]:
+        """Return the splits of the data set whose frozen features it reads, and how it crops."""
+        return []
+
     def plan_notes(
         self, planned: Sequence[PlannedTask[Self]], options: TrainingOptions, num_gpus: int
     ) -> list[str]:
@@ -183,11 +187,15 @@ class CenterCrops(Task):
         """Return the protocol with crops of the backbone's image size."""
         return replace(self, crop_px=backbone.input.size_px)
 
+    def extracted(self) -> list[tuple[str, EvalTransform]]:
+        """Return the training and the test images, in center crops."""
+        return [("trainval", self.transform), ("test", self.transform)]
+
     def prepare(self, backbone: Backbone, folders: Folders) -> Any:
         """Return the features of trainval and test, extracted or from the cache."""
         train, test = (
-            frozen_features(backbone, self.dataset, split, self.transform, folders)
-            for split in ("trainval", "test")
+            frozen_features(backbone, self.dataset, split, transform, folders)
+            for split, transform in self.extracted()
         )
         names = open_images(self.dataset, "test", folders).class_names
         return TrainAndTest(train, test, names[: int(train.labels.max()) + 1])

@@ -110,16 +110,21 @@ class VOCSVM(Task):
         fixed = isinstance(backbone, Encoder)
         return replace(self, crop_px=own if fixed else min(self.crop_px, own))
 
-    def prepare(self, backbone: Backbone, folders: Folders) -> SVMData:
-        """Return the features of trainval and test, extracted or from the cache."""
+    def extracted(self) -> list[tuple[str, EvalTransform]]:
+        """Return the training and the test images, squashed."""
         transform = EvalTransform(
             resize_px=round(self.crop_px * 256 / 224), crop_px=self.crop_px, squash=True
         )
-        return self.measurable(
-            frozen_features(backbone, "voc07", "trainval", transform, folders),
-            frozen_features(backbone, "voc07", "test", transform, folders),
-            open_images("voc07", "trainval", folders).class_names,
+        return [("trainval", transform), ("test", transform)]
+
+    def prepare(self, backbone: Backbone, folders: Folders) -> SVMData:
+        """Return the features of trainval and test, extracted or from the cache."""
+        train, test = (
+            frozen_features(backbone, "voc07", split, transform, folders)
+            for split, transform in self.extracted()
         )
+        names = open_images("voc07", "trainval", folders).class_names
+        return self.measurable(train, test, names)
 
     def measurable(self, train: Features, test: Features, names: tuple[str, ...]) -> SVMData:
         """Return features of unit length, restricted to the classes with enough positives.

@@ -1,6 +1,7 @@
 """The plan on one screen."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -59,4 +60,21 @@ def test_the_plan_of_all_tasks_fits_a_screen(
     small_backbone: Backbone, settings: CellSettings
 ) -> None:
     rows = [planned(key, small_backbone, settings) for key in default_tasks()]
-    assert len(render_plan_groups(rows).splitlines()) <= 24
+    lines = render_plan_groups(rows).splitlines()
+    assert len(lines) <= 24
+    notes = [line.partition(":")[0] for line in lines if "a GPU needs at least" in line]
+    assert sorted(notes) == ["detection", "few labels", "segmentation"]
+
+
+def test_kept_crops_are_counted_once(
+    small_backbone: Backbone, settings: CellSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeping = replace(settings, keep_crops=True, data=settings.runs / "whole")
+    keys = ("cifar10_knn", "cifar10_linear", "rotation4_linear", "coco_det")
+    rows = [planned(key, small_backbone, keeping) for key in keys]
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=5e9))
+    size_gb = 3 * small_backbone.input.size_px**2 * (60_000 + 4 * 5_000) / 1e9
+    told = f"{size_gb:.1f} GB below {settings.runs}, where 5.0 GB are free"
+    assert f"--keep-crops keeps up to {told}" in render_plan_groups(rows).splitlines()
+    plain = [planned(key, small_backbone, settings) for key in keys]
+    assert "--keep-crops" not in render_plan_groups(plain)
