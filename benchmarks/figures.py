@@ -20,7 +20,7 @@ from benchmarks.drawing.pictures import EXPLANATION, title_of
 from benchmarks.pages.final_screen import shortened
 from benchmarks.pages.records import FIGURES as FIGURES_FOLDER
 from benchmarks.pages.records import read_results
-from pretrain.running.command_line import parse
+from pretrain.running.command_line import end_with_the_pipe, parse
 from transfer.datasets.folders import FolderError, check_row_name, check_writable
 
 MOST_PROBLEMS = 1
@@ -178,6 +178,7 @@ def main(words: list[str]) -> int:
         if request.listed and request.logs:
             raise ValueError("--logs: --list keeps no log; run the command without --list first")
         if request.listed:
+            end_with_the_pipe()
             print("\n".join(list_lines(request.results, read_material(request.results))))
             for problem in read_logs(request.results)[1]:
                 print(problem, file=sys.stderr)

@@ -235,6 +235,8 @@ def main(words: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    if "--list" in sys.argv:
+    if {*sys.argv[1:2]} & {"--list", "check-data", "describe-data", "inspect"} or (
+        "--plan" in sys.argv
+    ):
         end_with_the_pipe()
     sys.exit(stop.exit_status(main, sys.argv[1:]))

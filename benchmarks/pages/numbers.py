@@ -58,12 +58,16 @@ def numbers_of(results: Results) -> list[dict[str, Any]]:
 
 
 def verdicts_of(done: Sequence[Result]) -> dict[tuple[str, str], list[str]]:
-    """Return the verdicts, such as "reproduced (LORAC, Table II)", by record and metric."""
+    """Return the verdicts, each with its interval and place, by record and metric.
+
+    An example: "reproduced [-0.31, +0.27] (LORAC, Table II)".
+    """
     verdicts: dict[tuple[str, str], dict[str, None]] = {}
     for paper, table, pair in compared_everywhere(done):
         for file in pair.files if pair.judged else ():
             named = verdicts.setdefault((file, pair.column.metric), {})
-            named[f"{pair.verdict} ({paper.name}, {table.number})"] = None
+            interval = pair.difference.interval_text()
+            named[f"{pair.verdict} {interval} ({paper.name}, {table.number})"] = None
     return {key: list(named) for key, named in verdicts.items()}
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from benchmarks.pages.against import Pair, compared_everywhere
+from benchmarks.pages.against import TRAIN_IMAGES, Pair, compared_everywhere, trained_on
 from benchmarks.pages.blocks import Block, Column, sort_into_blocks
 from benchmarks.pages.differences import NOT_A_NUMBER, SIGNS, Score, compare, holm, how_compared
 from benchmarks.pages.entries import table_entry
@@ -142,12 +142,27 @@ def _order(model: Model) -> tuple[bool, Model]:
 
 
 def _alike(models: Sequence[Model]) -> list[list[Model]]:
-    """Return the models of one network and pre-training set, each with the random networks."""
-    trained = (model for model in models if not _is_random(model))
-    groups = grouped(((model.arch, model.stem, model.data), model) for model in trained)
-    for (arch, stem, _), own in groups.items():
-        own += [m for m in models if _is_random(m) and (m.arch, m.stem) == (arch, stem)]
-    return list(groups.values())
+    """Return the models of one network and pre-training set, each with the random networks.
+
+    A model whose pre-training set is not known joins every set of its network.
+    """
+    groups = []
+    for own in grouped((_network(model), model) for model in models).values():
+        sets = dict.fromkeys(_data(model) for model in own if not _is_random(model))
+        for data in list(filter(None, sets)) or sets:
+            groups.append([m for m in own if _is_random(m) or _data(m) in (data, "")])
+    return groups
+
+
+def _network(model: Model) -> str:
+    """Return the network's words; of timm's without the tag of the weights, such as ".dino"."""
+    is_timm = model.arch.startswith("timm:")
+    return network_words(model.arch.partition(".")[0] if is_timm else model.arch, model.stem)
+
+
+def _data(model: Model) -> str:
+    """Return the pre-training set as the papers name it, else in the file's words, else empty."""
+    return next((name for name in TRAIN_IMAGES if trained_on(name, model)), model.data)
 
 
 def _is_random(model: Model) -> bool:
@@ -168,11 +183,12 @@ def _group(blocks: Sequence[Block], models: Sequence[Model], details: Details) -
     kept = [place for place in range(len(models)) if any(t.scores[place] for t in tasks.values())]
     if len(kept) < len(models):
         return _group(blocks, [models[place] for place in kept], details) if kept else None
-    first = models[0]
+    data = dict.fromkeys(_data(model) for model in models if not _is_random(model))
     random = [place for place, model in enumerate(models) if _is_random(model)]
     headings = {heading for heading, _ in tasks}
-    words = [network_words(first.arch, first.stem)]
-    words += [f"pre-trained on {_without_fingerprint(first.data)}"] if first.data else []
+    names = [_without_fingerprint(name) or "unknown data" for name in sorted(data, reverse=True)]
+    words = [_network(models[0])]
+    words += [f"pre-trained on {' or '.join(names)}"] if any(data) else []
     if len(headings) == 1:
         words += headings
         tasks = {key: replace(task, conditions="") for key, task in tasks.items()}

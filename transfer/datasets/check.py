@@ -179,7 +179,8 @@ def require(key: str, data: Path, *, tolerated: int) -> Report:
         f"{info.title}: {report.num_bad - len(report.faults)} images are missing, too many or "
         f"unusable{broken}, {tolerated} are tolerated; {found_classes} classes found, "
         f"{expected_classes} expected:\n  {report.first_problems}"
-        f"\nSee all: python -m transfer check-data --data {data}. {info.how_to_get}"
+        f"\nSee all: python -m transfer check-data --data {data}. {info.how_to_get} If it is an "
+        f"excerpt on purpose, announce it: python -m transfer describe-data {key} --data {data}"
     )
 
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from benchmarks.pages.numbers import verdicts_of
 from benchmarks.pages.published import transfer_tasks
-from benchmarks.pages.records import UNTRAINED
+from benchmarks.pages.records import UNTRAINED, read_results
 from tests.synthetic_records import page, record
 from transfer.backbone import random_backbone
 
@@ -43,6 +44,8 @@ def test_moco_rows_of_lorac_table_1_are_compared_under_mocos_own_probe(tmp_path:
         r"→ mine \| MoCo-v2 +\| Top-1 +\| 67.40 \| +67.5 \| +-0.10 \| .* reproduced",
         text,
     )
+    ((of_lorac, *_),) = verdicts_of(read_results(tmp_path).done).values()
+    assert re.fullmatch(r"reproduced \[-0\.\d, \+0\.\d\] \(.*\)", of_lorac)
 
 
 def test_co2_on_moco_v1_is_compared_under_its_own_weight_decay(tmp_path: Path) -> None:

@@ -187,8 +187,14 @@ def test_the_dark_has_its_own_colors(browser: Browser, page: Path) -> None:
     assert brightness() < 150 < 600 < light
 
 
-def test_on_a_phone_only_tables_scroll_sideways(browser: Browser, page: Path) -> None:
-    browser.open(page, width=PHONE_PX)
+def test_on_a_phone_only_tables_scroll_sideways(browser: Browser, tmp_path: Path) -> None:
+    usual(tmp_path)
+    for name in "ab":
+        backbone = {"name": name, "arch": "resnet18", "stem": "imagenet", "sha256": name}
+        backbone |= {"source": "", "made_by": {"data": "photographs of rooms (900 images)"}}  # type: ignore[dict-item]
+        complete(tmp_path, name, transfer_tasks()[0], backbone=backbone)
+    browser.open(write_report(tmp_path).absolute(), width=PHONE_PX)
+    assert browser.find("#compare-group").is_displayed()
     assert browser.run("document.documentElement.scrollWidth") == PHONE_PX
 
 
@@ -216,6 +222,9 @@ def test_from_the_answer_to_everything_behind_a_number(browser: Browser, tmp_pat
     browser.find("#compare-rows a.open").click()
     assert browser.find("#details").is_displayed()
     assert "#random/transfer_linear/" in browser.run("location.href")
+    browser.driver.back()
+    assert not browser.find("#details").is_displayed()
+    browser.driver.forward()
     browser.driver.refresh()
     assert browser.find("#details").is_displayed()
     browser.find("#details-close").click()

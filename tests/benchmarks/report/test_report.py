@@ -82,6 +82,39 @@ def test_other_networks_and_conditions_are_other_experiments(tmp_path: Path) -> 
     assert [task.key for task in group.tasks] == list(transfer_tasks()[:2])
 
 
+def groups_of(results: Path) -> dict[str, tuple[str, ...]]:
+    """Return the checkpoints of each group of the comparison."""
+    contents = read_contents(results)
+    groups = comparisons(contents, explained_records(contents))
+    return {group.conditions.partition("; Paper")[0]: group.names for group in groups}
+
+
+def test_own_declared_and_unknown_files_of_one_data_set_are_compared(tmp_path: Path) -> None:
+    count = "train (1281167 images, fingerprint 0a)"
+    others = "photographs (900 images)"
+    for name, made_by in (
+        ("own", {"method": "jcl", "recipe": "jcl/in1k-r50", "data": count}),
+        ("declared", {"method": "moco", "recipe": "moco/in1k-r50-v2", "data": "in1k"}),
+        ("foreign", {}),
+        ("of-others", {"method": "jcl", "recipe": "jcl/in1k-r50", "data": others}),
+        ("random", {"method": UNTRAINED}),
+    ):
+        backbone = {"name": name, "arch": "resnet50", "stem": "imagenet", "sha256": name[:3]}
+        complete(tmp_path, name, TASK, backbone=backbone | {"source": "", "made_by": made_by})
+    network = "resnet50, imagenet stem; pre-trained on"
+    assert groups_of(tmp_path) == {
+        f"{network} in1k or unknown data": ("declared", "foreign", "own", "random"),
+        f"{network} {others} or unknown data": ("foreign", "of-others", "random"),
+    }
+
+
+def test_weights_of_one_timm_network_are_compared(tmp_path: Path) -> None:
+    for tag in ("dino", "augreg"):
+        backbone = {"name": tag, "arch": f"timm:vit_small.{tag}", "stem": "", "sha256": tag}
+        complete(tmp_path, tag, TASK, backbone=backbone | {"source": "", "made_by": {}})
+    assert groups_of(tmp_path) == {"timm:vit_small": ("augreg", "dino")}
+
+
 def test_a_number_has_an_address_and_no_page_tells_a_folder(tmp_path: Path) -> None:
     for seed in (0, 1):
         complete(tmp_path, "mine", TASK, seed)

@@ -36,10 +36,18 @@ def test_a_wrong_value_is_told_as_tyro_tells_it(capsys: pytest.CaptureFixture[st
     assert "--batch-size" in capsys.readouterr().err
 
 
-def test_a_reader_that_ends_ends_the_command_in_silence() -> None:
-    command = f"{sys.executable} -m pretrain --list | head -1"
+@pytest.mark.parametrize(
+    "words",
+    [
+        "pretrain --list",
+        "benchmarks.figures --list",
+        "transfer check-data",
+        "transfer get-data cifar10 --plan",
+    ],
+)
+def test_a_reader_that_ends_ends_the_command_in_silence(words: str) -> None:
+    command = f"{sys.executable} -m {words} | true"
     done = subprocess.run(command, shell=True, capture_output=True, text=True)
-    assert done.stdout.startswith("recipe")
     assert done.stderr == ""
 
 

@@ -139,6 +139,7 @@ def test_wrong_counts_are_named_and_tolerated_up_to_the_number(
         require("sun397", data, tolerated=3)
     assert report.unreadable[0] in str(error.value)
     assert "97 images found, 100 expected" in str(error.value)
+    assert "describe-data sun397" in str(error.value)
 
 
 def test_an_excerpt_may_announce_only_some_splits(copy_of: Callable[[str], Path]) -> None:
