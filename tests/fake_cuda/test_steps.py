@@ -55,6 +55,25 @@ def take_step(method: Method, batch: Batch, name: str) -> Step:
     return Step(metrics, watch, missing)
 
 
+@pytest.mark.parametrize("name", ["moco", "dino"])
+def test_a_step_after_a_resume_has_momenta_of_the_weights_layout(name: str) -> None:
+    """A checkpoint's momenta are contiguous, as a run without channels_last leaves them."""
+    method = tiny_method(name)
+    batch = tiny_batch(method, num_images=NUM_IMAGES[1])
+    with pretend_cuda(), Watch():
+        moved = Batch([on_cuda(view) for view in batch.views], None)
+        job = _job(method, name)
+        first = Training(job)
+        training_step(job, first, method, moved)  # the last layer of DINO has no gradient yet
+        state = first.optimizer.state_dict()
+        for momenta in state["state"].values():
+            momenta["momentum_buffer"] = momenta["momentum_buffer"].contiguous()
+        resumed = Training(job)
+        resumed.load_state_dict(first.state_dict() | {"optimizer": state})
+        resumed.step = job.num_steps - 2
+        training_step(job, resumed, method, moved)
+
+
 def _job(method: Method, name: str) -> Job:
     recipe = replace(RECIPES[f"{name}/smoke"], config=tiny_config(name))
     plan = BatchPlan(num_images=100 * recipe.batch_size, batch_size=recipe.batch_size, seed=0)

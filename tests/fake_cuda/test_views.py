@@ -69,4 +69,5 @@ def test_views_are_float32_and_wait_as_often_as_their_budget_says(
     assert kinds == {(torch.float32, CUDA, (NUM_IMAGES, 3))}
     assert batch.labels is not None
     assert batch.labels.device == CUDA
+    assert watch.faults == []  # memory that the first batch's copies may still read
     assert watch.waits == allowed_waits(f"views from {source}", name)

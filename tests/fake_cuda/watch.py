@@ -73,9 +73,14 @@ def pinned_copy(tensor: Tensor) -> Tensor:
         return mark_pinned(tensor.clone())
 
 
+busy: list[torch.UntypedStorage] = []
+"""Pinned memory that a copy may still read: torch gives it to no other, nor may we."""
+
+
 def forget_pinned() -> None:
     """Give all pinned memory back."""
     _storages.clear()
+    busy.clear()
 
 
 INDEXING = {"index", "index_put", "index_put_", "_index_put_impl_"}
@@ -100,8 +105,6 @@ class Watch(TorchDispatchMode):
         self.true = true
         self.waits: Counter[Wait] = Counter()
         self.faults: list[str] = []
-        self.busy: list[torch.UntypedStorage] = []
-        """Pinned memory that a copy may still read: torch gives it to no other, nor may we."""
         self.num_sync_norms = 0
         """Passes through nn.SyncBatchNorm in training."""
 
@@ -158,7 +161,7 @@ class Watch(TorchDispatchMode):
         for source, target in pairs:
             ways = source.device.type, target.device.type
             if ways == ("cpu", "cuda") and not blocking:
-                self.busy.append(source.untyped_storage())
+                busy.append(source.untyped_storage())
             if ways == ("cpu", "cuda") and (blocking or not is_pinned(source)):
                 self._note(
                     "copy to the device" if blocking else "copy of memory that is not pinned"
@@ -168,8 +171,8 @@ class Watch(TorchDispatchMode):
 
     def _check_idle(self, func: Any, tensors: list[Tensor]) -> None:
         """Note a fault where memory is changed that a copy to the device may still read."""
-        busy = {storage._cdata for storage in self.busy}
-        if func._schema.is_mutable and tensors[0].untyped_storage()._cdata in busy:
+        reading = {storage._cdata for storage in busy}
+        if func._schema.is_mutable and tensors[0].untyped_storage()._cdata in reading:
             self.faults.append(f"write to memory that a copy reads in {place()}")
 
     def _check_precision(self, name: str, cuda: list[Tensor]) -> None:

@@ -1,15 +1,26 @@
 """Batch norms over several processes against plain batch norm over the whole batch in one.
 
-The test starts this module by torchrun; each process stores its share.
+The first test starts this module by torchrun; each process stores its share. The other needs one
+GPU: it gives the kernels of pre-training two halves of a batch.
 """
 
 import os
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 from torch import Tensor, nn
 
+from pretrain.parts import fused_batch_norm
+from pretrain.parts.fused_batch_norm import (
+    FusedBatchNorm,
+    global_statistics,
+    gradient_sums,
+    input_gradient,
+    local_statistics,
+    normalize,
+)
 from pretrain.running.atomic_files import load_stage, save_stage
 from pretrain.running.processes import process_group
 from tests.gpu.findings import Findings, relative_difference, roundings
@@ -56,6 +67,68 @@ def compare(kind: str, shares: list[dict[str, Tensor]], findings: Findings) -> N
 def kinds_on(device: str) -> list[str]:
     """Return the norms that a device has: torch's own synchronized one runs on GPUs only."""
     return [kind for kind in KINDS if kind != "SyncBN" or device == "cuda"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("layout", ["NCHW", "channels last", "2-D"])
+def test_fused_norm_of_two_halves(
+    layout: str,
+    dtype: torch.dtype,
+    place: Place,
+    findings: Findings,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two halves of a batch, as if each had a process, against plain batch norm of the whole."""
+    monkeypatch.setattr(fused_batch_norm, "num_processes", lambda: 2)
+    draw = torch.Generator().manual_seed(13)
+    shape = (2 * IMAGES_EACH, CHANNELS) if layout == "2-D" else (2 * IMAGES_EACH, CHANNELS, 5, 5)
+    rows, goals = torch.randn(2, *shape, generator=draw)
+    rows[IMAGES_EACH:] = 3 * rows[IMAGES_EACH:] + 2  # halves have other statistics
+    if layout == "channels last":
+        rows, goals = (part.contiguous(memory_format=torch.channels_last) for part in (rows, goals))
+    rows, goals = rows.to(dtype), goals.to(dtype)
+    plain = nn.BatchNorm1d if layout == "2-D" else nn.BatchNorm2d
+    norm = plain(CHANNELS, eps=0.1, momentum=0.3).double()
+    nn.init.uniform_(norm.weight, 0.5, 1.5, generator=draw)
+    nn.init.uniform_(norm.bias, 0.5, 1.5, generator=draw)
+    own = FusedBatchNorm(CHANNELS, eps=0.1, momentum=0.3)
+    own.load_state_dict(norm.state_dict())
+    inputs = rows.double().requires_grad_()
+    outputs = norm(inputs)
+    (outputs * goals.double()).sum().backward()
+    found = of_halves(own.to(place.device), rows.to(place.device), goals.to(place.device))
+    gradients = inputs.grad, norm.weight.grad, norm.bias.grad
+    expected = outputs, *gradients, norm.running_mean, norm.running_var
+    for (name, values), exact in zip(found.items(), expected, strict=True):
+        assert exact is not None
+        # float32 within; what has the type of the rows is rounded to it once at the end
+        bound = roundings(values.dtype, 300 if values.dtype == torch.float32 else 1)
+        findings.add(name, relative_difference(values, exact), bound)
+
+
+@torch.no_grad()
+def of_halves(norm: FusedBatchNorm, rows: Tensor, goals: Tensor) -> dict[str, Tensor]:
+    """Return what two processes make of rows (n, C, ...) whose outputs have the gradient goals."""
+    pairs = list(zip(rows.chunk(2), goals.chunk(2), strict=True))
+    weight, bias, eps = norm.weight, norm.bias, norm.eps
+    stacked = torch.stack([torch.cat(local_statistics(half, eps)) for half, _ in pairs])
+    running = norm.running_mean, norm.running_var
+    mean, invstd = global_statistics(pairs[0][0], stacked, running, norm.momentum, eps)
+    each = [gradient_sums(goal, half, weight, mean, invstd, (True,) * 3) for half, goal in pairs]
+    sums, weight_gradient, bias_gradient = (
+        torch.stack([part for part in parts if part is not None]).sum(dim=0)
+        for parts in zip(*each, strict=True)
+    )
+    outputs = [normalize(half, weight, bias, mean, invstd, eps) for half, _ in pairs]
+    gradients = [input_gradient(goal, half, weight, mean, invstd, sums) for half, goal in pairs]
+    return {
+        "outputs": torch.cat(outputs),
+        "input gradients": torch.cat(gradients),
+        "weight gradient": weight_gradient,
+        "bias gradient": bias_gradient,
+        "running mean": norm.get_buffer("running_mean"),
+        "running variance": norm.get_buffer("running_var"),
+    }
 
 
 def compute(norm: nn.Module, parts: range, device: torch.device) -> dict[str, Tensor]:

@@ -1,16 +1,21 @@
-"""Runs that go on from a checkpoint against runs that never stopped."""
+"""Runs that go on from a checkpoint, or under DDP, against plain runs that never stopped."""
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 import torch
-from torch import Tensor
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
-from pretrain.loop import train
+from pretrain import loop
+from pretrain.loop import train, wrap_network
 from pretrain.run import Job
+from pretrain.running.processes import Process
 from tests.gpu.findings import Findings
-from tests.gpu.rounding import Results, perturb
+from tests.gpu.rounding import perturb
 from tests.gpu.started import Place, small_images, smooth, start_job
 from tests.stop_after import stop_after
 
@@ -37,13 +42,40 @@ def test_a_run_that_goes_on_from_a_checkpoint(run: str, place: Place, findings: 
     with stop_after(STOP_AFTER):
         assert train(stopped) == STOP_AFTER
     found = finished(start(place, "stopped", recipe, options))
-    moved: list[Results] = []
-    if place.on_gpu:
-        changed = start(place, "changed", recipe, options)
-        generator = torch.Generator().manual_seed(1)
-        perturb(changed.method.parameters(), torch.float32, generator)
-        moved.append(finished(changed))
+    moved = [finished(changed(start(place, "changed", recipe, options)))] if place.on_gpu else []
     findings.compare(found, expected, moved)
+
+
+def test_a_run_under_ddp_in_one_process(
+    place: Place, findings: Findings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Gradients that pass through DDP's buckets, and nccl on a GPU, train as those that do not."""
+    expected = finished(start(place, "plain", "moco/smoke", ()))
+    moved = [finished(changed(start(place, "changed", "moco/smoke", ())))] if place.on_gpu else []
+    device = torch.device("cuda", 0) if place.on_gpu else place.device
+    several = Process(device=device, num_processes=2)
+    wrapped: list[nn.Module] = []
+
+    def wrap(job: Job, method: nn.Module) -> nn.Module:
+        wrapped.append(wrap_network(replace(job, process=several), method))
+        return wrapped[-1]
+
+    monkeypatch.setattr(loop, "wrap_network", wrap)
+    backend = "nccl" if place.on_gpu else "gloo"
+    store = f"file://{place.folder / 'store'}"
+    dist.init_process_group(backend, store, rank=0, world_size=1)
+    try:
+        found = finished(start(place, "wrapped", "moco/smoke", ()))
+    finally:
+        dist.destroy_process_group()
+    assert [type(network) for network in wrapped] == [DistributedDataParallel]
+    findings.compare(found, expected, moved)
+
+
+def changed(job: Job) -> Job:
+    """Return the job with first weights that are changed by one unit of rounding."""
+    perturb(job.method.parameters(), torch.float32, torch.Generator().manual_seed(1))
+    return job
 
 
 def start(place: Place, out: str, recipe: str, options: Sequence[str]) -> Job:
