@@ -89,7 +89,9 @@ def plan(request: RunAll) -> tuple[list[PlannedCell], Origins, dict[str, str]]:
     keys = task_keys(named, request.suite, request.skip)
     require_data_folder(request.data, (d for key in keys for d in task_of(key).datasets()))
     tasks = map(task_of, keys)
-    require_heeded(request.training, tasks, request.features_in, request.keep_crops)
+    require_heeded(
+        request.training, tasks, request.features_in, request.keep_crops, request.image_memory_gb
+    )
     found, sources, unreadable = backbones(request)
     cells = cells_of(found, keys, settings, seeds)
     # the GPUs of the submitting machine must not change the protocol

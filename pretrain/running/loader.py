@@ -31,6 +31,7 @@ from typing import Any, Generic, TypeVar
 import torch
 
 from pretrain.running import stop
+from pretrain.running.errors import SuiteError
 from pretrain.running.processes import pickled_error
 from pretrain.running.shared_memory import (
     LARGER,
@@ -52,11 +53,11 @@ Place = TypeVar("Place")
 Batch = TypeVar("Batch")
 
 
-class WorkerKilledError(RuntimeError):
+class WorkerKilledError(SuiteError, RuntimeError):
     """Error for a worker process that ended without an error of its own."""
 
 
-class SharedMemoryError(RuntimeError):
+class SharedMemoryError(SuiteError, RuntimeError):
     """Error for a full /dev/shm, through which workers transfer their tensors."""
 
 

@@ -200,6 +200,7 @@ REFUSED = {
     "--slurm --workers 2": "--parallel",
     "--pool cls": "--encoder",
     "--tasks coco_det --keep-crops": "--keep-crops",
+    "--image-memory-gb 2": "--image-memory-gb",
     "--tasks coco_det --features-in bfloat16": "--features-in",
 }
 

@@ -1,11 +1,18 @@
-"""The code of PYTHON.md runs as it is printed."""
+"""The code of PYTHON.md runs as it is printed, and errors are as it says."""
 
 import re
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from pkgutil import walk_packages
 from typing import Any
 
 import pytest
+
+import pretrain.pixels
+import pretrain.running
+import transfer
+from pretrain.running.errors import SuiteError
 
 PAGE = Path(__file__).parents[2] / "transfer" / "PYTHON.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S)
@@ -55,3 +62,21 @@ def test_the_callback_of_lightning_logs_neighbors(small_data: Path, tmp_path: Pa
     images: Any = torch.randn(4, 3, 32, 32)
     trainer.fit(Module(), torch.utils.data.DataLoader(images, batch_size=2))
     assert 0 <= trainer.callback_metrics["knn"] <= 100
+
+
+def test_every_error_of_an_evaluation_is_a_suite_error() -> None:
+    modules = [
+        import_module(found.name)
+        for room in (transfer, pretrain.running, pretrain.pixels)
+        for found in walk_packages(room.__path__, f"{room.__name__}.")
+        if not found.name.endswith("__main__")
+    ]
+    others = [
+        name
+        for module in modules
+        for name, kind in vars(module).items()
+        if isinstance(kind, type) and issubclass(kind, Exception) and name[0] != "_"
+        if kind.__module__ == module.__name__ and not issubclass(kind, SuiteError)
+    ]
+    # of the command lines and of get-data; what begins with _ is caught in its own file
+    assert sorted(others) == ["DownloadError", "OptionError"]

@@ -84,7 +84,9 @@ class Evaluate:
 
         check_ranges(self, RANGES)
         tasks = [task_of(self.task)]
-        require_heeded(self.training, tasks, self.features_in, self.keep_crops)
+        require_heeded(
+            self.training, tasks, self.features_in, self.keep_crops, self.image_memory_gb
+        )
         check_writable(self.results, "--results")
         check_writable(self.runs, "--runs")
         cell = self.cell()

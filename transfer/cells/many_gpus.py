@@ -19,6 +19,7 @@ from pathlib import Path
 
 from pretrain.running import stop
 from pretrain.running.atomic_files import WriteError, write_whole
+from pretrain.running.errors import SuiteError
 from pretrain.running.processes import pickled_error, process_group, this_process
 from transfer.cells.checked_data import check_once
 from transfer.cells.execution import evaluate
@@ -29,7 +30,7 @@ from transfer.record import Record
 Worker = subprocess.Popen[bytes]
 
 
-class KilledError(RuntimeError):
+class KilledError(SuiteError, RuntimeError):
     """Error for a process that a signal has killed."""
 
     def __init__(self, status: int) -> None:

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any, Self
 
 from pretrain.running.console import print_line
+from pretrain.running.errors import SuiteError
 from pretrain.running.lock import wait_for_lock
 from transfer.backbone import Backbone
 from transfer.cells.checked_data import fingerprint
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.folders import Folders
+from transfer.encoders.encoder import Encoder
 from transfer.finetuning.options import TrainingOptions
 from transfer.frozen.features import RequestedPrecision, feature_precision
 from transfer.record import (
@@ -149,7 +151,8 @@ def departures(cell: Cell) -> list[str]:
         own = _differences(task_of(cell.needed.key), cell.needed.task)
         found += [f"classifier: {line}" for line in own]
     if cell.computing.precision != "float32" and not cell.task.trains_backbone:
-        found.append(f"frozen features in {cell.computing.precision}, batch norms folded")
+        folded = "" if isinstance(cell.backbone, Encoder) else ", batch norms folded"
+        found.append(f"frozen features in {cell.computing.precision}{folded}")
     for key in cell.task.datasets():
         found += DATASETS[key].departures(cell.settings.data)
     return found
@@ -235,7 +238,7 @@ def classifier_hash(cell: Cell) -> str:
     return "" if needed is None else protocol_hash(reading_of(needed.key)[0], needed.task)
 
 
-class ClassifierError(RuntimeError):
+class ClassifierError(SuiteError, RuntimeError):
     """Error for a shared classifier that cannot be trained; the cell that uses it did not fail."""
 
     def __init__(self, key: str, reason: object) -> None:

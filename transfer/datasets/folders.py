@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pretrain.running.errors import SuiteError
+
 RESERVED = (
     "records",
     "snapshots",
@@ -19,7 +21,7 @@ MOST_BYTES = 150
 """Longest name; files of curves add task, protocol and schedule, and a file name has 255 bytes."""
 
 
-class FolderError(ValueError):
+class FolderError(SuiteError, ValueError):
     """Error for a folder of the request that cannot be written; it says what to do."""
 
 

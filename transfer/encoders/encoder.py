@@ -75,7 +75,10 @@ class Encoder(Backbone):
         return build(self.options.encoder, self.options.input_px, frozenset(self.state_dict))
 
     def random_twin(self) -> Encoder:
-        """Return a random initialization of the same network with the same input."""
+        """Return a random initialization of the same network with the same input.
+
+        BackboneError for a module of which `reset_parameters` leaves tensors as they were.
+        """
         import torch
 
         with torch.random.fork_rng(devices=[]):
@@ -86,6 +89,12 @@ class Encoder(Backbone):
                     if callable(reset := getattr(part, "reset_parameters", None)):
                         reset()
         weights = dict(network.state_dict())
+        if self.module is not None and (kept := _unchanged(self.state_dict, weights)):
+            raise BackboneError(
+                f"{self.arch} has no random twin: reset_parameters leaves {', '.join(kept)} as "
+                "they were; give their modules one, or make a fixed table a buffer with "
+                "persistent=False"
+            )
         return replace(
             self,
             name="random",
@@ -137,6 +146,16 @@ class Encoder(Backbone):
         built = replace(built, library=f"{built.library}, response {_response(built, options)}")
         encoder, _ = _with_facts(built, options, name, f"{words}, in memory")
         return replace(encoder, module=own)
+
+
+def _unchanged(before: dict[str, Tensor], after: dict[str, Tensor]) -> list[str]:
+    """Return the floating tensors that are equal, without those of one value (fresh norms)."""
+    return [
+        name
+        for name, value in before.items()
+        if value.is_floating_point() and value.equal(after[name])
+        if value.numel() > 1 and value.min() != value.max()
+    ]
 
 
 def load_encoder(
@@ -194,7 +213,7 @@ def load_encoder(
         grade=encoder.proof,
         notes=(encoder.library, *placed.notes, *notes),
         path=str(path),
-        image=_image_words(encoder),
+        image=_image_words(options, encoder.input),
         norm=_norm_words(encoder),
     )
     return encoder, inspection
@@ -226,10 +245,10 @@ def load(
     return load_backbone(path, name=name, branch=branch)
 
 
-def _image_words(encoder: Encoder) -> str:
-    size = "as asked for" if encoder.options.input_px else "as the source says"
-    pool = encoder.options.pool or "of its own"
-    return f"RGB, {encoder.input.size_px} px, {size}; pooling {pool}"
+def _image_words(options: EncoderOptions, form: InputFormat) -> str:
+    size = "as asked for" if options.input_px else "as the source says"
+    pool = options.pool or "of its own"
+    return f"RGB, {form.size_px} px, {size}; pooling {pool}"
 
 
 def _norm_words(encoder: Encoder) -> str:
@@ -262,7 +281,7 @@ def _with_facts(
         state_dict=weights,
         input=form,
         made_by={},
-        source=f"{source}; {built.library}, proven: {grade}",
+        source=f"{source}; {built.library}, proven: {grade}; {_image_words(options, form)}",
         file_sha256="",
         sha256=_content_hash(options, built.library, form, weights),
         options=options,

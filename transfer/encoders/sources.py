@@ -159,6 +159,9 @@ def _timm(name: str, size_px: int) -> Built:
     mean, std = next(iter(inputs)) if len(inputs) == 1 else ((), ())
     stated = configurations[0] if tag and configurations[0] is not None else None
     size = (stated.input_size if stated else network.default_cfg["input_size"])[-1]
+    sizes = {one.input_size[-1] for one in configurations if one is not None}
+    if len(sizes) > 1 and not network.default_cfg["fixed_input_size"]:
+        size = 0
     return Built(
         network=network,
         library=f"timm {timm.__version__}",
@@ -193,6 +196,7 @@ def _torchvision(name: str, size_px: int) -> Built:
     if name not in models.list_models(module=models):
         raise BackboneError(f"torchvision {version('torchvision')} has no classifier {name!r}")
     transforms = [one.transforms() for one in models.get_model_weights(name)]
+    sizes = {one.crop_size[0] for one in transforms}
     inputs = {(tuple(one.mean), tuple(one.std)) for one in transforms}
     mean, std = next(iter(inputs)) if len(inputs) == 1 else ((), ())
     fixed = {"image_size": size_px} if size_px and name.startswith("vit_") else {}
@@ -202,7 +206,9 @@ def _torchvision(name: str, size_px: int) -> Built:
     return Built(
         network=network,
         library=f"torchvision {version('torchvision')}",
-        size_px=size_px or getattr(network, "image_size", 0) or transforms[0].crop_size[0],
+        size_px=size_px
+        or getattr(network, "image_size", 0)
+        or (sizes.pop() if len(sizes) == 1 else 0),
         mean=mean,
         std=std,
         unstated="its weights do not agree on their input",

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from pretrain.pixels.decoding import Pixels, image_sizes
 from pretrain.running import stop
 from pretrain.running.console import print_line, progress
+from pretrain.running.errors import SuiteError
 from pretrain.running.loader import load_batches
 from pretrain.running.memory import OPTION, free_memory, image_memory_bytes
 from transfer.datasets.expected import DataError
@@ -30,7 +31,7 @@ PER_TURN = 16
 """Images that a process decodes at a time."""
 
 
-class ImageMemoryError(RuntimeError):
+class ImageMemoryError(SuiteError, RuntimeError):
     """Error for decoded images that find no room in memory."""
 
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from pretrain.running import stop
 from pretrain.running.atomic_files import content_hash
 from pretrain.running.console import print_line, progress
-from pretrain.running.errors import NotFiniteError
+from pretrain.running.errors import NotFiniteError, SuiteError
 from pretrain.running.lock import wait_for_lock
 from transfer.backbone import Backbone
 from transfer.datasets.images import Images
@@ -41,7 +41,7 @@ FORWARD_IMAGES = 256
 a probe's features are rounded alike whether it is alone in its stream or not."""
 
 
-class NotFrozenError(RuntimeError):
+class NotFrozenError(SuiteError, RuntimeError):
     """Error for a frozen backbone that has changed."""
 
 

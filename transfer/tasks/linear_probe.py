@@ -42,6 +42,7 @@ class LinearProbe(CenterCrops):
     """Linear probe of one paper on one data set."""
 
     heading: ClassVar[str] = "Linear probes"
+    heeded_options: ClassVar[frozenset[str]] = CenterCrops.heeded_options | {"image_memory_gb"}
 
     learning_rate: float = 30.0
     epochs: float = 100.0
@@ -159,6 +160,7 @@ class RotationProbe(CenterCrops):
     """
 
     heading: ClassVar[str] = "Linear probes"
+    heeded_options: ClassVar[frozenset[str]] = CenterCrops.heeded_options | {"image_memory_gb"}
     primary_metric: ClassVar[str] = "acc"
 
     dataset: str = "in100"

@@ -46,6 +46,7 @@ class LinearTransfer(Task):
     """LORAC's protocol on one data set."""
 
     heading: ClassVar[str] = "Linear transfer"
+    heeded_options: ClassVar[frozenset[str]] = Task.heeded_options | {"image_memory_gb"}
 
     crop_px: int = 224
     engine: Literal["torch"] = "torch"

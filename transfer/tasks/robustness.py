@@ -70,6 +70,7 @@ class TrainedClassifier(Task):
     """Test of the ImageNet-100 classifier on images of another kind."""
 
     heading: ClassVar[str] = "Robustness"
+    heeded_options: ClassVar[frozenset[str]] = Task.heeded_options | {"image_memory_gb"}
 
     crop_px: int = 224
     engine: Literal["torch"] = "torch"

@@ -55,7 +55,7 @@ class SemiSupervised(CenterCrops):
     heading: ClassVar[str] = "Few labels"
     trains_backbone: ClassVar[bool] = True
     heeded_options: ClassVar[frozenset[str]] = frozenset(
-        {"learning_rates", "precision", "rates_at_once"}
+        {"image_memory_gb", "learning_rates", "precision", "rates_at_once"}
     )
 
     drawn_share: float = 0.0

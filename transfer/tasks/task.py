@@ -202,11 +202,15 @@ class CenterCrops(Task):
 
 
 def require_heeded(
-    options: TrainingOptions, tasks: Iterable[Task], features_in: str, keep_crops: bool
+    options: TrainingOptions,
+    tasks: Iterable[Task],
+    features_in: str,
+    keep_crops: bool,
+    image_memory_gb: float | None,
 ) -> None:
     """Raise ValueError for an option that none of the tasks heeds."""
     given = [*options.given(), *(["features_in"] * (features_in != "auto"))]
-    given += ["keep_crops"] * keep_crops
+    given += ["keep_crops"] * keep_crops + ["image_memory_gb"] * (image_memory_gb is not None)
     heeded = frozenset[str]().union(*(task.heeded_options for task in tasks))
     if unused := [name for name in given if name not in heeded]:
         raise ValueError(

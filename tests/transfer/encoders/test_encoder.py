@@ -18,6 +18,7 @@ from torch.nn.functional import normalize
 from benchmarks.planning.checkpoints import Origin
 from transfer import Encoder, SuiteError, evaluate, tasks
 from transfer.backbone import BackboneError
+from transfer.cells.request import Cell, CellSettings, departures
 from transfer.encoders.encoder import load_encoder
 from transfer.encoders.options import EncoderOptions
 from transfer.encoders.proof import tensors_without_effect
@@ -188,6 +189,8 @@ def test_what_nothing_says_is_asked_for(tmp_path: Path, own_file: tuple[Path, Pa
     own_words = f"{code}:build"
     refused = {
         "name one of them": (vit, {"encoder": "timm:vit_small_patch16_224"}),
+        "say --input-px": (vit, {"encoder": "timm:convnext_tiny", **NORM}),
+        "regnet_y_16gf was trained on": (vit, {"encoder": "torchvision:regnet_y_16gf"}),
         "no model 'vit_tini'": (vit, {"encoder": "timm:vit_tini"}),
         "knows no weights": (vit, {"encoder": "timm:vit_tiny_patch16_224.none"}),
         "expected timm:NAME": (vit, {"encoder": "vit"}),
@@ -277,7 +280,28 @@ def test_a_random_twin_and_a_plan_know_network_and_input(tmp_path: Path) -> None
         assert replace(described, state_dict=encoder.state_dict).__dict__ == encoder.__dict__
     twin, again = encoder.random_twin(), encoder.random_twin()
     assert twin.sha256 == again.sha256 != encoder.sha256
+    assert encoder.source.endswith("RGB, 224 px, as the source says; pooling cls")
     assert (twin.name, twin.input, twin.options) == ("random", encoder.input, encoder.options)
+
+
+def test_a_random_twin_keeps_nothing_of_a_module() -> None:
+    settings: dict[str, Any] = {"size_px": 32, "mean": (0.5,) * 3, "std": (0.25,) * 3}
+    layers = nn.Conv2d(3, 8, 4, 4), nn.BatchNorm2d(8), nn.AdaptiveAvgPool2d(1), nn.Flatten()
+    network = nn.Sequential(*layers)
+    twin = Encoder.from_module(trained_gammas(network), **settings).random_twin()
+    assert not torch.equal(twin.state_dict["0.weight"], layers[0].weight)
+    vit = torchvision.models.VisionTransformer(32, 16, 1, 2, 16, 32, num_classes=5)
+    encoder = Encoder.from_module(trained_gammas(vit), **settings)
+    with pytest.raises(BackboneError, match=r"class_token.*pos_embedding.*in_proj_weight"):
+        encoder.random_twin()
+
+
+def test_an_encoder_in_bfloat16_has_no_folded_norms(settings: CellSettings) -> None:
+    network = nn.Sequential(nn.Conv2d(3, 8, 4, 4), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    encoder = Encoder.from_module(network, size_px=32, mean=(0.5,) * 3, std=(0.25,) * 3)
+    rounded = replace(settings, features_in="bfloat16")
+    cell = Cell(key="cifar10_knn", backbone=encoder, seed=0, settings=rounded)
+    assert "frozen features in bfloat16" in departures(cell)
 
 
 def test_a_module_whose_code_has_changed_is_another_encoder() -> None:
