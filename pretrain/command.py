@@ -31,7 +31,7 @@ class Execution:
     channels_last: bool = True
     """Memory layout of images and weights."""
     compile: bool = False
-    """Compile the networks: minutes at the start, faster steps on GPUs."""
+    """Compile the networks: minutes at the start; what it saves on GPUs is not measured."""
     checkpoint_activations: bool = False
     """Keep the input of each residual block alone and compute the rest again for the gradients:
     same numbers, a fraction of the memory, about a third more time."""

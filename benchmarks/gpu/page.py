@@ -18,10 +18,15 @@ BOUND = ": bound"
 MOST_COLUMNS = 9
 """Facts that have a column each; more have a line each."""
 
+STEP = "step of "
+"""Start of the name of a measured step, before its method."""
 WAITS = {"lorac": 1}
 """Waits that a step of a method needs: its eigenvalues' solver looks whether it has failed."""
 DISTANCE, SLOWEST = "times the fused floor", 3.0
 """Fact of a step, and its largest value that is no failure."""
+
+PEAK, PEAK_AT_LEAST = "peak memory GB", "peak memory GB at least, by the estimate"
+RATE, HOURS = "images/s", "hours of the recipe on this device alone"
 
 Status = Literal["passed", "failed", "skipped", "measured"]
 
@@ -56,10 +61,13 @@ class Machine:
 
 
 def complaint(check: str, facts: Mapping[str, Any]) -> str:
-    """Return why a measured step is wrong: it waits for the GPU, or is far from the floor."""
-    allowed = WAITS.get(check.removeprefix("step of "), 0)
-    if "step of " in check and float(facts.get("waits", 0)) > allowed:
+    """Return why a measured step is wrong: it waits, is slow, or refutes its estimate."""
+    allowed = WAITS.get(check.removeprefix(STEP), 0)
+    if STEP in check and float(facts.get("waits", 0)) > allowed:
         return f"{facts['waits']} waits for the GPU in a step, {allowed} allowed"
+    peak, least = (float(facts.get(name, 0)) for name in (PEAK, PEAK_AT_LEAST))
+    if 0 < peak < least:  # a CPU's is not measured
+        return f"{PEAK} {peak:.3g}, less than the estimate of {least:.3g}"
     distance = float(facts.get(DISTANCE, 0))
     return f"{distance:.2g} {DISTANCE}, {SLOWEST:g} at most" if distance > SLOWEST else ""
 
@@ -78,6 +86,8 @@ def render(machine: Machine, answers: Sequence[Answer], not_run: Sequence[str]) 
         f"{machine.device}; {machine.software}; commit {machine.commit}; {machine.date}.",
         f"**{summary or 'nothing was run'}**",
     ]
+    if methods := _methods(answers):
+        parts.append(table(["method", RATE, DISTANCE, HOURS, "right or wrong"], methods))
     for title, status in (("Failed", "failed"), ("Skipped", "skipped")):
         lines = _reasons([answer for answer in answers if answer.status == status])
         if lines:
@@ -89,6 +99,18 @@ def render(machine: Machine, answers: Sequence[Answer], not_run: Sequence[str]) 
         own = [answer for answer in answered if answer.group == group]
         parts += [f"## {group[0].upper()}{group[1:]}", *_tables(own)]
     return "\n\n".join(parts) + "\n"
+
+
+def _methods(answers: Sequence[Answer]) -> list[list[str]]:
+    """Return a line for each method whose step was measured: its rate, and whether it is right."""
+    rows = []
+    for step in (answer for answer in answers if answer.check.startswith(STEP)):
+        method = step.check.removeprefix(STEP)
+        alike = [one.status for one in answers if one.check.endswith(f": {method}")]
+        verdict = "right" if "passed" in alike else "not compared"
+        verdict = "wrong" if "failed" in (step.status, *alike) else verdict
+        rows.append([method, *(_text(step.facts.get(n)) for n in (RATE, DISTANCE, HOURS)), verdict])
+    return rows
 
 
 def _reasons(answers: Sequence[Answer]) -> list[str]:

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from benchmarks.gpu.page import HOURS, PEAK, PEAK_AT_LEAST
 from benchmarks.gpu.timing import (
     NATIVE_PX,
     Facts,
@@ -90,13 +91,13 @@ def _steps_of_batch(name: str, device: torch.device, folder: Path, batch_size: i
         "precision": str(dtype),
         "images/s": rate,
         "ms": 1e3 * batch_size / rate,
-        "hours of the recipe on this device alone": hours(job, rate),
+        HOURS: hours(job, rate),
         "GFLOP per image": flops_per_image / 1e9,
         "decoded images/s and core": per_core,
         "workers needed": rate / per_core,
         "cores": os.cpu_count() or 0,
-        "peak memory GB": memory,
-        "peak memory GB at least, by the estimate": needs.total / 1e9,
+        PEAK: memory,
+        PEAK_AT_LEAST: needs.total / 1e9,
     }
     if device.type != "cuda":
         return facts

@@ -7,7 +7,7 @@ import pytest
 
 import benchmarks.gpu_check
 from benchmarks.gpu.measure import MEASUREMENTS
-from benchmarks.gpu.page import Answer, Machine, complaint, rates_of
+from benchmarks.gpu.page import Answer, Machine, Status, complaint, rates_of, render
 from benchmarks.gpu.timing import Facts, floors
 from benchmarks.gpu_check import main
 from transfer.tasks.detection import MEASURED_AS
@@ -141,9 +141,33 @@ def test_the_floor_of_an_h200_is_the_one_derived_by_hand() -> None:
     assert half["fused"].train_us == pytest.approx(2 * found["fused"].train_us)
 
 
+def test_the_page_begins_with_each_method() -> None:
+    facts = {"images/s": 2000.0, "hours of the recipe on this device alone": 36.0}
+    facts["times the fused floor"] = 2.5
+    statuses: dict[str, Status] = {
+        "step of moco": "measured",
+        "step of jcl": "measured",
+        "a step in float32: moco": "passed",
+        "a step in bfloat16: moco": "failed",
+        "a step in float32: jcl": "passed",
+    }
+    answers = [
+        Answer(check=check, group="rates", status=status, seconds=1.0, facts=facts)
+        for check, status in statuses.items()
+    ]
+    machine = Machine(device="", gpu="", software="", commit="", date="")
+    page = render(machine, answers, []).partition("## ")[0]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines()]
+    assert ["moco", "2000", "2.5", "36", "wrong"] in rows
+    assert ["jcl", "2000", "2.5", "36", "right"] in rows
+
+
 def test_a_step_that_waits_or_crawls_has_failed() -> None:
     right: Facts = {"waits": 0, "times the fused floor": 2.5}
     assert complaint("step of moco", right) == complaint("rate of coco_det", {"waits": 9}) == ""
     assert "2 waits" in complaint("step of moco", right | {"waits": 2})
     assert complaint("step of lorac", right | {"waits": 1}) == ""
+    memory: Facts = {"peak memory GB": 9.0, "peak memory GB at least, by the estimate": 9.5}
+    assert "memory GB 9, less than the estimate of 9.5" in complaint("step of moco", right | memory)
+    assert complaint("step of moco", right | memory | {"peak memory GB": 9.6}) == ""
     assert "3.2 times" in complaint("step of moco", right | {"times the fused floor": 3.2})
