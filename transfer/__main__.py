@@ -17,7 +17,7 @@ import tyro
 from pretrain.running import stop
 from pretrain.running.command_line import check_ranges, end_with_the_pipe, nearest, parse
 from pretrain.running.processes import process_group
-from transfer.backbone import BackboneError, inspect_file, load_backbone
+from transfer.backbone import BackboneError, inspect_file, load_backbone, require_file
 from transfer.cells.command import Evaluate
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.check import announce, check, render, render_found
@@ -94,12 +94,13 @@ class Inspect:
 
     def __call__(self) -> int:
         """Print the report; return the exit status."""
-        from transfer.convert.inspection import render as render_inspection
-
         if self.write is not None and self.images is None:
             raise ValueError(
                 f"--write {self.write}: give --images DIR, whose photographs tell the network"
             )
+        require_file(self.file)
+        from transfer.convert.inspection import render as render_inspection  # imports torch
+
         self.network.check()
         if self.network.encoder:
             if self.images is not None:
@@ -224,6 +225,7 @@ def main(words: list[str]) -> int:
         if command is not None:
             return run_command(command, words)
         request = parse(Evaluate, words, prog="python -m transfer", description=__doc__)
+        request.check()
         with process_group():
             return request()
     except (BackboneError, DataError, ValueError, FileNotFoundError) as error:

@@ -189,6 +189,12 @@ def content_sha256(
     return digest.hexdigest()
 
 
+def require_file(path: Path) -> None:
+    """Raise a BackboneError if there is no such file, before torch is imported to read it."""
+    if not path.exists():
+        raise BackboneError(f"{path}: no such file; expected a checkpoint file")
+
+
 def load_backbone(path: Path, *, name: str | None = None, branch: str = "") -> Backbone:
     """Return the backbone in a file of ours or of another project; `name` defaults to path.stem.
 

@@ -19,7 +19,7 @@ from benchmarks.planning.options import RunAll
 from benchmarks.planning.plan import PlannedCell
 from pretrain.running import stop
 from pretrain.running.atomic_files import content_hash
-from transfer.backbone import Backbone, BackboneError, InputFormat, with_heads
+from transfer.backbone import Backbone, BackboneError, InputFormat, require_file, with_heads
 from transfer.cells.declaration import settle_declaration, with_declared_recipe
 from transfer.datasets.folders import check_row_name
 from transfer.encoders.encoder import Encoder, load
@@ -116,9 +116,8 @@ def origins(request: RunAll) -> list[Origin]:
     parts = [replace(origin, heads=heads) for heads in subsets for origin in whole]
     if request.heads and request.network.encoder:
         raise ValueError(f"--heads are of LooC++'s ResNets, not of {request.network.encoder}")
-    for path in request.ckpt:  # before torch is imported to read it
-        if not path.exists():
-            raise BackboneError(f"{path}: no such file; expected a checkpoint file")
+    for path in request.ckpt:
+        require_file(path)
     return [*whole, *parts, *[replace(whole[0], random=True)] * request.random]
 
 

@@ -39,7 +39,7 @@ def run(settings: Settings) -> None:
         ways = {}
         for number in settings.checkpoints:
             results = Path(folder) / str(number)
-            _write_records(results, number)
+            write_records(results, number)
             page = _page(results)
             name = f"{number} checkpoints x {NUM_TASKS} tasks"
             ways[f"{name}: write"] = partial(_write, results)
@@ -65,7 +65,7 @@ def _open(page: Path) -> float:
     return page.stat().st_size / 1e6
 
 
-def _write_records(results: Path, number: int) -> None:
+def write_records(results: Path, number: int) -> None:
     """Write a record of each of so many checkpoints on each task, with drawn right answers."""
     ours = Path(__file__).parents[2] / "results" / RECORDS
     # all are variants of one of the suite's own

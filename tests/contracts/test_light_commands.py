@@ -51,6 +51,11 @@ def test_a_wrong_recipe_is_refused_without_torch(tmp_path: Path) -> None:
     assert last_line(("-m", "pretrain", "lorac/unknown"), tmp_path) == "False 2"
 
 
+@pytest.mark.parametrize("words", [("cifar10_knn", "--ckpt", "absent"), ("inspect", "absent")])
+def test_a_wrong_path_is_refused_without_torch(words: tuple[str, ...], tmp_path: Path) -> None:
+    assert last_line(("-m", "transfer", *words), tmp_path) == "False 2"
+
+
 def test_a_record_is_explained_without_torch() -> None:
     words = ("-m", "benchmarks.explain", "--name", "cifar10-vicreg", "--task", "cifar10_knn")
     assert last_line(words, ROOT) == "False 0"

@@ -10,7 +10,7 @@ import tyro
 from pretrain.running.command_line import check_ranges
 from pretrain.running.console import format_duration
 from pretrain.running.processes import this_process
-from transfer.backbone import with_heads
+from transfer.backbone import require_file, with_heads
 from transfer.cells.declaration import settle_declaration, with_declared_recipe
 from transfer.cells.request import Cell, CellSettings, departures
 from transfer.datasets.expected import DataError
@@ -82,7 +82,6 @@ class Evaluate:
         """Evaluate the checkpoint and print the result; return the exit status."""
         from transfer.cells.many_gpus import evaluate_on_gpus
 
-        check_ranges(self, RANGES)
         tasks = [task_of(self.task)]
         require_heeded(
             self.training, tasks, self.features_in, self.keep_crops, self.image_memory_gb
@@ -112,14 +111,18 @@ class Evaluate:
             print(summary(cell, record))
         return 0
 
-    def cell(self) -> Cell:
-        """Return the cell to evaluate; BackboneError or ValueError if the request is invalid."""
-        # the cheap checks come first, so that a misspelled word fails before a file is loaded
+    def check(self) -> None:
+        """Raise a BackboneError or ValueError for a misspelled word, before torch is imported."""
         check_ranges(self, RANGES)
         check_row_name(self.ckpt.stem if self.name is None else self.name, self.ckpt.stem)
         task_of(self.task)
         length_fraction(self.schedule)
         engine_for(self.training.engine)
+        require_file(self.ckpt)
+
+    def cell(self) -> Cell:
+        """Return the cell to evaluate; BackboneError or ValueError if the request is invalid."""
+        self.check()
         backbone = load(self.ckpt, self.network, name=self.name, branch=self.branch)
         if not (self.random or self.dry_run):
             from transfer.topology.require import with_checked_topology

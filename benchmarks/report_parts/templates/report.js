@@ -133,17 +133,33 @@ async function copy(button, text) {
   setTimeout(() => (button.textContent = named), 1500);
 }
 
-function addCopyButtons(table) {
+// the lines of a chart as a table: the task, then the numbers; the signs repeat the words
+function tableOf(chart) {
+  const table = element("table");
+  const [head, body] = [table.createTHead(), table.createTBody()];
+  for (const line of chart.querySelectorAll(".line")) {
+    const row = (line.matches(".scale") ? head : body).insertRow();
+    for (const [place, shown] of line.querySelectorAll(".who, .value > *").entries()) {
+      const parts = [...shown.childNodes].filter((part) => part.ariaHidden !== "true");
+      const text = shown.title || parts.map((part) => part.textContent).join(" ");
+      row.append(element("td", text, place > 0 && place < 4 ? "num" : ""));
+    }
+  }
+  return table;
+}
+
+function addCopyButtons(shown, table = () => shown) {
   const bar = element("p", "", "copy");
   for (const [name, format] of [["Copy as Markdown", asMarkdown], ["as LaTeX", asLatex]]) {
     const button = element("button", name);
     button.type = "button";
-    button.addEventListener("click", () => copy(button, format(table)));
+    button.addEventListener("click", () => copy(button, format(table())));
     bar.append(button);
   }
-  (table.closest(".scroll") ?? table).after(bar);
+  (shown.closest(".scroll") ?? shown).after(bar);
 }
 for (const table of document.querySelectorAll("table.copied")) addCopyButtons(table);
+for (const chart of document.querySelectorAll("#compare-rows, #beside .chart")) addCopyButtons(chart, () => tableOf(chart));
 
 // two checkpoints, task by task: the numbers were compared when the page was made
 const groups = JSON.parse(document.getElementById("comparisons").textContent);
@@ -240,9 +256,10 @@ function rowOf({ task, points, error, sure }, first, second, half) {
   return line;
 }
 
-function headOfRows() {
+function headOfRows(names) {
   const [head, value] = [element("div", "", "line scale"), element("div", "", "value pair")];
   for (const word of ["first", "second", "points", "95 % interval"]) value.append(element("span", word));
+  for (const [place, name] of names.entries()) value.children[place].title = name;
   head.append(element("div", "task", "who"), element("div", "worse | better", "middle"), value);
   return head;
 }
@@ -262,7 +279,7 @@ if (compareRows) {
     const shown = rows.filter(({ task }) => wanted.every((word) => `${task.key} ${task.metric} ${task.family}`.toLowerCase().includes(word)));
     const half = Math.max(1, ...shown.map((row) => Math.abs(row.points) + TWO_SIDED * (row.error ?? 0)));
     const families = grouped(shown);
-    compareRows.replaceChildren(...(shown.length ? [headOfRows()] : []));
+    compareRows.replaceChildren(...(shown.length ? [headOfRows([names[a], names[b]])] : []));
     for (const [family, own] of families) {
       const part = element("details", "", "family");
       part.open = true;

@@ -3,7 +3,9 @@
 A page of one kind is written once and loaded anew for every test.
 """
 
+import base64
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +15,7 @@ import pytest
 
 from benchmarks.pages.published import transfer_tasks
 from benchmarks.report import write_report
+from benchmarks.speed.page import write_records
 from tests.benchmarks.report.complete_records import HOSTILE, complete, many, usual
 from tests.benchmarks.report.test_report import results_of_two
 
@@ -204,6 +207,16 @@ def test_paper_has_the_answer_and_the_tables_only(browser: Browser, page: Path) 
     assert browser.texts("#numbers") == browser.texts("#tasks") == browser.texts("nav") == []
 
 
+def test_three_checkpoints_on_fifty_tasks_are_printed_on_25_pages_at_most(
+    browser: Browser, tmp_path: Path
+) -> None:
+    write_records(tmp_path, 3)
+    browser.open(write_report(tmp_path).absolute())
+    printed = browser.driver.execute_cdp_cmd("Page.printToPDF", {})
+    num_pages = len(re.findall(rb"/Type\s*/Page\b", base64.b64decode(printed["data"])))
+    assert 0 < num_pages <= 25
+
+
 def test_from_the_answer_to_everything_behind_a_number(browser: Browser, tmp_path: Path) -> None:
     results_of_two(tmp_path)
     page = write_report(tmp_path).absolute()
@@ -239,7 +252,16 @@ def test_a_table_is_copied_as_markdown_and_as_latex(browser: Browser, page: Path
     latex = browser.run(f"asLatex({table})")
     assert latex.startswith("\\begin{tabular}{lllrlll}\n\\toprule\n")
     assert "transfer\\_linear/aircraft" in latex
-    browser.find("#numbers .copy button").click()
+    assert browser.run("document.querySelectorAll('table:not(.copied)').length") == 0
+    rows = browser.run("asMarkdown(tableOf(document.getElementById('compare-rows')))").splitlines()
+    assert rows[0] == f"| task | mine | {HOSTILE} | points | 95 % interval |"
+    assert rows[2] == (
+        "| transfer_linear/aircraft mean_per_class | 47.5 | 40.0 | +7.5 | no error |"
+    )
+    papers = browser.run("asLatex(tableOf(document.querySelector('#beside .chart')))")
+    assert "\ntask & ours & paper & diff. & verdict \\\\\n" in papers
+    for section in ("numbers", "compare", "beside"):
+        browser.find(f"#{section} .copy button").click()
     assert browser.errors() == []
 
 
