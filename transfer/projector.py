@@ -100,8 +100,8 @@ def load_projector(backbone: Backbone) -> Projector:
     if not backbone.file:
         raise BackboneError(
             f"{backbone.name} has no projector, which embeddings need: it is a random "
-            f"initialization or a part of a network's heads. Give the encoder.pt of a pre-training "
-            f"run, or look at features"
+            f"initialization, a part of a network's heads or an encoder. Give the encoder.pt of "
+            f"a pre-training run, or look at features"
         )
     try:
         contents = read_file(path)

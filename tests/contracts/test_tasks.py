@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 from torch.nn.functional import one_hot
 
 from tests.transfer.detection.solved import solved_detection
@@ -17,6 +18,7 @@ from transfer.cells.execution import evaluate
 from transfer.cells.request import Cell, CellSettings, departures
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.imagenet.imagenet_c import KINDS
+from transfer.encoders.encoder import Encoder
 from transfer.frozen.features import Predictions
 from transfer.record import Record, protocol_hash, read_record
 from transfer.tasks import TASKS, reading_of
@@ -118,4 +120,20 @@ def test_a_tiny_run_ends_in_a_record(
     assert isinstance(record, Record)
     assert read_record(cell.path) == record
     assert record.departures == departures(cell)
+    assert all(0 <= value <= 100 for value in record.metrics.values())
+
+
+@pytest.mark.parametrize(
+    "key", [key for kind, key in FIRST_OF_CLASS.items() if not kind.trains_backbone]
+)
+def test_a_tiny_run_of_an_encoder_ends_in_a_record(key: str, settings: CellSettings) -> None:
+    layers = nn.Conv2d(3, 16, 4, 4), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()
+    encoder = Encoder.from_module(
+        nn.Sequential(*layers), size_px=32, mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25)
+    )
+    if "or an encoder" in TASKS[key].unfit(encoder):  # no projector
+        key += "@feature"
+    record = evaluate(Cell(key=key, backbone=encoder, seed=0, settings=settings))
+    assert isinstance(record, Record)
+    assert record.backbone["sha256"] == encoder.sha256
     assert all(0 <= value <= 100 for value in record.metrics.values())
