@@ -180,13 +180,8 @@ class Watch(TorchDispatchMode):
         doubles = name in PRODUCTS | SENSITIVE and any(t.dtype == torch.float64 for t in cuda)
         if doubles and not (here := place()).startswith(OF_FEW_NUMBERS):
             self.faults.append(f"{name} in torch.float64 in {here}")
-        if name not in PRODUCTS | SENSITIVE | FACTORIZATIONS or not any(
-            t.dtype in HALF for t in cuda
-        ):
-            return
-        here = place()
-        if here not in (LAYER, AUTOGRAD):
-            self.faults.append(f"{name} in {cuda[0].dtype} in {here}")
+        if where := half_precision(name, cuda):
+            self.faults.append(f"{name} in {cuda[0].dtype} in {where}")
 
     def _check_collective(self, name: str, tensors: list[Tensor]) -> None:
         for tensor in tensors:
@@ -223,6 +218,16 @@ def place() -> str:
             return AUTOGRAD
         frame = frame.f_back
     return "elsewhere"
+
+
+def half_precision(name: str, tensors: list[Tensor]) -> str:
+    """Return the place of an operation in half precision outside of a network's layers, or ""."""
+    if name not in PRODUCTS | SENSITIVE | FACTORIZATIONS or not any(
+        tensor.dtype in HALF for tensor in tensors
+    ):
+        return ""
+    here = place()
+    return "" if here in (LAYER, AUTOGRAD) else here
 
 
 @cache
