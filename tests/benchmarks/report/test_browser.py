@@ -207,10 +207,10 @@ def test_paper_has_the_answer_and_the_tables_only(browser: Browser, page: Path) 
     assert browser.texts("#numbers") == browser.texts("#tasks") == browser.texts("nav") == []
 
 
-def test_three_checkpoints_on_fifty_tasks_are_printed_on_25_pages_at_most(
+def test_eight_checkpoints_on_fifty_tasks_are_printed_on_25_pages_at_most(
     browser: Browser, tmp_path: Path
 ) -> None:
-    write_records(tmp_path, 3)
+    write_records(tmp_path, 8)
     browser.open(write_report(tmp_path).absolute())
     printed = browser.driver.execute_cdp_cmd("Page.printToPDF", {})
     num_pages = len(re.findall(rb"/Type\s*/Page\b", base64.b64decode(printed["data"])))
