@@ -259,7 +259,9 @@ def _load(path: Path, name: str, branch: str) -> tuple[Backbone, Inspection]:
     try:
         _check_path(path)
         contents = read_file(path)
-        read = _read_own if _is_own(contents.tree) else _read_foreign
+        told = contents.tree.get("format") if isinstance(contents.tree, dict) else None
+        is_own = str(told).startswith(("ssl-backbone", "ssl-encoder"))
+        read = _read_own if is_own else _read_foreign
         state_dict, input_format, inspection = read(contents, path, branch)
     except BackboneError as error:
         # names and values of the file stand in the message, and may be of any length
@@ -304,11 +306,6 @@ def _read_foreign(contents: Contents, path: Path, branch: str) -> Loaded:
     usual, stated = _usual_input(inspection.stem), converted.stated
     form = replace(usual, mean=stated.mean or usual.mean, std=stated.std or usual.std)
     return converted.state_dict, form, inspection
-
-
-def _is_own(tree: Any) -> bool:
-    told = tree.get("format") if isinstance(tree, dict) else None
-    return str(told).startswith(("ssl-backbone", "ssl-encoder"))
 
 
 def _read_own(contents: Contents, path: Path, branch: str) -> Loaded:
@@ -365,7 +362,6 @@ def _read_own(contents: Contents, path: Path, branch: str) -> Loaded:
         account=tuple(groups),
         candidates=(f"state_dict. ({arch}, {stem} stem)",),
         choice="the file says so",
-        proof=None,
         made_by=dict(made_by),
     )
     return state_dict, _input_format(input_fields), inspection
