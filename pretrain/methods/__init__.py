@@ -19,7 +19,8 @@ swav.py        SwAV, predicts the cluster of another view
 dino.py        DINO, predicts a centered momentum encoder's output for another view
 ressl.py       ReSSL, a strong view relates to past images as a weak one does
 nnclr.py       NNCLR, the positive is the nearest past neighbor of the other view
-baselines.py   cross entropy with labels, and the initialization, for reference
+supervised.py  cross entropy with labels, for reference
+random.py      the initialization, for reference
 """
 
 from collections.abc import Callable, Mapping
@@ -28,7 +29,6 @@ from typing import Any
 
 from pretrain.method import Method
 from pretrain.methods.barlow_twins import BarlowTwins
-from pretrain.methods.baselines import Random, Supervised
 from pretrain.methods.byol import BYOL
 from pretrain.methods.co2 import CO2
 from pretrain.methods.dino import DINO
@@ -39,9 +39,11 @@ from pretrain.methods.lorac import LORAC
 from pretrain.methods.moco import MoCo
 from pretrain.methods.multi_key import MultiKey
 from pretrain.methods.nnclr import NNCLR
+from pretrain.methods.random import Random
 from pretrain.methods.ressl import ReSSL
 from pretrain.methods.simclr import SimCLR
 from pretrain.methods.simsiam import SimSiam
+from pretrain.methods.supervised import Supervised
 from pretrain.methods.swav import SwAV
 from pretrain.methods.uniclr import UniCLR
 from pretrain.methods.vicreg import VICReg

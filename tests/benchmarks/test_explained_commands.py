@@ -33,6 +33,7 @@ def planned_cell(words: list[str], backbone: Backbone, monkeypatch: pytest.Monke
     """The one cell that the command plans on a machine without a GPU."""
     if words[:3] == ["python", "-m", "transfer"]:
         monkeypatch.setattr(command, "load", lambda *_, **__: backbone)
+        monkeypatch.setattr(command, "require_file", lambda _: None)
         return replace(tyro.cli(Evaluate, args=words[3:]), dry_run=True).cell()
     request = tyro.cli(RunAll, args=words[2:])
     settings = CellSettings.of(request, snapshots=bool(request.snapshots))

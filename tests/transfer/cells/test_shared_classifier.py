@@ -206,7 +206,7 @@ def test_preparing_extracts_what_the_task_itself_looks_at_and_trains_no_classifi
     work = other.needed.folders.work
     name = save_classifier(work, Heads(torch.zeros(1, 1, 512), torch.zeros(1, 1)))
     folders = replace(other.folders, classifier=classifier_file(work, name))
-    assert len(other.task.prepare(other.computing, folders).features)
+    assert len(other.task.prepare(other.computing, folders).test.features)
 
 
 def keys_of(rows: list[PlannedCell]) -> list[tuple[str, str]]:
