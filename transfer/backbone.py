@@ -191,8 +191,17 @@ def content_sha256(
 
 def require_file(path: Path) -> None:
     """Raise a BackboneError if there is no such file, before torch is imported to read it."""
-    if not path.exists():
-        raise BackboneError(f"{path}: no such file; expected a checkpoint file")
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        raise BackboneError(f"{_shown(path)}: no such file; expected a checkpoint file") from None
+    except OSError as error:
+        why = f"the system cannot open it ({error.strerror or error}); give another path"
+        raise BackboneError(f"{_shown(path)}: {why}") from error
+
+
+def _shown(path: Path) -> str:  # it may be of any length
+    return str(path)[:MAX_SHOWN_PATH] + "..." * (len(str(path)) > MAX_SHOWN_PATH)
 
 
 def load_backbone(path: Path, *, name: str | None = None, branch: str = "") -> Backbone:
@@ -256,8 +265,8 @@ def _usual_input(stem: Stem) -> InputFormat:
 def _load(path: Path, name: str, branch: str) -> tuple[Backbone, Inspection]:
     from transfer.convert.read_file import read_file
 
+    require_file(path)
     try:
-        _check_path(path)
         contents = read_file(path)
         told = contents.tree.get("format") if isinstance(contents.tree, dict) else None
         is_own = str(told).startswith(("ssl-backbone", "ssl-encoder"))
@@ -265,8 +274,7 @@ def _load(path: Path, name: str, branch: str) -> tuple[Backbone, Inspection]:
         state_dict, input_format, inspection = read(contents, path, branch)
     except BackboneError as error:
         # names and values of the file stand in the message, and may be of any length
-        shown = str(path)[:MAX_SHOWN_PATH] + "..." * (len(str(path)) > MAX_SHOWN_PATH)
-        raise BackboneError(f"{shown}: {str(error)[:MAX_MESSAGE]}") from error
+        raise BackboneError(f"{_shown(path)}: {str(error)[:MAX_MESSAGE]}") from error
     arch, stem = inspection.arch, inspection.stem
     with path.open("rb") as file:
         file_sha256 = hashlib.file_digest(file, "sha256").hexdigest()
@@ -284,18 +292,6 @@ def _load(path: Path, name: str, branch: str) -> tuple[Backbone, Inspection]:
         words=("--ckpt", str(path), "--name", name, *(["--branch", branch] if branch else [])),
     )
     return backbone, inspection
-
-
-def _check_path(path: Path) -> None:
-    """Raise BackboneError for a path that the system cannot look up, such as a very long name."""
-    try:
-        path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return  # the reader says so
-    except OSError as error:
-        raise BackboneError(
-            f"the system cannot open it ({error.strerror or error}); give another path"
-        ) from error
 
 
 def _read_foreign(contents: Contents, path: Path, branch: str) -> Loaded:
