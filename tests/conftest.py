@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from pretrain.running import stop
 from transfer.backbone import Backbone, InputFormat, random_backbone
 from transfer.cells.request import CellSettings
 from transfer.datasets.catalog import dataset_info
@@ -50,6 +51,12 @@ def small_data(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
             generate(run / "unfinished")
             (run / "unfinished").rename(run / "small-data")
     return run / "small-data"
+
+
+@pytest.fixture(autouse=True)
+def nothing_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal to one test stops no other that runs in the same process."""
+    monkeypatch.setattr(stop, "_asked", [])
 
 
 @pytest.fixture
