@@ -178,7 +178,6 @@ def main(words: list[str]) -> int:
         if request.listed and request.logs:
             raise ValueError("--logs: --list keeps no log; run the command without --list first")
         if request.listed:
-            end_with_the_pipe()
             print("\n".join(list_lines(request.results, read_material(request.results))))
             for problem in read_logs(request.results)[1]:
                 print(problem, file=sys.stderr)
@@ -207,4 +206,6 @@ def main(words: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    if "--list" in sys.argv:
+        end_with_the_pipe()
     sys.exit(main(sys.argv[1:]))
