@@ -10,7 +10,7 @@ import benchmarks.run_all
 import benchmarks.tables
 import transfer.__main__
 
-NONE = ("--ckpt", "none.pth", "--data", "none")
+NONE = ("--ckpt", "file", "--data", "none")
 COMMANDS: dict[str, tuple[Callable[[list[str]], int], tuple[str, ...]]] = {
     "transfer": (transfer.__main__.main, ("cifar10_knn", *NONE)),
     "run_all": (benchmarks.run_all.main, NONE),
