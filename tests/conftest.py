@@ -4,7 +4,7 @@ import errno
 import fcntl
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -54,9 +54,10 @@ def small_data(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
 
 
 @pytest.fixture(autouse=True)
-def nothing_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def nothing_asked() -> Iterator[None]:
     """A signal to one test stops no other that runs in the same process."""
-    monkeypatch.setattr(stop, "_asked", [])
+    yield
+    stop._asked.clear()
 
 
 @pytest.fixture
