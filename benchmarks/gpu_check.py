@@ -131,18 +131,18 @@ def in_order(device: str) -> list[Check]:
     """Return the checks, those first that tell most: methods, then rates, other tests."""
     from benchmarks.gpu.measure import MEASUREMENTS
 
-    def tested(file: Path, answers: Path) -> list[str]:
+    def testing_words(file: Path, answers: Path) -> list[str]:
         words = ["pytest", "--verbose", "-p", "no:cacheprovider", "-rs", "--numprocesses", "0"]
         return [*words, "-m", CHOSEN[device], str(file), f"--junitxml={answers.absolute()}"]
 
-    def measured(name: str, answers: Path) -> list[str]:
+    def measuring_words(name: str, answers: Path) -> list[str]:
         return ["benchmarks.gpu.measure", name, device, str(answers.absolute())]
 
     tests = [
-        Check(f"tests of {file.stem.removeprefix('test_')}", ".xml", partial(tested, file))
+        Check(f"tests of {file.stem.removeprefix('test_')}", ".xml", partial(testing_words, file))
         for file in test_files(device)
     ]
-    rates = [Check(name, ".json", partial(measured, name)) for name in MEASUREMENTS]
+    rates = [Check(name, ".json", partial(measuring_words, name)) for name in MEASUREMENTS]
     place = {FIRST: 0, LAST: 3}
     return sorted(
         [*rates, *tests], key=lambda check: place.get(check.name, 1 if check in rates else 2)

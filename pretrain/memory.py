@@ -27,7 +27,7 @@ BLIND = (
 )
 """Errors of a pass without numbers where a method looks at one."""
 COPIES = 2
-"""Of a trained weight: itself and its momentum; gradients take what activations leave."""
+"""Copies of a trained weight: itself and its momentum; gradients take what activations leave."""
 BATCHES_OF_VIEWS = 2
 """The one of the step, and the next, which is made meanwhile."""
 AFTER_EVERY_FREEZE = 1.0

@@ -1,4 +1,4 @@
-"""What a run logs: metrics.jsonl, TensorBoard, on request Weights & Biases, and its first views.
+"""The log of a run: metrics.jsonl, TensorBoard, on request Weights & Biases, and its first views.
 
 Each line holds one mean per window of steps. `WANDB_MODE=offline` keeps the log of
 Weights & Biases on the disk.

@@ -24,7 +24,7 @@ from transfer.tasks import NamedTask, TaskError, get, task_of
 
 @dataclass(frozen=True)
 class Result:
-    """What an evaluation found, with everything that its record stores."""
+    """The result of an evaluation, with everything that its record stores."""
 
     record: Record
 

@@ -1,4 +1,4 @@
-"""What a record keeps of its test images, so that two checkpoints are compared on the same ones.
+"""Answers by test image in a record, so that two checkpoints are compared on the same images.
 
 Of a share of right answers, whether each image was right; of a mean over rankings or pixels, the
 metric on resampled test sets, the same ones for every checkpoint (Efron, Annals of Statistics

@@ -26,7 +26,7 @@ KINDS = {
     "probe": Probe,
     "point": PublishedPoint,
 }
-"""What a mapping of the file becomes, by its `kind`."""
+"""The class that a mapping of the file becomes, by its `kind`."""
 
 
 def read_figures() -> dict[str, Figure]:

@@ -53,7 +53,7 @@ class StartedCell:
 
     key: str
     described: dict[str, Any]
-    """What a failure file says of the cell itself, such as backbone and seed."""
+    """The words of a failure file on the cell itself, such as backbone and seed."""
     record: str
     """Path of the cell's record; further records of the cell may lie beside it."""
     work: str

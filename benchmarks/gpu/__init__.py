@@ -1,4 +1,4 @@
-"""What is measured of a machine's GPUs; what they must compute is in tests/gpu (`pytest -m gpu`).
+"""Measurements of a machine's GPUs; what they must compute is in tests/gpu (`pytest -m gpu`).
 
 measure.py      one measurement in a process of its own
 pretraining.py  steps of published recipes, and all GPUs against one

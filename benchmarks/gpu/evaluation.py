@@ -366,4 +366,4 @@ MEASUREMENTS: dict[str, Callable[[torch.device, Path], Facts]] = {
     # C4 recipes differ in a norm or two, so that one is measured
     **{f"rate of {key}": partial(detector_rate, key) for key in DETECTORS if "c4@" not in key},
 }
-"""What is measured, by the name from which `page.py` makes the rates of plans."""
+"""Measurements by the name from which `page.py` makes the rates of plans."""

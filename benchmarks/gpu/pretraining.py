@@ -255,7 +255,7 @@ MEASUREMENTS: dict[str, Callable[[torch.device, Path], Facts]] = {
     **{f"step of {name}": partial(step_rate, name) for name in RECIPES},
     **{f"scaling of {name}": partial(scaling, name) for name in SCALED},
 }
-"""What is measured, by name."""
+"""Measurements by name."""
 
 if __name__ == "__main__":
     _measure_together(sys.argv[1], Path(sys.argv[2]), sys.argv[3])

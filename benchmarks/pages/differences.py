@@ -1,4 +1,4 @@
-"""Whether two numbers differ: by a test on the same images where records keep them, or by errors.
+"""Tells if two numbers differ: by a test on the same images where records keep them, or by errors.
 
 Both records ours, on the same test images: paired, by McNemar's exact test (Psychometrika 1947) for
 shares of right images of one run each, else by the paired standard error over images or over
@@ -75,7 +75,7 @@ def run_deviation(task: str) -> RunDeviation:
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """What is known of the test images behind a number."""
+    """The test images behind a number."""
 
     metric: str
     images: str = ""

@@ -135,7 +135,7 @@ class Result:
 
     @property
     def cell(self) -> RequestedCell:
-        """What identifies the cell."""
+        """The identity of the cell."""
         return RequestedCell(self.model.name, self.task, self.protocol, self.schedule, self.seed)
 
 
@@ -149,7 +149,7 @@ class Failure(RequestedCell):
 
     @property
     def cell(self) -> RequestedCell:
-        """What identifies the cell."""
+        """The identity of the cell."""
         return RequestedCell(self.backbone, self.task, self.protocol, self.schedule, self.seed)
 
 

@@ -14,7 +14,7 @@ from statistics import median
 from typing import Any
 
 Ways = Mapping[Any, Callable[[], Any]]
-"""What is timed, by its name; the usual way first."""
+"""The functions that are timed, by name; the usual way first."""
 
 
 def compare(

@@ -1,4 +1,4 @@
-"""What installed packages add to the registries, by entry points ssl_benchmark.GROUP.
+"""Entries that installed packages add to the registries, by entry points ssl_benchmark.GROUP.
 
 Each entry point names a mapping: methods {name: (class, config)}, recipes {name: Recipe}, tasks
 {key: Task}, datasets {key: DatasetInfo}, papers {id: path of a YAML file like those in published/}.

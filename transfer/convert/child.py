@@ -1,4 +1,4 @@
-"""What reads a pickle that nobody vouches for, in a process of its own.
+"""The reader of a pickle that nobody vouches for, in a process of its own.
 
 It takes no more time and memory than its limits. It writes the numbers of every tensor to one file,
 and to another, in JSON, where they lie, plain values, and the names of objects that are not read.
@@ -64,7 +64,7 @@ DAMAGED = (
 
 
 def answer(path: Path, numbers: BinaryIO, told: BinaryIO) -> None:
-    """Read a file within the limits and end the process; a refusal is told in its place."""
+    """Read a file within the limits and end the process; a refusal stands in its place."""
     status = 1
     try:
         limit_resources(path.stat().st_size)
@@ -287,7 +287,7 @@ def _is_plain(value: object) -> bool:
 
 
 class Answer:
-    """What the parent is told, in values that JSON knows."""
+    """The reply to the parent, in values that JSON knows."""
 
     def __init__(self, file_bytes: int, numbers: BinaryIO) -> None:
         self.file_bytes, self.numbers = file_bytes, numbers

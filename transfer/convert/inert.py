@@ -91,7 +91,7 @@ PYTHON_2 = {"__builtin__": "builtins", "copy_reg": "copyreg"}
 
 
 class Sealed:
-    """What a pickle may hold, but not complete or alter."""
+    """An object that a pickle may hold, but not complete or alter."""
 
     def __setstate__(self, _: object) -> None:
         raise pickle.UnpicklingError(f"the pickle tries to alter a {type(self).__name__}")
@@ -108,7 +108,7 @@ class Replacement(Sealed):
 
 
 class Untyped(Sealed):
-    """What stands for torch's storage without a type."""
+    """A stand-in for torch's storage without a type."""
 
     dtype = torch.uint8
 
@@ -121,15 +121,15 @@ class OfSubclass(Sealed):
 
 
 class Inert:
-    """What stands for an object of some class: keeps arguments, state and items."""
+    """A stand-in for an object of some class: keeps arguments, state and items."""
 
     __slots__ = ("parts",)
     path = ""
     """Module and name of the class."""
     is_known = True
-    """Whether the class is known to hold configuration or logs only."""
+    """True if the class is known to hold configuration or logs only."""
     is_plain = False
-    """Whether it is as good as a plain value, such as a device."""
+    """True if it is as good as a plain value, such as a device."""
     parts: list[object]
 
     def __new__(cls, *args: object, **keywords: object) -> "Inert":
@@ -161,7 +161,7 @@ def inert_class(path: str, *, is_known: bool = True, is_plain: bool = False) -> 
 
 
 class InertDict(dict[Any, Any]):
-    """What stands for OrderedDict and similar; drops attributes such as _metadata."""
+    """A stand-in for OrderedDict and similar; drops attributes such as _metadata."""
 
     def __setstate__(self, state: object) -> None:
         """Drop the state."""
@@ -269,7 +269,7 @@ STAND_INS: dict[str, object] = {
     },
     **{path: inert_class(path, is_plain=True) for path in _CLASSES},
 }
-"""What stands for each global."""
+"""The stand-in of each global."""
 
 
 def find_global(module: str, name: str) -> object:

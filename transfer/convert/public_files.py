@@ -27,7 +27,7 @@ SOURCES = {
     "md5": "README of github.com/facebookresearch/moco",
     "sha256": "torchvision's file names",
 }
-"""Where the hashes are published."""
+"""Addresses at which the hashes are published."""
 PUBLIC_FILES = tuple(
     PublicFile(
         file=row["file"],

@@ -1,4 +1,4 @@
-"""What both engines share: input and output of a detector, what can be built, and the proof.
+"""The common part of both engines: input and output of a detector, what can be built, the proof.
 
 The proof before training: the backbone computes what its source does, and all of it trains.
 """

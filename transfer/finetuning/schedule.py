@@ -70,7 +70,7 @@ class FineTuningRecipe(TrainingSchedule, ABC):
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
     decay = 0.1
-    """As in detectron2 and mmsegmentation."""
+    """Value of detectron2 and mmsegmentation."""
     sgd_momentum: float
     """Momentum of the optimizer."""
     synchronized_norm: Literal["SyncBN", "naiveSyncBN"]

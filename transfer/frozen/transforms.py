@@ -1,4 +1,4 @@
-"""From a decoded image to the normalized input of a network; settings of random views."""
+"""The way from a decoded image to the normalized input of a network; settings of random views."""
 
 from __future__ import annotations
 

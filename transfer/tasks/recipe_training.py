@@ -1,4 +1,4 @@
-"""What detection and segmentation have in common: all layers of a network are trained by a recipe.
+"""The base of detection and segmentation: all layers of a network are trained by a recipe.
 
 A task supplies its images, its network, and one training with its test; here is the order of the
 steps: prove the weights, compare learning rates if several are given, train.
@@ -58,7 +58,7 @@ class Prepared:
 
 @dataclass(frozen=True)
 class StepCost:
-    """What steps of a training cost on a ResNet-50."""
+    """The cost of a training's steps on a ResNet-50."""
 
     measured: float
     """Measured images per second; 0 if there are none."""

@@ -50,9 +50,9 @@ class Task(ABC):
     heading: ClassVar[str]
     """Part of the overview that shows the task."""
     trains_backbone: ClassVar[bool] = False
-    """Whether the backbone's weights change."""
+    """True if the backbone's weights change."""
     varied_image_sizes: ClassVar[bool] = False
-    """Whether a training sees images of many sizes."""
+    """True if a training sees images of many sizes."""
     heeded_options: ClassVar[frozenset[str]] = frozenset({"features_in", "keep_crops"})
     """Names of the options that change the task or how it runs."""
 

@@ -31,7 +31,7 @@ READER_VERSION = 3  # part of every name: raise it when the readers take other o
 ENTRIES = "annotations"
 """Folder of all entries below the cache."""
 ABOUT = ("class_names", "category_ids", "faulty", "faults", "notes")
-"""What is stored beside the arrays."""
+"""Fields that are stored beside the arrays."""
 
 Parse = Callable[[Path], Scenes]
 """Returns the images and objects of an annotation file."""
