@@ -1,13 +1,15 @@
 """Proof that an encoder's weights arrived: each matters, and plain functions agree where they can.
 
 A second forward pass in plain functions exists for Vision Transformers (Dosovitskiy et al.,
-ICLR 2021, arXiv:2010.11929) and ConvNeXts (Liu et al., CVPR 2022, arXiv:2201.03545) under timm's
-names, which DINO, DINOv2, DeiT and MAE share. It reads the tensors and shares no code with timm.
+ICLR 2021, arXiv:2010.11929) and ConvNeXts (Liu et al., CVPR 2022, arXiv:2201.03545) under the names
+of timm, which DINO, DINOv2, DeiT and MAE share, of torchvision and of transformers. It reads the
+tensors and shares no code with these.
 """
 
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Mapping
 from functools import partial
 from typing import Literal
@@ -22,10 +24,60 @@ from transfer.convert.proof import TOLERANCE, check_response, fixed_images
 Grade = Literal["outputs", "values"]
 """outputs: a second forward pass in plain functions gives the same features; values: names, shapes
 and values are the file's, and each tensor changes the features."""
-HEAD_DIM = 64
-"""Channels of an attention head of every published Vision Transformer that timm names."""
+HEAD_DIM = {1280: 80}
+"""Channels of an attention head by the width of a Vision Transformer: 64 but in ViT-H."""
 EPS = 1e-6
 """Epsilon of their layer norms."""
+RENAMED: dict[str, dict[str, str]] = {
+    "class_token": {  # torchvision's ViT
+        "class_token": "cls_token",
+        "conv_proj": "patch_embed.proj",
+        r"encoder\.pos_embedding": "pos_embed",
+        r"encoder\.ln\b": "norm",
+        r"encoder\.layers\.encoder_layer_": "blocks.",
+        "ln_": "norm",
+        r"self_attention\.in_proj_": "attn.qkv.",
+        r"self_attention\.out_proj": "attn.proj",
+        r"mlp\.0": "mlp.fc1",
+        r"mlp\.3": "mlp.fc2",
+    },
+    "features.0.0.weight": {  # torchvision's ConvNeXt
+        r"features\.0\.": "stem.",
+        r"classifier\.0": "head.norm",
+        **{rf"features\.{2 * stage}\.": f"stages.{stage}.downsample." for stage in (1, 2, 3)},
+        **{rf"features\.{2 * stage + 1}\.": f"stages.{stage}.blocks." for stage in range(4)},
+        r"block\.0": "conv_dw",
+        r"block\.2": "norm",
+        r"block\.3": "mlp.fc1",
+        r"block\.5": "mlp.fc2",
+        "layer_scale": "gamma",
+    },
+    "embeddings.cls_token": {  # ViT and DINOv2 of transformers
+        r"embeddings\.cls_token": "cls_token",
+        r"embeddings\.register_tokens": "reg_token",
+        r"embeddings\.position_embeddings": "pos_embed",
+        r"embeddings\.patch_embeddings\.projection": "patch_embed.proj",
+        r"^(encoder\.layer|layers)\.": "blocks.",
+        "layernorm_before": "norm1",
+        "layernorm_after": "norm2",
+        "layernorm": "norm",
+        r"attention\.o_proj": "attn.proj",
+        r"layer_scale(\d)\.lambda1": r"ls\1.gamma",
+    },
+    "embeddings.patch_embeddings.weight": {  # ConvNeXt of transformers
+        r"embeddings\.patch_embeddings": "stem.0",
+        r"embeddings\.layernorm": "stem.1",
+        r"^layernorm": "head.norm",
+        r"encoder\.stages": "stages",
+        r"\.layers\.": ".blocks.",
+        "downsampling_layer": "downsample",
+        "dwconv": "conv_dw",
+        "layernorm": "norm",
+        "pwconv": "mlp.fc",
+        "layer_scale_parameter": "gamma",
+    },
+}
+"""Parts of other libraries' names, in order, and timm's, by a name that tells the library."""
 
 Weights = Mapping[str, Tensor]
 
@@ -92,6 +144,7 @@ def _normalized(x: Tensor, norm: _BatchNorm) -> Tensor:
 
 def plain_features(weights: Weights, images: Tensor, pool: str) -> Tensor | None:
     """Return features (n, C) by plain functions; None for a network that they do not know."""
+    weights = under_timm_names(weights)
     if "cls_token" in weights and "blocks.0.attn.qkv.weight" in weights:
         if not _known_vit(weights):
             return None
@@ -110,6 +163,22 @@ def plain_features(weights: Weights, images: Tensor, pool: str) -> Tensor | None
         means = maps.mean(dim=(2, 3))
         return means if pool else _layer_norm(means, weights, "head.norm")
     return None
+
+
+def under_timm_names(weights: Weights) -> Weights:
+    """Return the tensors of a ViT or a ConvNeXt of another library under timm's names."""
+    parts = next((parts for name, parts in RENAMED.items() if name in weights), {})
+    renamed: dict[str, Tensor] = {}
+    for name, tensor in weights.items():
+        for part, its in parts.items():
+            name = re.sub(part, its, name)
+        renamed[name] = tensor.flatten() if name.endswith(".gamma") else tensor
+    if parts:
+        renamed.pop("embeddings.mask_token", None)  # which replaces patches in training
+    for name in [name for name in renamed if ".attention.q_proj." in name]:
+        qkv = [renamed.pop(name.replace("q_proj", f"{one}_proj")) for one in "qkv"]
+        renamed[name.replace("attention.q_proj", "attn.qkv")] = torch.cat(qkv)
+    return renamed
 
 
 def _known_vit(weights: Weights) -> bool:
@@ -151,9 +220,10 @@ def _vit(weights: Weights, images: Tensor) -> list[Tensor]:
 
 def _attention(x: Tensor, block: Weights) -> Tensor:
     n, length, width = x.shape
-    qkv = _linear(x, block, "attn.qkv").view(n, length, 3, width // HEAD_DIM, HEAD_DIM)
+    dim = HEAD_DIM.get(width, 64)
+    qkv = _linear(x, block, "attn.qkv").view(n, length, 3, width // dim, dim)
     q, k, v = qkv.permute(2, 0, 3, 1, 4)
-    share = (q @ k.transpose(-2, -1) / HEAD_DIM**0.5).softmax(dim=-1)
+    share = (q @ k.transpose(-2, -1) / dim**0.5).softmax(dim=-1)
     return _linear((share @ v).transpose(1, 2).reshape(n, length, width), block, "attn.proj")
 
 

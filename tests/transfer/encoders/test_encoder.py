@@ -21,7 +21,7 @@ from transfer.backbone import BackboneError
 from transfer.cells.request import Cell, CellSettings, departures
 from transfer.encoders.encoder import load_encoder
 from transfer.encoders.options import EncoderOptions
-from transfer.encoders.proof import tensors_without_effect
+from transfer.encoders.proof import plain_features, tensors_without_effect
 
 NORM = {"input_mean": (0.5, 0.4, 0.3), "input_std": (0.25, 0.2, 0.3)}
 VIT = "timm:vit_tiny_patch16_224.augreg_in21k"
@@ -95,10 +95,15 @@ def test_features_are_those_of_timm(
     assert inspection.prefix == "model.module."
 
 
-@pytest.mark.parametrize("name", ["regnet_y_400mf", "convnext_tiny", "vit_b_32"])
-def test_features_are_those_before_torchvisions_classifier(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "grade"),
+    [("regnet_y_400mf", "values"), ("convnext_tiny", "outputs"), ("vit_b_32", "outputs")],
+)
+def test_features_are_those_before_torchvisions_classifier(
+    tmp_path: Path, name: str, grade: str
+) -> None:
     torch.manual_seed(0)
-    network = torchvision.models.get_model(name, weights=None).eval()
+    network = trained_gammas(torchvision.models.get_model(name, weights=None).eval())
     encoder, _ = load_encoder(
         saved(tmp_path, network.state_dict()), EncoderOptions(encoder=f"torchvision:{name}")
     )
@@ -108,12 +113,13 @@ def test_features_are_those_before_torchvisions_classifier(tmp_path: Path, name:
     with torch.no_grad():
         network(x)
         assert torch.equal(encoder.network()(x), seen[0])
+    assert encoder.proof == grade
 
 
 def test_a_folder_of_transformers_is_read_with_its_input(tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers", reason="needs transformers")
     config = transformers.Dinov2WithRegistersConfig(
-        hidden_size=64, num_hidden_layers=2, num_attention_heads=2, image_size=56, num_labels=3
+        hidden_size=128, num_hidden_layers=2, num_attention_heads=2, image_size=56, num_labels=3
     )
     torch.manual_seed(0)
     network = transformers.Dinov2WithRegistersForImageClassification(config).eval()
@@ -131,6 +137,31 @@ def test_a_folder_of_transformers_is_read_with_its_input(tmp_path: Path) -> None
         assert torch.equal(encoder.network()(images(56)), expected)
     assert (encoder.input.mean[0], encoder.input.size_px) == (0.4, 56)
     assert any("mask_token" in note for note in inspection.notes)
+    assert encoder.proof == "outputs"
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "pool"),
+    [
+        ("ViT", {"hidden_size": 128, "num_attention_heads": 2}, "cls"),
+        ("ConvNext", {"hidden_sizes": [16, 16, 32, 32], "depths": [1, 1, 1, 1]}, ""),
+    ],
+)
+def test_plain_functions_know_networks_of_transformers(
+    kind: str, settings: dict[str, Any], pool: str
+) -> None:
+    transformers = pytest.importorskip("transformers", reason="needs transformers")
+    config = getattr(transformers, f"{kind}Config")(image_size=32, **settings)
+    torch.manual_seed(0)
+    network = trained_gammas(getattr(transformers, f"{kind}Model")(config).eval())
+    tensors = {n: t for n, t in network.state_dict().items() if not n.startswith("pooler")}
+    with torch.no_grad():
+        output = network(images(32))
+        expected = output.last_hidden_state[:, 0] if pool else output.pooler_output
+        found = plain_features(tensors, images(32), pool)
+        assert found is not None
+        # their layer norms add 1e-12 to the variance, ours 1e-6
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.fixture
