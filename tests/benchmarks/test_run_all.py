@@ -4,8 +4,10 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 import benchmarks.execution.sequence
 import benchmarks.run_all
@@ -58,6 +60,36 @@ def test_a_checkpoint_becomes_records_and_tables_and_what_is_finished_is_not_run
     monkeypatch.delattr(benchmarks.execution.sequence, "evaluate_on_gpus")
     assert run(request_for()) == 0
     assert {row.state for row in plan(request_for())} == {"cached"}
+
+
+OWN_ENCODER = """
+from torch import nn
+
+INPUT = {"size_px": 32, "mean": (0.5, 0.5, 0.5), "std": (0.25, 0.25, 0.25)}
+
+
+def build():
+    return nn.Sequential(nn.Conv2d(3, 8, 4, 4), nn.ReLU(), nn.Conv2d(8, 6, 2, 2))
+"""
+
+
+def test_a_users_encoder_has_its_rows_and_detection_says_why_not(
+    request_for: Request, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, checkpoint = tmp_path / "mine.py", tmp_path / "own.pth"
+    file.write_text(OWN_ENCODER)
+    scope: dict[str, Any] = {}
+    exec(OWN_ENCODER, scope)
+    torch.save({"state_dict": scope["build"]().state_dict()}, checkpoint)
+    words = f"--encoder {file}:build --pool mean --ckpt {checkpoint} --schedule smoke".split()
+    words += ["--data", str(request_for().data), "--results", str(tmp_path / "results")]
+    words += ["--runs", str(tmp_path / "runs"), "--tasks", "cifar10_knn,coco_det"]
+    assert main([*words, "--plan"]) == 0
+    assert "four stages of a ResNet" in capsys.readouterr().err
+    assert main(words) == 0
+    (path,) = (tmp_path / "results" / "records").rglob("*.json")
+    record = json.loads(path.read_text())
+    assert (record["task"], record["backbone"]["proof"]) == ("cifar10_knn", "values")
 
 
 def test_one_failing_task_leaves_the_others_and_its_reason(
