@@ -23,9 +23,6 @@ from benchmarks.pages.records import read_results
 from pretrain.running.command_line import end_with_the_pipe, parse
 from transfer.datasets.folders import FolderError, check_row_name, check_writable
 
-MOST_PROBLEMS = 1
-"""Most problems that are printed at the end of an evaluation, which is to fit a screen."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
@@ -70,7 +67,7 @@ class Outcome(NamedTuple):
     paths: list[Path]
     """All pictures."""
     new: list[Path]
-    """Those that were drawn now because something had changed."""
+    """Those that were drawn now because their numbers or captions are new."""
     problems: list[str]
     """Sentences on material that cannot be drawn."""
 
@@ -104,7 +101,7 @@ def draw_figures(results: Path, material: Material) -> Outcome:
         for picture in drawn.pictures:
             path = folder / f"{picture.file_name}.png"
             try:
-                is_new = write_picture(picture, folder)
+                outcome.new.extend([path] if write_picture(picture, folder) else [])
             except (OSError, ImportError):  # every other picture would fail as well
                 raise
             except Exception as error:  # whatever it is: the other figures are drawn
@@ -112,10 +109,9 @@ def draw_figures(results: Path, material: Material) -> Outcome:
                 continue
             kept.add(picture.file_name)
             outcome.paths.append(path)
-            if is_new:
-                outcome.new.append(path)
         remove_stale(figure.file_name, kept, folder)
         outcome.problems.extend(f"{title_of(figure.id)}: {problem}" for problem in problems)
+    outcome.problems.extend(read_logs(results)[1])
     write_page(folder, f"python -m benchmarks.figures --results {results.as_posix()}")
     return outcome
 
@@ -125,29 +121,20 @@ def update_figures(results: Path) -> None:
 
     If that fails, one line says why: a figure must not fail an evaluation that has ended.
     """
+    command = f"python -m benchmarks.figures --results {results.as_posix()}"
     try:
         outcome = draw_figures(results, read_material(results))
-        if outcome.new:
-            print(f"figures  {len(outcome.new)} new, first {outcome.new[0]}")
-        problems = [*outcome.problems, *read_logs(results)[1]]
-        for problem in problems[:MOST_PROBLEMS]:
-            print(shortened(problem, 160), file=sys.stderr, flush=True)
-        if len(problems) > MOST_PROBLEMS:
-            more = len(problems) - MOST_PROBLEMS
-            print(
-                f"{more} more problem{'s' * (more > 1)} of figures: python -m "
-                f"benchmarks.figures --results {results.as_posix()} prints them",
-                file=sys.stderr,
-                flush=True,
-            )
     except Exception as error:  # whatever it is: tables and records are written
         reason = " ".join(str(error).split()) or type(error).__name__
-        print(
-            f"the figures are not up to date: {reason}; to draw them, run "
-            f"python -m benchmarks.figures --results {results.as_posix()}",
-            file=sys.stderr,
-            flush=True,
-        )
+        words = [f"the figures are not up to date: {reason}; to draw them, run {command}"]
+    else:
+        if outcome.new:
+            print(f"figures  {len(outcome.new)} new, first {outcome.new[0]}")
+        words = [shortened(problem, 160) for problem in outcome.problems[:1]]
+        if (more := len(outcome.problems) - 1) > 0:
+            words += [f"{more} more problem{'s' * (more > 1)} of figures: {command} prints them"]
+    for line in words:
+        print(line, file=sys.stderr, flush=True)
 
 
 def list_lines(results: Path, material: Material) -> list[str]:
@@ -198,7 +185,7 @@ def main(words: list[str]) -> int:
         return 1
     for path in outcome.paths:
         print(f"figure  {path}")
-    for problem in (*outcome.problems, *read_logs(request.results)[1]):
+    for problem in outcome.problems:
         print(problem, file=sys.stderr)
     if not outcome.paths:
         print("no figure: --list says what is missing and how to make it", file=sys.stderr)

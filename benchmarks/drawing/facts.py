@@ -5,11 +5,12 @@ from typing import Any
 
 import yaml
 
-from benchmarks.drawing.figure import Figure, PublishedPoint
+from benchmarks.drawing.figure import Figure
 from benchmarks.drawing.heads import HeadShares
 from benchmarks.drawing.histograms import Histograms
 from benchmarks.drawing.log_curves import LogCurves
 from benchmarks.drawing.neighbors import NeighborGrid
+from benchmarks.drawing.panels import PublishedPoint
 from benchmarks.drawing.pictures import stated
 from benchmarks.drawing.progress import SnapshotCurves
 from benchmarks.drawing.sweeps import Probe, Sweep, Swept, Tradeoff

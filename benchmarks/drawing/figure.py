@@ -1,10 +1,13 @@
 """Figures: the content of a picture, without the library that draws it, and what it is made of."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.pages.records import Model, Result, model_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,98 +32,19 @@ class Line:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PublishedPoint:
-    """Number that the paper states."""
-
-    label: str
-    x: float
-    y: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class LinePanel:
-    """Lines over a common x axis."""
+class Panel:
+    """One part of a picture, which draws itself."""
 
     title: str = ""
-    x_label: str
-    y_label: str
-    lines: tuple[Line, ...] = ()
-    levels: tuple[Line, ...] = ()
-    """Results without a value on the x axis: lines of a single point, drawn horizontally."""
-    published: tuple[PublishedPoint, ...] = ()
-    log_x: bool = False
-    marked: bool = True
-    """Each point has a marker; curves of many points have none."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Histogram:
-    """Counts of images between edges."""
-
-    label: str
-    edges: tuple[float, ...]
-    """Edges of the bins, one more than counts."""
-    counts: tuple[float, ...]
-    mean: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class HistogramPanel:
-    """Histograms over a common x axis, each as a share of its images."""
-
-    title: str = ""
-    x_label: str
-    histograms: tuple[Histogram, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class BarPanel:
-    """Shares of several parts, one bar each."""
-
-    title: str = ""
-    y_label: str
-    names: tuple[str, ...]
-    shares: tuple[Point, ...]
-    """One share from 0 to 1 for each name; x is its place."""
-    highest: float
-    """Largest share of all panels, which have one scale."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tile:
-    """One image of a grid."""
-
-    pixels: Any = field(repr=False)
-    """Array (H, W, 3), unsigned bytes."""
-    label: str = ""
-    agrees: bool | None = None
-    """Label is that of its row's query; None for the query itself."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class GridPanel:
-    """Rows of images, the query first."""
-
-    title: str = ""
-    rows: tuple[tuple[Tile, ...], ...]
 
     @property
-    def tiles(self) -> tuple[Tile, ...]:
-        """Return all images."""
-        return tuple(tile for row in self.rows for tile in row)
+    def height_in(self) -> float:
+        """Height in inches, with the texts around the axes."""
+        return 2.6
 
-
-@dataclass(frozen=True, kw_only=True)
-class ExamplePanel:
-    """Images, each with its shares side by side in one bar, in the colors of a bar panel."""
-
-    title: str = ""
-    tiles: tuple[Tile, ...]
-    shares: tuple[tuple[float, ...], ...]
-    """Shares of each image; they add up to 1."""
-
-
-Panel = LinePanel | HistogramPanel | BarPanel | GridPanel | ExamplePanel
+    def draw(self, axes: "Axes") -> None:
+        """Draw on axes of matplotlib."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,8 +55,6 @@ class Picture:
     """File name without suffix, such as jcl_figure2a."""
     title: str
     panels: tuple[Panel, ...]
-    """Panels in rows of `columns`."""
-    columns: int
     caption: tuple[str, ...]
     """Sentences on data, schedule, runs and departures."""
     header: tuple[str, ...]

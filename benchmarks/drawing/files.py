@@ -1,31 +1,22 @@
-"""Files of figures: CSV, SVG and PNG, all three or none, and the page that lists them.
-
-A picture is drawn again only if its content, its drawing or matplotlib has changed; the SVG holds a
-hash of these.
-"""
+"""Files of figures: CSV, SVG and PNG, all three or none, and the page that lists them."""
 
 import csv
-import hashlib
 import html
 import io
 import re
-from collections.abc import Container, Iterable
-from functools import cache
-from importlib.metadata import version
+from collections.abc import Container
 from pathlib import Path
 
-from benchmarks.drawing.figure import ExamplePanel, GridPanel, Picture
+from benchmarks.drawing.figure import Picture
 from benchmarks.pages.table_rows import escape
 from pretrain.running.atomic_files import explain_write_errors, write_whole
 
 SUFFIXES = ("csv", "png", "svg")
-"""Kinds of files in the order of writing; the SVG comes last because it holds the hash."""
+"""Kinds of files in the order of writing; the SVG comes last because it says whose they are."""
 PAGE = "README.md"
 OPENING = "# Figures\n\nThe papers' figures, redrawn."
-HASH = "sha256:"
-"""Start of the hash in an SVG of ours."""
-DRAWING = ("style", "panels")
-"""Files of this room on which a picture's looks depend."""
+OWN = "benchmarks.figures"
+"""Identifier in the metadata of our SVG files."""
 
 
 def write_picture(picture: Picture, folder: Path) -> bool:
@@ -34,7 +25,7 @@ def write_picture(picture: Picture, folder: Path) -> bool:
         return False
     from benchmarks.drawing.style import render
 
-    svg, png = render(picture, identifier_of(picture))
+    svg, png = render(picture, OWN)
     # everything is drawn before the first file is written: a failure leaves no half figure
     contents = {"csv": csv_text(picture).encode(), "png": png, "svg": svg}
     for suffix in SUFFIXES:
@@ -43,9 +34,14 @@ def write_picture(picture: Picture, folder: Path) -> bool:
 
 
 def is_drawn(picture: Picture, folder: Path) -> bool:
-    """Return whether all three files are there, with this content."""
-    paths = [folder / f"{picture.file_name}.{suffix}" for suffix in SUFFIXES]
-    return all(map(Path.exists, paths)) and _identifier(paths[-1]) == identifier_of(picture)
+    """Return whether all three files are there, with these numbers and this caption."""
+    csv_file, png, svg = (folder / f"{picture.file_name}.{suffix}" for suffix in SUFFIXES)
+    return (
+        csv_file.is_file()
+        and png.is_file()
+        and csv_file.read_text(encoding="utf-8") == csv_text(picture)
+        and metadata_of(svg).get("description") == " ".join(picture.caption)
+    )
 
 
 def csv_text(picture: Picture) -> str:
@@ -57,31 +53,10 @@ def csv_text(picture: Picture) -> str:
     return text.getvalue()
 
 
-def identifier_of(picture: Picture) -> str:
-    """Return the hash of a picture's content, of the code that draws it and of matplotlib."""
-    content = hashlib.sha256()
-    for text in (csv_text(picture), picture.title, *picture.caption, _drawing()):
-        content.update(text.encode() + b"\0")
-    for panel in picture.panels:
-        for tile in panel.tiles if isinstance(panel, GridPanel | ExamplePanel) else ():
-            content.update(tile.pixels.tobytes())
-        content.update(repr(panel).encode())
-    return f"{HASH}{content.hexdigest()[:32]}"
-
-
-@cache
-def _drawing() -> str:
-    folder = Path(__file__).parent
-    source = b"".join((folder / f"{name}.py").read_bytes() for name in DRAWING)
-    return f"matplotlib {version('matplotlib')} {hashlib.sha256(source).hexdigest()}"
-
-
-def _identifier(svg: Path) -> str:
-    return metadata_of(svg).get("identifier", "")
-
-
 def metadata_of(svg: Path) -> dict[str, str]:
-    """Return title, description and identifier of an SVG file; empty for other files."""
+    """Return title, description and identifier of an SVG file; empty for other and absent files."""
+    if not svg.is_file():
+        return {}
     # matplotlib writes the metadata first; the paths behind them may be megabytes
     text = svg.read_text(encoding="utf-8", errors="replace")[:20_000]
     found = re.findall(r"<dc:(title|description|identifier)>(.*?)</dc:\1>", text, flags=re.DOTALL)
@@ -89,46 +64,32 @@ def metadata_of(svg: Path) -> dict[str, str]:
 
 
 def remove_stale(figure_name: str, kept: Container[str], folder: Path) -> None:
-    """Remove the pictures of a figure that are not kept: their records are gone or renumbered.
-
-    Only an SVG that holds our hash, and the CSV and PNG of its name, are removed.
-    """
+    """Remove our pictures of a figure that are not kept: their records are gone or renumbered."""
     for svg in sorted(folder.glob(f"{figure_name}*.svg")):
-        ours = svg.stem == figure_name or svg.stem.startswith(f"{figure_name}.")
-        if not ours or svg.stem in kept or not _identifier(svg).startswith(HASH):
-            continue
-        # the SVG goes last, so that an interrupted removal is completed by the next one
-        for suffix in SUFFIXES:
-            path = svg.with_suffix(f".{suffix}")
-            with explain_write_errors(path, "--results"):
-                path.unlink(missing_ok=True)
+        of_figure = svg.stem == figure_name or svg.stem.startswith(f"{figure_name}.")
+        if of_figure and svg.stem not in kept and metadata_of(svg).get("identifier") == OWN:
+            # the SVG goes last, so that an interrupted removal is completed by the next one
+            for suffix in SUFFIXES:
+                path = svg.with_suffix(f".{suffix}")
+                with explain_write_errors(path, "--results"):
+                    path.unlink(missing_ok=True)
 
 
 def write_page(folder: Path, command: str) -> Path | None:
     """Write the page of all pictures in the folder with their captions; None without pictures."""
-    pictures = list(_drawn(folder))
+    found = [(path, metadata_of(path)) for path in sorted(folder.glob("*_figure*.svg"))]
     page = folder / PAGE
-    if not pictures:
-        if page.exists() and page.read_bytes().startswith(OPENING.encode()):
-            with explain_write_errors(page, "--results"):
-                page.unlink()
-        return None
     parts = [f"{OPENING} Made by `{command}`."]
-    for path, about in pictures:
-        files = " · ".join(f"[{s}]({path.with_suffix(f'.{s}').name})" for s in ("csv", "svg"))
-        picture = path.with_suffix(".png").name
-        parts.append(
-            f"## {escape(about['title'])}\n\n![{escape(about['title'])}]({picture})\n\n"
-            f"{escape(about.get('description', ''))} {files}"
-        )
-    content = ("\n\n".join(parts) + "\n").encode()
-    if not page.exists() or page.read_bytes() != content:
-        write_whole(page, content, "--results")
-    return page
-
-
-def _drawn(folder: Path) -> Iterable[tuple[Path, dict[str, str]]]:
-    for path in sorted(folder.glob("*_figure*.svg")):
-        about = metadata_of(path)
-        if about.get("title"):
-            yield path, about
+    for path, about in found:
+        if title := escape(about.get("title", "")):
+            files = " · ".join(f"[{s}]({path.with_suffix(f'.{s}').name})" for s in ("csv", "svg"))
+            caption = escape(about.get("description", ""))
+            picture = path.with_suffix(".png").name
+            parts.append(f"## {title}\n\n![{title}]({picture})\n\n{caption} {files}")
+    if len(parts) > 1:
+        write_whole(page, ("\n\n".join(parts) + "\n").encode(), "--results")
+        return page
+    if page.exists() and page.read_bytes().startswith(OPENING.encode()):
+        with explain_write_errors(page, "--results"):
+            page.unlink()
+    return None

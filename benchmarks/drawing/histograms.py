@@ -4,24 +4,83 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
-from benchmarks.drawing.figure import Drawn, Figure, Histogram, HistogramPanel, Material, Picture
-from benchmarks.drawing.kinds import (
-    VIEW_TASKS,
-    newest,
-    newest_by_label,
-    noise_of,
-    problem_of,
-    ranked,
-    spread_over_images,
-)
+from benchmarks.drawing.figure import Drawn, Figure, Material, Panel, Picture
+from benchmarks.drawing.kinds import VIEW_TASKS, newest, newest_by_label, problem_of
+from benchmarks.drawing.panels import color_of
 from benchmarks.drawing.pictures import Candidate, captioned, ranked_pictures, stated
 from benchmarks.drawing.sweeps import Swept, commands_for
-from benchmarks.pages.differences import Sample, Score
 from benchmarks.pages.records import Result
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 SPACES = {"embedding": "the projector's output", "feature": "the backbone's output"}
 """Outputs whose views are compared; the papers show the first."""
+MOST_BINS = 48
+"""Bins of a histogram that are drawn; records hold more."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Histogram:
+    """Counts of images between edges."""
+
+    label: str
+    edges: tuple[float, ...]
+    """Edges of the bins, one more than counts."""
+    counts: tuple[float, ...]
+    mean: float
+
+    @property
+    def middles(self) -> list[float]:
+        """Middle of each bin."""
+        return [(low + high) / 2 for low, high in pairwise(self.edges)]
+
+    @property
+    def error(self) -> float:
+        """Standard error of the mean over the images."""
+        total = sum(self.counts)
+        bins = list(zip(self.middles, self.counts, strict=True))
+        center = sum(middle * count for middle, count in bins) / total
+        squares = sum(count * (middle - center) ** 2 for middle, count in bins)
+        return math.sqrt(squares / max(total - 1, 1) / total)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HistogramPanel(Panel):
+    """Histograms over a common x axis, each as a share of its images."""
+
+    x_label: str
+    histograms: tuple[Histogram, ...]
+
+    def draw(self, axes: "Axes") -> None:
+        """Draw each histogram in percent of its images, and its mean as a dotted line."""
+        bins = self.bins()
+        for place, each in enumerate(self.histograms):
+            color, total = color_of(place), sum(each.counts)
+            axes.hist(
+                each.middles,
+                bins=bins,
+                weights=[100 * count / total for count in each.counts],
+                histtype="stepfilled",
+                facecolor=(color, 0.15),
+                edgecolor=color,
+                label=each.label,
+            )
+            axes.axvline(each.mean, color=color, linewidth=0.8, linestyle=":")
+        axes.set_xlabel(self.x_label)
+        axes.set_ylabel("images (%)")
+        axes.legend(frameon=False)
+
+    def bins(self) -> list[float]:
+        """Return edges over the range with images, so many joined that MOST_BINS bins are left."""
+        edges = self.histograms[0].edges
+        counts = zip(*(each.counts for each in self.histograms), strict=True)
+        used = [place for place, count in enumerate(counts) if any(count)]
+        joined = -(-(used[-1] + 1 - used[0]) // MOST_BINS)
+        bins = list(edges[used[0] : used[-1] + 1 : joined])
+        return [*bins, edges[min(used[0] + joined * len(bins), len(edges) - 1)]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +118,7 @@ class Histograms(Figure):
             if len(own) > 1:
                 rank = kind.space == "embedding", len(own), newest(own.values())
                 candidates.append(Candidate(rank, kind, self._picture(own)))
-        return ranked_pictures(candidates, filter(None, problems.values()))
+        return ranked_pictures(candidates, problems.values())
 
     def needed(self, material: Material) -> Sequence[str]:
         """Return the commands of the methods without a record of the paper's run."""
@@ -69,8 +128,8 @@ class Histograms(Figure):
         """Return the histogram in a record; ValueError if it is none, KeyError without any."""
         stored = result.details["histograms"][self.statistic]
         edges, counts = (tuple(map(float, stored[name])) for name in ("edges", "counts"))
-        middles = [(low + high) / 2 for low, high in pairwise(edges)]
-        mean = sum(m * c for m, c in zip(middles, counts, strict=True)) / sum(counts)
+        found = Histogram(label=label, edges=edges, counts=counts, mean=math.nan)
+        mean = sum(m * c for m, c in zip(found.middles, counts, strict=True)) / sum(counts)
         mean = float(result.details.get(self.statistic, mean))
         if min(counts) < 0 or not math.isfinite(sum(edges) + sum(counts) + mean):
             raise ValueError(f"{self.statistic} has numbers that are negative or not finite")
@@ -89,7 +148,7 @@ class Histograms(Figure):
                 f"{' or '.join(map(str, counts))} images (in the paper "
                 f"{stated(self.id, 'augmentations')} of {stated(self.id, 'images'):,}), "
                 f"{SPACES.get(first.get('space', ''), '')} at unit length.",
-                *self._order(histograms),
+                *self._means(histograms),
             ],
             header=("series", "from", "to", "images"),
             rows=[
@@ -100,27 +159,9 @@ class Histograms(Figure):
             ],
         )
 
-    def _order(self, histograms: Sequence[Histogram]) -> Iterable[str]:
-        """Yield sentences on the means and their order, beside what the paper states of it."""
-        means = {}
-        for each in histograms:
-            spread = spread_over_images(each.edges, each.counts)
-            error = spread / math.sqrt(sum(each.counts))
-            means[each.label] = Score(mean=each.mean, sample=Sample("", stated_error=error))
-        yield f"Means from the highest: {ranked(means, '#.3g')}."
-        low, high = self.lower
-        if not (low in means and high in means):
-            yield f"Order: the paper's is {low} below {high}; not both are here."
-            return
-        difference, noise = means[high].mean - means[low].mean, noise_of(means[low], means[high])
-        if abs(difference) <= noise:
-            verdict = f"The difference of {low} and {high} is within noise; in the paper, {low} is "
-            yield f"{verdict}below (two standard errors over images: {noise:.2g})."
-        else:
-            start, place = ("As", "below") if difference > 0 else ("Unlike", "above")
-            yield (
-                f"{start} in the paper, the mean of {low} is {place} that of {high} (difference "
-                f"{abs(difference):.2g}, two standard errors over images {noise:.2g})."
-            )
-        if others := [label for label in means if label not in self.lower]:
-            yield f"On {', '.join(others)} the paper's text states nothing."
+    def _means(self, histograms: Sequence[Histogram]) -> Iterable[str]:
+        """Yield sentences on the means, their errors, and the order that the paper states."""
+        ordered = sorted(histograms, key=lambda each: -each.mean)
+        means = (f"{each.label} {each.mean:#.3g} ± {2 * each.error:.2g}" for each in ordered)
+        yield f"Means ± two standard errors over images: {', '.join(means)}."
+        yield f"In the paper, {self.lower[0]} is below {self.lower[1]}."

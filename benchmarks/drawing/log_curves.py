@@ -1,23 +1,13 @@
 """Figures of what runs log during pre-training: a panel per metric, a line per method."""
 
 import json
-import math
-import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 
-from benchmarks.drawing.figure import (
-    Drawn,
-    Figure,
-    Line,
-    LinePanel,
-    Material,
-    Picture,
-    TrainingLog,
-)
-from benchmarks.drawing.kinds import Kind, largest_noise, order_words, ranked
-from benchmarks.drawing.logs import NUM_PARTS, are_single, last_epoch_of, points_of
+from benchmarks.drawing.figure import Drawn, Figure, Line, Material, Picture, TrainingLog
+from benchmarks.drawing.kinds import Kind
+from benchmarks.drawing.logs import NUM_PARTS, points_of
+from benchmarks.drawing.panels import LinePanel
 from benchmarks.drawing.pictures import (
     Candidate,
     captioned,
@@ -26,8 +16,7 @@ from benchmarks.drawing.pictures import (
     ranked_pictures,
     seed_words,
 )
-from benchmarks.drawing.progress import MOST_MARKED
-from benchmarks.pages.differences import Sample, Score
+from benchmarks.pages.records import grouped
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,23 +41,18 @@ class LogCurves(Figure):
         return one.model.recipe in self.recipes.values() and not one.model.changed
 
     def draw(self, material: Material) -> Drawn:
-        """Return a picture for each kind of runs of which both methods have a log."""
-        kinds: dict[tuple[str, str, str], dict[str, list[TrainingLog]]] = {}
-        for log in material.logs:
-            model = log.model
-            if model.method in self.methods:
-                kind = model.data, model.arch, str(model.settings.get("epochs"))
-                kinds.setdefault(kind, {}).setdefault(model.method, []).append(log)
-        candidates, problems = [], []
-        for kind, own in sorted(kinds.items(), reverse=True):
-            logs = _most_alike(own)
-            if problem := self._problem([log for each in logs.values() for log in each]):
-                problems.append(problem)
-            elif logs.keys() == self.methods.keys():
-                candidates.append(
-                    Candidate((), Kind("", "", "", (), kind[1:]), self._picture(logs))
-                )
-        return ranked_pictures(candidates, problems)
+        """Return a picture for each kind of runs of which all methods have a log."""
+        logs = [log for log in material.logs if log.model.method in self.methods]
+        problems = {log.name: self._problem(log) for log in logs}
+        kinds = grouped((self._kind(log), log) for log in logs if not problems[log.name])
+        candidates = []
+        for kind, own in kinds.items():
+            by_method = grouped((log.model.method, log) for log in own)
+            if by_method.keys() == self.methods.keys():
+                alike = {method: _most_alike(each) for method, each in by_method.items()}
+                pretraining = Kind("", "", "", (), kind[1:3])
+                candidates.append(Candidate(kind, pretraining, self._picture(alike)))
+        return ranked_pictures(candidates, problems.values())
 
     def needed(self, material: Material) -> Sequence[str]:
         """Return the commands of the paper's runs whose log is not there."""
@@ -78,28 +62,22 @@ class LogCurves(Figure):
         runs = [pretrain(recipe) for recipe in missing]
         return [*runs, f"python -m benchmarks.figures --logs {logs}"] if missing else []
 
-    def _problem(self, logs: Sequence[TrainingLog]) -> str:
-        """Return a sentence on what these logs lack; empty if they can be drawn."""
-        for log in logs:
-            missing = [name for name in self.metrics if not any(name in line for line in log.lines)]
-            if missing:
-                return (
-                    f"the log of {log.name} has no {', '.join(missing)}; pre-train it with the "
-                    f"other method's value: {self._command(log, logs)}"
-                )
-        values = {str(log.model.settings.get(self.same)): log.name for log in logs}
-        if len(values) > 1:
-            words = ", ".join(f"{value} in {name}" for value, name in sorted(values.items()))
-            return f"runs with different {self.same} cannot stand side by side: {words}"
-        return ""
+    def _kind(self, log: TrainingLog) -> tuple[str, str, str, str]:
+        """Return what runs of one picture share."""
+        settings = log.model.settings
+        length, same = str(settings.get("epochs")), str(settings.get(self.same))
+        return log.model.data, log.model.arch, length, same
 
-    def _command(self, log: TrainingLog, every: Sequence[TrainingLog]) -> str:
-        """Return the command of a run with the setting that the other runs have."""
-        values = [other.model.settings.get(self.same) for other in every]
-        value = next((value for value in values if value), "VALUE")
+    def _problem(self, log: TrainingLog) -> str:
+        """Return a sentence on what a log lacks; empty if it can be drawn."""
+        missing = [name for name in self.metrics if not any(name in line for line in log.lines)]
+        if not missing:
+            return ""
         option = self.same.rpartition(".")[2].replace("_", "-")
-        start = f"python -m pretrain {log.model.recipe} --{option} {value}"
-        return f"{start} --data DATA --out runs/{log.name}"
+        return (
+            f"the log of {log.name} has no {', '.join(missing)}; pre-train it with the other "
+            f"method's --{option}, which is above 0"
+        )
 
     def _picture(self, logs: Mapping[str, Sequence[TrainingLog]]) -> Picture:
         lines = {
@@ -115,20 +93,14 @@ class LogCurves(Figure):
             for name in self.metrics
         }
         panels = [
-            LinePanel(
-                title=f"({letter})",
-                x_label="epoch",
-                y_label=label,
-                lines=tuple(lines[name]),
-                marked=max(len(line.points) for line in lines[name]) <= MOST_MARKED,
-            )
+            LinePanel(title=f"({letter})", x_label="epoch", y_label=label, lines=tuple(lines[name]))
             for letter, (name, label) in zip("abcdefgh", self.metrics.items(), strict=False)
         ]
         return captioned(
             self,
             panels,
             {label: logs[method] for method, label in self.methods.items()},
-            after=self._sentences(logs, lines),
+            after=self._sentences(logs),
             header=("metric", "series", "epoch", "mean", "standard_deviation", "runs"),
             rows=[
                 (name, line.label, *point_words(point))
@@ -138,102 +110,32 @@ class LogCurves(Figure):
             ],
         )
 
-    def _sentences(
-        self, logs: Mapping[str, Sequence[TrainingLog]], lines: Mapping[str, Sequence[Line]]
-    ) -> Iterable[str]:
+    def _sentences(self, logs: Mapping[str, Sequence[TrainingLog]]) -> list[str]:
         counts = ", ".join(f"{label} {len(logs[method])}" for method, label in self.methods.items())
         seeds = seed_words(log.made_by.get("seed") for own in logs.values() for log in own)
-        yield f"Number of runs: {counts}; {seeds}."
         settings = next(iter(logs.values()))[0].model.settings
-        name = self.same.rpartition(".")[2].replace("_", " ")
-        yield f"Both with {name} {settings.get(self.same)}."
-        yield self._points_sentence(logs)
-        yield from self._shapes(lines)
-        *_, last = self.metrics
-        ends = ", ".join(f"{line.label} {line.points[-1].y:.2f}" for line in lines[last])
-        stated = ", ".join(f"{self.methods[m]} {value:g}" for m, value in self.stated_ends.items())
-        yield f"Last points, {self.metrics[last]}: {ends}."
-        yield from self._end(logs, last)
-        yield f"Stated by the paper for the end: {stated}."
-
-    def _points_sentence(self, logs: Mapping[str, Sequence[TrainingLog]]) -> str:
-        if all(map(are_single, logs.values())):
-            counts = sorted({len(own[0].lines) for own in logs.values()})
-            text = (
-                f"Each point is one of {' or '.join(map(str, counts))} readings, a mean over the "
-                "steps since the one before, and stands at their middle"
-            )
-        else:
-            text = (
-                f"Each point is a mean over at most one of {NUM_PARTS} parts of the run, and "
-                "stands at its middle"
-            )
+        same = self.same.rpartition(".")[2].replace("_", " ")
+        points = (
+            "Each point is a mean over the steps of a reading, or of several where there are more "
+            f"than {NUM_PARTS}, and stands at their middle"
+        )
         for method, names in self.last_step_only.items():
             what = " and ".join(self.metrics[name] for name in names)
-            text += f"; {self.methods[method]}'s {what} is measured at a reading's last step only"
-        return f"{text}."
-
-    def _shapes(self, lines: Mapping[str, Sequence[Line]]) -> Iterable[str]:
-        """Yield sentences on the course of the first metric and on which line is above."""
-        first, *others = self.metrics
-        courses = []
-        for line in lines[first]:
-            low = min(line.points, key=lambda point: point.y)
-            courses.append(
-                f"{line.label} {line.points[0].y:.2f} at first, {low.y:.2f} at its lowest (epoch "
-                f"{low.x:.2g}), {line.points[-1].y:.2f} at last"
-            )
-        yield f"{self.metrics[first].capitalize()}: {'; '.join(courses)}."
-        for name in others:
-            one, two = lines[name]
-            if len(one.points) == len(two.points):
-                pairs = zip(one.points, two.points, strict=True)
-                above = sum(own.y < other.y for own, other in pairs)
-                count = len(one.points)
-                where, number = ("above", above) if 2 * above >= count else ("below", count - above)
-                yield (
-                    f"{self.metrics[name].capitalize()}: {two.label} {where} {one.label} at "
-                    f"{number} of {count} points."
-                )
-
-    def _end(self, logs: Mapping[str, Sequence[TrainingLog]], name: str) -> Iterable[str]:
-        """Yield sentences on a metric's mean over the last epoch, which the tables judge."""
-        ends = {method: [last_epoch_of(log, name) for log in own] for method, own in logs.items()}
-        known = {m: [end for end in own if end] for m, own in ends.items()}
-        if not all(known.values()):
-            return
-        ordered = sorted(known, key=lambda method: -self.stated_ends[method])
-        measured = {
-            self.methods[m]: Score(
-                mean=statistics.fmean(end.value for end in known[m]),
-                sample=Sample("top1", num_images=sum(end.num_images for end in known[m])),
-            )
-            for m in ordered
-        }
-        first = min(end.first_step for own in known.values() for end in own)
-        yield (
-            f"Over the last epoch (readings from step {first} on), {self.metrics[name]}: "
-            f"{ranked(measured, '.2f')}; the paper's order is {', '.join(measured)}."
-        )
-        noise = largest_noise(measured)
-        tail = "" if math.isnan(noise) else f" (two binomial standard errors: {noise:.1f} points)"
-        yield f"Order: {order_words(measured)}{tail}."
+            points += f"; {self.methods[method]}'s {what} is measured at a reading's last step only"
+        stated = ", ".join(f"{self.methods[m]} {value:g}" for m, value in self.stated_ends.items())
+        return [
+            f"Number of runs: {counts}; {seeds}.",
+            f"All with {same} {settings.get(self.same)}.",
+            f"{points}.",
+            f"The paper states for the end, {[*self.metrics.values()][-1]}: {stated}; ours stand "
+            "beside it in tables/stated.md.",
+        ]
 
 
-def _most_alike(logs: Mapping[str, Sequence[TrainingLog]]) -> dict[str, list[TrainingLog]]:
-    """Return for each method the logs of equal settings, so that methods share most of them."""
-    groups: list[list[list[TrainingLog]]] = []
-    for own in logs.values():
-        alike: dict[str, list[TrainingLog]] = {}
-        for log in own:
-            settings = json.dumps(log.model.settings, sort_keys=True, default=str)
-            alike.setdefault(f"{log.model.precision} {settings}", []).append(log)
-        groups.append([alike[key] for key in sorted(alike)])
-
-    def num_shared(chosen: tuple[list[TrainingLog], ...]) -> tuple[int, int]:
-        first, *others = (group[0].model.settings.items() for group in chosen)
-        shared = [item for item in first if all(item in other for other in others)]
-        return len(shared), sum(map(len, chosen))
-
-    best: tuple[list[TrainingLog], ...] = max(product(*groups), key=num_shared)
-    return dict(zip(logs, best, strict=True))
+def _most_alike(logs: Sequence[TrainingLog]) -> list[TrainingLog]:
+    """Return the largest group of logs with equal settings, whose mean is drawn."""
+    alike = grouped(
+        (json.dumps([log.model.precision, log.model.settings], sort_keys=True, default=str), log)
+        for log in logs
+    )
+    return max(alike.values(), key=len)

@@ -2,22 +2,21 @@
 
 import base64
 import io
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.drawing.figure import Drawn, Figure, GridPanel, Material, Picture, Tile
+from benchmarks.drawing.figure import Drawn, Figure, Material, Picture
 from benchmarks.drawing.kinds import (
     is_published_run,
     newest,
     newest_by_label,
-    noise_of,
-    num_test_images,
     number_of,
+    order_words,
     problem_of,
-    share_of_tested,
+    shares_of_tested,
 )
+from benchmarks.drawing.panels import Tile, TilePanel
 from benchmarks.drawing.pictures import (
     Candidate,
     captioned,
@@ -34,7 +33,6 @@ NUM_ROWS, NUM_NEIGHBORS = 8, 5
 """Queries and neighbors that are shown."""
 AGREEMENT = "same_class"
 """Metric: share of neighbors of the query's class, in percent."""
-LOOC_METHODS = ("looc", "loocpp")
 
 
 def pixels(jpeg_base64: str) -> "np.ndarray[Any, Any]":
@@ -62,8 +60,6 @@ class NeighborGrid(Figure):
     """The paper's recipes of LooC and of MoCo."""
     key: str
     """Key in TASKS."""
-    no_task: str
-    """Sentence on what the paper shows besides and no task makes."""
 
     def is_published(self, one: Result) -> bool:
         """Return whether a result is one of the paper's."""
@@ -78,86 +74,56 @@ class NeighborGrid(Figure):
             lambda result: self._labels(result.model),
             self.is_published,
         )
-        both = {kind: (own["LooC"], own["MoCo"]) for kind, own in kinds.items() if len(own) == 2}
-        pairs = {kind: pair for kind, pair in both.items() if _files(pair[0]) == _files(pair[1])}
-        apart = [
-            f"{looc.model.name} and {moco.model.name} have other queries and cannot stand side "
-            "by side"
-            for kind, (looc, moco) in both.items()
-            if kind not in pairs
-        ]
-        return ranked_pictures(
-            (Candidate((newest(own),), kind, self._picture(*own)) for kind, own in pairs.items()),
-            [*filter(None, problems.values()), *apart],
-        )
+        candidates, apart = [], []
+        for kind, own in kinds.items():
+            if len(own) < 2:
+                continue
+            looc, moco = own["LooC"], own["MoCo"]
+            if _files(looc) == _files(moco):
+                rank = (newest([looc, moco]),)
+                candidates.append(Candidate(rank, kind, self._picture(looc, moco)))
+            else:
+                names = f"{looc.model.name} and {moco.model.name}"
+                apart.append(f"{names} have other queries and cannot stand side by side")
+        return ranked_pictures(candidates, [*problems.values(), *apart])
 
     def needed(self, material: Material) -> Sequence[str]:
         """Return the commands of the recipes without a record."""
         there = {r.model.recipe for r in material.results if self.is_published(r)}
         missing = [recipe for recipe in self.recipes if recipe not in there]
-        if not missing:
-            return []
-        return [*pretrain_and_evaluate(missing, self.key), f"# {self.no_task}"]
+        return pretrain_and_evaluate(missing, self.key) if missing else []
 
     def _labels(self, model: Model) -> list[str]:
         """Return the panel that a network belongs to; nothing if to none."""
         designated: Any = model.settings.get("config.designated", ())
         rotated = bool(model.settings.get("views.rotation_probability"))
-        if model.recipe == self.recipes[0] or (
-            model.method in LOOC_METHODS and self.augmentation in designated and not model.heads
-        ):
+        is_looc = model.method in ("looc", "loocpp") and not model.heads
+        if model.recipe == self.recipes[0] or (is_looc and self.augmentation in designated):
             return ["LooC"]
         wanted = model.method == "moco" and rotated == (self.augmentation == "rotation")
         return ["MoCo"] if model.recipe == self.recipes[1] or wanted else []
 
     def _picture(self, looc: Result, moco: Result) -> Picture:
         label = "LooC++" if looc.model.method == "loocpp" else "LooC"
-        names = {label: looc, "MoCo": moco}
-        read = {label: _read(result) for label, result in names.items()}
+        results = {label: [looc], "MoCo": [moco]}
+        read = {label: _read(result) for label, (result,) in results.items()}
         count = len(looc.details["queries"][0]["neighbors"])
+        agreement = order_words(shares_of_tested(results, AGREEMENT), looc.task)
         return captioned(
             replace(self, what=self.what.replace("LooC", label)),
-            [GridPanel(title=label, rows=tiles) for label, (tiles, _) in read.items()],
-            {label: [result] for label, result in names.items()},
+            [TilePanel(title=label, rows=tiles) for label, (tiles, _) in read.items()],
+            results,
             findings=[
                 "The paper's figure has LooC; this is LooC++." if label == "LooC++" else "",
                 f"Left of each row a query, then its {min(NUM_NEIGHBORS, count)} nearest training "
                 "images by the cosine of features. Queries were drawn at random. A colored frame: "
                 "of another class than the query.",
-                *_agreement(names, count),
+                f"Neighbors of the query's class among the {count} nearest, over all test images, "
+                f"in percent: {agreement}. The paper prints no number.",
             ],
             header=("series", "query", "query_class", "rank", "neighbor", "class", "cosine"),
             rows=[(label, *row) for label, (_, rows) in read.items() for row in rows],
         )
-
-
-def _agreement(names: Mapping[str, Result], count: int) -> list[str]:
-    """Return sentences on the share of neighbors of the query's class, and on its order."""
-    # neighbors of one query are alike: as if each query had one, which is the widest that it can be
-    shares = {
-        label: share_of_tested(number_of(result, AGREEMENT), [result], AGREEMENT)
-        for label, result in names.items()
-    }
-    first = next(iter(names.values()))
-    number, shown = num_test_images(first), min(NUM_ROWS, len(first.details["queries"]))
-    same = ", ".join(f"{label} {share.mean:.1f} %" for label, share in shares.items())
-    sentence = (
-        f"Neighbors of the query's class among the {count} nearest, over all "
-        f"{f'{number:,} ' if number else ''}test images (shown are {min(NUM_NEIGHBORS, count)} "
-        f"neighbors of {shown} of these): {same}."
-    )
-    order = "Order: the paper prints no number"
-    (high, low) = sorted(shares.values(), key=lambda share: -share.mean)
-    noise = noise_of(high, low)
-    if math.isnan(noise):
-        return [sentence, f"{order}."]
-    difference = high.mean - low.mean
-    return [
-        sentence,
-        f"{order}; here the difference of {difference:.1f} points is "
-        f"{'within' if difference <= noise else 'beyond'} noise (two standard errors are at "
-        f"most {noise:.1f} points).",
-    ]
 
 
 def _files(result: Result) -> list[object]:

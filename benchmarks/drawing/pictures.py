@@ -3,17 +3,14 @@
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import zip_longest
 from os.path import commonprefix
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from benchmarks.drawing.figure import Drawn, Figure, Line, Panel, Picture, Point, TrainingLog
 from benchmarks.drawing.kinds import Kind
 from benchmarks.pages.blocks import processes_words, schedule_words, tolerated_words
 from benchmarks.pages.published import Paper, Statement, papers
 from benchmarks.pages.records import SMALL_DATA, STAND_IN_TEXTURE, Model, Result
-
-T = TypeVar("T")
 
 
 class Candidate(NamedTuple):
@@ -39,12 +36,7 @@ def ranked_pictures(candidates: Iterable[Candidate], problems: Iterable[str] = (
         count = 1 + sum(other == name or other.startswith(f"{name}.no") for other in names)
         names.append(name if count == 1 else f"{name}.no{count}")
         pictures.append(replace(picture, file_name=names[-1]))
-    return Drawn(pictures=tuple(pictures), problems=tuple(dict.fromkeys(problems)))
-
-
-def versions(ranked: Iterable[Sequence[T]]) -> list[list[T]]:
-    """Return the best of each sequence, then the second best of those that have one, and so on."""
-    return [[one for one in row if one is not None] for row in zip_longest(*ranked)]
+    return Drawn(pictures=tuple(pictures), problems=tuple(dict.fromkeys(filter(None, problems))))
 
 
 def captioned(
@@ -56,14 +48,13 @@ def captioned(
     after: Iterable[str] = (),
     varied: Container[str] = (),
     runs: str = "One run of each",
-    columns: int = 0,
     header: tuple[str, ...],
     rows: Sequence[tuple[str, ...]],
 ) -> Picture:
     """Return a picture whose caption names the printed figure and says how ours differs.
 
     lines: what is shown, by label. findings, after: sentences before and after those on
-    pre-training. varied: settings on the x axis. columns: panels of one row; all if not given.
+    pre-training. varied: settings on the x axis.
     """
     paper, name = paper_of(figure.id), printed_name(figure.id)
     members = [one for own in lines.values() for one in own]
@@ -87,7 +78,6 @@ def captioned(
         file_name=figure.file_name,
         title=title_of(figure.id),
         panels=tuple(panels),
-        columns=columns or len(panels),
         caption=tuple(filter(None, sentences)),
         header=header,
         rows=tuple(rows),
@@ -139,62 +129,59 @@ def seed_words(seeds: Iterable[object]) -> str:
 def pretraining_sentences(
     models: Mapping[str, Sequence[Model]], varied: Container[str]
 ) -> list[str]:
-    """Return sentences on the pre-training of each line: recipes, network, length, data, changes.
+    """Return the sentences on each line's pre-training, and where it differs from the paper's.
 
     varied: settings on the x axis, which are no changes of a recipe.
     """
-    lines = [_line_words(label, own) for label, own in models.items()]
-    sentences = [f"Pre-training: {'; '.join(lines)}."]
-    ways = {label: _way(own[0], varied) for label, own in models.items()}
-    if len(set(ways.values())) == 1 and (way := next(iter(ways.values()))):
-        sentences.append(f"{'All' if len(ways) > 1 else 'Pre-trained'} with {way}.")
-    elif any(ways.values()):
-        known = [f"{label} with {way or 'unknown settings'}" for label, way in ways.items()]
-        sentences.append(f"{'; '.join(known)}.")
+    recipes = [f"{label}: {_recipe_words(own)}" for label, own in models.items()]
+    first = {label: own[0] for label, own in models.items()}
     data = dict.fromkeys(model.data for own in models.values() for model in own if model.data)
-    if data:
-        sentences.append(f"Its images: {'; '.join(data)}.")
-    changes = {label: _changes(own[0], varied) for label, own in models.items()}
-    parts = [f"{label}: {words}" for label, words in changes.items() if words]
-    if parts and len(set(changes.values())) == 1:
-        parts = [next(iter(changes.values()))]
-    return [*sentences, *([f"Changed from the recipes: {'; '.join(parts)}."] if parts else [])]
+    sentences = [
+        f"Pre-training: {'; '.join(recipes)}.",
+        _by_label("Trained with", {label: _way(one, varied) for label, one in first.items()}),
+        f"Its images: {'; '.join(data)}." if data else "",
+        _by_label(
+            "Changed from the recipes",
+            {label: _changes(one, varied) for label, one in first.items()},
+        ),
+    ]
+    return [sentence for sentence in sentences if sentence]
 
 
-def _line_words(label: str, models: Sequence[Model]) -> str:
+def _by_label(title: str, words: Mapping[str, str]) -> str:
+    """Return a sentence of each line's words, once if they are the same; empty without any."""
+    if len(set(words.values())) == 1:
+        text = next(iter(words.values()))
+    else:
+        text = "; ".join(f"{label}: {own}" for label, own in words.items() if own)
+    return f"{title}: {text}." if text else ""
+
+
+def _recipe_words(models: Sequence[Model]) -> str:
     """Return a line's recipes, network, length and stand-in for textures."""
-    first = models[0]
+    names = list(dict.fromkeys(model.recipe or model.name for model in models))
+    start = commonprefix(names)  # noqa: RUF071 (names, not paths)
     lengths = sorted({float(model.epochs) for model in models if model.epochs})
-    unit = "epoch" if set(lengths) == {1.0} else "epochs"
-    length = f", {range_words(lengths)} {unit}" if lengths else ""
-    declared = " (declared by the user)" if any(model.declared for model in models) else ""
-    stand_in = any(model.texture == STAND_IN_TEXTURE for model in models)
-    textures = f", textures by {STAND_IN_TEXTURE} instead of style transfer" * stand_in
-    recipes = _joined_names([model.recipe or model.name for model in models])
-    return f"{label}: {recipes}{declared}, {first.arch}{length}{textures}"
+    words = [f"{len(names)} recipes {start}*" if len(names) > 1 and start else ", ".join(names)]
+    words[0] += " (declared by the user)" * any(model.declared for model in models)
+    words += [models[0].arch]
+    words += [f"{range_words(lengths)} epoch{'s' * (lengths != [1.0])}"] if lengths else []
+    if any(model.texture == STAND_IN_TEXTURE for model in models):
+        words.append(f"textures by {STAND_IN_TEXTURE} instead of style transfer")
+    return ", ".join(words)
 
 
 def _way(model: Model, varied: Container[str]) -> str:
     """Return a run's stem, view size, batch and arithmetic; empty if its record says none."""
-    stem = {"cifar": "CIFAR stem", "imagenet": "ImageNet stem"}.get(model.stem, "")
     settings = {k: v for k, v in model.settings.items() if k not in varied}
     size, batch = settings.get("views.size_px"), settings.get("batch_size")
-    small = settings.get("views.small_size_px") if settings.get("config.num_small_views") else None
-    words = [
-        stem if model.settings else "",
-        f"views of {size} px" + (f" and {small} px" if small else "") if size else "",
-        f"batch {batch}" if batch else "",
-        f"in {model.precision}" if model.precision else "",
-    ]
-    return ", ".join(word for word in words if word)
-
-
-def _joined_names(names: Sequence[str]) -> str:
-    """Return one name, or how many there are and how they all begin."""
-    distinct = list(dict.fromkeys(names))
-    start = commonprefix(distinct)  # noqa: RUF071 (names, not paths)
-    several = len(distinct) > 1 and start
-    return f"{len(distinct)} recipes {start}*" if several else ", ".join(distinct)
+    words = [f"stem {model.stem}"] if model.stem and settings else []
+    words += [f"views of {size} px"] if size else []
+    if settings.get("config.num_small_views"):
+        words.append(f"small views of {settings.get('views.small_size_px')} px")
+    words += [f"batch {batch}"] if batch else []
+    words += [f"in {model.precision}"] if model.precision else []
+    return ", ".join(words)
 
 
 def range_words(values: Sequence[float]) -> str:
@@ -255,19 +242,16 @@ def paper_sentence(
 
     varied: settings on the x axis. Empty without a difference, or without records of settings.
     """
-    lines = []
+    lines = {}
     for label, own in models.items():
         run = own[0].settings
-        words = [
+        lines[label] = ", ".join(
             f"{symbol} {value_text(run[name])} ({', '.join([value_text(paper), *source])})"
             for one in statements(figure_id)
             for symbol, (name, paper, *source) in one.settings.get(own[0].method, {}).items()
             if name in run and name not in varied and run[name] != paper
-        ]
-        lines += [f"{label}: {', '.join(words)}"] * bool(words)
-    return (
-        f"Settings unlike the paper's, whose are in brackets: {'; '.join(lines)}." if lines else ""
-    )
+        )
+    return _by_label("Settings unlike the paper's, whose are in brackets", lines)
 
 
 def runs_words(lines: Iterable[Line]) -> str:

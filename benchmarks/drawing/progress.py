@@ -1,27 +1,23 @@
 """Figures of a metric during pre-training, from snapshots that were evaluated."""
 
-import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from benchmarks.drawing.figure import Drawn, Figure, Line, LinePanel, Material, Picture
+from benchmarks.drawing.figure import Drawn, Figure, Line, Material, Picture
 from benchmarks.drawing.kinds import (
     Kind,
     accuracy_label,
     distinct_runs,
-    error_of,
     is_published_run,
     kind_of,
-    largest_noise,
     line_key,
     mean_point,
     newest,
-    num_test_images,
     number_of,
     order_words,
-    ranked,
-    share_of_tested,
+    shares_of_tested,
 )
+from benchmarks.drawing.panels import LinePanel
 from benchmarks.drawing.pictures import (
     Candidate,
     captioned,
@@ -31,10 +27,7 @@ from benchmarks.drawing.pictures import (
     ranked_pictures,
     runs_words,
 )
-from benchmarks.pages.records import Result
-
-MOST_MARKED = 30
-"""Most points of a line whose points have markers."""
+from benchmarks.pages.records import Result, grouped
 
 Curve = dict[float, tuple[Result, ...]]
 """Results of a variant's snapshots by epoch."""
@@ -61,20 +54,21 @@ class SnapshotCurves(Figure):
 
     def draw(self, material: Material) -> Drawn:
         """Return a picture for each kind of runs with at least two evaluated snapshots."""
-        kinds: dict[Kind, dict[str, list[Result]]] = {}
-        for result in material.snapshots:
-            recipe = result.model.recipe
-            if recipe in self.variants.values() and result.task == self.task:
-                length = str(result.model.settings.get("epochs", ""))
-                kind = kind_of(result, length=length)
-                kinds.setdefault(kind, {}).setdefault(recipe, []).append(result)
+        kinds = grouped(
+            (kind_of(result, length=str(result.model.settings.get("epochs", ""))), result)
+            for result in material.snapshots
+            if result.model.recipe in self.variants.values() and result.task == self.task
+        )
         candidates = []
         for kind, own in kinds.items():
-            curves = {label: _curve(own.get(recipe, ())) for label, recipe in self.variants.items()}
-            lines = {label: curve for label, curve in curves.items() if curve}
-            if lines:
-                rank = len(lines), max(newest(r) for c in lines.values() for r in c.values())
-                candidates.append(Candidate(rank, kind, self._picture(kind, lines)))
+            curves = {
+                label: curve
+                for label, recipe in self.variants.items()
+                if (curve := _curve([result for result in own if result.model.recipe == recipe]))
+            }
+            if curves:
+                rank = len(curves), newest(own)
+                candidates.append(Candidate(rank, kind, self._picture(kind, curves)))
         return ranked_pictures(candidates)
 
     def needed(self, material: Material) -> Sequence[str]:
@@ -90,16 +84,13 @@ class SnapshotCurves(Figure):
             means = [mean_point(x, [number_of(r, "top1") for r in own]) for x, own in curve.items()]
             lines.append(Line(label=label, points=tuple(means)))
         panel = LinePanel(
-            x_label="epoch of pre-training",
-            y_label=accuracy_label(kind.task),
-            lines=tuple(lines),
-            marked=max(len(line.points) for line in lines) <= MOST_MARKED,
+            x_label="epoch of pre-training", y_label=accuracy_label(kind.task), lines=tuple(lines)
         )
         return captioned(
             self,
             [panel],
             {label: [r for own in curve.values() for r in own] for label, curve in curves.items()},
-            after=[*_unfinished(curves), *_order(lines, curves)],
+            after=[*_unfinished(curves), *_order(curves)],
             runs=runs_words(lines),
             header=("series", "epoch", "top1", "standard_deviation", "runs"),
             rows=[(line.label, *point_words(point)) for line in lines for point in line.points],
@@ -111,44 +102,21 @@ def _curve(own: Sequence[Result]) -> Curve:
 
     A snapshot that has two names counts once.
     """
-    runs: dict[tuple[str, ...], dict[float, list[Result]]] = {}
-    for result in own:
-        if result.model.epochs:
-            epochs = runs.setdefault(line_key(result, ()), {})
-            epochs.setdefault(float(result.model.epochs), []).append(result)
-    best = max(
-        runs.values(), key=lambda run: (len(run), max(map(newest, run.values()))), default={}
-    )
+    runs = grouped((line_key(result, ()), result) for result in own if result.model.epochs)
+    curves = [grouped((float(r.model.epochs), r) for r in run) for run in runs.values()]
+    best = max(curves, key=lambda curve: (len(curve), max(map(newest, curve.values()))), default={})
     return {x: distinct_runs(best[x]) for x in sorted(best)} if len(best) > 1 else {}
 
 
-def _order(lines: Sequence[Line], curves: Mapping[str, Curve]) -> Iterator[str]:
-    """Yield sentences on the order of the lines' means over the epochs that all have."""
-    common = sorted(set.intersection(*({point.x for point in line.points} for line in lines)))
-    if len(lines) < 2 or not common:
-        return
-    counts = {
-        num_test_images(r) for curve in curves.values() for own in curve.values() for r in own
-    }
-    means = {
-        line.label: share_of_tested(
-            statistics.fmean(point.y for point in line.points if point.x in common),
-            [result for x in common for result in curves[line.label][x]],
-            "top1",
-        )
-        for line in lines
-    }
-    yield (
-        f"Means over the epochs {range_words(common)}, from the highest: "
-        f"{ranked(means, '.1f')}. The paper's order, from the fastest: {', '.join(means)}."
-    )
-    yield f"Order: {order_words(means)}."
-    if len(counts) == 1 and (number := counts.pop()):
-        own = 2 * max(map(error_of, means.values()))
-        yield (
-            f"Two standard errors at {number:,} test images are {own:.1f} points, "
-            f"{largest_noise(means):.1f} of a difference."
-        )
+def _order(curves: Mapping[str, Curve]) -> list[str]:
+    """Return a sentence on the order of the lines' means over the epochs that all have."""
+    common = sorted(set[float].intersection(*(set(curve) for curve in curves.values())))
+    if len(curves) < 2 or not common:
+        return []
+    own = {label: [r for x in common for r in curve[x]] for label, curve in curves.items()}
+    words = order_words(shares_of_tested(own, "top1"), own[next(iter(own))][0].task)
+    paper = f"the paper's order, from the fastest: {', '.join(own)}"
+    return [f"Means over the epochs {range_words(common)}, from the highest: {words}; {paper}."]
 
 
 def _unfinished(curves: Mapping[str, Curve]) -> list[str]:

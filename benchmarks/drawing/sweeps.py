@@ -11,15 +11,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
-from benchmarks.drawing.figure import (
-    Drawn,
-    Figure,
-    Line,
-    LinePanel,
-    Material,
-    Picture,
-    PublishedPoint,
-)
+from benchmarks.drawing.figure import Drawn, Figure, Line, Material, Picture
 from benchmarks.drawing.kinds import (
     Kind,
     accuracy_label,
@@ -32,6 +24,7 @@ from benchmarks.drawing.kinds import (
     newest,
     number_of,
 )
+from benchmarks.drawing.panels import LinePanel, PublishedPoint
 from benchmarks.drawing.pictures import (
     Candidate,
     captioned,
@@ -39,15 +32,18 @@ from benchmarks.drawing.pictures import (
     pretrain_and_evaluate,
     ranked_pictures,
     runs_words,
-    versions,
 )
-from benchmarks.pages.records import Result
+from benchmarks.pages.records import Result, grouped
 
 ACCURACY_TASKS = tuple(
     f"{dataset}_{task}"
     for dataset in ("in100", "cifar10", "cifar100")
     for task in ("linear", "knn")
 )
+LEVEL = ""
+"""Setting of runs that have no value on the x axis."""
+Points = Mapping[float, tuple[Result, ...]]
+"""Results of one line by the value of the setting, in order; of a level by NaN."""
 
 
 @dataclass(frozen=True)
@@ -91,36 +87,44 @@ class Swept:
 
     def value(self, result: Result, setting: str) -> float | None:
         """Return the value of the setting in a backbone's pre-training; None if it is not known."""
+        if setting == LEVEL:
+            return math.nan
         value = result.model.settings.get(setting)
         if isinstance(value, int | float):
             return float(value)
         return None if result.model.settings else self.recipes.get(result.model.recipe)
 
+    def points(self, results: Iterable[Result], setting: str) -> Points:
+        """Return the runs that differ in the setting only: the paper's, or the most and newest.
 
-@dataclass(frozen=True, kw_only=True)
-class SweptLine:
-    """Results of one line by the value of the setting; of a level by NaN."""
-
-    swept: Swept
-    results: Mapping[float, tuple[Result, ...]]
-
-    @property
-    def members(self) -> list[Result]:
-        """Return all results, by value."""
-        return [result for _, results in sorted(self.results.items()) for result in results]
-
-    @property
-    def is_published(self) -> bool:
-        """Return whether all results are the paper's."""
-        return all(self.swept.is_published(result) for result in self.members)
-
-    def drawn(self, metric: str) -> Line:
-        """Return the mean at each value."""
-        points = (
-            mean_point(x, [number_of(result, metric) for result in results])
-            for x, results in sorted(self.results.items())
+        Empty with fewer than two values, or without results of a level. A backbone that has two
+        names counts once.
+        """
+        found = [(result, self.value(result, setting)) for result in results if self.has(result)]
+        lines = grouped(
+            (line_key(result, [setting, *self.follows]), (x, result))
+            for result, x in found
+            if x is not None
         )
-        return Line(label=self.swept.label, points=tuple(points))
+        every = [grouped(line) for line in lines.values()]
+        whole = [points for points in every if len(points) > 1 or setting == LEVEL]
+
+        def rank(points: Mapping[float, Sequence[Result]]) -> tuple[bool, int, int, str]:
+            own = members(points)
+            return all(map(self.is_published, own)), len(points), len(own), newest(own)
+
+        best = max(whole, key=rank, default={})
+        return {x: distinct_runs(best[x]) for x in sorted(best)}
+
+    def line(self, points: Points, metric: str) -> Line:
+        """Return the mean at each value."""
+        means = (mean_point(x, [number_of(r, metric) for r in own]) for x, own in points.items())
+        return Line(label=self.label, points=tuple(means))
+
+
+def members(points: Mapping[float, Sequence[Result]]) -> list[Result]:
+    """Return all results of a line."""
+    return [result for results in points.values() for result in results]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,11 +156,15 @@ class Sweep(Figure):
 
     def draw(self, material: Material) -> Drawn:
         """Return a picture for each kind of results with at least two points of a line."""
-        return ranked_pictures(
-            Candidate(_rank(lines), kind, self._picture(kind, lines, results))
-            for kind, results in self.by_kind(material).items()
-            for lines in versions(swept_lines(one, results, self.setting) for one in self.lines)
-        )
+        candidates = []
+        for kind, results in self.by_kind(material).items():
+            found = [(swept, swept.points(results, self.setting)) for swept in self.lines]
+            lines = [(swept, points) for swept, points in found if points]
+            if lines:
+                own = [result for _, points in lines for result in members(points)]
+                rank = len(lines), sum(len(points) for _, points in lines), newest(own)
+                candidates.append(Candidate(rank, kind, self._picture(kind, lines, results)))
+        return ranked_pictures(candidates)
 
     def needed(self, material: Material) -> Sequence[str]:
         """Return the commands for the recipes of which no result under the protocol is there."""
@@ -164,22 +172,30 @@ class Sweep(Figure):
 
     def by_kind(self, material: Material) -> dict[Kind, list[Result]]:
         """Return the results with the metric, those of one picture together."""
-        kinds: dict[Kind, list[Result]] = {}
-        for result in material.results:
-            if result.task in self.tasks and has_number(result, self.metric):
-                kind = kind_of(result, length="" if self.setting == "epochs" else None)
-                kinds.setdefault(kind, []).append(result)
-        return kinds
+        length = "" if self.setting == "epochs" else None
+        return grouped(
+            (kind_of(result, length=length), result)
+            for result in material.results
+            if result.task in self.tasks and has_number(result, self.metric)
+        )
 
     def _picture(
-        self, kind: Kind, lines: Sequence[SweptLine], results: Sequence[Result]
+        self, kind: Kind, lines: Sequence[tuple[Swept, Points]], results: Sequence[Result]
     ) -> Picture:
-        exact = all(line.is_published for line in lines)
-        beside = [] if exact else [result for line in lines for result in line.members]
-        found = (level_of(one, results, published=exact, beside=beside) for one in self.levels)
-        levels = [level for level in found if level is not None]
+        own = [(swept, result) for swept, points in lines for result in members(points)]
+        exact = all(swept.is_published(result) for swept, result in own)
+        levels = []
+        for swept in self.levels:
+            fitting = [r for r in results if not exact or swept.is_published(r)]
+            for name in swept.shared if not exact else ():
+                values = [result.model.settings.get(name) for _, result in own]
+                fitting = [
+                    r for r in fitting if all(r.model.settings.get(name) == v for v in values)
+                ]
+            if points := swept.points(fitting, LEVEL):
+                levels.append((swept, points))
         every = [*lines, *levels]
-        drawn = [line.drawn(self.metric) for line in every]
+        drawn = [swept.line(points, self.metric) for swept, points in every]
         panel = LinePanel(
             x_label=self.symbol,
             y_label=self.y_label or accuracy_label(kind.task),
@@ -191,61 +207,16 @@ class Sweep(Figure):
         return captioned(
             self,
             [panel],
-            {line.swept.label: line.members for line in every},
-            varied=[self.setting, *(name for line in every for name in line.swept.follows)],
+            {swept.label: members(points) for swept, points in every},
+            varied=[self.setting, *(name for swept, _ in every for name in swept.follows)],
             runs=runs_words(drawn),
             header=("series", self.symbol, self.metric, "standard_deviation", "runs", "recipes"),
             rows=[
-                (line.swept.label, *point_words(point), " ".join(_recipes(own)))
-                for line, means in zip(every, drawn, strict=True)
-                for point, (_, own) in zip(means.points, sorted(line.results.items()), strict=True)
+                (line.label, *point_words(point), " ".join(_recipes(results)))
+                for line, (_, points) in zip(drawn, every, strict=True)
+                for point, results in zip(line.points, points.values(), strict=True)
             ],
         )
-
-
-def level_of(
-    swept: Swept, results: Iterable[Result], *, published: bool = False, beside: Sequence[Result]
-) -> SweptLine | None:
-    """Return the results of a level that may stand beside others; None without any.
-
-    published: only the paper's own. beside: results with which its shared settings agree.
-    """
-    lines: dict[tuple[str, ...], list[Result]] = {}
-    for result in results:
-        alike = all(
-            result.model.settings.get(name) == member.model.settings.get(name)
-            for name in swept.shared
-            for member in beside
-        )
-        if alike and swept.has(result) and swept.is_published(result) >= published:
-            lines.setdefault(line_key(result, ()), []).append(result)
-    if not lines:
-        return None
-    best = max(lines.values(), key=lambda own: (len(own), newest(own)))
-    return SweptLine(swept=swept, results={math.nan: distinct_runs(best)})
-
-
-def swept_lines(swept: Swept, results: Iterable[Result], setting: str) -> list[SweptLine]:
-    """Return the lines with at least two points, that with the paper's runs or most points first.
-
-    A backbone that has two names counts once.
-    """
-    lines: dict[tuple[str, ...], dict[float, list[Result]]] = {}
-    for result in results:
-        x = swept.value(result, setting)
-        if swept.has(result) and x is not None:
-            points = lines.setdefault(line_key(result, [setting, *swept.follows]), {})
-            points.setdefault(x, []).append(result)
-    found = [
-        SweptLine(swept=swept, results={x: distinct_runs(own) for x, own in points.items()})
-        for points in lines.values()
-        if len(points) > 1
-    ]
-    return sorted(
-        found,
-        key=lambda line: (line.is_published, len(line.results), newest(line.members)),
-        reverse=True,
-    )
 
 
 def commands_for(lines: Iterable[Swept], results: Iterable[Result]) -> list[str]:
@@ -264,12 +235,6 @@ def commands_for(lines: Iterable[Swept], results: Iterable[Result]) -> list[str]
 
 def _recipes(results: Iterable[Result]) -> dict[str, None]:
     return dict.fromkeys(result.model.recipe or result.model.name for result in results)
-
-
-def _rank(lines: Sequence[SweptLine]) -> tuple[int, int, str]:
-    """Return the rank of a picture: many lines and points, then new."""
-    newest_of_all = max(newest(line.members) for line in lines)
-    return len(lines), sum(len(line.results) for line in lines), newest_of_all
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -304,43 +269,30 @@ class Tradeoff(Figure):
 
     def _pictures(self, xs: Sequence[Result], ys: Sequence[Result]) -> Iterator[Picture]:
         """Yield the picture of one kind, if two backbones at least have both numbers."""
-        setting = self.across.setting
-        # a backbone has one set of settings, so that only x itself needs a line of its own
-        of_x = [line for one in self.across.lines for line in swept_lines(one, xs, setting)[:1]]
-        of_x += [line for one in self.across.levels if (line := level_of(one, xs, beside=()))]
-        across: dict[str, list[float]] = {}
-        for result in (result for line in of_x for result in line.members):
-            number = number_of(result, self.across.metric)
-            across.setdefault(result.model.sha256, []).append(number)
+        of_x = [result for _, points in _lines(self.across, xs) for result in members(points)]
+        across = grouped((r.model.sha256, number_of(r, self.across.metric)) for r in of_x)
         both = [result for result in ys if result.model.sha256 in across]
-        lines = [line for one in self.upward.lines for line in swept_lines(one, both, setting)[:1]]
-        if not lines:
+        found = _lines(self.upward, both)
+        if not any(len(points) > 1 for _, points in found):
             return
-        levels = [level_of(one, both, beside=()) for one in self.upward.levels]
-        yield self._picture([*lines, *filter(None, levels)], across, of_x[0].members[0])
-
-    def _picture(
-        self, found: Sequence[SweptLine], across: Mapping[str, Sequence[float]], first: Result
-    ) -> Picture:
-        """Return the picture of lines upward; `across` has the numbers of each backbone's hash."""
         lines = []
-        for line in found:
+        for swept, values in found:
             points, labels = [], []
-            for value, own in sorted(line.results.items()):
-                xs = [x for sha256 in {one.model.sha256 for one in own} for x in across[sha256]]
-                ys = [number_of(one, self.upward.metric) for one in own]
-                points.append(mean_point(statistics.fmean(xs), ys))
-                labels.append(line.swept.label if math.isnan(value) else f"{value:g}")
-            label = line.swept.label
-            lines.append(Line(label=label, points=tuple(points), point_labels=tuple(labels)))
-        y_label = accuracy_label(found[0].members[0].task)
-        return captioned(
+            for value, own in values.items():
+                x = statistics.fmean(
+                    x for sha256 in {r.model.sha256 for r in own} for x in across[sha256]
+                )
+                points.append(mean_point(x, [number_of(r, self.upward.metric) for r in own]))
+                labels.append(swept.label if math.isnan(value) else f"{value:g}")
+            lines.append(Line(label=swept.label, points=tuple(points), point_labels=tuple(labels)))
+        y_label = accuracy_label(ys[0].task)
+        yield captioned(
             self,
             [LinePanel(x_label=self.x_label, y_label=y_label, lines=tuple(lines))],
-            {line.swept.label: line.members for line in found},
+            {swept.label: members(points) for swept, points in found},
             findings=[
                 f"Numbers beside the points are {self.symbol}.",
-                f"Statistics of views: {first.task}, protocol {first.protocol}.",
+                f"Statistics of views: {of_x[0].task}, protocol {of_x[0].protocol}.",
             ],
             varied=[self.across.setting],
             runs=runs_words(lines),
@@ -351,3 +303,10 @@ class Tradeoff(Figure):
                 for label, point in zip(line.point_labels, line.points, strict=True)
             ],
         )
+
+
+def _lines(sweep: Sweep, results: Sequence[Result]) -> list[tuple[Swept, Points]]:
+    """Return the lines and levels of a sweep that have results."""
+    found = [(swept, swept.points(results, sweep.setting)) for swept in sweep.lines]
+    found += [(swept, swept.points(results, LEVEL)) for swept in sweep.levels]
+    return [(swept, points) for swept, points in found if points]

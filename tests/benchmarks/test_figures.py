@@ -86,11 +86,7 @@ def test_problems_are_said_at_the_end_of_an_evaluation(
     assert last.startswith("6 more problems of figures: python -m benchmarks.figures")
 
 
-def test_tables_draw_what_is_new(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("benchmarks.drawing.style.render", lambda *_: (b"svg", b"png"))
-    monkeypatch.setattr(files, "identifier_of", lambda _: "")
+def test_tables_draw_what_is_new(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     jcl_keys(tmp_path, {1: 75.0, 5: 80.0})
     for expected in (True, False):
         assert update_tables(tmp_path)

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.drawing import style
-from benchmarks.drawing.figure import Line, LinePanel, Picture, Point
+from benchmarks.drawing.figure import Line, Picture, Point
 from benchmarks.drawing.files import remove_stale, write_page, write_picture
+from benchmarks.drawing.panels import LinePanel
 
 
 def picture(y: float = 2.0, caption: str = "Seeds < 3 & two <words>.") -> Picture:
@@ -18,7 +19,6 @@ def picture(y: float = 2.0, caption: str = "Seeds < 3 & two <words>.") -> Pictur
         file_name="jcl_figure2a",
         title="JCL, Figure 2(a)",
         panels=(LinePanel(x_label="x", y_label="y", lines=lines),),
-        columns=1,
         caption=(caption,),
         header=("x", "y"),
         rows=(("0", "1"), ("1", f"{y}")),

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from benchmarks.drawing import FIGURES
-from benchmarks.drawing.figure import Drawn, LinePanel
-from benchmarks.drawing.logs import LogError, keep, last_epoch_of, read_logs, read_run
+from benchmarks.drawing.figure import Drawn
+from benchmarks.drawing.logs import keep, read_logs, read_run
+from benchmarks.drawing.panels import LinePanel
 from benchmarks.figures import main, read_material
-from pretrain.command import parse
 from tests.benchmarks.drawing.figure_records import snapshot, training_log
 
 MOCO = {
@@ -44,14 +44,14 @@ def test_variants_stand_in_the_papers_order_with_a_point_per_snapshot(tmp_path: 
     assert "Not run: w/o T, w/o S." in picture.caption
 
 
-def test_the_caption_says_whether_the_order_is_the_papers_beyond_noise(tmp_path: Path) -> None:
+def test_the_caption_says_which_lines_are_surely_apart(tmp_path: Path) -> None:
     for place, (last, number, words) in enumerate(
         (
-            (30.0, 500, "as in the paper, beyond noise"),
-            (90.0, 500, "unlike in the paper, w/o T&S is above SimAffinity"),
-            (58.0, 500, "the difference is within noise"),
-            (58.0, 50_000, "as in the paper, beyond noise"),
-            (30.0, None, "noise is not known"),
+            (30.0, 500, "surely apart: SimAffinity above w/o T&S"),
+            (90.0, 500, "surely apart: w/o T&S above SimAffinity"),
+            (56.0, 500, "surely apart: none"),
+            (56.0, 50_000, "surely apart: SimAffinity above w/o T&S"),
+            (30.0, None, "surely apart: none"),
         )
     ):
         folder, details = tmp_path / str(place), {"num_test": number}
@@ -94,10 +94,7 @@ def test_a_log_without_the_consistency_loss_is_said(tmp_path: Path) -> None:
     training_log(tmp_path, "co2", "co2/cifar10-cpu", MOCO)
     (problem,) = drawn(tmp_path, "co2/fig3").problems
     assert "the log of moco has no consistency" in problem
-    # the sentence ends with a command of pre-training that has the other run's value
-    recipe, *options = problem.partition("python -m pretrain ")[2].split()
-    command: Any = parse(recipe, options)
-    assert command.recipe.config.consistency_temperature == 0.05
+    assert "--consistency-temperature" in problem
 
 
 def test_readings_stand_at_the_middle_of_their_steps_or_where_they_were_measured(
@@ -134,14 +131,6 @@ def test_many_readings_become_means_at_the_middle_of_their_part(tmp_path: Path) 
     points = panel.lines[0].points
     assert len(points) == 50
     assert (points[0].x, points[0].y) == pytest.approx((0.1, 0.5))
-
-
-def test_the_end_of_the_committed_logs_is_that_of_their_backbones() -> None:
-    logs = read_logs(Path(__file__).parents[3] / "results")[0]
-    for log in [log for log in logs if log.name in ("moco", "co2")]:
-        end = last_epoch_of(log, "instance_accuracy")
-        stated = log.made_by["last_epoch"]["instance_accuracy"]
-        assert end == (stated, 61, 96 * 64), log.name
 
 
 def run_folder(folder: Path, checkpoint: Path, steps: int = 2) -> Path:
@@ -191,7 +180,7 @@ def test_a_log_that_is_not_whole_is_refused_and_leaves_nothing(
             "ends at step 1, but the run had 2",
         ),
         (lambda: log.write_text('{"step": 1, "ep'), "line 1 is torn"),
-        (lambda: log.write_text(""), "ends at step 0"),
+        (lambda: log.write_text(""), "ends at step 0, but the run had 2"),
         (backbone.unlink, "has not ended"),
         (log.unlink, "no metrics.jsonl"),
     )
@@ -202,37 +191,16 @@ def test_a_log_that_is_not_whole_is_refused_and_leaves_nothing(
         assert list(results.iterdir()) == []
 
 
-def test_a_log_with_lines_missing_on_the_way_is_refused(tmp_path: Path, checkpoint: Path) -> None:
-    run = run_folder(tmp_path / "run", checkpoint, steps=90)
-    for steps, words in (
-        ([20, 60, 80, 90], "between the steps 20 and 60"),
-        ([40, 60, 80, 90], "between the steps 0 and 40"),
-        ([20, 40, 90], "between the steps 40 and 90"),
-        ([20, 40, 40, 60, 90], "step 40 does not come after"),
-    ):
-        write_lines(run, [{"step": step, "epoch": step / 90} for step in steps])
-        with pytest.raises(LogError, match=words):
-            read_run(run, "moco")
-    # a run that went on with other distances is whole
-    for steps in ([20, 40, 50, 60, 70, 80, 90], [10, 20, 30, 60, 90], [60, 90]):
-        write_lines(run, [{"step": step, "epoch": step / 90} for step in steps])
-        assert len(read_run(run, "moco").lines) == len(steps)
-
-
 def test_a_kept_log_that_was_cut_short_or_is_foreign_is_no_figure(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     values = [float(value) for value in range(10)]
-    training_log(tmp_path, "moco", "moco/cifar10-cpu", {"loss": values}, last_epoch={"loss": 9.0})
+    training_log(tmp_path, "moco", "moco/cifar10-cpu", {"loss": values})
     path = tmp_path / "training" / "moco.json"
     whole = path.read_text()
     assert len(read_logs(tmp_path)[0]) == 1
-    other = json.loads(whole)
-    other["made_by"]["last_epoch"]["loss"] = 8.5
     for text, words in (
         (_with_places(whole, range(9)), "ends at step 9, but the run had 10"),
-        (_with_places(whole, [0, 1, 2, 5, 6, 7, 8, 9]), "between the steps 3 and 6"),
-        (json.dumps(other), "is 9, but the backbone file says 8.5"),
         ('{"format": "other"}', "moco.json"),
     ):
         path.write_text(text)

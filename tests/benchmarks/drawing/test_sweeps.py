@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.drawing import FIGURES
-from benchmarks.drawing.figure import Line, LinePanel, Picture
+from benchmarks.drawing.figure import Line, Picture
+from benchmarks.drawing.panels import LinePanel
 from benchmarks.drawing.sweeps import Sweep
 from benchmarks.figures import read_material
 from tests.benchmarks.drawing.figure_records import jcl_keys, point, settings_of
