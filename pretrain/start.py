@@ -28,12 +28,12 @@ from pretrain.run import (
 )
 from pretrain.running import stop
 from pretrain.running.console import format_duration, print_line
-from pretrain.running.loader import SharedMemoryError, WorkerKilledError
+from pretrain.running.loader import WorkerKilledError
 from pretrain.settings import SettingsError, check_batch, check_schedule
 
 FAILURES = (
     *(ChangedError, DecodeError, LostProcessError, NotFiniteError, OSError),
-    *(SharedMemoryError, WorkerKilledError),
+    WorkerKilledError,
 )
 """Errors of a run that was requested rightly and failed on its way."""
 
@@ -43,8 +43,9 @@ def start(name: str, command: Command[Any]) -> int:
     try:
         return run(name, command)
     except stop.Stopped:
-        reason = f"stopped by {stop.signal_name()} before the first step"
-        stop.print_last_line(f"{reason}, run the same command to go on")
+        print_line(
+            f"stopped by {stop.signal_name()} before the first step, run the same command to go on"
+        )
         return stop.EXIT_RESUMABLE
     except FAILURES as error:
         print(f"error: {error}", file=sys.stderr)
@@ -120,7 +121,7 @@ def run(name: str, command: Command[Any]) -> int:
         if steps == job.num_steps:
             return 0
         if process.is_main:
-            stop.print_last_line(
+            print_line(
                 f"{reason}, run the same command to go on from step {steps} of {job.num_steps}, "
                 f"which {job.checkpoint_path} holds"
             )

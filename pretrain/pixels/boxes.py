@@ -6,8 +6,7 @@ Ten tries of an area and an aspect ratio, then the largest central box of an all
 from __future__ import annotations
 
 import math
-from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,43 +81,17 @@ def draw_box(generator: Generator, height: int, width: int) -> Box:
     """
     import torch
 
-    low, high = _log_aspect()
-    # the order of the draws is torchvision's: a try that does not fit draws no place
+    # torchvision's own calls in its order, so that the numbers agree to the last bit
+    low, high = torch.log(torch.tensor(ASPECT)).tolist()
     for _ in range(CROP_TRIES):
-        area = height * width * _uniform(generator, *AREA).item()
-        # a float32, as in torchvision
-        aspect = torch.exp(_uniform(generator, low, high)).item()
+        area = height * width * torch.empty(1).uniform_(*AREA, generator=generator).item()
+        aspect = torch.exp(torch.empty(1).uniform_(low, high, generator=generator)).item()
         box_width = round(math.sqrt(area * aspect))
         box_height = round(math.sqrt(area / aspect))
         if 0 < box_width <= width and 0 < box_height <= height:
             top = int(torch.randint(height - box_height + 1, (1,), generator=generator))
             left = int(torch.randint(width - box_width + 1, (1,), generator=generator))
             return Box(top, left, box_height, box_width)
-    return _central_box(height, width)
-
-
-def _central_box(height: int, width: int) -> Box:
-    """Return the largest central box of an allowed aspect."""
-    low, high = ASPECT
-    box_height, box_width = height, width
-    if width / height < low:
-        box_height = round(width / low)
-    elif width / height > high:
-        box_width = round(height * high)
+    box_height = min(height, round(width / ASPECT[0]))
+    box_width = min(width, round(height * ASPECT[1]))
     return Box((height - box_height) // 2, (width - box_width) // 2, box_height, box_width)
-
-
-def _uniform(generator: Generator, low: float, high: float) -> Any:
-    import torch
-
-    # torchvision's own call, so that the numbers agree to the last bit
-    return torch.empty(1).uniform_(low, high, generator=generator)
-
-
-@cache
-def _log_aspect() -> tuple[float, float]:
-    """Return the logarithms of ASPECT as float32 numbers."""
-    import torch
-
-    low, high = torch.log(torch.tensor(ASPECT)).tolist()
-    return low, high

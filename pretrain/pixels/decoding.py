@@ -42,8 +42,6 @@ def decode(content: bytes) -> Pixels:
         raise UnidentifiedImageError(kind if content else "an empty file") from error
 
 
-HEADER_BYTES = (2048, 2**17)
-"""Bytes to read at first and then: some photographs have previews or profiles before their size."""
 FILES_PER_PART = 4096
 """Files that a process measures at a time; fewer files are measured in this process."""
 UNREADABLE = (0, 0)
@@ -69,33 +67,6 @@ def _sizes(files: list[str]) -> NDArray[np.int64]:
 
 def image_size(file: str) -> tuple[int, int]:
     """Return height and width in px, (0, 0) if the file does not open as an image."""
-    try:
-        descriptor = os.open(file, os.O_RDONLY)
-        try:
-            size = _jpeg_size(descriptor)
-        finally:
-            os.close(descriptor)
-    except OSError:
-        return UNREADABLE
-    return size or _size_by_pillow(file)
-
-
-def _jpeg_size(descriptor: int) -> tuple[int, int] | None:
-    """Return height and width of an open file, or None for Pillow to decide."""
-    for num_bytes in HEADER_BYTES:
-        header = os.pread(descriptor, num_bytes, 0)
-        if header[:3] != b"\xff\xd8\xff":
-            return None
-        try:
-            height, width, *_ = simplejpeg.decode_jpeg_header(header)
-        except ValueError:
-            continue  # the header is longer, or the file is damaged
-        # beyond this Pillow warns or refuses
-        return (height, width) if height * width <= (Image.MAX_IMAGE_PIXELS or 0) else None
-    return None
-
-
-def _size_by_pillow(file: str) -> tuple[int, int]:
     try:
         with Image.open(file) as image:
             return image.height, image.width

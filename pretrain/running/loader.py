@@ -4,12 +4,14 @@ PyTorch's DataLoader is not used. Its workers share queues and locks, so one tha
 can block all others. Its errors arrive as text. Signals of a scheduler, which reach every process
 of a job, end its workers before the run can save. Here each worker has its own connection, ignores
 requests to stop, and may be killed at any time without harm to the others.
+
+Tensors travel in shared memory, which costs no copy. Containers often have only 64 MB of it: what
+finds no room there is copied through the connection.
 """
 
 import atexit
 import contextlib
 import ctypes
-import mmap
 import multiprocessing
 import os
 import pickle
@@ -18,7 +20,6 @@ import shutil
 import signal
 import sys
 import threading
-import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -26,28 +27,25 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
 from multiprocessing.reduction import ForkingPickler
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from pretrain.running import stop
 from pretrain.running.errors import SuiteError
 from pretrain.running.processes import pickled_error
-from pretrain.running.shared_memory import (
-    LARGER,
-    SHARED_MEMORY,
-    note_small_shared_memory,
-    pack_batch,
-)
 
 BATCHES_AHEAD = 2
 """Batches that each worker may make or begin before they are requested."""
 PATIENCE_S = 5.0
-"""Longest wait for a worker that transfers a batch or is about to end."""
-FEWER = (
-    "load with fewer processes (--workers of pretrain and make-corruptions; else a smaller --cpus "
-    "on a cluster, taskset -c 0-3 before the command elsewhere)"
-)
+"""Longest wait for a worker that is about to end."""
+SHARED_MEMORY = Path("/dev/shm")
+RESERVE_BYTES = 2**24
+"""Bytes that are left to others in shared memory, such as NCCL."""
 
 Place = TypeVar("Place")
 Batch = TypeVar("Batch")
@@ -55,10 +53,6 @@ Batch = TypeVar("Batch")
 
 class WorkerKilledError(SuiteError, RuntimeError):
     """Error for a worker process that ended without an error of its own."""
-
-
-class SharedMemoryError(SuiteError, RuntimeError):
-    """Error for a full /dev/shm, through which workers transfer their tensors."""
 
 
 def load_batches(
@@ -72,23 +66,17 @@ def load_batches(
 
     The workers are forks, so the data that `make` refers to is shared, not copied. Errors of `make`
     are raised here unchanged, with the worker's traceback as a note. WorkerKilledError names the
-    probable reason why a worker has ended; SharedMemoryError means that /dev/shm is full. The
-    workers end with the iteration, however it ends, and with this process or the thread that began
-    the iteration.
-    pin: moves a batch to pinned memory; if there are workers, it is called in a thread.
+    probable reason why a worker has ended. The workers end with the iteration, however it ends, and
+    with this process or the thread that began the iteration.
+    pin: moves a batch to pinned memory, in this process.
     """
-    if num_workers == 0:
-        for place in places:
-            batch = make(place)
-            yield batch if pin is None else pin(batch)
-        return
-    note_small_shared_memory()
     workers: _Workers[Place, Batch] = _Workers()
     atexit.register(workers.end)  # an exception's traceback may hold this generator until then
     try:
-        workers.start(make, num_workers)
-        batches = workers.batches(places)
-        yield from batches if pin is None else _pinned(batches, pin, workers)
+        if num_workers:
+            workers.start(make, num_workers)
+        batches = workers.batches(places) if num_workers else map(make, places)
+        yield from batches if pin is None else map(pin, batches)
     finally:
         workers.end()
         atexit.unregister(workers.end)
@@ -100,13 +88,6 @@ class _Failure:
 
     error: bytes
     """Result of `pickled_error`."""
-
-
-@dataclass(frozen=True)
-class _Ended:
-    """The marker after the last pinned batch, with the error that ended the iteration, if any."""
-
-    error: BaseException | None
 
 
 @dataclass(frozen=True)
@@ -122,19 +103,16 @@ class _Workers(Generic[Place, Batch]):
 
     def __init__(self) -> None:
         self.workers: list[_Worker] = []
-        self.flags: bytearray | mmap.mmap = bytearray(1)
-        """Shared bytes: the first tells all workers to end, each other is 1 during a transfer."""
 
     def start(self, make: Callable[[Place], Batch], count: int) -> None:
         """Fork the processes. Signals that ask for a stop are blocked in them from the start."""
         context = multiprocessing.get_context("fork")
-        flags = self.flags = mmap.mmap(-1, count + 1)
         before = signal.pthread_sigmask(signal.SIG_BLOCK, stop.SIGNALS)
         try:
-            for number in range(count):
+            for _ in range(count):
                 here, there = context.Pipe()
                 inherited = [worker.connection for worker in self.workers] + [here]
-                arguments = (make, there, inherited, flags, number + 1, os.getpid())
+                arguments = (make, there, inherited, os.getpid())
                 process = context.Process(target=_work, args=arguments, daemon=True)
                 process.start()
                 there.close()  # so that the connection ends when the worker does
@@ -165,23 +143,14 @@ class _Workers(Generic[Place, Batch]):
             return
 
     def end(self) -> None:
-        """Kill the workers, but not during a transfer, which would leave a file in /dev/shm."""
-        self.flags[0] = 1
-        until = time.monotonic() + PATIENCE_S
-        try:
-            while self._handing_over() and time.monotonic() < until:
-                time.sleep(0.01)
-        finally:
-            for worker in self.workers:
-                worker.process.kill()
-            for worker in self.workers:
-                worker.process.join(PATIENCE_S)
-
-    def _handing_over(self) -> bool:
-        return any(
-            self.flags[number] and worker.process.is_alive()
-            for number, worker in enumerate(self.workers, 1)
-        )
+        """Kill the workers, and remove what one of them was about to share."""
+        for worker in self.workers:
+            worker.process.kill()
+        for worker in self.workers:
+            worker.process.join(PATIENCE_S)
+            # torch removes the name as soon as the memory is mapped, unless it is killed before
+            for file in SHARED_MEMORY.glob(f"torch_{worker.process.pid}_*"):
+                file.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -191,42 +160,26 @@ def _death_explained(process: ForkProcess) -> Iterator[None]:
         yield
     except (EOFError, OSError) as error:
         process.join(PATIENCE_S)
-        if process.exitcode is None:
+        status = process.exitcode
+        if status is None:
             raise
-        raise _death(process.exitcode) from error
-
-
-def _death(status: int) -> Exception:
-    """Return the error for a worker's exit status, which is negative for a signal."""
-    if status == -signal.SIGBUS:
-        return _full_shared_memory("Bus error in a process that loads images")
-    if status == -signal.SIGKILL:
-        return WorkerKilledError(
-            "a process that loads images was killed by SIGKILL, most likely because memory ran "
-            f"out: {FEWER}, or give the run more memory; the same command goes on"
-        )
-    how = f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
-    return WorkerKilledError(
-        f"a process that loads images has ended ({how}), its last words may stand above; "
-        "the same command goes on"
-    )
-
-
-def _full_shared_memory(what: str) -> SharedMemoryError:
-    """Return the error that says how to make room."""
-    size_mb = shutil.disk_usage(SHARED_MEMORY).total / 1e6
-    return SharedMemoryError(
-        f"{what}: {SHARED_MEMORY} ({size_mb:,.0f} MB), through which these processes hand over "
-        f"images, is full: {FEWER}, or make it larger ({LARGER}); the same command goes on"
-    )
+        how = f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
+        why = "its last words may stand above"
+        if status == -signal.SIGKILL:
+            why = (
+                "most likely because memory ran out: load with fewer processes (--workers of "
+                "pretrain and make-corruptions; else a smaller --cpus on a cluster, taskset -c 0-3 "
+                "before the command elsewhere), or give the run more memory"
+            )
+        raise WorkerKilledError(
+            f"a process that loads images has ended ({how}), {why}; the same command goes on"
+        ) from error
 
 
 def _work(
     make: Callable[[Any], Any],
     connection: "Connection[Any, Any]",
     inherited: Sequence["Connection[Any, Any]"],
-    flags: mmap.mmap,
-    number: int,
     parent: int,
 ) -> None:
     """Make batches until killed; this is the main function of a worker process."""
@@ -245,7 +198,7 @@ def _work(
             place = connection.recv()
         except EOFError:
             return
-        results.put(_packed(make, place, flags, number))
+        results.put(_packed(make, place))
 
 
 def _send(connection: "Connection[Any, Any]", results: "queue.SimpleQueue[memoryview]") -> None:
@@ -255,60 +208,49 @@ def _send(connection: "Connection[Any, Any]", results: "queue.SimpleQueue[memory
             connection.send_bytes(results.get())
 
 
-def _packed(make: Callable[[Any], Any], place: object, flags: mmap.mmap, number: int) -> memoryview:
-    """Return a batch as bytes, with its tensors in shared memory if that has room, or the error."""
+def _packed(make: Callable[[Any], Any], place: object) -> memoryview:
+    """Return a batch as bytes for pickle.loads, or the error with its traceback as a note."""
     try:
-        batch = make(place)
-        # set before flags[0] is read, while `_Workers.end` sets flags[0] before it reads this one:
-        # either this worker packs nothing, or `end` waits for it
-        flags[number] = 1
-        return memoryview(b"") if flags[0] else pack_batch(batch)
+        return _Packer.dumps(make(place), protocol=5)
     except Exception as error:  # raised again in the parent process
-        return ForkingPickler.dumps(_Failure(pickled_error(_with_traceback(error))))
-    finally:
-        flags[number] = 0
+        where = "".join(traceback.format_exception(error))
+        error.add_note(f"In a process that loads images:\n{where}")
+        return ForkingPickler.dumps(_Failure(pickled_error(error)))
 
 
-def _with_traceback(error: Exception) -> Exception:
-    """Return the error with its traceback as a note; an error of /dev/shm is explained instead."""
-    text = str(error)
-    if "/torch_" in text and ("No space left" in text or "allocate shared memory" in text):
-        error = _full_shared_memory(text.partition(" (")[0])
-    where = "".join(traceback.format_exception(error))
-    error.add_note(f"In a process that loads images:\n{where}")
-    return error
+class _Packer(ForkingPickler):
+    """Pickler of a batch that copies tensors for which shared memory has no room."""
+
+    def reducer_override(self, value: object) -> Any:
+        """Return how to restore a tensor from a copy; NotImplemented for everything else."""
+        if not isinstance(value, Tensor) or not _is_plain(value) or _move_to_shared_memory(value):
+            return NotImplemented
+        content = value.contiguous().reshape(-1).view(torch.uint8).numpy()
+        return _restore, (content, value.dtype, tuple(value.shape))
 
 
-def _pinned(
-    batches: Iterator[Batch],
-    pin: Callable[[Batch], Batch],
-    workers: _Workers[Place, Batch],
-) -> Iterator[Batch]:
-    """Yield pinned batches; a thread receives and pins them while this one computes."""
-    ready: queue.Queue[Batch | _Ended] = queue.Queue(BATCHES_AHEAD)
-    device = torch.cuda.current_device() if torch.cuda.is_available() else None
+def _is_plain(tensor: Tensor) -> bool:
+    """Return whether a tensor is nothing but numbers in the memory of this machine."""
+    return (
+        type(tensor) is Tensor
+        and tensor.device.type == "cpu"
+        and tensor.layout == torch.strided
+        and tensor.numel() > 0
+        and not tensor.requires_grad
+    )
 
-    def receive() -> None:
-        if device is not None:
-            torch.cuda.set_device(device)  # else this thread would take the first GPU
-        try:
-            for batch in batches:
-                ready.put(pin(batch))
-        except BaseException as error:  # raised again in the thread that waits
-            ready.put(_Ended(error))
-        else:
-            ready.put(_Ended(None))
 
-    thread = threading.Thread(target=receive, daemon=True)
-    thread.start()
+def _move_to_shared_memory(tensor: Tensor) -> bool:
+    """Move a tensor to shared memory; return whether there was room."""
+    size = tensor.untyped_storage().nbytes()
+    if not tensor.is_shared() and shutil.disk_usage(SHARED_MEMORY).free < size + RESERVE_BYTES:
+        return False
     try:
-        while not isinstance(batch := ready.get(), _Ended):
-            yield batch
-        if batch.error is not None:
-            raise batch.error
-    finally:
-        workers.end()
-        while thread.is_alive():
-            with contextlib.suppress(queue.Empty):
-                ready.get_nowait()
-            thread.join(0.01)
+        tensor.share_memory_()
+    except RuntimeError:  # other processes were faster
+        return False
+    return True
+
+
+def _restore(content: NDArray[np.uint8], dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
+    return torch.from_numpy(content).view(dtype).reshape(shape)

@@ -1,24 +1,26 @@
 """The loader: same batches with any number of workers, honest errors, and ends that are ends."""
 
-import errno
 import os
+import pickle
+import shutil
 import signal
 import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import NoReturn
+from typing import NamedTuple
 
 import pytest
 import torch
 from torch import Tensor
 
 from pretrain.running import stop
-from pretrain.running.loader import SharedMemoryError, WorkerKilledError, load_batches
+from pretrain.running.loader import WorkerKilledError, _packed, load_batches
 from transfer.datasets.expected import DataError
 
 
@@ -65,9 +67,8 @@ def failing(place: int) -> int:
     return place
 
 
-@pytest.mark.parametrize("pin", [None, lambda batch: batch])
-def test_an_error_of_a_worker_is_the_error_it_was(pin: None) -> None:
-    batches = load_batches(failing, range(9), num_workers=2, pin=pin)
+def test_an_error_of_a_worker_is_the_error_it_was() -> None:
+    batches = load_batches(failing, range(9), num_workers=2)
     assert [next(batches) for _ in range(3)] == [0, 1, 2]
     with pytest.raises(FileError, match="does not decode") as told:
         next(batches)
@@ -77,53 +78,8 @@ def test_an_error_of_a_worker_is_the_error_it_was(pin: None) -> None:
     assert not children()
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "unable to write to file </torch_12_345_0>: No space left on device (28)",
-        "unable to allocate shared memory(shm) for file </torch_1_2_0>: "
-        "Resource temporarily unavailable (11)",
-    ],
-)
-def test_a_full_shared_memory_is_told_with_a_way_out(text: str) -> None:
-    def full(place: int) -> NoReturn:
-        raise RuntimeError(text)
-
-    with pytest.raises(SharedMemoryError, match=r"/dev/shm.*fewer processes.*--shm-size"):
-        next(load_batches(full, range(3), num_workers=1))
-
-
-def test_a_bus_error_is_told_as_a_full_shared_memory() -> None:
-    def full(place: int) -> None:
-        signal.signal(signal.SIGBUS, signal.SIG_DFL)  # quieter than that of pytest
-        os.kill(os.getpid(), signal.SIGBUS)
-
-    with pytest.raises(SharedMemoryError, match=r"Bus error.*/dev/shm.*fewer processes"):
-        next(load_batches(full, range(3), num_workers=1))
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/data/a.jpg"),
-        RuntimeError(
-            "unable to open shared memory object </torch_1_2_0> in read-write mode: "
-            "Too many open files (24)"
-        ),
-    ],
-)
-def test_other_errors_are_not_taken_for_a_full_shared_memory(error: Exception) -> None:
-    def fail(place: int) -> NoReturn:
-        raise error
-
-    with pytest.raises(type(error)) as told:
-        next(load_batches(fail, range(3), num_workers=1))
-    assert (type(told.value), str(told.value)) == (type(error), str(error))
-
-
-@pytest.mark.parametrize("pin", [None, lambda batch: batch])
-def test_a_killed_worker_is_told_as_memory_that_ran_out(pin: None) -> None:
-    batches = load_batches(lambda _: os.getpid(), count(), num_workers=2, pin=pin)
+def test_a_killed_worker_is_told_as_memory_that_ran_out() -> None:
+    batches = load_batches(lambda _: os.getpid(), count(), num_workers=2)
     os.kill(worker_pids(batches)[1], signal.SIGKILL)
     with pytest.raises(WorkerKilledError, match=r"SIGKILL.*memory ran out.*--cpus.*goes on"):
         for _ in batches:
@@ -177,6 +133,65 @@ def test_an_iteration_that_is_left_ends_its_workers(pin: None) -> None:
     assert len(children()) == 2
     del batches
     assert not children()
+
+
+class Usage(NamedTuple):
+    total: int
+    used: int
+    free: int
+
+
+def shared_memory_of(total: int, free: int) -> Callable[[Path], Usage]:
+    return lambda path: Usage(total, total - free, free)
+
+
+@pytest.fixture
+def full(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shared memory of 64 MB, as containers have, without room."""
+    monkeypatch.setattr(shutil, "disk_usage", shared_memory_of(2**26, 2**20))
+
+
+@dataclass
+class Batch:
+    images: Tensor
+    labels: list[int]
+
+
+def send(batch: Batch) -> Batch:
+    """Return a batch as another process would receive it."""
+    received: Batch = pickle.loads(_packed(lambda _: batch, 0))
+    return received
+
+
+@pytest.mark.usefixtures("full")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.uint8, torch.bool])
+@pytest.mark.parametrize("shape", [(3, 4), (), (0, 4)])
+def test_a_copied_tensor_keeps_type_shape_and_values(
+    dtype: torch.dtype, shape: tuple[int, ...]
+) -> None:
+    images = torch.randint(0, 2, shape).to(dtype)
+    received = send(Batch(images, [1, 2]))
+    assert received.images.dtype == dtype
+    assert received.images.shape == images.shape
+    assert torch.equal(received.images, images)
+    assert received.labels == [1, 2]
+
+
+@pytest.mark.usefixtures("full")
+def test_a_part_of_a_tensor_is_copied_alone() -> None:
+    whole = torch.arange(10_000.0).reshape(100, 100)
+    batch = Batch(whole[:, 3], [])
+    assert len(_packed(lambda _: batch, 0)) < 2_000
+    assert torch.equal(send(batch).images, whole[:, 3])
+    assert not whole.is_shared()
+
+
+@pytest.mark.usefixtures("full")
+def test_batches_larger_than_the_shared_memory_come_in_order() -> None:
+    batches = load_batches(lambda n: torch.full((1000, 100), n), range(9), num_workers=2)
+    assert [(batch.shape, int(batch[-1, -1])) for batch in batches] == [
+        ((1000, 100), number) for number in range(9)
+    ]
 
 
 PROGRAM = """
