@@ -18,7 +18,6 @@ from torch.optim import Optimizer
 from pretrain import checkpoint
 from pretrain.data.feed import Batch
 from pretrain.data.side_stream import made_aside
-from pretrain.launch import require_own_folder
 from pretrain.method import Method
 from pretrain.metrics import Log, NotFiniteError, Window, start_wandb, write_view_sheet
 from pretrain.optim import fit_to_device, lars, scheduled_rate, sgd
@@ -26,7 +25,7 @@ from pretrain.parts.resnet import BranchedResNet
 from pretrain.recipes import RECIPES, Recipe
 from pretrain.run import Job, flatten, write_snapshot
 from pretrain.running import stop
-from pretrain.running.console import TrainingProgress, print_line
+from pretrain.running.console import Progress, print_line, progress
 from pretrain.running.processes import any_process
 
 
@@ -122,27 +121,30 @@ def train(job: Job) -> int:
         write_snapshot(job, 0)
     made = made_aside(job.feed.batches(training.step, job.num_steps), job.process.device)
     with closing(made) as batches, ExitStack() as stack:
-        log = None
+        told = None
         if is_main:
             out, project = job.command.out, job.command.wandb
             remote = start_wandb(project, out, job.settings) if project else None
             log = stack.enter_context(closing(Log(out, training.step, remote)))
-        _take_steps(job, training, log, batches)
+            size = job.recipe.batch_size
+            shown = progress("train", job.name, job.num_steps * size, done=training.step * size)
+            told = log, stack.enter_context(shown)
+        _take_steps(job, training, told, batches)
     return training.step
 
 
-def _take_steps(job: Job, training: Training, log: Log | None, batches: Iterator[Batch]) -> None:
+Told = tuple[Log, Progress] | None
+"""Where the main process tells how it goes."""
+
+
+def _take_steps(job: Job, training: Training, told: Told, batches: Iterator[Batch]) -> None:
     """Train, log, and write snapshots and checkpoints."""
     network = wrap_network(job, training.method)
     steps_per_epoch, is_main = job.feed.plan.steps_per_epoch, job.process.is_main
-    progress = TrainingProgress(
-        job.name, job.num_steps, steps_per_epoch, job.recipe.batch_size, training.step
-    )
     saved_s = time.monotonic()
     stopping = False
     while training.step < job.num_steps and not stopping:
         batch = next(batches)
-        progress.waited_s = job.feed.waiting.seconds
         if training.step == 0 and is_main:
             write_view_sheet(
                 job.command.out, batch.views, job.recipe.views.mean, job.recipe.views.std
@@ -159,12 +161,10 @@ def _take_steps(job: Job, training: Training, log: Log | None, batches: Iterator
         # weights that a bad loss has touched must not replace a good checkpoint
         if reading or ending:
             _require_finite(job, training)
-        if is_main and (reading or saving):
-            require_own_folder(job.command.out)
+        if told is not None:
+            told[1].add(job.recipe.batch_size)
         if reading:
-            _read(training, progress, log)
-        if log is not None:
-            progress.show(training.step)
+            _read(job, training, told)
         if saving and is_main and (problem := find_problem(training)):
             raise _not_finite(job, f"{problem} after step {training.step}")
         # before the checkpoint, so that a resumed run repeats an interrupted snapshot
@@ -177,19 +177,21 @@ def _take_steps(job: Job, training: Training, log: Log | None, batches: Iterator
             checkpoint.save(job.checkpoint_path, state)
 
 
-def _read(training: Training, progress: TrainingProgress, log: Log | None) -> None:
-    """Empty the window; write its means to the log, if any, and to the console."""
+def _read(job: Job, training: Training, told: Told) -> None:
+    """Empty the window; write its means to the log, and the loss to the console."""
     means = training.window.take_means()
-    if log is None:
+    if told is None:
         return
+    log, shown = told
+    epoch, waited_s = training.step / job.feed.plan.steps_per_epoch, job.feed.waiting.seconds
     rates = {
         "learning_rate": training.optimizer.param_groups[0]["lr"],
-        "epoch": training.step / progress.steps_per_epoch,
-        "images_per_s": progress.images_per_s(training.step),
-        "data_share": progress.data_share,
+        "epoch": epoch,
+        "images_per_s": shown.rate,
+        "data_share": 100 * waited_s / shown.elapsed_s,
     }
     log.write(training.step, means | rates)
-    progress.loss = means["loss"]
+    shown.subject = f"{job.name}  epoch {epoch:.2f}  loss {means['loss']:.4f}"
 
 
 def training_step(job: Job, training: Training, network: nn.Module, batch: Batch) -> None:

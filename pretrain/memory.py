@@ -2,7 +2,6 @@
 
 import copy
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,7 +17,6 @@ from torch.func import functional_call
 
 from pretrain.method import Method
 from pretrain.recipes import Recipe
-from pretrain.settings import SettingsError
 
 BLIND = (
     DataDependentOutputException,
@@ -34,38 +32,13 @@ AFTER_EVERY_FREEZE = 1.0
 """Share of a run at which all its weights are trained and all its losses count."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class MemoryNeeds:
-    """Bytes of one process, without workspaces and what the allocator cannot use."""
+def memory_needs(method: Method, recipe: Recipe[Any], num_images: int, dtype: torch.dtype) -> int:
+    """Return the bytes of a step on `num_images` images by a forward pass without any numbers.
 
-    activations: int
-    """Values that the forward pass keeps for the backward pass."""
-    networks: int
-    """Weights and their momenta, queues and other buffers."""
-    views: int
-
-    @property
-    def total(self) -> int:
-        """Return the sum."""
-        return self.activations + self.networks + self.views
-
-    def __str__(self) -> str:
-        parts = (self.total, self.activations, self.networks, self.views)
-        total, activations, networks, views = (f"{part / 1e9:.3g} GB" for part in parts)
-        return (
-            f"a step needs at least {total} in each process: {activations} of activations, "
-            f"{networks} of networks, momenta and queues, {views} of views"
-        )
-
-
-def memory_needs(
-    method: Method, recipe: Recipe[Any], num_images: int, dtype: torch.dtype
-) -> MemoryNeeds:
-    """Return the needs of a step on `num_images` images by a forward pass without any numbers.
-
-    method: on the CPU, and not among several processes, since nothing is exchanged. dtype: that of
-    autocast. A method that looks at a number, as whitening does, is followed up to there: its
-    networks are behind it then.
+    They are those of activations, weights and their momenta, buffers such as queues, and views,
+    without workspaces and what the allocator cannot use. method: on the CPU, and not among several
+    processes, since nothing is exchanged. dtype: that of autocast. A method that looks at a number,
+    as whitening does, is followed up to there: its networks are behind it then.
     """
     fake, method = FakeTensorMode(), copy.deepcopy(method)
     tensors = {**dict(method.named_parameters()), **dict(method.named_buffers())}
@@ -90,18 +63,6 @@ def memory_needs(
         with hooks, low, suppress(*BLIND):
             functional_call(method, state, (views, AFTER_EVERY_FREEZE, *extras))
     trained = sum(p.nbytes for p in method.parameters() if p.requires_grad)
-    return MemoryNeeds(
-        activations=sum(tensor.untyped_storage().nbytes() for tensor in kept.values()),
-        networks=sum(tensor.nbytes for tensor in tensors.values()) + (COPIES - 1) * trained,
-        views=BATCHES_OF_VIEWS * sum(view.nbytes for view in views),
-    )
-
-
-def require_memory(needs: MemoryNeeds, free: int, batch_size: int, num_processes: int) -> None:
-    """Raise a SettingsError if a step needs more than the bytes that are free on its GPU."""
-    if needs.total > free:
-        raise SettingsError(
-            f"{needs}; {free / 1e9:.1f} GB are free on the GPU. Pass --checkpoint-activations, "
-            f"which changes no number, spread the batch of {batch_size} over more GPUs than "
-            f"{num_processes}, or choose a smaller --batch-size"
-        )
+    activations = sum(tensor.untyped_storage().nbytes() for tensor in kept.values())
+    networks = sum(tensor.nbytes for tensor in tensors.values()) + (COPIES - 1) * trained
+    return activations + networks + BATCHES_OF_VIEWS * sum(view.nbytes for view in views)

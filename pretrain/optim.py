@@ -10,9 +10,6 @@ from torch.optim import SGD, Optimizer
 from pretrain.method import Method
 from pretrain.recipes.recipe import Schedule
 
-Tensors = list[Tensor] | tuple[Tensor, ...]
-"""Lists that torch's functions of many tensors take."""
-
 
 def scheduled_rate(
     schedule: Schedule,
@@ -119,12 +116,8 @@ def lars(
         {"params": scaled, "weight_decay": weight_decay, "adaptive": True},
         {"params": plain, "weight_decay": 0.0, "adaptive": False},
     ]
-    optimizer = LARS(
-        split_by_rate(groups, network),
-        learning_rate=learning_rate,
-        momentum=momentum,
-        trust_coefficient=trust_coefficient,
-    )
+    numbers = {"lr": learning_rate, "momentum": momentum, "trust_coefficient": trust_coefficient}
+    optimizer = LARS(split_by_rate(groups, network), numbers)
     fit_to_device(optimizer)
     return optimizer
 
@@ -139,17 +132,6 @@ class LARS(Optimizer):
     # the code of SimCLR, BYOL and Barlow Twins divides by |g + decay * w|, which differs little
     # at decays of 1e-6; where a norm is zero, apex's LARC leaves out the decay as well
 
-    def __init__(
-        self,
-        groups: list[dict[str, Any]],
-        *,
-        learning_rate: float,
-        momentum: float,
-        trust_coefficient: float,
-    ) -> None:
-        numbers = {"momentum": momentum, "trust_coefficient": trust_coefficient}
-        super().__init__(groups, {"lr": learning_rate, **numbers})
-
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         """Take one step by the gradients in `.grad`."""
@@ -160,7 +142,8 @@ class LARS(Optimizer):
             gradients: list[Tensor] = [weight.grad for weight in weights]
             directions = torch._foreach_add(gradients, weights, alpha=group["weight_decay"])
             if group["adaptive"]:
-                _scale(directions, self._ratios(group, weights, gradients))
+                ratios = self._ratios(group, weights, gradients)
+                torch._foreach_mul_(directions, list(ratios.unbind()))
             momenta = [self.state[weight]["momentum_buffer"] for weight in weights]
             torch._foreach_mul_(momenta, group["momentum"])
             torch._foreach_add_(momenta, directions)
@@ -174,26 +157,3 @@ class LARS(Optimizer):
         ratio = group["trust_coefficient"] * size / (slope + group["weight_decay"] * size + 1e-8)
         defined = (size > 0) & (slope > 0)
         return torch.where(defined, ratio, torch.ones_like(ratio))
-
-
-def _scale(tensors: Tensors, factors: Tensor) -> None:
-    """Multiply T tensors by factors (T,), in place."""
-    if tensors[0].is_cuda:
-        torch._foreach_mul_(tensors, repeat_factors(tensors, factors))
-    else:
-        torch._foreach_mul_(tensors, list(factors.unbind()))
-
-
-def repeat_factors(tensors: Tensors, factors: Tensor) -> list[Tensor]:
-    """Return each of the factors (T,) in shape and memory layout of its tensor.
-
-    A GPU multiplies lists of equal shapes in a few kernels, but starts one for each tensor if the
-    factors are scalars.
-    """
-    sizes = [tensor.numel() for tensor in tensors]
-    pairs = zip(factors.unbind(), sizes, strict=True)
-    flat = torch.cat([factor.expand(size) for factor, size in pairs])
-    return [
-        part.as_strided(tensor.shape, tensor.stride())
-        for part, tensor in zip(flat.split(sizes), tensors, strict=True)
-    ]

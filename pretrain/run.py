@@ -22,7 +22,7 @@ from pretrain.data.images import (
 from pretrain.data.listing import find_styles
 from pretrain.data.views import ViewRecipe
 from pretrain.export import commit, export, versions
-from pretrain.memory import MemoryNeeds, memory_needs
+from pretrain.memory import memory_needs
 from pretrain.method import Method
 from pretrain.methods import METHODS
 from pretrain.metrics import INSTALL, is_installed, means_after
@@ -81,11 +81,11 @@ class Job:
         return every > 0 and step % every == 0
 
 
-def planned_memory(command: Command[Any]) -> MemoryNeeds | None:
-    """Return what a step needs, before processes join; None if neither a GPU nor a plan asks."""
+def planned_memory(command: Command[Any]) -> int:
+    """Return the bytes of a step, before processes join; 0 if neither a GPU nor a plan asks."""
     cuda = command.device != "cpu" and torch.cuda.is_available()
     if not (cuda or command.dry_run):
-        return None
+        return 0
     dtype = command.execution.network_dtype("cuda" if cuda else "cpu")
     num_images = command.recipe.batch_size // int(os.environ.get("WORLD_SIZE", "1"))
     return memory_needs(_method(command), command.recipe, num_images, dtype)

@@ -16,7 +16,6 @@ from pretrain.data.images import ChangedError, DataError, DecodeError, last_writ
 from pretrain.data.listing import find_images
 from pretrain.launch import LaunchError, LostProcessError, folder_lock, join_processes
 from pretrain.loop import train
-from pretrain.memory import require_memory
 from pretrain.metrics import NotFiniteError
 from pretrain.run import (
     cautions,
@@ -37,6 +36,12 @@ FAILURES = (
 )
 """Errors of a run that was requested rightly and failed on its way."""
 
+LESS = (
+    "pass --checkpoint-activations, which changes no number, spread the batch over more GPUs, or "
+    "choose a smaller --batch-size or --memory-gb"
+)
+"""Ways to need less memory."""
+
 
 def start(name: str, command: Command[Any]) -> int:
     """Run a command, print an error in one line, and return the exit status of `main`."""
@@ -55,11 +60,7 @@ def start(name: str, command: Command[Any]) -> int:
         return 2
     except Exception as error:
         if is_out_of_memory(error):
-            advice = (
-                "pass --checkpoint-activations, spread the batch over more GPUs, or choose a "
-                "smaller --batch-size or --memory-gb"
-            )
-            print(f"error: {first_line(error) or 'out of memory'}; {advice}", file=sys.stderr)
+            print(f"error: {first_line(error) or 'out of memory'}; {LESS}", file=sys.stderr)
             return 1
         # the last line names any other error, below its traceback
         traceback.print_exc()
@@ -73,6 +74,15 @@ def is_out_of_memory(error: Exception) -> bool:
     torch's allocator on a CPU raises a RuntimeError that says "can't allocate memory".
     """
     return isinstance(error, (OutOfMemoryError, MemoryError)) or "t allocate memory" in str(error)
+
+
+def require_memory(needs: int, free: int) -> None:
+    """Raise a SettingsError if a step needs more than the bytes that are free on its GPU."""
+    if needs > free:
+        raise SettingsError(
+            f"a step needs at least {needs / 1e9:.1f} GB in each process, of which "
+            f"{free / 1e9:.1f} GB are free on the GPU; {LESS}"
+        )
 
 
 def first_line(error: Exception) -> str:
@@ -101,12 +111,11 @@ def run(name: str, command: Command[Any]) -> int:
             print_line(describe(job))
             for caution in cautions(job):
                 print_line(f"note: {caution}")
-            if needs is not None:
-                print_line(f"memory: {needs}")
+            if needs:
+                print_line(f"memory: a step needs at least {needs / 1e9:.3g} GB in each process")
         # what torch.compile computes anew in the backward pass it does not keep
         if needs and process.device.type == "cuda" and not command.execution.compile:
-            free = torch.cuda.mem_get_info(process.device)[0]
-            require_memory(needs, free, job.recipe.batch_size, process.num_processes)
+            require_memory(needs, torch.cuda.mem_get_info(process.device)[0])
         if command.dry_run:
             return 0
         steps = train(job)

@@ -97,7 +97,7 @@ def _steps_of_batch(name: str, device: torch.device, folder: Path, batch_size: i
         "workers needed": rate / per_core,
         "cores": os.cpu_count() or 0,
         PEAK: memory,
-        PEAK_AT_LEAST: needs.total / 1e9,
+        PEAK_AT_LEAST: needs / 1e9,
     }
     if device.type != "cuda":
         return facts

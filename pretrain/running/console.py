@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,7 +27,6 @@ QUIET = "SSL_BENCHMARK_QUIET"
 LINE_INTERVAL_S = 30.0
 FIRST_LINE_S = 10.0
 """Seconds until the first line of a log."""
-TERMINAL_INTERVAL_S = 0.5
 BAR_INTERVAL_S = 0.2
 FILE_INTERVAL_S = 5.0
 BAR_WIDTH = 24
@@ -149,9 +147,19 @@ class Progress:
             self.bars.update(self.bar, description=title, completed=done, total=total, count=state)
             self.bars.refresh()
 
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the start."""
+        return max(time.monotonic() - self.start, 1e-9)
+
+    @property
+    def rate(self) -> float:
+        """Items per second since the start."""
+        return (self.done - self.start_count) / self.elapsed_s
+
     def state(self) -> str:
         """Return words such as "256/2000 images   94 images/s   1 min 20 s left"."""
-        rate = (self.done - self.start_count) / max(time.monotonic() - self.start, 1e-9)
+        rate = self.rate
         text = f"{self.done}/{self.total} {self.unit}   {rate:.0f} {self.unit}/s"
         left = (self.total - self.done) / rate if rate else 0.0
         return f"{text}   {format_duration(left)} left" if left > 60 else text
@@ -187,65 +195,3 @@ def progress(
             yield counter
         finally:
             counter.close()
-
-
-@dataclass
-class TrainingProgress:
-    """Rates of a pre-training run since its start or resume, and a line from time to time."""
-
-    name: str
-    num_steps: int
-    steps_per_epoch: int
-    batch_size: int
-    first_step: int
-    waited_s: float = 0.0
-    started_s: float = field(default_factory=time.monotonic)
-    printed_s: float = field(
-        default_factory=lambda: time.monotonic() - LINE_INTERVAL_S + FIRST_LINE_S
-    )
-    loss: float | None = None
-    """Loss at the last reading; None before the first."""
-
-    @property
-    def elapsed_s(self) -> float:
-        """Seconds since the run was started or resumed."""
-        return max(time.monotonic() - self.started_s, 1e-9)
-
-    def images_per_s(self, step: int) -> float:
-        """Return the mean rate since the run was started or resumed."""
-        return (step - self.first_step) * self.batch_size / self.elapsed_s
-
-    @property
-    def data_share(self) -> float:
-        """Share of the time spent waiting for the host's part of views, in percent."""
-        return 100 * self.waited_s / self.elapsed_s
-
-    def line(self, step: int) -> str:
-        """Return the state after `step` steps in one line."""
-        rate = self.images_per_s(step)
-        parts = [
-            time.strftime("%H:%M:%S"),
-            self.name,
-            f"epoch {step / self.steps_per_epoch:.2f}/{self.num_steps / self.steps_per_epoch:g}",
-            f"{step * self.batch_size}/{self.num_steps * self.batch_size} images",
-            f"{rate:.0f} images/s",
-            f"{self.data_share:.0f} % waiting for data",
-            *([] if self.loss is None else [f"loss {self.loss:.4f}"]),
-        ]
-        left_s = (self.num_steps - step) * self.batch_size / rate if rate else 0.0
-        if left_s >= 60:
-            parts.append(f"{format_duration(left_s)} left")
-        return "  ".join(parts)
-
-    def show(self, step: int) -> None:
-        """Print the line if the last one is old enough, and always after the last step."""
-        terminal = sys.stderr.isatty()
-        interval_s = TERMINAL_INTERVAL_S if terminal else LINE_INTERVAL_S
-        now_s = time.monotonic()
-        if now_s - self.printed_s < interval_s and step < self.num_steps:
-            return
-        self.printed_s = now_s
-        # in a terminal each line overwrites the one before
-        start, end = ("\r\033[K", "") if terminal and step < self.num_steps else ("", "\n")
-        sys.stderr.write(f"{start}{self.line(step)}{end}")
-        sys.stderr.flush()

@@ -18,7 +18,7 @@ from tests.campaign.subjects import SUBJECTS, Places, prepare
 
 MAX_STARTS = 4
 """Starts after the damaged one; a second one is needed where a process outlives the first."""
-BUSY = ("in use by another run", "another process works on this cell")
+BUSY = ("another process works here", "another process works on this cell")
 """Parts of the messages of a command whose folder another process has locked."""
 ORPHANS_S = 120.0
 """Time that processes may outlive their command until they have saved."""

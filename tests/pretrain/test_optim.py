@@ -6,7 +6,7 @@ from torch import nn
 from torch.optim import SGD, Optimizer
 
 from pretrain.method import Method
-from pretrain.optim import LARS, fit_to_device, lars, repeat_factors, scheduled_rate, sgd
+from pretrain.optim import LARS, fit_to_device, lars, scheduled_rate, sgd
 from pretrain.recipes.recipe import Schedule
 from tests.rounding import assert_equal_up_to_rounding
 
@@ -165,16 +165,6 @@ def gradients(network: nn.Module, step: int) -> None:
     for weight in network.parameters():
         noise = torch.randn(weight.shape, generator=generator)
         weight.grad = torch.empty_like(weight).copy_(noise)
-
-
-def test_factors_on_a_gpu_give_the_bits_of_scalars() -> None:
-    tensors = [weight.detach() for weight in layers().parameters()]
-    factors = torch.rand(len(tensors))
-    repeated = repeat_factors(tensors, factors)
-    expected = torch._foreach_mul(tensors, list(factors.unbind()))
-    assert all(map(torch.equal, torch._foreach_mul(tensors, repeated), expected))
-    # lists of equal shapes and layouts are what a GPU multiplies together
-    assert [t.stride() for t in repeated] == [t.stride() for t in tensors]
 
 
 @pytest.mark.parametrize("kind", ["sgd", "fused sgd", "lars"])

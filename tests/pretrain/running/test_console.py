@@ -5,16 +5,12 @@ import os
 import pty
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from pretrain.running import console
 from pretrain.running.console import (
-    FIRST_LINE_S,
-    LINE_INTERVAL_S,
-    TrainingProgress,
     is_live,
     live_bars,
     print_line,
@@ -112,38 +108,15 @@ def test_lines_name_time_and_step(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err[8:] == "  svm         person  C 1\n"
 
 
-def progress_started(seconds_ago: float) -> TrainingProgress:
-    """A run of 100 steps of 32 images, resumed after step 10."""
-    now = time.monotonic()
-    return TrainingProgress("jcl/smoke", 100, 20, 32, 10, waited_s=2.0, started_s=now - seconds_ago)
-
-
-def test_the_line_names_what_is_done_the_rate_and_the_time_left() -> None:
-    progress = progress_started(10.0)
-    progress.loss = 1.5
-    line = progress.line(20)
-    for part in (
-        "jcl/smoke",
-        "epoch 1.00/5",
-        "640/3200 images",
-        "32 images/s",
-        "20 % waiting for data",
-        "loss 1.5000",
-        "1 min 20 s left",
-    ):
-        assert part in line
-
-
 def test_without_a_terminal_a_line_comes_after_10_s_and_then_every_half_minute(
-    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    progress = progress_started(10.0)
-    progress.show(20)
-    assert capsys.readouterr().err == ""
-    progress.printed_s -= FIRST_LINE_S
-    progress.show(20)
-    assert capsys.readouterr().err.count("\n") == 1
-    progress.printed_s -= LINE_INTERVAL_S
-    progress.show(21)
-    progress.show(22)
-    assert capsys.readouterr().err.count("\n") == 1
+    clock = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    printed = 0
+    with progress("train", "jcl/smoke", 3200, done=320) as counter:
+        for clock[0], lines in ((5.0, 0), (11.0, 1), (12.0, 1), (40.0, 1), (42.0, 2)):
+            counter.add(32)
+            printed += capsys.readouterr().err.count("\n")
+            assert printed == lines
+        assert counter.rate == pytest.approx(160 / 42)
