@@ -84,16 +84,15 @@ def line_charts(drafts: Iterable[Draft]) -> list[Chart]:
 
 
 def _chart(draft: Draft, places: Mapping[str, int]) -> Chart:
-    num_more, note = len(draft.series) - MOST_LINES, draft.note
-    if num_more > 0:
-        draft = replace(draft, series=draft.series[:MOST_LINES])
-        note = f"{note} {num_more} more are not drawn.".strip()
+    shown = replace(draft, series=draft.series[:MOST_LINES])
+    num_more, note = len(draft.series) - len(shown.series), draft.note
+    note = f"{note} {num_more} more are not drawn.".strip() if num_more else note
     legend = []
-    for line in draft.series:
+    for line in shown.series:
         color, marker, stroke = _look(places[line.name])
         sign = SIGNS[marker] if draft.markers else STROKE_SIGNS[stroke]
         legend.append((sign, color, line.name))
-    return Chart(title=draft.title, svg=_svg(draft, places), legend=tuple(legend), note=note)
+    return Chart(title=draft.title, svg=_svg(shown, places), legend=tuple(legend), note=note)
 
 
 def _look(place: int) -> tuple[str, int, int]:
@@ -108,9 +107,7 @@ def _finite_lines(draft: Draft) -> list[Series]:
     for line in draft.series:
         points = [(x, y) for x, y in line.points if math.isfinite(x + y)]
         points = [(x, y) for x, y in points if x > 0 or not draft.log_x]
-        if len(points) > MOST_POINTS:
-            step = (len(points) - 1) / (MOST_POINTS - 1)
-            points = [points[round(i * step)] for i in range(MOST_POINTS)]
+        points = points[:: len(points) // MOST_POINTS + 1]
         found += [replace(line, points=points)] if points else []
     return found
 

@@ -3,13 +3,13 @@
 import base64
 import binascii
 import json
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks.drawing.files import metadata_of
+from benchmarks.drawing.neighbors import evenly
 from benchmarks.pages.records import FIGURES
 from benchmarks.report_parts.task_charts import Named
 from transfer.galleries.mistakes import CORRUPTED, FALSE, MISSED, MOST_WRONG, TURNED
@@ -117,20 +117,8 @@ def queries_of(records: Sequence[Named]) -> list[Queries]:
     found = []
     for one in records[:MOST_RECORDS]:
         rows = [row for query in one.details.get("queries", ()) if (row := _neighbors(query))]
-        shown = _over_classes(rows)[:MOST_QUERIES]
-        found.append(Queries(backbone=one.name, rows=tuple(shown)))
+        found.append(Queries(backbone=one.name, rows=tuple(evenly(rows, MOST_QUERIES))))
     return [one for one in found if one.rows]
-
-
-def _over_classes(rows: Sequence[Neighbors]) -> list[Neighbors]:
-    """Return the queries in rounds: the first of each class, then the second of each."""
-    seen: Counter[str] = Counter()
-    rounds = []
-    for row in rows:
-        rounds.append(seen[row.query.caption])
-        seen[row.query.caption] += 1
-    order = sorted(range(len(rows)), key=rounds.__getitem__)
-    return [rows[place] for place in order]
 
 
 def _neighbors(query: Mapping[str, Any]) -> Neighbors | None:

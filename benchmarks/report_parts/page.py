@@ -1,12 +1,14 @@
 """The whole page: its parts in order, rendered by the templates into one self-contained file."""
 
-from collections import Counter
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from importlib.resources import files
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+from benchmarks.drawing.neighbors import evenly
 from benchmarks.pages.again import file_of
 from benchmarks.pages.blocks import reasons_of
 from benchmarks.pages.differences import SIGNS
@@ -27,13 +29,12 @@ from benchmarks.report_parts.contents import Contents, Details, read_contents
 from benchmarks.report_parts.galleries import (
     Figure,
     Gallery,
-    Neighbors,
     Queries,
     figures,
     galleries_of,
     queries_of,
 )
-from benchmarks.report_parts.pretraining import Pretraining, kept_logs, pretraining
+from benchmarks.report_parts.pretraining import kept_logs, pretraining
 from benchmarks.report_parts.requested import not_run, run_command
 from benchmarks.report_parts.task_charts import charts_of, named_records
 from benchmarks.report_parts.task_classes import Confusions, NumberTable, confusions_of, tables_of
@@ -95,81 +96,41 @@ def parts_by_task(contents: Contents) -> list[TaskPart]:
 
 MOST_CHARACTERS = 9_500_000
 """Largest page: it can still be sent by mail."""
-FIGURES_SHARE = 0.4
-"""Share of the remaining characters that figures may take before pictures of tasks."""
+MOST_OF_FIGURES = 4_000_000
+"""Characters of the figures that are shown."""
+SHARES = (1.0, 0.5, 0.25, 0.1, 0.0)
+"""Shares of the tasks' pictures that are tried until the page is small enough."""
 
 
-@dataclass
-class Room:
-    """Characters that are left for images."""
+def with_share(parts: Sequence[TaskPart], share: float) -> tuple[list[TaskPart], int]:
+    """Return the parts with a share of their pictures, spread over all, and how many are left out.
 
-    left: int
-    refused: Counter[str] = field(default_factory=Counter)
-    """Number of images for which there was no room, by kind."""
-
-    def takes(self, kind: str, *sources: str) -> bool:
-        """Return whether there was room for these addresses of images, which is now taken."""
-        size = sum(map(len, sources))
-        fits = size <= self.left
-        self.left -= size * fits
-        self.refused[kind] += 0 if fits else sum(map(bool, sources))
-        return fits
-
-
-def within_limit(
-    by_task: Sequence[TaskPart], runs: Pretraining, figures: Sequence[Figure], limit: int
-) -> dict[str, Any]:
-    """Return the parts with so many images that these have at most `limit` characters.
-
-    "left_out" holds a sentence for each part that lacks images, or no words.
+    A gallery's kinds of outcomes and the queries' classes lie in order.
     """
-    room = Room(limit)
-    logs = [log if room.takes("views", log.views) else replace(log, views="") for log in runs.logs]
-    for_figures = Room(int(room.left * FIGURES_SHARE))
-    shown = [one for one in figures if one.source and for_figures.takes("figures", one.source)]
-    room.left -= sum(len(one.source) for one in shown)
-    parts = [replace(part, queries=_fitting(part.queries, room)) for part in by_task]
-    galleries = [gallery for part in parts for gallery in part.galleries]
-    size = sum(len(picture.source) for gallery in galleries for picture in gallery.pictures)
-    share = min(1.0, room.left / max(size, 1))
-    parts = [
-        replace(part, galleries=tuple(_thinned(one, share, room) for one in part.galleries))
-        for part in parts
-    ]
-    folders = "the .gallery folders and records in results"
-    return {
-        "by_task": parts,
-        "pretraining": replace(runs, logs=tuple(logs)),
-        "figures": shown,
-        "left_out": {
-            "figures": _words(len(figures) - len(shown), "figure", "results/figures"),
-            "pictures": _words(room.refused["pictures"], "picture", folders),
-            "views": _words(room.refused["views"], "picture", "views.jpg in the runs’ folders"),
-        },
-    }
+    thinned, left_out = [], 0
+    for part in parts:
+        galleries, queries = [], []
+        for gallery in part.galleries:
+            pictures = evenly(gallery.pictures, math.ceil(share * len(gallery.pictures)))
+            left_out += len(gallery.pictures) - len(pictures)
+            galleries.append(replace(gallery, pictures=tuple(pictures)))
+        for one in part.queries:
+            rows = evenly(one.rows, math.ceil(share * len(one.rows)))
+            left_out += sum(1 + len(row.nearest) for row in one.rows)
+            left_out -= sum(1 + len(row.nearest) for row in rows)
+            queries.append(replace(one, rows=tuple(rows)))
+        thinned.append(replace(part, galleries=tuple(galleries), queries=tuple(queries)))
+    return thinned, left_out
 
 
-def _fitting(queries: Sequence[Queries], room: Room) -> tuple[Queries, ...]:
-    """Return the queries for which there is room."""
-
-    def fits(row: Neighbors) -> bool:
-        return room.takes("pictures", *(picture.source for picture in (row.query, *row.nearest)))
-
-    found = (replace(one, rows=tuple(filter(fits, one.rows))) for one in queries)
-    return tuple(one for one in found if one.rows)
+def shown_figures(figures: Sequence[Figure]) -> list[Figure]:
+    """Return the figures, in their order, that are not too large together."""
+    sizes = accumulate(len(one.source) for one in figures)
+    fitting = zip(figures, sizes, strict=True)
+    return [one for one, size in fitting if one.source and size <= MOST_OF_FIGURES]
 
 
-def _thinned(gallery: Gallery, share: float, room: Room) -> Gallery:
-    """Return a share of the pictures, spread over all so that every kind of outcome is shown."""
-    every = gallery.pictures
-    number = max(1, int(len(every) * share))
-    room.refused["pictures"] += len(every) - number
-    spread = (every[i * len(every) // number] for i in range(number))
-    shown = tuple(one for one in spread if room.takes("pictures", one.source))
-    return replace(gallery, pictures=shown)
-
-
-def _words(number: int, thing: str, place: str) -> str:
+def _left_out(number: int, thing: str, place: str) -> str:
     verb = " is" if number == 1 else "s are"
     return f"{number} {thing}{verb} left out for size: {place}" if number else ""
 
@@ -185,7 +146,8 @@ def report_page(results: Path, runs: Sequence[Path] = ()) -> str:
     contents = read_contents(results)
     details = explained_records(contents)
     trained = pretraining(runs, kept_logs(results))
-    pictured = parts_by_task(contents), trained, figures(results)
+    by_task, drawn = parts_by_task(contents), figures(results)
+    shown = shown_figures(drawn)
     parts = {
         "contents": contents,
         "checkpoints": checkpoints(contents, trained.logs),
@@ -208,12 +170,17 @@ def report_page(results: Path, runs: Sequence[Path] = ()) -> str:
         "numbers": numbers_of(contents.results),
         "by_file": {result.file: result for result in contents.results.done},
         "details": details,
+        "pretraining": trained,
+        "figures": shown,
+        "figures_left_out": _left_out(len(drawn) - len(shown), "figure", "results/figures"),
     }
-
-    page = render(parts | within_limit(*pictured, MOST_CHARACTERS))
-    above = len(page.encode()) - MOST_CHARACTERS
-    if above > 0:
-        page = render(parts | within_limit(*pictured, MOST_CHARACTERS - above))
+    pictured = any(part.galleries or part.queries for part in by_task)
+    for share in SHARES if pictured else SHARES[:1]:
+        tasks, number = with_share(by_task, share)
+        pictures = _left_out(number, "picture", "the .gallery folders and records in results")
+        page = render(parts | {"by_task": tasks, "pictures_left_out": pictures})
+        if len(page.encode()) <= MOST_CHARACTERS:
+            break
     return page
 
 

@@ -35,8 +35,6 @@ class Log:
     name: str
     path: str
     lines: tuple[dict[str, float], ...]
-    num_torn: int
-    """Lines that could not be read; a killed run may leave half a line."""
     views: str
     """Address that holds a picture of the first views; empty without one."""
 
@@ -49,7 +47,6 @@ class Log:
         words = [f"step {last['step']:,.0f}"]
         words += [f"epoch {last['epoch']:.2f}"] if "epoch" in last else []
         words += [f"loss {last['loss']:.4g}"] if "loss" in last else []
-        words += [f"{self.num_torn} torn lines left out"] if self.num_torn else []
         return ", ".join(words)
 
 
@@ -86,7 +83,6 @@ def kept_logs(results: Path) -> list[Log]:
             name=log.name,
             path=str(results / TRAINING_LOGS / f"{log.name}.json"),
             lines=tuple(line for line in log.lines if "step" in line),
-            num_torn=0,
             views="",
         )
         for log in read_logs(results)[0]
@@ -107,14 +103,12 @@ def log_files(run: Path) -> list[Path]:
 
 def _read(path: Path) -> Log:
     """Return the complete lines of a log that hold a step."""
-    every = read_lines(path)
-    lines = tuple(line for line in every if "step" in line)
+    lines = tuple(line for line in read_lines(path) if "step" in line)
     sheet = path.with_name(VIEW_SHEET)
     return Log(
         name=path.parent.name,
         path=str(path),
         lines=lines,
-        num_torn=len(every) - len(lines),
         views=jpeg_address(sheet.read_bytes()) if sheet.is_file() else "",
     )
 
@@ -183,15 +177,11 @@ FILE = "runs.json"
 SNAPSHOTS_OF_RUN = "snapshots"
 
 
-def runs_with_logs(folders: Iterable[Path]) -> tuple[Path, ...]:
-    """Return those folders of checkpoints in which a log lies, or above which if of snapshots."""
-    runs = (folder.parent if folder.name == SNAPSHOTS_OF_RUN else folder for folder in folders)
-    return tuple(dict.fromkeys(run.resolve() for run in runs if (run / LOG_FILE).is_file()))
-
-
 def runs_of_files(files: Iterable[str]) -> tuple[Path, ...]:
-    """Return the runs of checkpoint files beside which a log lies; empty names are skipped."""
-    return runs_with_logs(Path(file).parent for file in files if file)
+    """Return the runs of checkpoint files beside which, or above whose snapshots, a log lies."""
+    folders = [Path(file).parent for file in files if file]
+    runs = [one.parent if one.name == SNAPSHOTS_OF_RUN else one for one in folders]
+    return tuple(dict.fromkeys(run.resolve() for run in runs if (run / LOG_FILE).is_file()))
 
 
 def remembered_runs(results: Path) -> tuple[Path, ...]:

@@ -1,15 +1,15 @@
 """Charts of one task: searches, losses, severities of corruptions, costs, snapshots, seeds."""
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from benchmarks.pages.blocks import backbone_key, sort_into_blocks
+from benchmarks.pages.blocks import sort_into_blocks
 from benchmarks.pages.checkpoint_lines import machine
 from benchmarks.pages.overview import curve_of, run_of
-from benchmarks.pages.records import Model, Result, grouped
+from benchmarks.pages.records import Result, grouped
 from benchmarks.report_parts.charts import Chart, Draft, Series, line_charts
 
 SEARCHES = (
@@ -20,24 +20,7 @@ SEARCHES = (
     ("mean_cross_validated_AP", "", "cross-validated AP, mean over classes"),
 )
 """Details of a search by its setting: scores, the chosen setting, and words for the scores."""
-
-
-def alike(
-    results: Iterable[Result], group_key: Callable[[Model], Hashable] = backbone_key
-) -> Iterator[tuple[Model, str, tuple[Result, ...]]]:
-    """Yield the results of a task that may share a mean, one of each seed, the newest.
-
-    Before them stand their backbone, and words for schedule, data and protocol, which are empty if
-    all results of the task agree in them. group_key: as in `sort_into_blocks`.
-    """
-    blocks = sort_into_blocks(results, group_key=group_key)
-    several_protocols = len({column for block in blocks for column in block.columns}) > 1
-    for block in blocks:
-        for (model, (_, protocol)), done in sorted(block.done.items()):
-            words = [block.heading[0].lower() + block.heading[1:]] * (len(blocks) > 1)
-            words += [f"protocol {protocol}"] * several_protocols
-            by_seed = {r.seed: r for r in sorted(done, key=lambda r: (r.seed, r.finished))}
-            yield model, ", ".join(words), tuple(by_seed.values())
+PASSES = "top1_after_each_pass"
 
 
 @dataclass(frozen=True)
@@ -92,64 +75,66 @@ def charts_of(records: Sequence[Named], snapshots: Sequence[Result]) -> list[Cha
 
     A backbone has the same color in all of them.
     """
-    return line_charts(
-        [
-            *_searches(records),
-            _severities(records),
-            *_costs(records),
-            *_snapshots(snapshots),
-            _passes(records),
-            _losses(records),
-        ]
-    )
+    passes = {one.name: enumerate(one.details.get(PASSES, ()), 1) for one in records}
+    losses = {one.name: one.details.get("training", {}).get("curve", ()) for one in records}
+    drafts = [
+        *_searches(records),
+        Draft(
+            title="Accuracy by severity of the corruption",
+            x="severity",
+            y="top-1, percent",
+            series=_series({one.name: _severities(one) for one in records}),
+        ),
+        *_costs(records),
+        *_snapshots(snapshots),
+        Draft(
+            title="Accuracy after each pass",
+            x="pass over the training images",
+            y="accuracy on test, percent",
+            series=_series(passes),
+            note="The last pass is the result; none is chosen.",
+        ),
+        Draft(title="Training loss", x="step", y="loss", series=_series(losses), markers=False),
+    ]
+    return line_charts(drafts)
+
+
+def _series(curves: Mapping[str, Iterable[tuple[float, float]]]) -> list[Series]:
+    """Return the lines of a chart from their points by name."""
+    return [Series(name=name, points=list(points)) for name, points in curves.items()]
+
+
+def _severities(one: Named) -> list[tuple[float, float]]:
+    """Return top-1 by severity of the corruptions, as the mean over their kinds."""
+    kinds = one.details.get("top1", {}).values()
+    by_severity = grouped((float(s), value) for kind in kinds for s, value in kind.items())
+    return [(severity, fmean(values)) for severity, values in sorted(by_severity.items())]
 
 
 def _searches(records: Sequence[Named]) -> Iterator[Draft]:
     """Yield a chart for each kind of search."""
     for scores, chosen, words in SEARCHES:
-        series = []
-        diverged = 0
+        series, diverged = [], 0
         for one in records:
             found = sorted((float(rate), s) for rate, s in one.details.get(scores, {}).items())
             points = [(rate, score) for rate, score in found if score is not None and score >= 0]
             diverged += sum(score is not None and score < 0 for _, score in found)
-            place = _nearest(one.details.get(chosen), [rate for rate, _ in points])
+            rates, value = [rate for rate, _ in points], one.details.get(chosen)
+            # rates are stored with few digits
+            place = min(rates, key=lambda rate: abs(rate - value), default=None) if value else None
             series.append(Series(name=one.name, points=points, chosen=place))
-        setting = "cost" if not chosen else "learning rate"
-        note = "Shaded: edges of the search, beyond which the best may lie."
-        if any(one.chosen is not None for one in series):
-            note = f"Ring: chosen. {note}"
-        if diverged:
-            plural = "" if diverged == 1 else "s"
-            note += f" {diverged} {setting.split()[-1]}{plural} diverged and left out."
+        setting = "learning rate" if chosen else "cost"
+        ring = "Ring: chosen. " * any(one.chosen is not None for one in series)
         yield Draft(
             title=f"Search over the {setting}",
             x=setting,
             y=words,
             series=series,
-            note=note,
+            note=f"{ring}Shaded: edges of the search, beyond which the best may lie."
+            + f" Diverged and left out: {diverged}." * bool(diverged),
             log_x=True,
             edges=True,
         )
-
-
-def _nearest(value: float | None, places: Sequence[float]) -> float | None:
-    """Return the place that a stored setting names; rates are stored with few digits."""
-    if value is None:
-        return None
-    return min(places, key=lambda place: abs(place - value), default=None)
-
-
-def _severities(records: Sequence[Named]) -> Draft:
-    """Return top-1 by severity of the corruptions, as the mean over their kinds."""
-    series = []
-    for one in records:
-        kinds = one.details.get("top1", {}).values()
-        by_severity = grouped((float(s), value) for kind in kinds for s, value in kind.items())
-        points = [(severity, fmean(values)) for severity, values in sorted(by_severity.items())]
-        series.append(Series(name=one.name, points=points))
-    title = "Accuracy by severity of the corruption"
-    return Draft(title=title, x="severity", y="top-1, percent", series=series)
 
 
 def _costs(records: Sequence[Named]) -> Iterator[Draft]:
@@ -158,56 +143,38 @@ def _costs(records: Sequence[Named]) -> Iterator[Draft]:
     millions = [record.backbone.get("num_parameters", math.nan) / 1e6 for record in whole]
     if len({size for size in millions if math.isfinite(size)}) < 2:
         return
-    metric = records[0].result.primary_metric
-    sides = set.intersection(*(set(record.speed) for record in whole))
-    place = {machine(record) for record in whole}
     kinds = [("parameters", "parameters, millions", "", millions)]
-    if sides and len(place) == 1:
+    sides = set.intersection(*(set(record.speed) for record in whole))
+    machines = {machine(record) for record in whole}
+    if sides and len(machines) == 1:
         side = max(sides, key=int)
-        note = f"Network alone, without reading of images; {side} px; {place.pop()}."
+        note = f"Network alone, without reading of images; {side} px; {machines.pop()}."
         rates = [record.speed[side] for record in whole]
         kinds.append(("speed", "images per second", note, rates))
+    y = f"{records[0].result.primary_metric}, percent"
     for what, x, note, numbers in kinds:
-        series = [
-            Series(name=one.name, points=[(number, _main_number(one.result))])
-            for one, number in zip(records, numbers, strict=True)
-        ]
-        title = f"Accuracy against {what}"
-        yield Draft(title=title, x=x, y=f"{metric}, percent", series=series, note=note, log_x=True)
+        points = zip(numbers, map(_main_number, (one.result for one in records)), strict=True)
+        series = _series({one.name: [point] for one, point in zip(records, points, strict=True)})
+        yield Draft(
+            title=f"Accuracy against {what}", x=x, y=y, series=series, note=note, log_x=True
+        )
 
 
 def _snapshots(snapshots: Sequence[Result]) -> Iterator[Draft]:
     """Yield the main number over the epochs of pre-training, a line per run and kind of result."""
-    curves: dict[str, dict[str, list[tuple[float, float]]]] = {}
-    for model, kind, (first, *_) in alike(snapshots, run_of):
-        metric = first.primary_metric
-        if metric in first.metrics:
-            name = ", ".join(filter(None, [curve_of(model), kind]))
-            point = (float(model.epochs or 0), first.metrics[metric])
-            curves.setdefault(metric, {}).setdefault(name, []).append(point)
-    for metric, of_metric in curves.items():
-        yield Draft(
-            title="During pre-training",
-            x="epoch of pre-training",
-            y=f"{metric}, percent",
-            series=[Series(name=name, points=sorted(of)) for name, of in of_metric.items()],
-        )
-
-
-def _passes(records: Sequence[Named]) -> Draft:
-    """Return the accuracy of a probe after each pass over its training images."""
-    curves = {one.name: one.details.get("top1_after_each_pass", ()) for one in records}
-    return Draft(
-        title="Accuracy after each pass",
-        x="pass over the training images",
-        y="accuracy on test, percent",
-        series=[Series(name=name, points=[*enumerate(of, 1)]) for name, of in curves.items()],
-        note="The last pass is the result; none is chosen.",
-    )
-
-
-def _losses(records: Sequence[Named]) -> Draft:
-    """Return the training loss of tasks that train the network."""
-    curves = {one.name: one.details.get("training", {}).get("curve", ()) for one in records}
-    series = [Series(name=name, points=curve) for name, curve in curves.items()]
-    return Draft(title="Training loss", x="step", y="loss", series=series, markers=False)
+    blocks = sort_into_blocks(snapshots, group_key=run_of)
+    several_protocols = len({column for block in blocks for column in block.columns}) > 1
+    points = []
+    for block in blocks:
+        for (model, (_, protocol)), (first, *_) in block.done.items():
+            words = [curve_of(model), *[block.heading.lower()] * (len(blocks) > 1)]
+            words += [f"protocol {protocol}"] * several_protocols
+            metric = first.primary_metric
+            if metric in first.metrics:
+                point = float(model.epochs or 0), first.metrics[metric]
+                points.append((metric, (", ".join(words), point)))
+    for metric, named in grouped(points).items():
+        curves = {name: sorted(curve) for name, curve in grouped(named).items()}
+        y = f"{metric}, percent"
+        series = _series(curves)
+        yield Draft(title="During pre-training", x="epoch of pre-training", y=y, series=series)

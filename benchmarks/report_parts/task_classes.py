@@ -1,12 +1,12 @@
-"""Numbers of one task by class and by size, the most confused pairs, and the spread over runs."""
+"""Numbers of one task by class, by size and by corruption, and the most confused pairs."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
-from benchmarks.report_parts.task_charts import Named, alike
+from benchmarks.report_parts.task_charts import Named
 
 MOST_COLUMNS = 6
 """Backbones beside each other in one table."""
@@ -41,13 +41,7 @@ class Confusions:
 
 def tables_of(records: Sequence[Named]) -> list[NumberTable]:
     """Return the tables of a task for which its records hold the numbers."""
-    tables = [
-        _sizes(records),
-        *_classes(records),
-        *_costs(records),
-        _corruptions(records),
-        _spread(records),
-    ]
+    tables = [_sizes(records), *_classes(records), _corruptions(records)]
     return [table for table in tables if table.rows]
 
 
@@ -99,25 +93,6 @@ def _classes(records: Sequence[Named]) -> Iterator[NumberTable]:
         table = _beside(title, "class", by_backbone)
         counted = _counted_over(records) if title == PER_CLASS["accuracy_per_class"] else ""
         yield replace(table, note=" ".join(filter(None, [counted, table.note])))
-        if len(table.columns) > 1:
-            yield _apart(table)
-
-
-def _apart(table: NumberTable) -> NumberTable:
-    """Return by how much the first backbone of a table is ahead of the second in each class."""
-    first, second = table.columns[:2]
-    rows = [
-        (name, values[0] - values[1])
-        for name, values in table.rows
-        if values[0] is not None and values[1] is not None
-    ]
-    return NumberTable(
-        title=f"{table.title}: differences",
-        first=table.first,
-        columns=(f"{first} minus {second}",),
-        rows=tuple((name, (apart,)) for name, apart in sorted(rows, key=lambda row: -row[1])),
-        bars=False,
-    )
 
 
 def _counted_over(records: Sequence[Named]) -> str:
@@ -137,22 +112,6 @@ def _beside(title: str, first: str, columns: Mapping[str, Mapping[str, float]]) 
     return NumberTable(title=title, first=first, columns=tuple(shown), rows=tuple(rows), note=note)
 
 
-def _costs(records: Sequence[Named]) -> Iterator[NumberTable]:
-    """Yield the chosen cost of each class, one table for each record."""
-    for one in records[:MOST_COLUMNS]:
-        choices = one.details.get("classes", {})
-        edge = [name for name, choice in choices.items() if choice.get("at_grid_edge")]
-        kept = ("cost", "cross_validated_AP")
-        yield NumberTable(
-            title=f"Chosen costs: {one.name}",
-            first="class",
-            columns=("cost", "cross-validated AP"),
-            rows=tuple((n, tuple(_finite(c.get(k)) for k in kept)) for n, c in choices.items()),
-            note=f"At the edge of the grid: {', '.join(edge)}." if edge else "",
-            bars=False,
-        )
-
-
 def _corruptions(records: Sequence[Named]) -> NumberTable:
     """Return top-1 by kind of corruption, as the mean over its severities."""
     columns = {
@@ -161,39 +120,6 @@ def _corruptions(records: Sequence[Named]) -> NumberTable:
         if (kinds := one.details.get("top1"))
     }
     return _beside("Top-1 by corruption, mean over severities", "corruption", columns)
-
-
-def _spread(records: Sequence[Named]) -> NumberTable:
-    """Return mean, deviation and range over seeds, over trials and over draws."""
-    rows = [
-        _spread_row(f"{one.name}, {metric}, {name}", numbers)
-        for one in records
-        for name in ("trials", "draws")
-        for metric, numbers in one.details.get(name, {}).items()
-    ]
-    groups = [*alike(one.result for one in records)]
-    labels = [", ".join(filter(None, [model.label, kind])) for model, kind, _ in groups]
-    for (model, _, runs), label in zip(groups, labels, strict=True):
-        metric = runs[0].primary_metric
-        values = [run.metrics[metric] for run in runs if metric in run.metrics]
-        weights = f", weights {model.sha256[:8]}" if labels.count(label) > 1 else ""
-        rows.append(_spread_row(f"{label}{weights}, seeds", values))
-    return NumberTable(
-        title="Spread over runs",
-        first="backbone",
-        columns=("runs", "mean", "standard deviation", "lowest", "highest"),
-        rows=tuple(row for row in rows if row[1][0] is not None and row[1][0] > 1),
-        bars=False,
-    )
-
-
-def _spread_row(label: str, values: Sequence[float]) -> tuple[str, tuple[float | None, ...]]:
-    """Return mean, deviation and range; only the count where a run's number is not one."""
-    odd = sum(not math.isfinite(value) for value in values)
-    if odd or len(values) < 2:
-        label += f" ({odd} not a number)" if odd else ""
-        return label, (len(values), None, None, None, None)
-    return label, (len(values), fmean(values), stdev(values), min(values), max(values))
 
 
 def _finite(value: float | None) -> float | None:

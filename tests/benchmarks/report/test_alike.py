@@ -1,4 +1,4 @@
-"""Results that must not share a line or a mean stand on lines of their own."""
+"""Results that must not share a line stand on lines of their own."""
 
 from pathlib import Path
 from typing import Any
@@ -7,12 +7,10 @@ from benchmarks.pages.published import transfer_tasks
 from benchmarks.report_parts.charts import Chart
 from benchmarks.report_parts.contents import read_contents
 from benchmarks.report_parts.page import parts_by_task
-from benchmarks.report_parts.task_classes import NumberTable
 from tests.benchmarks.report.complete_records import LORAC, complete
 
 TASK = transfer_tasks()[0]
 SHORT = {"schedule": "smoke"}
-DATA = {"fingerprint": "g", "counts": {}, "tolerated": 0}
 
 
 def snapshot(results: Path, epoch: int, **changes: Any) -> None:
@@ -31,13 +29,6 @@ def snapshot_chart(results: Path) -> Chart:
     return chart
 
 
-def spread(results: Path) -> list[tuple[str, tuple[float | None, ...]]]:
-    """Return the rows of the spread over runs."""
-    parts = parts_by_task(read_contents(results))
-    tables: list[NumberTable] = [table for part in parts for table in part.tables]
-    return [row for table in tables if table.title == "Spread over runs" for row in table.rows]
-
-
 def test_snapshots_of_each_schedule_and_engine_have_a_line_of_their_own(tmp_path: Path) -> None:
     for epoch in (1, 2):
         snapshot(tmp_path, epoch)
@@ -47,25 +38,6 @@ def test_snapshots_of_each_schedule_and_engine_have_a_line_of_their_own(tmp_path
     assert len(names) == len({*names}) == 3
     assert sum("smoke" in name for name in names) == 1
     assert sum("engine" in name for name in names) == 1
-
-
-def test_other_conditions_and_equal_seeds_are_no_spread_over_seeds(tmp_path: Path) -> None:
-    protocol = {"name": "lorac-2021/1", "hash": "b", "paper_hash": "a", "fields": {}}
-    others: tuple[dict[str, Any], ...] = (
-        SHORT,
-        {"engine": "other"},
-        {"details": {"features_in": "bfloat16"}},
-        {"details": {"num_processes": 2}},
-        {"departures": ["epochs 2 instead of 100"]},
-        {"protocol": protocol},
-        {"data": {"aircraft": DATA | {"small": "excerpt"}}},
-    )
-    for place, other in enumerate(others):
-        complete(tmp_path / str(place) / "a", "mine", TASK)
-        complete(tmp_path / str(place) / "b", "mine", TASK, 1, **other)
-    for folder in ("a", "b"):
-        complete(tmp_path / "same" / folder, "mine", TASK)
-    assert [folder.name for folder in tmp_path.iterdir() if spread(folder)] == []
 
 
 def test_a_ring_is_explained_only_where_one_is_drawn(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from benchmarks.execution.ending import finish_run
 from benchmarks.pages.published import transfer_tasks
 from benchmarks.planning.options import RunAll
 from benchmarks.report import main, update_report
-from benchmarks.report_parts.pretraining import runs_of_files, runs_with_logs
+from benchmarks.report_parts.pretraining import runs_of_files
 from tests.benchmarks.report.complete_records import complete
 
 LINES = [{"step": float(i), "epoch": i / 2, "loss": 4.0 - i} for i in (1, 2)]
@@ -68,7 +68,5 @@ def test_the_run_of_an_evaluated_checkpoint_is_shown(tmp_path: Path) -> None:
 
 def test_runs_are_found_beside_checkpoints_and_above_snapshots(tmp_path: Path) -> None:
     run = run_folder(tmp_path / "run")
-    assert runs_of_files([str(run / "a.pt"), str(run / "b.pt"), str(tmp_path / "c.pt"), ""]) == (
-        run,
-    )
-    assert runs_with_logs([run / "snapshots", tmp_path]) == (run,)
+    files = [run / "a.pt", run / "b.pt", run / "snapshots" / "1.pt", tmp_path / "c.pt"]
+    assert runs_of_files(["", *map(str, files)]) == (run,)
