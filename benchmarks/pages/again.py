@@ -1,8 +1,7 @@
 """The command that makes a record's number again, as the record stores it."""
 
 import shlex
-from collections.abc import Iterator, Mapping
-from importlib.util import find_spec
+from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.pages.checkpoint_lines import Line, value_words
@@ -12,8 +11,6 @@ from transfer.convert.architectures import network_words
 from transfer.record import RECORDS, SNAPSHOTS, Record, protocol_hash
 from transfer.tasks import TASKS
 
-COMMAND = "command"
-"""Label of a command, which can be copied from the text."""
 DEFAULT_RESULTS = Path("results")
 
 
@@ -27,8 +24,8 @@ def again_lines(record: Record, path: Path) -> Iterator[Line]:
         )
         return
     results, of_snapshot = _place(path)
+    curve, _, snapshot = str(record.backbone["name"]).rpartition(CURVE_SEPARATOR)
     if of_snapshot:
-        curve = str(record.backbone["name"]).rpartition(CURVE_SEPARATOR)[0]
         words = ["python", "benchmarks/run_all.py", "--snapshots", "DIR", "--name", curve]
         words += ["--tasks", key]
     else:
@@ -37,31 +34,26 @@ def again_lines(record: Record, path: Path) -> Iterator[Line]:
         words += ["--seed", str(record.seed)]
     words += ["--data", "DATA", "--schedule", record.schedule]
     words += ["--results", str(results)] if results not in (None, DEFAULT_RESULTS) else []
-    yield COMMAND, shlex.join([*words, *record.request["options"]])
+    yield "command", shlex.join([*words, *record.request["options"]])
+    hash_words = f"with the sha256 {record.backbone.get('file_sha256')}"
     if of_snapshot:
-        word, meaning = "DIR", _snapshot_file(record)
-        same = "DIR holds the snapshot of the record"
+        file = "DIR"
+        yield file, f"a folder of the run's snapshots; the record is of {snapshot}.pt {hash_words}"
     elif (record.backbone.get("made_by") or {}).get("method") == UNTRAINED:
-        word, meaning = file_of(record), _network_of(record)
-        same = f"{word} has the same network and input"
+        file = file_of(record)
+        yield file, _network_of(record)
     else:
-        word, meaning = file_of(record), _hash_of_file(record)
-        same = f"{word} is the file of the record"
-    yield word, meaning
-    data = ", ".join(f"{name} {_data_words(told)}" for name, told in record.data.items())
+        file = file_of(record)
+        yield file, f"the checkpoint {hash_words}; the record may not hold its folder"
     generated = any(told["small"] == "generated" for told in record.data.values())
     written = "; python -m transfer generate-data writes them" if generated else ""
-    yield "DATA", f"the folder of all data sets, with {data}{written}"
-    if record.engine == "detectron2" and find_spec("detectron2") is None:
-        yield "engine", "detectron2 is not installed here, and the command needs it"
-    fingerprints = ", ".join(f"{one} {told['fingerprint']}" for one, told in record.data.items())
+    yield "DATA", f"the folder of all data sets{written}"
     if protocol_hash(record.task, TASKS[key]) != record.protocol["paper_hash"]:
         yield "cached", "no: the numbers of the protocol have changed since"
     elif results is None:
         yield "cached", f"no: the record is not in a results folder ({path})"
     else:
-        same += f" and DATA has the fingerprint of the record: {fingerprints}"
-        yield "cached", f"yes, as long as {same}"
+        yield "cached", f"yes, as long as {file} and DATA are those of the record"
 
 
 def file_of(record: Record) -> str:
@@ -77,27 +69,6 @@ def _place(path: Path) -> tuple[Path | None, bool]:
     return (records.parent, of_snapshot) if records.name == RECORDS else (None, False)
 
 
-def _data_words(told: Mapping[str, object]) -> str:
-    small = f"{told['small']} version, " if told["small"] else ""
-    return f"({small}fingerprint {told['fingerprint']})"
-
-
-def _hash_of_file(record: Record) -> str:
-    known = f"the checkpoint. The sha256 of the file is {record.backbone.get('file_sha256')}"
-    if Path(file_of(record)).name != file_of(record):
-        return known
-    return known.replace(".", ", which had this name; the record does not hold its folder.", 1)
-
-
-def _snapshot_file(record: Record) -> str:
-    name = str(record.backbone["name"]).rpartition(CURVE_SEPARATOR)[2]
-    return (
-        f"the run's folder of snapshots. The record is that of {name}.pt in it, and the sha256 of "
-        f"the file is {record.backbone.get('file_sha256')}; a folder with this file alone gives "
-        "this cell alone, since the command plans one for each snapshot"
-    )
-
-
 def _network_of(record: Record) -> str:
     """Return which checkpoints have the network of a random initialization."""
     backbone, form = record.backbone, record.request["input"]
@@ -105,6 +76,5 @@ def _network_of(record: Record) -> str:
     held = " and ".join(f"{told[part]} {value_words(form[part])}" for part in told if part in form)
     return (
         f"any checkpoint of a {network_words(backbone['arch'], backbone['stem'])} for images of "
-        f"{held}. The command takes network and input from it, not the weights. The hash of "
-        f"network, input and drawn weights is {backbone['sha256']}"
+        f"{held}: the command takes the network and the input from it, not the weights"
     )

@@ -1,14 +1,12 @@
 """Everything behind one record, as sections of labelled lines."""
 
 import json
-import shlex
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import product
 from pathlib import Path
 from typing import Any
 
-from benchmarks.pages.again import COMMAND, again_lines
+from benchmarks.pages.again import again_lines
 from benchmarks.pages.against import comparable_block, compared_numbers
 from benchmarks.pages.checkpoint_lines import Line, checkpoint_lines, value_words
 from benchmarks.pages.published import papers
@@ -35,6 +33,21 @@ def as_text(explanation: Explanation) -> str:
     return "\n\n".join(parts)
 
 
+def _on_lines(label: str, text: str, width: int) -> str:
+    """Return label and text on lines of TEXT_WIDTH; a command is one line, to be copied."""
+    start = f"  {label:<{width}}  "
+    if label == "command":
+        return start + text
+    return textwrap.fill(
+        text or "-",
+        TEXT_WIDTH,
+        initial_indent=start,
+        subsequent_indent=" " * (width + 4),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
 def as_dict(explanation: Explanation) -> dict[str, dict[str, str | list[str]]]:
     """Return the whole text of each line by section and label.
 
@@ -45,39 +58,6 @@ def as_dict(explanation: Explanation) -> dict[str, dict[str, str | list[str]]]:
         title: {key: own[0] if len(own) == 1 else own for key, own in grouped(lines).items()}
         for title, lines in explanation.items()
     }
-
-
-def _on_lines(label: str, text: str, width: int) -> str:
-    """Return label and text on lines of at most TEXT_WIDTH characters, where words allow it.
-
-    A label that is longer than the column has its text below.
-    """
-    if len(label) > width:
-        first, margin = f"  {label}\n      ", 6
-    else:
-        first, margin = f"  {label:<{width}}  ", width + 4
-    if label == COMMAND:
-        lines = _command_lines(text, TEXT_WIDTH - margin)
-    else:
-        lines = textwrap.wrap(
-            text, TEXT_WIDTH - margin, break_long_words=False, break_on_hyphens=False
-        )
-    return (first + ("\n" + " " * margin).join(lines)).rstrip()
-
-
-def _command_lines(command: str, width: int) -> list[str]:
-    """Return a command on lines that a shell reads as one; an option stands beside its values."""
-    options: list[list[str]] = [[]]
-    for word in map(shlex.quote, shlex.split(command)):
-        options += [[]] if word.startswith("--") else []
-        options[-1].append(word)
-    lines: list[str] = []
-    for words in map(" ".join, options):
-        if lines and len(f"{lines[-1]} {words} \\") <= width:
-            lines[-1] += f" {words}"
-        else:
-            lines.append(words)
-    return [f"{line} \\" for line in lines[:-1]] + lines[-1:]
 
 
 def explain(result: Result) -> Explanation:
@@ -109,34 +89,30 @@ def _published(result: Result) -> Iterator[Line]:
     block = comparable_block([result])
     for paper in papers():
         for table in paper.tables:
-            rows_and_columns = product(table.rows, table.columns)
-            measured = any((row.task or c.task) == result.task for row, c in rows_and_columns)
-            if table.kind == "settings" or not measured:
+            tasks = {row.task or column.task for row in table.rows for column in table.columns}
+            if table.kind == "settings" or result.task not in tasks:
                 continue
             pairs, apart = compared_numbers(table, block)
             label = f"{paper.name}, {table.number}"
-            for pair in pairs:
-                if pair.task != result.task:
-                    continue
+            if apart:
+                reasons[label] = next(iter(apart.values()))
+            for pair in (pair for pair in pairs if pair.task == result.task):
                 found = True
-                apart_by = pair.difference
-                text = f"{pair.paper:g}, ours {pair.ours.mean:.2f} ({apart_by.points:+.2f}): "
+                difference = pair.difference
+                text = f"{pair.paper:g}, ours {pair.ours.mean:.2f} ({difference.points:+.2f}): "
                 if pair.judged:
-                    text += f"{pair.verdict}, 95 % interval {apart_by.interval_text()}"
+                    text += f"{pair.verdict}, 95 % interval {difference.interval_text()}"
                 else:
                     text += f"not judged, {pair.why_not_judged}"
                 yield f"{label}: {pair.row.label}, {pair.column.label}", text
-            if apart:
-                reasons[label] = next(iter(apart.values()))
-    if not found and result.small:
+    if found:
+        return
+    if result.small:
         yield "none", f"the data are the {result.small} version"
-    elif not found and result.protocol_hash != result.paper_hash:
+    elif result.protocol_hash != result.paper_hash:
         yield "none", "the protocol is not the paper's, see its departures"
-    elif not found:
-        for label, reason in reasons.items():
-            yield label, reason
-        if not reasons:
-            yield "none", "no paper prints a number of this task"
+    else:
+        yield from (reasons or {"none": "no paper prints a number of this task"}).items()
 
 
 def _protocol(record: Record) -> Iterator[Line]:

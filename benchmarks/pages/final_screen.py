@@ -16,9 +16,7 @@ MOST_LINES = 46
 """Longest screen in lines of the terminal, so that everything that a run prints after its last cell
 fits into 60 lines: paths of tables and figures before it, report and counts after it."""
 MOST_FAILURES = 8
-"""Failures whose reasons are shown."""
-LINES_OF_A_FAILURE = 2
-"""Longest line on a failure, in lines of the terminal; its file and the report have all of it."""
+"""Failures whose reasons are shown, each on at most two lines."""
 VERDICTS: tuple[Word, ...] = ("reproduced", "undecided", "above", "below")
 MOST_COLUMNS = 4
 """Checkpoints whose numbers stand beside each other."""
@@ -40,7 +38,7 @@ def final_screen(
     length and data; a note says what stands against them.
 
     unreadable: reasons of checkpoints whose files could not be read, by name. width: columns of
-    the terminal, which breaks longer lines.
+    the terminal, which breaks longer rows; reasons are cut after two lines.
     """
     wanted = set(cells)
     in_order = sorted(results.done, key=lambda result: result.finished)
@@ -49,16 +47,15 @@ def final_screen(
     done = list(newest.values())
     failed = [one for one in results.failed if one.cell in wanted and one.cell not in newest]
     names = list(dict.fromkeys(cell.backbone for cell in cells))
-    lines = _failure_lines(failed, unreadable, width)
-    notes = [shortened(note, LINES_OF_A_FAILURE * width) for note in _notes(done)]
-    room = MOST_LINES - sum(terminal_lines(line, width) for line in (*notes, *lines))
-    table = _fitting(_table(names, cells, done, failed), room, width)
-    return "\n".join([*table, *notes, *lines])
-
-
-def terminal_lines(line: str, width: int) -> int:
-    """Return how many lines of a terminal a printed line takes."""
-    return max(1, -(-cell_len(line) // width))
+    rows = _table(names, cells, done, failed)
+    lines_of_row = -(-max(map(cell_len, rows)) // width)  # a terminal breaks long rows
+    reasons = [f"failed  {name}  {' '.join(why.split())}" for name, why in unreadable.items()]
+    reasons += [f"failed  {one.backbone}  {one.task}  {one.reason}" for one in failed]
+    below = [shortened(note, 2 * width) for note in _notes(done)]
+    shown = [shortened(reason, 2 * width) for reason in reasons]
+    below += _first(shown, MOST_FAILURES, "more failures")
+    room = MOST_LINES - 1 - 2 * len(below)
+    return "\n".join([*_first(rows, room // lines_of_row, "more"), *below])
 
 
 def shortened(text: str, length: int) -> str:
@@ -66,18 +63,10 @@ def shortened(text: str, length: int) -> str:
     return text if cell_len(text) <= length else f"{set_cell_size(text, length - 1)}…"
 
 
-def _fitting(table: Sequence[str], room: int, width: int) -> list[str]:
-    """Return the first lines of a table that fit, and how many are left out."""
-    if sum(terminal_lines(line, width) for line in table) <= room:
-        return list(table)
-    kept: list[str] = []
-    room -= 1
-    for line in table:
-        room -= terminal_lines(line, width)
-        if room < 0:
-            break
-        kept.append(line)
-    return [*kept, f"... and {len(table) - len(kept)} more below tables/"]
+def _first(lines: Sequence[str], most: int, what: str) -> list[str]:
+    """Return the first lines, and how many are left out."""
+    more = len(lines) - most
+    return [*lines[:most], *[f"... and {more} {what} below tables/"] * (more > 0)]
 
 
 def _table(
@@ -165,14 +154,3 @@ def _notes(done: Sequence[Result]) -> list[str]:
         return [f"not comparable with the papers: {', '.join(common)}"]
     apart = sum(bool(each) for each in words)
     return [f"{apart} numbers are not comparable with the papers: see the tables"] * bool(apart)
-
-
-def _failure_lines(
-    failed: Sequence[Failure], unreadable: Mapping[str, str], width: int
-) -> list[str]:
-    """Return a line for each of the first failures; long reasons are cut."""
-    lines = [f"failed  {name}  {' '.join(reason.split())}" for name, reason in unreadable.items()]
-    lines += [f"failed  {f.backbone}  {f.task}  {f.reason}" for f in failed]
-    shown = [shortened(line, LINES_OF_A_FAILURE * width) for line in lines[:MOST_FAILURES]]
-    more = len(lines) - MOST_FAILURES
-    return shown + [f"... and {more} more failures below tables/"] * (more > 0)
