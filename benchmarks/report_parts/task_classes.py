@@ -93,6 +93,26 @@ def _classes(records: Sequence[Named]) -> Iterator[NumberTable]:
         table = _beside(title, "class", by_backbone)
         counted = _counted_over(records) if title == PER_CLASS["accuracy_per_class"] else ""
         yield replace(table, note=" ".join(filter(None, [counted, table.note])))
+        if len(table.columns) > 1:
+            yield _apart(table)
+
+
+def _apart(table: NumberTable) -> NumberTable:
+    """Return by how much the first backbone of a table is ahead of the second in each class."""
+    first, second = table.columns[:2]
+    rows = [
+        (name, (values[0] - values[1],))
+        for name, values in table.rows
+        if values[0] is not None and values[1] is not None
+    ]
+    rows.sort(key=lambda row: -row[1][0])
+    return NumberTable(
+        title=f"{table.title}: differences",
+        first=table.first,
+        columns=(f"{first} minus {second}",),
+        rows=tuple(rows),
+        bars=False,
+    )
 
 
 def _counted_over(records: Sequence[Named]) -> str:

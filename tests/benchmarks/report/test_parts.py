@@ -80,6 +80,15 @@ def tile(size: int = 0, caption: str = HOSTILE, group: str = "found") -> Tile:
     return Tile(jpeg=b"\xff\xd8\xff" + bytes(size), group=group, caption=caption, name="a.jpg")
 
 
+def test_classes_of_two_checkpoints_are_compared(tmp_path: Path) -> None:
+    for name, cat in (("a", 20.0), ("b", 50.0)):
+        complete(tmp_path, name, TASK, details={"accuracy_per_class": {"cat": cat, "dog": 40.0}})
+    (part,) = parts_by_task(read_contents(tmp_path))
+    _, apart = part.tables
+    assert apart.columns == ("a minus b",)
+    assert apart.rows == (("dog", (0.0,)), ("cat", (-30.0,)))
+
+
 def test_pictures_beside_a_record_are_embedded_with_their_words_as_text(tmp_path: Path) -> None:
     complete(tmp_path, "mine", TASK)
     (result,) = read_contents(tmp_path).results.done
