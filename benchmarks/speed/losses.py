@@ -17,9 +17,10 @@ from benchmarks.speed.harness import compare, tell_numbers
 from pretrain.command import DeviceChoice
 from pretrain.launch import join_processes
 from pretrain.methods.jcl import jcl_loss
-from pretrain.methods.lorac import laplace_log_prior, nuclear_norm
+from pretrain.methods.lorac import norm_log_prior, nuclear_norm
 from pretrain.methods.uniclr import ONE_PAIR, uniclr_loss
 from pretrain.parts.momentum_encoder import MomentumEncoder
+from pretrain.recipes.lorac import LORACConfig
 from pretrain.recipes.uniclr import UniCLRConfig
 
 TEMPERATURE, COVARIANCE_WEIGHT, MOMENTUM = 0.2, 4.0, 0.999
@@ -106,7 +107,7 @@ def prior(settings: Settings) -> Losses:
     rows = normalize(torch.randn(num_images, NUM_KEYS, DIM), dim=2).requires_grad_()
 
     def summed(norms: Tensor) -> Tensor:
-        log = laplace_log_prior(norms, num_rows=NUM_KEYS, beta=4.0, temperature=TEMPERATURE)
+        log = norm_log_prior(norms, LORACConfig(), num_rows=NUM_KEYS, temperature=TEMPERATURE)
         return log.sum()
 
     losses = {

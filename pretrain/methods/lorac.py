@@ -13,11 +13,11 @@ from torch.nn.functional import normalize
 
 from pretrain.method import BatchNeeds, Method
 from pretrain.parts.gather import num_processes
-from pretrain.parts.heads import mlp
+from pretrain.parts.heads import features_by_size, mlp
 from pretrain.parts.losses import at_least_float32
-from pretrain.parts.momentum_encoder import MomentumEncoder
+from pretrain.parts.momentum_encoder import MomentumEncoder, positive_keys
 from pretrain.parts.queue import KeyQueue, queue_logsumexp
-from pretrain.parts.sync_bn import shuffled_forward, synchronize_batch_norms
+from pretrain.parts.sync_bn import synchronize_batch_norms
 from pretrain.parts.view import View
 from pretrain.recipes.lorac import LORACConfig
 
@@ -108,23 +108,22 @@ def similarities(queries: Tensor, key: Tensor) -> Tensor:
     return (queries.float() * key.float()).sum(dim=2)
 
 
-def laplace_log_prior(norm: Tensor, *, num_rows: int, beta: float, temperature: float) -> Tensor:
-    """Return log h (n,) of eq. 11 from the nuclear norms (n,) of Q with num_rows rows, M_Q."""
-    return -norm / (num_rows * beta * temperature)
-
-
-def gaussian_log_prior(
-    norm: Tensor, *, num_rows: int, center: float, variance: float, temperature: float
+def norm_log_prior(
+    norms: Tensor, config: LORACConfig, *, num_rows: int, temperature: float
 ) -> Tensor:
-    """Return log h (n,) of the Gaussian prior of table V from the nuclear norms (n,) of Q."""
-    return -(norm - center).square() / (variance * num_rows * temperature)
+    """Return log h of nuclear norms, in their shape, of matrices Q with num_rows rows, M_Q.
 
-
-def margin_log_prior(
-    norm: Tensor, *, num_rows: int, margin: float, beta: float, temperature: float
-) -> Tensor:
-    """Return the constant log h (n,) of table V's softmax with a margin, for norms (n,)."""
-    return torch.full_like(norm, -margin / (num_rows * beta * temperature))
+    The Laplace prior is eq. 11; the Gaussian and the softmax with a constant margin are table V's.
+    """
+    match config.prior:
+        case "laplace":
+            return -norms / (num_rows * config.beta * temperature)
+        case "gaussian":
+            scale = config.gaussian_variance * num_rows * temperature
+            return -(norms - config.gaussian_center).square() / scale
+        case "margin":
+            return torch.full_like(norms, -config.margin / (num_rows * config.beta * temperature))
+    return torch.zeros_like(norms)
 
 
 def batch_log_prior(
@@ -164,13 +163,10 @@ class LORAC(Method):
             v for v in range(len(self.views)) if not single or v not in self.key_views
         ]
         self.num_large_queries = len(self.query_views) - num_small
-        self.backbone = backbone  # what export.py writes
-        projector = mlp(feature_dim, feature_dim, config.embedding_dim)
-        self.projectors = (projector,)
-        encoder = nn.Sequential(backbone, projector)
-        self.key_encoder = MomentumEncoder(encoder, config.momentum)
+        self.set_encoder(backbone, mlp(feature_dim, feature_dim, config.embedding_dim))
+        self.key_encoder = MomentumEncoder(self.encoder, config.momentum)
         # after the copy: only the query encoder's batch norm is synchronous
-        self.encoder = synchronize_batch_norms(encoder)
+        synchronize_batch_norms(self.encoder)
         queues = [KeyQueue(config.queue_size, config.embedding_dim) for _ in self.key_views]
         self.queues = cast(Sequence[KeyQueue], nn.ModuleList(queues))
 
@@ -190,18 +186,28 @@ class LORAC(Method):
         acts = config.prior != "none" and progress > config.prior_from
         temperature = 1.0 if acts and config.legacy_untempered else config.temperature
         self.key_encoder.update(self.encoder)
-        keys = self._keys(views)
-        queries = self._queries(views)
+        key_views = [views[v] for v in self.key_views]
+        keys = positive_keys(self.key_encoder, key_views, bn_splits=config.bn_splits)
+        keys = keys.transpose(0, 1)  # (A, n, d)
+        query_views = [views[v] for v in self.query_views]
+        unit = normalize(features_by_size(self.encoder, query_views).float(), dim=1)
+        queries = unit.unflatten(0, (len(query_views), -1))
         matrices = self._matrices(queries, keys)
         # every norm waits for the device, so none is computed only to be logged and never read
         if self.metrics_read or (acts and config.prior in {"laplace", "gaussian"}):
             norms = nuclear_norm(matrices.flatten(0, 1)).view(matrices.shape[:2])
         else:
             norms = matrices.new_zeros(matrices.shape[:2])
-        if acts:
-            log_priors = self._log_prior(queries, norms, matrices.shape[2], temperature)
-        else:
+        if not acts:
             log_priors = torch.zeros_like(norms)
+        elif config.prior == "batch":
+            large = queries[: self.num_large_queries]
+            log_priors = batch_log_prior(
+                large, beta=config.beta, temperature=temperature, scope=config.batch_scope
+            ).expand_as(norms)
+        else:
+            num_rows = matrices.shape[2]
+            log_priors = norm_log_prior(norms, config, num_rows=num_rows, temperature=temperature)
         log_priors = log_priors.expand(len(keys), -1)
         # the mean is over queries of other views than the key's, 7 of 8 by default. Eq. 12 calls
         # this number M - 1, but the M of the prior is the number of rows of Q, 5 by default
@@ -221,20 +227,6 @@ class LORAC(Method):
             **({"nuclear_norm": norms.detach().mean()} if self.metrics_read else {}),
             "positive_similarity": torch.stack(positives).mean(),
         }
-
-    def _keys(self, views: list[Tensor]) -> Tensor:
-        """Return keys (A, n, d) of the A key views, of unit length, from one pass."""
-        images = torch.cat([views[v] for v in self.key_views])
-        keys = shuffled_forward(self.key_encoder, images, self.config.bn_splits)
-        return normalize(keys.float(), dim=1).view(len(self.key_views), -1, keys.shape[1])
-
-    def _queries(self, views: list[Tensor]) -> Tensor:
-        """Return queries (V, n, d) of unit length, from one pass for each size of the views."""
-        chosen = [views[v] for v in self.query_views]
-        groups = chosen[: self.num_large_queries], chosen[self.num_large_queries :]
-        embeddings = torch.cat([self.encoder(torch.cat(group)) for group in groups if group])
-        unit = normalize(embeddings.float(), dim=1)
-        return unit.view(len(chosen), -1, unit.shape[1])
 
     def _queries_of_other_views(self, queries: Tensor, key_view: int) -> list[Tensor]:
         """Return the queries (n, d) of other views than the key's, out of all or the large ones."""
@@ -259,37 +251,3 @@ class LORAC(Method):
                     ]
                 )
         return rows.transpose(1, 2)
-
-    def _log_prior(
-        self, queries: Tensor, norms: Tensor, num_rows: int, temperature: float
-    ) -> Tensor:
-        """Return log h in the shape of the norms (1 or A, n), from these and queries (V, n, d)."""
-        config = self.config
-        match config.prior:
-            case "laplace":
-                return laplace_log_prior(
-                    norms, num_rows=num_rows, beta=config.beta, temperature=temperature
-                )
-            case "gaussian":
-                return gaussian_log_prior(
-                    norms,
-                    num_rows=num_rows,
-                    center=config.gaussian_center,
-                    variance=config.gaussian_variance,
-                    temperature=temperature,
-                )
-            case "margin":
-                return margin_log_prior(
-                    norms,
-                    num_rows=num_rows,
-                    margin=config.margin,
-                    beta=config.beta,
-                    temperature=temperature,
-                )
-            case "batch":
-                large = queries[: self.num_large_queries]
-                return batch_log_prior(
-                    large, beta=config.beta, temperature=temperature, scope=config.batch_scope
-                ).expand_as(norms)
-            case "none":
-                return torch.zeros_like(norms)

@@ -11,9 +11,9 @@ from torch.nn.functional import normalize
 from pretrain.method import Method
 from pretrain.parts.heads import moco_projector
 from pretrain.parts.losses import instance_discrimination
-from pretrain.parts.momentum_encoder import MomentumEncoder
+from pretrain.parts.momentum_encoder import MomentumEncoder, positive_keys
 from pretrain.parts.queue import KeyQueue, queue_divergence
-from pretrain.parts.sync_bn import shuffled_forward, split_forward
+from pretrain.parts.sync_bn import split_forward
 from pretrain.parts.view import View
 from pretrain.recipes.moco import MoCoConfig
 
@@ -48,7 +48,10 @@ class MoCo(Method):
         self.key_encoder.update(self.encoder)
         first, second = views
         pairs = [(first, second), (second, first)] if self.config.symmetric else [(first, second)]
-        keys = [self._key(images) for _, images in pairs]
+        splits = self.config.bn_splits
+        keys = [
+            positive_keys(self.key_encoder, [images], bn_splits=splits)[:, 0] for _, images in pairs
+        ]
         directions = [self._contrast(pair[0], key) for pair, key in zip(pairs, keys, strict=True)]
         for key in keys:
             self.queue.push(key)  # after the losses: negatives are those of past steps
@@ -56,11 +59,6 @@ class MoCo(Method):
             name: torch.stack([metrics[name] for metrics in directions]).mean()
             for name in directions[0]
         }
-
-    def _key(self, images: Tensor) -> Tensor:
-        """Return keys (n, d) of images (n, 3, H, W), of unit length."""
-        key = shuffled_forward(self.key_encoder, images, self.config.bn_splits)
-        return normalize(key.float(), dim=1)
 
     def _contrast(self, images: Tensor, key: Tensor) -> dict[str, Tensor]:
         """Return the loss and the metrics of query images (n, 3, H, W) with keys (n, d)."""

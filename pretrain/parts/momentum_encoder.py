@@ -77,7 +77,11 @@ def positive_metrics(query: Tensor, keys: Tensor) -> dict[str, Tensor]:
 
 
 def positive_keys(
-    key_encoder: nn.Module, views: list[Tensor], *, key_forward: KeyForward, bn_splits: int
+    key_encoder: nn.Module,
+    views: list[Tensor],
+    *,
+    bn_splits: int,
+    key_forward: KeyForward = "concatenated",
 ) -> Tensor:
     """Return keys (n, M, d) of M views (n, 3, H, W), unit length, float32, without gradient."""
     batches = [torch.cat(views)] if key_forward == "concatenated" else views

@@ -12,8 +12,8 @@ from torch.nn.parallel import DistributedDataParallel
 from pretrain.methods.lorac import (
     LORAC,
     batch_log_prior,
-    laplace_log_prior,
     lorac_loss,
+    norm_log_prior,
     nuclear_norm,
 )
 from pretrain.recipes.lorac import LORACConfig
@@ -35,9 +35,9 @@ def problem(*, num_queries: int = 4, n: int = 3) -> tuple[Tensor, Tensor, Tensor
 def laplace_loss(queries: Tensor, key: Tensor, queue: Tensor, beta: float) -> Tensor:
     """Eq. 12 for Q of the queries and the key, and its parts as the method computes them."""
     matrices = torch.cat([queries, key[None]]).transpose(0, 1)
-    log_prior = laplace_log_prior(
-        nuclear_norm(matrices), num_rows=matrices.shape[1], beta=beta, temperature=0.2
-    )
+    config = LORACConfig(beta=beta)
+    norms, num_rows = nuclear_norm(matrices), matrices.shape[1]
+    log_prior = norm_log_prior(norms, config, num_rows=num_rows, temperature=0.2)
     return lorac_loss(queries, key, queue, temperature=0.2, log_prior=log_prior)
 
 
