@@ -2,7 +2,7 @@
 
 It takes the place of nn.SyncBatchNorm, which allows other numbers of rows: that reads the gathered
 counts and so waits for the device three times in each layer. A CPU has no such kernels, and torch's
-compiler cannot look into them; for both each is a formula, which the compiler fuses.
+compiler cannot look into them; for both there is a formula, which the compiler fuses.
 """
 
 from typing import Any
@@ -13,30 +13,62 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from pretrain.parts.gather import gather, num_processes
+from pretrain.parts.gather import gather, gather_with_gradient, num_processes
 from pretrain.parts.losses import at_least_float32
 
 
 class FusedBatchNorm(_BatchNorm):
-    """Batch norm over the images of all processes; it waits for no device and needs a momentum."""
+    """Batch norm over the images of all processes; it waits for no device.
+
+    It has running statistics and a momentum.
+    """
 
     momentum: float
+    running_mean: Tensor
+    running_var: Tensor
+    num_batches_tracked: Tensor
 
     def forward(self, rows: Tensor) -> Tensor:
         """Return rows (n, C, ...) normalized by the statistics of all N images."""
         if not self.training or num_processes() == 1:
             normalized: Tensor = super().forward(rows)
             return normalized
+        self.num_batches_tracked.add_(1)
+        if not has_kernels(rows):
+            return self._by_formula(rows)
         running = self.running_mean, self.running_var
-        if self.num_batches_tracked is not None:
-            self.num_batches_tracked.add_(1)
-        synchronous: Tensor = _Normalize.apply(
+        fused: Tensor = _Normalize.apply(
             rows, self.weight, self.bias, running, self.eps, self.momentum
         )
-        return synchronous
+        return fused
+
+    def _by_formula(self, rows: Tensor) -> Tensor:
+        """Return the same where there are no kernels, of the rows' type."""
+        precise = at_least_float32(rows)
+        others = [axis for axis in range(rows.ndim) if axis != 1]
+        moments = torch.stack(torch.var_mean(precise, others, correction=0))
+        variances, means = gather_with_gradient(moments[None]).unbind(dim=1)
+        mean = means.mean(dim=0)
+        variance = variances.mean(dim=0) + means.var(dim=0, correction=0)
+        total = len(means) * rows.numel() // rows.shape[1]
+        with torch.no_grad():
+            self.running_mean.lerp_(mean.to(self.running_mean.dtype), self.momentum)
+            unbiased = (variance * total / (total - 1)).to(self.running_var.dtype)
+            self.running_var.lerp_(unbiased, self.momentum)
+        shape = [1, -1] + [1] * (rows.ndim - 2)
+        invstd = (variance + self.eps).rsqrt()
+        normalized = (precise - mean.view(shape)) * invstd.view(shape)
+        if self.affine:
+            normalized = normalized * self.weight.view(shape) + self.bias.view(shape)
+        return normalized.to(rows.dtype)
 
     def _check_input_dim(self, input: Tensor) -> None:
         """Accept any number of axes."""
+
+
+def has_kernels(rows: Tensor) -> bool:
+    """Return whether the kernels serve rows: on a GPU, and not in a graph that is compiled."""
+    return rows.is_cuda and not torch.compiler.is_compiling()
 
 
 class _Normalize(torch.autograd.Function):
@@ -48,15 +80,23 @@ class _Normalize(torch.autograd.Function):
         rows: Tensor,
         weight: Tensor | None,
         bias: Tensor | None,
-        running: tuple[Tensor | None, Tensor | None],
+        running: tuple[Tensor, Tensor],
         eps: float,
         momentum: float,
     ) -> Tensor:
         rows = _dense(rows, rows)
-        stacked = gather(torch.cat(local_statistics(rows, eps))[None])
-        mean, invstd = global_statistics(rows, stacked, running, momentum, eps)
+        own = torch.cat(torch.batch_norm_stats(rows, eps))
+        stacked = gather(own[None])
+        means, invstds = stacked.chunk(2, dim=1)
+        # the kernel reads the counts in the type of the running statistics
+        counts = torch.full(
+            (len(stacked),), _per_channel(rows), dtype=running[0].dtype, device=rows.device
+        )
+        mean, invstd = torch.batch_norm_gather_stats_with_counts(
+            rows, means, invstds, *running, momentum, eps, counts
+        )
         ctx.save_for_backward(rows, weight, mean, invstd)
-        return normalize(rows, weight, bias, mean, invstd, eps)
+        return torch.batch_norm_elemt(rows, weight, bias, mean, invstd, eps)
 
     @staticmethod
     @once_differentiable
@@ -64,136 +104,25 @@ class _Normalize(torch.autograd.Function):
         rows, weight, mean, invstd = ctx.saved_tensors
         gradient = _dense(gradient, rows)
         needs = ctx.needs_input_grad[:3]
-        sums, weight_gradient, bias_gradient = gradient_sums(
-            gradient, rows, weight, mean, invstd, needs
-        )
-        rows_gradient = None
-        if needs[0]:
-            if num_processes() > 1:
-                dist.all_reduce(sums)
-            rows_gradient = input_gradient(gradient, rows, weight, mean, invstd, sums)
-        if weight is None:
-            return rows_gradient, None, None, None, None, None
-        return (
-            rows_gradient,
-            weight_gradient if needs[1] else None,
-            bias_gradient if needs[2] else None,
-            *(None, None, None),
-        )
-
-
-def has_kernels(rows: Tensor) -> bool:
-    """Return whether the kernels serve rows: on a GPU, and not in a graph that is compiled."""
-    return rows.is_cuda and not torch.compiler.is_compiling()
-
-
-def local_statistics(rows: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    """Return mean and 1 / sqrt(variance + eps), (C,) each, of this process's rows (n, C, ...)."""
-    if has_kernels(rows):
-        return torch.batch_norm_stats(rows, eps)
-    variance, mean = torch.var_mean(at_least_float32(rows), _others(rows), correction=0)
-    return mean, (variance + eps).rsqrt()
-
-
-def global_statistics(
-    rows: Tensor,
-    stacked: Tensor,
-    running: tuple[Tensor | None, Tensor | None],
-    momentum: float,
-    eps: float,
-) -> tuple[Tensor, Tensor]:
-    """Return mean and 1 / sqrt(variance + eps), (C,) each, over processes; update the running ones.
-
-    stacked (P, 2 C) are the local statistics of the P processes, which have as many rows each.
-    """
-    num_rows = rows.numel() // rows.shape[1]
-    means, invstds = stacked.chunk(2, dim=1)
-    running_mean, running_var = running
-    if has_kernels(rows):
-        # the kernel reads the counts in the type of the running statistics, or else of the rows
-        dtype = rows.dtype if running_mean is None else running_mean.dtype
-        counts = torch.full((len(stacked),), num_rows, dtype=dtype, device=rows.device)
-        return torch.batch_norm_gather_stats_with_counts(
-            rows, means, invstds, running_mean, running_var, momentum, eps, counts
-        )
-    mean = means.mean(dim=0)
-    within = (invstds.reciprocal().square() - eps).mean(dim=0)
-    variance = within + means.var(dim=0, correction=0)
-    if running_mean is not None and running_var is not None:
-        total = num_rows * len(stacked)
-        running_mean.lerp_(mean.to(running_mean.dtype), momentum)
-        running_var.lerp_((variance * total / (total - 1)).to(running_var.dtype), momentum)
-    return mean, (variance + eps).rsqrt()
-
-
-def normalize(
-    rows: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    mean: Tensor,
-    invstd: Tensor,
-    eps: float,
-) -> Tensor:
-    """Return (rows - mean) * invstd * weight + bias, of the rows' type (n, C, ...)."""
-    if has_kernels(rows):
-        return torch.batch_norm_elemt(rows, weight, bias, mean, invstd, eps)
-    normalized = (at_least_float32(rows) - _column(mean, rows)) * _column(invstd, rows)
-    if weight is not None:
-        normalized = normalized * _column(weight, rows)
-    if bias is not None:
-        normalized = normalized + _column(bias, rows)
-    return normalized.to(rows.dtype)
-
-
-def gradient_sums(
-    gradient: Tensor,
-    rows: Tensor,
-    weight: Tensor | None,
-    mean: Tensor,
-    invstd: Tensor,
-    needs: tuple[bool, bool, bool],
-) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """Return the sums (2 C,) of g and g * (rows - mean) over own rows, weight and bias gradient.
-
-    g is the gradient (n, C, ...) of the output; needs tells which gradients are asked for.
-    """
-    if has_kernels(rows):
         total, moment, weight_gradient, bias_gradient = torch.batch_norm_backward_reduce(
             gradient, rows, mean, invstd, weight, *needs
         )
-        sums = torch.cat([total, moment]) if needs[0] else total
-        return sums, weight_gradient, bias_gradient
-    precise = at_least_float32(gradient)
-    total = precise.sum(_others(rows))
-    moment = (precise * (at_least_float32(rows) - _column(mean, rows))).sum(_others(rows))
-    if weight is None:
-        return torch.cat([total, moment]), None, None
-    return torch.cat([total, moment]), (moment * invstd).to(weight.dtype), total.to(weight.dtype)
+        rows_gradient = None
+        if needs[0]:
+            sums = torch.cat([total, moment])
+            dist.all_reduce(sums)
+            total, moment = sums.chunk(2)
+            shape = (num_processes(),)
+            counts = torch.full(shape, _per_channel(rows), dtype=torch.int32, device=rows.device)
+            rows_gradient = torch.batch_norm_backward_elemt(
+                gradient, rows, mean, invstd, weight, total, moment, counts
+            )
+        return rows_gradient, weight_gradient, bias_gradient, None, None, None
 
 
-def input_gradient(
-    gradient: Tensor,
-    rows: Tensor,
-    weight: Tensor | None,
-    mean: Tensor,
-    invstd: Tensor,
-    sums: Tensor,
-) -> Tensor:
-    """Return the gradient (n, C, ...) of own rows from the sums (2 C,) over all processes."""
-    num_rows = rows.numel() // rows.shape[1]
-    total, moment = sums.chunk(2)
-    if has_kernels(rows):
-        shape = (num_processes(),)
-        counts = torch.full(shape, num_rows, dtype=torch.int32, device=rows.device)
-        return torch.batch_norm_backward_elemt(
-            gradient, rows, mean, invstd, weight, total, moment, counts
-        )
-    count = num_rows * num_processes()
-    slope = _column(moment * invstd.square() / count, rows)
-    centered = at_least_float32(rows) - _column(mean, rows)
-    changed = at_least_float32(gradient) - _column(total / count, rows) - centered * slope
-    scale = invstd if weight is None else invstd * weight
-    return (changed * _column(scale, rows)).to(rows.dtype)
+def _per_channel(rows: Tensor) -> int:
+    """Return how many numbers of rows (n, C, ...) a channel has."""
+    return rows.numel() // rows.shape[1]
 
 
 def _dense(values: Tensor, rows: Tensor) -> Tensor:
@@ -201,12 +130,3 @@ def _dense(values: Tensor, rows: Tensor) -> Tensor:
     if rows.ndim == 4 and rows.is_contiguous(memory_format=torch.channels_last):
         return values.contiguous(memory_format=torch.channels_last)
     return values.contiguous()
-
-
-def _others(rows: Tensor) -> list[int]:
-    return [axis for axis in range(rows.ndim) if axis != 1]
-
-
-def _column(values: Tensor, rows: Tensor) -> Tensor:
-    """Return values (C,) in a shape that multiplies rows (n, C, ...)."""
-    return values.view([1, -1] + [1] * (rows.ndim - 2))

@@ -19,7 +19,6 @@ SHAPES = ((CHANNELS,), (CHANNELS, 3, 2))
 OPTIONS: tuple[dict[str, Any], ...] = (
     {"momentum": 0.3, "eps": 1e-3},
     {"affine": False},
-    {"track_running_stats": False},
 )
 
 
