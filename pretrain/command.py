@@ -118,12 +118,6 @@ def parse(name: str, arguments: list[str]) -> Command[Any]:
     return command
 
 
-def _by_name(*groups: tuple[Range, str]) -> dict[str, Range]:
-    """Return the range of each option, from ranges with the names that have them."""
-    return {name: each for each, names in groups for name in names.split()}
-
-
-ANY = Range()
 NOT_NEGATIVE = Range(0)
 POSITIVE = Range(0, open_below=True)
 SHARE = Range(0, 1)
@@ -135,52 +129,51 @@ VIEWS = Range(1, 1000)
 DIMENSION = Range(1, 2**20)
 SIDE_PX = Range(1, 2**13)
 
-COMMAND = _by_name(
-    (NOT_NEGATIVE, "final_learning_rate learning_rate memory_gb save_every_min weight_decay"),
-    (COUNT, "snapshot_epochs steps tolerated_images"),
-    (POSITIVE_COUNT, "read_every_steps"),
-    (POSITIVE, "trust_coefficient"),
-    (SHARE, "milestones"),
-    (MOMENTUM, "sgd_momentum"),
-    (Range(2, 2**24), "batch_size"),
-    (Range(0, 1e6), "epochs warmup_epochs"),
-    (Range(0, 2**32 - 1), "seed"),
-    (Range(0, SIDE_PX.most), "test_px"),
-    (Range(0, 1024), "workers"),
-)
-"""Options of run, execution and recipe."""
-VIEW = _by_name(
-    (SIDE_PX, "size_px small_size_px"),
-    (POSITIVE_SHARE, "crop_area small_crop_area"),
-    (POSITIVE, "crop_aspect blur_sigma_px std"),
-    (ANY, "mean"),
-    (SHARE, "brightness contrast saturation"),
-    (Range(0, 0.5), "hue"),
-    (SHARE, "jitter_probability gray_probability flip_probability rotation_probability"),
-    (SHARE, "blur_probability second_blur_probability small_blur_probability"),
-    (SHARE, "solarize_probability second_solarize_probability texture_probability"),
-)
-"""Options of the views."""
-METHOD = _by_name(
-    (POSITIVE, "temperature target_temperature first_target_temperature consistency_temperature"),
-    (POSITIVE, "epsilon gaussian_variance loss_scale"),
-    (NOT_NEGATIVE, "consistency_weight covariance_weight invariance_weight off_diagonal_weight"),
-    (NOT_NEGATIVE, "proximal_weight symmetry_weight variance_weight beta ridge"),
-    (ANY, "gaussian_center margin"),
-    (SHARE, "momentum temperature_warmup"),
-    (SHARE, "last_layer_from prior_from prototypes_from queue_from"),
-    (MOMENTUM, "bank_momentum center_momentum label_smoothing"),
-    (DIMENSION, "embedding_dim hidden_dim output_dim predictor_dim num_prototypes groups"),
-    (VIEWS, "num_keys num_large_views num_assigned_views num_heads num_orders"),
-    (Range(2, VIEWS.most), "num_views"),
-    (Range(0, VIEWS.most), "num_small_views"),
-    (POSITIVE_COUNT, "bn_splits num_images whitening_size"),
-    (COUNT, "num_negatives"),
-    (Range(1, 2**24), "num_classes"),
-    (Range(0, 100), "num_hidden"),
-    (Range(0, 2**27), "queue_size"),
-    (Range(1, 1000), "sinkhorn_iterations"),
-)
-"""Options of the methods' settings; a name means the same in all of them."""
-RANGES: Mapping[str, Range] = COMMAND | VIEW | METHOD
-"""Range of every numeric option, by the name of its field."""
+RANGES: Mapping[str, Range] = {
+    name: each
+    for each, names in (
+        # of run, execution and recipe
+        (NOT_NEGATIVE, "final_learning_rate learning_rate memory_gb save_every_min weight_decay"),
+        (COUNT, "snapshot_epochs steps tolerated_images"),
+        (POSITIVE_COUNT, "read_every_steps"),
+        (POSITIVE, "trust_coefficient"),
+        (SHARE, "milestones"),
+        (MOMENTUM, "sgd_momentum"),
+        (Range(2, 2**24), "batch_size"),
+        (Range(0, 1e6), "epochs warmup_epochs"),
+        (Range(0, 2**32 - 1), "seed"),
+        (Range(0, SIDE_PX.most), "test_px"),
+        (Range(0, 1024), "workers"),
+        # of the views
+        (SIDE_PX, "size_px small_size_px"),
+        (POSITIVE_SHARE, "crop_area small_crop_area"),
+        (POSITIVE, "crop_aspect blur_sigma_px std"),
+        (SHARE, "brightness contrast saturation"),
+        (Range(0, 0.5), "hue"),
+        (SHARE, "jitter_probability gray_probability flip_probability rotation_probability"),
+        (SHARE, "blur_probability second_blur_probability small_blur_probability"),
+        (SHARE, "solarize_probability second_solarize_probability texture_probability"),
+        (Range(), "mean gaussian_center margin"),
+        # of the methods: a name means the same in all of them
+        (POSITIVE, "temperature target_temperature first_target_temperature"),
+        (POSITIVE, "consistency_temperature epsilon gaussian_variance loss_scale"),
+        (NOT_NEGATIVE, "consistency_weight covariance_weight invariance_weight"),
+        (NOT_NEGATIVE, "off_diagonal_weight proximal_weight symmetry_weight variance_weight"),
+        (NOT_NEGATIVE, "beta ridge"),
+        (SHARE, "momentum temperature_warmup"),
+        (SHARE, "last_layer_from prior_from prototypes_from queue_from"),
+        (MOMENTUM, "bank_momentum center_momentum label_smoothing"),
+        (DIMENSION, "embedding_dim hidden_dim output_dim predictor_dim num_prototypes groups"),
+        (VIEWS, "num_keys num_large_views num_assigned_views num_heads num_orders"),
+        (Range(2, VIEWS.most), "num_views"),
+        (Range(0, VIEWS.most), "num_small_views"),
+        (POSITIVE_COUNT, "bn_splits num_images whitening_size"),
+        (COUNT, "num_negatives"),
+        (Range(1, 2**24), "num_classes"),
+        (Range(0, 100), "num_hidden"),
+        (Range(0, 2**27), "queue_size"),
+        (Range(1, 1000), "sinkhorn_iterations"),
+    )
+    for name in names.split()
+}
+"""Range of a numeric option by the name of its field; any other number must be finite."""

@@ -55,26 +55,12 @@ from pretrain.running.plugins import with_plugins
 
 __all__ = ["RECIPES", "Config", "Recipe"]
 
+FAMILIES = (
+    *(jcl, moco, co2, lorac, uniclr, instdisc, simclr, byol, simsiam, swav, dino, ressl, nnclr),
+    *(barlow_twins, vicreg, wmse, zero_cl, looc, small),
+)
 OWN: Mapping[str, Recipe[Any]] = {
-    **jcl.RECIPES,
-    **moco.RECIPES,
-    **co2.RECIPES,
-    **lorac.RECIPES,
-    **uniclr.RECIPES,
-    **instdisc.RECIPES,
-    **simclr.RECIPES,
-    **byol.RECIPES,
-    **simsiam.RECIPES,
-    **swav.RECIPES,
-    **dino.RECIPES,
-    **ressl.RECIPES,
-    **nnclr.RECIPES,
-    **barlow_twins.RECIPES,
-    **vicreg.RECIPES,
-    **wmse.RECIPES,
-    **zero_cl.RECIPES,
-    **looc.RECIPES,
-    **small.RECIPES,
+    name: recipe for family in FAMILIES for name, recipe in family.RECIPES.items()
 }
 RECIPES = with_plugins(OWN, "recipes")
 """Name -> recipe of a run."""

@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pretrain.parts.view import Projector
-from pretrain.recipes.recipe import MOCO_V1_VIEWS, STEPS, Recipe, with_config
+from pretrain.recipes.recipe import MOCO_V1_VIEWS, STEPS, KeySettings, Recipe, with_config
 
 
 @dataclass(frozen=True, kw_only=True)
-class CO2Config:
+class CO2Config(KeySettings):
     """Settings of CO2; the defaults are the paper's for ImageNet-1k on MoCo v2."""
 
     temperature: float = 0.2
@@ -20,14 +20,6 @@ class CO2Config:
     """Alpha of eq. 5; 10 on MoCo v1."""
     projector: Projector = "mlp"
     """Kind of the projector; "linear" on MoCo v1."""
-    queue_size: int = 65_536
-    """K, keys."""
-    momentum: float = 0.999
-    """Rate of the momentum encoder, per step."""
-    embedding_dim: int = 128
-    """d."""
-    bn_splits: int = 1
-    """Groups of images in one process, each with its own batch-norm statistics."""
 
 
 IN1K_V2: Recipe[Any] = Recipe(

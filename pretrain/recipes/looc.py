@@ -14,11 +14,18 @@ from pretrain.data.views import ViewRecipe
 from pretrain.parts.view import Augmentation
 from pretrain.recipes.baselines import SupervisedConfig
 from pretrain.recipes.moco import MoCoConfig
-from pretrain.recipes.recipe import MOCO_V2_VIEWS, STEPS, SUPERVISED_VIEWS, Recipe, with_config
+from pretrain.recipes.recipe import (
+    MOCO_V2_VIEWS,
+    STEPS,
+    SUPERVISED_VIEWS,
+    KeySettings,
+    Recipe,
+    with_config,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
-class LooCConfig:
+class LooCConfig(KeySettings):
     """Settings of LooC and LooC++; where the paper is silent, MoCo v2's."""
 
     designated: tuple[Augmentation, ...] = ("color", "rotation")
@@ -29,34 +36,18 @@ class LooCConfig:
     in equation 2, or drawn again until they differ."""
     conv5_heads: bool = False
     """LooC++: a layer4 in each head; the features of all heads are exported side by side."""
-    temperature: float = 0.2
-    """Tau, divides cosine similarities."""
     queue_size: int = 16_384
     """K, keys of each head."""
-    momentum: float = 0.999
-    """Rate of the momentum encoder, per step."""
-    embedding_dim: int = 128
-    """d."""
-    bn_splits: int = 1
-    """Groups of images in one process, each with its own batch-norm statistics."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class MoCoPPConfig:
+class MoCoPPConfig(KeySettings):
     """Settings of MoCo++; where the paper is silent, MoCo v2's."""
 
     num_heads: int = 4
     """h, as many as LooC++ with three designated augmentations has."""
-    temperature: float = 0.2
-    """Tau, divides cosine similarities."""
     queue_size: int = 16_384
     """K, keys of each head."""
-    momentum: float = 0.999
-    """Rate of the momentum encoder, per step."""
-    embedding_dim: int = 128
-    """d."""
-    bn_splits: int = 1
-    """Groups of images in one process, each with its own batch-norm statistics."""
 
 
 HALF = 0.5

@@ -15,11 +15,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from pretrain.recipes.recipe import LONGER_EPOCHS, MOCO_V2_VIEWS, SWAV_VIEWS, Recipe, with_config
+from pretrain.recipes.recipe import (
+    LONGER_EPOCHS,
+    MOCO_V2_VIEWS,
+    SWAV_VIEWS,
+    KeySettings,
+    Recipe,
+    with_config,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
-class LORACConfig:
+class LORACConfig(KeySettings):
     """Settings of LORAC; the defaults are the paper's for ImageNet-1k."""
 
     prior: Literal["laplace", "gaussian", "margin", "batch", "none"] = "laplace"
@@ -53,12 +60,6 @@ class LORACConfig:
     views than the key's (eq. 12); or all queries and all keys."""
     queue_size: int = 65_536
     """K, keys of each of num_keys queues; the paper names one queue, its code has two."""
-    momentum: float = 0.999
-    """Rate of the momentum encoder, per step."""
-    embedding_dim: int = 128
-    """d."""
-    bn_splits: int = 1
-    """Groups of key images in one process, each with its own batch-norm statistics."""
 
 
 IN1K: Recipe[Any] = Recipe(

@@ -5,15 +5,20 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pretrain.parts.view import Augmentation, KeyForward, Projector
-from pretrain.recipes.recipe import LONGER_EPOCHS, MOCO_V1_VIEWS, STEPS, Recipe, with_config
+from pretrain.recipes.recipe import (
+    LONGER_EPOCHS,
+    MOCO_V1_VIEWS,
+    STEPS,
+    KeySettings,
+    Recipe,
+    with_config,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
-class MoCoConfig:
+class MoCoConfig(KeySettings):
     """Settings of MoCo; the defaults are v2's for ImageNet-1k."""
 
-    temperature: float = 0.2
-    """Tau, divides cosine similarities; v1 has 0.07."""
     projector: Projector = "mlp"
     """Kind of the projector; v1 has "linear"."""
     symmetric: bool = False
@@ -26,34 +31,16 @@ class MoCoConfig:
     """Augmentations drawn once for both views: LooC's baseline "same for q and k"."""
     key_only: tuple[Augmentation, ...] = ()
     """Augmentations that the query never gets: LooC's baseline "add-one"."""
-    queue_size: int = 65_536
-    """K, keys."""
-    momentum: float = 0.999
-    """Rate of the momentum encoder, per step."""
-    embedding_dim: int = 128
-    """d."""
-    bn_splits: int = 1
-    """Groups of images in one process, each with its own batch-norm statistics."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class MultiKeyConfig:
+class MultiKeyConfig(KeySettings):
     """Settings of the vanilla average; the defaults are those of JCL for ImageNet-1k."""
 
-    temperature: float = 0.2
-    """Tau, divides cosine similarities."""
     num_keys: int = 5
     """M, positive keys per image; the query is not counted."""
-    queue_size: int = 65_536
-    """K, keys."""
-    momentum: float = 0.999
-    """Rate of the momentum encoder, per step."""
-    embedding_dim: int = 128
-    """d."""
     key_forward: KeyForward = "concatenated"
     """Images that batch norm of the keys sees: all M views of a batch, or one view at a time."""
-    bn_splits: int = 1
-    """Groups of images in one process, each with its own batch-norm statistics."""
 
 
 IN1K_V2: Recipe[Any] = Recipe(

@@ -51,6 +51,22 @@ SUPERVISED_VIEWS = ViewRecipe(
 
 
 @dataclass(frozen=True, kw_only=True)
+class KeySettings:
+    """Settings of the methods with a momentum encoder and a queue of its keys."""
+
+    temperature: float = 0.2
+    """Tau, divides cosine similarities."""
+    queue_size: int = 65_536
+    """K, keys."""
+    momentum: float = 0.999
+    """Rate of the momentum encoder, per step."""
+    embedding_dim: int = 128
+    """d."""
+    bn_splits: int = 1
+    """Groups of images in one process, each with its own batch-norm statistics."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Recipe(Generic[Config]):
     """Everything that shapes a run except its data folder and its seed."""
 

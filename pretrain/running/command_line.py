@@ -1,14 +1,10 @@
-"""Command lines: unknown options and numbers out of range are named, a closed pipe ends it."""
+"""Command lines: numbers out of range and near names are named, a closed pipe ends it."""
 
-import io
 import math
-import re
 import signal
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, fields, is_dataclass
-from difflib import SequenceMatcher, get_close_matches
+from difflib import get_close_matches
 from typing import Any, TypeVar
 
 import tyro
@@ -18,50 +14,13 @@ Request = TypeVar("Request")
 
 def parse(request: Callable[..., Request], words: Sequence[str], **settings: Any) -> Request:
     """Return the request that words describe, as tyro reads it; exit with 2 if they are wrong."""
-    said = io.StringIO()
-    try:
-        with redirect_stderr(said):
-            found: Request = tyro.cli(request, args=list(words), **settings)
-            return found
-    except SystemExit as end:
-        if end.code == 2:
-            known = _options(request, settings)
-            told = (_sentence(word, known) for word in words if word.startswith("--"))
-            print(next(filter(None, told), said.getvalue().rstrip()), file=sys.stderr)
-        raise
-
-
-def _options(request: Any, settings: dict[str, Any]) -> set[str]:
-    """Return the names of all options, from the help."""
-    said = io.StringIO()
-    with redirect_stdout(said), suppress(SystemExit):
-        tyro.cli(request, args=["--help"], **settings)
-    return set(re.findall(r"(?<![\w-])--[a-z][\w-]*", said.getvalue()))
-
-
-def _sentence(word: str, known: set[str]) -> str:
-    """Return a sentence on a word that is no option; empty for an option."""
-    option = word.partition("=")[0].replace("_", "-")
-    if option in known:
-        return ""
-    near = get_close_matches(option, known, n=1, cutoff=0.5)
-    asked = f"; did you mean {near[0]}?" if near else ";"
-    return f"error: no option {option}{asked} --help shows all"
+    found: Request = tyro.cli(request, args=list(words), **settings)
+    return found
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return the three known names that resemble a name most, such as "a, b or c".
-
-    Names that begin alike come first, then those with more letters in common. Empty without any.
-    """
-    asked = name.lower()
-
-    def rank(other: str) -> tuple[bool, float]:
-        candidate = other.lower()
-        begins = bool(asked) and (candidate.startswith(asked) or asked.startswith(candidate))
-        return not begins, -SequenceMatcher(None, asked, candidate).ratio()
-
-    *others, last = sorted(known, key=rank)[:3] or [""]
+    """Return the three known names that resemble a name most, such as "a, b or c", or fewer."""
+    *others, last = get_close_matches(name.lower(), list(known), cutoff=0) or [""]
     return f"{', '.join(others)} or {last}" if others else last
 
 

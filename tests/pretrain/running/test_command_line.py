@@ -1,39 +1,15 @@
-"""A wrong word on a command line is told in one sentence."""
+"""Near names are proposed, and a closed pipe ends a command."""
 
 import subprocess
 import sys
-from dataclasses import dataclass
 
 import pytest
 
 from benchmarks.planning.cells import task_keys
 from pretrain.__main__ import main
-from pretrain.running.command_line import nearest, parse
+from pretrain.running.command_line import nearest
 from transfer.datasets.catalog import dataset_info
 from transfer.datasets.expected import DataError
-
-
-@dataclass(frozen=True)
-class Request:
-    batch_size: int
-    out: str = ""
-
-
-@pytest.mark.parametrize("words", [["--bach-size", "3"], ["--batch-size", "3", "--bach_size=4"]])
-def test_an_unknown_option_is_named_with_the_nearest(
-    capsys: pytest.CaptureFixture[str], words: list[str]
-) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        parse(Request, words)
-    assert capsys.readouterr().err == (
-        "error: no option --bach-size; did you mean --batch-size? --help shows all\n"
-    )
-
-
-def test_a_wrong_value_is_told_as_tyro_tells_it(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        parse(Request, ["--batch-size", "three"])
-    assert "--batch-size" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -65,7 +41,7 @@ def test_what_resembles_most_comes_first(name: str, first: str) -> None:
 def test_few_or_no_names_are_no_error() -> None:
     assert nearest("a", ()) == ""
     assert nearest("a", ("b",)) == "b"
-    assert nearest("", ("b", "c")) == "b or c"
+    assert nearest("", ("b", "c")) in ("b or c", "c or b")
 
 
 def test_commands_propose_the_name_that_was_meant(capsys: pytest.CaptureFixture[str]) -> None:
