@@ -272,16 +272,15 @@ def find_problem(training: Training) -> str:
     says nothing of the weights after its step, and a method may not see an overflow in what it
     normalizes.
     """
-    method, tensors = training.method, dict[str, Tensor](training.method.named_parameters())
+    method = training.method
+    tensors = dict[str, Tensor](training.method.named_parameters())
     tensors |= {name: value for name, value in method.named_buffers() if ".running_" in name}
     for name, weight in method.named_parameters():
-        momentum = training.optimizer.state.get(weight, {}).get("momentum_buffer")
-        if momentum is not None:
-            tensors[f"the momentum of {name}"] = momentum
+        if (state := training.optimizer.state.get(weight)) is not None:
+            tensors[f"the momentum of {name}"] = state["momentum_buffer"]
     largest = torch.stack(torch._foreach_norm(list(tensors.values()), torch.inf))
-    bad = (~(largest < LIMIT)).nonzero()
-    if len(bad):
-        return f"{list(tensors)[int(bad[0])]} reaches {largest[bad[0]].item():.3g}"
+    for place in (~(largest < LIMIT)).nonzero().flatten():
+        return f"{list(tensors)[place]} reaches {largest[place].item():.3g}"
     size_px = training.job.recipe.views.size_px
     image = torch.linspace(-2, 2, 3 * size_px**2, device=largest.device)
     # one image is not worth a build of compiled networks

@@ -10,7 +10,6 @@ import math
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +17,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 from torch.utils.tensorboard import SummaryWriter
-from torchvision.transforms.functional import to_pil_image
-from torchvision.utils import make_grid
+from torchvision.utils import save_image
 
 from pretrain.running.atomic_files import explain_write_errors, write_whole
-
-INSTALL = "--wandb needs the package wandb, which is not installed: pip install wandb"
-
-
-def is_installed() -> bool:
-    """Return whether wandb can be imported."""
-    return find_spec("wandb") is not None
-
 
 ID_FILE = "wandb-id"
 """File in the folder of a run that names its run on Weights & Biases."""
@@ -191,9 +181,7 @@ def write_view_sheet(
         for view in views[:MOST_VIEWS]
     ]
     rows = torch.stack(tiles, dim=1).flatten(0, 1)
-    sheet = make_grid(rows, nrow=len(tiles), padding=GAP_PX, pad_value=1.0)
     buffer = io.BytesIO()
-    inside = sheet[:, GAP_PX:-GAP_PX, GAP_PX:-GAP_PX]
-    to_pil_image(inside).save(buffer, "JPEG", quality=80)
+    save_image(rows, buffer, "JPEG", nrow=len(tiles), padding=GAP_PX, pad_value=1.0)
     with suppress(OSError):  # a picture must not stop a run
         write_whole(folder / "views.jpg", buffer.getbuffer())

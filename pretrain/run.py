@@ -3,6 +3,7 @@
 import os
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +26,14 @@ from pretrain.export import commit, export, versions
 from pretrain.memory import memory_needs
 from pretrain.method import Method
 from pretrain.methods import METHODS
-from pretrain.metrics import INSTALL, is_installed, means_after
+from pretrain.metrics import means_after
 from pretrain.parts.resnet import BranchedResNet, build_resnet, checkpoint_activations
 from pretrain.recipes import RECIPES, Recipe
 from pretrain.running.processes import Process
 from pretrain.settings import (
     SettingsError,
     batch_norm_groups,
-    check_compile,
-    check_small_maps,
+    check_cpu,
     check_views,
     count_steps,
     local_prior_images,
@@ -94,9 +94,8 @@ def planned_memory(command: Command[Any]) -> int:
 def prepare(name: str, command: Command[Any], process: Process, images: TrainingImages) -> Job:
     """Check settings and data, build the networks from the seed, and return the job."""
     recipe, execution, device = command.recipe, command.execution, process.device
-    check_compile(execution, device.type)
-    if command.wandb and not is_installed():
-        raise SettingsError(INSTALL)
+    if command.wandb and find_spec("wandb") is None:
+        raise SettingsError("--wandb needs a package that is not installed: pip install wandb")
     plan = BatchPlan(
         num_images=len(images),
         batch_size=recipe.batch_size,
@@ -106,7 +105,7 @@ def prepare(name: str, command: Command[Any], process: Process, images: Training
     )
     method = _method(command)
     require_counts(method, images)
-    check_small_maps(recipe, method.views, execution, device.type)
+    check_cpu(recipe, method.views, execution, device.type)
     check_views(recipe.views, method.views, has_styles=command.style_bank is not None)
     in_workers = {"workers": True, "device": False, "auto": device.type == "cpu"}
     feed = Feed(
@@ -169,16 +168,14 @@ def _method(command: Command[Any]) -> Method:
 
 def require_counts(method: Method, images: TrainingImages) -> None:
     """Raise a DataError if the data have not as many classes or images as a method expects."""
-    if method.uses_labels and len(images.classes) != method.num_classes:
-        raise DataError(
-            f"{images.folder} holds {len(images.classes)} classes and the recipe expects "
-            f"{method.num_classes}; pass --num-classes {len(images.classes)} or another folder"
-        )
-    if method.uses_indices and len(images) != method.num_images:
-        raise DataError(
-            f"{images.folder} holds {len(images)} images and the recipe expects "
-            f"{method.num_images}; pass --num-images {len(images)} or another folder"
-        )
+    for kind, expected in (("classes", method.num_classes), ("images", method.num_images)):
+        # a flat folder has no classes, and needs none where none are expected
+        found = len(images.classes if kind == "classes" and expected else images.names)
+        if expected and found != expected:
+            raise DataError(
+                f"{images.folder} holds {found} {kind} and the recipe expects {expected}; "
+                f"pass --num-{kind} {found} or another folder"
+            )
 
 
 def texture(views: ViewRecipe, styles: StyleBank | None) -> str:
@@ -199,22 +196,15 @@ def describe(job: Job) -> str:
     """Return one line about the run: networks, views, data, length, processes and arithmetic."""
     recipe, plan, device = job.recipe, job.feed.plan, job.process.device.type
     kept = "in memory" if job.feed.in_memory else f"read by {job.feed.workers} workers"
-    views = " and ".join(
-        f"{_count(rows.stop - rows.start, 'view')} of {group.size_px} px"
-        for group, rows in job.feed.groups
-    )
+    sizes = (f"{rows.stop - rows.start} x {group.size_px} px" for group, rows in job.feed.groups)
     tf32 = job.command.execution.tf32_convolutions(device)
     return (
-        f"{job.name}: {recipe.arch} ({recipe.stem} stem), {views}, {plan.num_images} images of "
-        f"{_count(len(job.feed.images.folders), 'folder')} {kept}, batch {plan.batch_size}, "
+        f"{job.name}: {recipe.arch} ({recipe.stem} stem), views {' + '.join(sizes)}, "
+        f"{plan.num_images} images {kept}, batch {plan.batch_size}, "
         f"{job.num_steps} steps = {job.num_steps / plan.steps_per_epoch:g} epochs, "
         f"{job.process.num_processes} x {device}, "
         f"{_dtype_name(job.dtype)}{' with convolutions in TF32' * tf32}"
     )
-
-
-def _count(number: int, name: str) -> str:
-    return f"{number} {name}{'s' * (number != 1)}"
 
 
 def _dtype_name(dtype: torch.dtype) -> str:
@@ -226,8 +216,8 @@ def cautions(job: Job) -> list[str]:
     notes = []
     if repeated := job.feed.images.repeated:
         notes.append(
-            f"{len(repeated)} linked folders are read under another name and left out here, since "
-            f"each folder is read once: {_first_names(repeated)}"
+            f"{len(repeated)} linked folders are read once, under another name: "
+            f"{_first_names(repeated)}"
         )
     if job.process.num_processes == 1 and job.method.batch_needs(job.recipe.config).bn_splits == 1:
         notes.append(
@@ -315,9 +305,8 @@ def require_same_images(job: Job, before: dict[str, int]) -> None:
     if names := [name for name, time_ns in before.items() if now[name] != time_ns]:
         raise ChangedError(
             f"{len(names)} images or folders in {job.feed.images.folder} were changed while the "
-            f"run read them ({_first_names(names)}), so it may have seen either content, and no "
-            f"backbone is written. Delete {job.checkpoint_path} to train anew, or start the same "
-            f"command again to accept what was trained"
+            f"run read them ({_first_names(names)}): no backbone is written. Delete "
+            f"{job.checkpoint_path} to train anew, or repeat the command to accept what was trained"
         )
 
 

@@ -57,37 +57,31 @@ def check_batch(recipe: Recipe[Any], num_processes: int) -> None:
         )
 
 
-def check_compile(execution: Execution, device_type: str) -> None:
-    """Raise a SettingsError where torch.compile cannot build the networks: bfloat16 on a CPU.
+def check_cpu(
+    recipe: Recipe[Any], views: Sequence[View], execution: Execution, device_type: str
+) -> None:
+    """Raise a SettingsError where torch 2.15 fails in bfloat16 on a CPU, or --compile in general.
 
-    Nor does it build blocks whose activations are computed again; it chooses itself what it keeps.
+    It computes weight gradients of 1e29 for a 3x3 convolution of stride 2 on a map of 1x1, and its
+    compiler writes C++ that does not build for some networks. The compiler chooses itself what it
+    keeps, and builds no blocks whose activations are computed again.
     """
     if execution.compile and execution.checkpoint_activations:
         raise SettingsError("--compile with --checkpoint-activations: choose one of the two")
-    low = execution.network_dtype(device_type).itemsize < 4
-    if execution.compile and low and device_type == "cpu":
+    if device_type != "cpu" or execution.network_dtype(device_type).itemsize == 4:
+        return
+    what = f"--precision {execution.precision} on a CPU"
+    if execution.compile:
         raise SettingsError(
-            f"--compile with --precision {execution.precision} on a CPU: torch 2.15 writes C++ "
-            "that does not build for some networks; drop --compile, or take --precision float32"
+            f"--compile with {what} does not build for some networks; drop --compile, or take "
+            "--precision float32"
         )
-
-
-def check_small_maps(
-    recipe: Recipe[Any], views: Sequence[View], execution: Execution, device_type: str
-) -> None:
-    """Raise a SettingsError where torch 2.15 computes wrong gradients: bfloat16 on a CPU.
-
-    A 3x3 convolution of stride 2 on a map of 1x1 then gets weight gradients of 1e29.
-    """
-    low = execution.network_dtype(device_type).itemsize < 4
     reduction = 4 if recipe.stem == "cifar" else 16  # pixels of a view per pixel before layer4
     sizes = [recipe.views.small_size_px if view.small else recipe.views.size_px for view in views]
-    smallest = min(sizes, default=reduction + 1)
-    if low and device_type == "cpu" and smallest <= reduction:
+    if (smallest := min(sizes)) <= reduction:
         raise SettingsError(
-            f"--precision {execution.precision} on a CPU with views of {smallest} px: layer4 gets "
-            f"maps of 1x1, for which torch 2.15 computes wrong gradients in bfloat16; take "
-            f"--precision float32 or views above {reduction} px"
+            f"{what} with views of {smallest} px: layer4 gets maps of 1x1, for which torch 2.15 "
+            f"computes wrong gradients; take --precision float32 or views above {reduction} px"
         )
 
 

@@ -59,21 +59,14 @@ def start(name: str, command: Command[Any]) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except Exception as error:
-        if is_out_of_memory(error):
+        # torch has no type for memory of a CPU that is too small
+        if isinstance(error, OutOfMemoryError | MemoryError) or "t allocate memory" in str(error):
             print(f"error: {first_line(error) or 'out of memory'}; {LESS}", file=sys.stderr)
             return 1
         # the last line names any other error, below its traceback
         traceback.print_exc()
         print(f"error: {type(error).__name__}: {first_line(error)}", file=sys.stderr)
         return 1
-
-
-def is_out_of_memory(error: Exception) -> bool:
-    """Return whether memory of a GPU or of the machine was too small; torch has no type for both.
-
-    torch's allocator on a CPU raises a RuntimeError that says "can't allocate memory".
-    """
-    return isinstance(error, (OutOfMemoryError, MemoryError)) or "t allocate memory" in str(error)
 
 
 def require_memory(needs: int, free: int) -> None:

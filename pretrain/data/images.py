@@ -8,6 +8,7 @@ import hashlib
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -29,8 +30,7 @@ class ChangedError(DataError):
     """Images were changed while a run read them."""
 
 
-@dataclass(frozen=True)
-class FolderState:
+class FolderState(NamedTuple):
     """A real folder when it was listed; another state means other names in it."""
 
     path: str
@@ -124,14 +124,8 @@ def last_writes(images: TrainingImages) -> dict[str, int]:
     names = [images.name(place) for place in range(len(images))]
     if len(images) > FILE_BY_FILE:
         names = [f"{folder}/" for folder in images.folders]
-    return {name: _changed_ns(images.folder / name.lstrip("/")) for name in names}
-
-
-def _changed_ns(path: Path) -> int:
-    try:
-        return path.stat().st_ctime_ns
-    except OSError:
-        return -1
+    paths = {name: images.folder / name.lstrip("/") for name in names}
+    return {name: path.stat().st_ctime_ns if path.exists() else -1 for name, path in paths.items()}
 
 
 def read_pixels(file: Path) -> Tensor:
@@ -156,8 +150,6 @@ class BatchPlan:
     num_processes: int = 1
 
     def __post_init__(self) -> None:
-        if self.seed < 0:
-            raise DataError(f"--seed {self.seed} is negative; choose 0 or more")
         if self.num_images < self.batch_size:
             raise DataError(
                 f"{self.num_images} images do not fill one batch of {self.batch_size}; "

@@ -5,7 +5,6 @@ may be deleted at any time. One counts as long as every folder has the entries t
 whose content is replaced by an image of another size under its old name is noticed when it is read.
 """
 
-import fcntl
 import hashlib
 import io
 import json
@@ -13,8 +12,8 @@ import os
 import time
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from itertools import compress
 from pathlib import Path
 
@@ -23,14 +22,12 @@ from numpy.typing import NDArray
 
 from pretrain.data.images import DataError, FolderState, StyleBank, TrainingImages
 from pretrain.pixels.decoding import UNREADABLE, image_size, image_sizes
-from pretrain.running.atomic_files import write_whole
-from pretrain.running.console import print_line
+from pretrain.running.atomic_files import WriteError, write_whole
+from pretrain.running.lock import wait_for_lock
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm", ".tif", ".tiff"}
 UNSURE_S = 2.0
 """A folder that changed so shortly before it was listed may change again at the same clock time."""
-MANY_IMAGES = 100_000
-"""Images whose listing takes so long that a line says where it is kept."""
 TORN = (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile)
 """Errors of reading a file that was cut short or damaged."""
 
@@ -150,15 +147,9 @@ def is_image(path: str) -> bool:
 
 def find_styles(folder: Path, images: TrainingImages) -> StyleBank:
     """Return the styles of a bank; DataError unless each holds a copy of every image."""
-    if not folder.is_dir():
-        raise DataError(
-            f"{folder} is no folder; --style-bank expects a folder that holds one folder per style"
-        )
-    names = tuple(sorted(place.name for place in folder.iterdir() if place.is_dir()))
+    names = tuple(sorted(place.name for place in folder.glob("*/")))
     if not names:
-        raise DataError(
-            f"{folder} holds no folder; --style-bank expects one folder per style in it"
-        )
+        raise DataError(f"{folder} holds no folder; --style-bank expects a folder for each style")
     bank = StyleBank(folder, names)
     missing: list[Path] = []
     for name in names:
@@ -183,16 +174,10 @@ def cache_folder() -> Path:
 
 @contextmanager
 def _lock(path: Path) -> Iterator[None]:
-    """Wait until no other process lists the folder; without a writable cache there is no lock."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.with_suffix(".lock").open("a")
-    except OSError:
-        yield
-        return
-    with file:
-        with suppress(OSError):  # some network disks have no locks: then all processes list
-            fcntl.lockf(file, fcntl.LOCK_EX)
+    """Wait until no other process lists the folder; without a cache or locks, all list it."""
+    with ExitStack() as stack:
+        with suppress(WriteError):
+            stack.enter_context(wait_for_lock(path.with_suffix(".lock")))
         yield
 
 
@@ -201,48 +186,42 @@ def _keep(path: Path, images: TrainingImages, started_s: float) -> None:
     latest_ns = max(state.changed_ns for state in images.states)
     if latest_ns > (started_s - UNSURE_S) * 1e9:
         return
-    facts = {
-        "repeated": images.repeated,
-        "unreadable": images.unreadable,
-        "states": [asdict(state) for state in images.states],
-    }
     content = io.BytesIO()
+    facts = json.dumps([images.repeated, images.unreadable, images.states])
     np.savez(
         content,
-        facts=np.frombuffer(json.dumps(facts).encode(), dtype=np.uint8),
+        facts=np.array(facts),
         names=images.names,
         heights=images.heights,
         widths=images.widths,
     )
-    try:
+    with suppress(WriteError):
         write_whole(path, content.getbuffer())
-    except OSError:
-        return
-    if len(images) >= MANY_IMAGES:
-        seconds = time.time() - started_s
-        print_line(f"{len(images):,} images listed in {seconds:.0f} s; the list is kept in {path}")
 
 
 def _load(path: Path, folder: Path) -> TrainingImages | None:
     """Return a kept listing, or None if there is none that counts."""
     try:
         with path.open("rb") as content, np.load(content) as file:
-            facts = json.loads(file["facts"].tobytes())
-            names, heights, widths = (file[name] for name in ("names", "heights", "widths"))
-        states = tuple(FolderState(**state) for state in facts["states"])
-        if not all(_is_unchanged(folder, state) for state in states):
-            return None
-        if any(_opens(folder / name) for name in facts["unreadable"]):
-            return None
-        repeated, unreadable = tuple(facts["repeated"]), tuple(facts["unreadable"])
-        return TrainingImages(folder, names, heights, widths, repeated, unreadable, states)
+            repeated, unreadable, states = json.loads(str(file["facts"]))
+            arrays = {name: file[name] for name in ("names", "heights", "widths")}
+        images = TrainingImages(
+            folder,
+            **arrays,
+            repeated=tuple(repeated),
+            unreadable=tuple(unreadable),
+            states=tuple(FolderState(*state) for state in states),
+        )
+        unchanged = all(_state(folder, state.path) == state for state in images.states)
     except TORN:
         return None
+    opened = any(_opens(folder / name) for name in images.unreadable)
+    return images if unchanged and not opened else None
 
 
-def _is_unchanged(folder: Path, state: FolderState) -> bool:
-    place = (folder / state.path).stat()
-    return (place.st_ino, place.st_ctime_ns) == (state.inode, state.changed_ns)
+def _state(folder: Path, path: str) -> FolderState:
+    place = (folder / path).stat()
+    return FolderState(path, place.st_ino, place.st_ctime_ns)
 
 
 def _opens(path: Path) -> bool:

@@ -17,7 +17,9 @@ from pretrain.command import Execution
 from pretrain.loop import compile_networks
 from pretrain.method import Method
 from pretrain.parts.fused_batch_norm import FusedBatchNorm
-from pretrain.settings import SettingsError, check_compile
+from pretrain.parts.view import View
+from pretrain.recipes import RECIPES
+from pretrain.settings import SettingsError, check_cpu
 from tests.rounding import assert_equal_up_to_rounding
 from tests.tiny_methods import forward, tiny_batch, tiny_method
 from tests.two_processes import two_processes
@@ -110,8 +112,12 @@ def test_two_processes_compile_their_synchronous_norms_without_a_graph_break(
 
 
 def test_bfloat16_on_a_cpu_is_refused_and_all_else_is_not() -> None:
+    recipe, low = RECIPES["moco/in1k-r50-v2"], Execution(compile=True, precision="bfloat16")
     with pytest.raises(SettingsError, match="--compile with --precision bfloat16 on a CPU"):
-        check_compile(Execution(compile=True, precision="bfloat16"), "cpu")
-    check_compile(Execution(compile=True), "cpu")
-    check_compile(Execution(compile=True), "cuda")
-    check_compile(Execution(precision="bfloat16"), "cpu")
+        check_cpu(recipe, (View(),), low, "cpu")
+    for execution, device in (
+        (Execution(compile=True), "cpu"),
+        (Execution(compile=True), "cuda"),
+        (Execution(precision="bfloat16"), "cpu"),
+    ):
+        check_cpu(recipe, (View(),), execution, device)
