@@ -11,5 +11,5 @@ processes.py     the processes of a run, the GPUs of a machine, errors from one 
 console.py       log lines, and progress as lines or bars
 memory.py        free memory of this machine, container or job, and the share for decoded images
 plugins.py       what installed packages add to the registries
-command_line.py  ranges of numbers; nearest names; a closed pipe
+command_line.py  an unknown option in one sentence; ranges of numbers; nearest names; a closed pipe
 """

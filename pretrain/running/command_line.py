@@ -1,8 +1,12 @@
-"""Command lines: numbers out of range and near names are named, a closed pipe ends it."""
+"""Command lines: unknown options and numbers out of range are named, a closed pipe ends it."""
 
+import io
 import math
+import re
 import signal
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, fields, is_dataclass
 from difflib import get_close_matches
 from typing import Any, TypeVar
@@ -14,8 +18,35 @@ Request = TypeVar("Request")
 
 def parse(request: Callable[..., Request], words: Sequence[str], **settings: Any) -> Request:
     """Return the request that words describe, as tyro reads it; exit with 2 if they are wrong."""
-    found: Request = tyro.cli(request, args=list(words), **settings)
-    return found
+    said = io.StringIO()
+    try:
+        with redirect_stderr(said):
+            found: Request = tyro.cli(request, args=list(words), **settings)
+            return found
+    except SystemExit as end:
+        if end.code == 2:
+            known = _options(request, settings)
+            told = (_sentence(word, known) for word in words if word.startswith("--"))
+            print(next(filter(None, told), said.getvalue().rstrip()), file=sys.stderr)
+        raise
+
+
+def _options(request: Any, settings: dict[str, Any]) -> set[str]:
+    """Return the names of all options, from the help."""
+    said = io.StringIO()
+    with redirect_stdout(said), suppress(SystemExit):
+        tyro.cli(request, args=["--help"], **settings)
+    return set(re.findall(r"(?<![\w-])--[a-z][\w-]*", said.getvalue()))
+
+
+def _sentence(word: str, known: set[str]) -> str:
+    """Return a sentence on a word that is no option; empty for an option."""
+    option = word.partition("=")[0].replace("_", "-")
+    if option in known:
+        return ""
+    near = get_close_matches(option, known, n=1, cutoff=0.5)
+    asked = f"; did you mean {near[0]}?" if near else ";"
+    return f"error: no option {option}{asked} --help shows all"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

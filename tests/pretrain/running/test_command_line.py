@@ -1,15 +1,39 @@
-"""Near names are proposed, and a closed pipe ends a command."""
+"""A wrong word on a command line is told in one sentence."""
 
 import subprocess
 import sys
+from dataclasses import dataclass
 
 import pytest
 
 from benchmarks.planning.cells import task_keys
 from pretrain.__main__ import main
-from pretrain.running.command_line import nearest
+from pretrain.running.command_line import nearest, parse
 from transfer.datasets.catalog import dataset_info
 from transfer.datasets.expected import DataError
+
+
+@dataclass(frozen=True)
+class Request:
+    batch_size: int
+    out: str = ""
+
+
+@pytest.mark.parametrize("words", [["--bach-size", "3"], ["--batch-size", "3", "--bach_size=4"]])
+def test_an_unknown_option_is_named_with_the_nearest(
+    capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        parse(Request, words)
+    assert capsys.readouterr().err == (
+        "error: no option --bach-size; did you mean --batch-size? --help shows all\n"
+    )
+
+
+def test_a_wrong_value_is_told_as_tyro_tells_it(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        parse(Request, ["--batch-size", "three"])
+    assert "--batch-size" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
