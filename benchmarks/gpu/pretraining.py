@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.gpu.page import HOURS, PEAK, PEAK_AT_LEAST
+from benchmarks.gpu.page import HOURS, PEAK
 from benchmarks.gpu.timing import (
     NATIVE_PX,
     Facts,
@@ -38,7 +38,6 @@ from pretrain.data.listing import find_images
 from pretrain.data.side_stream import made_aside, unpack
 from pretrain.launch import join_processes
 from pretrain.loop import Training, training_step, wrap_network
-from pretrain.memory import memory_needs
 from pretrain.method import Method
 from pretrain.parts.momentum_encoder import MomentumEncoder
 from pretrain.run import Job, prepare
@@ -75,7 +74,6 @@ def _steps_of_batch(name: str, device: torch.device, folder: Path, batch_size: i
     job = step_job(name, Process(device=device), folder, batch_size)
     prepared, per_core = prepare_batch(job)
     dtype = job.dtype
-    needs = memory_needs(job.method, job.recipe, batch_size, dtype)
     training = Training(job)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
@@ -97,7 +95,6 @@ def _steps_of_batch(name: str, device: torch.device, folder: Path, batch_size: i
         "workers needed": rate / per_core,
         "cores": os.cpu_count() or 0,
         PEAK: memory,
-        PEAK_AT_LEAST: needs / 1e9,
     }
     if device.type != "cuda":
         return facts

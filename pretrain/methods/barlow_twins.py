@@ -9,7 +9,7 @@ from torch.nn.functional import batch_norm
 
 from pretrain.method import Method
 from pretrain.parts.gather import gather_with_gradient
-from pretrain.parts.heads import mlp_with_plain_output
+from pretrain.parts.heads import mlp_with_norm
 from pretrain.parts.losses import at_least_float32, off_diagonal_squares
 from pretrain.recipes.barlow_twins import BarlowTwinsConfig
 
@@ -44,7 +44,7 @@ class BarlowTwins(Method):
     def __init__(self, backbone: nn.Module, feature_dim: int, config: BarlowTwinsConfig) -> None:
         super().__init__()
         self.config = config
-        projector = mlp_with_plain_output(
+        projector = mlp_with_norm(
             feature_dim, config.hidden_dim, config.embedding_dim, num_hidden=2
         )
         self.set_encoder(backbone, projector, sync_bn=config.sync_bn)

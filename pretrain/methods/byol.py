@@ -6,7 +6,7 @@ Grill et al., NeurIPS 2020, arXiv:2006.07733.
 from torch import Tensor, nn
 
 from pretrain.method import Method
-from pretrain.parts.heads import mlp_with_plain_output
+from pretrain.parts.heads import mlp_with_norm
 from pretrain.parts.losses import embedding_spread, negative_cosine
 from pretrain.parts.momentum_encoder import MomentumEncoder, rising_momentum
 from pretrain.recipes.byol import BYOLConfig
@@ -29,8 +29,8 @@ class BYOL(Method):
         self.config = config
         widths = config.hidden_dim, config.embedding_dim
         # no biases: batch norm cancels the hidden ones, and the released code has none at the end
-        projector = mlp_with_plain_output(feature_dim, *widths, num_hidden=1)
-        predictor = mlp_with_plain_output(config.embedding_dim, *widths, num_hidden=1)
+        projector = mlp_with_norm(feature_dim, *widths)
+        predictor = mlp_with_norm(config.embedding_dim, *widths)
         self.set_encoder(backbone, projector, predictor, sync_bn=config.sync_bn)
         self.target_encoder = MomentumEncoder(self.encoder, config.momentum)
 

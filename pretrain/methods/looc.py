@@ -4,12 +4,14 @@ Xiao et al., "What Should Not Be Contrastive in Contrastive Learning", ICLR 2021
 arXiv:2008.05659. In LooC++ and the baseline MoCo++ each head has its own last stage.
 """
 
+from functools import partial
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize, pad
 
 from pretrain.method import Method
-from pretrain.parts.heads import HeadQueues, LaterHeads, ProjectorHeads
+from pretrain.parts.heads import HeadQueues, ProjectorHeads
 from pretrain.parts.momentum_encoder import MomentumEncoder
 from pretrain.parts.queue import queue_logsumexp
 from pretrain.parts.resnet import BranchedResNet
@@ -113,7 +115,7 @@ class LooC(ManyHeads):
     def _keys(self, views: list[Tensor]) -> Tensor:
         """Return keys (h, v, n, d) of key views (n, 3, H, W), zeros where the loss reads none."""
         splits = self.config.bn_splits
-        later_heads = LaterHeads(self.key_encoder.network)
+        later_heads = partial(self.key_encoder.network, first=1)
         first, *others = views
         keys = [unit_rows(shuffled_forward(self.key_encoder, first, splits))]
         for images in others:

@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy, normalize
 
 from pretrain.method import Method
 from pretrain.parts.gather import gather, gather_with_gradient
-from pretrain.parts.heads import mlp_with_final_norm, mlp_with_norm
+from pretrain.parts.heads import mlp_with_norm
 from pretrain.parts.queue import KeyQueue
 from pretrain.recipes.nnclr import NNCLRConfig
 
@@ -41,11 +41,11 @@ class NNCLR(Method):
     def __init__(self, backbone: nn.Module, feature_dim: int, config: NNCLRConfig) -> None:
         super().__init__()
         self.config = config
-        projector = mlp_with_final_norm(
-            feature_dim, config.hidden_dim, config.embedding_dim, affine=True
-        )
         dim = config.embedding_dim
-        predictor = mlp_with_norm(dim, config.predictor_dim, dim)
+        projector = mlp_with_norm(
+            feature_dim, config.hidden_dim, dim, num_hidden=2, final_norm="affine"
+        )
+        predictor = mlp_with_norm(dim, config.predictor_dim, dim, bias=True)
         self.set_encoder(backbone, projector, predictor, sync_bn=config.sync_bn)
         self.queue = KeyQueue(config.queue_size, config.embedding_dim)
 

@@ -9,7 +9,7 @@ from torch.nn.functional import normalize
 
 from pretrain.method import Method
 from pretrain.parts.gather import gather_with_gradient, own_share
-from pretrain.parts.heads import normed
+from pretrain.parts.heads import mlp_with_norm
 from pretrain.parts.losses import at_least_float32
 from pretrain.recipes.simclr import SimCLRConfig
 
@@ -45,7 +45,10 @@ class SimCLR(Method):
     def __init__(self, backbone: nn.Module, feature_dim: int, config: SimCLRConfig) -> None:
         super().__init__()
         self.config = config
-        projector = simclr_projector(feature_dim, config.hidden_dim, config.embedding_dim)
+        # the paper names no norm; the last one of its code has a scale and no shift
+        projector = mlp_with_norm(
+            feature_dim, config.hidden_dim, config.embedding_dim, final_norm="affine"
+        )
         self.set_encoder(backbone, projector, sync_bn=config.sync_bn)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
@@ -53,15 +56,3 @@ class SimCLR(Method):
         # one pass, so that both views share their batch statistics
         z1, z2 = self.encoder(torch.cat(views)).chunk(2)
         return nt_xent_loss(z1, z2, temperature=self.config.temperature)
-
-
-def simclr_projector(in_features: int, hidden_features: int, out_features: int) -> nn.Sequential:
-    """Return two layers (n, in) -> (n, out), with batch norm after both as in the released code.
-
-    The paper names no norm. The code's last one has a scale and no shift; torch's has both.
-    """
-    return nn.Sequential(
-        *normed(in_features, hidden_features),
-        nn.Linear(hidden_features, out_features, bias=False),
-        nn.BatchNorm1d(out_features),
-    )

@@ -6,7 +6,7 @@ Chen & He, CVPR 2021, arXiv:2011.10566.
 from torch import Tensor, nn
 
 from pretrain.method import Method
-from pretrain.parts.heads import mlp_with_final_norm, mlp_with_norm
+from pretrain.parts.heads import mlp_with_norm
 from pretrain.parts.losses import embedding_spread, negative_cosine
 from pretrain.recipes.simsiam import SimSiamConfig
 
@@ -28,9 +28,11 @@ class SimSiam(Method):
     def __init__(self, backbone: nn.Module, feature_dim: int, config: SimSiamConfig) -> None:
         super().__init__()
         self.config = config
-        projector = mlp_with_final_norm(feature_dim, config.hidden_dim, config.embedding_dim)
         dim = config.embedding_dim
-        predictor = mlp_with_norm(dim, config.predictor_dim, dim)
+        projector = mlp_with_norm(
+            feature_dim, config.hidden_dim, dim, num_hidden=2, final_norm="fixed"
+        )
+        predictor = mlp_with_norm(dim, config.predictor_dim, dim, bias=True)
         self.set_encoder(backbone, projector, predictor, sync_bn=config.sync_bn)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:

@@ -68,7 +68,7 @@ class SwAV(Method):
             )
         self.config = config
         self.views = (View(),) * num_large + (View(small=True),) * num_small
-        projector = mlp_with_norm(feature_dim, config.hidden_dim, config.embedding_dim)
+        projector = mlp_with_norm(feature_dim, config.hidden_dim, config.embedding_dim, bias=True)
         self.set_encoder(backbone, projector, sync_bn=config.sync_bn)
         directions = torch.randn(config.num_prototypes, config.embedding_dim)
         self.prototypes = nn.Parameter(normalize(directions, dim=1))

@@ -10,7 +10,7 @@ from torch.nn.functional import normalize
 
 from pretrain.method import Method
 from pretrain.parts.gather import gather_with_gradient
-from pretrain.parts.heads import mlp_with_final_norm, mlp_with_norm
+from pretrain.parts.heads import mlp_with_norm
 from pretrain.parts.losses import at_least_float32
 from pretrain.parts.momentum_encoder import MomentumEncoder, rising_momentum
 from pretrain.parts.view import View
@@ -91,11 +91,13 @@ class UniCLR(Method):
         super().__init__()
         self.config = config
         self.views = (View(), View()) + config.num_small_views * (View(small=True),)
-        projector = mlp_with_final_norm(feature_dim, config.hidden_dim, config.embedding_dim)
+        dim = config.embedding_dim
+        projector = mlp_with_norm(
+            feature_dim, config.hidden_dim, dim, num_hidden=2, final_norm="fixed"
+        )
         predictor: nn.Module = nn.Identity()
         if config.predictor:
-            dim = config.embedding_dim
-            predictor = mlp_with_norm(dim, config.predictor_dim, dim)
+            predictor = mlp_with_norm(dim, config.predictor_dim, dim, bias=True)
         self.set_encoder(backbone, projector, predictor, sync_bn=config.sync_bn)
         self.target_encoder = (
             MomentumEncoder(self.encoder, config.momentum) if config.momentum_encoder else None

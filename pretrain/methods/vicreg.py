@@ -9,7 +9,7 @@ from torch.nn.functional import mse_loss
 
 from pretrain.method import Method
 from pretrain.parts.gather import gather_with_gradient
-from pretrain.parts.heads import mlp_with_plain_output
+from pretrain.parts.heads import mlp_with_norm
 from pretrain.parts.losses import at_least_float32, off_diagonal_squares
 from pretrain.recipes.vicreg import VICRegConfig
 
@@ -66,7 +66,7 @@ class VICReg(Method):
     def __init__(self, backbone: nn.Module, feature_dim: int, config: VICRegConfig) -> None:
         super().__init__()
         self.config = config
-        projector = mlp_with_plain_output(
+        projector = mlp_with_norm(
             feature_dim, config.hidden_dim, config.embedding_dim, num_hidden=2
         )
         self.set_encoder(backbone, projector, sync_bn=config.sync_bn)

@@ -9,7 +9,7 @@ from torch.nn.functional import normalize
 
 from pretrain.method import Method
 from pretrain.parts.gather import gather_with_gradient
-from pretrain.parts.heads import mlp_with_plain_output
+from pretrain.parts.heads import mlp_with_norm
 from pretrain.parts.losses import at_least_float32
 from pretrain.parts.sync_bn import upload
 from pretrain.parts.view import View
@@ -65,7 +65,7 @@ class WMSE(Method):
         super().__init__()
         self.config = config
         self.views = config.num_views * (View(),)
-        projector = mlp_with_plain_output(
+        projector = mlp_with_norm(
             feature_dim, config.hidden_dim, config.embedding_dim, num_hidden=config.num_hidden
         )
         self.set_encoder(backbone, projector, sync_bn=config.sync_bn)

@@ -5,7 +5,7 @@ Xiao et al., ICLR 2021, arXiv:2008.05659, section 3. Views of several sizes: Car
 """
 
 from itertools import groupby
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -36,19 +36,6 @@ class ProjectorHeads(nn.Module):
             features = [self.backbone(images)] * len(heads)
         embeddings = [self.projectors[i](rows) for i, rows in zip(heads, features, strict=True)]
         return torch.stack(embeddings, dim=1)
-
-
-class LaterHeads(nn.Module):
-    """An encoder without its first head, which only the first key view needs."""
-
-    def __init__(self, encoder: nn.Module) -> None:
-        super().__init__()
-        self.encoder = encoder
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Return embeddings (n, h - 1, d) of images (n, 3, H, W)."""
-        embeddings: Tensor = self.encoder(images, first=1)
-        return embeddings
 
 
 class HeadQueues(nn.Module):
@@ -105,41 +92,28 @@ def normed(in_features: int, out_features: int) -> list[nn.Module]:
     ]
 
 
-def mlp_with_final_norm(
-    in_features: int, hidden_features: int, out_features: int, *, affine: bool = False
+def mlp_with_norm(
+    in_features: int,
+    hidden_features: int,
+    out_features: int,
+    *,
+    num_hidden: int = 1,
+    bias: bool = False,
+    final_norm: Literal["none", "fixed", "affine"] = "none",
 ) -> nn.Sequential:
-    """Return three layers with batch norm, (n, in) -> (n, out), the last one affine or not.
+    """Return hidden layers with batch norm and an output layer, (n, in) -> (n, out).
 
-    It is the projector of SimSiam: Chen & He, CVPR 2021, arXiv:2011.10566.
-    """
-    return nn.Sequential(
-        *normed(in_features, hidden_features),
-        *normed(hidden_features, hidden_features),
-        nn.Linear(hidden_features, out_features, bias=False),
-        nn.BatchNorm1d(out_features, affine=affine),
-    )
-
-
-def mlp_with_norm(in_features: int, hidden_features: int, out_features: int) -> nn.Sequential:
-    """Return a hidden layer with batch norm and a layer with a bias, (n, in) -> (n, out).
-
-    It is SimSiam's predictor, arXiv:2011.10566, and SwAV's projector, arXiv:2006.09882.
-    """
-    return nn.Sequential(
-        *normed(in_features, hidden_features), nn.Linear(hidden_features, out_features)
-    )
-
-
-def mlp_with_plain_output(
-    in_features: int, hidden_features: int, out_features: int, *, num_hidden: int
-) -> nn.Sequential:
-    """Return hidden layers with batch norm and a plain output layer, (n, in) -> (n, out).
-
-    Two hidden layers make the projector of Barlow Twins (Zbontar et al., ICML 2021,
-    arXiv:2103.03230) and the expander of VICReg; one makes BYOL's networks, arXiv:2006.07733.
+    One hidden layer makes BYOL's networks, arXiv:2006.07733, with a bias at the end SimSiam's
+    predictor and SwAV's projector, arXiv:2006.09882, and with an affine norm at the end the
+    projector of SimCLR's released code, arXiv:2002.05709. Two make the projector of Barlow Twins,
+    arXiv:2103.03230, the expander of VICReg and, with a norm without parameters at the end, the
+    projector of SimSiam, arXiv:2011.10566.
     """
     layers = normed(in_features, hidden_features)
     for _ in range(num_hidden - 1):
         layers += normed(hidden_features, hidden_features)
     # no bias: losses that center features cancel it, and BYOL's released code has none either
-    return nn.Sequential(*layers, nn.Linear(hidden_features, out_features, bias=False))
+    layers.append(nn.Linear(hidden_features, out_features, bias=bias))
+    if final_norm != "none":
+        layers.append(nn.BatchNorm1d(out_features, affine=final_norm == "affine"))
+    return nn.Sequential(*layers)

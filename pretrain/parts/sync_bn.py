@@ -1,5 +1,7 @@
 """Batch norm over the images of all processes, and batches mixed over them (ShuffleBN)."""
 
+from collections.abc import Callable
+
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
@@ -7,6 +9,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from pretrain.parts.fused_batch_norm import FusedBatchNorm
 from pretrain.parts.gather import gather, num_processes, own_share
+
+Network = Callable[[Tensor], Tensor]
+"""Images (n, 3, H, W) -> embeddings (n, d)."""
 
 
 def synchronize_batch_norms(network: nn.Module) -> nn.Module:
@@ -35,15 +40,14 @@ def _synchronous_copy(norm: _BatchNorm) -> _BatchNorm:
     return twin.train(norm.training)
 
 
-def split_forward(network: nn.Module, images: Tensor, num_splits: int) -> Tensor:
+def split_forward(network: Network, images: Tensor, num_splits: int) -> Tensor:
     """Return embeddings (n, d) of images (n, 3, H, W), computed in `num_splits` equal groups.
 
     Each group has its own batch statistics, as if it was on a process of its own. ValueError
     unless the images split.
     """
     if num_splits == 1:
-        embeddings: Tensor = network(images)
-        return embeddings
+        return network(images)
     if len(images) % num_splits:
         raise ValueError(
             f"{len(images)} images do not split into {num_splits} equal groups: "
@@ -53,7 +57,7 @@ def split_forward(network: nn.Module, images: Tensor, num_splits: int) -> Tensor
 
 
 @torch.no_grad()
-def shuffled_forward(network: nn.Module, images: Tensor, num_splits: int) -> Tensor:
+def shuffled_forward(network: Network, images: Tensor, num_splits: int) -> Tensor:
     """Return embeddings (n, d) of images (n, 3, H, W), computed in batches mixed over processes.
 
     A permutation of all N images, drawn by the first process, decides which process computes

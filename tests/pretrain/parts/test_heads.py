@@ -8,7 +8,7 @@ from torch.nn.functional import normalize
 from torchvision.models import ResNet
 from torchvision.models.resnet import BasicBlock
 
-from pretrain.parts.heads import HeadQueues, LaterHeads, ProjectorHeads
+from pretrain.parts.heads import HeadQueues, ProjectorHeads
 from pretrain.parts.resnet import BranchedResNet, build_resnet
 from tests.rounding import assert_equal_up_to_rounding
 
@@ -71,7 +71,7 @@ def test_later_heads_are_all_but_the_first_which_is_not_computed() -> None:
 
     for head, branch in enumerate(network.layer4):
         branch.register_forward_hook(lambda *_, head=head: count(head))
-    assert_equal_up_to_rounding(LaterHeads(encoder)(photos()), expected)
+    assert_equal_up_to_rounding(encoder(photos(), first=1), expected)
     assert calls == [0, 1, 1]
 
 
