@@ -50,23 +50,24 @@ def sgd(network: nn.Module, *, learning_rate: float, momentum: float, weight_dec
 
 
 def fit_to_device(optimizer: Optimizer) -> None:
-    """Choose SGD's kernels by the device, and give momenta the memory layout of their weights.
+    """Give each weight a momentum in its memory layout, and choose SGD's kernels.
 
-    A state that is loaded may come from another device, or from weights of another layout: fused
-    kernels refuse those, and others take a slow way. Fused SGD of torch 2.15 also fails where only
-    some weights have a momentum, as after a thaw, so all start with zeros: the same first step.
+    A state that is loaded may come from another device, whose kernels refuse these weights, or from
+    weights of another layout, for which kernels take a slow way. Fused SGD of torch 2.15 also fails
+    where only some weights have a momentum, as after a thaw, so all start with zeros: the same
+    first step.
     """
     for group in optimizer.param_groups:
-        if isinstance(optimizer, SGD) and group["params"][0].is_cuda:
-            group["foreach"], group["fused"] = False, True
-        elif isinstance(optimizer, SGD):
-            group["foreach"], group["fused"] = True, None
-        needed = group["momentum"] or isinstance(optimizer, LARS)
-        for weight in group["params"] if needed else ():
-            optimizer.state[weight].setdefault("momentum_buffer", torch.zeros_like(weight))
-    for weight, state in optimizer.state.items():
-        if state["momentum_buffer"].stride() != weight.stride():
-            state["momentum_buffer"] = torch.empty_like(weight).copy_(state["momentum_buffer"])
+        if isinstance(optimizer, SGD):
+            on_gpu = group["params"][0].is_cuda
+            group["foreach"], group["fused"] = not on_gpu, on_gpu or None
+        for weight in group["params"] if group["momentum"] or isinstance(optimizer, LARS) else ():
+            momentum = optimizer.state[weight].setdefault(
+                "momentum_buffer", torch.zeros_like(weight)
+            )
+            if momentum.stride() != weight.stride():
+                own_layout = torch.empty_like(weight).copy_(momentum)
+                optimizer.state[weight]["momentum_buffer"] = own_layout
 
 
 def trainable_parameters(network: nn.Module) -> list[nn.Parameter]:

@@ -15,47 +15,42 @@ HEADER = ("recipe", "data", "epochs", "batch", "rate", "from", "stands for")
 
 def page() -> str:
     """Return the page with both tables."""
-    return "\n\n".join(
-        (
-            "# Methods and recipes of pre-training",
-            "`python -m pretrain.readme` writes this page.",
-            "## Methods",
-            method_markdown(),
-            "## Recipes",
-            "The last column names the published rows that a recipe stands for.",
-            recipe_markdown() + "\n",
-        )
-    )
+    recipes = [
+        (f"`{name}`", recipe.method, recipe.arch, *row)
+        for (name, *row), recipe in zip(recipe_rows(), RECIPES.values(), strict=True)
+    ]
+    return f"""# Methods and recipes of pre-training
+
+`python -m pretrain.readme` writes this page.
+
+## Methods
+
+{method_markdown()}
+
+## Recipes
+
+The last column names the published rows that a recipe stands for.
+
+{markdown((HEADER[0], "method", "network", *HEADER[1:]), recipes)}
+"""
 
 
 def method_markdown() -> str:
-    """Return a Markdown table of the methods: names, idea and paper, from each file's docstring."""
+    """Return a Markdown table of the methods: names, idea and paper, from each file's docstring.
+
+    The idea is the first line, the paper the first sentence after it, if any.
+    """
     from pretrain.methods import METHODS  # it imports torch
 
     names: dict[str, list[str]] = {}
     for name, (method, _) in METHODS.items():
         names.setdefault(method.__module__, []).append(f"`{name}`")
-    rows = [
-        (", ".join(methods), *idea_and_paper(sys.modules[module].__doc__ or ""))
-        for module, methods in names.items()
-    ]
+    rows = []
+    for module, methods in names.items():
+        idea, _, rest = (sys.modules[module].__doc__ or "").partition("\n\n")
+        paper = " ".join(rest.split()).partition(". ")[0]
+        rows.append((", ".join(methods), idea.rstrip("."), paper.rstrip(".")))
     return markdown(("methods", "idea", "paper"), rows)
-
-
-def idea_and_paper(docstring: str) -> tuple[str, str]:
-    """Return the first line of a docstring, and the first sentence after it or an empty text."""
-    idea, _, rest = docstring.partition("\n\n")
-    paper = " ".join(rest.split()).partition(". ")[0]
-    return idea.rstrip("."), paper.rstrip(".")
-
-
-def recipe_markdown() -> str:
-    """Return a Markdown table of all recipes, with the method and the architecture of each."""
-    rows = [
-        (f"`{name}`", recipe.method, recipe.arch, *row)
-        for (name, *row), recipe in zip(recipe_rows(), RECIPES.values(), strict=True)
-    ]
-    return markdown((HEADER[0], "method", "network", *HEADER[1:]), rows)
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -85,11 +80,8 @@ def recipe_list(words: Sequence[str] = ()) -> str:
     """Return the recipes whose names contain all these words, one per line in columns."""
     rows = [HEADER, *recipe_rows(words)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
-    return "\n".join(lines)
+    lines = (map(str.ljust, row, widths) for row in rows)
+    return "\n".join("  ".join(line).rstrip() for line in lines)
 
 
 if __name__ == "__main__":

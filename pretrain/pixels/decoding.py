@@ -37,9 +37,7 @@ def decode(content: bytes) -> Pixels:
         with Image.open(io.BytesIO(content)) as image:
             return np.array(image.convert("RGB"))
     except UnidentifiedImageError as error:
-        page = content.lstrip().startswith(b"<")
-        kind = "a page in HTML or XML" if page else f"no image, it begins with {content[:8]!r}"
-        raise UnidentifiedImageError(kind if content else "an empty file") from error
+        raise UnidentifiedImageError(f"no image, it begins with {content[:8]!r}") from error
 
 
 FILES_PER_PART = 4096
@@ -70,5 +68,5 @@ def image_size(file: str) -> tuple[int, int]:
     try:
         with Image.open(file) as image:
             return image.height, image.width
-    except (OSError, UnidentifiedImageError, Image.DecompressionBombError):
+    except (OSError, Image.DecompressionBombError):
         return UNREADABLE

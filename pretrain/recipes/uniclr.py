@@ -177,25 +177,6 @@ def with_loss(
     return replace(recipe, method=method, config=config, views=views, table_row=table_row)
 
 
-def table1(variant: Variant, row: int, *components: str) -> Recipe[Any]:
-    """Return a row of Table 1 with the components that have check marks."""
-    settings: dict[str, Any] = {
-        "temperature": 0.5 if "temperature" in components else 1.0,
-        "symmetry_weight": 0.01 if "symmetric" in components else 0.0,
-        "momentum_encoder": "momentum" in components,
-        "num_small_views": 6 * ("multicrop" in components),
-        "predictor": "predictor" in components,
-    }
-    table2 = "; uniclr/table2" * ("predictor" in components)
-    return with_loss(IN1K, variant, f"uniclr/table1: row {row}{table2}", **settings)
-
-
-def figure2(dataset: str, curve: str, **settings: Any) -> Recipe[Any]:
-    """Return a curve of figure 2."""
-    recipe = replace(CIFAR[dataset], epochs=200)
-    return with_loss(recipe, "affinity", f"uniclr/fig2: {dataset}, {curve}", **settings)
-
-
 TABLE1_ROWS: Mapping[Variant, Sequence[str]] = {
     "whitening": (
         "",
@@ -221,14 +202,23 @@ TABLE1_ROWS: Mapping[Variant, Sequence[str]] = {
 
 def table1_rows() -> Iterator[tuple[str, Recipe[Any]]]:
     """Yield recipe names, which tell the check marks, and recipes of the rows of Table 1."""
-    row = 0
-    for variant, rows in TABLE1_ROWS.items():
-        for marks in rows:
-            row += 1
-            components = marks.split()
-            tricks = ["tricks"] * ("predictor" in components)
-            name = "-".join([*tricks, *components]) or "plain"
-            yield f"{METHOD_NAMES[variant]}/in1k-r50-{name}", table1(variant, row, *components)
+    marked = [(variant, marks) for variant, rows in TABLE1_ROWS.items() for marks in rows]
+    for row, (variant, marks) in enumerate(marked, start=1):
+        components = marks.split()
+        tricks = ["tricks"] * ("predictor" in components)
+        name = "-".join([*tricks, *components]) or "plain"
+        settings: dict[str, Any] = {
+            "temperature": 0.5 if "temperature" in components else 1.0,
+            "symmetry_weight": 0.01 if "symmetric" in components else 0.0,
+            "momentum_encoder": "momentum" in components,
+            "num_small_views": 6 * ("multicrop" in components),
+            "predictor": "predictor" in components,
+        }
+        told = f"uniclr/table1: row {row}{'; uniclr/table2' * len(tricks)}"
+        yield (
+            f"{METHOD_NAMES[variant]}/in1k-r50-{name}",
+            with_loss(IN1K, variant, told, **settings),
+        )
 
 
 RECIPES: Mapping[str, Recipe[Any]] = {
@@ -250,10 +240,10 @@ RECIPES: Mapping[str, Recipe[Any]] = {
         for variant, name in METHOD_NAMES.items()
     },
     **{
-        f"simaffinity/{dataset.lower().replace('-', '')}-fig2{end}": figure2(
-            dataset, curve, **settings
+        f"simaffinity/{dataset.lower().replace('-', '')}-fig2{end}": with_loss(
+            replace(recipe, epochs=200), "affinity", f"uniclr/fig2: {dataset}, {curve}", **settings
         )
-        for dataset in CIFAR
+        for dataset, recipe in CIFAR.items()
         for end, curve, settings in (
             ("", "SimAffinity", {}),
             ("-without-t", "w/o T", {"temperature": 1.0}),

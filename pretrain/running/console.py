@@ -114,13 +114,7 @@ class Progress:
     """A progress display, started and ended by `progress`."""
 
     def __init__(
-        self,
-        step: str,
-        subject: str,
-        total: int,
-        unit: str,
-        done: int = 0,
-        bars: "Bars | None" = None,
+        self, step: str, subject: str, total: int, unit: str, done: int, bars: "Bars | None"
     ) -> None:
         self.step, self.subject, self.total, self.unit = step, subject, total, unit
         self.done = self.start_count = done

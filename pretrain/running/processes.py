@@ -71,12 +71,11 @@ def this_process(*, cuda: bool = True) -> Process:
     import torch.distributed as dist
 
     cuda = cuda and torch.cuda.is_available()
-    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0))) if cuda else "cpu"
+    place = f"cuda:{os.environ.get('LOCAL_RANK', 0)}" if cuda else "cpu"
     if not dist.is_initialized():
-        return Process(device=torch.device(device))
-    return Process(
-        rank=dist.get_rank(), num_processes=dist.get_world_size(), device=torch.device(device)
-    )
+        return Process(device=torch.device(place))
+    ranks = {"rank": dist.get_rank(), "num_processes": dist.get_world_size()}
+    return Process(**ranks, device=torch.device(place))
 
 
 def started_processes() -> int:
@@ -122,9 +121,9 @@ def process_group(*, cuda: bool = True) -> Iterator[Process]:
     if started_processes() <= 1:
         yield this_process(cuda=cuda)
         return
-    gpu = None
-    if cuda and torch.cuda.is_available():
-        gpu = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
+    device = this_process(cuda=cuda).device
+    gpu = device if device.type == "cuda" else None
+    if gpu is not None:
         torch.cuda.set_device(gpu)
     dist.init_process_group("gloo" if gpu is None else "nccl", timeout=PATIENCE, device_id=gpu)
     yield this_process(cuda=cuda)
