@@ -92,34 +92,29 @@ def finish(
 def _operations(recipe: ViewRecipe, luma: Tensor) -> list[Operation]:
     """Return the operations between crop and normalization in their order."""
 
+    def texture(images: Tensor, numbers: Tensor) -> Tensor:
+        kernels = numbers[:, 1:].unflatten(1, (LARGEST_KERNEL_PX, -1))
+        return filter_luma(images, kernels, numbers[:, 0], luma)
+
     def gray(images: Tensor, _: Tensor) -> Tensor:
         return to_gray(images, luma)
 
-    jitter = [partial(_change_color, change, luma) for change in JITTER]
-    largest_sigma_px = recipe.blur_sigma_px[1]
+    def jitter(change: ColorChange, images: Tensor, numbers: Tensor) -> Tensor:
+        return change(images, numbers[:, :, None, None], luma)
+
+    def turn(turns: int, images: Tensor, _: Tensor) -> Tensor:
+        return torch.rot90(images, turns, (2, 3))
+
     return [
-        partial(_filter, luma),
+        texture,
         *[gray] * recipe.gray_first,
-        *jitter * len(JITTER),
+        *[partial(jitter, change) for change in JITTER] * len(JITTER),
         *[gray] * (not recipe.gray_first),
-        lambda images, numbers: blur(images, numbers[:, 0], largest_sigma_px),
+        lambda images, numbers: blur(images, numbers[:, 0], recipe.blur_sigma_px[1]),
         lambda images, _: solarize(images),
         lambda images, _: images.flip(3),
-        *[partial(_turn, turns) for turns in (1, 2, 3)],
+        *[partial(turn, turns) for turns in (1, 2, 3)],
     ]
-
-
-def _filter(luma: Tensor, images: Tensor, numbers: Tensor) -> Tensor:
-    kernels = numbers[:, 1:].unflatten(1, (LARGEST_KERNEL_PX, -1))
-    return filter_luma(images, kernels, numbers[:, 0], luma)
-
-
-def _change_color(change: ColorChange, luma: Tensor, images: Tensor, numbers: Tensor) -> Tensor:
-    return change(images, numbers[:, :, None, None], luma)
-
-
-def _turn(turns: int, images: Tensor, _: Tensor) -> Tensor:
-    return torch.rot90(images, turns, (2, 3))
 
 
 def normalize(images: Tensor, constants: Constants) -> Tensor:

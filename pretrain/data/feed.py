@@ -117,12 +117,6 @@ class Feed:
         """Groups of views: large ones, the first apart if its recipe differs, then small ones."""
         num_small = sum(view.small for view in self.views)
         num_large = len(self.views) - num_small
-        if any(view.small for view in self.views[:num_large]):
-            small = [place for place, view in enumerate(self.views) if view.small]
-            raise ValueError(
-                f"views {small} of {len(self.views)} are small, but small views come last: "
-                f"change their order in the method"
-            )
         second = self.recipe.second_view_recipe()
         num_first = num_large if second == self.recipe else 1
         groups = [

@@ -27,16 +27,8 @@ PLACES: dict[Augmentation, slice] = {
     "texture": slice(37, 42),
     "solarize": slice(42, 43),
 }
-"""Places of an augmentation's numbers among those of a view."""
-APPLY_POSITIONS: dict[Augmentation, tuple[int, ...]] = {
-    "color": (22, 31),
-    "blur": (32,),
-    "flip": (34,),
-    "rotation": (35,),
-    "texture": (37,),
-    "solarize": (42,),
-}
-"""Places of the numbers that decide whether an augmentation happens: below its probability."""
+"""Places of an augmentation's numbers among those of a view. The first decides whether it happens:
+below its probability. So do the first of color for the jitter and the last for grayscale."""
 NUM_UNIFORMS = 43
 
 Floats = NDArray[np.float64]
@@ -149,7 +141,9 @@ def draw_view_numbers(seed: int, epoch: int, index: int, views: Sequence[View]) 
         for augmentation in view.copies:
             row[PLACES[augmentation]] = numbers[0, PLACES[augmentation]]
         for augmentation in view.without:
-            row[list(APPLY_POSITIONS[augmentation])] = 1.0
+            row[PLACES[augmentation].start] = 1.0
+            if augmentation == "color":
+                row[PLACES["color"].stop - 1] = 1.0
     return numbers
 
 

@@ -92,10 +92,12 @@ class SwAV(Method):
             codes = self._codes(embeddings[: config.num_assigned_views], progress)
             scores = embeddings @ self.prototypes.T
             loss = swav_loss(scores, codes, temperature=config.temperature)
+        share = codes.mean(dim=(0, 1))
         return {
             "loss": loss,
             "code_entropy": -torch.special.xlogy(codes, codes).sum(dim=2).mean(),
-            "prototype_entropy": entropy_of_mean(codes),
+            # in nats: log K if all prototypes are used alike
+            "prototype_entropy": -torch.special.xlogy(share, share).sum(),
         }
 
     @torch.no_grad()
@@ -115,10 +117,3 @@ class SwAV(Method):
             self.num_queued.add_(num_images * num_processes())
         codes = sinkhorn(scores, epsilon=config.epsilon, num_iterations=config.sinkhorn_iterations)
         return codes[:, :num_images]
-
-
-def entropy_of_mean(codes: Tensor) -> Tensor:
-    """Return the entropy of the mean of codes (A, n, K), in nats: log K if all are used alike."""
-    share = codes.mean(dim=(0, 1))
-    entropy: Tensor = -torch.special.xlogy(share, share).sum()
-    return entropy

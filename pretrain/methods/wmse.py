@@ -26,18 +26,12 @@ def wmse_loss(
     that cuts the images into sub-batches of `whitening_size`; the loss is the mean over all of
     them. float32 also under autocast. A sub-batch whose covariance has no Cholesky factor counts as
     zero, with a gradient of zero. With the loss come the metrics of the factors of all sub-batches
-    and views. ValueError unless whitening_size divides N.
+    and views.
     """
-    num_views, num_images, _ = embeddings.shape
-    if num_images % whitening_size:
-        raise ValueError(
-            f"{num_images} images do not split into sub-batches of {whitening_size}: "
-            f"choose whitening_size so that it divides the batch"
-        )
+    num_views = len(embeddings)
     with torch.autocast(embeddings.device.type, enabled=False):
-        sub_batches = at_least_float32(embeddings)[:, orders.reshape(-1, whitening_size)].transpose(
-            0, 1
-        )
+        places = orders.reshape(-1, whitening_size)
+        sub_batches = at_least_float32(embeddings)[:, places].transpose(0, 1)
         white, factor = whiten(sub_batches, ridge)
         # |sum of V unit vectors|^2 = V + sum of cosines over ordered pairs: no loop over pairs
         resultant = normalize(white, dim=3).sum(dim=1).square().sum(dim=2)

@@ -33,11 +33,6 @@ class KeyQueue(nn.Module):
         """Replace the oldest N rows by the keys (n, d) of all processes; N need not divide K."""
         keys = gather(keys.to(self.keys.dtype))
         size = len(self.keys)
-        if len(keys) > size:
-            raise ValueError(
-                f"{len(keys)} keys do not fit into a queue of {size}: "
-                f"take a batch of at most {size} images or a longer queue"
-            )
         # the position is a tensor: a number would make each push wait for the device
         rows = (self.position + torch.arange(len(keys), device=keys.device)) % size
         self.keys.index_copy_(0, rows, keys)

@@ -43,16 +43,10 @@ def _synchronous_copy(norm: _BatchNorm) -> _BatchNorm:
 def split_forward(network: Network, images: Tensor, num_splits: int) -> Tensor:
     """Return embeddings (n, d) of images (n, 3, H, W), computed in `num_splits` equal groups.
 
-    Each group has its own batch statistics, as if it was on a process of its own. ValueError
-    unless the images split.
+    Each group has its own batch statistics, as if it was on a process of its own.
     """
     if num_splits == 1:
         return network(images)
-    if len(images) % num_splits:
-        raise ValueError(
-            f"{len(images)} images do not split into {num_splits} equal groups: "
-            f"choose bn_splits so that it divides the batch of a process"
-        )
     return torch.cat([network(group) for group in images.chunk(num_splits)])
 
 

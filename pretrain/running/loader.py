@@ -223,26 +223,17 @@ class _Packer(ForkingPickler):
 
     def reducer_override(self, value: object) -> Any:
         """Return how to restore a tensor from a copy; NotImplemented for everything else."""
-        if not isinstance(value, Tensor) or not _is_plain(value) or _move_to_shared_memory(value):
+        if type(value) is not Tensor or value.device.type != "cpu" or _move_to_shared_memory(value):
             return NotImplemented
         content = value.contiguous().reshape(-1).view(torch.uint8).numpy()
         return _restore, (content, value.dtype, tuple(value.shape))
 
 
-def _is_plain(tensor: Tensor) -> bool:
-    """Return whether a tensor is nothing but numbers in the memory of this machine."""
-    return (
-        type(tensor) is Tensor
-        and tensor.device.type == "cpu"
-        and tensor.layout == torch.strided
-        and tensor.numel() > 0
-        and not tensor.requires_grad
-    )
-
-
 def _move_to_shared_memory(tensor: Tensor) -> bool:
     """Move a tensor to shared memory; return whether there was room."""
     size = tensor.untyped_storage().nbytes()
+    if not size:
+        return True
     if not tensor.is_shared() and shutil.disk_usage(SHARED_MEMORY).free < size + RESERVE_BYTES:
         return False
     try:

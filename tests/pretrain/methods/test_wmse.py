@@ -77,11 +77,6 @@ def test_a_sub_batch_that_cannot_be_whitened_counts_as_zero_without_a_gradient(
     assert gradient[:, 6:].isfinite().all()
 
 
-def test_a_batch_that_does_not_split_is_refused() -> None:
-    with pytest.raises(ValueError, match="12 images do not split into sub-batches of 5"):
-        wmse_loss(embeddings(), IN_ORDER, whitening_size=5)["loss"]
-
-
 def test_too_few_rows_to_whiten_are_refused_unless_there_is_a_ridge() -> None:
     with pytest.raises(ValueError, match="at least twice --embedding-dim"):
         WMSEConfig(whitening_size=64, embedding_dim=64)

@@ -178,11 +178,6 @@ def test_each_split_has_its_own_batch_statistics() -> None:
     torch.testing.assert_close(split_forward(norm, images, 2), expected)
 
 
-def test_splits_that_do_not_divide_the_batch_are_refused() -> None:
-    with pytest.raises(ValueError, match="8 images do not split into 3 equal groups"):
-        split_forward(nn.Identity(), torch.zeros(8, 4), 3)
-
-
 def test_under_autocast_images_are_gathered_in_the_type_of_the_network(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
