@@ -7,15 +7,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from pretrain.method import Method
+from pretrain.method import KeyMethod
 from pretrain.parts.heads import mlp
-from pretrain.parts.momentum_encoder import (
-    MomentumEncoder,
-    positive_metrics,
-    query_and_keys,
-    similarities,
-)
-from pretrain.parts.queue import KeyQueue, queue_logsumexp
+from pretrain.parts.momentum_encoder import positive_metrics, similarities
+from pretrain.parts.queue import queue_logsumexp
 from pretrain.parts.view import View
 from pretrain.recipes.jcl import JCLConfig
 
@@ -38,28 +33,20 @@ def jcl_loss(
     return (torch.logaddexp(positive_logit, negative) - attraction).mean()
 
 
-class JCL(Method):
+class JCL(KeyMethod):
     """An encoder, its momentum encoder, and a queue of mean keys."""
 
     def __init__(self, backbone: nn.Module, feature_dim: int, config: JCLConfig) -> None:
         super().__init__()
         self.config = config
         self.views = (View(),) * (1 + config.num_keys)
-        self.set_encoder(backbone, mlp(feature_dim, feature_dim, config.embedding_dim))
-        self.key_encoder = MomentumEncoder(self.encoder, config.momentum)
-        self.queue = KeyQueue(config.queue_size, config.embedding_dim)
+        projector = mlp(feature_dim, feature_dim, config.embedding_dim)
+        self.set_networks(backbone, projector, config)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
         """Return the loss of 1 + M views (n, 3, H, W), query first, at a share of the run done."""
         config = self.config
-        self.key_encoder.update(self.encoder)
-        query, keys = query_and_keys(
-            self.encoder,
-            self.key_encoder,
-            views,
-            key_forward=config.key_forward,
-            bn_splits=config.bn_splits,
-        )
+        query, keys = self.query_and_keys(views, config.bn_splits, config.key_forward)
         ramp = progress if config.covariance_ramp == "linear" else 1.0
         loss = jcl_loss(
             query,

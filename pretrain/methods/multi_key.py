@@ -7,15 +7,10 @@ keys.
 import torch
 from torch import Tensor, nn
 
-from pretrain.method import Method
+from pretrain.method import KeyMethod
 from pretrain.parts.heads import mlp
-from pretrain.parts.momentum_encoder import (
-    MomentumEncoder,
-    positive_metrics,
-    query_and_keys,
-    similarities,
-)
-from pretrain.parts.queue import KeyQueue, queue_logsumexp
+from pretrain.parts.momentum_encoder import positive_metrics, similarities
+from pretrain.parts.queue import queue_logsumexp
 from pretrain.parts.view import View
 from pretrain.recipes.moco import MultiKeyConfig
 
@@ -31,28 +26,20 @@ def multi_key_loss(query: Tensor, keys: Tensor, queue: Tensor, *, temperature: f
     return (torch.logaddexp(positive, negative[:, None]) - positive).mean()
 
 
-class MultiKey(Method):
+class MultiKey(KeyMethod):
     """An encoder, its momentum encoder, and a queue of first keys; with one key it is MoCo v2."""
 
     def __init__(self, backbone: nn.Module, feature_dim: int, config: MultiKeyConfig) -> None:
         super().__init__()
         self.config = config
         self.views = (View(),) * (1 + config.num_keys)
-        self.set_encoder(backbone, mlp(feature_dim, feature_dim, config.embedding_dim))
-        self.key_encoder = MomentumEncoder(self.encoder, config.momentum)
-        self.queue = KeyQueue(config.queue_size, config.embedding_dim)
+        projector = mlp(feature_dim, feature_dim, config.embedding_dim)
+        self.set_networks(backbone, projector, config)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
         """Return the loss of 1 + M views (n, 3, H, W), query first; progress has no effect."""
         config = self.config
-        self.key_encoder.update(self.encoder)
-        query, keys = query_and_keys(
-            self.encoder,
-            self.key_encoder,
-            views,
-            key_forward=config.key_forward,
-            bn_splits=config.bn_splits,
-        )
+        query, keys = self.query_and_keys(views, config.bn_splits, config.key_forward)
         loss = multi_key_loss(query, keys, self.queue.keys, temperature=config.temperature)
         # the paper does not say what is queued: one key per image, of unit length, as in MoCo
         self.queue.push(keys[:, 0])

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from pretrain.parts.sync_bn import shuffled_forward, split_forward
+from pretrain.parts.sync_bn import shuffled_forward
 from pretrain.parts.view import KeyForward
 
 
@@ -48,23 +48,6 @@ class MomentumEncoder(nn.Module):
 def rising_momentum(start: float, progress: float) -> float:
     """Return the momentum at a share of the run, rising by half a cosine to 1 as in BYOL."""
     return 1 - (1 - start) * (1 + math.cos(math.pi * progress)) / 2
-
-
-def query_and_keys(
-    encoder: nn.Module,
-    key_encoder: MomentumEncoder,
-    views: list[Tensor],
-    *,
-    bn_splits: int,
-    key_forward: KeyForward = "concatenated",
-) -> tuple[Tensor, Tensor]:
-    """Return the query (n, d) of the first view and its keys (n, M, d), which get no gradient.
-
-    views: 1 + M of (n, 3, H, W). Both results are float32 and of unit length.
-    """
-    keys = positive_keys(key_encoder, views[1:], key_forward=key_forward, bn_splits=bn_splits)
-    query = split_forward(encoder, views[0], bn_splits)
-    return normalize(query.float(), dim=1), keys
 
 
 def positive_metrics(query: Tensor, keys: Tensor) -> dict[str, Tensor]:
