@@ -67,16 +67,6 @@ class Method(nn.Module):
     frozen_until: Mapping[str, float] = MappingProxyType({})
     """Parameter name -> share of the run before which the parameter stays as it is."""
 
-    @property
-    def uses_labels(self) -> bool:
-        """Return whether `forward` gets the labels of the images."""
-        return self.num_classes > 0
-
-    @property
-    def uses_indices(self) -> bool:
-        """Return whether `forward` gets the places of the images in their data set."""
-        return self.num_images > 0
-
     def set_encoder(
         self,
         backbone: nn.Module,

@@ -16,7 +16,6 @@ from pretrain.data.images import (
     BatchPlan,
     ChangedError,
     DataError,
-    StyleBank,
     TrainingImages,
     last_writes,
 )
@@ -105,9 +104,9 @@ def prepare(name: str, command: Command[Any], process: Process, images: Training
         device=device,
         workers=usual_workers() if command.workers is None else command.workers,
         memory_gb=command.memory_gb,
-        uses_labels=method.uses_labels,
-        uses_indices=method.uses_indices,
-        styles=None if command.style_bank is None else find_styles(command.style_bank, images),
+        uses_labels=method.num_classes > 0,
+        uses_indices=method.num_images > 0,
+        styles=find_styles(command.style_bank, images) if command.style_bank else (),
         colors_in_workers=in_workers[command.colors_in],
     )
     num_steps = count_steps(recipe, command.steps, plan)
@@ -167,13 +166,14 @@ def require_counts(method: Method, images: TrainingImages) -> None:
             )
 
 
-def texture(views: ViewRecipe, styles: StyleBank | None) -> str:
+def texture(views: ViewRecipe, styles: tuple[Path, ...]) -> str:
     """Return how views change their texture, for the record; empty where they do not."""
     if views.texture_probability == 0:
         return ""
-    if styles is None:
+    if not styles:
         return "randconv_luma"
-    return printable(f"style bank {styles.folder.name} of {', '.join(styles.names)}")
+    names = ", ".join(style.name for style in styles)
+    return printable(f"style bank {styles[0].parent.name} of {names}")
 
 
 def printable(name: str) -> str:

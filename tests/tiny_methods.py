@@ -81,8 +81,8 @@ def tiny_batch(method: Any, *, num_images: int = 8) -> Batch:
     indices = torch.arange(num_images)
     return Batch(
         views,
-        indices % 2 if method.uses_labels else None,
-        indices if method.uses_indices else None,
+        indices % 2 if method.num_classes else None,
+        indices if method.num_images else None,
     )
 
 

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from pretrain.data import augment_cpu
 from pretrain.data.augment import Constants, color_changes, constants_on, finish, normalize
-from pretrain.data.images import BatchPlan, StyleBank, TrainingImages, read_pixels
+from pretrain.data.images import BatchPlan, TrainingImages, read_pixels
 from pretrain.data.side_stream import Array, pack, unpack
 from pretrain.data.views import (
     Colors,
@@ -93,7 +93,8 @@ class Feed:
     memory_gb: float
     uses_labels: bool = False
     uses_indices: bool = False
-    styles: StyleBank | None = None
+    styles: tuple[Path, ...] = ()
+    """Folders with a styled copy of every image."""
     colors_in_workers: bool = False
     """Coloring of views from files by workers; else by the device."""
     waiting: Waiting = field(default_factory=Waiting, compare=False)
@@ -103,7 +104,7 @@ class Feed:
     def in_memory(self) -> bool:
         """Return whether all images, padded to the largest, fit into `memory_gb`."""
         largest = int(self.images.heights.max()) * int(self.images.widths.max()) * 3
-        return self.styles is None and largest * len(self.images) <= self.memory_gb * 1e9
+        return not self.styles and largest * len(self.images) <= self.memory_gb * 1e9
 
     @property
     def view_source(self) -> Literal["memory", "workers", "device"]:
@@ -156,7 +157,7 @@ class Feed:
             repeated = np.tile(indices, rows.stop - rows.start)
             sizes = self.images.heights[repeated], self.images.widths[repeated]
             colors, styles = draw_colors(recipe, numbers), np.full(len(numbers), -1)
-            if self.styles is not None:
+            if self.styles:
                 colors.texture[:, 0] = 0  # a styled copy replaces it
                 styles = draw_style(recipe, numbers, len(self.styles))
             drawn.append((draw_boxes(recipe, numbers, *sizes), colors, styles))
@@ -244,11 +245,8 @@ class Feed:
         recipe: ViewRecipe,
         decoded: dict[Path, NDArray[np.uint8]],
     ) -> NDArray[np.uint8]:
-        images, bank = self.images, self.styles
-        styled = bank is not None and style >= 0
-        file = images.path(index)
-        if bank is not None and styled:
-            file = bank.styled_path(images.name(index), style)
+        images, styled = self.images, style >= 0
+        file = self.styles[style] / images.name(index) if styled else images.path(index)
         if file not in decoded:
             pixels = read_pixels(file) if styled else images.read(index)
             decoded[file] = pixels.numpy()

@@ -178,18 +178,3 @@ class BatchPlan:
 def _epoch_order(num_images: int, seed: int, epoch: int) -> NDArray[np.int64]:
     bits = np.random.Philox(key=seed, counter=[0, 1, epoch, 0])  # views.py counts from [0, 0, ..]
     return np.random.Generator(bits).permutation(num_images)
-
-
-@dataclass(frozen=True)
-class StyleBank:
-    """Names of styles that hold a copy of every training image."""
-
-    folder: Path
-    names: tuple[str, ...]
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-    def styled_path(self, name: str, style: int) -> Path:
-        """Return the path of an image's copy in a style, given by its place in `names`."""
-        return self.folder / self.names[style] / name

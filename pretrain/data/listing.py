@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pretrain.data.images import DataError, FolderState, StyleBank, TrainingImages
+from pretrain.data.images import DataError, FolderState, TrainingImages
 from pretrain.pixels.decoding import UNREADABLE, image_size, image_sizes
 from pretrain.running.atomic_files import WriteError, write_whole
 from pretrain.running.lock import wait_for_lock
@@ -145,25 +145,27 @@ def is_image(path: str) -> bool:
     return bool(stem) and dot + suffix.lower() in SUFFIXES
 
 
-def find_styles(folder: Path, images: TrainingImages) -> StyleBank:
-    """Return the styles of a bank; DataError unless each holds a copy of every image."""
-    names = tuple(sorted(place.name for place in folder.glob("*/")))
-    if not names:
+def find_styles(folder: Path, images: TrainingImages) -> tuple[Path, ...]:
+    """Return the folders of a bank of styles, sorted by name, each a copy of every image.
+
+    Raises a DataError if a copy is missing.
+    """
+    styles = tuple(sorted(folder.glob("*/")))
+    if not styles:
         raise DataError(f"{folder} holds no folder; --style-bank expects a folder for each style")
-    bank = StyleBank(folder, names)
     missing: list[Path] = []
-    for name in names:
+    for style in styles:
         # on a network disk one walk through the folder is faster than a look-up for each file
-        present = set(walk(folder / name).files)
+        present = set(walk(style).files)
         paths = map(images.name, range(len(images)))
-        missing += [folder / name / path for path in paths if path not in present]
+        missing += [style / path for path in paths if path not in present]
     if missing:
         raise DataError(
-            f"{folder}: {len(missing)} of {len(bank) * len(images)} styled copies are missing, "
+            f"{folder}: {len(missing)} of {len(styles) * len(images)} styled copies are missing, "
             f"first {missing[0].relative_to(folder)}; each style must hold every image under its "
             f"name in {images.folder}"
         )
-    return bank
+    return styles
 
 
 def cache_folder() -> Path:

@@ -132,7 +132,11 @@ def _forward(block: nn.Module, plain: Callable[[Tensor], Tensor], maps: Tensor) 
 @contextmanager
 def _unchanged_statistics(block: nn.Module) -> Iterator[None]:
     """Give the norms copies of their running statistics, which the first pass has updated."""
-    own = [(module, name, kept) for module in block.modules() for name, kept in _buffers(module)]
+    own = [
+        (module, name, kept)
+        for module in block.modules()
+        for name, kept in module.named_buffers(recurse=False)
+    ]
     for module, name, kept in own:
         setattr(module, name, kept.clone())
     try:
@@ -140,7 +144,3 @@ def _unchanged_statistics(block: nn.Module) -> Iterator[None]:
     finally:
         for module, name, kept in own:
             setattr(module, name, kept)
-
-
-def _buffers(module: nn.Module) -> list[tuple[str, Tensor]]:
-    return list(module.named_buffers(recurse=False))

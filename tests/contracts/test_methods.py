@@ -161,8 +161,8 @@ def job(name: str, images: Path, folder: Path) -> Job:
         device=device,
         workers=0,
         memory_gb=1.0,
-        uses_labels=method.uses_labels,
-        uses_indices=method.uses_indices,
+        uses_labels=method.num_classes > 0,
+        uses_indices=method.num_images > 0,
     )
     return Job(
         name=f"{name}/smoke",

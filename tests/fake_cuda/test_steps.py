@@ -48,7 +48,7 @@ def take_step(method: Method, batch: Batch, name: str) -> Step:
         job = _job(method, name)
         training = Training(job)
         training.step = job.num_steps - 2
-        moved = Batch(views, *([extras[0], None] if method.uses_labels else [None, *extras]))
+        moved = Batch(views, *([extras[0], None] if method.num_classes else [None, *extras]))
         with Watch() as watch:
             training_step(job, training, method, moved)
         missing = [n for n, p in method.named_parameters() if p.requires_grad and p.grad is None]
