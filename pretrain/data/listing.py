@@ -119,7 +119,8 @@ def list_images(folder: Path) -> TrainingImages:
     if not folder.is_dir():
         raise DataError(f"{folder} is no folder; --data wants a folder of images")
     tree = walk(folder)
-    candidates = [path for path in tree.files if is_image(path)] + tree.unreadable
+    candidates = [path for path in tree.files if Path(path).suffix.lower() in SUFFIXES]
+    candidates += tree.unreadable
     if not candidates:
         raise DataError(f"{folder} holds no image ({', '.join(sorted(SUFFIXES))}) at any depth")
     # folder by folder, as paths are sorted: no name has a byte below the one between folders
@@ -137,12 +138,6 @@ def list_images(folder: Path) -> TrainingImages:
         tuple(compress(candidates, ~readable)),
         tuple(tree.states),
     )
-
-
-def is_image(path: str) -> bool:
-    """Return whether the suffix of a file's name is that of an image."""
-    stem, dot, suffix = path.rpartition("/")[2].rpartition(".")
-    return bool(stem) and dot + suffix.lower() in SUFFIXES
 
 
 def find_styles(folder: Path, images: TrainingImages) -> tuple[Path, ...]:

@@ -20,18 +20,6 @@ from pretrain.recipes.uniclr import UniCLRConfig
 ONE_PAIR: Pairs = ((0, 1),)
 
 
-def stack_views(*views: Tensor, prenorm: bool = False) -> Tensor:
-    """Return V views (N, D) as one batch (1, V, N, D), in at least float32; prenorm: unit rows."""
-    precise = at_least_float32(torch.stack(views)[None])
-    return normalize(precise, dim=3) if prenorm else precise
-
-
-def cosine_affinities(views: Tensor, pairs: Pairs) -> Tensor:
-    """Return cosines (B, P, N, N) for P pairs of views (B, V, N, D)."""
-    unit = normalize(views, dim=3)
-    return torch.stack([unit[:, a] @ unit[:, b].mT for a, b in pairs], dim=1)
-
-
 def affinity_losses(affinity: Tensor, config: UniCLRConfig) -> Tensor:
     """Return cross-entropy plus symmetric loss (B,) of affinities (B, P, N, N), mean over pairs."""
     logits = affinity / config.tau
@@ -62,10 +50,13 @@ def uniclr_loss(embeddings: Tensor, pairs: Pairs, config: UniCLRConfig) -> dict[
 
 
 def _loss_and_metrics(embeddings: Tensor, pairs: Pairs, config: UniCLRConfig) -> dict[str, Tensor]:
+    views = at_least_float32(embeddings)[None]  # one batch (1, V, N, D)
     if config.variant == "affinity":
-        affinity = cosine_affinities(stack_views(*embeddings), pairs)
+        unit = normalize(views, dim=3)
+        affinity = torch.stack([unit[:, a] @ unit[:, b].mT for a, b in pairs], dim=1)
         return {"loss": affinity_losses(affinity, config).mean(), **similarity_metrics(affinity)}
-    views = stack_views(*embeddings, prenorm=config.prenorm)
+    if config.prenorm:
+        views = normalize(views, dim=3)
     if not config.pooled_stats:
         views = torch.cat([torch.stack([views[:, a], views[:, b]], dim=1) for a, b in pairs])
         pairs = ONE_PAIR

@@ -40,14 +40,9 @@ def crop(pixels: Pixels, box: Sequence[int], size_px: int) -> Pixels:
 
 def orient(view: Pixels, *, flip: bool, quarters: int, out: Pixels) -> None:
     """Write a square (S, S, 3) into `out`, mirrored if `flip`, then turned counterclockwise."""
-    if flip and quarters:
+    if flip:
         view = cv2.flip(view, 1)
-    if quarters:
-        cv2.rotate(view, QUARTER_TURNS[quarters], dst=out)
-    elif flip:
-        cv2.flip(view, 1, dst=out)
-    else:
-        np.copyto(out, view)
+    np.copyto(out, cv2.rotate(view, QUARTER_TURNS[quarters]) if quarters else view)
 
 
 def crop_batch(pixels: Tensor, boxes: Tensor, size_px: int) -> Tensor:
