@@ -81,9 +81,9 @@ def test_a_row_shows_the_views_of_one_image_whatever_their_sizes(tmp_path: Path)
     write_view_sheet(tmp_path, [bright, dark], (0.5, 0.4, 0.3), (0.2, 0.3, 0.1))
     with Image.open(tmp_path / "views.jpg") as sheet:
         pixels = np.asarray(sheet)
-    assert pixels.shape == (6 * 100 - 4, 2 * 100 - 4, 3)
-    assert pixels[:90, :90].min() > 250
-    assert pixels[500:590, 110:190].max() < 5
+    assert pixels.shape == (6 * 100 + 4, 2 * 100 + 4, 3)
+    assert pixels[5:95, 5:95].min() > 250
+    assert pixels[505:595, 115:195].max() < 5
 
 
 class FakeRun:
