@@ -15,10 +15,9 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 from xml.etree import ElementTree
@@ -41,7 +40,7 @@ PATIENCE_S = 300.0
 """A file of tests, or a measurement, may take so long."""
 FIRST, LAST = "tests of methods", "tests of compiled"
 END_S = 30.0
-"""Time for pytest to write what was answered, before it is killed."""
+"""Time for a check to end its processes, before it is killed."""
 
 
 class Check(NamedTuple):
@@ -50,8 +49,8 @@ class Check(NamedTuple):
     name: str
     suffix: str
     """Suffix of the file of answers: .xml of tests, .json of a measurement."""
-    words: Callable[[Path], list[str]]
-    """Function of the file of answers that returns the command."""
+    words: list[str]
+    """Command, to which the file of answers is added."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,18 +130,14 @@ def in_order(device: str) -> list[Check]:
     """Return the checks, those first that tell most: methods, then rates, other tests."""
     from benchmarks.gpu.measure import MEASUREMENTS
 
-    def testing_words(file: Path, answers: Path) -> list[str]:
+    tests = []
+    for file in test_files(device):
         words = ["pytest", "--verbose", "-p", "no:cacheprovider", "-rs", "--numprocesses", "0"]
-        return [*words, "-m", CHOSEN[device], str(file), f"--junitxml={answers.absolute()}"]
-
-    def measuring_words(name: str, answers: Path) -> list[str]:
-        return ["benchmarks.gpu.measure", name, device, str(answers.absolute())]
-
-    tests = [
-        Check(f"tests of {file.stem.removeprefix('test_')}", ".xml", partial(testing_words, file))
-        for file in test_files(device)
+        words += ["-m", CHOSEN[device], str(file), "--junitxml"]
+        tests.append(Check(f"tests of {file.stem.removeprefix('test_')}", ".xml", words))
+    rates = [
+        Check(name, ".json", ["benchmarks.gpu.measure", name, device]) for name in MEASUREMENTS
     ]
-    rates = [Check(name, ".json", partial(measuring_words, name)) for name in MEASUREMENTS]
     place = {FIRST: 0, LAST: 3}
     return sorted(
         [*rates, *tests], key=lambda check: place.get(check.name, 1 if check in rates else 2)
@@ -157,34 +152,31 @@ def test_files(device: str) -> list[Path]:
 
 
 def run_check(check: Check, folder: Path, deadline_s: float) -> tuple[list[Answer], list[str]]:
-    """Return the answers of a check, kept or new, and its name if it was not run whole.
+    """Return the answers of a check, kept or new, and what of it was not run.
 
     deadline_s: by time.monotonic(). Each check has a process of its own, since a GPU that has met
     an error answers nothing more to its process; its answers are kept when it ends by itself.
     """
-    stem = check.name.removeprefix("tests of ")
-    whole, part = (folder / f"{_slug(stem)}{end}{check.suffix}" for end in ("", ".some"))
-    reason, not_run = "", []
+    read = read_tests if check.suffix == ".xml" else read_measurement
+    file = folder / f"{_slug(check.name)}{check.suffix}"
+    if file.exists():
+        return list(read(check.name, file)), []
     left_s = deadline_s - time.monotonic()
-    if not whole.exists() and left_s > 0:
-        part.unlink(missing_ok=True)
-        status = _run(check.words(part), min(PATIENCE_S, left_s))
-        if status == INTERRUPTED:
-            not_run.append(f"what follows in {stem}")
-        if status is not None and part.exists():
-            part.replace(whole)
-        if status is not None or left_s > PATIENCE_S:
-            ended = f"within {PATIENCE_S:.0f} s" if status is None else f"at its end with {status}"
-            reason = f"no answer {ended}"
-    found = [file for file in (whole, part) if file.exists()][:1]
-    if not found and reason:
+    if left_s <= 0:
+        return [], [check.name]
+    new = file.with_name(f"new{check.suffix}")
+    new.unlink(missing_ok=True)
+    status = _run([*check.words, str(new.absolute())], min(PATIENCE_S, left_s))
+    if status is None and left_s <= PATIENCE_S:
+        return [], [check.name]
+    if status is None or not new.exists():
+        ended = f"within {PATIENCE_S:.0f} s" if status is None else f"at its end with {status}"
         group = "rates" if check.suffix == ".json" else "tests"
-        return [
-            Answer(check=check.name, group=group, status="failed", seconds=0.0, reason=reason)
-        ], []
-    if not whole.exists():
-        not_run.append(check.name)
-    return [one for file in found for one in READERS[check.suffix](check.name, file)], not_run
+        reason = f"no answer {ended}"
+        return [Answer(check=check.name, group=group, status="failed", reason=reason)], []
+    new.replace(file)
+    not_run = [f"what follows in {check.name}"] * (status == INTERRUPTED)
+    return list(read(check.name, file)), not_run
 
 
 def _run(words: Sequence[str], limit_s: float) -> int | None:
@@ -233,10 +225,6 @@ def read_measurement(name: str, file: Path) -> Iterator[Answer]:
     if wrong := complaint(name, content["facts"]):
         content |= {"status": "failed", "reason": wrong}
     yield Answer(check=name, group="rates", **content)
-
-
-READERS = {".xml": read_tests, ".json": read_measurement}
-"""How files of answers are read, by suffix."""
 
 
 def write_page(

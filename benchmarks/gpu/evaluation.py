@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -18,17 +18,7 @@ from transfer.backbone import Precision as FeaturePrecision
 from transfer.backbone import random_backbone
 from transfer.detection.detector import Detector, Sample
 from transfer.detection.engines import EngineName, build_detector
-from transfer.detection.recipe import (
-    COCO_4CONV1FC,
-    COCO_4CONV1FC_MASKS,
-    COCO_FPN,
-    COCO_FPN_KEYPOINTS,
-    COCO_FPN_MASKS,
-    VOC_C4,
-    VOC_C4_MOCO,
-    VOC_C4_NONE,
-    DetectorRecipe,
-)
+from transfer.detection.recipe import DetectorRecipe
 from transfer.detection.train import sgd
 from transfer.finetuning.classification import Classifier, Crops, FineTuning
 from transfer.finetuning.loop import fused, measured_convolutions
@@ -42,17 +32,9 @@ from transfer.frozen.transforms import Normalization
 from transfer.segmentation.network import FCN, build_network, load_backbone
 from transfer.segmentation.recipe import VOC_FCN
 from transfer.segmentation.samples import Sample as Crop
+from transfer.tasks.detection import MEASURED_AS, TASKS
 
-DETECTORS = {
-    "coco_det": COCO_FPN,
-    "coco_insseg": COCO_FPN_MASKS,
-    "coco_keypoint": COCO_FPN_KEYPOINTS,
-    "coco_det@4conv1fc": COCO_4CONV1FC,
-    "coco_insseg@4conv1fc": COCO_4CONV1FC_MASKS,
-    "voc0712_det_c4": VOC_C4,
-    "voc0712_det_c4@moco": VOC_C4_MOCO,
-    "voc0712_det_c4@none": VOC_C4_NONE,
-}
+DETECTORS = {key: task.recipe for key, task in TASKS.items()}
 """Recipes by the key of their task."""
 COURSE = FineTuning(
     iterations=4,
@@ -68,6 +50,7 @@ COURSE = FineTuning(
 )
 """Settings of a classifier's optimizer; its steps are timed, and none is a training."""
 NUM_CLASSES = 21
+PRECISIONS: tuple[Literal["float32", "bfloat16"], ...] = ("float32", "bfloat16")
 
 
 class Subject(NamedTuple):
@@ -76,17 +59,6 @@ class Subject(NamedTuple):
     network: nn.Module
     optimizer: torch.optim.SGD
     samples: Sequence[Any]
-
-
-def one_pass(
-    network: nn.Module, samples: Sequence[Any], device: torch.device, precision: Precision
-) -> tuple[float, bool]:
-    """Make a pass forward and backward; return the sum of the losses, and if all is finite."""
-    total = summed_losses(network, samples, device, precision)
-    total.backward()
-    gradients = [p.grad for p in network.parameters() if p.grad is not None]
-    finite = all(bool(each.isfinite().all()) for each in (total.detach(), *gradients))
-    return total.item(), finite
 
 
 def training_step(subject: Subject, device: torch.device, precision: Precision) -> None:
@@ -109,20 +81,17 @@ def summed_losses(
 def training_rate(
     make: Callable[[int], Subject],
     device: torch.device,
-    precision: Precision,
     sizes: Sequence[int],
     *,
     calls: int,
     one_size: bool = True,
-    title: str = "",
 ) -> Facts:
-    """Return time and memory of a step of the largest number of images that fits.
+    """Return time and memory of a step of the largest number of images that fits, by precision.
 
-    one_size: in a training all images have one size. The title tells these facts from those of
-    other numbers.
+    one_size: in a training all images have one size.
     """
 
-    def measure(images: int) -> Facts:
+    def measure(precision: Precision, images: int) -> Facts:
         subject = make(images)
         subject.network.train()
         step = partial(training_step, subject, device, precision)
@@ -130,13 +99,17 @@ def training_rate(
             time = partial(seconds_per_call, step, device, warm_up=max(1, calls // 2), calls=calls)
             seconds, memory = with_peak_memory(time, device)
         return {
-            f"seconds per iteration{title} in {precision}": seconds,
-            f"images per pass{title} in {precision}": float(images),
-            f"images/s{title} in {precision}": images / seconds,
-            f"peak memory GB{title} in {precision}": memory,
+            f"seconds per iteration in {precision}": seconds,
+            f"images per pass in {precision}": float(images),
+            f"images/s in {precision}": images / seconds,
+            f"peak memory GB in {precision}": memory,
         }
 
-    return first_that_fits(measure, sizes)
+    return {
+        name: value
+        for precision in PRECISIONS
+        for name, value in first_that_fits(partial(measure, precision), sizes).items()
+    }
 
 
 def feature_rate(
@@ -151,7 +124,6 @@ def feature_rate(
     backbone = replace(random_backbone(arch=arch, stem="imagenet", seed=0), precision=precision)
     network = frozen_network(backbone)
     raw, normalize = raw_pixels(batch, px, device), Normalization(backbone.input, device)
-    uploaded = normalize(raw)
     under_way: list[ReadBack] = []
 
     def extract() -> None:
@@ -160,17 +132,8 @@ def feature_rate(
             under_way.pop().wait()
         under_way.append(features)
 
-    whole, memory = with_peak_memory(
-        partial(seconds_per_call, extract, device, warm_up=3, calls=calls), device
-    )
-    alone = seconds_per_call(partial(forward, network, uploaded), device, warm_up=3, calls=calls)
-    return {
-        "images/s": batch / whole,
-        "images/s of pixels on the device": batch / alone,
-        "images per batch": float(batch),
-        "px": float(px),
-        "peak memory GB": memory,
-    }
+    seconds = seconds_per_call(extract, device, warm_up=3, calls=calls)
+    return {"images/s": batch / seconds}
 
 
 def raw_pixels(batch: int, px: int, device: torch.device) -> Tensor:
@@ -208,11 +171,7 @@ def classifier_rate(device: torch.device, folder: Path) -> Facts:
         large if device.type == "cuda" else ("resnet18", 64, 4, (4,), 1)
     )
     make = partial(new_classifier, arch, px, classes, device)
-    return _in_both_precisions(partial(training_rate, make, device, sizes=sizes, calls=calls))
-
-
-def _in_both_precisions(measure: Callable[..., Facts]) -> Facts:
-    return measure(precision="float32") | measure(precision="bfloat16")
+    return training_rate(make, device, sizes, calls=calls)
 
 
 def new_classifier(
@@ -242,7 +201,7 @@ def segmentation_rate(device: torch.device, folder: Path) -> Facts:
         )
         return Subject(network, optimizer, [one.to(device) for one in fixed_crops(images, px)])
 
-    return _in_both_precisions(partial(training_rate, make, device, sizes=sizes, calls=calls))
+    return training_rate(make, device, sizes, calls=calls)
 
 
 def new_fcn(arch: str, folder: Path, *, px: int, head_channels: int) -> FCN:
@@ -273,8 +232,7 @@ def fixed_crops(count: int, px: int) -> list[Crop]:
 def detector_rate(key: str, device: torch.device, folder: Path) -> Facts:
     """Measure the seconds of a detector's training step at the recipe's sizes.
 
-    Two images are those of each of the papers' eight GPUs; the whole batch is what one GPU trains
-    on, or the largest part of it that fits.
+    The whole batch is what one GPU trains on, or the largest part of it that fits.
     """
     recipe, on_gpu = DETECTORS[key], device.type == "cuda"
     recipe = recipe if on_gpu else recipe.tiny()
@@ -286,11 +244,8 @@ def detector_rate(key: str, device: torch.device, folder: Path) -> Facts:
         samples = large_samples(recipe, images)
         return detector_subject(detector, recipe, samples, device, learning_rate=1e-4)
 
-    rate = partial(training_rate, make, device, calls=calls, one_size=False)
-    if not on_gpu:
-        return rate("float32", (2,))
-    two = rate("float32", (2,), title=" of 2 images")
-    return two | _in_both_precisions(partial(rate, sizes=(recipe.batch_size, 8, 4, 2)))
+    sizes = (recipe.batch_size, 8, 4, 2) if on_gpu else (2,)
+    return training_rate(make, device, sizes, calls=calls, one_size=False)
 
 
 def detector_subject(
@@ -352,18 +307,15 @@ def large_samples(recipe: DetectorRecipe, count: int) -> list[Sample]:
     return samples
 
 
-ARCHITECTURES = ("resnet18", "resnet50")
-PRECISIONS: tuple[FeaturePrecision, ...] = ("float32", "bfloat16")
 MEASUREMENTS: dict[str, Callable[[torch.device, Path], Facts]] = {
     **{
         f"rate of features of {arch} in {precision}": partial(feature_rate, arch, precision)
-        for arch in ARCHITECTURES
+        for arch in ("resnet18", "resnet50")
         for precision in PRECISIONS
     },
     "rate of a linear probe": probe_rate,
     "rate of classifier": classifier_rate,
     "rate of voc12_seg_fcn": segmentation_rate,
-    # C4 recipes differ in a norm or two, so that one is measured
-    **{f"rate of {key}": partial(detector_rate, key) for key in DETECTORS if "c4@" not in key},
+    **{f"rate of {key}": partial(detector_rate, key) for key in MEASURED_AS.values()},
 }
 """Measurements by the name from which `page.py` makes the rates of plans."""

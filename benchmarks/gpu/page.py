@@ -1,5 +1,6 @@
 """The page of a check of GPUs, and the rates of plans, from the answers of all checks."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -15,9 +16,6 @@ INTRODUCTION = (
 
 BOUND = ": bound"
 """End of the name of a fact that bounds another one."""
-MOST_COLUMNS = 9
-"""Facts that have a column each; more have a line each."""
-
 STEP = "step of "
 """Start of the name of a measured step, before its method."""
 WAITS = {"lorac": 1}
@@ -39,7 +37,7 @@ class Answer:
     group: str
     """Module of the test, or "rates"."""
     status: Status
-    seconds: float
+    seconds: float = 0.0
     reason: str = ""
     """Why it failed or was skipped, in one line."""
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -62,20 +60,18 @@ class Machine:
 
 def complaint(check: str, facts: Mapping[str, Any]) -> str:
     """Return why a measured step is wrong: it waits, or is slow."""
-    allowed = WAITS.get(check.removeprefix(STEP), 0)
-    if STEP in check and float(facts.get("waits", 0)) > allowed:
-        return f"{facts['waits']} waits for the GPU in a step, {allowed} allowed"
-    distance = float(facts.get(DISTANCE, 0))
+    waits, allowed = facts.get("waits", 0), WAITS.get(check.removeprefix(STEP), 0)
+    if STEP in check and waits > allowed:
+        return f"{waits} waits for the GPU in a step, {allowed} allowed"
+    distance = facts.get(DISTANCE, 0.0)
     return f"{distance:.2g} {DISTANCE}, {SLOWEST:g} at most" if distance > SLOWEST else ""
 
 
 def render(machine: Machine, answers: Sequence[Answer], not_run: Sequence[str]) -> str:
     """Return the page in markdown; `not_run` are the names of checks without an answer."""
-    counts = {
-        status: sum(answer.status == status for answer in answers)
-        for status in ("passed", "measured", "failed", "skipped")
-    }
-    summary = ", ".join(f"{number} {status}" for status, number in counts.items() if number)
+    counts = Counter(answer.status for answer in answers)
+    kinds: tuple[Status, ...] = ("passed", "measured", "failed", "skipped")
+    summary = ", ".join(f"{counts[status]} {status}" for status in kinds if counts[status])
     summary += f", {len(not_run)} not run" if not_run else ""
     parts = [
         "# Check of GPUs",
@@ -85,16 +81,23 @@ def render(machine: Machine, answers: Sequence[Answer], not_run: Sequence[str]) 
     ]
     if methods := _methods(answers):
         parts.append(table(["method", RATE, DISTANCE, HOURS, "right or wrong"], methods))
-    for title, status in (("Failed", "failed"), ("Skipped", "skipped")):
-        lines = _reasons([answer for answer in answers if answer.status == status])
-        if lines:
-            parts += [f"## {title}", "\n".join(lines)]
+    for status in ("failed", "skipped"):
+        own = [answer for answer in answers if answer.status == status]
+        lines = [f"- {one.group}: {one.check}: {one.reason}" for one in own]
+        parts += [f"## {status.capitalize()}", "\n".join(lines)] * bool(own)
     if not_run:
         parts += ["## Not run", f"The time was over: {', '.join(not_run)}."]
-    answered = [a for a in answers if a.status in ("passed", "measured") or a.group == "rates"]
-    for group in dict.fromkeys(answer.group for answer in answered):
-        own = [answer for answer in answered if answer.group == group]
-        parts += [f"## {group[0].upper()}{group[1:]}", *_tables(own)]
+    for group in dict.fromkeys(answer.group for answer in answers):
+        facts = [
+            [answer.check, name, _text(value), _text(answer.facts.get(name + BOUND))]
+            for answer in answers
+            if answer.group == group
+            for name, value in answer.facts.items()
+            if not name.endswith(BOUND)
+        ]
+        if facts:
+            header = ["check", "quantity", "value", "bound"]
+            parts += [f"## {group[0].upper()}{group[1:]}", table(header, facts, left=2)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -108,44 +111,6 @@ def _methods(answers: Sequence[Answer]) -> list[list[str]]:
         verdict = "wrong" if "failed" in (step.status, *alike) else verdict
         rows.append([method, *(_text(step.facts.get(n)) for n in (RATE, DISTANCE, HOURS)), verdict])
     return rows
-
-
-def _reasons(answers: Sequence[Answer]) -> list[str]:
-    """Return a line for each group and reason, with the checks that it stands for."""
-    checks: dict[tuple[str, str], list[str]] = {}
-    for answer in answers:
-        checks.setdefault((answer.group, answer.reason), []).append(answer.check)
-    return [f"- {group}: {', '.join(names)}: {reason}" for (group, reason), names in checks.items()]
-
-
-def _tables(answers: Sequence[Answer]) -> list[str]:
-    """Return tables of a group: one for what was compared, and one for each kind of measurement."""
-    kinds: dict[tuple[str, str], list[Answer]] = {}
-    for answer in answers:
-        measured = answer.group == "rates"
-        kind = (answer.check.split()[0], next(iter(answer.facts), "")) if measured else ("", "")
-        kinds.setdefault(kind, []).append(answer)
-    return [_table(alike) for alike in kinds.values()]
-
-
-def _table(answers: Sequence[Answer]) -> str:
-    """Return a line for each answer, or for each fact where there are many or have bounds."""
-    names = list(dict.fromkeys(name for answer in answers for name in answer.facts))
-    if any(name.endswith(BOUND) for name in names):
-        rows = [
-            [answer.check, name, _text(value), _text(answer.facts.get(name + BOUND, ""))]
-            for answer in answers
-            for name, value in answer.facts.items()
-            if not name.endswith(BOUND)
-        ]
-        return table(["check", "quantity", "largest difference", "bound"], rows, left=2)
-    cells = [[_text(answer.facts.get(name)) for name in names] for answer in answers]
-    lines = [["check", *(answer.check for answer in answers)]]
-    lines += [[name, *column] for name, column in zip(names, zip(*cells, strict=True), strict=True)]
-    lines.append(["s", *(f"{answer.seconds:.1f}" for answer in answers)])
-    if len(names) < MOST_COLUMNS:
-        lines = [list(column) for column in zip(*lines, strict=True)]
-    return table(lines[0], lines[1:])
 
 
 def _text(value: object) -> str:

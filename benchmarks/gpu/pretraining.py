@@ -7,28 +7,28 @@ is measured, but the rate at which one core makes them is. On a CPU the recipes 
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.gpu.page import HOURS, PEAK
+from benchmarks.gpu.page import DISTANCE, HOURS, PEAK
 from benchmarks.gpu.timing import (
     NATIVE_PX,
     Facts,
     NotMeasuredError,
     attained,
     first_that_fits,
-    floors,
+    floor_us,
     one_thread,
+    seconds_per_call,
     trace,
-    wait_for,
+    with_peak_memory,
     write_photographs,
 )
 from pretrain.command import parse
@@ -73,46 +73,30 @@ def step_rate(name: str, device: torch.device, folder: Path) -> Facts:
 def _steps_of_batch(name: str, device: torch.device, folder: Path, batch_size: int) -> Facts:
     job = step_job(name, Process(device=device), folder, batch_size)
     prepared, per_core = prepare_batch(job)
-    dtype = job.dtype
     training = Training(job)
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
-    rate = whole_steps(training, training.method, prepared)
-    memory = torch.cuda.max_memory_allocated(device) / 1e9 if device.type == "cuda" else 0.0
-    views = count_views(training.method)
-    with FlopCounterMode(display=False) as counted, closing(repeat(job, prepared)) as batches:
-        training_step(job, training, training.method, next(batches))
-    flops_per_image = counted.get_total_flops() / batch_size
+    counts, memory = with_peak_memory(
+        partial(measure_steps, training, training.method, prepared), device
+    )
+    rate = float(counts["images/s"])
     facts: Facts = {
         "recipe": job.name,
         "images per GPU": batch_size,
-        "precision": str(dtype),
-        "images/s": rate,
+        "precision": str(job.dtype),
+        **counts,
         "ms": 1e3 * batch_size / rate,
-        HOURS: hours(job, rate),
-        "GFLOP per image": flops_per_image / 1e9,
+        HOURS: job.recipe.epochs * TRAIN_IMAGES / rate / 3600,
         "decoded images/s and core": per_core,
         "workers needed": rate / per_core,
-        "cores": os.cpu_count() or 0,
         PEAK: memory,
     }
     if device.type != "cuda":
         return facts
+    views = count_views(training.method)
     with closing(repeat(job, prepared)) as batches:
-        facts |= trace(lambda: training_step(job, training, training.method, next(batches)), 2)
-    del facts["ms collectives"]  # of one GPU there are none
-    flops, bytes_per_s = attained(device)
-    facts |= {"TFLOP/s of products": flops / 1e12, "TB/s of copies": bytes_per_s / 1e12}
-    facts["share of these products"] = flops_per_image * rate / flops
-    trained, keys = (views[kind] / batch_size for kind in ("trained", "keys"))
-    for floor_name, floor in floors(job.recipe.arch, flops, bytes_per_s).items():
-        facts[f"times the {floor_name} floor"] = 1 / rate / floor.seconds(trained, keys)
-    return facts
-
-
-def hours(job: Job, rate: float) -> float:
-    """Return the hours of a recipe's epochs over ImageNet at a rate in images/s."""
-    return job.recipe.epochs * TRAIN_IMAGES / rate / 3600
+        training_step(job, training, training.method, next(batches))
+    trained, key = floor_us(job.recipe.arch, *attained(device))
+    floor_s = 1e-6 * (views["trained"] * trained + views["keys"] * key)
+    return facts | {DISTANCE: batch_size / rate / floor_s}
 
 
 def step_job(name: str, process: Process, folder: Path, batch_size: int) -> Job:
@@ -127,25 +111,22 @@ def step_job(name: str, process: Process, folder: Path, batch_size: int) -> Job:
 
 def photographs(folder: Path, number: int) -> Path:
     """Return a folder of that many JPEG files of 500 x 375 px, of which at most 64 differ."""
-    originals, links = folder / "photographs", folder / f"photographs{number}"
-    for made in (originals, links):
-        made.mkdir(parents=True, exist_ok=True)
-    if len(list(originals.iterdir())) < min(number, MOST_PHOTOGRAPHS):
-        write_photographs(originals, min(number, MOST_PHOTOGRAPHS))
-    files = sorted(originals.iterdir())
-    for copy in range(number):
-        link = links / f"{copy:05}.jpg"
-        if not link.exists():
-            link.hardlink_to(files[copy % len(files)])
-    return links
+    files = folder / f"photographs{number}"
+    if not files.exists():
+        files.mkdir(parents=True)
+        write_photographs(files, min(number, MOST_PHOTOGRAPHS))
+        for copy in range(MOST_PHOTOGRAPHS, number):
+            original = files / f"{copy % MOST_PHOTOGRAPHS:04}.jpg"
+            (files / f"{copy:04}.jpg").hardlink_to(original)
+    return files
 
 
 def prepare_batch(job: Job) -> tuple[list[Tensor], float]:
     """Return a batch as workers hand it over, pinned for a GPU, and images/s of one core."""
     with one_thread():
-        started_s = time.process_time()
+        started_s = process_time()
         batch = job.feed.file_views(0)
-        seconds = time.process_time() - started_s
+        seconds = process_time() - started_s
     if job.process.device.type == "cuda":
         batch = [part.pin_memory() for part in batch]
     return batch, len(job.feed.plan.batch(0)[1]) / seconds
@@ -163,23 +144,25 @@ def repeat(job: Job, prepared: list[Tensor]) -> Generator[Batch, None, None]:
         yield Batch(job.feed.finish_views(stacks, numbers, constants), None)
 
 
-def whole_steps(training: Training, network: nn.Module, prepared: list[Tensor]) -> float:
-    """Return images/s of this process's steps as in training.
+def measure_steps(training: Training, network: nn.Module, prepared: list[Tensor]) -> Facts:
+    """Return images/s of this process's steps as in training, and on a GPU what a trace counts.
 
     prepared: crops (n, 3, H, W) of each stack of views, then the packed numbers (bytes,).
     """
     job, device = training.job, training.job.process.device
-    warm_up, timed = (WARM_UP_STEPS, TIMED_STEPS) if device.type == "cuda" else (0, 1)
+    on_gpu = device.type == "cuda"
+    warm_up, calls = (WARM_UP_STEPS, TIMED_STEPS) if on_gpu else (0, 1)
+
+    def step(batches: Generator[Batch, None, None]) -> None:
+        training_step(job, training, network, next(batches))
+
     with closing(made_aside(repeat(job, prepared), device)) as batches:
-        for _ in range(warm_up):
-            training_step(job, training, network, next(batches))
-        wait_for(device)
-        started_s = time.perf_counter()
-        for _ in range(timed):
-            training_step(job, training, network, next(batches))
-        wait_for(device)
-    seconds = time.perf_counter() - started_s
-    return timed * job.recipe.batch_size / job.process.num_processes / seconds
+        seconds = seconds_per_call(partial(step, batches), device, warm_up=warm_up, calls=calls)
+    facts: Facts = {"images/s": job.recipe.batch_size / job.process.num_processes / seconds}
+    if on_gpu:
+        with closing(repeat(job, prepared)) as batches:
+            facts |= trace(partial(step, batches), 2)
+    return facts
 
 
 def count_views(method: Method) -> dict[str, float]:
@@ -224,18 +207,12 @@ def scaling(name: str, device: torch.device, folder: Path) -> Facts:
 
 
 def _share(name: str, process: Process, folder: Path) -> Facts:
-    """Return images/s of this process, and on a GPU waits and milliseconds of collectives."""
+    """Measure the steps of this process."""
     images = BATCHES[1] if process.device.type == "cuda" else CPU_BATCH
     job = step_job(name, process, folder, images * process.num_processes)
     prepared, _ = prepare_batch(job)
     training = Training(job)
-    network = wrap_network(job, training.method)
-    facts: Facts = {"images/s": whole_steps(training, network, prepared)}
-    if process.device.type == "cuda":
-        with closing(repeat(job, prepared)) as batches:
-            counts = trace(lambda: training_step(job, training, network, next(batches)), 2)
-        facts |= {name: counts[name] for name in ("ms collectives", "waits")}
-    return facts
+    return measure_steps(training, wrap_network(job, training.method), prepared)
 
 
 def _measure_together(device: str, folder: Path, name: str) -> None:

@@ -4,7 +4,6 @@ import gc
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -41,35 +40,19 @@ def seconds_per_call(
 
 
 NATIVE_PX = 224
-
-
-@dataclass(frozen=True)
-class Floor:
-    """Least microseconds of a 224 px view of a network in bf16 on one GPU."""
-
-    train_us: float
-    key_us: float
-    """Forward pass without gradient, with the statistics of the batch."""
-
-    def seconds(self, trained: float, keys: float) -> float:
-        """Return the seconds of that many views of 224 px."""
-        return 1e-6 * (trained * self.train_us + keys * self.key_us)
-
-
-NORM_PASSES = {"fused": (8, 3), "best": (3, 0)}
-"""Passes over memory of a batch norm's maps, in training and without gradient.
-
-Fused: forward one to read them for statistics and two to apply these, backward five; best: the
-convolutions do all but the three of the norm's own gradient.
-"""
+TRAIN_PASSES, KEY_PASSES = 8, 3
+"""Passes over memory of a batch norm's maps, in training and without gradient: forward one to read
+them for statistics and two to apply these, backward five."""
 IMAGES = 256
 """Batch over which the weights are read once."""
 
 
-def floors(arch: str, flops: float, bytes_per_s: float) -> dict[str, Floor]:
-    """Return the floors of a ResNet by name, for what a GPU attains per second in products, copies.
+def floor_us(arch: str, flops: float, bytes_per_s: float) -> tuple[float, float]:
+    """Return the least microseconds of a 224 px view of a ResNet in bf16: trained, and of a key.
 
-    A convolution takes the longer of its FLOPs and its bytes, forward and for both gradients.
+    They follow from what a GPU attains per second in products and copies. A convolution takes the
+    longer of its FLOPs and its bytes, forward and for both gradients. A key has no gradient, but
+    the statistics of the batch.
     """
     with torch.device("meta"):
         network, _ = build_resnet(arch, "imagenet")
@@ -88,10 +71,7 @@ def floors(arch: str, flops: float, bytes_per_s: float) -> dict[str, Floor]:
     for layer in network.modules():
         layer.register_forward_hook(add)
     network(torch.empty(1, 3, NATIVE_PX, NATIVE_PX, device="meta"))
-    return {
-        name: Floor(train_us=3 * convolutions + train * maps, key_us=convolutions + key * maps)
-        for name, (train, key) in NORM_PASSES.items()
-    }
+    return 3 * convolutions + TRAIN_PASSES * maps, convolutions + KEY_PASSES * maps
 
 
 SIDE = 8192

@@ -57,13 +57,10 @@ def run(settings: Settings) -> None:
         places = torch.linspace(0, len(images) - 1, min(count, len(images))).long()
         return images.subset(places.tolist())
 
-    def features(images: Images) -> dict[Precision, Features]:
-        """Return the features (n, C) of every network; each image is read once."""
-        parts: dict[Precision, list[Tensor]] = {way: [] for way in networks}
-        for _, raw in raw_batches(EvalImages(images, transform), 0, pinned=False):
-            for way, network in networks.items():
-                parts[way].append(forward(network, normalize(raw)).cpu())
-        return {way: Features(torch.cat(parts[way]), images.labels) for way in networks}
+    def features(images: Images, way: Precision) -> Features:
+        batches = raw_batches(EvalImages(images, transform), 0, pinned=False)
+        parts = [forward(networks[way], normalize(raw)).cpu() for _, raw in batches]
+        return Features(torch.cat(parts), images.labels)
 
     bank, queries = some("trainval", settings.num_bank), some("test", settings.num_queries)
     evaluated = EvalImages(bank, transform)
@@ -72,7 +69,8 @@ def run(settings: Settings) -> None:
     ways_of_forward = {way: partial(forward, network, batch) for way, network in networks.items()}
     title = f"{backbone.arch} at {px} px, {count} images of {settings.dataset}"
     compare(title, ways_of_forward, settings.rounds, num_images=count)
-    tell_numbers(changed_answers(features(bank), features(queries)))
+    banks, answers = ({way: features(each, way) for way in ways} for each in (bank, queries))
+    tell_numbers(changed_answers(banks, answers))
     compare_pixels(queries, transform, settings.rounds)
 
 

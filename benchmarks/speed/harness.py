@@ -2,16 +2,18 @@
 
 They run in turn in this process after a round of warm-up, and the order changes every round, so
 that what else the machine does slows all of them. (torch.utils.benchmark times one after the
-other, by the wall.) It needs no torch, which commands.py measures the lack of.
+other, by the wall.)
 """
 
 import os
 import resource
-import sys
 import time
 from collections.abc import Callable, Mapping
 from statistics import median
 from typing import Any
+
+import torch
+from torch.profiler import ProfilerActivity, profile
 
 Ways = Mapping[Any, Callable[[], Any]]
 """The functions that are timed, by name; the usual way first."""
@@ -33,10 +35,17 @@ def compare(
     processor time of this process and of its ended children, unless they use a GPU. memory: that
     of each way is measured, too.
     """
-    seconds, results = measure(ways, rounds, wall=wall)
-    usual = next(iter(seconds.values()))
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    results: dict[str, Any] = dict.fromkeys(ways)
+    for turn in range(rounds + 1):
+        for name in list(ways)[:: 1 if turn % 2 else -1]:
+            start_s = _clock(wall)
+            results[name] = ways[name]()
+            seconds[name].append(_clock(wall) - start_s)
     tell(title)
-    for name, own in seconds.items():
+    usual = next(iter(seconds.values()))[1:]
+    for name in ways:
+        own = seconds[name][1:]
         ratio = median(a / b for a, b in zip(usual, own, strict=True))
         line = f"  {name:<44}{median(own):11.5f} s{ratio:8.2f} times as fast"
         if num_images:
@@ -45,25 +54,6 @@ def compare(
             line += f"{peak_mb(ways[name]):12,.1f} MB"
         tell(line)
     return results
-
-
-def measure(
-    ways: Ways, rounds: int, *, wall: bool = False
-) -> tuple[dict[str, list[float]], dict[str, Any]]:
-    """Run all ways in turn, once for warm-up and then `rounds` times.
-
-    Returns the seconds of each way, one entry per round, and the last result of each.
-    """
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
-    results: dict[str, Any] = dict.fromkeys(ways)
-    for turn in range(-1, rounds):
-        for name in list(ways)[:: -1 if turn % 2 else 1]:
-            start_s = _clock(wall)
-            results[name] = ways[name]()
-            taken_s = _clock(wall) - start_s
-            if turn >= 0:
-                seconds[name].append(taken_s)
-    return seconds, results
 
 
 def tell(line: str) -> None:
@@ -83,9 +73,6 @@ def peak_mb(way: Callable[[], object]) -> float:
 
     It is the GPU's if torch uses one.
     """
-    import torch
-    from torch.profiler import ProfilerActivity, profile
-
     if torch.cuda.is_initialized():
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
@@ -104,8 +91,7 @@ def peak_mb(way: Callable[[], object]) -> float:
 
 def _clock(wall: bool) -> float:
     """Return the elapsed time, when a GPU that is used has done its work, or the processor time."""
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_initialized():
+    if torch.cuda.is_initialized():
         torch.cuda.synchronize()
     elif not wall:
         ended = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -12,9 +12,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from benchmarks.gpu.evaluation import summed_losses
 from tests.gpu.rounding import FLOAT32_UNITS, Results, compare
+from transfer.finetuning.schedule import Precision
 
 NETWORK_ROUNDINGS = 500
 """Difference in eps of the largest value between two passes through a network."""
@@ -55,6 +57,17 @@ class Findings:
         for each in differences:
             if each.name == "loss" and each is not worst:
                 self.add("loss", each.distance, each.bound)
+
+
+def one_pass(
+    network: nn.Module, samples: Sequence[object], device: torch.device, precision: Precision
+) -> tuple[float, bool]:
+    """Make a pass forward and backward; return the sum of the losses, and if all is finite."""
+    total = summed_losses(network, samples, device, precision)
+    total.backward()
+    gradients = [p.grad for p in network.parameters() if p.grad is not None]
+    finite = all(bool(each.isfinite().all()) for each in (total.detach(), *gradients))
+    return total.item(), finite
 
 
 def roundings(dtype: torch.dtype, operations: float = NETWORK_ROUNDINGS) -> float:

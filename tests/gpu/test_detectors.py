@@ -7,10 +7,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from benchmarks.gpu.evaluation import DETECTORS, new_detector, one_pass
+from benchmarks.gpu.evaluation import DETECTORS, new_detector
 from tests.gpu.findings import (
     Findings,
     norm_difference,
+    one_pass,
     roundings,
     worst_relative_difference,
 )

@@ -5,9 +5,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from benchmarks.gpu.evaluation import fixed_crops, new_fcn, one_pass
+from benchmarks.gpu.evaluation import fixed_crops, new_fcn
 from tests.gpu.findings import (
     Findings,
+    one_pass,
     relative_difference,
     roundings,
     worst_relative_difference,
