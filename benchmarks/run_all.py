@@ -115,7 +115,7 @@ def run(request: RunAll) -> int:
     request.cluster.require_used()
     if request.cluster.slurm and request.workers > 1:
         raise ValueError("--workers is for cells on this machine; --slurm has --parallel")
-    where = cluster(request.cluster.queue.partition) if request.cluster.slurm else None
+    where = cluster() if request.cluster.slurm else None
     rows, sources, unreadable = plan(request)
     if not request.quiet or request.plan:
         print_plan(rows, request, where)

@@ -59,7 +59,7 @@ def _submit_command(request: Request, command: tuple[str, ...]) -> int:
     if request.dry_run:
         print(f"{script(array, request.queue, folder)}\n# runs: {shlex.join(command)}")
         return 0
-    site = cluster(request.queue.partition)
+    site = cluster()
     for warning in site.warnings():
         print(f"note: {warning}", file=sys.stderr)
     ((job,),) = submit([array], request.queue, folder, site)

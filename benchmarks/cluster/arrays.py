@@ -199,7 +199,7 @@ def retry_failed(runs: Path, options: SlurmOptions) -> list[Submission]:
 
     They keep the resources of their first submission, except where an option is given.
     """
-    where = cluster(options.queue.partition)
+    where = cluster()
     again: dict[str, list[StartedCell]] = {}
     for one in submitted_states(runs)[0]:
         if one.state in ("failed", "cancelled"):
