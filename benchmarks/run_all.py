@@ -27,7 +27,7 @@ from pathlib import Path
 
 from benchmarks.execution.ending import finish_run, remember_request, require_wandb
 from benchmarks.execution.states import write_run_file
-from benchmarks.planning.cells import cells_of, require_data_folder, split_numbers, task_keys
+from benchmarks.planning.cells import require_data_folder, split_numbers, task_keys
 from benchmarks.planning.checkpoints import (
     Origins,
     backbones,
@@ -59,7 +59,7 @@ from pretrain.running.processes import assume_gpus
 from slurm.cluster import Cluster, ClusterError, cluster
 from transfer.backbone import BackboneError
 from transfer.cells.checked_data import fingerprint
-from transfer.cells.request import CellSettings
+from transfer.cells.request import Cell, CellSettings
 from transfer.datasets.expected import DataError
 from transfer.datasets.folders import check_writable
 from transfer.detection.engines import engine_for
@@ -93,7 +93,12 @@ def plan(request: RunAll) -> tuple[list[PlannedCell], Origins, dict[str, str]]:
         request.training, tasks, request.features_in, request.keep_crops, request.image_memory_gb
     )
     found, sources, unreadable = backbones(request)
-    cells = cells_of(found, keys, settings, seeds)
+    cells = [
+        Cell(key=key, backbone=backbone, seed=seed, settings=settings)
+        for backbone in found
+        for key in keys
+        for seed in seeds
+    ]
     # the GPUs of the submitting machine must not change the protocol
     elsewhere = assume_gpus(0) if request.cluster.slurm else nullcontext()
     if request.cluster.slurm:
@@ -160,11 +165,8 @@ def print_plan(rows: list[PlannedCell], request: RunAll, where: Cluster | None) 
     departing = protocol_notes(rows)
     departing = departing if request.plan_full else shortened(departing)
     print("\n".join([shown, *departing]), file=sys.stderr)
-    if where is not None:
-        from benchmarks.planning.cluster_resources import resource_notes
-
-        notes = [*resource_notes(rows, request.cluster), *where.warnings()]
-        print("".join(f"{note}\n" for note in notes), end="", file=sys.stderr)
+    for warning in where.warnings() if where is not None else ():
+        print(warning, file=sys.stderr)
 
 
 def require_something_to_run(rows: list[PlannedCell], request: RunAll) -> None:

@@ -7,10 +7,9 @@ submitted. Exit status: 0 no cell failed, 1 a cell failed or was cancelled, 2 th
 
 import sys
 import time
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from benchmarks.cluster.cell_status import failed_helper_lines, render_all, submitted_states
 from benchmarks.execution.states import (
@@ -26,13 +25,7 @@ from benchmarks.execution.states import (
 from pretrain.running.command_line import end_with_the_pipe, parse
 from pretrain.running.console import is_live
 
-if TYPE_CHECKING:
-    from rich.console import Group
-    from rich.live import Live
-
 INTERVAL_S = 5.0
-LINES_BESIDE_ROWS = 6
-"""Lines of a terminal that are no rows: headings, the counts, the hint."""
 
 
 def all_states(runs: Path, results: Path | None = None) -> tuple[States, str]:
@@ -45,7 +38,7 @@ def print_states(runs: Path, results: Path | None = None) -> int:
     """Print the states of all cells once; return 1 if one failed or was cancelled, else 0."""
     states, no_answer = all_states(runs, results)
     if not states:
-        print(f"nothing was submitted below {runs}" + (f" for {results}" if results else ""))
+        print(f"nothing was started or submitted below {runs}" + f" for {results}" * bool(results))
         return 0
     print("\n".join([render_all(states, no_answer), *failed_helper_lines(runs, results)]))
     return int(any_failed(states))
@@ -56,55 +49,32 @@ def watch(runs: Path, results: Path | None = None, interval_s: float = INTERVAL_
 
     The page runs/status.html is written each time, too. Ctrl-C ends the view, not the run.
     """
-    states, _ = all_states(runs, results)
-    if not states:
-        print(f"nothing was started below {runs}" + (f" for {results}" if results else ""))
-        return 0
-    shown = ""
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    console, shown = Console(stderr=True), ""
+    screen = Live(console=console, auto_refresh=False, screen=True) if is_live() else None
     try:
-        with _screen() as screen:
-            while True:
-                states, no_answer = all_states(runs, results)
+        with screen or nullcontext():
+            while not is_over((found := all_states(runs, results))[0]):
+                states, no_answer = found
                 write_status_page(runs, states)
                 words = count_words(states)
                 if screen is not None:
-                    screen.update(_table(states, no_answer, screen.console.height), refresh=True)
+                    lines = render_states(in_order(states)).splitlines()[: console.height - 3]
+                    lines += ["", f"{words}   Ctrl-C ends this view only", no_answer]
+                    text = Text("\n".join(lines), no_wrap=True, overflow="ellipsis")
+                    screen.update(text, refresh=True)
                 elif words != shown:
                     print(f"{time.strftime('%H:%M:%S')}  {words}", file=sys.stderr, flush=True)
                 shown = words
-                if is_over(states):
-                    break
                 time.sleep(interval_s)
     except KeyboardInterrupt:
         return 0
-    print("\n".join([render_states(in_order(states)), *failed_helper_lines(runs, results)]))
-    return int(any_failed(states))
-
-
-def _screen() -> "AbstractContextManager[Live | None]":
-    """Return the screen of a terminal that is drawn again in place; None elsewhere."""
-    if not is_live():
-        return nullcontext()
-    from rich.console import Console
-    from rich.live import Live
-
-    return Live(console=Console(stderr=True), auto_refresh=False, screen=True)
-
-
-def _table(states: States, no_answer: str, height: int) -> "Group":
-    """Return a table of as many states as fit this number of lines, and the counts."""
-    from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table("backbone", "task", "seed", "state", "detail", expand=True, box=None)
-    room = max(1, height - LINES_BESIDE_ROWS)
-    for one in in_order(states)[:room]:
-        words = (*one.cell.names, one.state, one.detail_with_log)
-        table.add_row(*(Text(str(word), overflow="ellipsis", no_wrap=True) for word in words))
-    more = f"... and {len(states) - room} more" if len(states) > room else ""
-    end = f"{count_words(states)}   Ctrl-C ends this view only"
-    return Group(table, Text(more), Text(end), Text(no_answer))
+    if found[0]:
+        write_status_page(runs, found[0])
+    return print_states(runs, results)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -61,16 +61,11 @@ class Submission:
 
 def new_folder(runs: Path) -> Path:
     """Create an empty folder for a submission, named after the time; return its path."""
-    stamp = time.strftime("%Y%m%d-%H%M%S")
-    for number in range(1000):
-        folder = (runs / "slurm" / f"{stamp}{f'-{number}' * bool(number)}").absolute()
-        with explain_write_errors(folder, "--runs"):
-            try:
-                folder.mkdir(parents=True)
-            except FileExistsError:
-                continue
-        return folder
-    raise OSError(f"{runs}/slurm/{stamp}: this folder and {stamp}-1 to {stamp}-999 exist already")
+    stamp = f"{time.strftime('%Y%m%d-%H%M%S')}.{time.time_ns() % 10**9:09}"
+    folder = (runs / "slurm" / stamp).absolute()
+    with explain_write_errors(folder, "--runs"):
+        folder.mkdir(parents=True)
+    return folder
 
 
 def read_submission(path: Path) -> Submission:
@@ -117,17 +112,11 @@ def failed_helper_lines(runs: Path, results: Path | None = None) -> list[str]:
     """Return a line with the log for each failed helper job of the latest submission."""
     lines = []
     for last in list(submissions(runs, results))[-1:]:
-        known, _ = _query_jobs(last.helpers)
         for job in last.helpers:
-            error = saved_error(last.folder, job)
-            state = known.get(job, JobState("unknown"))
-            died = state.stage == "ended" and state.word not in ("COMPLETED", "CANCELLED")
-            if state.stage in ("queued", "running") or not (error or (error is None and died)):
-                continue
-            what = "tables" if job == last.helpers[-1] else "extraction"
-            log = log_path(last.folder, job)
-            reason = "; ".join(filter(None, (error or state.reason, last_log_line(log))))
-            lines.append(f"{what} failed: {reason}; {CONSEQUENCES[what]}\n{'':<16}log: {log}")
+            if error := saved_error(last.folder, job):
+                what = "tables" if job == last.helpers[-1] else "extraction"
+                log = log_path(last.folder, job)
+                lines.append(f"{what} failed: {error}; {CONSEQUENCES[what]}\n{'':<16}log: {log}")
     return lines
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.pages.final_screen import final_screen
+from benchmarks.pages.numbers import FILE
 from benchmarks.pages.records import read_results
 from benchmarks.planning.options import RunAll
 from benchmarks.planning.plan import PlannedCell
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from benchmarks.report_parts.requested import Requested
 
 INSTALL = "--wandb needs the package wandb, which is not installed: pip install wandb"
-COLUMNS = ("backbone", "task", "metric", "value", "protocol", "schedule", "seed", "engine", "data")
 
 
 def require_wandb(*, submits: bool) -> None:
@@ -40,32 +40,26 @@ def require_wandb(*, submits: bool) -> None:
 
 
 def log_results(project: str, results: Path, runs: Path) -> None:
-    """Log all results of a folder as one table and one summary value each.
+    """Log the rows of results.csv as one table, and one summary value each.
 
     wandb keeps its own files below the runs: among the results they would be read as records. A
     failure of wandb, such as no network, becomes a line: the records are on the disk.
     """
+    import pandas as pd
     import wandb
 
-    rows = [
-        [
-            *(one.model.name, one.task, metric, value, one.protocol, one.schedule),
-            *(one.seed, one.engine, one.small or "published"),
-        ]
-        for one in read_results(results).done
-        for metric, value in sorted(one.metrics.items())
-    ]
     try:
+        frame = pd.read_csv(results / FILE)
         run = wandb.init(
             project=project,
             name=results.absolute().parent.name,
             job_type="evaluation",
             dir=str(runs.absolute()),
         )
-        run.log({"results": wandb.Table(columns=list(COLUMNS), data=rows)})
-        for backbone, task, metric, value, protocol, schedule, seed, *_ in rows:
-            name = f"{backbone}/{task}/{protocol}/{schedule}/seed{seed}/{metric}"
-            run.summary[name] = value
+        run.log({"results": wandb.Table(dataframe=frame)})
+        for row in frame.itertuples():
+            cell = f"{row.backbone}/{row.task}/{row.protocol}/{row.schedule}/seed{row.seed}"
+            run.summary[f"{cell}/{row.metric}"] = row.value
         run.finish()
     except (wandb.Error, OSError) as error:
         print(f"results were not logged with wandb: {error}", file=sys.stderr, flush=True)

@@ -9,6 +9,7 @@ folder. The cells of a run on this machine are one file below the runs.
 import os
 import socket
 import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -32,9 +33,7 @@ SIGNS: dict[State, str] = {
     "queued": "·",
     "done": "✓",
 }
-"""Signs of the states; the order in which cells are shown."""
-COUNTED = ("running", "queued", "done", "failed", "cancelled", "stopped")
-"""The order in which states are counted."""
+"""Signs of the states; the order in which cells are shown and counted."""
 STATUS_PAGE = "status.html"
 REFRESH_S = 5
 FOLDER = "local"
@@ -125,11 +124,8 @@ class CellState:
     @property
     def detail_with_log(self) -> str:
         """Progress or reason in one line, with the file of messages of a cell that failed."""
-        return (
-            f"{self.detail}; log: {self.log}"
-            if self.state == "failed" and self.log
-            else self.detail
-        )
+        log = f"; log: {self.log}" if self.state == "failed" and self.log else ""
+        return self.detail + log
 
 
 States = Sequence[CellState]
@@ -249,8 +245,8 @@ def in_order(states: States) -> States:
 
 def count_words(states: States) -> str:
     """Return the number of cells in each state, such as "2 running, 3 done"."""
-    counts = {state: sum(one.state == state for one in states) for state in COUNTED}
-    return ", ".join(f"{count} {state}" for state, count in counts.items() if count) or "no cells"
+    counts = Counter(one.state for one in states)
+    return ", ".join(f"{counts[state]} {state}" for state in SIGNS if counts[state]) or "no cells"
 
 
 def render_states(states: States) -> str:

@@ -1,31 +1,14 @@
-"""Cells of a request: the tasks that it names, one cell for each seed."""
+"""Tasks and numbers that a request names, and the check of its data folder."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from benchmarks.pages.published import papers
 from pretrain.running.command_line import Range, nearest, require_in_range
-from transfer.backbone import Backbone
-from transfer.cells.request import Cell, CellSettings
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.expected import DataError, small_sizes
 from transfer.datasets.folders import data_folder
 from transfer.tasks import TASKS, default_tasks, reading_of, task_of
-
-
-def cells_of(
-    backbones: Iterable[Backbone],
-    keys: Sequence[str],
-    settings: CellSettings,
-    seeds: Sequence[int] = (0,),
-) -> list[Cell]:
-    """Return a cell for each backbone, task key and seed, in this order."""
-    return [
-        Cell(key=key, backbone=backbone, seed=seed, settings=settings)
-        for backbone in backbones
-        for key in keys
-        for seed in seeds
-    ]
 
 
 def split_words(words: str) -> list[str]:

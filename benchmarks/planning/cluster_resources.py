@@ -19,10 +19,6 @@ MARGIN = 3.0
 LEAST_HOURS, MOST_HOURS = 1, 24
 """Range of a cell's time limit in h. A cell that needs longer saves at the limit, is queued again
 and continues."""
-FROZEN_ARITHMETIC_NOTE = (
-    "frozen networks compute in bfloat16 on the GPUs of the nodes; "
-    "--features-in float32 keeps the papers' arithmetic"
-)
 
 
 def with_cluster_gpus(cell: Cell, options: SlurmOptions) -> Cell:
@@ -61,27 +57,3 @@ def resources(row: PlannedCell, options: SlurmOptions) -> Resources:
         memory_gb=options.memory_gb,
         hours=options.hours or min(max(hours, LEAST_HOURS), MOST_HOURS),
     )
-
-
-def resource_notes(rows: list[PlannedCell], options: SlurmOptions) -> list[str]:
-    """Return how each task that trains the whole network fits on its GPUs and in its jobs.
-
-    A last note names the arithmetic of frozen networks, which depends on the nodes.
-    """
-    lines: dict[str, str] = {}
-    for row in (row for row in rows if row.state == "run"):
-        cell, schedule = row.cell, row.cell.task.distributed_training
-        if schedule is not None:
-            gpus = cell.settings.training.gpus
-            hours = cell.task.gpu_hours(cell.computing, row.rates) / gpus
-            lines[cell.key] = (
-                f"{cell.key}: {gpus} GPU{'s' * (gpus > 1)}, {schedule.batch_size / gpus:g} images "
-                f"of the batch on each; about {hours:.1f} h in jobs of at most "
-                f"{resources(row, options).hours:g} h; batch size {schedule.batch_size}, so by the "
-                f"linear scaling rule learning rate {schedule.learning_rate:g} and "
-                f"{schedule.iterations} iterations"
-            )
-        arithmetic_depends_on_node = cell.settings.features_in == "auto" and options.cell_gpus
-        if arithmetic_depends_on_node and not cell.task.trains_backbone:
-            lines["frozen"] = FROZEN_ARITHMETIC_NOTE
-    return list(lines.values())

@@ -198,9 +198,7 @@ def test_on_a_cluster_the_same_command_writes_the_comparison_when_all_is_there(
         submitted.extend(row.cell.key for row in rows if row.state == "run")
 
     monkeypatch.setattr(benchmarks.cluster.arrays, "submit_cells", submit)
-    monkeypatch.setattr(
-        benchmarks.run_all, "cluster", lambda _: SimpleNamespace(warnings=lambda: [])
-    )
+    monkeypatch.setattr(benchmarks.run_all, "cluster", lambda: SimpleNamespace(warnings=lambda: []))
     results = tmp_path / "results"
     assert calibrate(stand_in, small_data, tmp_path, "--slurm") == 0
     assert submitted == ["cifar10_fewshot"]

@@ -10,7 +10,6 @@ import pytest
 import tyro
 
 from benchmarks.pages.again import again_lines
-from benchmarks.planning.cells import cells_of, split_words
 from benchmarks.planning.options import RunAll
 from pretrain.running.processes import assume_gpus
 from tests.synthetic_records import put
@@ -37,8 +36,7 @@ def planned_cell(words: list[str], backbone: Backbone, monkeypatch: pytest.Monke
         return replace(tyro.cli(Evaluate, args=words[3:]), dry_run=True).cell()
     request = tyro.cli(RunAll, args=words[2:])
     settings = CellSettings.of(request, snapshots=bool(request.snapshots))
-    (cell,) = cells_of([backbone], split_words(request.tasks), settings)
-    return cell
+    return Cell(key=request.tasks, backbone=backbone, seed=0, settings=settings)
 
 
 def stand_in(record: Record) -> Backbone:

@@ -25,10 +25,9 @@ def test_it_ends_when_no_cell_runs_or_waits(
     assert [line[10:] for line in told.err.splitlines()] == [
         "1 running, 1 queued",
         "1 running, 1 done",
-        "1 done, 1 failed",
     ]
-    assert told.out.splitlines()[-1] == "1 done, 1 failed"
-    assert "1 done, 1 failed" in (tmp_path / STATUS_PAGE).read_text()
+    assert told.out.splitlines()[-1] == "1 failed, 1 done"
+    assert "1 failed, 1 done" in (tmp_path / STATUS_PAGE).read_text()
 
 
 def test_a_folder_that_cannot_be_written_can_be_watched(

@@ -173,7 +173,7 @@ def test_each_state_is_told_from_what_there_is(
     shown = capsys.readouterr().out
     assert "DataError: no folder cifar10" in shown
     assert str(log) in shown
-    assert "1 done, 1 failed" in shown
+    assert "1 failed, 1 done" in shown
     assert status([*words, "others"]) == 2
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.planning.cluster_resources import resource_notes, resources, with_cluster_gpus
+from benchmarks.planning.cluster_resources import resources, with_cluster_gpus
 from benchmarks.planning.options import SlurmOptions
 from benchmarks.planning.plan import PlannedCell
 from pretrain.running.processes import assume_gpus
@@ -56,22 +56,3 @@ def test_half_the_gpus_take_twice_the_time_and_leave_the_protocol_alone(
     assert resources(four, options).hours == pytest.approx(
         2 * resources(eight, options).hours, abs=1
     )
-    (said,) = resource_notes([four], options)
-    assert "4 GPUs, 4 images of the batch on each" in said
-    assert "batch size 16, so by the linear scaling rule learning rate 0.02" in said
-
-
-def test_another_batch_is_told_with_the_linear_scaling_rule(backbone: Backbone) -> None:
-    (said,) = resource_notes(
-        [row(backbone, "coco_det", TrainingOptions(batch_size=8))], SlurmOptions()
-    )
-    assert "batch size 8, so by the linear scaling rule learning rate 0.01 and 180000 it" in said
-
-
-def test_frozen_networks_compute_on_the_nodes_in_what_the_nodes_have(backbone: Backbone) -> None:
-    probe, few = row(backbone, "in100_linear@jcl"), row(backbone, "cifar10_semi_1pct")
-    (said,) = resource_notes([probe, few], SlurmOptions())
-    assert "bfloat16 on the GPUs of the nodes" in said
-    asked = replace(probe.cell, settings=replace(probe.cell.settings, features_in="float32"))
-    assert resource_notes([few, replace(probe, cell=asked)], SlurmOptions()) == []
-    assert resource_notes([probe], SlurmOptions(cell_gpus=0)) == []
