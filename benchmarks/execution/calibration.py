@@ -5,7 +5,6 @@ published hash, so nothing but its path is needed.
 """
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -20,7 +19,7 @@ from benchmarks.pages.records import SMALL_DATA, Result, read_results
 from benchmarks.tables import update_tables
 from transfer.backbone import Backbone
 from transfer.convert.public_files import PublicFile, recognize_file
-from transfer.record import Record, RecordError, protocol_hash, read_record, write_json
+from transfer.record import Record, protocol_hash, read_record, write_json
 from transfer.tasks import TASKS, reading_of
 
 Measured = tuple[Result, Record]
@@ -113,7 +112,6 @@ def write_calibration(results: Path, reference: Reference, backbone: Backbone) -
         "machine": " and ".join(sorted({_machine(record) for record in used})),
         "commit": " and ".join(sorted({record.commit for record in used})),
         "numbers": [_comparison(number, records) for number, records in counted if records],
-        "not_compared": sorted({number.key for number in reference.numbers} - compared),
         "not_counted": {
             number.key: reason
             for number, _ in counted
@@ -134,13 +132,9 @@ def finish_calibration(results: Path, reference: Reference, backbone: Backbone) 
 
 
 def _measurements(results: Path, backbone: Backbone) -> list[Measured]:
-    """Return the readable records of these weights below the results, oldest first."""
-    found = []
-    for result in read_results(results).done:
-        if result.model.sha256 == backbone.sha256:
-            with suppress(FileNotFoundError, RecordError):  # just replaced
-                found.append((result, read_record(result.path)))
-    return sorted(found, key=lambda pair: pair[0].finished)
+    """Return the records of these weights below the results, oldest first."""
+    own = [each for each in read_results(results).done if each.model.sha256 == backbone.sha256]
+    return [(each, read_record(each.path)) for each in sorted(own, key=lambda one: one.finished)]
 
 
 def _counted(number: KnownNumber, measured: Sequence[Measured]) -> list[Record]:

@@ -87,38 +87,45 @@ Origins = Mapping[str, Origin]
 def origins(request: RunAll) -> list[Origin]:
     """Return the origin of each row of the tables; ValueError if the options do not fit."""
     if request.snapshots:
-        return [Origin(ckpt=path, name=name) for name, path in snapshot_files(request).items()]
+        return snapshot_origins(request)
     if not request.ckpt:
         raise ValueError("no checkpoint: give --ckpt FILE, --snapshots DIR, or --demo")
-    if request.name and len(request.name) != len(request.ckpt):
-        raise ValueError(
-            f"--name {' '.join(request.name)}: {len(request.name)} names for "
-            f"{len(request.ckpt)} checkpoints"
-        )
-    if request.branch and len(request.branch) != len(request.ckpt):
-        raise ValueError(
-            f"--branch {' '.join(request.branch)}: {len(request.branch)} branches for "
-            f"{len(request.ckpt)} checkpoints; '' leaves the choice to the suite"
-        )
     request.network.check()
-    declared = declared_recipes(request.declared, len(request.ckpt))
-    names = request.name or tuple(path.stem for path in request.ckpt)
-    branches = request.branch or ("",) * len(request.ckpt)
+    require_published(request.declared)
+    names = one_each("name", request.name, request.ckpt)
+    branches = one_each("branch", request.branch, request.ckpt)
+    declared = one_each("as", request.declared, request.ckpt)
     whole = [
-        Origin(ckpt=path, name=name, branch=branch, declared=recipe, encoder=request.network)
+        Origin(
+            ckpt=path,
+            name=name or path.stem,
+            branch=branch,
+            declared=recipe,
+            encoder=request.network,
+        )
         for path, name, branch, recipe in zip(request.ckpt, names, branches, declared, strict=True)
     ]
     for origin in whole:
         check_row_name(origin.name, origin.ckpt.stem)
+    if request.heads and request.network.encoder:
+        raise ValueError(f"--heads are of LooC++'s ResNets, not of {request.network.encoder}")
     subsets = [
         tuple(split_numbers(words, "--heads", "0,2", RANGES["heads"])) for words in request.heads
     ]
     parts = [replace(origin, heads=heads) for heads in subsets for origin in whole]
-    if request.heads and request.network.encoder:
-        raise ValueError(f"--heads are of LooC++'s ResNets, not of {request.network.encoder}")
     for path in request.ckpt:
         require_file(path)
     return [*whole, *parts, *[replace(whole[0], random=True)] * request.random]
+
+
+def one_each(option: str, words: Sequence[str], paths: Sequence[Path]) -> Sequence[str]:
+    """Return the word of each path, '' if none is given; ValueError for another number of words."""
+    if words and len(words) != len(paths):
+        raise ValueError(
+            f"--{option} {' '.join(words)}: {len(words)} given for {len(paths)} of "
+            f"{', '.join(map(str, paths))}; '' leaves one out"
+        )
+    return words or ("",) * len(paths)
 
 
 def backbones(request: RunAll) -> tuple[list[Backbone], Origins, dict[str, str]]:
@@ -153,43 +160,33 @@ def backbones(request: RunAll) -> tuple[list[Backbone], Origins, dict[str, str]]
     return list(found.values()), sources, unreadable
 
 
-def snapshot_files(request: RunAll) -> dict[str, Path]:
-    """Return the snapshots of all folders by their names, curve by curve.
+def snapshot_origins(request: RunAll) -> list[Origin]:
+    """Return the snapshots of all folders, named after their curves, curve by curve.
 
     ValueError for a wrong number of names, a name that occurs twice, or a folder without snapshots.
     """
-    names = request.name or tuple(folder.resolve().parent.name for folder in request.snapshots)
-    if len(names) != len(request.snapshots):
-        raise ValueError(
-            f"--name {' '.join(names)}: {len(names)} names for {len(request.snapshots)} folders of "
-            "snapshots"
-        )
-    if len(set(names)) < len(names):
-        raise ValueError(f"curves {', '.join(names)}: a name occurs twice; give each a --name")
-    files: dict[str, Path] = {}
-    for curve, folder in zip(names, request.snapshots, strict=True):
-        check_row_name(curve, folder.resolve().parent.name)
+    found = []
+    curves: set[str] = set()
+    given = one_each("name", request.name, request.snapshots)
+    for name, folder in zip(given, request.snapshots, strict=True):
+        default = folder.resolve().parent.name
+        curve = name or default
+        check_row_name(curve, default)
+        if curve in curves:
+            raise ValueError(f"curve {curve}: a name occurs twice; give each a --name")
+        curves.add(curve)
         paths = sorted(folder.glob("*.pt"))
         if not paths:
             raise ValueError(
                 f"{folder}: no snapshot; python -m pretrain RECIPE ... --snapshot-epochs 10 "
                 "writes them"
             )
-        files |= {f"{curve}{CURVE_SEPARATOR}{path.stem}": path for path in paths}
-    return files
+        found += [Origin(ckpt=one, name=f"{curve}{CURVE_SEPARATOR}{one.stem}") for one in paths]
+    return found
 
 
-def declared_recipes(declared: Sequence[str], num_checkpoints: int) -> tuple[str, ...]:
-    """Return the declared recipe of each checkpoint; '' for none, which withdraws an earlier one.
-
-    ValueError for a wrong number of recipes, and for what no paper's number names: such a recipe
-    would be compared with nothing.
-    """
-    if declared and len(declared) != num_checkpoints:
-        raise ValueError(
-            f"--as {' '.join(declared)}: {len(declared)} recipes for {num_checkpoints} "
-            "checkpoints; '' declares nothing"
-        )
+def require_published(declared: Sequence[str]) -> None:
+    """Raise ValueError for a recipe of which there is no number that it would be compared with."""
     known = published_recipes()
     for recipe in declared:
         if recipe and recipe not in known:
@@ -198,7 +195,6 @@ def declared_recipes(declared: Sequence[str], num_checkpoints: int) -> tuple[str
                 f"--as {recipe}: no published number is of this recipe; close are "
                 f"{', '.join(close) or 'none'}. `python -m pretrain --list` shows all"
             )
-    return tuple(declared) or ("",) * num_checkpoints
 
 
 def settle_declarations(

@@ -34,7 +34,7 @@ def test_branches_and_checkpoints_must_be_as_many(
 ) -> None:
     words = ["--ckpt", str(distilled), "--branch", "student", "teacher", "--plan"]
     assert main(words) == 2
-    assert "2 branches for 1 checkpoints" in capsys.readouterr().err
+    assert "2 given for 1" in capsys.readouterr().err
 
 
 def test_the_arguments_of_a_cell_name_the_branch(settings: CellSettings, tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def test_a_declared_recipe_reaches_the_backbone_and_its_process(
 def test_a_wrong_declaration_is_refused(foreign: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for words, fact in (
         (["moco/in1k-r50-v3"], "close are moco/in1k-r50-v"),
-        ([RECIPE, RECIPE], "2 recipes for 1 checkpoints"),
+        ([RECIPE, RECIPE], "2 given for 1"),
     ):
         assert main(["--ckpt", str(foreign), "--as", *words, "--plan"]) == 2
         assert fact in capsys.readouterr().err

@@ -12,7 +12,7 @@ from tests.fake_cuda.watch import Watch, allowed_waits
 from transfer.detection import recipe as recipes
 from transfer.detection.detector import Detector, Sample
 from transfer.detection.recipe import DetectorRecipe
-from transfer.detection.torchvision_engine import build_detector
+from transfer.detection.torchvision_engine.network import RCNN
 from transfer.detection.train import sgd
 from transfer.finetuning.norms import Norm
 
@@ -37,7 +37,7 @@ def tiny_detector(name: str, norm: Norm = "BN") -> Detector:
     torch.manual_seed(0)
     recipe = tiny_recipe(name)
     num_classes = 1 if recipe.finds == "keypoints" else 5
-    return build_detector(recipe, arch="resnet18", num_classes=num_classes, norm=norm)
+    return RCNN(recipe, arch="resnet18", num_classes=num_classes, norm=norm)
 
 
 def sample(recipe: DetectorRecipe) -> Sample:

@@ -51,8 +51,12 @@ def build_detector(
     engine: EngineName, recipe: DetectorRecipe, *, arch: str, num_classes: int, norm: Norm
 ) -> Detector:
     """Return a detector with new layers drawn from torch's generator and no backbone loaded."""
-    from transfer.detection.detectron2_engine import build_detector as build_on_detectron2
-    from transfer.detection.torchvision_engine import build_detector as build_on_torchvision
+    if engine == "detectron2":
+        from transfer.detection import detectron2_engine
 
-    build = build_on_detectron2 if engine == "detectron2" else build_on_torchvision
-    return build(recipe, arch=arch, num_classes=num_classes, norm=norm)
+        return detectron2_engine.build_detector(
+            recipe, arch=arch, num_classes=num_classes, norm=norm
+        )
+    from transfer.detection.torchvision_engine.network import RCNN
+
+    return RCNN(recipe, arch=arch, num_classes=num_classes, norm=norm)

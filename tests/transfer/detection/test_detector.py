@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from transfer.backbone import random_backbone
-from transfer.detection import detectron2_engine, torchvision_engine
+from transfer.detection import detectron2_engine
 from transfer.detection import recipe as recipes
 from transfer.detection.detector import (
     Detector,
@@ -17,11 +17,12 @@ from transfer.detection.detector import (
     prove,
 )
 from transfer.detection.recipe import DetectorRecipe
+from transfer.detection.torchvision_engine.network import RCNN
 
 Build = Callable[..., Detector]
 
 ENGINES = [
-    pytest.param(torchvision_engine.build_detector, id="torchvision"),
+    pytest.param(RCNN, id="torchvision"),
     pytest.param(detectron2_engine.build_detector, id="detectron2", marks=pytest.mark.detectron2),
 ]
 

@@ -13,15 +13,13 @@ from tests.transfer.detection.fixed_detector import answer, fill, in_double
 from tests.transfer.detection.golden import GOLDEN, path_of, summary
 from tests.transfer.detection.parity import BOX_PX, GRADIENT, LOSS, NUM_CLASSES, SCORE
 from tests.transfer.detection.small_samples import small_samples
-from transfer.detection.torchvision_engine import build_detector
+from transfer.detection.torchvision_engine.network import RCNN
 
 
 def test_the_answer_is_that_of_detectron2(subtests: pytest.Subtests) -> None:
     for name, case in GOLDEN.items():
         with subtests.test(name=name, case=case):
-            detector = build_detector(
-                case.recipe, arch=case.arch, num_classes=NUM_CLASSES, norm="BN"
-            )
+            detector = RCNN(case.recipe, arch=case.arch, num_classes=NUM_CLASSES, norm="BN")
             fill(detector.state_dict())
             in_double(detector)
             found = answer(detector, small_samples(2, NUM_CLASSES))

@@ -26,9 +26,10 @@ from tests.transfer.detection.parity import (
 from tests.transfer.detection.same_weights import to_torchvision, torchvision_name
 from tests.transfer.detection.small_samples import small_samples
 from transfer.backbone import random_backbone
-from transfer.detection import detectron2_engine, torchvision_engine
+from transfer.detection import detectron2_engine
 from transfer.detection.detector import Detector, Sample
 from transfer.detection.recipe import DetectorRecipe
+from transfer.detection.torchvision_engine.network import RCNN
 from transfer.detection.train import sgd
 from transfer.finetuning.schedule import learning_rate, set_rate
 
@@ -39,7 +40,7 @@ def built(case: Case) -> tuple[Detector, Detector]:
     """detectron2's detector and torchvision's."""
     theirs, ours = (
         build(case.recipe, arch=case.arch, num_classes=NUM_CLASSES, norm="BN")
-        for build in (detectron2_engine.build_detector, torchvision_engine.build_detector)
+        for build in (detectron2_engine.build_detector, RCNN)
     )
     return theirs, ours
 

@@ -53,13 +53,3 @@ names of tensors       its own                               torchvision's: the 
                                                              load in the other
 =====================  ====================================  =====================================
 """
-
-from transfer.detection.detector import Detector
-from transfer.detection.recipe import DetectorRecipe
-from transfer.detection.torchvision_engine.network import RCNN
-from transfer.finetuning.norms import Norm
-
-
-def build_detector(recipe: DetectorRecipe, *, arch: str, num_classes: int, norm: Norm) -> Detector:
-    """Return a new detector on the CPU, all weights random; `load_backbone` comes next."""
-    return RCNN(recipe, arch=arch, num_classes=num_classes, norm=norm)

@@ -17,7 +17,6 @@ from transfer.detection.recipe import (
     DetectorRecipe,
     RPNGradient,
 )
-from transfer.detection.torchvision_engine import build_detector
 from transfer.detection.torchvision_engine.network import RCNN
 from transfer.detection.torchvision_engine.proposals import RPN
 
@@ -106,13 +105,13 @@ def test_losses_under_autocast_are_float32_and_near_those_without() -> None:
 
 def test_only_a_pyramid_pads_to_32_px() -> None:
     for recipe, size in [(COCO_FPN, (8, 10)), (VOC_C4, (7, 9))]:
-        detector = build_detector(recipe.tiny(), arch="resnet18", num_classes=3, norm="BN")
+        detector = RCNN(recipe.tiny(), arch="resnet18", num_classes=3, norm="BN")
         maps = detector.feature_maps([torch.zeros(3, 100, 140, dtype=torch.uint8)])
         assert maps["layer3"].shape[-2:] == size
 
 
 def test_the_rpn_and_the_norm_in_front_of_it_are_told_apart() -> None:
-    detector = build_detector(VOC_C4.tiny(), arch="resnet18", num_classes=3, norm="BN")
+    detector = RCNN(VOC_C4.tiny(), arch="resnet18", num_classes=3, norm="BN")
     names = [name for name, _ in detector.named_parameters() if detector.is_rpn(name)]
     assert len(names) == 8
     own = {"input_norm", "convolution", "objectness", "deltas"}
