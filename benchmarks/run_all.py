@@ -207,7 +207,7 @@ def calibrate(request: RunAll) -> int:
         count = len(request.ckpt)
         raise ValueError(f"--calibrate does not go with {count} checkpoints; it takes {rule}")
     reference = reference_of(request.ckpt[0])
-    backbone = origins(request)[0].describe(request.runs)
+    backbone = origins(request)[0].load()
     request = replace(request, tasks=",".join(reference.keys(backbone, full=request.full)))
     status = run(request)
     if request.plan:

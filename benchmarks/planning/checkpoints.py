@@ -1,16 +1,14 @@
 """Backbones of a request: where each comes from, its weights, or a description without them.
 
-A plan needs network, size and hash, but no weights, so these descriptions are cached. Recipes that
-a user declares by --as belong to the origins.
+A plan needs network, size and hash, but no weights. Recipes that a user declares by --as belong to
+the origins.
 """
 
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
 
 from benchmarks.pages.overview import CURVE_SEPARATOR
 from benchmarks.pages.published import published_recipes
@@ -18,16 +16,12 @@ from benchmarks.planning.cells import split_numbers
 from benchmarks.planning.options import RunAll
 from benchmarks.planning.plan import PlannedCell
 from pretrain.running import stop
-from pretrain.running.atomic_files import content_hash
-from transfer.backbone import Backbone, BackboneError, InputFormat, require_file, with_heads
+from transfer.backbone import Backbone, BackboneError, require_file, with_heads
 from transfer.cells.declaration import settle_declaration, with_declared_recipe
 from transfer.datasets.folders import check_row_name
-from transfer.encoders.encoder import Encoder, load
+from transfer.encoders.encoder import load
 from transfer.encoders.options import EncoderOptions
 from transfer.finetuning.options import RANGES
-from transfer.record import commit, read_json, write_json
-
-VERSION = 5  # of the cached description: raise it when a backbone's fields or their meaning change
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,29 +49,6 @@ class Origin:
             backbone = with_heads(backbone, self.heads)
         backbone = with_declared_recipe(backbone, self.declared)
         return backbone.random_twin() if self.random else backbone
-
-    def describe(self, runs: Path) -> Backbone:
-        """Return the backbone without weights, from the cache while file and code are the same."""
-        if not self.ckpt.exists():
-            return self.load()  # raises the error that says what is wrong
-        status = self.ckpt.stat()
-        identity = [str(VERSION), repr(self), str(self.ckpt.absolute()), commit()]
-        identity += [str(n) for n in (status.st_size, status.st_mtime_ns, status.st_ctime_ns)]
-        file = runs / "cache" / "checkpoints" / f"{content_hash(identity, 24)}.json"
-        if content := read_json(file):
-            return _described(content)
-        backbone = replace(self.load(), state_dict={})
-        with suppress(OSError):  # a full or read-only disk: the file is read again next time
-            write_json(file, asdict(backbone))
-        return backbone
-
-
-def _described(content: dict[str, Any]) -> Backbone:
-    content["input"] = InputFormat(**content["input"])
-    if "options" not in content:
-        return Backbone(**content)
-    content["options"] = EncoderOptions(**content["options"])
-    return Encoder(**content)
 
 
 Origins = Mapping[str, Origin]
@@ -141,8 +112,8 @@ def backbones(request: RunAll) -> tuple[list[Backbone], Origins, dict[str, str]]
     for origin in origins(request):
         stop.exit_if_requested()
         try:
-            here = request.evaluates_here
-            backbone = origin.load() if here else origin.describe(request.runs)
+            here, backbone = request.evaluates_here, origin.load()
+            backbone = backbone if here else replace(backbone, state_dict={})
         except (BackboneError, OSError) as error:
             if not request.snapshots:
                 raise

@@ -10,6 +10,5 @@ crops.py        crops of frozen networks against torchvision's usual pipeline
 features.py     frozen features in bfloat16 against float32
 probe.py        seven learning rates of a linear probe together against one by one
 svm.py          the batched SVM solver against scikit-learn's
-page.py         the page of 20 and of 100 checkpoints: written, and opened in Chromium
 harness.py      how all of them are timed
 """

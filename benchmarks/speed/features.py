@@ -1,26 +1,22 @@
 """Frozen features in bfloat16, with norms folded into convolutions, against float32.
 
 A forward pass of a batch is timed. Then nearest neighbors answer by the features of each way, with
-evenly spaced images of trainval as bank and those of test as queries. Last, the pixels of these are
-decoded, and read as `--keep-crops` has kept them.
+evenly spaced images of trainval as bank and those of test as queries.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
-import numpy as np
 import torch
-from torch import Tensor
 
 from benchmarks.speed.harness import compare, tell_numbers
 from transfer.backbone import Precision, load_backbone
 from transfer.datasets.catalog import open_split
 from transfer.datasets.folders import data_folder
 from transfer.datasets.images import Images
-from transfer.frozen.extraction import EvalImages, KeptCrops, raw_batches
+from transfer.frozen.extraction import EvalImages, raw_batches
 from transfer.frozen.features import Features
 from transfer.frozen.nearest import knn_scores
 from transfer.frozen.network import device, forward, frozen_network
@@ -44,7 +40,7 @@ class Settings:
 
 
 def run(settings: Settings) -> None:
-    """Compare a forward pass, then the answers, then decoded with kept pixels."""
+    """Compare a forward pass, then the answers."""
     backbone = load_backbone(settings.ckpt)
     px = backbone.input.size_px
     normalize = Normalization(backbone.input, device())
@@ -71,27 +67,6 @@ def run(settings: Settings) -> None:
     compare(title, ways_of_forward, settings.rounds, num_images=count)
     banks, answers = ({way: features(each, way) for way in ways} for each in (bank, queries))
     tell_numbers(changed_answers(banks, answers))
-    compare_pixels(queries, transform, settings.rounds)
-
-
-def compare_pixels(images: Images, transform: EvalTransform, rounds: int) -> None:
-    """Compare decoding images with reading their kept pixels."""
-
-    def all_of(prepared: EvalImages | KeptCrops) -> Tensor:
-        return torch.cat([raw for _, raw in raw_batches(prepared, 0, pinned=False)])
-
-    decoded = EvalImages(images, transform)
-    with TemporaryDirectory() as folder:
-        file = Path(folder) / "crops.npy"
-        np.save(file, all_of(decoded).flatten(1).numpy())
-        kept = KeptCrops(np.load(file, mmap_mode="c"), transform.crop_px)
-        found = compare(
-            f"pixels of {len(images)} images at {transform.crop_px} px",
-            {"decoded": partial(all_of, decoded), "kept": partial(all_of, kept)},
-            rounds,
-            num_images=len(images),
-        )
-    tell_numbers({"pixels that differ": float((found["decoded"] != found["kept"]).sum())})
 
 
 def changed_answers(

@@ -80,7 +80,6 @@ def test_bfloat16_changes_no_feature_by_much(
     features.run(features.Settings(ckpt=checkpoint, data=small_data, **few))  # type: ignore[arg-type]
     found = numbers(capsys)
     assert found["smallest cosine of a feature with its rounded self"][0] > 0.99  # 8 bits
-    assert found["pixels that differ"] == [0]
 
 
 def test_rates_end_alike_together_and_alone(capsys: Output) -> None:

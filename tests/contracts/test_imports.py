@@ -63,8 +63,6 @@ ALLOWED_BELOW = {
     "pretrain.parts.": ("pretrain.parts.",),
 }
 """What the files of a room may import of pre-training."""
-BENCHMARKED = "benchmarks.run_all"
-"""The module that the benchmarks of speed/ run although it stands beside them."""
 HEAVY = {"detectron2", "mmseg", "mmcv", "mmengine", "submitit"}
 NOT_A_TASKS_BUSINESS = {"transfer.cells.execution", "transfer.record", "transfer.__main__"}
 BASE_OF_TASKS = re.compile(r"(?!transfer\.tasks)|transfer\.tasks\.(task|recipe_training)\b")
@@ -128,7 +126,7 @@ def test_imports_go_downwards_between_rooms() -> None:
         here, there = layer_of(name), layer_of(other)
         if own == their or own[0] != their[0] or here is None or there is None:
             continue
-        if there <= here and ".".join(their) != BENCHMARKED:
+        if there <= here:
             offenders.append((name, other))
     assert offenders == []
 

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.run_all import main
-
 ROOT = Path(__file__).parents[2]
 RUN_ALL = str(ROOT / "benchmarks" / "run_all.py")
 LIGHT_COMMANDS = (
@@ -77,9 +75,3 @@ def test_a_record_is_explained_without_torch() -> None:
 def test_tables_are_written_without_torch(tmp_path: Path) -> None:
     (tmp_path / "results").mkdir()
     assert last_line(("-m", "benchmarks.tables"), tmp_path) == "False 0"
-
-
-def test_a_second_plan_imports_no_torch(checkpoint: Path, small_data: Path, tmp_path: Path) -> None:
-    options = ["--ckpt", str(checkpoint), "--data", str(small_data), "--runs", str(tmp_path)]
-    assert main([*options, "--plan"]) == 0
-    assert last_line((RUN_ALL, *options, "--plan"), tmp_path) == "False 0"

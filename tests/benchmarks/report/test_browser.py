@@ -15,8 +15,8 @@ import pytest
 
 from benchmarks.pages.published import transfer_tasks
 from benchmarks.report import write_report
-from benchmarks.speed.page import write_records
 from tests.benchmarks.report.complete_records import HOSTILE, complete, many, usual
+from tests.benchmarks.report.many_records import write_records
 from tests.benchmarks.report.test_report import results_of_two
 
 selenium = pytest.importorskip("selenium", reason="needs selenium, of the extra dev")

@@ -302,13 +302,9 @@ def test_dinos_probe_reads_the_last_four_class_tokens(tmp_path: Path) -> None:
     assert wider.proof == "outputs"
 
 
-def test_a_random_twin_and_a_plan_know_network_and_input(tmp_path: Path) -> None:
+def test_a_random_twin_knows_network_and_input(tmp_path: Path) -> None:
     file = saved(tmp_path, timm_model("vit_tiny_patch16_224").state_dict())
-    origin = Origin(ckpt=file, encoder=EncoderOptions(encoder=VIT, pool="cls", **NORM))  # type: ignore[arg-type]
-    encoder, _ = load_encoder(file, origin.encoder)
-    for described in (origin.describe(tmp_path), origin.describe(tmp_path)):
-        assert isinstance(described, Encoder)
-        assert replace(described, state_dict=encoder.state_dict).__dict__ == encoder.__dict__
+    encoder, _ = load_encoder(file, EncoderOptions(encoder=VIT, pool="cls", **NORM))  # type: ignore[arg-type]
     twin, again = encoder.random_twin(), encoder.random_twin()
     assert twin.sha256 == again.sha256 != encoder.sha256
     assert encoder.source.endswith("RGB, 224 px, as the source says; pooling cls")
