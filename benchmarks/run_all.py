@@ -149,9 +149,9 @@ def run(request: RunAll) -> int:
         return 0
     write_run_file([row.cell for row in rows if row.state == "run"], request.runs)
     if request.workers > 1:
-        from benchmarks.execution.workers import run_side_by_side
+        from benchmarks.execution.workers import Workers
 
-        failed = run_side_by_side(rows, sources, request.workers)
+        failed = Workers(rows, sources, request.workers).run()
     else:
         from benchmarks.execution.sequence import run_cells
 

@@ -19,7 +19,7 @@ from string import Template
 from typing import Any, Literal, Self
 
 from pretrain.running.atomic_files import WriteError, write_whole
-from pretrain.running.console import PROGRESS_FILE, format_duration
+from pretrain.running.console import PROGRESS_FILE
 from slurm.resources import Resources
 from transfer.cells.request import Cell, failure_fields
 from transfer.record import failure_path, read_json, record_files, write_json
@@ -40,9 +40,6 @@ FOLDER = "local"
 FORMAT = "ssl-run/3"
 DEAD_S = 3600.0
 """Silence after which a run on another machine, which cannot be asked, counts as ended."""
-SILENCE_S = 120.0
-"""Time without progress after which a running cell's detail says so."""
-
 PAGE = Path(__file__).with_name("status.html")
 
 
@@ -214,15 +211,12 @@ def _local_state(cell: StartedCell, run: LocalRun) -> tuple[State, str]:
         return "done", ""
     if (reason := cell.failure) is not None:
         return "failed", reason
-    file = Path(cell.work) / PROGRESS_FILE
-    progress = read_json(file)
+    progress = read_json(Path(cell.work) / PROGRESS_FILE)
     if progress is not None and (
         progress.get("host") != socket.gethostname() or _is_alive(int(progress.get("pid", 0)))
     ):
         words = "  ".join(str(progress.get(key, "")) for key in ("step", "subject", "state"))
-        silence = time.time() - version(file) / 1e9
-        quiet = f"; no progress for {format_duration(silence)}" if silence > SILENCE_S else ""
-        return "running", words.strip() + quiet
+        return "running", words.strip()
     if run.is_alive:
         return "queued", ""
     return "stopped", "its run has ended; the same command continues"

@@ -28,8 +28,6 @@ from transfer.cells.request import Cell, ClassifierError, finished
 if TYPE_CHECKING:
     from benchmarks.planning.checkpoints import Origins
 
-FAILURE_WRITTEN = 1
-"""Exit status of a cell that has written its failure file."""
 STOPPED = (stop.EXIT_RESUMABLE, *(-number for number in stop.SIGNALS))
 """Exit statuses of a cell that was stopped: it has saved, or did not yet handle the signal."""
 
@@ -37,16 +35,8 @@ SIGNAL_DELAY_S = 1.0
 """Time until a signal to all processes of a job has reached this one too, in s."""
 
 
-def run_side_by_side(rows: Sequence[PlannedCell], origins: "Origins", workers: int) -> list[Cell]:
-    """Run the cells in state "run", `workers` at a time; return those that failed.
-
-    Raises Stopped after a signal, once all cells have saved.
-    """
-    return Workers(rows, origins, workers).run()
-
-
 class Workers:
-    """Running processes with their GPUs, waiting jobs, free GPUs and failed cells."""
+    """Cells in state "run", `workers` at a time: processes, waiting jobs, free GPUs, failures."""
 
     def __init__(self, rows: Sequence[PlannedCell], origins: "Origins", workers: int) -> None:
         # cells of one backbone find each other's features; only images of several decode together
@@ -62,7 +52,10 @@ class Workers:
         self.failed: list[Cell] = []
 
     def run(self) -> list[Cell]:
-        """Run all jobs; return the cells that failed."""
+        """Run all jobs; return the cells that failed.
+
+        Raises Stopped after a signal, once all cells have saved.
+        """
         forwarded, page_s = False, 0.0
         while self.waiting or self.running:
             if stop.is_requested():
@@ -148,18 +141,17 @@ class Workers:
             time.sleep(SIGNAL_DELAY_S)
         if status == 0 or (status in STOPPED and stop.is_requested()):
             return
-        reason = _exit_reason(status)
+        killer = killing_signal(status)
+        reason = f"killed by {killer}" if killer else f"exit status {status}"
         if job.prepares:
             warning = f"joint extraction failed: {reason}; each cell extracts alone"
             print(f"{job.cell.key}  {warning}", file=sys.stderr, flush=True)
             return
-        alone = status == FAILURE_WRITTEN and len(job.cells) == 1
-        for cell in job.cells:
-            # a process may be killed after it has written a record
-            if alone or finished(cell) is None:
-                if status != FAILURE_WRITTEN and self.started[cell.path].failure is None:
-                    self._fail(cell, RuntimeError(reason))
-                yield cell
+        # a process may be killed after it has written a record
+        for cell in (cell for cell in job.cells if finished(cell) is None):
+            if self.started[cell.path].failure is None:
+                self._fail(cell, RuntimeError(reason))
+            yield cell
 
 
 def visible_gpus() -> list[str]:
@@ -169,13 +161,3 @@ def visible_gpus() -> list[str]:
     names = os.environ.get("CUDA_VISIBLE_DEVICES")
     count = torch.cuda.device_count()
     return names.split(",")[:count] if names else [str(index) for index in range(count)]
-
-
-def _exit_reason(status: int) -> str:
-    """Return the words for the exit status of a process that has left no failure file."""
-    if status == stop.EXIT_RESUMABLE:
-        return "stopped by another process; run the same command to continue"
-    killer = killing_signal(status)
-    if not killer:
-        return f"exit status {status}"
-    return f"killed by {killer}; run the same command to continue"

@@ -64,16 +64,6 @@ def test_a_killed_run_is_not_taken_for_a_running_one(cell: Cell) -> None:
     assert len(list((cell.settings.runs / FOLDER).glob("*.json"))) == 1
 
 
-def test_silence_on_another_machine_is_told(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = {"step": "train", "subject": "7 rates", "state": "1/8", "host": "other", "pid": 1}
-    path = cell.folders.work / PROGRESS_FILE
-    path.parent.mkdir(parents=True)
-    path.write_text(json.dumps(told))
-    later = path.stat().st_mtime + 300
-    monkeypatch.setattr("benchmarks.execution.states.time.time", lambda: later)
-    assert state(cell) == ("running", "train  7 rates  1/8; no progress for 5 min 00 s")
-
-
 def test_a_torn_file_is_no_run(cell: Cell) -> None:
     (path,) = (cell.settings.runs / FOLDER).glob("*.json")
     for content in ("", "[1]", '{"format": "other"}'):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import benchmarks.execution.workers
-from benchmarks.execution.workers import run_side_by_side
+from benchmarks.execution.workers import Workers
 from benchmarks.planning.checkpoints import Origin
 from benchmarks.planning.plan import PlannedCell
 from pretrain.running import stop
@@ -43,7 +43,7 @@ def test_each_cell_has_a_gpu_of_its_own_and_a_share_of_the_memory(
     share = f"echo ${SHARERS} >> {tmp_path}/shares"
     begin, end = (f'echo "{sign}$CUDA_VISIBLE_DEVICES" >> {log}' for sign in "+-")
     instead(monkeypatch, f"{share}; {begin}; sleep 0.3; {end}; [ $1 != in100_knn ]")
-    failed = run_side_by_side(four, ORIGINS, workers=9)
+    failed = Workers(four, ORIGINS, 9).run()
     assert [cell.key for cell in failed] == ["in100_knn"]  # which leaves the others
     assert (tmp_path / "shares").read_text().split() == ["4"] * 4
     used: set[str] = set()
@@ -63,7 +63,7 @@ def test_what_uses_a_classifier_starts_once_that_is_trained(
     # nobody ends before both that need no classifier have started, however busy the machine is
     wait = f"while ! grep -q +cifar10_knn {log} || ! grep -q +in100 {log}; do sleep 0.01; done"
     instead(monkeypatch, f"echo +$1 >> {log}; {wait}; echo -$1 >> {log}")
-    assert run_side_by_side(rows(*keys), ORIGINS, 4) == []
+    assert Workers(rows(*keys), ORIGINS, 4).run() == []
     told = (tmp_path / "log").read_text().split()
     assert set(told[:2]) == {"+in100_linear@looc", "+cifar10_knn"}
     trained = told.index("-in100_linear@looc")
@@ -78,7 +78,7 @@ def test_what_uses_a_classifier_that_failed_is_not_started_and_told_why(
     keys = ("imagenet_c100_eval", "objectnet13_eval", "in100_linear@looc")
     planned = rows(*keys)
     instead(monkeypatch, f"echo $1 >> {tmp_path}/log; kill -9 $$")
-    failed = run_side_by_side(planned, ORIGINS, 2)
+    failed = Workers(planned, ORIGINS, 2).run()
     assert sorted(cell.key for cell in failed) == sorted(keys)
     assert (tmp_path / "log").read_text().split() == ["in100_linear@looc"]
     reason = json.loads(failure_path(planned[0].cell.path).read_text())["reason"]
@@ -98,10 +98,10 @@ def test_of_a_pass_those_fail_that_have_left_no_record(
     files[1].parent.mkdir(parents=True)
     done = {first.path: "a record"}
     monkeypatch.setattr(benchmarks.execution.workers, "finished", lambda cell: done.get(cell.path))
-    for line, reason in (("exit 1", "of an earlier run"), ("kill -9 $$", "killed by SIGKILL")):
+    for line, reason in (("exit 1", "exit status 1"), ("kill -9 $$", "killed by SIGKILL")):
         files[1].write_text('{"reason": "of an earlier run"}')
         instead(monkeypatch, f"echo '{{\"reason\": \"own\"}}' > '{files[0]}'; {line}")
-        assert run_side_by_side(planned, ORIGINS, 1) == [second, third]
+        assert Workers(planned, ORIGINS, 1).run() == [second, third]
         reasons = [json.loads(file.read_text())["reason"] for file in files]
         assert reasons[0] == "own"
         assert reason in reasons[1]
@@ -117,7 +117,7 @@ def test_cells_of_several_backbones_wait_for_their_features_even_if_these_fail(
     planned = rows("imagenet_c100_eval", names=("random", "other"))
     prepares = f"sleep 0.5; echo $1 >> {tmp_path}/log; exit 1"
     instead(monkeypatch, f"[ $1 = --prepare ] && {{ {prepares}; }}; echo $1 >> {tmp_path}/log")
-    assert run_side_by_side(planned, origins, 3) == []
+    assert Workers(planned, origins, 3).run() == []
     assert (tmp_path / "log").read_text().split() == ["--prepare", *["imagenet_c100_eval"] * 2]
 
 
@@ -127,11 +127,11 @@ def test_one_that_can_tell_no_reason_has_one_in_the_tables(
     for line, reason in (
         ("kill -9 $$", "SIGKILL"),
         ("exit 137", "SIGKILL"),
-        ("exit 75", "stopped by another process"),
+        ("exit 75", "exit status 75"),
         ("exit 2", "exit status 2"),
     ):
         instead(monkeypatch, line)
-        (failed,) = run_side_by_side(four[:1], ORIGINS, workers=1)
+        (failed,) = Workers(four[:1], ORIGINS, 1).run()
         assert reason in json.loads(failure_path(failed.path).read_text())["reason"]
         failure_path(failed.path).unlink()
 
@@ -145,7 +145,7 @@ def test_a_signal_that_a_cell_hears_first_is_no_failure_of_the_cell(
             instead(monkeypatch, f"kill -TERM $PPID; kill -{number} $$")
             monkeypatch.setattr(stop, "_asked", [])
             with pytest.raises(stop.Stopped):
-                run_side_by_side(four[:1], ORIGINS, workers=1)
+                Workers(four[:1], ORIGINS, 1).run()
     finally:
         signal.signal(signal.SIGTERM, before)
     assert not failure_path(four[0].cell.path).exists()
@@ -162,7 +162,7 @@ def test_the_second_ctrl_c_ends_the_cells_at_once(
 
     monkeypatch.setattr("benchmarks.execution.workers.time.sleep", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        run_side_by_side(four[:1], ORIGINS, workers=1)
+        Workers(four[:1], ORIGINS, 1).run()
     assert not (Path("/proc") / (tmp_path / "pid").read_text().strip()).exists()
 
 
