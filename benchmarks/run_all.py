@@ -102,7 +102,7 @@ def plan(request: RunAll) -> tuple[list[PlannedCell], Origins, dict[str, str]]:
     # the GPUs of the submitting machine must not change the protocol
     elsewhere = assume_gpus(0) if request.cluster.slurm else nullcontext()
     if request.cluster.slurm:
-        from benchmarks.planning.cluster_resources import with_cluster_gpus
+        from benchmarks.cluster.arrays import with_cluster_gpus
 
         cells = [with_cluster_gpus(cell, request.cluster) for cell in cells]
     with elsewhere:

@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
 
 import cv2
 import numpy as np
@@ -16,13 +15,8 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 from pretrain.parts.resnet import build_resnet
 
-R = TypeVar("R")
 Facts = dict[str, float | str]
 """Measured numbers by name."""
-
-
-class NotMeasuredError(Exception):
-    """Reason why something cannot be measured on this machine."""
 
 
 def seconds_per_call(
@@ -94,7 +88,7 @@ def wait_for(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def with_peak_memory(measure: Callable[[], R], device: torch.device) -> tuple[R, float]:
+def with_peak_memory(measure: Callable[[], float], device: torch.device) -> tuple[float, float]:
     """Return what `measure` does, and the device's peak memory meanwhile in GB; 0 on a CPU."""
     if device.type != "cuda":
         return measure(), 0.0
@@ -126,14 +120,13 @@ WAITS = ("cudaStreamSynchronize", "cudaEventSynchronize", "cudaDeviceSynchronize
 
 
 def trace(step: Callable[[], object], num_steps: int) -> Facts:
-    """Return launches, waits, and ms of uploads and of collectives per step, on a GPU."""
+    """Return launches, waits, and ms of uploads per step, on a GPU."""
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as recorded:
         for _ in range(num_steps):
             with record_function(STEP):
                 step()
         torch.cuda.synchronize()
     events = recorded.events()
-    on_gpu = [event for event in events if event.device_type.name == "CUDA"]
     on_host = [event for event in events if event.device_type.name != "CUDA"]
     spans = [event.time_range for event in on_host if event.name == STEP]
     # calls outside of the steps, such as the profiler's, are none
@@ -143,15 +136,15 @@ def trace(step: Callable[[], object], num_steps: int) -> Facts:
         if any(span.start <= event.time_range.start <= span.end for span in spans)
     ]
 
-    def milliseconds(name: str) -> float:
-        work = [event.time_range for event in on_gpu if event.name.startswith(name)]
-        return float(sum(each.end - each.start for each in work)) / 1e3 / num_steps
-
+    uploads = [
+        event.time_range
+        for event in events
+        if event.device_type.name == "CUDA" and event.name.startswith("Memcpy HtoD")
+    ]
     return {
         "launches": sum(name in LAUNCHES for name in calls) / num_steps,
         "waits": sum(name in WAITS for name in calls) / num_steps,
-        "ms upload": milliseconds("Memcpy HtoD"),
-        "ms collectives": milliseconds("ncclDevKernel"),
+        "ms upload": sum(each.end - each.start for each in uploads) / 1e3 / num_steps,
     }
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.cluster.arrays import (
+    MARGIN,
     cancel_all,
     plan_arrays,
     retry_failed,
@@ -16,7 +17,6 @@ from benchmarks.cluster.arrays import (
 from benchmarks.cluster.cell_status import Submission, collect, read_submission, submitted_states
 from benchmarks.execution.jobs import PREPARE, THEN
 from benchmarks.planning.checkpoints import Origin, Origins
-from benchmarks.planning.cluster_resources import MARGIN
 from benchmarks.planning.options import SlurmOptions
 from benchmarks.planning.plan import PlannedCell
 from benchmarks.run_all import main

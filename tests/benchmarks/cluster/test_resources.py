@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.planning.cluster_resources import resources, with_cluster_gpus
+from benchmarks.cluster.arrays import resources, with_cluster_gpus
 from benchmarks.planning.options import SlurmOptions
 from benchmarks.planning.plan import PlannedCell
 from pretrain.running.processes import assume_gpus
