@@ -3,6 +3,7 @@
 import os
 import pickle
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -12,8 +13,6 @@ from slurm.cluster import ClusterError, ask
 Stage = Literal["queued", "running", "ended", "unknown"]
 WAITING = {"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"}
 GOING = {"RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED", "STAGE_OUT", "SIGNALING"}
-JOBS_AT_ONCE = 500
-"""Jobs in one command line."""
 LOG_BYTES = 16_384
 """Bytes at the end of a log in which its last line is looked for."""
 LAUNCHER_PREFIXES = ("srun:", "slurmstepd", "submitit ")
@@ -37,20 +36,12 @@ def job_states(jobs: Sequence[str]) -> dict[str, JobState]:
     """
     text = ask("squeue", "--me", "--states=all", "--array", "--noheader", "--format=%i|%T|%r|%N")
     known = _parse_states(jobs, text)
-    forgotten = [job for job in jobs if job not in known]
-    return known | _accounted_states(forgotten)
-
-
-def _accounted_states(jobs: Sequence[str]) -> dict[str, JobState]:
-    texts = []
-    masters = list(dict.fromkeys(job.partition("_")[0] for job in jobs))
-    for start in range(0, len(masters), JOBS_AT_ONCE):
-        some = ",".join(masters[start : start + JOBS_AT_ONCE])
-        try:
-            texts.append(ask("sacct", "-XnP", "-j", some, "--format=JobID,State,Reason,NodeList"))
-        except ClusterError:
-            break
-    return _parse_states(jobs, "".join(texts))
+    if forgotten := [job for job in jobs if job not in known]:
+        masters = ",".join(dict.fromkeys(job.partition("_")[0] for job in forgotten))
+        with suppress(ClusterError):
+            text = ask("sacct", "-XnP", "-j", masters, "--format=JobID,State,Reason,NodeList")
+            known |= _parse_states(forgotten, text)
+    return known
 
 
 def _parse_states(jobs: Sequence[str], text: str) -> dict[str, JobState]:
@@ -124,5 +115,5 @@ def last_log_line(log: Path) -> str:
 
 def cancel(jobs: Sequence[str]) -> None:
     """Cancel jobs that wait or run; ClusterError if the controller does not answer."""
-    for start in range(0, len(jobs), JOBS_AT_ONCE):
-        ask("scancel", *jobs[start : start + JOBS_AT_ONCE])
+    if jobs:
+        ask("scancel", *jobs)

@@ -280,30 +280,26 @@ def large_samples(recipe: DetectorRecipe, count: int) -> list[Sample]:
 
     Their sides are 3 to 4, as those of most photographs. Masks are the boxes' rectangles.
     """
-    generator = torch.Generator().manual_seed(9)
+    draw = torch.Generator().manual_seed(9)
     height = round(sum(recipe.train_short_px) / len(recipe.train_short_px))
     width = min(recipe.long_px, round(height * 4 / 3))
-    most = torch.tensor([width, height, width, height])
+    size = torch.tensor([width, height])
     samples = []
     for _ in range(count):
-        centers = torch.rand(7, 2, generator=generator) * most[:2]
-        halves = height * (0.02 + 0.2 * torch.rand(7, 2, generator=generator))
-        boxes = torch.cat([centers - halves, centers + halves], dim=1).clamp_min(0).min(most)
-        corners = boxes[:, [0, 1, 2, 1, 2, 3, 0, 3]].double().numpy()
-        places = boxes[:, None, :2] + torch.rand(7, 17, 2, generator=generator) * (
-            boxes[:, None, 2:] - boxes[:, None, :2]
+        centers = torch.rand(7, 2, generator=draw) * size
+        halves = height * (0.02 + 0.2 * torch.rand(7, 2, generator=draw))
+        first, last = (centers - halves).clamp_min(0), (centers + halves).min(size)
+        boxes = torch.cat([first, last], dim=1)
+        places = first[:, None] + torch.rand(7, 17, 2, generator=draw) * (last - first)[:, None]
+        outlines = boxes[:, [0, 1, 2, 1, 2, 3, 0, 3]].double().numpy()
+        sample = Sample(
+            image=torch.randint(256, (3, height, width), dtype=torch.uint8, generator=draw),
+            boxes=boxes,
+            classes=torch.arange(7),
+            polygons=tuple((outline,) for outline in outlines),
+            keypoints=torch.cat([places, torch.full((7, 17, 1), 2.0)], dim=2),
         )
-        samples.append(
-            Sample(
-                image=torch.randint(
-                    256, (3, height, width), dtype=torch.uint8, generator=generator
-                ),
-                boxes=boxes,
-                classes=torch.arange(7),
-                polygons=tuple((outline,) for outline in corners),
-                keypoints=torch.cat([places, torch.full((7, 17, 1), 2.0)], dim=2),
-            )
-        )
+        samples.append(sample)
     return samples
 
 

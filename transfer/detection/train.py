@@ -3,7 +3,6 @@
 Weight decay and learning rate depend on the parameter.
 """
 
-import gzip
 import io
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -145,12 +144,11 @@ def kept_detections(
     with proving(*[saved] * process.is_main):
         # all or none: they wait for each other at the end of a pass
         if not any_process([not saved.newest.exists()], process)[0]:
-            content = io.BytesIO(gzip.decompress(saved.newest.read_bytes()))
-            return [Detections(**entry) for entry in torch.load(content, weights_only=True)]
+            entries = torch.load(saved.newest, weights_only=True)
+            return [Detections(**entry) for entry in entries]
         found = detect()
         if process.is_main:
             buffer = io.BytesIO()
             torch.save([asdict(entry) for entry in found], buffer)
-            packed = gzip.compress(buffer.getvalue(), compresslevel=6)
-            write_whole(saved.private, packed, "--runs")
+            write_whole(saved.private, buffer.getvalue(), "--runs")
     return found

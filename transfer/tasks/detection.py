@@ -222,7 +222,7 @@ class Detection(RecipeTraining[DetectorRecipe]):
             network, learned, usable, recipe, seed=seed, folder=folder, process=process
         )
         detections = kept_detections(
-            folder / f"detections-{tested.fingerprint}.pt.gz",
+            folder / f"detections-{tested.fingerprint}.pt",
             partial(detect, network, tested, recipe, process),
             process,
         )
