@@ -19,11 +19,9 @@ from benchmarks.pages.records import SMALL_DATA, Result, read_results
 from benchmarks.tables import update_tables
 from transfer.backbone import Backbone
 from transfer.convert.public_files import PublicFile, recognize_file
-from transfer.record import Record, protocol_hash, read_record, write_json
+from transfer.record import Record, protocol_hash, write_json
 from transfer.tasks import TASKS, reading_of
 
-Measured = tuple[Result, Record]
-"""One record, as tables read it and as it is stored."""
 OTHER_TASK = "another task"
 
 PUBLISHED = Path(__file__).with_name("public_files.yaml")
@@ -99,23 +97,25 @@ def write_calibration(results: Path, reference: Reference, backbone: Backbone) -
     All of its records below the results are used, whichever run made them. A number on other or
     incomplete data or under a changed protocol does not count.
     """
-    measured = _measurements(results, backbone)
-    counted = [(number, _counted(number, measured)) for number in reference.numbers]
-    used = [record for _, records in counted for record in records]
-    compared = {number.key for number, records in counted if records}
+    measured = [one for one in read_results(results).done if one.model.sha256 == backbone.sha256]
+    measured.sort(key=lambda one: one.finished)
+    counted = {number: _counted(number, measured) for number in reference.numbers}
+    used = [one for each in counted.values() for one in each]
+    compared = {number.key for number, each in counted.items() if each}
+    others = [number for number in reference.numbers if number.key not in compared]
     content = {
         "format": FORMAT,
         "reference": reference.file.what,
         "file": reference.file.file,
         "sha256": backbone.file_sha256,
-        "finished": max((record.finished for record in used), default=""),
-        "machine": " and ".join(sorted({_machine(record) for record in used})),
-        "commit": " and ".join(sorted({record.commit for record in used})),
-        "numbers": [_comparison(number, records) for number, records in counted if records],
+        "finished": max((one.finished for one in used), default=""),
+        "machine": " and ".join(sorted({_machine(one.record) for one in used})),
+        "commit": " and ".join(sorted({one.record.commit for one in used})),
+        "numbers": [_comparison(number, each) for number, each in counted.items() if each],
         "not_counted": {
             number.key: reason
-            for number, _ in counted
-            if number.key not in compared and (reason := _newest_objection(number, measured))
+            for number in others
+            if (reason := _newest_objection(number, measured))
         },
     }
     write_json(results / FILE, content, "--results")
@@ -131,24 +131,16 @@ def finish_calibration(results: Path, reference: Reference, backbone: Backbone) 
     return all(pages_written)
 
 
-def _measurements(results: Path, backbone: Backbone) -> list[Measured]:
-    """Return the records of these weights below the results, oldest first."""
-    own = [each for each in read_results(results).done if each.model.sha256 == backbone.sha256]
-    return [(each, read_record(each.path)) for each in sorted(own, key=lambda one: one.finished)]
-
-
-def _counted(number: KnownNumber, measured: Sequence[Measured]) -> list[Record]:
-    """Return the records that count for a number: the newest of each seed, and all alike.
+def _counted(number: KnownNumber, measured: Sequence[Result]) -> list[Result]:
+    """Return the results that count for a number: the newest of each seed, and all alike.
 
     They agree with the newest one in what their mean must not mix, such as engine and arithmetic.
     """
     fitting = [
-        (result, record)
-        for result, record in measured
-        if number.metric in record.metrics and not _objection(number, result)
+        one for one in measured if number.metric in one.metrics and not _objection(number, one)
     ]
-    like = [conditions(result) for result, _ in fitting[-1:]]
-    newest = {result.seed: record for result, record in fitting if conditions(result) in like}
+    like = [conditions(one) for one in fitting[-1:]]
+    newest = {one.seed: one for one in fitting if conditions(one) in like}
     return [newest[seed] for seed in sorted(newest)]
 
 
@@ -164,14 +156,14 @@ def _objection(number: KnownNumber, result: Result) -> str:
     return "; ".join(tolerated_words(result))
 
 
-def _newest_objection(number: KnownNumber, measured: Sequence[Measured]) -> str:
+def _newest_objection(number: KnownNumber, measured: Sequence[Result]) -> str:
     """Return why the newest record of the number's task does not count; empty if there is none."""
-    reasons = [_objection(number, result) for result, _ in measured]
-    return next((one for one in reversed(reasons) if one not in ("", OTHER_TASK)), "")
+    reasons = [_objection(number, one) for one in reversed(measured)]
+    return next((reason for reason in reasons if reason not in ("", OTHER_TASK)), "")
 
 
-def _comparison(number: KnownNumber, records: Sequence[Record]) -> dict[str, Any]:
-    ours = fmean(record.metrics[number.metric] for record in records)
+def _comparison(number: KnownNumber, counted: Sequence[Result]) -> dict[str, Any]:
+    ours = fmean(one.metrics[number.metric] for one in counted)
     # the same weights on the same images: no other error
     deviation = run_deviation(reading_of(number.key)[0])
     return {
@@ -180,14 +172,14 @@ def _comparison(number: KnownNumber, records: Sequence[Record]) -> dict[str, Any
         "published": number.value,
         "source": number.source,
         "data": number.data,
-        "protocol": records[0].protocol["name"],
+        "protocol": counted[0].protocol,
         "ours": round(ours, 3),
-        "seeds": [record.seed for record in records],
-        "finished": max(record.finished for record in records),
+        "seeds": [one.seed for one in counted],
+        "finished": max(one.finished for one in counted),
         "tolerance": 2 * deviation.points,
         "tolerance_source": f"twice the deviation from run to run; {deviation.source}",
         "within": round(abs(ours - number.value), 6) <= 2 * deviation.points,
-        "departures": list(dict.fromkeys(line for r in records for line in r.departures)),
+        "departures": list(dict.fromkeys(line for one in counted for line in one.departures)),
     }
 
 

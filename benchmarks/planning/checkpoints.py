@@ -93,8 +93,8 @@ def one_each(option: str, words: Sequence[str], paths: Sequence[Path]) -> Sequen
     """Return the word of each path, '' if none is given; ValueError for another number of words."""
     if words and len(words) != len(paths):
         raise ValueError(
-            f"--{option} {' '.join(words)}: {len(words)} given for {len(paths)} of "
-            f"{', '.join(map(str, paths))}; '' leaves one out"
+            f"--{option} {' '.join(words)}: {len(words)} given for {len(paths)} checkpoints or "
+            "folders; '' leaves one out"
         )
     return words or ("",) * len(paths)
 

@@ -121,7 +121,7 @@ def test_detections_come_back_bit_for_bit_and_the_test_pass_runs_once(tmp_path: 
         return [ENTRY]
 
     for _ in range(3):
-        (kept,) = kept_detections(tmp_path / "d.pt.gz", detect, this_process())
+        (kept,) = kept_detections(tmp_path / "d.pt", detect, this_process())
         assert torch.equal(kept.boxes, ENTRY.boxes)
         assert torch.equal(kept.keypoints, ENTRY.keypoints)  # type: ignore[arg-type]
         assert (kept.masks, kept.width) == (ENTRY.masks, 6)
