@@ -3,7 +3,6 @@
 import os
 import shlex
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -45,15 +44,12 @@ def submit(
 ) -> list[list[str]]:
     """Submit arrays; return the job ids of each array's work, in its order.
 
-    Slurm tests every array before the first one is submitted; ClusterError if any is refused. An
-    array that is too large for the cluster is split, and if its parallel jobs are bounded, each
-    piece waits for the end of the one before. `folder` is for logs and pickles, on a file system
-    that all nodes share.
+    ClusterError if one is refused; those before it are cancelled. An array that is too large for
+    the cluster is split, and if its parallel jobs are bounded, each piece waits for the end of the
+    one before. `folder` is for logs and pickles, on a file system that all nodes share.
     """
     submitted: list[list[str]] = []
     with hide_job_variables():
-        for array in arrays:
-            _check_early(array, queue, folder)
         try:
             for array in arrays:
                 after = tuple(job for place in array.after for job in submitted[place])
@@ -111,15 +107,6 @@ def script(array: Array, queue: Queue, folder: Path) -> str:
         parameters["map_count"] = len(array.work)
     text: str = _make_sbatch_string(command=command, folder=folder, **parameters)
     return text
-
-
-def _check_early(array: Array, queue: Queue, folder: Path) -> None:
-    """Raise a ClusterError with sbatch's message if the cluster would refuse the array."""
-    small = replace(array, work=array.work[:1])
-    with tempfile.NamedTemporaryFile("w", suffix=".sh") as file:
-        file.write(script(small, queue, folder))
-        file.flush()
-        ask("sbatch", "--test-only", file.name)
 
 
 def _parameters(array: Array, queue: Queue, folder: Path, after: tuple[str, ...]) -> dict[str, Any]:

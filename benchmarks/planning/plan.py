@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from pretrain.running.processes import num_gpus
-from transfer.cells.request import Cell, departures, finished, without_classifier
+from transfer.cells.request import Cell, departures, finished
 from transfer.datasets.catalog import DATASETS, expected_sizes
 from transfer.finetuning.options import TrainingOptions
 from transfer.frozen.pass_hours import ASSUMED, IMAGES_PER_GPU_SECOND, Rates, rates_of_this_machine
@@ -52,17 +52,8 @@ def plan_cell(cell: Cell) -> PlannedCell:
     hours = cell.task.gpu_hours(cell.computing, rates)
     if missing:
         return PlannedCell(cell, "no data", missing, hours)
-    return PlannedCell(cell, "run", (), hours, classifier_note(cell), rates)
-
-
-def classifier_note(cell: Cell) -> str:
-    """Return whose classifier the cell will use and whether that is trained; empty for none."""
-    needed = cell.needed
-    if needed is None:
-        return ""
-    missing = without_classifier(needed)
-    state = f"which is trained first, because {missing}" if missing else "which is finished"
-    return f"uses the classifier of {needed.key}, {state}"
+    note = f"uses the classifier of {cell.needed.key}" if cell.needed else ""
+    return PlannedCell(cell, "run", (), hours, note, rates)
 
 
 def with_classifiers(rows: Sequence[PlannedCell]) -> list[PlannedCell]:

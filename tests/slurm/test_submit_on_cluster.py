@@ -83,7 +83,7 @@ def test_what_the_cluster_does_not_have_is_refused_before_anything_waits(
             Array(name=name, work=(bash("true"),), resources=size)
             for name, size in (("fine", SMALL), ("refused", asked))
         ]
-        with pytest.raises(ClusterError, match="sbatch --test-only"):
+        with pytest.raises(ClusterError, match="refused was not submitted"):
             submit(arrays, queue, folder, cluster())
         assert pretend.tell("squeue", "--noheader") == ""
 
