@@ -37,7 +37,8 @@ ORIGINS: Origins = {
 OPTIONS = SlurmOptions(parallel=2)
 PROGRAMS = {
     "srun": "",
-    "sbatch": 'D=$(dirname "$0"); cp "$1" $D/job.$(ls $D | wc -l); echo "Submitted batch job $(ls $D/job.* | wc -l)"',
+    "sbatch": 'D=$(dirname "$0"); cp "$1" $D/job.$(ls $D | wc -l); '
+    'echo "Submitted batch job $(ls $D/job.* | wc -l)"',
     "squeue": 'cat "$(dirname "$0")/queue" 2>/dev/null || true',
     "scontrol": "true",
     "scancel": 'echo "$@" >> "$(dirname "$0")/cancelled"',
