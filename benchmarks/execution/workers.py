@@ -73,20 +73,16 @@ class Workers:
             if time.monotonic() - page_s >= REFRESH_S:
                 page_s = time.monotonic()
                 write_status_page(self.runs)
-            self._sleep()
+            try:
+                time.sleep(0.1)
+            except KeyboardInterrupt:  # the second Ctrl-C kills the cells at once
+                for process in self.running:
+                    process.kill()
+                    process.wait()
+                raise
         write_status_page(self.runs)
         stop.exit_if_requested()
         return self.failed
-
-    def _sleep(self) -> None:
-        """Sleep for 0.1 s. The second Ctrl-C, which raises here, kills the cells at once."""
-        try:
-            time.sleep(0.1)
-        except KeyboardInterrupt:
-            for process in self.running:
-                process.kill()
-                process.wait()
-            raise
 
     def _next_job(self) -> Job | None:
         """Return the first job that waits for no other; None if it waits for GPUs or a worker."""

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from transfer.convert.architectures import is_optional
 from transfer.detection.recipe import DetectorRecipe
 from transfer.finetuning import stream
 from transfer.finetuning.proof import prove_maps
@@ -79,10 +78,10 @@ class Detector(nn.Module, ABC):
         """
 
     @abstractmethod
-    def load_backbone(self, state_dict: Mapping[str, Tensor]) -> int:
-        """Load a backbone of torchvision's names and shapes; return how many tensors it has.
+    def load_backbone(self, state_dict: Mapping[str, Tensor]) -> None:
+        """Load a backbone of torchvision's names and shapes; RuntimeError if one has no place.
 
-        ValueError unless every tensor has a place and every place of a backbone a tensor.
+        `prove` finds places that got no tensor.
         """
 
     @abstractmethod
@@ -126,23 +125,3 @@ def num_new_norms(recipe: DetectorRecipe) -> int:
     layers = {**NORMS, "box_head": recipe.box_head_convs}
     added = sum(layers[part] for part in recipe.normed if part in exist)
     return added + EXTRA_NORMS[recipe.extra_norms]
-
-
-def check_names_and_shapes(tensors: Mapping[str, Tensor], places: Mapping[str, Tensor]) -> None:
-    """Raise ValueError unless tensors and places match one to one, in name and shape.
-
-    tensors: the backbone's, under the engine's names; places: the detector's tensors for them.
-    Places of optional tensors may stay open.
-    """
-    lost = [
-        name
-        for name, tensor in tensors.items()
-        if name not in places or places[name].shape != tensor.shape
-    ]
-    open_places = [name for name in places if name not in tensors and not is_optional(name)]
-    if lost or open_places:
-        raise ValueError(
-            f"of {len(tensors)} tensors of the backbone {len(lost)} have no place in the "
-            f"detector, first {lost[:3]}, and {len(open_places)} of {len(places)} places have "
-            f"no tensor, first {open_places[:3]}; expected the network the detector was built on"
-        )

@@ -17,13 +17,7 @@ from torch import Tensor, nn
 
 from transfer.convert.architectures import FEATURE_DIM, PLAIN, WIDE
 from transfer.convert.resnet import to_detectron2
-from transfer.detection.detector import (
-    Detector,
-    ResizedDetections,
-    Sample,
-    check_names_and_shapes,
-    scale_gradient,
-)
+from transfer.detection.detector import Detector, ResizedDetections, Sample, scale_gradient
 from transfer.detection.recipe import DetectorRecipe
 from transfer.finetuning.norms import Norm
 
@@ -299,22 +293,10 @@ class Detectron2Detector(Detector):
             maps[layer] = x
         return maps
 
-    def load_backbone(self, state_dict: Mapping[str, Tensor]) -> int:
-        """Load a backbone of torchvision's names and shapes; return how many tensors it has."""
+    def load_backbone(self, state_dict: Mapping[str, Tensor]) -> None:
+        """Load a backbone of torchvision's names and shapes; RuntimeError if one has no place."""
         tensors = to_detectron2(state_dict, self.recipe.neck)
-        own = self.rcnn.state_dict()
-        roots = {
-            "fpn": ("backbone.bottom_up.",),
-            "c4": ("backbone.", "roi_heads.res5."),
-        }[self.recipe.neck]
-        places = {
-            name: tensor
-            for name, tensor in own.items()
-            if name.startswith(roots) and not name.startswith("roi_heads.res5.norm.")
-        }
-        check_names_and_shapes(tensors, places)
-        self.rcnn.load_state_dict({**own, **tensors})
-        return len(tensors)
+        self.rcnn.load_state_dict({**self.rcnn.state_dict(), **tensors})
 
     def is_rpn(self, parameter: str) -> bool:
         """Return whether a parameter of the network belongs to the RPN or the norm before it."""

@@ -15,12 +15,7 @@ from torchvision.ops.feature_pyramid_network import LastLevelMaxPool
 
 from transfer.convert.architectures import FEATURE_DIM
 from transfer.convert.resnet import new_network
-from transfer.detection.detector import (
-    Detector,
-    ResizedDetections,
-    Sample,
-    check_names_and_shapes,
-)
+from transfer.detection.detector import Detector, ResizedDetections, Sample
 from transfer.detection.recipe import C4_STRIDES_PX, PYRAMID_STRIDES_PX, DetectorRecipe
 from transfer.detection.torchvision_engine import heads
 from transfer.detection.torchvision_engine.heads import (
@@ -149,12 +144,9 @@ class RCNN(Detector):
         """Return the maps (n, C, H, W) after each of LAYERS of images of one size, in eval mode."""
         return self._layers(self._batch(images)[0], LAYERS)
 
-    def load_backbone(self, state_dict: Mapping[str, Tensor]) -> int:
-        """Load a backbone of torchvision's names and shapes; return how many tensors it has."""
-        places = dict(self.backbone.state_dict())
-        check_names_and_shapes(state_dict, places)
-        self.backbone.load_state_dict({**places, **state_dict})
-        return len(state_dict)
+    def load_backbone(self, state_dict: Mapping[str, Tensor]) -> None:
+        """Load a backbone of torchvision's names and shapes; RuntimeError if one has no place."""
+        self.backbone.load_state_dict({**self.backbone.state_dict(), **state_dict})
 
     def is_rpn(self, parameter: str) -> bool:
         """Return whether a parameter of the network belongs to the RPN or the norm before it."""
