@@ -20,7 +20,7 @@ from transfer.detection.detector import Detector, Sample
 from transfer.detection.engines import EngineName, build_detector
 from transfer.detection.recipe import DetectorRecipe
 from transfer.detection.train import sgd
-from transfer.finetuning.classification import Classifier, Crops, FineTuning
+from transfer.finetuning.classification import Classifier, Crops
 from transfer.finetuning.loop import fused, measured_convolutions
 from transfer.finetuning.loop import place as place_network
 from transfer.finetuning.schedule import Precision
@@ -32,22 +32,12 @@ from transfer.frozen.transforms import Normalization
 from transfer.segmentation.network import FCN, build_network, load_backbone
 from transfer.segmentation.recipe import VOC_FCN
 from transfer.segmentation.samples import Sample as Crop
+from transfer.tasks import semi_supervised
 from transfer.tasks.detection import MEASURED_AS, TASKS
 
 DETECTORS = {key: task.recipe for key, task in TASKS.items()}
 """Recipes by the key of their task."""
-COURSE = FineTuning(
-    iterations=4,
-    milestones=(),
-    decay=0.1,
-    learning_rate=1e-3,
-    batch_size=4,
-    precision="float32",
-    head_factor=10.0,
-    sgd_momentum=0.9,
-    weight_decay=1e-4,
-    crop_px=64,
-)
+COURSE = semi_supervised.TASKS["cifar10_semi_1pct"].course(num_images=1000, rate=0.1)
 """Settings of a classifier's optimizer; its steps are timed, and none is a training."""
 NUM_CLASSES = 21
 PRECISIONS: tuple[Literal["float32", "bfloat16"], ...] = ("float32", "bfloat16")
