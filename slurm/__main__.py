@@ -46,23 +46,18 @@ def main(words: list[str]) -> int:
             raise RequestError(
                 f"no command in {shlex.join(words)!r}: python -m slurm OPTIONS -- COMMAND"
             )
-        return _submit_command(request, command)
+        folder = (request.folder / time.strftime("%Y%m%d-%H%M%S")).absolute()
+        array = Array(name=request.name, work=(Command(command),), resources=request.resources)
+        if request.dry_run:
+            print(f"{script(array, request.queue, folder)}\n# runs: {shlex.join(command)}")
+            return 0
+        site = cluster()
+        for warning in site.warnings():
+            print(f"note: {warning}", file=sys.stderr)
+        ((job,),) = submit([array], request.queue, folder, site)
     except (ClusterError, RequestError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-
-
-def _submit_command(request: Request, command: tuple[str, ...]) -> int:
-    """Submit a command, or print its script in a dry run; return the exit status."""
-    folder = (request.folder / time.strftime("%Y%m%d-%H%M%S")).absolute()
-    array = Array(name=request.name, work=(Command(command),), resources=request.resources)
-    if request.dry_run:
-        print(f"{script(array, request.queue, folder)}\n# runs: {shlex.join(command)}")
-        return 0
-    site = cluster()
-    for warning in site.warnings():
-        print(f"note: {warning}", file=sys.stderr)
-    ((job,),) = submit([array], request.queue, folder, site)
     print(f"job {job}  ->  {log_path(folder, job)}")
     return 0
 

@@ -199,24 +199,20 @@ def _submit_arrays(
 ) -> Submission:
     """Submit the arrays and write the submission file; ClusterError if it cannot be written."""
     jobs = submit([array for array, _ in arrays], options.queue, folder, where)
+    cells: list[StartedCell] = []
+    helpers: list[str] = []
+    for (_, members), ids in zip(arrays, jobs, strict=True):
+        helpers += [] if members else ids
+        for together, job in zip(members, ids, strict=False):  # helpers have no cells
+            cells += [replace(cell, job=job, folder=str(folder)) for cell in together]
     submission = Submission(
         folder=folder,
         results=results,
         parallel=options.parallel,
         queue=options.queue,
         tables_partition=options.tables_partition,
-        cells=tuple(
-            replace(cell, job=job, folder=str(folder))
-            for (_, members), ids in zip(arrays, jobs, strict=True)
-            for together, job in zip(members, ids, strict=False)  # helpers have no cells
-            for cell in together
-        ),
-        helpers=tuple(
-            job
-            for (_, members), ids in zip(arrays, jobs, strict=True)
-            for job in ids
-            if not members
-        ),
+        cells=tuple(cells),
+        helpers=tuple(helpers),
     )
     try:
         path = submission.save()

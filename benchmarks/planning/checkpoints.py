@@ -175,17 +175,16 @@ def settle_declarations(
 
     given: the command line has --as. Without it, recipes that earlier runs declared are kept.
     """
-    backbones = {row.cell.backbone.name: row.cell for row in rows}
-    settled = {
-        name: settle_declaration(cell.settings.records, cell.backbone, given=given)
-        for name, cell in backbones.items()
-    }
+    settled: dict[str, Backbone] = {}
+    lines: dict[str, str] = {}
+    for cell in {row.cell.backbone.name: row.cell for row in rows}.values():
+        name, records = cell.backbone.name, cell.settings.records
+        settled[name], lines[name] = settle_declaration(records, cell.backbone, given=given)
     kept = [
-        replace(row, cell=replace(row.cell, backbone=settled[row.cell.backbone.name][0]))
+        replace(row, cell=replace(row.cell, backbone=settled[row.cell.backbone.name]))
         for row in rows
     ]
     declared = {
-        name: replace(origin, declared=settled[name][0].declared)
-        for name, origin in sources.items()
+        name: replace(origin, declared=settled[name].declared) for name, origin in sources.items()
     }
-    return kept, declared, [line for _, line in settled.values() if line]
+    return kept, declared, list(filter(None, lines.values()))
