@@ -63,17 +63,12 @@ def origins(request: RunAll) -> list[Origin]:
         raise ValueError("no checkpoint: give --ckpt FILE, --snapshots DIR, or --demo")
     request.network.check()
     require_published(request.declared)
-    names = one_each("name", request.name, request.ckpt)
-    branches = one_each("branch", request.branch, request.ckpt)
-    declared = one_each("as", request.declared, request.ckpt)
+    none = ("",) * len(request.ckpt)
+    names = one_each("name", request.name, [path.stem for path in request.ckpt])
+    branches = one_each("branch", request.branch, none)
+    declared = one_each("as", request.declared, none)
     whole = [
-        Origin(
-            ckpt=path,
-            name=name or path.stem,
-            branch=branch,
-            declared=recipe,
-            encoder=request.network,
-        )
+        Origin(ckpt=path, name=name, branch=branch, declared=recipe, encoder=request.network)
         for path, name, branch, recipe in zip(request.ckpt, names, branches, declared, strict=True)
     ]
     for origin in whole:
@@ -89,14 +84,14 @@ def origins(request: RunAll) -> list[Origin]:
     return [*whole, *parts, *[replace(whole[0], random=True)] * request.random]
 
 
-def one_each(option: str, words: Sequence[str], paths: Sequence[Path]) -> Sequence[str]:
-    """Return the word of each path, '' if none is given; ValueError for another number of words."""
-    if words and len(words) != len(paths):
+def one_each(option: str, words: Sequence[str], defaults: Sequence[str]) -> Sequence[str]:
+    """Return the words, or the defaults if none is given; ValueError for another number."""
+    if words and len(words) != len(defaults):
         raise ValueError(
-            f"--{option} {' '.join(words)}: {len(words)} given for {len(paths)} checkpoints or "
+            f"--{option} {' '.join(words)}: {len(words)} given for {len(defaults)} checkpoints or "
             "folders; '' leaves one out"
         )
-    return words or ("",) * len(paths)
+    return words or defaults
 
 
 def backbones(request: RunAll) -> tuple[list[Backbone], Origins, dict[str, str]]:
@@ -138,10 +133,9 @@ def snapshot_origins(request: RunAll) -> list[Origin]:
     """
     found = []
     curves: set[str] = set()
-    given = one_each("name", request.name, request.snapshots)
-    for name, folder in zip(given, request.snapshots, strict=True):
-        default = folder.resolve().parent.name
-        curve = name or default
+    defaults = [folder.resolve().parent.name for folder in request.snapshots]
+    given = one_each("name", request.name, defaults)
+    for curve, default, folder in zip(given, defaults, request.snapshots, strict=True):
         check_row_name(curve, default)
         if curve in curves:
             raise ValueError(f"curve {curve}: a name occurs twice; give each a --name")
