@@ -1,5 +1,6 @@
 """Submission of arrays of jobs: either all are accepted, or none stays in the queue."""
 
+import math
 import os
 import shlex
 import sys
@@ -12,7 +13,7 @@ from typing import Any
 from slurm.cluster import Cluster, ClusterError, ask
 from slurm.requeue import MAX_STARTS, Command
 from slurm.requeue import NAMES as RANK_NAMES
-from slurm.resources import Queue, Resources
+from slurm.resources import GIVE_UP_DELAY_S, Queue, Resources
 from slurm.state import cancel
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -110,32 +111,36 @@ def script(array: Array, queue: Queue, folder: Path) -> str:
 
 
 def _parameters(array: Array, queue: Queue, folder: Path, after: tuple[str, ...]) -> dict[str, Any]:
-    """Return the parameters of submitit's SlurmExecutor for an array."""
-    options: dict[str, Any] = {"requeue": True, **queue.options()}
-    srun = []
-    if array.resources.nodes * array.resources.processes_per_node > 1:
+    """Return the parameters of submitit's SlurmExecutor for an array, those that are set."""
+    size, srun = array.resources, []
+    if size.nodes * size.processes_per_node > 1:
         srun.append("--kill-on-bad-exit=1")  # the others would wait for the dead until the limit
-    if array.resources.cpus:  # since 22.05 srun does not take it from sbatch
-        srun.append(f"--cpus-per-task={array.resources.cpus}")
+    if size.cpus:  # since 22.05 srun does not take it from sbatch
+        srun.append(f"--cpus-per-task={size.cpus}")
+    masters = dict.fromkeys(job.partition("_")[0] for job in after)
     parameters = {
-        **array.resources.parameters(),
-        **queue.parameters(),
+        "time": size.minutes,
+        "nodes": size.nodes,
+        "ntasks_per_node": size.processes_per_node,
+        "signal_delay_s": min(GIVE_UP_DELAY_S, 20 * size.minutes),
+        "gpus_per_node": f"{queue.gpu_type}:{size.gpus}".lstrip(":") if size.gpus else "",
+        "cpus_per_task": size.cpus,
+        "mem": f"{math.ceil(size.memory_gb * 1024)}MB" if size.memory_gb else "",
+        "partition": array.partition or queue.partition,
+        "qos": queue.qos,
+        "account": queue.account,
+        "constraint": queue.constraint,
+        "exclude": queue.exclude_nodes,
+        "dependency": ":".join(["afterany", *masters]) if masters else "",
         "job_name": array.name,
-        "setup": _setup(array.resources, queue),
+        "setup": _setup(size, queue),
         "teardown": _teardown(folder),
         "comment": str(folder),
         "array_parallelism": array.parallel or UNBOUNDED,
         "srun_args": srun,
-        "additional_parameters": options,
+        "additional_parameters": {"requeue": True, **queue.options()},
     }
-    if array.partition:
-        parameters["partition"] = array.partition
-    if array.resources.gpus and queue.gpu_type:
-        parameters["gpus_per_node"] = f"{queue.gpu_type}:{array.resources.gpus}"
-    if after:
-        masters = dict.fromkeys(job.partition("_")[0] for job in after)
-        parameters["dependency"] = ":".join(["afterany", *masters])
-    return parameters
+    return {name: value for name, value in parameters.items() if value}
 
 
 def _setup(resources: Resources, queue: Queue) -> list[str]:

@@ -147,8 +147,10 @@ def test_a_job_hands_nothing_on_to_what_it_submits(monkeypatch: pytest.MonkeyPat
 def test_each_gpu_has_a_process_and_each_job_a_warning_within_its_time() -> None:
     asked = (Resources(gpus=8), Resources(), Resources(gpus=8, processes=1))
     assert [one.processes_per_node for one in asked] == [8, 1, 1]
-    found = [Resources(hours=hours).parameters() for hours in (0.01, 0.05, 4)]
-    assert [(one["time"], one["signal_delay_s"]) for one in found] == [(1, 20), (3, 60), (240, 120)]
+    for hours, time, signal_s in ((0.01, 1, 20), (0.05, 3, 60), (4, 240, 120)):
+        lines = script(replace(array(1), resources=Resources(hours=hours)), Queue(), Path("/x"))
+        assert f"#SBATCH --time={time}\n" in lines
+        assert f"#SBATCH --signal=USR2@{signal_s}\n" in lines
 
 
 def test_a_wrong_request_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
