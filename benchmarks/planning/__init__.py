@@ -1,7 +1,7 @@
 """Plans: what a run would do, before it does anything.
 
-options.py            the options of run_all, and their ranges
-cells.py              the tasks that a request or a paper stands for; the check of the data folder
-checkpoints.py        where backbones come from: files, snapshots, heads, --as; cached descriptions
-plan.py               a line per cell: state, cost, what is missing; a line per group
+options.py      the options of run_all, and their ranges
+cells.py        the tasks that a request or a paper stands for; the check of the data folder
+checkpoints.py  where backbones come from: files, snapshots, heads, --as
+plan.py         a line per cell: state, cost, what is missing; a line per group
 """

@@ -5,6 +5,7 @@ so all other layers are drawn again here.
 """
 
 import warnings
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -101,17 +102,13 @@ class BoxPredictor(nn.Module):
         return self.classes(features), self.deltas(features).unflatten(1, (-1, 4))
 
 
-class C4Features(nn.Module):
-    """Mean over the layer4 map of each region, after the extra norm if there is one."""
+def c4_features(norm: nn.Module) -> nn.Module:
+    """Return the mean over the layer4 map of each region, after the extra norm if there is one.
 
-    def __init__(self, norm: nn.Module) -> None:
-        super().__init__()
-        self.norm = norm
-
-    def forward(self, maps: Tensor) -> Tensor:
-        """Return features (r, C) of maps (r, C, H, W)."""
-        mean: Tensor = self.norm(maps).mean(dim=(2, 3))
-        return mean
+    Maps (r, C, H, W) become features (r, C).
+    """
+    layers = {"norm": norm, "mean": nn.AdaptiveAvgPool2d(1), "features": nn.Flatten()}
+    return nn.Sequential(OrderedDict(layers))
 
 
 def box_head(recipe: DetectorRecipe, norm: NormLayer) -> tuple[nn.Module, int]:

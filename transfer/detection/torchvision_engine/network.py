@@ -76,7 +76,7 @@ class RCNN(Detector):
         self.box_head, num_features = (
             heads.box_head(recipe, make_norm)
             if self.is_pyramid
-            else (heads.C4Features(extra), width)
+            else (heads.c4_features(extra), width)
         )
         self.box_predictor = heads.BoxPredictor(num_features, num_classes)
         self.mask_head = (
