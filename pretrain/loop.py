@@ -198,17 +198,7 @@ def training_step(job: Job, training: Training, network: nn.Module, batch: Batch
     # methods may draw random numbers, the same on every process and after a resume
     torch.manual_seed(job.feed.plan.seed * 1_000_003 + step)
     started, ended = _shares(job, step)
-    warmup = recipe.warmup_epochs / (recipe.epochs or 1)
-    done = step / job.num_steps
-    rate = scheduled_rate(
-        recipe.schedule,
-        # a warm-up grows with each step, whatever the schedule's unit
-        done if done < warmup else max(started, warmup),
-        learning_rate=recipe.learning_rate,
-        final_learning_rate=recipe.final_learning_rate,
-        warmup=warmup,
-        milestones=recipe.milestones,
-    )
+    rate = scheduled_rate(recipe, step / job.num_steps, started)
     for group in training.optimizer.param_groups:
         group["lr"] = recipe.learning_rate if group["fixed_rate"] else rate
     views = batch.views

@@ -8,32 +8,25 @@ from torch import Tensor, nn
 from torch.optim import SGD, Optimizer
 
 from pretrain.method import Method
-from pretrain.recipes.recipe import Schedule
+from pretrain.recipes import Recipe
 
 
-def scheduled_rate(
-    schedule: Schedule,
-    progress: float,
-    *,
-    learning_rate: float,
-    final_learning_rate: float = 0.0,
-    warmup: float = 0.0,
-    milestones: tuple[float, ...] = (),
-) -> float:
-    """Return the learning rate at `progress`, the share of the run (0 to 1).
+def scheduled_rate(recipe: Recipe[Any], done: float, started: float) -> float:
+    """Return the learning rate of a step before which the share `done` of the run lies.
 
-    cosine: half a period down to the final rate; step: a tenth after each milestone, a share of the
-    run. Before that the rate grows linearly from 0 over `warmup`, a share of the run.
+    started: the share before the step's epoch, or before the step, as the recipe's unit says. The
+    rate grows with each step over the warm-up, whatever the unit. cosine: half a period down to the
+    final rate; step: a tenth after each milestone, a share of the run.
     """
-    if progress < warmup:
-        return learning_rate * progress / warmup
-    match schedule:
-        case "cosine":
-            done = (progress - warmup) / (1 - warmup)
-            span = learning_rate - final_learning_rate
-            return final_learning_rate + span * 0.5 * (1 + math.cos(math.pi * done))
-        case "step":
-            return learning_rate * 0.1 ** sum(progress >= share for share in milestones)
+    warmup = recipe.warmup_epochs / (recipe.epochs or 1)
+    if done < warmup:
+        return recipe.learning_rate * done / warmup
+    progress = max(started, warmup)
+    if recipe.schedule == "step":
+        return recipe.learning_rate * 0.1 ** sum(progress >= share for share in recipe.milestones)
+    falling = 0.5 * (1 + math.cos(math.pi * ((progress - warmup) / (1 - warmup))))
+    span = recipe.learning_rate - recipe.final_learning_rate
+    return recipe.final_learning_rate + span * falling
 
 
 def sgd(network: nn.Module, *, learning_rate: float, momentum: float, weight_decay: float) -> SGD:

@@ -1,5 +1,7 @@
 """Optimizers and schedules against numbers written out and against timm's LARS."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
@@ -7,16 +9,15 @@ from torch.optim import SGD, Optimizer
 
 from pretrain.method import Method
 from pretrain.optim import LARS, fit_to_device, lars, scheduled_rate, sgd
+from pretrain.recipes import RECIPES
 from pretrain.recipes.recipe import Schedule
 from tests.rounding import assert_equal_up_to_rounding
 
 
 def test_steps_divide_by_ten_at_each_milestone() -> None:
     # MoCo v1: a tenth at epochs 120 and 160 of 200
-    rates = [
-        scheduled_rate("step", epoch / 200, learning_rate=0.03, milestones=(0.6, 0.8))
-        for epoch in (0, 119, 120, 159, 160)
-    ]
+    recipe = RECIPES["moco/in1k-r50-v1"]
+    rates = [scheduled_rate(recipe, 0.999, epoch / 200) for epoch in (0, 119, 120, 159, 160)]
     assert rates == pytest.approx([0.03, 0.03, 0.003, 0.003, 0.0003])
 
 
@@ -36,22 +37,23 @@ def test_sgd_decays_and_remembers_as_written_out() -> None:
 
 @pytest.mark.parametrize("schedule", ["cosine", "step"])
 def test_warm_up_is_linear_from_nothing_to_the_rate(schedule: Schedule) -> None:
-    # 10 of 200 epochs
-    rates = [
-        scheduled_rate(
-            schedule, epoch / 200, learning_rate=0.4, final_learning_rate=0.1, warmup=0.05
-        )
-        for epoch in (0, 1, 5, 9, 10)
-    ]
+    recipe = replace(
+        RECIPES["moco/in1k-r50-v2"],
+        schedule=schedule,
+        learning_rate=0.4,
+        final_learning_rate=0.1,
+        warmup_epochs=10,
+    )
+    rates = [scheduled_rate(recipe, epoch / 200, 0.0) for epoch in (0, 1, 5, 9, 10)]
     assert rates == pytest.approx([0.0, 0.04, 0.2, 0.36, 0.4])
 
 
 def test_cosine_after_a_warm_up_is_that_of_the_rest_of_the_run() -> None:
-    whole = [scheduled_rate("cosine", share, learning_rate=0.4) for share in (0, 0.3, 0.7, 1)]
-    rest = [
-        scheduled_rate("cosine", 0.2 + 0.8 * share, learning_rate=0.4, warmup=0.2)
-        for share in (0, 0.3, 0.7, 1)
-    ]
+    plain = RECIPES["moco/in1k-r50-v2"]
+    warmed = replace(plain, warmup_epochs=40)
+    shares = (0, 0.3, 0.7, 1)
+    whole = [scheduled_rate(plain, share, share) for share in shares]
+    rest = [scheduled_rate(warmed, 0.2 + 0.8 * s, 0.2 + 0.8 * s) for s in shares]
     assert rest == pytest.approx(whole)
 
 
