@@ -2,6 +2,7 @@
 
 import errno
 import io
+from collections.abc import Mapping
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -28,13 +29,20 @@ def save(path: Path, state: dict[str, Any]) -> None:
     write_whole(path, buffer.getbuffer())
 
 
-def load(path: Path, settings: dict[str, object]) -> dict[str, Any] | None:
-    """Return the state saved under the same settings, on the CPU; None where none was saved."""
+def load(
+    path: Path, settings: dict[str, object], published: Mapping[str, object]
+) -> dict[str, Any] | None:
+    """Return the state saved under the same settings, on the CPU; None where none was saved.
+
+    published: settings of the recipe. One that the checkpoint does not know, since it was written
+    before there was such an option, may have the recipe's value.
+    """
     if not path.exists():
         return None
     try:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-        saved = state["settings"]
+        since = {name: value for name, value in published.items() if name in settings}
+        saved = since | state["settings"]
     except TORN as error:
         # torch seeks before the start of a torn file, which is an invalid argument; other errors
         # of the system, such as a disk that cannot be read, are no reason to delete the file

@@ -7,6 +7,7 @@ state before it, so a resumed run equals one that never stopped.
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -21,8 +22,8 @@ from pretrain.method import Method
 from pretrain.metrics import Log, NotFiniteError, Window, start_wandb, write_view_sheet
 from pretrain.optim import fit_to_device, lars, scheduled_rate, sgd
 from pretrain.parts.resnet import BranchedResNet
-from pretrain.recipes import Recipe
-from pretrain.run import Job, write_snapshot
+from pretrain.recipes import RECIPES, Recipe
+from pretrain.run import Job, flatten, write_snapshot
 from pretrain.running import stop
 from pretrain.running.console import Progress, print_line, progress
 from pretrain.running.processes import any_process
@@ -104,7 +105,8 @@ def train(job: Job) -> int:
     Raises a NotFiniteError when a loss is not finite; the last checkpoint was saved before it.
     """
     training, is_main = Training(job), job.process.is_main
-    state = checkpoint.load(job.checkpoint_path, job.settings)
+    published = flatten(asdict(RECIPES[job.name]))
+    state = checkpoint.load(job.checkpoint_path, job.settings, published)
     if state is not None:
         training.load_state_dict(state)
         if problem := find_problem(training):
