@@ -104,7 +104,11 @@ class InstDisc(Method):
         query = normalize(self.encoder(views[0]).float(), dim=1)
         own = self.bank[indices]
         if config.num_negatives:
-            loss = self._noise_loss(query, own, self.bank[self._draw_noise(indices)])
+            # rows drawn for all N images, so that the draw does not depend on the number of
+            # processes; perhaps an image's own
+            shape = (num_processes() * len(indices), config.num_negatives)
+            drawn = own_share(torch.randint(len(self.bank), shape, device=indices.device))
+            loss = self._noise_loss(query, own, self.bank[drawn])
         else:
             loss = softmax_loss(query, self.bank.clone(), indices, temperature=config.temperature)
         proximal = (query - own).square().sum(dim=1).mean()
@@ -132,12 +136,6 @@ class InstDisc(Method):
             log_partition=self.log_partition,
             num_images=config.num_images,
         )
-
-    def _draw_noise(self, indices: Tensor) -> Tensor:
-        """Return indices (n, m) of drawn rows, perhaps the image's own."""
-        # drawn for all N images, so that the draw does not depend on the number of processes
-        shape = (num_processes() * len(indices), self.config.num_negatives)
-        return own_share(torch.randint(len(self.bank), shape, device=indices.device))
 
     @torch.no_grad()
     def _update_bank(self, query: Tensor, indices: Tensor) -> None:

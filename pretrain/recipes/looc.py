@@ -8,9 +8,9 @@ have four heads and 8192 dimensions, and MoCo++ has as many.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
-from pretrain.data.views import ViewRecipe
 from pretrain.parts.view import Augmentation
 from pretrain.recipes.baselines import SupervisedConfig
 from pretrain.recipes.moco import MoCoConfig
@@ -81,29 +81,23 @@ SUPERVISED: Recipe[Any] = Recipe(
 
 
 def moco(table_row: str, *added: Augmentation, **settings: Any) -> Recipe[Any]:
-    """Return MoCo with further augmentations."""
-    return replace(with_config(MOCO, table_row, **settings), views=views(*added))
-
-
-def looc(table_row: str, *designated: Augmentation) -> Recipe[Any]:
-    """Return LooC with a head for each designated augmentation."""
-    config = LooCConfig(designated=designated)
-    return replace(moco(table_row, *designated), method="looc", config=config)
-
-
-def loocpp(table_row: str, *designated: Augmentation) -> Recipe[Any]:
-    """Return LooC++, whose heads start at Conv5."""
-    recipe = looc(table_row, *designated)
-    return replace(with_config(recipe, table_row, conv5_heads=True), method="loocpp")
-
-
-def views(*augmentations: Augmentation) -> ViewRecipe:
-    """Return MoCo v2's views, with rotation and texture where these are named."""
-    return replace(
+    """Return MoCo with rotation and texture where these are added to MoCo v2's views."""
+    views = replace(
         MOCO_V2_VIEWS,
-        rotation_probability=HALF * ("rotation" in augmentations),
-        texture_probability=HALF * ("texture" in augmentations),
+        rotation_probability=HALF * ("rotation" in added),
+        texture_probability=HALF * ("texture" in added),
     )
+    return replace(with_config(MOCO, table_row, **settings), views=views)
+
+
+def looc(table_row: str, *designated: Augmentation, conv5_heads: bool = False) -> Recipe[Any]:
+    """Return LooC with a head for each designated augmentation, or LooC++ with heads at Conv5."""
+    config = LooCConfig(designated=designated, conv5_heads=conv5_heads)
+    method = "loocpp" if conv5_heads else "looc"
+    return replace(moco(table_row, *designated), method=method, config=config)
+
+
+loocpp = partial(looc, conv5_heads=True)
 
 
 def imagenet_row(recipe: Recipe[Any], table_row: str) -> Recipe[Any]:
