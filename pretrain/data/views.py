@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pretrain.parts.view import Augmentation, View
-from pretrain.pixels.boxes import ASPECT, boxes_of
+from pretrain.pixels.boxes import ASPECT, between, boxes_of
 from pretrain.pixels.boxes import NUM_UNIFORMS as NUM_BOX_UNIFORMS
 
 TEXTURE_KERNELS_PX = (3, 5, 7)
@@ -215,7 +215,7 @@ def draw_colors(recipe: ViewRecipe, numbers: Floats) -> Colors:
         jitter_order=np.where(jittered, order, -1),
         jitter=jitter,
         gray=color[:, 9] < recipe.gray_probability,
-        blur_sigma_px=np.where(blurred, _interpolate(blur[:, 1], recipe.blur_sigma_px), 0.0),
+        blur_sigma_px=np.where(blurred, between(blur[:, 1], recipe.blur_sigma_px), 0.0),
         solarize=solarize[:, 0] < recipe.solarize_probability,
         flip=flip[:, 0] < recipe.flip_probability,
         quarter_turns=np.where(turned, 1 + np.floor(3 * rotation[:, 1]).astype(np.int64), 0),
@@ -223,7 +223,7 @@ def draw_colors(recipe: ViewRecipe, numbers: Floats) -> Colors:
             [
                 np.where(textured, side, 0),
                 texture[:, 2],
-                _interpolate(texture[:, 3], TEXTURE_STRENGTH),
+                between(texture[:, 3], TEXTURE_STRENGTH),
             ],
             axis=1,
         ),
@@ -238,8 +238,3 @@ def draw_style(recipe: ViewRecipe, numbers: Floats, num_styles: int) -> Integers
     texture = numbers[:, PLACES["texture"]]
     chosen = np.floor(texture[:, 4] * num_styles).astype(np.int64)
     return np.where(texture[:, 0] < recipe.texture_probability, chosen, -1)
-
-
-def _interpolate(numbers: Floats, interval: tuple[float, float]) -> Floats:
-    low, high = interval
-    return low + (high - low) * numbers

@@ -48,9 +48,9 @@ def boxes_of(
     """
     height, width = height[:, None], width[:, None]
     tries = numbers[:, : 2 * CROP_TRIES].reshape(len(numbers), CROP_TRIES, 2)
-    areas = _interpolate(tries[..., 0], area) * height * width
+    areas = between(tries[..., 0], area) * height * width
     low, high = aspect
-    aspects = np.exp(_interpolate(tries[..., 1], (np.log(low), np.log(high))))
+    aspects = np.exp(between(tries[..., 1], (np.log(low), np.log(high))))
     widths = np.round(np.sqrt(areas * aspects)).astype(np.int64)
     heights = np.round(np.sqrt(areas / aspects)).astype(np.int64)
     fits = (widths > 0) & (widths <= width) & (heights > 0) & (heights <= height)
@@ -69,7 +69,8 @@ def boxes_of(
     return np.concatenate([top, left, crop_height, crop_width], axis=1)
 
 
-def _interpolate(numbers: Floats, interval: tuple[float, float]) -> Floats:
+def between(numbers: Floats, interval: tuple[float, float]) -> Floats:
+    """Return numbers of [0, 1], of any shape, moved to an interval."""
     low, high = interval
     return low + (high - low) * numbers
 
