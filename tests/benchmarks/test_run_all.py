@@ -168,9 +168,7 @@ def test_the_plan_tells_engine_hours_and_what_no_detector_fits(
     # 90,000 iterations of 0.21 s on eight GPUs
     assert rows[0].gpu_hours == pytest.approx(90_000 * 0.21 * 8 / 3600, rel=0.01)
     told = render_plan(rows)
-    assert "10.5 hours on 4 GPUs" in told
-    assert "the torchvision engine, as asked" in told
-    assert "the cifar stem keeps the image's full size" in told
+    assert "the cifar stem has another stride" in told
 
 
 def test_heads_of_a_loocpp_file_are_rows_of_their_own(

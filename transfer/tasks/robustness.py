@@ -28,8 +28,6 @@ from transfer.frozen.classifier import (
 from transfer.frozen.features import (
     Features,
     Predictions,
-    features_of_backbones,
-    frozen_features,
     open_images,
 )
 from transfer.frozen.transforms import EvalTransform
@@ -103,11 +101,6 @@ class TrainedClassifier(Task):
         """Return the test images."""
         return [("test", self.transform)]
 
-    def extract_together(self, backbones: Sequence[Backbone], folders: Folders) -> bool:
-        """Extract features of several backbones of one image size; decode every image once."""
-        features_of_backbones(backbones, self.dataset, "test", self.transform, folders)
-        return True
-
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
         """Return the classifier with the test features, extracted or from the cache.
 
@@ -119,7 +112,7 @@ class TrainedClassifier(Task):
                 f"no trained classifier in {folders.classifier}; run {self.classifier} first"
             )
         images, classes = open_images(self.dataset, "test", folders), self.classes(folders)
-        test = frozen_features(backbone, self.dataset, "test", self.transform, folders)
+        (test,) = self.features(backbone, folders)
         labels = labels_among(test.labels, images.class_names, classes)
         files = tuple(images.name(i) for i in range(len(images)))
         return Prepared(head, classes, Features(test.features, labels), files)
