@@ -12,7 +12,6 @@ import pytest
 
 from benchmarks.execution import ending
 from benchmarks.execution.ending import finish_run, log_results, require_wandb
-from benchmarks.execution.sequence import Overall
 from benchmarks.pages.numbers import write_csv
 from benchmarks.pages.published import transfer_tasks
 from benchmarks.pages.records import read_results
@@ -101,13 +100,3 @@ def test_without_wandb_nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
         require_wandb(submits=False)
     with pytest.raises(ValueError, match="without --slurm"):
         require_wandb(submits=True)
-
-
-def test_each_cell_is_announced_outside_of_a_terminal(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    shown = Overall(2, tmp_path)
-    for task in ("voc07_svm", "coco_det"):
-        shown.begin(f"mine  {task}")
-        shown.end(failed=False)
-    assert capsys.readouterr().err.splitlines() == ["[1/2] mine  voc07_svm", "[2/2] mine  coco_det"]
