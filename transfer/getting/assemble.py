@@ -75,20 +75,20 @@ class Getting:
     def space_needed(self, source: Source) -> int:
         """Return the bytes that a source still needs on the disk, with its archives.
 
-        Images are compressed already, so an archive is taken for as large as its content. Nobody
-        publishes the unpacked sizes.
+        An archive is taken for as large as its content: images are compressed already. What only
+        the user can fetch counts once it is there.
         """
         if source.is_there(self.data) or source.key in self.found:
             return 0
-        packed = [archive for archive in source.archives if not self.is_unpacked(source, archive)]
-        downloads = [archive.num_bytes for archive in self.to_download(source)]
-        archives = max(downloads, default=0) if self.remove_archives else sum(downloads)
-        return archives + sum(self.size(source, archive) for archive in packed)
-
-    def size(self, source: Source, archive: Archive) -> int:
-        """Return the size of an archive: of the file, or as published."""
-        file = self.archive_file(source, archive)
-        return file.stat().st_size if file.exists() else archive.num_bytes
+        downloads, absent = self.to_download(source), self.absent(source)
+        sizes = [archive.num_bytes for archive in downloads]
+        packed = [
+            archive.num_bytes
+            for archive in source.archives
+            if not self.is_unpacked(source, archive)
+            and (archive in downloads or archive not in absent)
+        ]
+        return sum(packed) + (max(sizes, default=0) if self.remove_archives else sum(sizes))
 
 
 def get_source(source: Source, getting: Getting) -> Report | None:
@@ -96,48 +96,45 @@ def get_source(source: Source, getting: Getting) -> Report | None:
 
     DataError if an archive must be fetched by the user, is damaged, or the set is incomplete.
     """
-    data, work = getting.data, getting.data / WORK / source.key
-    report = None
-    if source.is_there(data) and not work.exists():
-        _finish(source, getting)
-        return None
+    data, work, report = getting.data, getting.data / WORK / source.key, None
+    note = partial(print_line, "get-data", f"{source.key}: another process gets it; waiting")
     with explain_write_errors(work, "--data"):
-        with wait_for_lock(work / "lock", "--data", partial(_note, source)):
-            if not source.is_there(data):  # else another process got it, or was killed at its end
-                whole = work / ("linked" if source.key in getting.found else "whole")
-                staged = whole / source.folder
-                if source.key in getting.found:
-                    shutil.rmtree(whole, ignore_errors=True)
-                    link_set(source, getting.found[source.key], staged)
-                elif not staged.exists():
-                    _unpack_all(source, getting, work)
-                    _stage(source, work / "raw", staged)
-                report = _require_whole(source, getting, whole)
-                (data / source.folder).parent.mkdir(parents=True, exist_ok=True)
-                staged.rename(data / source.folder)
-            _finish(source, getting)
+        with wait_for_lock(work / "lock", "--data", note):
+            if not source.is_there(data):  # else it was there before, or another process got it
+                report = _assemble(source, getting, work)
+            if source.finish is not None:
+                source.finish(data)
+            if getting.remove_archives and not getting.only_local:
+                _remove_archives(source, data / ARCHIVES / source.key)
             shutil.rmtree(work, ignore_errors=True)  # a process that waited finds nothing
         with suppress(OSError):  # other sets are being got
             work.parent.rmdir()
     return report
 
 
-def _finish(source: Source, getting: Getting) -> None:
-    """Take the last step of a set that is there, and remove its archives if that is asked for."""
-    if source.finish is not None:
-        source.finish(getting.data)
-    if getting.remove_archives and not getting.only_local:
-        folder = getting.data / ARCHIVES / source.key
-        for archive in source.archives:
-            (folder / archive.name).unlink(missing_ok=True)
-            (folder / f"{archive.name}.part").unlink(missing_ok=True)
-        with suppress(OSError):  # never there, or not empty
-            folder.rmdir()
-            folder.parent.rmdir()
+def _assemble(source: Source, getting: Getting, work: Path) -> Report | None:
+    """Unpack or link a set, check it and give it its name."""
+    whole = work / ("linked" if source.key in getting.found else "whole")
+    staged = whole / source.folder
+    if source.key in getting.found:
+        shutil.rmtree(whole, ignore_errors=True)
+        link_set(source, getting.found[source.key], staged)
+    elif not staged.exists():
+        _unpack_all(source, getting, work)
+        _stage(source, work / "raw", staged)
+    report = _require_whole(source, getting, whole)
+    (getting.data / source.folder).parent.mkdir(parents=True, exist_ok=True)
+    staged.rename(getting.data / source.folder)
+    return report
 
 
-def _note(source: Source) -> None:
-    print_line("get-data", f"{source.key}: another process gets it; waiting for its end")
+def _remove_archives(source: Source, folder: Path) -> None:
+    for archive in source.archives:
+        (folder / archive.name).unlink(missing_ok=True)
+        (folder / f"{archive.name}.part").unlink(missing_ok=True)
+    with suppress(OSError):  # never there, or not empty
+        folder.rmdir()
+        folder.parent.rmdir()
 
 
 def _unpack_all(source: Source, getting: Getting, work: Path) -> None:

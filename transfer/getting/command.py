@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
@@ -17,7 +17,6 @@ from transfer.datasets.folders import check_writable, data_folder
 from transfer.datasets.info import Source
 from transfer.getting import overview
 from transfer.getting.assemble import Getting, get_source
-from transfer.getting.download import last_check, remember
 from transfer.getting.overview import SUITES, Wanted, all_sources, wanted
 from transfer.getting.recognize import files_by_name, find_all, local_archives, with_local_variant
 
@@ -59,10 +58,6 @@ class GetData:
         reports, failed = get_all(request, getting)
         if reports:
             print(render(reports))
-        for key in request.keys:
-            if key not in {report.key for report in reports}:
-                day = last_check(key, self.data)
-                print(f"{key}: was whole on {day}; check-data reads every image again")
         for line in failed:
             print(line, file=sys.stderr)
         return int(bool(failed) or not all(report.fit(self.tolerate) for report in reports))
@@ -105,7 +100,7 @@ class GetData:
             for source in sources
             if source.key not in found
             and not source.is_there(self.data)
-            and not unneeded_with_found(source, sources, found)
+            and not any(_replaces(source, other, found.get(other.key)) for other in sources)
         ]
         if absent or not found:
             wants = "; ".join(f"{s.key}: {', '.join(p.path for p in s.parts)}" for s in absent)
@@ -117,12 +112,10 @@ class GetData:
 
     def print_found(self, root: Path) -> int:
         """Print a command for each known set below a folder."""
-        found = known_sets(root, "--find")
-        for key, folder in found.items():
+        for key, folder in known_sets(root, "--find").items():
             state = "  # is there" if all_sources()[key].is_there(self.data) else ""
             words = ["get-data", key, "--link", str(folder), "--data", str(self.data)]
             print(f"python -m transfer {shlex.join(words)}{state}")
-        print(f"{len(found)} known sets below {root}", file=sys.stderr)
         return 0
 
 
@@ -133,22 +126,18 @@ def known_sets(folder: Path, option: str, sources: Sequence[Source] = ()) -> dic
     return find_all(sources or tuple(all_sources().values()), folder)
 
 
-def unneeded_with_found(
-    source: Source, sources: Sequence[Source], found: Mapping[str, Path]
-) -> bool:
-    """Return whether what makes a source unnecessary is part of another set that was found."""
-    return any(
-        (found[other.key] / Path(source.unneeded_with).relative_to(other.folder)).exists()
-        for other in sources
-        if other.key in found and Path(source.unneeded_with).is_relative_to(other.folder)
-    )
+def _replaces(source: Source, other: Source, found: Path | None) -> bool:
+    """Return whether the folder of another set that was found makes a source unnecessary."""
+    place = Path(source.unneeded_with)
+    if found is None or not place.is_relative_to(other.folder):
+        return False
+    return (found / place.relative_to(other.folder)).exists()
 
 
 def get_all(request: Wanted, getting: Getting) -> tuple[list[Report], list[str]]:
     """Get every source, then check every set; return the checks and a line per failure.
 
-    One set that cannot be got does not stop the others. A set that an earlier run found whole has
-    no check.
+    One set that cannot be got does not stop the others.
     """
     reports: dict[str, Report] = {}
     failed: list[str] = []
@@ -164,26 +153,21 @@ def get_all(request: Wanted, getting: Getting) -> tuple[list[Report], list[str]]
         if report is not None:
             reports[report.key] = report
     for key in request.keys:
-        if key not in reports and not last_check(key, getting.data):
+        if key not in reports:
             reports[key] = check(key, getting.data, decode=False)
             if reports[key].found and not reports[key].fit(getting.tolerate):
-                folders = [getting.data / source.folder for source in DATASETS[key].sources]
+                folders = [str(getting.data / source.folder) for source in DATASETS[key].sources]
                 failed.append(
-                    f"{key} was there before and is not whole; move {', '.join(map(str, folders))} "
+                    f"{key} was there before and is not whole; move {', '.join(folders)} "
                     "away to get it again, or take it as it is with --tolerate"
                 )
-    for key, report in reports.items():
-        if report.ok:
-            remember(key, getting.data)
-    return [
-        reports[key] for key in dict.fromkeys((*request.keys, *reports)) if key in reports
-    ], failed
+    return [reports[key] for key in dict.fromkeys((*request.keys, *reports))], failed
 
 
 def require_space(source: Source, getting: Getting) -> None:
     """Raise DataError if there is too little space for a source."""
     needed, free = getting.space_needed(source), overview.free_space(getting.data)
-    if needed > free and getting.absent(source) == getting.to_download(source):
+    if needed > free:
         raise DataError(
             f"about {overview.format_bytes(needed)} are needed at {getting.data}, "
             f"{overview.format_bytes(free)} are free; free some space, or give another --data"

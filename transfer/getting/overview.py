@@ -12,7 +12,7 @@ from transfer.datasets.check import table
 from transfer.datasets.info import Archive, Source
 from transfer.getting.assemble import Getting
 
-HEADER = ("source", "state", "download", "unpacked", "folder", "from")
+HEADER = ("source", "state", "download", "folder", "from")
 WORDS = {
     "registration": "needs a registration",
     "password": "has a password",
@@ -30,8 +30,7 @@ def format_bytes(num_bytes: int, *, exact: bool = True) -> str:
         if size < 999.5:
             break
         size, unit = size / 1000, larger
-    digits = f"{size:.0f}" if size >= 99.5 or unit == "B" else f"{size:.3g}"
-    return f"{'' if exact else '~'}{digits} {unit}"
+    return f"{'' if exact else '~'}{size:.3g} {unit}"
 
 
 def render(sources: Sequence[Source], getting: Getting) -> str:
@@ -39,12 +38,21 @@ def render(sources: Sequence[Source], getting: Getting) -> str:
     lines = [*table([HEADER, *(_row(source, getting) for source in sources)]), ""]
     for source in sources:
         lines.append(f"{source.key}: terms: {source.terms}, {source.terms_url}")
-        unknown = {archive.name: _unknown(archive) for archive in source.archives}
-        lines += [f"  {name}: {missing}" for name, missing in unknown.items() if missing]
+        names = [archive.name for archive in source.archives if not archive.checksum]
+        lines += [f"  {name}: no published checksum" for name in names]
         if source.advice and not source.is_there(getting.data):
             lines.append(f"  {source.advice}")
-    lines += ["", summary(sources, getting)]
-    return "\n".join(lines)
+    return "\n".join([*lines, "", summary(sources, getting)])
+
+
+def summary(sources: Sequence[Source], getting: Getting) -> str:
+    """Return one line with the sum of all sizes and the free space."""
+    downloads = [archive for source in sources for archive in getting.to_download(source)]
+    needed = sum(getting.space_needed(source) for source in sources)
+    return (
+        f"{_size(downloads)} to download, about {format_bytes(needed)} of space needed with the "
+        f"archives; {format_bytes(free_space(getting.data))} free at {getting.data}"
+    )
 
 
 def free_space(data: Path) -> int:
@@ -55,47 +63,25 @@ def free_space(data: Path) -> int:
     return shutil.disk_usage(folder).free
 
 
-def summary(sources: Sequence[Source], getting: Getting) -> str:
-    """Return one line with the sum of all sizes and the free space."""
-    downloads = [archive for source in sources for archive in getting.to_download(source)]
-    exact = all(archive.exact for archive in downloads)
-    download = format_bytes(sum(archive.num_bytes for archive in downloads), exact=exact)
-    possible = [s for s in sources if _state(s, getting) not in ("there", *WORDS.values())]
-    needed = sum(getting.space_needed(source) for source in possible)
-    return (
-        f"{download} to download, about {format_bytes(needed)} of space needed with the archives; "
-        f"{format_bytes(free_space(getting.data))} free at {getting.data}"
-    )
-
-
-def _state(source: Source, getting: Getting) -> str:
-    if source.is_there(getting.data):
-        return "there"
-    if source.key in getting.found:
-        return "to link"
-    if source.archives and not any(not a.optional for a in getting.absent(source)):
-        return "to unpack"
-    return "to download" if source.access == "download" else WORDS[source.access]
+def _size(archives: Sequence[Archive]) -> str:
+    exact = all(archive.exact for archive in archives)
+    return format_bytes(sum(archive.num_bytes for archive in archives), exact=exact)
 
 
 def _row(source: Source, getting: Getting) -> tuple[str, ...]:
-    exact = all(archive.exact for archive in source.archives)
-    state = _state(source, getting)
-    hosts = dict.fromkeys(
-        urlsplit(archive.urls[0]).hostname or "" for archive in source.archives if archive.urls
-    )
-    place = str(getting.found[source.key]) if state == "to link" else ", ".join(hosts)
-    size = format_bytes(source.num_bytes, exact=exact and bool(source.archives))
-    unpacked = format_bytes(sum(getting.size(source, a) for a in source.archives), exact=False)
-    return (source.key, state, size, unpacked, source.folder, place or "you")
-
-
-def _unknown(archive: Archive) -> str:
-    """Return what is not published of an archive; empty if its size and checksum are."""
-    words = [] if archive.checksum else ["no published checksum"]
-    if not archive.exact:
-        words.append("only a rounded size" if archive.num_bytes else "no published size")
-    return ", ".join(words)
+    urls = [archive.urls[0] for archive in source.archives if archive.urls]
+    place = ", ".join(dict.fromkeys(urlsplit(url).hostname or "" for url in urls)) or "you"
+    absent = [archive for archive in getting.absent(source) if not archive.optional]
+    if source.is_there(getting.data):
+        state = "there"
+    elif source.key in getting.found:
+        state, place = "to link", str(getting.found[source.key])
+    elif source.archives and not absent:
+        state = "to unpack"
+    else:
+        state = WORDS.get(source.access, "to download")
+    size = _size(source.archives) if source.archives else "unknown"
+    return source.key, state, size, source.folder, place
 
 
 SUITES: Mapping[str, tuple[str, ...]] = {

@@ -98,16 +98,14 @@ ARCHIVE_DEPTH = 3
 
 
 def files_by_name(folder: Path) -> dict[str, list[Path]]:
-    """Return the files below a folder by name; hidden folders are left out."""
+    """Return the files at and below a folder by name."""
     if not folder.is_dir():
         raise DataError(f"--from {folder}: this is no folder; give the one that holds the archives")
     files: dict[str, list[Path]] = {}
-    for above, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        if len(Path(above).relative_to(folder).parts) == ARCHIVE_DEPTH:
-            folders.clear()
-        for name in names:
-            files.setdefault(name, []).append(Path(above) / name)
+    for depth in range(ARCHIVE_DEPTH + 1):
+        for file in sorted(folder.glob("*/" * depth + "*")):
+            if file.is_file():
+                files.setdefault(file.name, []).append(file)
     return files
 
 
@@ -129,15 +127,12 @@ def local_archives(source: Source, files: Mapping[str, list[Path]]) -> dict[str,
     chosen = {}
     for archive in source.archives:
         candidates = [file for name in archive.names for file in files.get(name, ())]
-        fitting = [
-            file
-            for file in candidates
-            if not archive.exact or file.stat().st_size == archive.num_bytes
-        ]
+        right = archive.num_bytes
+        fitting = [f for f in candidates if not archive.exact or f.stat().st_size == right]
         if candidates and not fitting:
             raise DataError(
-                f"{candidates[0]}: {candidates[0].stat().st_size:,} bytes, {archive.num_bytes:,} "
-                f"expected of {source.key}; it is cut off or another file, get it again"
+                f"{candidates[0]}: {candidates[0].stat().st_size:,} bytes, {right:,} expected of "
+                f"{source.key}; it is cut off or another file, get it again"
             )
         if fitting:
             chosen[archive.name] = fitting[0]

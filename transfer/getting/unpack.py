@@ -6,10 +6,12 @@ Declared sizes, beyond which neither library writes, pass no limit. An archive i
 unpacked to a folder of its name.
 """
 
+import shutil
 import stat
 import tarfile
 import zipfile
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from fnmatch import fnmatch
 from gzip import BadGzipFile
 from pathlib import Path
@@ -21,9 +23,7 @@ from pretrain.running.atomic_files import explain_write_errors
 from pretrain.running.console import Progress, progress
 from transfer.datasets.expected import DataError
 
-TAR_ENDINGS = (".tar", ".tar.gz", ".tgz")
-ENDINGS = (*TAR_ENDINGS, ".zip")
-CHUNK = 1 << 20
+ENDINGS = (".tar", ".tar.gz", ".tgz", ".zip")
 MOST_GROWTH = 20
 """Unpacked bytes per byte of the archive; annotations in JSON grow about fivefold."""
 ALWAYS_ALLOWED = 64 << 20
@@ -37,6 +37,7 @@ BROKEN = (
     NotImplementedError,
 )
 """Errors of the standard library on damaged archives, and on compressions that it lacks."""
+Members = Iterator[tuple[tarfile.TarInfo, IO[bytes] | None]]
 
 
 class ArchiveError(DataError):
@@ -47,64 +48,20 @@ class ArchiveError(DataError):
 class _Budget:
     """Bytes and files that an archive, with those inside it, may still declare."""
 
+    archive: str
     bytes_left: int
     shown: Progress
     files_left: int = MOST_FILES
 
-
-@dataclass(frozen=True)
-class _Job:
-    """Place that one archive is unpacked to, and its limits."""
-
-    archive: str
-    folder: Path
-    nested: str
-    budget: _Budget
-
-    def unpack(self, member: tarfile.TarInfo, content: IO[bytes] | None) -> None:
-        """Write one member of the archive, or unpack it if it is an archive of the pattern."""
-        stop.exit_if_requested()
-        try:
-            member = tarfile.data_filter(member, str(self.folder))
-        except tarfile.FilterError as error:
-            raise ArchiveError(f"{self.archive}: {error}; it is not unpacked") from error
-        target = self.folder / member.name
-        if member.isdir():
-            target.mkdir(parents=True, exist_ok=True)
-        elif content is not None and "__MACOSX" not in target.parts:  # macOS adds it to zip files
-            with content:
-                if self.nested and fnmatch(member.name, self.nested):
-                    self._unpack_nested(content, target)
-                else:
-                    self._write(content, target, member.size)
-
-    def _write(self, content: IO[bytes], target: Path, num_bytes: int) -> None:
-        budget = self.budget
-        budget.bytes_left -= num_bytes
-        budget.files_left -= 1
-        if min(num_bytes, budget.bytes_left, budget.files_left) < 0:
+    def take(self, num_bytes: int) -> None:
+        self.bytes_left -= num_bytes
+        self.files_left -= 1
+        if min(num_bytes, self.bytes_left, self.files_left) < 0:
             raise ArchiveError(
                 f"{self.archive}: it holds more than {MOST_GROWTH} times its own size, or more "
                 f"than {MOST_FILES:,} files; no published set does, so it is not unpacked"
             )
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with target.open("wb") as output:
-            while chunk := content.read(CHUNK):
-                output.write(chunk)
-        budget.shown.add(1)
-        budget.shown.total = max(budget.shown.total, budget.shown.done)
-
-    def _unpack_nested(self, content: IO[bytes], target: Path) -> None:
-        """Unpack a tar file to a folder of its name, which appears when it is complete."""
-        folder = target.with_name(target.name.partition(".")[0])
-        if folder.is_dir():  # an earlier run has unpacked it
-            return
-        partial = folder.with_name(f".{folder.name}.partial")
-        partial.mkdir(parents=True, exist_ok=True)
-        inner = replace(self, archive=f"{self.archive}: {target.name}", folder=partial, nested="")
-        with tarfile.open(fileobj=content, mode="r|*") as archive:
-            _unpack_tar(archive, inner)
-        partial.rename(folder)
+        self.shown.add(1)
 
 
 def is_archive(name: str) -> bool:
@@ -118,15 +75,14 @@ def unpack(file: Path, folder: Path, nested: str = "") -> None:
     nested: pattern of archives inside it, which are unpacked as well.
     """
     with explain_write_errors(folder, "--data"), progress("unpack", file.name, 0, "files") as shown:
-        budget = _Budget(MOST_GROWTH * file.stat().st_size + ALWAYS_ALLOWED, shown)
-        job = _Job(file.name, folder, nested, budget)
-        folder.mkdir(parents=True, exist_ok=True)
+        budget = _Budget(file.name, MOST_GROWTH * file.stat().st_size + ALWAYS_ALLOWED, shown)
         try:
             if file.name.lower().endswith(".zip"):
-                _unpack_zip(file, job)
+                with zipfile.ZipFile(file) as zipped:
+                    _write(_zip_members(zipped), folder, nested, budget)
             else:
                 with tarfile.open(file, "r:*") as archive:
-                    _unpack_tar(archive, job)
+                    _write(_tar_members(archive), folder, nested, budget)
         except BROKEN as error:
             raise ArchiveError(
                 f"{file}: it is damaged or cut off ({type(error).__name__}: {error}); remove it, "
@@ -134,30 +90,63 @@ def unpack(file: Path, folder: Path, nested: str = "") -> None:
             ) from error
 
 
-def _unpack_tar(archive: tarfile.TarFile, job: _Job) -> None:
+def _write(members: Members, folder: Path, nested: str, budget: _Budget) -> None:
+    """Write the members of an archive, or unpack those that are archives of the pattern."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for declared, content in members:
+        stop.exit_if_requested()
+        try:
+            member = tarfile.data_filter(declared, str(folder))
+        except tarfile.FilterError as error:
+            raise ArchiveError(f"{budget.archive}: {error}; it is not unpacked") from error
+        target = folder / member.name
+        if member.isdir():
+            target.mkdir(parents=True, exist_ok=True)
+        elif content is not None and "__MACOSX" not in target.parts:  # macOS adds it to zip files
+            with content:
+                if nested and fnmatch(member.name, nested):
+                    _unpack_nested(content, target, budget)
+                else:
+                    budget.take(member.size)
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    with target.open("wb") as output:
+                        shutil.copyfileobj(content, output)
+
+
+def _unpack_nested(content: IO[bytes], target: Path, budget: _Budget) -> None:
+    """Unpack a tar file to a folder of its name, which appears when it is complete."""
+    folder = target.with_name(target.name.partition(".")[0])
+    if folder.is_dir():  # an earlier run has unpacked it
+        return
+    partial = folder.with_name(f".{folder.name}.partial")
+    with tarfile.open(fileobj=content, mode="r|*") as archive:
+        _write(_tar_members(archive), partial, "", budget)
+    partial.rename(folder)
+
+
+def _tar_members(archive: tarfile.TarFile) -> Members:
     # each member is forgotten: the list of those of Places365 would take gigabytes
     while (member := archive.next()) is not None:
         archive.members.clear()  # type: ignore[attr-defined]  # the stubs lack it
-        job.unpack(member, archive.extractfile(member) if member.isreg() else None)
+        yield member, archive.extractfile(member) if member.isreg() else None
 
 
-def _unpack_zip(file: Path, job: _Job) -> None:
-    with zipfile.ZipFile(file) as archive:
-        for entry in archive.infolist():
-            if entry.flag_bits & 1:
-                raise ArchiveError(
-                    f"{file}: it needs a password; unpack it with "
-                    "`UNZIP_DISABLE_ZIPBOMB_DETECTION=TRUE unzip -P PASSWORD`, then "
-                    "get-data --link FOLDER"
-                )
-            kind = stat.S_IFMT(entry.external_attr >> 16)
-            member = tarfile.TarInfo(entry.filename)
-            member.size = entry.file_size
-            if entry.is_dir():
-                member.type = tarfile.DIRTYPE
-            elif kind == stat.S_IFLNK:
-                member.type = tarfile.SYMTYPE
-                member.linkname = archive.open(entry).read(4096).decode(errors="replace")
-            elif kind not in (0, stat.S_IFREG):
-                member.type = tarfile.FIFOTYPE
-            job.unpack(member, archive.open(entry) if member.isreg() else None)
+def _zip_members(archive: zipfile.ZipFile) -> Members:
+    for entry in archive.infolist():
+        if entry.flag_bits & 1:
+            raise ArchiveError(
+                f"{archive.filename}: it needs a password; unpack it with "
+                "`UNZIP_DISABLE_ZIPBOMB_DETECTION=TRUE unzip -P PASSWORD`, then "
+                "get-data --link FOLDER"
+            )
+        kind = stat.S_IFMT(entry.external_attr >> 16)
+        member = tarfile.TarInfo(entry.filename)
+        member.size = entry.file_size
+        if entry.is_dir():
+            member.type = tarfile.DIRTYPE
+        elif kind == stat.S_IFLNK:
+            member.type = tarfile.SYMTYPE
+            member.linkname = archive.open(entry).read(4096).decode(errors="replace")
+        elif kind not in (0, stat.S_IFREG):
+            member.type = tarfile.FIFOTYPE
+        yield member, archive.open(entry) if member.isreg() else None

@@ -27,8 +27,6 @@ class Server:
     """Headers of the answers for a path, in place of the usual ones."""
     redirects: dict[str, str] = field(default_factory=dict)
     """Place to which a path redirects."""
-    trickles: set[str] = field(default_factory=set)
-    """Paths that send ten bytes a second."""
     without_ranges: bool = False
     """Every answer has the whole file."""
     requests: list[tuple[str, str]] = field(default_factory=list)
@@ -76,13 +74,6 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in (sizes | headers | self.state.headers.get(path, {})).items():
             self.send_header(name, value)
         self.end_headers()
-        if path in self.state.trickles:
-            for i in range(len(content)):
-                if self.state.released.wait(0.1):
-                    break
-                self.wfile.write(content[i : i + 1])
-            self.close_connection = True
-            return
         if self.state.hangs.get(path):
             self.wfile.write(content[: self.state.hangs[path].pop(0)])
             self.state.released.wait()

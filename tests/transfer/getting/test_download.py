@@ -125,17 +125,6 @@ def test_every_address_that_failed_is_named(
     assert [why for why, line in zip(refused.values(), lines, strict=True) if why not in line] == []
 
 
-def test_a_server_that_sends_a_byte_now_and_then_is_left(
-    archive: Archive, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("transfer.getting.download.RATE_PERIOD_S", 0.3)
-    server.trickles.add("a/x.tar")
-    server.files["b/x.tar"] = CONTENT
-    download(replace(archive, urls=(*archive.urls, server.url("b/x.tar"))), tmp_path / "x.tar")
-    assert (tmp_path / "x.tar").read_bytes() == CONTENT
-    assert server.requests[-1][0] == "b/x.tar"
-
-
 def test_a_server_is_asked_again_when_it_says(
     archive: Archive, server: Server, tmp_path: Path
 ) -> None:
