@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pretrain.running.console import print_line
 from pretrain.running.processes import this_process
-from transfer.datasets.catalog import DATASETS, map_stored_annotations, open_any
+from transfer.datasets.catalog import DATASETS, map_annotations, open_any
 from transfer.datasets.check import DISJOINT, Report, combine_fingerprints, require
 from transfer.datasets.expected import DataError
 from transfer.datasets.folders import Folders
@@ -22,7 +22,6 @@ from transfer.datasets.unchanged import (
     ChangedDataError,
     changed_data_error,
     require_same_files,
-    require_same_fingerprint,
     state_of,
     working_on,
 )
@@ -35,7 +34,7 @@ def fingerprint(key: str, data: Path, cache: Path) -> str:
     It is cached, since a plan needs it many times; `evaluate` clears the cache. Annotations come
     from the arrays in the cache folder, where these are.
     """
-    map_stored_annotations(key, data, cache)
+    map_annotations([key], data, cache, parse=False)
     return _fingerprint_of(_open_disjoint(key, data))
 
 
@@ -94,14 +93,10 @@ def require_still_same(reports: Mapping[str, Report], data: Path) -> None:
     """Compare all sets with their reports; ChangedDataError names a set that has changed."""
     fingerprint.cache_clear()
     for key, report in reports.items():
-        opened = _open_again(key, data)
-        require_same_fingerprint(report, _fingerprint_of(opened))
+        try:
+            now = _fingerprint_of(_open_disjoint(key, data))
+        except DataError as error:
+            raise changed_data_error(key, str(error)) from error
+        if now != report.fingerprint:
+            raise changed_data_error(key, f"fingerprint {report.fingerprint} checked, {now} now")
         require_same_files(report)
-
-
-def _open_again(key: str, data: Path) -> dict[str, AnySplit]:
-    """Return the splits of a set that was checked; ChangedDataError if they do not open now."""
-    try:
-        return _open_disjoint(key, data)
-    except DataError as error:
-        raise changed_data_error(key, str(error)) from error

@@ -114,7 +114,7 @@ def evaluate(cell: Cell) -> Record:
     import torch.distributed as dist
 
     fingerprint.cache_clear()  # the data may have changed since the plan, or the cell before
-    map_annotations(cell.task.datasets(), cell.folders)
+    map_annotations(cell.task.datasets(), cell.folders.data, cell.folders.cache)
     record = finished(cell)
     if record is not None:
         return record
@@ -226,7 +226,7 @@ def prepare(cells: Sequence[Cell]) -> None:
         alike = {cell.backbone.sha256: cell for cell in cells if cell.task == task}
         backbones = [cell.computing for cell in alike.values()]
         first = next(iter(alike.values()))
-        map_annotations(task.datasets(), first.folders)
+        map_annotations(task.datasets(), first.folders.data, first.folders.cache)
         tolerated = first.settings.tolerate
         with (
             explain_memory_errors(first),

@@ -58,7 +58,8 @@ def evaluate_on_gpus(cell: Cell) -> Record:
     asked = here if alone else task.num_processes(cell.settings.training)
     if asked == here:
         return evaluate(cell)
-    map_annotations(task.datasets(), cell.folders)  # before `finished`, which reads them
+    # before `finished`, which reads them
+    map_annotations(task.datasets(), cell.folders.data, cell.folders.cache)
     if finished(cell) is not None:
         return evaluate(cell)
     for key in task.datasets():

@@ -22,7 +22,6 @@ from transfer.datasets import (
     labeled,
 )
 from transfer.datasets.expected import DataError, Sizes, small_sizes
-from transfer.datasets.folders import Folders
 from transfer.datasets.imagenet import imagenet, imagenet_c, objectnet
 from transfer.datasets.images import Images
 from transfer.datasets.info import AnySplit, DatasetInfo, in_order
@@ -94,25 +93,16 @@ def open_segmented(key: str, data: Path, split: str) -> Segmented:
     raise DataError(f"{dataset_info(key).title} has no masks of classes")
 
 
-def map_annotations(keys: Iterable[str], folders: Folders) -> None:
+def map_annotations(keys: Iterable[str], data: Path, cache: Path, *, parse: bool = True) -> None:
     """Parse large annotation files of these sets once for all processes, which map their arrays.
 
+    parse: False maps the arrays that an earlier process has stored, and writes nothing.
     Sets that are absent or broken are left to the functions that open them, which say so.
     """
-    for key in keys:
-        _map_annotations(key, folders.data, folders.cache, parse=True)
-
-
-def map_stored_annotations(key: str, data: Path, cache: Path) -> None:
-    """Map the arrays of a set's annotations if an earlier process has stored them in the cache."""
-    _map_annotations(key, data, cache, parse=False)
-
-
-def _map_annotations(key: str, data: Path, cache: Path, *, parse: bool) -> None:
-    info = dataset_info(key)
-    if info.map_annotations is not None and info.is_there(data):
-        with suppress(DataError, *DAMAGES):
-            info.map_annotations(data, cache, parse)
+    for info in map(dataset_info, keys):
+        if info.map_annotations is not None and info.is_there(data):
+            with suppress(DataError, *DAMAGES):
+                info.map_annotations(data, cache, parse)
 
 
 def open_any(key: str, data: Path, split: str) -> AnySplit:

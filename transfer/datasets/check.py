@@ -5,7 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -17,7 +17,7 @@ from pretrain.running import stop
 from pretrain.running.console import progress
 from transfer.datasets.catalog import SPLITS, dataset_info, expected_sizes, open_any
 from transfer.datasets.expected import DataError, Sizes, mark_small, small_sizes
-from transfer.datasets.images import ImageFiles, decode_file, states_of, upright_size
+from transfer.datasets.images import ImageFiles, Images, read_pixels, states_of, upright_size
 from transfer.datasets.info import AnySplit
 from transfer.datasets.scenes import Scenes
 from transfer.datasets.segmented import Segmented
@@ -35,27 +35,24 @@ NUM_NAMED = 20
 """Problems that an error message quotes; check-data prints all."""
 
 
-Small = Literal["", "generated", "excerpt"]
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Report:
     """The result of looking at one data set."""
 
     key: str
-    found: bool
-    small: Small
+    small: Literal["", "generated", "excerpt"]
     """"generated" or "excerpt" for a set that is compared with `small-data.json` instead of the
     published numbers; else empty."""
     counts: dict[str, tuple[int, int]]
     """Images per split: found, expected."""
     classes: tuple[int, int]
     """Classes with images in trainval and in test: found, expected."""
-    unreadable: tuple[str, ...]
-    """Images that are listed but missing, cannot be decoded, have not their annotated size, or have
-    a broken mask."""
     problems: tuple[str, ...]
     """One line each, unreadable files and broken annotations included."""
+    found: bool = True
+    unreadable: tuple[str, ...] = ()
+    """Images that are listed but missing, cannot be decoded, have not their annotated size, or have
+    a broken mask."""
     faults: tuple[str, ...] = ()
     """Broken annotations, which are left out: lines of `problems`."""
     notes: tuple[str, ...] = ()
@@ -80,15 +77,11 @@ class Report:
         return self.found and not self.problems
 
     @property
-    def missing_images(self) -> int:
-        """Return the number of images too few or too many, over trainval and test."""
-        pairs = [self.counts[split] for split in DISJOINT if split in self.counts]
-        return sum(abs(found - expected) for found, expected in pairs)
-
-    @property
     def num_bad(self) -> int:
         """Return the images missing, too many or unreadable, and the broken annotations."""
-        return self.missing_images + len(self.unreadable) + len(self.faults)
+        pairs = [self.counts[split] for split in DISJOINT if split in self.counts]
+        missing = sum(abs(found - expected) for found, expected in pairs)
+        return missing + len(self.unreadable) + len(self.faults)
 
     def fit(self, tolerated: int) -> bool:
         """Return whether the set is there with all classes, and no more is bad than tolerated."""
@@ -115,17 +108,20 @@ def check(key: str, data: Path, *, decode: bool) -> Report:
     one in the file is compared with it.
     """
     began_s = time.monotonic()
-    info = dataset_info(key)
-    sizes = expected_sizes(key, data)
-    marked = small_sizes(data).get(key)
-    small: Small = "" if marked is None else "generated" if marked.drawn else "excerpt"
+    info, sizes, marked = dataset_info(key), expected_sizes(key, data), small_sizes(data).get(key)
+    report = Report(
+        key=key,
+        small="" if marked is None else "generated" if marked.drawn else "excerpt",
+        counts={split: (0, expected) for split, expected in sizes.counts.items()},
+        classes=(0, sizes.classes),
+        problems=(),
+        began_s=began_s,
+    )
     if missing := info.missing_path(data):
-        counts = {split: (0, n) for split, n in sizes.counts.items()}
-        absent = (f"{missing} is not there",)
-        return Report(key, False, small, counts, (0, sizes.classes), (), absent)
+        return replace(report, found=False, problems=(f"{missing} is not there",))
     splits, problems = open_splits(key, data, [s for s in SPLITS if s in sizes.counts])
-    sizes_found = {s: len(splits[s]) if s in splits else 0 for s in sizes.counts}
-    counts = {s: (found, sizes.counts[s] or found) for s, found in sizes_found.items()}
+    found = {s: len(splits[s]) if s in splits else 0 for s in sizes.counts}
+    counts = {s: (found[s], expected or found[s]) for s, expected in sizes.counts.items()}
     problems += [
         f"{split}: {found:,} images found, {expected:,} expected"
         for split, (found, expected) in counts.items()
@@ -138,30 +134,25 @@ def check(key: str, data: Path, *, decode: bool) -> Report:
     files = {split: opened[split].files for split in DISJOINT if split in opened}
     states = states_of(files)
     pools = {split: splits[split] for split in DISJOINT if split in splits}
-    detailed = {s: pool for s, pool in pools.items() if isinstance(pool, Scenes | Segmented)}
-    notes = [note for pool in detailed.values() for note in pool.notes]
-    if detailed and small == "excerpt":
-        num_classes, class_problems, more = _declared_classes(detailed, sizes.classes)
-        notes += more
-    else:
-        num_classes, class_problems = count_classes(key, pools, sizes.classes)
+    num_classes, absent = count_classes(key, pools, sizes.classes, report.small == "excerpt")
+    problems += absent
+    if num_classes != sizes.classes:
+        problems.append(f"{num_classes} complete classes found, {sizes.classes} expected")
     broken = dict(_broken_files(key, pools.values(), decode=decode))
     faults = [f for pool in pools.values() if isinstance(pool, Scenes) for f in pool.faults]
-    problems += class_problems + _broken_lines(data, broken) + faults
-    return Report(
-        key,
-        True,
-        small,
-        counts,
-        (num_classes, sizes.classes),
+    return replace(
+        report,
+        counts=counts,
+        classes=(num_classes, sizes.classes),
+        problems=(*problems, *_broken_lines(data, broken), *faults),
         unreadable=tuple(broken),
-        problems=tuple(problems),
         faults=tuple(faults),
-        notes=tuple(notes),
+        notes=tuple(
+            n for pool in pools.values() if isinstance(pool, Segmented) for n in pool.notes
+        ),
         fingerprints=fingerprints,
         files=files,
         states=states,
-        began_s=began_s,
     )
 
 
@@ -211,17 +202,17 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def render_found(reports: Iterable[Report]) -> str:
-    """Return the same for the sets that were found, and one line that names the others."""
+    """Return the same for the sets that were found, and lines that name the others."""
     reports = list(reports)
     found = [report for report in reports if report.found]
     keys = [report.key for report in reports if not report.found]
-    lines = [render(found)] if found else []
+    lines = [render(found), ""] if found else []
     if keys:
         gettable = [key for key in keys if dataset_info(key).sources]
-        lines += [""] * bool(lines) + [f"not there: {', '.join(keys)}"]
+        lines.append(f"not there: {', '.join(keys)}")
         lines += [f"to get them: python -m transfer get-data {' '.join(gettable)}"] * bool(gettable)
         lines.append(f"how to get one by hand: python -m transfer check-data --sets {keys[0]}")
-    return "\n".join(lines)
+    return "\n".join(lines).rstrip()
 
 
 def _row(report: Report) -> list[str]:
@@ -252,54 +243,49 @@ def open_splits(
         try:
             splits[name] = open_any(key, data, name)
         except DataError as error:
-            advice = dataset_info(key).how_to_get
-            problems.append(str(error).replace(f" {advice}", ""))
+            problems.append(str(error).replace(f" {dataset_info(key).how_to_get}", ""))
     return splits, problems
 
 
-def count_classes(key: str, pools: Mapping[str, AnySplit], expected: int) -> tuple[int, list[str]]:
-    """Return the number of classes with images in every split, and a problem for each other one."""
+def has_labels(pools: Mapping[str, AnySplit]) -> bool:
+    """Return whether a set has labels per image, not objects or masks."""
+    return all(isinstance(pool, Images) for pool in pools.values())
+
+
+def count_classes(
+    key: str, pools: Mapping[str, AnySplit], expected: int, excerpt: bool
+) -> tuple[int, list[str]]:
+    """Return the number of classes with images in every split, and a line for each other class.
+
+    A small excerpt of objects or masks lacks those of some classes: there, the classes count that
+    all annotation files name, and no other is missed.
+    """
     # names that are known without the files, so that a missing class folder is named
     listed = dataset_info(key).known_classes()
     known = set(listed) if len(listed) == expected else set()
     known.update(name for images in pools.values() for name in images.class_names)
     present = {split: _present_classes(images) for split, images in pools.items()}
-    problems = [
+    if excerpt and not has_labels(pools):
+        present = {split: set(images.class_names) for split, images in pools.items()}
+        known = set()
+    absent = [
         f"{split}: class {name} has no image"
         for split, names in present.items()
         for name in sorted(known - names)
     ]
-    num_found = len(set.intersection(*present.values())) if present else 0
-    if num_found != expected:
-        problems.append(f"{num_found} complete classes found, {expected} expected")
-    return num_found, problems
-
-
-def _declared_classes(
-    pools: Mapping[str, Scenes | Segmented], expected: int
-) -> tuple[int, list[str], list[str]]:
-    """Return the number of classes that every annotation file names, problems and remarks.
-
-    A run can do without the objects of some classes, which a small excerpt lacks.
-    """
-    num_found = len(set.intersection(*(set(pool.class_names) for pool in pools.values())))
-    problems = [f"{num_found} classes named in all files, {expected} expected"]
-    notes = []
-    for split, pool in pools.items():
-        present = _present_classes(pool)
-        absent = [name for name in pool.class_names if name not in present]
-        notes += [f"{split}: no object of {', '.join(absent)}"] * bool(absent)
-    return num_found, problems * (num_found != expected), notes
+    return len(set.intersection(*present.values())) if present else 0, absent
 
 
 def _present_classes(images: AnySplit) -> set[str]:
     if isinstance(images, Scenes):
-        return {images.class_names[i] for i in np.flatnonzero(images.objects_per_class())}
-    if isinstance(images, Segmented):
-        return {images.class_names[i] for i in np.flatnonzero(images.mask_check[1])}
-    labels = images.label_array
-    columns = np.flatnonzero((labels == 1).any(axis=0)) if labels.ndim == 2 else np.unique(labels)
-    return {images.class_names[int(i)] for i in columns}
+        present = images.objects_per_class() > 0
+    elif isinstance(images, Segmented):
+        present = images.mask_check[1] > 0
+    elif images.label_array.ndim == 2:
+        present = (images.label_array == 1).any(axis=0)
+    else:
+        present = np.bincount(images.label_array, minlength=len(images.class_names)) > 0
+    return {name for name, there in zip(images.class_names, present, strict=True) if there}
 
 
 def _broken_files(
@@ -318,6 +304,7 @@ def _broken_files(
     sources = [(pool, pool.source) for pool in pools if isinstance(pool.source, ImageFiles)]
     if not sources:
         return
+    fault = partial(_fault, decode=decode)
     with (
         progress("check", key, sum(len(source) for _, source in sources)) as shown,
         ThreadPoolExecutor(max_workers=min(16, 2 * (os.cpu_count() or 1))) as threads,
@@ -326,14 +313,13 @@ def _broken_files(
             for start in range(0, len(source), BLOCK):
                 stop.exit_if_requested()
                 block = range(start, min(start + BLOCK, len(source)))
-                names = [source.name(i) for i in block]
-                files = [source.folder / name for name in names]
-                sizes = [
-                    tuple(images.sizes[i].tolist()) if isinstance(images, Scenes) else None
-                    for i in block
-                ]
-                faults = threads.map(partial(_fault, decode=decode), files, sizes)
-                yield from ((n, why) for n, why in zip(names, faults, strict=True) if why)
+                files = [source.folder / source.name(i) for i in block]
+                sizes: list[tuple[int, ...] | None] = [None] * len(block)
+                if isinstance(images, Scenes):
+                    sizes = [tuple(images.sizes[i].tolist()) for i in block]
+                for i, why in zip(block, threads.map(fault, files, sizes), strict=True):
+                    if why:
+                        yield source.name(i), why
                 shown.add(len(block))
 
 
@@ -341,7 +327,7 @@ def _fault(file: Path, size: tuple[int, ...] | None, *, decode: bool) -> str:
     """Return why a file is no image, or none of the annotated size; empty if it is."""
     try:
         if is_truncated(file) or decode:
-            decode_file(file)
+            read_pixels(file)
         found = None if size is None else upright_size(file)
     except FileNotFoundError:
         return "missing"
@@ -380,12 +366,11 @@ def announce(key: str, data: Path) -> Sizes:
     splits, problems = open_splits(key, data, [s for s in DISJOINT if s in info.counts])
     if not splits:
         raise DataError(f"{info.title}: {'; '.join(problems)}")
-    detailed = any(isinstance(pool, Scenes | Segmented) for pool in splits.values())
     classes = info.num_classes
-    if not detailed:
-        classes, _ = count_classes(key, splits, info.num_classes)
+    if has_labels(splits):
+        classes, _ = count_classes(key, splits, info.num_classes, excerpt=True)
     counts = {split: len(images) for split, images in splits.items()}
-    if "train" in info.counts and "trainval" in counts and not detailed:
+    if "train" in info.counts and "trainval" in counts and has_labels(splits):
         val = max(1, counts["trainval"] // classes // 10) * classes
         counts |= {"train": counts["trainval"] - val, "val": val}
     mark_small(data, key, Sizes(classes=classes, counts=counts))

@@ -8,14 +8,7 @@ from typing import Any
 
 from pretrain.running.errors import SuiteError
 
-RESERVED = (
-    "records",
-    "snapshots",
-    "tables",
-    "figures",
-    "report",
-    "reliability",
-)
+RESERVED = ("records", "snapshots", "tables", "figures", "report", "reliability")
 """Names below the results folder that mean something else, or did in earlier versions."""
 MOST_BYTES = 150
 """Longest name; files of curves add task, protocol and schedule, and a file name has 255 bytes."""
@@ -60,27 +53,19 @@ def check_writable(folder: Path, option: str) -> None:
 
     option: the command-line option that selects it. Nothing is created.
     """
+    existing = folder.absolute()
     try:
-        why = _why_not_writable(folder)
+        while not (existing.exists() or existing.is_symlink()):
+            existing = existing.parent
+        if existing.is_dir() and os.access(existing, os.W_OK | os.X_OK):
+            return
+        why = "read-only for you" if existing.is_dir() else "this is no folder"
     except OSError as error:  # such as a folder above that may not be searched
         why = error.strerror or str(error)
-    if why:
-        raise FolderError(
-            f"{option} {folder}: cannot be written ({why}); make it a folder that you may write, "
-            f"or give another {option}"
-        )
-
-
-def _why_not_writable(folder: Path) -> str:
-    """Return why a folder cannot be written; empty if it can."""
-    existing = folder.absolute()
-    while not (existing.exists() or existing.is_symlink()):
-        existing = existing.parent
-    if not existing.exists():
-        return f"the link {existing} leads nowhere"
-    if not existing.is_dir():
-        return f"{existing} is a file"
-    return "" if os.access(existing, os.W_OK | os.X_OK) else f"{existing} is read-only for you"
+    raise FolderError(
+        f"{option} {folder}: cannot be written ({existing}: {why}); make it a folder that you "
+        f"may write, or give another {option}"
+    )
 
 
 def check_row_name(name: str, default: str) -> None:
@@ -88,26 +73,15 @@ def check_row_name(name: str, default: str) -> None:
 
     default: the row's name if none is given, such as the checkpoint's without its ending.
     """
-    size = len(name.encode(errors="replace"))
-    for wrong, why in (
-        (not name.strip(), "is empty"),
-        (
-            set(name) & set("/\\|"),
-            "holds a slash, a backslash or a bar, as no folder or column",
-        ),
-        (name[:1] in (".", "-"), f"starts with {name[:1]!r}, like a hidden folder or an option"),
-        (
-            not name.isprintable() or name != name.strip(),
-            "holds characters that cannot be seen or are not UTF-8, or a space at its end",
-        ),
-        (size > MOST_BYTES, f"has {size} bytes, of which {MOST_BYTES} are allowed"),
-        (
-            name.lower() in RESERVED,
-            f"means something else below the results, as do {', '.join(RESERVED)}",
-        ),
-    ):
-        if wrong:
-            shown = ascii(name) if len(ascii(name)) <= 80 else f"{ascii(name)[:40]} ..."
-            if name == default:
-                raise ValueError(f"the name {shown} {why}; give the row a --name")
-            raise ValueError(f"--name {shown} {why}; choose another")
+    readable = name.isprintable() and name == name.strip() and len(name.encode()) <= MOST_BYTES
+    is_folder = name[:1] not in ("", ".", "-") and not set(name) & set("/\\|")
+    if readable and is_folder and name.lower() not in RESERVED:
+        return
+    shown = ascii(name) if len(ascii(name)) <= 80 else f"{ascii(name)[:40]} ..."
+    what = f"the name {shown}" if name == default else f"--name {shown}"
+    way_out = "give the row a --name" if name == default else "choose another"
+    raise ValueError(
+        f"{what} cannot be that of a row and a folder; {way_out}, of at most {MOST_BYTES} bytes, "
+        f"without slash, backslash, bar or space at an end, not beginning with . or -, and none of "
+        f"{', '.join(RESERVED)}"
+    )

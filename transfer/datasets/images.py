@@ -27,11 +27,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-@dataclass(frozen=True, eq=False)
-class ImageFiles:
-    """Images in files; names are relative to the folder, with forward slashes."""
+class ImageSource:
+    """Images by their positions; their names are kept as bytes."""
 
-    folder: Path
     encoded_names: NDArray[np.bytes_]
     """(n,): an array, since a list of a million strings is copied into every loading process."""
 
@@ -42,15 +40,25 @@ class ImageFiles:
         """Return the name of an image, for messages."""
         return str(self.encoded_names[i], "utf-8")
 
+    def read(self, i: int) -> Pixels:
+        """Return RGB pixels (H, W, 3), uint8."""
+        raise NotImplementedError
+
     def decode(self, i: int) -> Image.Image:
         """Return an RGB image."""
         return Image.fromarray(self.read(i))
 
+
+@dataclass(frozen=True, eq=False)
+class ImageFiles(ImageSource):
+    """Images in files; names are relative to the folder, with forward slashes."""
+
+    folder: Path
+    encoded_names: NDArray[np.bytes_]
+
     def read(self, i: int) -> Pixels:
         """Return RGB pixels (H, W, 3), uint8; DataError names a file that cannot be read."""
-        file = self.folder / self.name(i)
-        with name_in_errors(file):
-            return decoding.decode(file.read_bytes())
+        return read_pixels(self.folder / self.name(i))
 
     def take(self, indices: NDArray[np.int64]) -> ImageFiles:
         """Return the images at these positions, in this order."""
@@ -58,11 +66,7 @@ class ImageFiles:
 
     def content(self, i: int) -> bytes:
         """Return the file size, -1 without a file: it stands for the pixels in the fingerprint."""
-        try:
-            # a Path per file would take longer than the million files themselves
-            return b"%d" % os.stat(f"{self.folder}/{self.name(i)}").st_size  # noqa: PTH116
-        except (FileNotFoundError, NotADirectoryError, PermissionError):
-            return b"-1"
+        return b"%d" % self._numbers(i)[0]
 
     def state(self) -> str:
         """Return a hash of names, sizes, modification and change times of these very files.
@@ -73,32 +77,25 @@ class ImageFiles:
         """
         digest = hashlib.sha256()
         for i in range(len(self)):
-            try:
-                found = os.stat(f"{self.folder}/{self.name(i)}")  # noqa: PTH116
-                numbers = (found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-            except (FileNotFoundError, NotADirectoryError, PermissionError):
-                numbers = (-1, -1, -1)
-            digest.update(b"%s\0%d %d %d\n" % (bytes(self.encoded_names[i]), *numbers))
+            digest.update(b"%s\0%d %d %d\n" % (bytes(self.encoded_names[i]), *self._numbers(i)))
         return digest.hexdigest()[:16]
+
+    def _numbers(self, i: int) -> tuple[int, int, int]:
+        """Return size, modification and change time of a file."""
+        try:
+            # a Path per file would take longer than the million files themselves
+            found = os.stat(f"{self.folder}/{self.name(i)}")  # noqa: PTH116
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            return -1, -1, -1
+        return found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 @dataclass(frozen=True, eq=False)
-class ImageArrays:
+class ImageArrays(ImageSource):
     """Images in memory, pixels (n, H, W, 3) uint8; names only serve messages and seeded splits."""
 
     pixels: NDArray[np.uint8]
     encoded_names: NDArray[np.bytes_]
-
-    def __len__(self) -> int:
-        return len(self.encoded_names)
-
-    def name(self, i: int) -> str:
-        """Return the name of an image, for messages."""
-        return str(self.encoded_names[i], "utf-8")
-
-    def decode(self, i: int) -> Image.Image:
-        """Return an RGB image."""
-        return Image.fromarray(self.pixels[i])
 
     def read(self, i: int) -> Pixels:
         """Return RGB pixels (H, W, 3), uint8."""
@@ -203,10 +200,10 @@ def names_below(data: Path, files: Iterable[Path | str]) -> list[str]:
     return [Path(file).relative_to(data).as_posix() for file in files]
 
 
-def decode_file(file: Path) -> Image.Image:
-    """Return the RGB image of a file; DataError names a file that Pillow cannot read."""
+def read_pixels(file: Path) -> Pixels:
+    """Return RGB pixels (H, W, 3), uint8; DataError names a file that cannot be read."""
     with name_in_errors(file):
-        return Image.fromarray(decoding.decode(file.read_bytes()))
+        return decoding.decode(file.read_bytes())
 
 
 @contextmanager

@@ -152,11 +152,6 @@ def _ends(parts: Sequence[Sequence[object] | NDArray[np.float64]]) -> NDArray[np
 ARRAY_NAMES = tuple(field.name for field in fields(SceneArrays))
 
 
-BORDER_PX = 2.0
-"""A box gets a note if it passes the image's border by more than this. Rounding, and files that
-count pixels from 0 where VOC counts from 1, stay below it."""
-
-
 class Scenes:
     """One split of a detection set."""
 
@@ -170,7 +165,6 @@ class Scenes:
         annotations: Path | None = None,
         faulty: Collection[int] = (),
         faults: Sequence[str] = (),
-        notes: Sequence[str] = (),
         order: NDArray[np.int64] | None = None,
     ) -> None:
         """Pack scenes, or refer to packed ones.
@@ -191,8 +185,6 @@ class Scenes:
         """Indices of broken annotations in the list of that file: they are not evaluated either."""
         self.faults = tuple(faults)
         """Broken annotations of the published split, which were left out, one line each."""
-        self.notes = tuple(notes)
-        """Lines on odd annotations, which complete sets have too."""
         self.sizes = self.arrays.sizes[self.order]
         """(n, 2): width and height in px."""
         self.wide = self.sizes[:, 0] > self.sizes[:, 1]
@@ -227,7 +219,6 @@ class Scenes:
             annotations=self.annotations,
             faulty=self.faulty,
             faults=self.faults,
-            notes=self.notes,
             order=self.order[np.asarray(indices, dtype=np.int64)],
         )
 
@@ -278,7 +269,8 @@ def usable_for_training(
 def box_fault(box: object, width: int, height: int) -> str:
     """Return why a box (left, top, width, height) is not one of an image; empty if it is.
 
-    A box of no area, or one that passes the border, has no fault, but a `box_note`.
+    A box of no area has no fault, nor has one that passes the border: training cuts it off there,
+    like detectron2.
     """
     if not isinstance(box, list) or len(box) != 4 or not all(is_number(side) for side in box):
         return f"box {box} is not four finite numbers"
@@ -287,19 +279,6 @@ def box_fault(box: object, width: int, height: int) -> str:
         return f"box {box} has a negative size"
     if left >= width or top >= height or left + w <= 0 or top + h <= 0:
         return f"box {box} lies outside the image of {width} x {height} px"
-    return ""
-
-
-def box_note(box: Sequence[float], width: int, height: int) -> str:
-    """Return what is odd about a box (left, top, width, height) without fault; empty if nothing is.
-
-    Training cuts a box off at the border, like detectron2.
-    """
-    if is_flat(box):
-        return f"box {box} has no area"
-    left, top, w, h = box
-    if max(-left, -top, left + w - width, top + h - height) > BORDER_PX:
-        return f"box {box} passes the border of the image of {width} x {height} px"
     return ""
 
 

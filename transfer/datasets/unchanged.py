@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -52,17 +53,8 @@ def require_unchanged(report: Report, split: str, opened: AnySplit) -> None:
     checked = report.fingerprints.get(split)
     if checked is None or checked == opened.fingerprint:
         return
-    before, now = report.counts.get(split, (len(opened), 0))[0], len(opened)
-    what = f"{before:,} images were checked, {now:,} are there now"
-    if before == now:
-        what = f"names, sizes, classes or labels of its {now:,} images are not those checked"
+    what = f"names, sizes, classes or labels of its {len(opened):,} images are not those checked"
     raise changed_data_error(report.key, f"{split}: {what}")
-
-
-def require_same_fingerprint(report: Report, now: str) -> None:
-    """Raise ChangedDataError unless a whole set still has the fingerprint that was checked."""
-    if now != report.fingerprint:
-        raise changed_data_error(report.key, f"fingerprint {report.fingerprint} checked, {now} now")
 
 
 def require_same_files(report: Report) -> None:
@@ -90,12 +82,14 @@ def state_of(reports: Mapping[str, Report]) -> str:
     return content_hash(states, 16) if states else ""
 
 
+@dataclass
 class _Checked:
     """The sets that a block works on, and what it costs to compare them."""
 
-    def __init__(self, reports: Iterable[Report], state: str) -> None:
-        self.reports, self.state = tuple(reports), state
-        self.compared_s, self.cost_s = time.monotonic(), FIRST_S * CHEAP_SHARE
+    reports: tuple[Report, ...] = ()
+    state: str = ""
+    compared_s: float = field(default_factory=time.monotonic)
+    cost_s: float = field(default_factory=lambda: FIRST_S * CHEAP_SHARE)
 
     def require_same(self) -> None:
         began_s = time.monotonic()
@@ -105,13 +99,13 @@ class _Checked:
         self.cost_s = self.compared_s - began_s
 
 
-_checked: ContextVar[_Checked] = ContextVar("checked", default=_Checked((), ""))  # noqa: B039
+_checked: ContextVar[_Checked] = ContextVar("checked", default=_Checked())  # noqa: B039
 
 
 @contextmanager
 def working_on(reports: Iterable[Report], state: str) -> Iterator[None]:
     """Compare work within the block with these sets; state: of their files, in all processes."""
-    token = _checked.set(_Checked(reports, state))
+    token = _checked.set(_Checked(tuple(reports), state))
     try:
         yield
     finally:
@@ -185,10 +179,6 @@ class UnprovenFile:
         self.path = path
         """Its public name."""
         self.private = path.with_name(f"{path.stem}.{state}{path.suffix}") if state else path
-        others = list(path.parent.glob(f"{path.stem}.*{path.suffix}")) if state else []
-        if others and self.private not in others:
-            told = f"{others[0]}: unproven and made of other files, or of these before a change"
-            print_line("data", f"{told}; it is not continued")
 
     @property
     def newest(self) -> Path:

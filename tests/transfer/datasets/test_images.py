@@ -14,9 +14,9 @@ from PIL import Image, ImageOps
 from transfer.datasets.catalog import open_split
 from transfer.datasets.expected import DataError
 from transfer.datasets.images import (
-    decode_file,
     decode_upright,
     read_class_folders,
+    read_pixels,
     thumbnail,
     upright_size,
 )
@@ -42,10 +42,9 @@ def test_every_format_decodes_to_the_rgb_pixels_of_pillow(tmp_path: Path) -> Non
     ]
     for mode, kind, options in forms:
         picture(mode).save(file, kind, **options)
-        ours = decode_file(file)
-        assert ours.mode == "RGB"
+        ours = read_pixels(file)
         with Image.open(file) as image:
-            assert np.array_equal(np.asarray(ours), np.asarray(image.convert("RGB"))), (mode, kind)
+            assert np.array_equal(ours, np.asarray(image.convert("RGB"))), (mode, kind)
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG"])
@@ -64,7 +63,7 @@ def test_images_and_their_sizes_are_those_that_pillow_turns(kind: str, tmp_path:
 @pytest.mark.parametrize("content", [b"", b"no image", b"\xff\xd8\xff\xe0cut"])
 def test_an_undecodable_file_is_named(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "broken.jpg").write_bytes(content)
-    for read in (decode_file, decode_upright, upright_size):
+    for read in (read_pixels, decode_upright, upright_size):
         with pytest.raises(DataError, match=r"broken\.jpg"):
             read(tmp_path / "broken.jpg")
 
@@ -83,7 +82,7 @@ def test_a_truncated_jpeg_is_named(tmp_path: Path) -> None:
     picture("RGB").save(content, "JPEG")
     (tmp_path / "cut.jpg").write_bytes(content.getvalue()[: content.tell() // 2])
     with pytest.raises(DataError, match=r"cut\.jpg.*truncated"):
-        decode_file(tmp_path / "cut.jpg")
+        read_pixels(tmp_path / "cut.jpg")
 
 
 def test_a_replaced_file_or_label_or_pixel_changes_the_fingerprint(

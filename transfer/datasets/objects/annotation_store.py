@@ -30,7 +30,7 @@ from transfer.datasets.scenes import ARRAY_NAMES, SceneArrays, Scenes
 READER_VERSION = 3  # part of every name: raise it when the readers take other objects from a file
 ENTRIES = "annotations"
 """Folder of all entries below the cache."""
-ABOUT = ("class_names", "category_ids", "faulty", "faults", "notes")
+ABOUT = ("class_names", "category_ids", "faulty", "faults")
 """Fields that are stored beside the arrays."""
 
 Parse = Callable[[Path], Scenes]
@@ -100,7 +100,8 @@ def _load(path: Path, annotations: Path) -> Scenes | None:
     annotations: the JSON file, in the folder `annotations` of a set below the data folder.
     """
     try:
-        about: dict[str, Any] = json.loads((path / "about.json").read_text())
+        stored = json.loads((path / "about.json").read_text())
+        about: dict[str, Any] = {name: stored[name] for name in ABOUT}
         # copy on write: a change stays in its process and never reaches the file
         arrays = {n: np.asarray(np.load(path / f"{n}.npy", mmap_mode="c")) for n in ARRAY_NAMES}
     except (OSError, ValueError):

@@ -25,10 +25,8 @@ from transfer.datasets.scenes import (
     Scene,
     Scenes,
     box_fault,
-    box_note,
     is_flat,
     is_number,
-    pack_scenes,
 )
 from transfer.datasets.splits import uniform_split
 from transfer.datasets.synthetic.coco import CATEGORIES, SMALL_IMAGES, write_coco
@@ -40,54 +38,45 @@ Kind = Literal["instances", "person_keypoints"]
 def annotation_fault(
     annotation: dict[str, Any], image: dict[str, Any], kind: str, classes: Mapping[int, int]
 ) -> str:
-    """Return why an annotation cannot be used, empty if it can."""
-    category = annotation.get("category_id")
+    """Return why an annotation cannot be used, empty if it can.
+
+    Some values are only needed by pycocotools, which runs after the training.
+    """
+    category, crowd, area, mask = (
+        annotation.get(key) for key in ("category_id", "iscrowd", "area", "segmentation")
+    )
     if not isinstance(category, int) or category not in classes:
         return f"category {category} is not among the categories"
-    width, height = image["width"], image["height"]
-    why = _value_fault(annotation, kind) or box_fault(annotation.get("bbox"), width, height)
-    # persons with keypoints have the outlines of the other file, and are left out with them
-    if not why and (kind == "instances" or annotation.get("segmentation")):
-        why = _mask_fault(annotation, width, height)
-    if not why and kind == "person_keypoints":
-        why = _keypoint_fault(annotation.get("keypoints"))
-    return why
-
-
-def _value_fault(annotation: dict[str, Any], kind: str) -> str:
-    """Return what is wrong with values that pycocotools needs, which runs after the training."""
-    crowd, area, labeled = (annotation.get(key) for key in ("iscrowd", "area", "num_keypoints"))
     if crowd not in (0, 1):
         return f"its iscrowd is {crowd}, not 0 or 1"
     if not is_number(area) or area < 0:
         return f"its area is {area}, not a finite number from 0"
-    if kind == "person_keypoints" and not isinstance(labeled, int):
-        return f"its num_keypoints is {labeled}, not a whole number"
-    return ""
+    why = box_fault(annotation.get("bbox"), image["width"], image["height"])
+    # persons with keypoints have the outlines of the other file, and are left out with them
+    if not why and (kind == "instances" or mask):
+        why = _mask_fault(mask, bool(crowd), [image["height"], image["width"]])
+    if not why and kind == "person_keypoints":
+        why = _keypoint_fault(annotation)
+    return why
 
 
-def _mask_fault(annotation: dict[str, Any], width: int, height: int) -> str:
-    mask = annotation.get("segmentation")
+def _mask_fault(mask: object, crowd: bool, size: list[int]) -> str:
+    """Return what is wrong with outlines, or with the run lengths of a crowd; size: H, W."""
     if isinstance(mask, dict):
-        if not annotation["iscrowd"]:
+        if not crowd:
             return "its mask is run lengths, which only crowds have; outlines are needed"
-        if mask.get("size") != [height, width]:
-            return f"its mask is {mask.get('size')}, the image {[height, width]} (height, width)"
-        return _run_length_fault(mask.get("counts"), width * height)
-    if not isinstance(mask, list) or not any(map(is_outline, mask)):
-        return "it has no outline of three points or more"
-    if not all(_is_finite(outline) for outline in mask if is_outline(outline)):
-        return "its outline has a value that is not a finite number"
-    return ""
-
-
-def _run_length_fault(counts: object, num_px: int) -> str:
-    if isinstance(counts, str):
+        if mask.get("size") != size:
+            return f"its mask is {mask.get('size')}, the image {size} (height, width)"
+        counts = mask.get("counts")
+        whole = isinstance(counts, list) and all(isinstance(n, int) and n >= 0 for n in counts)
+        if not isinstance(counts, str) and not (whole and sum(counts) == math.prod(size)):
+            return f"the run lengths of its mask are no whole numbers that add up to {size}"
         return ""
-    if not isinstance(counts, list) or not all(isinstance(n, int) and n >= 0 for n in counts):
-        return f"the run lengths of its mask are {counts}, neither text nor whole numbers"
-    if sum(counts) != num_px:
-        return f"the run lengths of its mask end after {sum(counts)} of {num_px} px"
+    outlines = list(filter(is_outline, mask)) if isinstance(mask, list) else []
+    if not outlines:
+        return "it has no outline of three points or more"
+    if not all(map(_is_finite, outlines)):
+        return "its outline has a value that is not a finite number"
     return ""
 
 
@@ -103,12 +92,12 @@ def _is_finite(values: list[Any]) -> bool:
         return False
 
 
-def _keypoint_fault(values: object) -> str:
-    if not isinstance(values, list) or len(values) != 3 * NUM_KEYPOINTS:
-        given = f"{len(values)} numbers" if isinstance(values, list) else f"{values}"
-        return f"its keypoints are {given}, not {3 * NUM_KEYPOINTS} numbers"
-    if not _is_finite(values):
-        return "its keypoints have a value that is not a finite number"
+def _keypoint_fault(annotation: dict[str, Any]) -> str:
+    labeled, values = annotation.get("num_keypoints"), annotation.get("keypoints")
+    if not isinstance(labeled, int):
+        return f"its num_keypoints is {labeled}, not a whole number"
+    if not isinstance(values, list) or len(values) != 3 * NUM_KEYPOINTS or not _is_finite(values):
+        return f"its keypoints are not {3 * NUM_KEYPOINTS} finite numbers"
     if not {0, 1, 2}.issuperset(values[2::3]):
         return f"its keypoints have the marks {sorted(set(values[2::3]))}, not 0, 1 or 2"
     return ""
@@ -173,26 +162,24 @@ def _parse_scenes(file: Path) -> Scenes:
     log = _Log(file=file.relative_to(data).as_posix(), kind=kind, classes=classes)
     images = _images(file, lists["images"], log)
     objects = _by_image(lists["annotations"], images, log)
-    arrays = pack_scenes(
-        _scene(f"{FOLDER}/{part}", image, objects.pop(number), log)
-        for number, image in images
-        if _has_size(image)
-    )
     return Scenes(
         data,
-        arrays,
+        (
+            _scene(f"{FOLDER}/{part}", image, objects.pop(number), log)
+            for number, image in images
+            if _has_size(image)
+        ),
         list(names.values()),
         category_ids=list(names),
         annotations=file,
         faulty=log.faulty,
         faults=log.faults,
-        notes=log.notes,
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Log:
-    """Broken and odd annotations of one annotation file, collected while its scenes are read."""
+    """Broken annotations of one annotation file, collected while its scenes are read."""
 
     file: str
     """Name of the file, for messages."""
@@ -202,18 +189,13 @@ class _Log:
     faulty: set[int] = field(default_factory=set)
     """Indices of the broken annotations."""
     faults: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
 
     def add_broken(self, numbered: Numbered, why: str) -> None:
         """Add a broken annotation and the reason."""
         index, annotation = numbered
-        self.faulty.add(index)
-        self.faults.append(self.describe(annotation, why))
-
-    def describe(self, annotation: Mapping[str, Any], why: str) -> str:
-        """Return a line about an annotation."""
         image, number = annotation.get("image_id"), annotation.get("id")
-        return f"{self.file}: image {image}, annotation {number}: {why}"
+        self.faulty.add(index)
+        self.faults.append(f"{self.file}: image {image}, annotation {number}: {why}")
 
 
 def _parse(file: Path) -> dict[str, Any]:
@@ -221,18 +203,11 @@ def _parse(file: Path) -> dict[str, Any]:
         content = json.loads(file.read_bytes())
     except ValueError as error:
         raise DataError(f"{file} is no JSON ({error}); {UNPACK}") from error
-    missing = [
-        key
-        for key in LISTS
-        if not isinstance(content, dict)
-        or not isinstance(content.get(key), list)
-        or not all(isinstance(entry, dict) for entry in content[key])
-    ]
-    if missing:
-        raise DataError(f"{file} is not COCO's: it holds no list of {missing}; {UNPACK}")
-    empty = [key for key in LISTS if not content[key]]
-    if empty:
-        raise DataError(f"{file} holds no {' and no '.join(empty)}; {UNPACK}")
+    for key in LISTS:
+        entries = content.get(key) if isinstance(content, dict) else None
+        whole = isinstance(entries, list) and all(isinstance(entry, dict) for entry in entries)
+        if not whole or not entries:
+            raise DataError(f"{file} is not COCO's: it holds no {key}; {UNPACK}")
     return dict(content)
 
 
@@ -259,11 +234,11 @@ def _images(file: Path, entries: list[dict[str, Any]], log: _Log) -> list[Number
             )
         if entry["id"] in images:
             log.faults.append(f"{log.file}: image {entry['id']} is listed more than once")
-        else:
-            images[entry["id"]] = entry
-            if not _has_size(entry):
-                size = f"{entry['width']} x {entry['height']} px"
-                log.faults.append(f"{log.file}: image {entry['id']} is said to have {size}")
+            continue
+        images[entry["id"]] = entry
+        if not _has_size(entry):
+            size = f"{entry['width']} x {entry['height']} px"
+            log.faults.append(f"{log.file}: image {entry['id']} is said to have {size}")
     return sorted(images.items())
 
 
@@ -300,11 +275,7 @@ def _scene(folder: str, image: dict[str, Any], annotations: list[Numbered], log:
         why = annotation_fault(annotation, image, log.kind, log.classes)
         if why:
             log.add_broken(numbered, why)
-            continue
-        note = box_note(annotation["bbox"], image["width"], image["height"])
-        if note:
-            log.notes.append(log.describe(annotation, note))
-        if not is_flat(annotation["bbox"]):
+        elif not is_flat(annotation["bbox"]):
             kept.append(annotation)
     boxes = np.array([entry["bbox"] for entry in kept], dtype=np.float64).reshape(-1, 4)
     boxes[:, 2:] += boxes[:, :2]  # COCO's left, top, width, height to corners

@@ -30,7 +30,7 @@ from pretrain.running.console import progress
 from transfer.datasets.expected import DataError, Sizes
 from transfer.datasets.images import ImageFiles, Images, read_mat
 from transfer.datasets.info import SmallVersion, info, source, split_counts
-from transfer.datasets.scenes import Scene, Scenes, box_fault, box_note, is_flat
+from transfer.datasets.scenes import Scene, Scenes, box_fault, is_flat
 from transfer.datasets.segmented import Mask, Segmented, write_mask
 from transfer.datasets.splits import uniform_split
 from transfer.datasets.synthetic.voc import ADDED_MASKS, CLASSES, MASKED, SMALL_IMAGES, write_voc
@@ -167,7 +167,6 @@ def read_objects(data: Path, split: str, sizes: Sizes) -> Scenes:
     """Read ImageSets/Main/{trainval,test}.txt, Annotations and JPEGImages of both years."""
     scenes: list[Scene] = []
     faults: list[str] = []
-    notes: list[str] = []
     for year, image_set in IMAGE_SETS["test" if split == "test" else "trainval"]:
         folder = f"VOCdevkit/{year}"
         list_file = data / folder / "ImageSets" / "Main" / f"{image_set}.txt"
@@ -177,16 +176,14 @@ def read_objects(data: Path, split: str, sizes: Sizes) -> Scenes:
         if not (data / folder / "Annotations").is_dir():
             raise DataError(f"{data / folder / 'Annotations'} is not there")
         for image_id in image_ids:
-            scene = _read_scene(data, folder, image_id, faults, notes)
+            scene = _read_scene(data, folder, image_id, faults)
             if scene is not None:
                 scenes.append(scene)
-    published = Scenes(data, scenes, CLASSES, faults=faults, notes=notes)
+    published = Scenes(data, scenes, CLASSES, faults=faults)
     return published if split == "test" else uniform_split(published, split, sizes)
 
 
-def _read_scene(
-    data: Path, folder: str, image_id: str, faults: list[str], notes: list[str]
-) -> Scene | None:
+def _read_scene(data: Path, folder: str, image_id: str, faults: list[str]) -> Scene | None:
     """Return an image with its usable objects; append a line for each other one to `faults`."""
     where = f"{folder}/Annotations/{image_id}.xml"
     try:
@@ -209,9 +206,6 @@ def _read_scene(
         if why:
             faults.append(f"{where}: object {number}: {why}")
             continue
-        note = box_note(box, width, height)
-        if note:
-            notes.append(f"{where}: object {number}: {note}")
         if not is_flat(box):
             boxes.append([box[0], box[1], box[0] + box[2], box[1] + box[3]])
             classes.append(CLASS_IDS[name])

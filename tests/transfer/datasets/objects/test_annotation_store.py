@@ -18,7 +18,6 @@ from pycocotools.cocoeval import COCOeval
 from transfer.cells.checked_data import fingerprint
 from transfer.datasets.catalog import map_annotations, open_scenes
 from transfer.datasets.expected import Sizes
-from transfer.datasets.folders import Folders
 from transfer.datasets.objects import coco
 from transfer.datasets.objects.annotation_store import read_once
 from transfer.datasets.objects.coco import Kind
@@ -56,7 +55,7 @@ def odd(content: dict[str, Any]) -> None:
 def mapped(key: str, data: Path, split: str, cache: Path) -> Scenes:
     """Return a split whose arrays are those of the store."""
     coco._opened.clear()
-    map_annotations([key], Folders(data, cache, cache))
+    map_annotations([key], data, cache)
     scenes = open_scenes(key, data, split)
     assert is_mapped(scenes.arrays.boxes)
     return scenes
@@ -71,7 +70,7 @@ def is_mapped(values: np.ndarray | None) -> bool:
 def assert_same(one: Scenes, other: Scenes) -> None:
     assert one.fingerprint == other.fingerprint
     assert vars(one.source)["folder"] == vars(other.source)["folder"]
-    for name in ("class_names", "category_ids", "annotations", "faulty", "faults", "notes"):
+    for name in ("class_names", "category_ids", "annotations", "faulty", "faults"):
         assert vars(one)[name] == vars(other)[name], name
     for first, second in zip(one, other, strict=True):
         assert (first.name, first.image_id) == (second.name, second.image_id)
@@ -96,7 +95,6 @@ def test_mapped_splits_are_those_of_the_json_file(
     assert len(list(cache.glob("annotations/*.scenes"))) == 3  # the changed file has its own
     split = "test" if "val" in FILES[key] else "trainval"
     assert open_scenes(key, data, split).faults
-    assert open_scenes(key, data, split).notes
 
 
 @pytest.fixture
@@ -120,7 +118,7 @@ def test_what_an_evaluation_has_stored_is_mapped_by_a_plan_that_writes_nothing(
     coco._opened.clear()
     expected = fingerprint("coco17", small_data, tmp_path)
     assert not list(tmp_path.iterdir())
-    map_annotations(["coco17"], Folders(small_data, tmp_path, tmp_path))
+    map_annotations(["coco17"], small_data, tmp_path)
     assert len(list(tmp_path.glob("annotations/*.scenes"))) == 2
     fingerprint.cache_clear()
     coco._opened.clear()

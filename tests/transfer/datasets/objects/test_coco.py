@@ -15,7 +15,7 @@ from PIL import Image
 from pycocotools.coco import COCO
 
 from transfer.datasets.catalog import open_any, open_scenes
-from transfer.datasets.check import check, render, require
+from transfer.datasets.check import check, require
 from transfer.datasets.expected import DataError, Sizes, mark_small, small_sizes
 from transfer.datasets.scenes import Scene, usable_for_training
 
@@ -80,7 +80,7 @@ BROKEN: dict[str, dict[str, Any]] = {
     "its iscrowd is None": {"iscrowd": LEFT_OUT},
     "its area is None": {"area": LEFT_OUT},
     "its area is 12,": {"area": "12"},
-    "the run lengths of its mask are None": {
+    "the run lengths of its mask are no whole numbers": {
         "iscrowd": 1,
         "segmentation": {"size": [96, 128], "counts": None},
     },
@@ -95,7 +95,7 @@ BROKEN: dict[str, dict[str, Any]] = {
         "iscrowd": 1,
         "segmentation": {"size": [128, 96], "counts": [128 * 96]},
     },
-    "the run lengths of its mask end after 7 of 12288 px": {
+    "the run lengths of its mask are no whole numbers that add up to [96, 128]": {
         "iscrowd": 1,
         "segmentation": {"size": [96, 128], "counts": [3, 4]},
     },
@@ -103,7 +103,7 @@ BROKEN: dict[str, dict[str, Any]] = {
 BROKEN_PERSONS: dict[str, dict[str, Any]] = {
     "its area is nan": {"area": NAN},
     "its num_keypoints is None": {"num_keypoints": LEFT_OUT},
-    "its keypoints are 50 numbers, not 51": {"keypoints": [0] * 50},
+    "its keypoints are not 51 finite numbers": {"keypoints": [0] * 50},
     "its keypoints have the marks [0, 3]": {"keypoints": [0, 0, 3] + [0] * 48},
 }
 
@@ -141,13 +141,13 @@ def test_every_broken_annotation_is_named_and_left_out(
     assert require(key, data, tolerated=len(broken)).num_bad == len(broken)
 
 
-def test_a_box_without_area_gets_a_note_but_is_no_fault(copy_of: Callable[[str], Path]) -> None:
+@pytest.mark.parametrize("box", [[10, 10, 0, 4], [10, 10, 400, 4]])
+def test_a_box_without_area_or_one_that_passes_the_border_is_no_fault(
+    box: list[int], copy_of: Callable[[str], Path]
+) -> None:
     data = copy_of("coco17")
-    entry = changed(data, INSTANCES, _annotation(bbox=[10, 10, 0, 4]))["annotations"][1]
-    report = check("coco17", data, decode=False)
-    assert report.ok
-    assert f"annotation {entry['id']}: box [10, 10, 0, 4] has no area" in report.notes[0]
-    assert report.notes[0] in render([report])
+    changed(data, INSTANCES, _annotation(bbox=box))
+    assert check("coco17", data, decode=False).ok
 
 
 def test_an_image_of_another_size_is_named_before_a_run_and_left_out(
@@ -188,8 +188,8 @@ def test_a_file_that_is_not_cocos_is_named_with_advice(copy_of: Callable[[str], 
     for content, message in {
         "{": "is no JSON",
         "[]": "is not COCO's",
-        '{"images": [], "annotations": []}': "categories",
-        '{"images": [1], "annotations": [], "categories": []}': "no list of .'images'",
+        '{"images": [{}], "annotations": [{}]}': "holds no categories",
+        '{"images": [1], "annotations": [], "categories": []}': "holds no images",
         '{"images": [], "annotations": [], "categories": []}': "holds no images",
         '{"images": [{}], ' + lists + "}]}": "without a name",
         '{"images": [{}], ' + lists + ', "name": "a"}]}': "an image without a number",
@@ -212,7 +212,6 @@ def test_an_excerpt_may_lack_objects_of_a_class(copy_of: Callable[[str], Path]) 
     mark_small(data, "coco17", Sizes(classes=5, counts=counts))
     report = check("coco17", data, decode=False)
     assert report.ok
-    assert report.notes == ("test: no object of chair",)
     with pytest.raises(DataError, match="does not say how many images to hold out"):
         open_scenes("coco17", data, "val")
 
