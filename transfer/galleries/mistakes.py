@@ -5,10 +5,11 @@ Where an image has several classes: images that the ranking for a class has in a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from transfer.galleries.tile import NUM_IMAGES, Tile, jpeg, thumbnail
 
@@ -24,8 +25,7 @@ CORRUPTED = "worst under its corruption"
 FALSE, MISSED = "false positive", "missed positive"
 
 
-@dataclass(frozen=True)
-class Mistake:
+class Mistake(NamedTuple):
     """A wrong answer of a classifier."""
 
     place: int
@@ -47,7 +47,8 @@ def mistakes(
     unless given.
     """
     names = classes or images.class_names
-    return _worst(images, scores, labels, lambda one: one.words(names))
+    worst = _worst(len(images), scores, labels)
+    return [_picture(images, one.place, one.words(names), MOST_WRONG) for one in worst]
 
 
 def mistakes_over_runs(
@@ -58,12 +59,12 @@ def mistakes_over_runs(
     shares (T, n, L): share of each class by classifier; runs_called: word for the T classifiers,
     such as "trials".
     """
-
-    def caption(one: Mistake) -> str:
+    tiles = []
+    for one in _worst(len(images), shares.mean(dim=0), labels):
         agreeing = int((shares[:, one.place].argmax(dim=1) == one.predicted).sum())
-        return f"{one.words(images.class_names)} in {agreeing} of {len(shares)} {runs_called}"
-
-    return _worst(images, shares.mean(dim=0), labels, caption)
+        words = f"{one.words(images.class_names)} in {agreeing} of {len(shares)} {runs_called}"
+        tiles.append(_picture(images, one.place, words, MOST_WRONG))
+    return tiles
 
 
 def turned_mistakes(images: Images, scores: Tensor, labels: Tensor) -> list[Tile]:
@@ -72,11 +73,12 @@ def turned_mistakes(images: Images, scores: Tensor, labels: Tensor) -> list[Tile
     scores (R * n, R) and labels (R * n,) of all n images in one rotation after the other; label and
     class are numbers of counterclockwise quarter turns. An image is shown in its worst rotation.
     """
-
-    def caption(one: Mistake) -> str:
-        return f"turned by {90 * one.label}°, taken for {90 * one.predicted}°"
-
-    return _worst(images, scores, labels, caption, group=TURNED, rotations=scores.shape[1])
+    count = len(images)
+    tiles = []
+    for one in _worst(scores.shape[1] * count, scores, labels, lambda one: [one.place % count]):
+        words = f"turned by {90 * one.label}°, taken for {90 * one.predicted}°"
+        tiles.append(_picture(images, one.place % count, words, TURNED, one.label))
+    return tiles
 
 
 def corrupted_mistakes(
@@ -92,62 +94,45 @@ def corrupted_mistakes(
     and severity of each image; classes: L names.
     """
 
-    def caption(one: Mistake) -> str:
-        kind, severity = corruptions[one.place]
-        return f"{one.words(classes)}; {kind.replace('_', ' ')}, severity {severity}"
-
     def shown_once(one: Mistake) -> list[Hashable]:
         # the kind, and the photograph: the class's folder and the file
         return [corruptions[one.place][0], tuple(images.name(one.place).split("/")[-2:])]
 
-    return _worst(images, scores, labels, caption, group=CORRUPTED, shown_once=shown_once)
-
-
-def _worst(
-    images: Images,
-    scores: Tensor,
-    labels: Tensor,
-    caption: Callable[[Mistake], str],
-    *,
-    group: str = MOST_WRONG,
-    rotations: int = 1,
-    shown_once: Callable[[Mistake], Sequence[Hashable]] | None = None,
-) -> list[Tile]:
-    """Return pictures of the worst mistakes.
-
-    rotations: number of rotations of every image, one after the other. shown_once: what of a
-    mistake no other picture may show; its image unless given.
-    """
-    _require_same_number(rotations * len(images), len(labels))
-    tiles: list[Tile] = []
-    shown: set[Hashable] = set()
-    for one in _worst_first(scores, labels):
-        place = one.place % len(images)
-        own = [place] if shown_once is None else shown_once(one)
-        if shown.isdisjoint(own):
-            shown.update(own)
-            turns = one.label if rotations > 1 else 0
-            tiles.append(_picture(images, place, caption(one), group, turns))
-        if len(tiles) == NUM_IMAGES:
-            break
+    tiles = []
+    for one in _worst(len(images), scores, labels, shown_once):
+        kind, severity = corruptions[one.place]
+        words = f"{one.words(classes)}; {kind.replace('_', ' ')}, severity {severity}"
+        tiles.append(_picture(images, one.place, words, CORRUPTED))
     return tiles
 
 
-def _worst_first(scores: Tensor, labels: Tensor) -> Iterator[Mistake]:
-    """Yield the wrong answers by the lead of the wrong class's score over the label's.
+def _worst(
+    num_images: int,
+    scores: Tensor,
+    labels: Tensor,
+    shown_once: Callable[[Mistake], Sequence[Hashable]] = lambda one: [one.place],
+) -> list[Mistake]:
+    """Return the wrong answers with the largest lead of the wrong class's score over the label's.
 
-    scores (n, L), labels (n,).
+    scores (n, L), labels (n,); shown_once: what of a mistake no other one in the list may have.
     """
     import torch
 
+    _require_same_number(num_images, len(labels))
     scores, labels = scores.float().cpu(), labels.cpu()
     best, predicted = scores.max(dim=1)
     lead = best - scores.gather(1, labels[:, None])[:, 0]
     lead[predicted == labels] = -1.0
     # stable: equal leads give the same pictures every time
     order = torch.sort(lead, descending=True, stable=True).indices
+    worst: list[Mistake] = []
+    shown: set[Hashable] = set()
     for place in order[lead[order] > 0].tolist():
-        yield Mistake(place, int(labels[place]), int(predicted[place]))
+        one = Mistake(place, int(labels[place]), int(predicted[place]))
+        if len(worst) < NUM_IMAGES and shown.isdisjoint(own := shown_once(one)):
+            shown.update(own)
+            worst.append(one)
+    return worst
 
 
 def _picture(images: Images, place: int, caption: str, group: str, turns: int = 0) -> Tile:
@@ -173,18 +158,27 @@ def misplaced(
     ranks alone, and scores of two classes have no common scale.
     """
     _require_same_number(len(images), len(scores))
-    scores, present, absent = scores.float().cpu(), present.cpu(), absent.cpu()
+    ranking, shows = scores.float().cpu().numpy(), present.cpu().numpy()
+    ranked = (present | absent).cpu().numpy()
     found: dict[str, list[tuple[float, int, str]]] = {FALSE: [], MISSED: []}
     for category, name in enumerate(classes):
-        own, ranked = present[:, category], present[:, category] | absent[:, category]
-        order, first, last = _ends(scores[:, category], own, ranked)
-        if last > first:  # not all present images rank before all absent ones
-            for group, at, sign in ((FALSE, first, 1), (MISSED, last, -1)):
-                rank = f"rank {at + 1:,} of {len(order):,}"
-                place = order[at]
-                others = [c for c, shown in zip(classes, present[place], strict=True) if shown]
-                words = _rank_words(group, name, rank, [c for c in others if c != name])
-                found[group].append((sign * (at + 1) / len(order), place, words))
+        places = np.flatnonzero(ranked[:, category])
+        # stable: equal scores give the same pictures every time
+        order = places[np.argsort(-ranking[places, category], kind="stable")]
+        right = shows[order, category]
+        if right.all() or not right.any():
+            continue
+        first, last = int(right.argmin()), len(right) - 1 - int(right[::-1].argmax())
+        if last < first:  # all present images rank before all absent ones
+            continue
+        for group, at, sign in ((FALSE, first, 1), (MISSED, last, -1)):
+            place, rank = int(order[at]), f"rank {at + 1:,} of {len(order):,}"
+            others = [
+                c for c, there in zip(classes, shows[place], strict=True) if there and c != name
+            ]
+            words = f"{rank} for {name}" if group == FALSE else f"{name}, {rank}"
+            words += f"; shows {', '.join(others)}" if others else ""
+            found[group].append((sign * (at + 1) / len(order), place, words))
     tiles: list[Tile] = []
     shown: set[int] = set()
     for group, rows in found.items():
@@ -194,27 +188,3 @@ def misplaced(
                 shown.add(place)
                 tiles.append(_picture(images, place, words, group))
     return tiles
-
-
-def _ends(scores: Tensor, present: Tensor, ranked: Tensor) -> tuple[list[int], int, int]:
-    """Return the ranking, the first absent place in it and the last present one.
-
-    Both are 0 if there is nothing of one kind. All (n,).
-    """
-    import torch
-
-    places = ranked.nonzero().flatten()
-    # stable: equal scores give the same pictures every time
-    order = places[torch.sort(scores[places], descending=True, stable=True).indices]
-    right = present[order]
-    if not bool(right.any()) or bool(right.all()):
-        return order.tolist(), 0, 0
-    return order.tolist(), int((~right).nonzero()[0]), int(right.nonzero()[-1])
-
-
-def _rank_words(group: str, name: str, rank: str, others: Sequence[str]) -> str:
-    """Return rank and class, and what else the image shows."""
-    also = ", ".join(others)
-    if group == FALSE:
-        return f"{rank} for {name}; shows {also or 'none of the classes'}"
-    return f"{name}, {rank}" + (f"; also shows {also}" if also else "")

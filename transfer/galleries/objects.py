@@ -37,12 +37,8 @@ class Outcome:
 
 def objects(scenes: Scenes, detections: Sequence[Detections]) -> list[Tile]:
     """Return truth and detections of the chosen images, ordered by what became of the objects."""
-    names = [scenes.name(i) for i in range(len(scenes))]
-    tiles = []
-    for i in chosen_images(names):
-        tiles.append(
-            _tile(scenes, scenes.scene(i), sure_ones(detections[i]), scenes.source.decode(i))
-        )
+    chosen = chosen_images([scenes.name(i) for i in range(len(scenes))])
+    tiles = [_tile(scenes, i, sure_ones(detections[i])) for i in chosen]
     return sorted(tiles, key=lambda tile: ORDER.index(tile.group))
 
 
@@ -78,7 +74,8 @@ def match(scene: Scene, found: Detections) -> Outcome:
     return Outcome(tuple(kinds), missed)
 
 
-def _tile(scenes: Scenes, scene: Scene, found: Detections, image: Image.Image) -> Tile:
+def _tile(scenes: Scenes, i: int, found: Detections) -> Tile:
+    scene, image = scenes.scene(i), scenes.source.decode(i)
     outcome = match(scene, found)
     small = thumbnail(image)
     scale = small.width / image.width
@@ -87,26 +84,16 @@ def _tile(scenes: Scenes, scene: Scene, found: Detections, image: Image.Image) -
     names, kinds = scenes.class_names, outcome.kinds
     num_objects = int((~scene.aside).sum())
     words = [f"{kinds.count('found')} of {num_objects} objects found"]
+    group = "nothing there" if not num_objects else "missed" if outcome.missed else "found"
     if "confused" in kinds:
+        group = "confused" if num_objects else group
         words.append(f"{kinds.count('confused')} taken for another class")
     if "false" in kinds:
         words.append(f"{kinds.count('false')} where there is none")
     sure = zip(found.classes[:3].tolist(), found.scores[:3].tolist(), strict=True)
     surest = ", ".join(f"{names[c]} {score:.2f}" for c, score in sure)
-    return Tile(
-        jpeg=jpeg(pair),
-        group=_group(outcome, num_objects),
-        caption=f"{', '.join(words)}. Surest: {surest or 'nothing'}",
-        name=scene.name,
-    )
-
-
-def _group(outcome: Outcome, num_objects: int) -> str:
-    if not num_objects:
-        return "nothing there"
-    if "confused" in outcome.kinds:
-        return "confused"
-    return "missed" if outcome.missed else "found"
+    caption = f"{', '.join(words)}. Surest: {surest or 'nothing'}"
+    return Tile(jpeg=jpeg(pair), group=group, caption=caption, name=scene.name)
 
 
 def _draw_truth(image: Image.Image, scene: Scene, outcome: Outcome, scale: float) -> Image.Image:

@@ -46,11 +46,9 @@ def chosen_images(names: Sequence[str], number: int = NUM_IMAGES) -> list[int]:
 
 def thumbnail(image: Image.Image, side_px: int = SIDE_PX) -> Image.Image:
     """Return the image with its longest side at most so long."""
-    scale = side_px / max(image.size)
-    if scale >= 1:
-        return image.convert("RGB")
-    width, height = (max(1, round(length * scale)) for length in image.size)
-    return image.convert("RGB").resize((width, height), Image.Resampling.LANCZOS)
+    small = image.convert("RGB")
+    small.thumbnail((side_px, side_px), Image.Resampling.LANCZOS, reducing_gap=None)
+    return small
 
 
 def side_by_side(left: Image.Image, right: Image.Image) -> Image.Image:
@@ -108,14 +106,14 @@ def write_gallery(record: Path, tiles: Sequence[Tile]) -> Path:
     new = _hidden(folder)
     new.mkdir(parents=True)
     try:
-        lines, left = "", MOST_BYTES
+        lines, left = [], MOST_BYTES
         for number, tile in enumerate(tiles):
             if len(tile.jpeg) <= left:
                 left -= len(tile.jpeg)
                 words = asdict(tile) | {"file": f"{number:02d}.jpg"}
                 (new / words["file"]).write_bytes(words.pop("jpeg"))
-                lines += json.dumps(words, sort_keys=True) + "\n"
-        (new / CAPTIONS).write_text(lines)
+                lines.append(json.dumps(words, sort_keys=True) + "\n")
+        (new / CAPTIONS).write_text("".join(lines))
         remove_gallery(record)  # a folder cannot be replaced by a rename
         new.rename(folder)
     finally:

@@ -1,11 +1,13 @@
 """So many small images that loader processes start without being asked for."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
-from transfer.datasets import cifar
 from transfer.datasets.catalog import DATASETS
+from transfer.datasets.cifar import CIFAR10, write_small
+from transfer.datasets.info import SmallVersion
 from transfer.datasets.synthetic.generate import generate
 from transfer.datasets.synthetic.labeled import PerClass
 from transfer.frozen.extraction import num_workers
@@ -21,9 +23,6 @@ def generate_many(data: Path, per_class: int = PER_CLASS) -> None:
     many = PerClass(classes=6, train=per_class, val=8, test=20)
     assert num_workers(many.classes * many.trainval)
     info = DATASETS["cifar10"]
-    larger = replace(info, small=replace(info.small, sizes=many.sizes))
-    with (
-        patch.object(cifar, "SMALL_CIFAR10", many),
-        patch.dict(DATASETS, {"cifar10": larger}),
-    ):
+    small = SmallVersion(sizes=many.sizes, write=partial(write_small, CIFAR10, many))
+    with patch.dict(DATASETS, {"cifar10": replace(info, small=small)}):
         generate(data, keys=("cifar10",))

@@ -68,10 +68,9 @@ def _mask_fault(mask: object, crowd: bool, size: list[int]) -> str:
         if mask.get("size") != size:
             return f"its mask is {mask.get('size')}, the image {size} (height, width)"
         counts = mask.get("counts")
-        whole = isinstance(counts, list) and all(isinstance(n, int) and n >= 0 for n in counts)
-        if not isinstance(counts, str) and not (whole and sum(counts) == math.prod(size)):
-            return f"the run lengths of its mask are no whole numbers that add up to {size}"
-        return ""
+        if isinstance(counts, list) and all(isinstance(n, int) and n >= 0 for n in counts):
+            return "" if sum(counts) == math.prod(size) else f"its run lengths do not cover {size}"
+        return "" if isinstance(counts, str) else f"its run lengths are {counts}, no whole numbers"
     outlines = list(filter(is_outline, mask)) if isinstance(mask, list) else []
     if not outlines:
         return "it has no outline of three points or more"

@@ -8,7 +8,7 @@ categories have gaps, as in the published files.
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -49,62 +49,56 @@ Outline = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Files:
-    """Entries of the two annotation files of a split, collected while images are drawn."""
+class Sketch:
+    """The image that is being drawn, and the entries of its split's two annotation files."""
 
-    images: list[dict[str, Any]] = field(default_factory=list)
-    instances: list[dict[str, Any]] = field(default_factory=list)
-    persons: list[dict[str, Any]] = field(default_factory=list)
+    image_id: int
+    canvas: Pixels
+    turn: int
+    """Place of the image among twelve, 0 to 11."""
+    instances: list[dict[str, Any]]
+    persons: list[dict[str, Any]]
+    rng: np.random.Generator
 
-    def add(self, entry: dict[str, Any], keypoints: Sequence[int] | None) -> None:
-        """Add one object of the latest image."""
+    def paint(self, category: int, size_px: tuple[int, int]) -> Pixels:
+        """Return pixels (H, W, 3) of the kind of a category."""
+        kinds = kinds_of_classes(len(CATEGORIES), FIRST_KIND)
+        return paint(kinds[list(CATEGORIES).index(category)], size_px, self.rng)
+
+    def add(self, keypoints: list[int] | None, **values: object) -> None:
+        """Add one object; persons have keypoints."""
         number = 900_000_000 + 37 * len(self.instances)
-        entry = {"id": number, "image_id": self.images[-1]["id"], **entry}
+        entry = {"id": number, "image_id": self.image_id, **values}
         self.instances.append(entry)
         if keypoints is not None:
             labeled = sum(mark > 0 for mark in keypoints[2::3])
             self.persons.append({**entry, "keypoints": keypoints, "num_keypoints": labeled})
 
 
-@dataclass(frozen=True)
-class Sketch:
-    """The image that is being drawn."""
-
-    canvas: Pixels
-    turn: int
-    """Place of the image among twelve, 0 to 11."""
-    kinds: dict[int, int]
-    """Kind of pattern of each category."""
-    files: Files
-    rng: np.random.Generator
-
-
 def write_coco(root: Path, rng: np.random.Generator) -> None:
     """Write coco/ below `root`: train2017, val2017 and their annotations."""
-    kinds = dict(zip(CATEGORIES, kinds_of_classes(len(CATEGORIES), FIRST_KIND), strict=True))
+    categories = [{"id": number, "name": name} for number, name in CATEGORIES.items()]
+    person = {"id": PERSON, "name": "person", "keypoints": list(KEYPOINTS), "skeleton": []}
     for split, count in SMALL_IMAGES.items():
-        files = Files()
+        images: list[dict[str, Any]] = []
+        instances: list[dict[str, Any]] = []
+        persons: list[dict[str, Any]] = []
         for i in range(count):
             number = (1_000 if split == "val2017" else 200_000) + 7 * i
             name = f"{number:012d}.jpg"
             size = {"height": HEIGHT_PX, "width": WIDTH_PX}
-            files.images.append({"id": number, "file_name": name, **size})
-            sketch = Sketch(_draw_ground(rng), i % 12, kinds, files, rng)
+            images.append({"id": number, "file_name": name, **size})
+            sketch = Sketch(number, _draw_ground(rng), i % 12, instances, persons, rng)
             _draw(sketch, list(CATEGORIES)[i % len(CATEGORIES)])
             write_file(root / "coco" / split / name, jpeg(sketch.canvas))
-        rng.shuffle(files.images)  # the published files are in no order either
-        _write_annotations(root / "coco" / "annotations", split, files)
-
-
-def _write_annotations(folder: Path, split: str, files: Files) -> None:
-    categories = [{"id": number, "name": name} for number, name in CATEGORIES.items()]
-    person = {"id": PERSON, "name": "person", "keypoints": list(KEYPOINTS), "skeleton": []}
-    for kind, objects, classes in (
-        ("instances", files.instances, categories),
-        ("person_keypoints", files.persons, [person]),
-    ):
-        content = {"images": files.images, "annotations": objects, "categories": classes}
-        write_file(folder / f"{kind}_{split}.json", json.dumps(content).encode())
+        rng.shuffle(images)  # the published files are in no order either
+        for kind, objects, classes in (
+            ("instances", instances, categories),
+            ("person_keypoints", persons, [person]),
+        ):
+            content = {"images": images, "annotations": objects, "categories": classes}
+            file = root / "coco" / "annotations" / f"{kind}_{split}.json"
+            write_file(file, json.dumps(content).encode())
 
 
 def _draw_ground(rng: np.random.Generator) -> Pixels:
@@ -114,15 +108,12 @@ def _draw_ground(rng: np.random.Generator) -> Pixels:
 
 def _draw(sketch: Sketch, category: int) -> None:
     """Draw an object of the category and often a second one, or an unusual image if it is due."""
-    turn, rng = sketch.turn, sketch.rng
-    if turn == EMPTY:
-        return
-    half = WIDTH_PX // 2
+    turn, rng, half = sketch.turn, sketch.rng, WIDTH_PX // 2
     if turn in (ONLY_CROWD, WITH_CROWD):
         _draw_crowd(sketch, half)
-    if turn != ONLY_CROWD:
+    if turn not in (EMPTY, ONLY_CROWD):
         _draw_figure(sketch, 0, PERSON if turn == NO_KEYPOINTS else category)
-    if turn not in (ONLY_CROWD, WITH_CROWD, NO_KEYPOINTS):
+    if turn not in (EMPTY, ONLY_CROWD, WITH_CROWD, NO_KEYPOINTS):
         other = PERSON if rng.random() < 0.4 else int(rng.choice(list(CATEGORIES)))
         _draw_figure(sketch, half, other)
 
@@ -132,31 +123,29 @@ def _draw_figure(sketch: Sketch, left: int, category: int) -> None:
     rng = sketch.rng
     sides = ((32, 48), (64, 90)) if category == PERSON else ((32, 60), (32, 80))
     width, height = (int(rng.integers(*limits)) for limits in sides)
-    corner = (
-        left + int(rng.integers(1, WIDTH_PX // 2 - width)),
-        int(rng.integers(1, HEIGHT_PX - height)),
-    )
+    x = left + int(rng.integers(1, WIDTH_PX // 2 - width))
+    y = int(rng.integers(1, HEIGHT_PX - height))
     if category == PERSON or rng.random() < 0.5:
         outlines = [_ellipse(width, height)]
     elif sketch.turn == CUT:  # two parts, as if something stood in front of it
-        parts = ((0, 0.4 * width), (0.6 * width, 0.4 * width))
-        outlines = [_rectangle(start, part, height) for start, part in parts]
+        outlines = [_rectangle(share * width, 0.4 * width, height) for share in (0, 0.6)]
     else:
         outlines = [_rectangle(0, width, height)]
-    outlines = [np.round(outline + np.array(corner), 2) for outline in outlines]
-    texture = paint(sketch.kinds[category], (height, width), rng)
-    _fill(sketch.canvas, texture, corner, outlines)
-    keypoints = _draw_keypoints(sketch, corner, (height, width)) if category == PERSON else None
+    outlines = [np.round(outline + np.array((x, y)), 2) for outline in outlines]
+    _fill(sketch.canvas, sketch.paint(category, (height, width)), (x, y), outlines)
+    keypoints = None
+    if category == PERSON:
+        keypoints = _draw_keypoints(sketch, (x, y), (width, height))
     corners = np.concatenate(outlines)
     low, high = corners.min(axis=0), corners.max(axis=0)
-    entry = {
-        "category_id": category,
-        "bbox": [round(float(v), 2) for v in (*low, *(high - low))],
-        "area": round(sum(map(_area, outlines)), 2),
-        "iscrowd": 0,
-        "segmentation": [outline.ravel().tolist() for outline in outlines],
-    }
-    sketch.files.add(entry, keypoints)
+    sketch.add(
+        keypoints,
+        category_id=category,
+        bbox=[round(float(v), 2) for v in (*low, *(high - low))],
+        area=round(sum(map(_area, outlines)), 2),
+        iscrowd=0,
+        segmentation=[outline.ravel().tolist() for outline in outlines],
+    )
 
 
 def _ellipse(width: float, height: float) -> Outline:
@@ -193,9 +182,11 @@ def _draw_keypoints(sketch: Sketch, corner: tuple[int, int], size: tuple[int, in
     values: list[int] = []
     picture = Image.fromarray(sketch.canvas)
     pen = ImageDraw.Draw(picture)
-    for i, (across, down) in enumerate(KEYPOINTS.values()):
-        x = round(corner[0] + across * (size[1] - 1))
-        y = round(corner[1] + down * (size[0] - 1))
+    for i, shares in enumerate(KEYPOINTS.values()):
+        x, y = (
+            round(start + share * (length - 1))
+            for start, share, length in zip(corner, shares, size, strict=True)
+        )
         mark = int(sketch.rng.choice(3, p=MARK_SHARES)) if sketch.turn != NO_KEYPOINTS else 0
         values += [x, y, mark] if mark else [0, 0, 0]
         if mark == 2:
@@ -211,24 +202,23 @@ def _draw_crowd(sketch: Sketch, left: int) -> None:
     mask = np.zeros(sketch.canvas.shape[:2], dtype=np.bool_)
     for x in range(left + 2, WIDTH_PX - 14, 14):
         y = int(sketch.rng.integers(4, 12))
-        texture = paint(sketch.kinds[PERSON], (30, 13), sketch.rng)
+        texture = sketch.paint(PERSON, (30, 13))
         _fill(sketch.canvas, texture, (x, y), [_ellipse(13, 30) + np.array((x, y))])
         mask[y : y + 30, x : x + 13] = True
     rows, columns = (np.flatnonzero(mask.any(axis=axis)) for axis in (1, 0))
-    low, high = (columns[0], rows[0]), (columns[-1] + 1, rows[-1] + 1)
-    entry = {
-        "category_id": PERSON,
-        "bbox": [float(v) for v in (*low, high[0] - low[0], high[1] - low[1])],
-        "area": int(mask.sum()),
-        "iscrowd": 1,
-        "segmentation": {"size": list(mask.shape), "counts": _run_lengths(mask)},
-    }
-    sketch.files.add(entry, [0] * 3 * len(KEYPOINTS))
+    width, height = np.ptp(columns) + 1, np.ptp(rows) + 1
+    sketch.add(
+        [0] * 3 * len(KEYPOINTS),
+        category_id=PERSON,
+        bbox=[float(v) for v in (columns[0], rows[0], width, height)],
+        area=int(mask.sum()),
+        iscrowd=1,
+        segmentation={"size": list(mask.shape), "counts": _run_lengths(mask)},
+    )
 
 
 def _run_lengths(mask: NDArray[np.bool_]) -> list[int]:
     """Return the lengths of runs outside and inside in turn, down the columns, outside first."""
     column = np.concatenate([[False], mask.ravel(order="F")])
-    changes = np.flatnonzero(np.diff(column))
-    ends = np.concatenate([changes, [mask.size]])
+    ends = [*np.flatnonzero(np.diff(column)), mask.size]
     return [int(n) for n in np.diff(ends, prepend=0)]

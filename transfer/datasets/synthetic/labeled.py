@@ -99,14 +99,11 @@ def write_aircraft(data: Path, per_class: PerClass, draw: Draw) -> None:
 
 
 def write_birdsnap(data: Path, per_class: PerClass, draw: Draw) -> None:
-    """Write a folder per species, and species.txt."""
+    """Write a folder per species, and species.txt, which is only recognized."""
     folder = data / "birdsnap"
-    species = ["Acadian Flycatcher", "Blue Jay", "Dunlin", "Gadwall", "Killdeer", "Osprey"]
-    directories = [name.replace(" ", "_") for name in species]
-    numbered = enumerate(zip(species, directories, strict=True), start=1)
-    lines = [f"{i}\t{name}\t{name}\t{directory}" for i, (name, directory) in numbered]
-    write_lines(folder / "species.txt", ["id\tcommon\tscientific\tdir", *lines])
-    for label, directory, i in _each(directories, per_class.trainval + per_class.test):
+    species = ["Acadian_Flycatcher", "Blue_Jay", "Dunlin", "Gadwall", "Killdeer", "Osprey"]
+    write_lines(folder / "species.txt", species)
+    for label, directory, i in _each(species, per_class.trainval + per_class.test):
         write_file(folder / "images" / directory / f"{430_000 + 31 * i}.jpg", draw(label))
 
 
@@ -134,25 +131,18 @@ def write_cars(data: Path, per_class: PerClass, draw: Draw) -> None:
         ("cars_test", per_class.test, folder / "cars_test_annos_withlabels.mat"),
     ):
         labels = [label for _ in range(num_images) for label in range(per_class.classes)]
-        rows = [(1, 1, 60, 60, label + 1, f"{i + 1:05d}.jpg") for i, label in enumerate(labels)]
-        fields = ["bbox_x1", "bbox_y1", "bbox_x2", "bbox_y2", "class", "fname"]
-        table = np.array([rows], dtype=[(field, object) for field in fields])
+        rows = [(label + 1, f"{i + 1:05d}.jpg") for i, label in enumerate(labels)]
+        table = np.array([rows], dtype=[("class", object), ("fname", object)])
         savemat(annotations, {"annotations": table})
-        for row, label in zip(rows, labels, strict=True):
-            write_file(folder / part / str(row[-1]), draw(label))
+        for number, file in rows:
+            write_file(folder / part / file, draw(number - 1))
 
 
 def write_cub200(data: Path, per_class: PerClass, draw: Draw) -> None:
     """Write the images and the four lists."""
     folder = data / "CUB_200_2011"
-    species = [
-        "Black_footed_Albatross",
-        "Laysan_Albatross",
-        "Crested_Auklet",
-        "Brewer_Blackbird",
-        "Bobolink",
-        "Indigo_Bunting",
-    ]
+    species = ["Black_footed_Albatross", "Laysan_Albatross", "Crested_Auklet"]
+    species += ["Brewer_Blackbird", "Bobolink", "Indigo_Bunting"]
     classes = [f"{i:03d}.{name}" for i, name in enumerate(species, start=1)]
     lists: dict[str, list[str]] = {"images": [], "image_class_labels": [], "train_test_split": []}
     images = _each(classes, per_class.trainval + per_class.test)
@@ -191,11 +181,9 @@ def write_flowers(data: Path, per_class: PerClass, draw: Draw) -> None:
     for i, label in enumerate(labels):
         write_file(folder / "jpg" / f"image_{i + 1:05d}.jpg", draw(int(label)))
     numbers = np.arange(1, len(labels) + 1)
-    first_val = per_class.train * per_class.classes
-    first_test = per_class.trainval * per_class.classes
-    splits = np.split(numbers, [first_val, first_test])
-    ids = dict(zip(("trnid", "valid", "tstid"), (s[None] for s in splits), strict=True))
-    savemat(folder / "setid.mat", ids)
+    first_val, first_test = (n * per_class.classes for n in (per_class.train, per_class.trainval))
+    train, val, test = np.split(numbers[None], [first_val, first_test], axis=1)
+    savemat(folder / "setid.mat", {"trnid": train, "valid": val, "tstid": test})
     savemat(folder / "imagelabels.mat", {"labels": labels[None] + 1})
 
 
@@ -211,11 +199,6 @@ def write_food(data: Path, per_class: PerClass, draw: Draw) -> None:
         for label, name, i in _each(classes, num_images):
             write_file(folder / "images" / f"{paths[name][i]}.jpg", draw(label))
         write_file(folder / "meta" / f"{split}.json", json.dumps(paths).encode())
-        all_paths = [path for name in classes for path in paths[name]]
-        write_lines(folder / "meta" / f"{split}.txt", all_paths)
-    write_lines(folder / "meta" / "classes.txt", classes)
-    titles = [name.replace("_", " ").capitalize() for name in classes]
-    write_lines(folder / "meta" / "labels.txt", titles)
 
 
 SMALL_MOVED = 4

@@ -6,7 +6,6 @@ which an image has only difficult objects has the mark 0.
 
 from dataclasses import dataclass
 from pathlib import Path
-from xml.etree import ElementTree
 
 import numpy as np
 
@@ -38,6 +37,10 @@ ADDED_MASKS = 40
 """Number of further images of train that have a mask in SegmentationClassAug alone."""
 
 
+OBJECT = """<object><name>{}</name><difficult>{}</difficult>
+<bndbox><xmin>{}</xmin><ymin>{}</ymin><xmax>{}</xmax><ymax>{}</ymax></bndbox></object>"""
+
+
 @dataclass(frozen=True)
 class Thing:
     """One object: class, box (left, top, right, bottom) in pixels."""
@@ -61,7 +64,7 @@ def write_voc(year: str, root: Path, rng: np.random.Generator) -> None:
             picture, inside = _draw_scene(i % len(CLASSES), kinds, rng)
             things[image_set][image_id] = inside
             write_file(folder / "JPEGImages" / f"{image_id}.jpg", jpeg(picture))
-            write_file(folder / "Annotations" / f"{image_id}.xml", _xml(year, image_id, inside))
+            write_file(folder / "Annotations" / f"{image_id}.xml", _xml(inside))
     if year == "2012":
         write_masks(root, things)
     things["trainval"] = things["train"] | things["val"]
@@ -76,9 +79,9 @@ def write_masks(root: Path, things: dict[str, dict[str, list[Thing]]]) -> None:
     """Write masks of some images of VOC 2012: each object is an ellipse in its box, outlined."""
     folder = root / "VOCdevkit" / "VOC2012"
     for image_set, count in MASKED.items():
-        for image_id in list(things[image_set])[:count]:
-            _write_mask(folder / "SegmentationClass", image_id, things[image_set][image_id])
         names = list(things[image_set])[:count]
+        for image_id in names:
+            _write_mask(folder / "SegmentationClass", image_id, things[image_set][image_id])
         write_lines(folder / "ImageSets" / "Segmentation" / f"{image_set}.txt", names)
     first = MASKED["train"]
     for image_id in list(things["train"])[first : first + ADDED_MASKS]:
@@ -90,11 +93,8 @@ def _write_mask(folder: Path, image_id: str, things: list[Thing]) -> None:
     y, x = np.mgrid[:HEIGHT_PX, :WIDTH_PX] + 0.5
     for thing in things:
         left, top, right, bottom = thing.box
-        across, along = (
-            (2 * x - left - right) / (right - left),
-            (2 * y - top - bottom) / (bottom - top),
-        )
-        radius = np.hypot(across, along)
+        across = (2 * x - left - right) / (right - left)
+        radius = np.hypot(across, (2 * y - top - bottom) / (bottom - top))
         mask[radius < 1] = IGNORED
         mask[radius < OUTLINE_RADIUS] = thing.label + 1
     folder.mkdir(parents=True, exist_ok=True)
@@ -128,25 +128,12 @@ def _mark(things: list[Thing], label: int) -> int:
     return 0 if all(difficult) else 1
 
 
-def _xml(year: str, image_id: str, things: list[Thing]) -> bytes:
-    root = ElementTree.Element("annotation")
-    ElementTree.SubElement(root, "folder").text = f"VOC{year}"
-    ElementTree.SubElement(root, "filename").text = f"{image_id}.jpg"
-    size = ElementTree.SubElement(root, "size")
-    for tag, value in (("width", WIDTH_PX), ("height", HEIGHT_PX), ("depth", 3)):
-        ElementTree.SubElement(size, tag).text = str(value)
-    ElementTree.SubElement(root, "segmented").text = "0"
-    for thing in things:
-        entry = ElementTree.SubElement(root, "object")
-        ElementTree.SubElement(entry, "name").text = CLASSES[thing.label]
-        for tag, text in (("pose", "Unspecified"), ("truncated", "0")):
-            ElementTree.SubElement(entry, tag).text = text
-        ElementTree.SubElement(entry, "difficult").text = str(int(thing.difficult))
-        box = ElementTree.SubElement(entry, "bndbox")
-        # the published boxes count pixels from 1 and include the last
-        left, top, right, bottom = thing.box
-        corners = {"xmin": left + 1, "ymin": top + 1, "xmax": right, "ymax": bottom}
-        for tag, corner in corners.items():
-            ElementTree.SubElement(box, tag).text = str(corner)
-    ElementTree.indent(root)
-    return ElementTree.tostring(root)
+def _xml(things: list[Thing]) -> bytes:
+    """Return an annotation; the published boxes count pixels from 1 and include the last."""
+    objects = [
+        OBJECT.format(CLASSES[thing.label], int(thing.difficult), left + 1, top + 1, right, bottom)
+        for thing in things
+        for left, top, right, bottom in [thing.box]
+    ]
+    size = f"<size><width>{WIDTH_PX}</width><height>{HEIGHT_PX}</height></size>"
+    return "\n".join(["<annotation>", size, *objects, "</annotation>"]).encode()

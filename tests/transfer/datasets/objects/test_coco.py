@@ -80,7 +80,7 @@ BROKEN: dict[str, dict[str, Any]] = {
     "its iscrowd is None": {"iscrowd": LEFT_OUT},
     "its area is None": {"area": LEFT_OUT},
     "its area is 12,": {"area": "12"},
-    "the run lengths of its mask are no whole numbers": {
+    "its run lengths are None, no whole numbers": {
         "iscrowd": 1,
         "segmentation": {"size": [96, 128], "counts": None},
     },
@@ -95,7 +95,7 @@ BROKEN: dict[str, dict[str, Any]] = {
         "iscrowd": 1,
         "segmentation": {"size": [128, 96], "counts": [128 * 96]},
     },
-    "the run lengths of its mask are no whole numbers that add up to [96, 128]": {
+    "its run lengths do not cover [96, 128]": {
         "iscrowd": 1,
         "segmentation": {"size": [96, 128], "counts": [3, 4]},
     },
