@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
 from pretrain.running.atomic_files import write_whole
 from transfer.datasets.expected import DataError
@@ -20,7 +20,6 @@ IGNORED = 255
 """Value of outlines and of pixels of no class in a mask; they are not trained on or counted."""
 Mask = NDArray[np.uint8]
 """Class of each pixel (H, W); 0 is background."""
-NUM_NAMED_IDS = 5
 THREADS = 8
 
 
@@ -97,16 +96,15 @@ def read_mask(file: Path) -> Mask:
     """Return the classes in a PNG of palette indices or gray values; DataError if it has none."""
     try:
         with Image.open(file) as image:
-            if image.mode not in ("P", "L"):
-                raise DataError(
-                    f"{file}: colors ({image.mode}) where class ids are expected; take the "
-                    "published PNGs, whose palette holds the colors"
-                )
-            return np.array(image)
-    except (OSError, SyntaxError, ValueError, UnidentifiedImageError) as error:
-        if isinstance(error, DataError):
-            raise
+            if image.mode in ("P", "L"):
+                return np.array(image)
+            mode = image.mode
+    except (OSError, SyntaxError, ValueError) as error:
         raise DataError(f"{file}: cannot be decoded ({error}); replace the file") from error
+    raise DataError(
+        f"{file}: colors ({mode}) where class ids are expected; take the published PNGs, whose "
+        "palette holds the colors"
+    )
 
 
 def write_mask(file: Path, mask: Mask) -> None:
@@ -124,20 +122,17 @@ def voc_palette() -> bytes:
     Bits 0, 3, 6 of a class are the bits of its red from the highest down; bits 1, 4, 7 those of
     green, bits 2, 5 those of blue.
     """
-    classes = np.arange(256)
-    colors = np.zeros((256, 3), dtype=np.uint8)
-    for place in range(8):
-        for channel in range(3):
-            bit = (classes >> (3 * place + channel)) & 1
-            colors[:, channel] |= (bit << (7 - place)).astype(np.uint8)
-    return colors.tobytes()
+    classes = np.arange(256)[:, None]
+    channels = np.arange(3)
+    colors = sum(((classes >> (3 * k + channels)) & 1) << (7 - k) for k in range(3))
+    return np.asarray(colors, dtype=np.uint8).tobytes()
 
 
 def _check_mask(split: Segmented, i: int) -> tuple[str, NDArray[np.int64]]:
     """Return what is wrong with a mask, and its pixels per class."""
     num_classes = len(split.class_names)
     none = np.zeros(num_classes, dtype=np.int64)
-    file = split.masks.folder / split.masks.name(i)
+    file, image_file = (files.folder / files.name(i) for files in (split.masks, split.source))
     if not file.exists():
         return "missing", none
     try:
@@ -147,21 +142,16 @@ def _check_mask(split: Segmented, i: int) -> tuple[str, NDArray[np.int64]]:
     pixels = np.bincount(mask.ravel(), minlength=256)
     unknown = [k for k in np.flatnonzero(pixels).tolist() if num_classes <= k != IGNORED]
     if unknown:
-        named = ", ".join(map(str, unknown[:NUM_NAMED_IDS]))
-        more = " and more" if len(unknown) > NUM_NAMED_IDS else ""
         return (
-            f"unknown ids {named}{more}; expected 0 to {num_classes - 1}, and {IGNORED} for pixels "
-            "that do not count"
+            f"unknown ids {', '.join(map(str, unknown))}; expected 0 to {num_classes - 1}, and "
+            f"{IGNORED} for pixels that do not count"
         ), none
-    return _other_size(split, i, mask) or "", pixels[:num_classes]
-
-
-def _other_size(split: Segmented, i: int, mask: Mask) -> str:
+    height, width = mask.shape
     try:
-        with Image.open(split.source.folder / split.name(i)) as image:
-            width, height = image.size
-    except (OSError, UnidentifiedImageError):
-        return ""  # the image itself is reported as broken
-    if mask.shape == (height, width):
-        return ""
-    return f"{mask.shape[1]} x {mask.shape[0]} px, its image has {width} x {height}"
+        with Image.open(image_file) as image:
+            size = image.size
+    except OSError:
+        size = (width, height)  # the image itself is reported as broken
+    same = size == (width, height)
+    why = "" if same else f"{width} x {height} px, its image has {size[0]} x {size[1]}"
+    return why, pixels[:num_classes]

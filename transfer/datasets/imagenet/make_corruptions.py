@@ -65,17 +65,12 @@ def package_corruptions() -> dict[tuple[str, int], Corruption]:
         raise DataError(
             f"{PACKAGE} cannot be imported ({error}); pip install -e '.[corruptions]'"
         ) from error
-    module: Any = corruption
-    return {
-        (kind, severity): getattr(module, _class_name(kind))(severity)
-        for kind in KINDS
-        if kind != MISSING
-        for severity in SEVERITIES
+    kinds = [kind for kind in KINDS if kind != MISSING]
+    classes: dict[str, Any] = {
+        kind: getattr(corruption, CLASS_NAMES.get(kind, kind.title().replace("_", "")))
+        for kind in kinds
     }
-
-
-def _class_name(kind: str) -> str:
-    return CLASS_NAMES.get(kind, kind.title().replace("_", ""))
+    return {(kind, severity): classes[kind](severity) for kind in kinds for severity in SEVERITIES}
 
 
 def make_corruptions(data: Path, *, workers: int = 1) -> str:
@@ -120,9 +115,10 @@ def make_corruptions(data: Path, *, workers: int = 1) -> str:
 def _write_unfinished_manifest(folder: Path, manifest: Manifest) -> None:
     """Write the unfinished manifest; DataError if the folder holds images of other origin."""
     present = read_manifest(folder / MANIFEST_FILE) or read_manifest(folder / UNFINISHED_FILE)
-    if present not in (None, manifest) or (
-        present is None and folder.exists() and any(folder.iterdir())
-    ):
+    is_foreign = (
+        folder.exists() and any(folder.iterdir()) if present is None else present != manifest
+    )
+    if is_foreign:
         origin = "of unknown origin" if present is None else f"by {present.maker}"
         raise DataError(
             f"{folder} holds corruptions {origin}, not those of these {len(manifest.images)} test "
@@ -134,8 +130,7 @@ def _write_unfinished_manifest(folder: Path, manifest: Manifest) -> None:
 
 def _corrupted_name(images: Images, i: int) -> str:
     """Return WNID/FILE of a corrupted image."""
-    wnid = images.class_names[int(images.labels[i])]
-    return f"{wnid}/{Path(images.name(i)).stem}.JPEG"
+    return f"{images.class_names[images.label_array[i]]}/{Path(images.name(i)).stem}.JPEG"
 
 
 def _write_missing(
@@ -157,9 +152,7 @@ def _write_missing(
         image = round_to_image(corrupt(pixels, corruptions[key], f"{key} {name}"))
         with explain_write_errors(files[key], "--data"):
             files[key].parent.mkdir(parents=True, exist_ok=True)
-            unfinished = files[key].with_suffix(".partial")
-            image.save(unfinished, "JPEG", quality=JPEG_QUALITY)
-            unfinished.replace(files[key])
+            image.save(files[key], "JPEG", quality=JPEG_QUALITY)
     return len(files)
 
 

@@ -18,8 +18,8 @@ has one MATLAB file per image: `convert-sbd` writes its masks as PNG files, once
 import re
 from collections.abc import Mapping
 from functools import partial
-from itertools import islice
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -28,7 +28,7 @@ from pretrain.running import stop
 from pretrain.running.atomic_files import write_whole
 from pretrain.running.console import progress
 from transfer.datasets.expected import DataError, Sizes
-from transfer.datasets.images import ImageFiles, Images, read_mat
+from transfer.datasets.images import ImageFiles, Images, encode_names, read_mat
 from transfer.datasets.info import SmallVersion, info, source, split_counts
 from transfer.datasets.scenes import Scene, Scenes, box_fault, is_flat
 from transfer.datasets.segmented import Mask, Segmented, write_mask
@@ -62,16 +62,14 @@ def read_sbd_mask(file: Path) -> Mask:
         (content,) = read_mat(file, "GTcls")
         classes = np.asarray(content[0, 0]["Segmentation"])
         mask = classes.astype(np.uint8)
-        if classes.ndim != 2 or not np.array_equal(mask, classes):
-            raise ValueError(
-                f"the mask is {classes.dtype} of shape {classes.shape}; expected (H, W) with "
-                f"ids from 0 to 255"
-            )
-        return mask
+        if classes.ndim == 2 and np.array_equal(mask, classes):
+            return mask
+        why = f"{classes.dtype} of shape {classes.shape}"
     except (LookupError, ValueError, TypeError) as error:
-        raise DataError(
-            f"{file}: holds no GTcls.Segmentation ({type(error).__name__}: {error}). {GET_SBD}"
-        ) from error
+        why = f"{type(error).__name__}: {error}"
+    raise DataError(
+        f"{file}: holds no GTcls.Segmentation (H, W) with ids from 0 to 255 ({why}). {GET_SBD}"
+    )
 
 
 def convert_sbd(data: Path, sbd: Path | None = None) -> int:
@@ -95,10 +93,8 @@ def convert_sbd(data: Path, sbd: Path | None = None) -> int:
             if not file.exists():
                 write_mask(file, read_sbd_mask(folder / "cls" / f"{image_id}.mat"))
             counter.add(1)
-    before = [
-        i for name in AUGMENTED_LISTS if (lists / name).exists() for i in read_ids(lists / name)
-    ]
-    image_ids = sorted({*own, *to_add, *before} - {*tested})
+    before = [read_ids(lists / name) for name in AUGMENTED_LISTS if (lists / name).exists()]
+    image_ids = sorted({*own, *to_add}.union(*before) - {*tested})
     list_file = lists / AUGMENTED_LISTS[0]
     write_whole(list_file, "".join(f"{image_id}\n" for image_id in image_ids).encode(), "--data")
     return len(to_add)
@@ -133,21 +129,15 @@ MASK_CLASSES = ("background", *CLASSES)
 
 def read_labels(year: str, data: Path, split: str, sizes: Sizes) -> Images:
     """Read VOCdevkit/VOC<year>/ImageSets/Main/CLASS_SPLIT.txt and JPEGImages."""
-    if year == "2007":
-        return _read_labels(data, "VOC2007", split)
-    if split == "test":
-        return _read_labels(data, "VOC2012", "val")
-    trainval = _read_labels(data, "VOC2012", "train")
-    return uniform_split(trainval, split, sizes)
-
-
-def _read_labels(data: Path, year: str, image_set: str) -> Images:
-    folder = data / "VOCdevkit" / year / "ImageSets" / "Main"
+    drawn = year == "2012" and split != "test"
+    image_set = {"2007": split, "2012": "train" if drawn else "val"}[year]
+    folder = data / "VOCdevkit" / f"VOC{year}" / "ImageSets" / "Main"
     ids = folder.joinpath(f"{image_set}.txt").read_text().split()
     columns = [_read_marks(folder / f"{name}_{image_set}.txt", ids) for name in CLASSES]
-    names = [f"VOCdevkit/{year}/JPEGImages/{image_id}.jpg".encode() for image_id in ids]
+    names = encode_names([f"VOCdevkit/VOC{year}/JPEGImages/{image_id}.jpg" for image_id in ids])
     labels = np.ascontiguousarray(np.array(columns, dtype=np.int8).T)
-    return Images(ImageFiles(data, np.array(names, dtype=np.bytes_)), labels, CLASSES)
+    images = Images(ImageFiles(data, names), labels, CLASSES)
+    return uniform_split(images, split, sizes) if drawn else images
 
 
 def _read_marks(file: Path, ids: list[str]) -> list[int]:
@@ -171,14 +161,12 @@ def read_objects(data: Path, split: str, sizes: Sizes) -> Scenes:
         folder = f"VOCdevkit/{year}"
         list_file = data / folder / "ImageSets" / "Main" / f"{image_set}.txt"
         image_ids = list_file.read_text().split()
-        if not image_ids:
-            raise DataError(f"{list_file} is empty; unpack VOC {year[3:]} again")
-        if not (data / folder / "Annotations").is_dir():
-            raise DataError(f"{data / folder / 'Annotations'} is not there")
-        for image_id in image_ids:
-            scene = _read_scene(data, folder, image_id, faults)
-            if scene is not None:
-                scenes.append(scene)
+        if not image_ids or not (data / folder / "Annotations").is_dir():
+            raise DataError(
+                f"{list_file} is empty, or there is no folder Annotations; unpack {year} again"
+            )
+        found = [_read_scene(data, folder, image_id, faults) for image_id in image_ids]
+        scenes += [scene for scene in found if scene is not None]
     published = Scenes(data, scenes, CLASSES, faults=faults)
     return published if split == "test" else uniform_split(published, split, sizes)
 
@@ -189,14 +177,13 @@ def _read_scene(data: Path, folder: str, image_id: str, faults: list[str]) -> Sc
     try:
         root = ElementTree.parse(data / where).getroot()
         width, height = (int(root.findtext(f"size/{side}", "")) for side in ("width", "height"))
+        if min(width, height) <= 0:
+            raise ValueError(f"{width} x {height} px")
     except FileNotFoundError:
         faults.append(f"{where}: missing")
         return None
     except (ElementTree.ParseError, ValueError) as error:
         faults.append(f"{where}: no image size can be read ({error})")
-        return None
-    if min(width, height) <= 0:
-        faults.append(f"{where}: the image is said to have {width} x {height} px")
         return None
     boxes, classes, difficult = [], [], []
     for number, thing in enumerate(root.findall("object"), start=1):
@@ -205,8 +192,7 @@ def _read_scene(data: Path, folder: str, image_id: str, faults: list[str]) -> Sc
         why = why or box_fault(box, width, height)
         if why:
             faults.append(f"{where}: object {number}: {why}")
-            continue
-        if not is_flat(box):
+        elif not is_flat(box):
             boxes.append([box[0], box[1], box[0] + box[2], box[1] + box[3]])
             classes.append(CLASS_IDS[name])
             difficult.append(thing.findtext("difficult", "0").strip() == "1")
@@ -267,9 +253,9 @@ def _images_and_masks(
 def _added_ids(data: Path, known: frozenset[str]) -> tuple[list[str], str]:
     """Return the images whose masks VOC does not publish, and one line on where these come from."""
     folder, sbd = data / SEGMENTATION / "SegmentationClassAug", sbd_folder(data)
+    if not folder.is_dir() and sbd is None:
+        return [], "augmented masks: neither SegmentationClassAug nor SBD is there"
     if not folder.is_dir():
-        if sbd is None:
-            return [], "augmented masks: neither SegmentationClassAug nor SBD is there"
         return [], (
             f"augmented masks: SBD's .mat files in {sbd}, not converted yet; once: "
             f"python -m transfer convert-sbd --data {data}"
@@ -289,22 +275,17 @@ def _added_ids(data: Path, known: frozenset[str]) -> tuple[list[str], str]:
     return sorted(added), source
 
 
-def _small(trainval: int, val: int, test: int, classes: int = len(CLASSES)) -> Sizes:
-    return Sizes(classes=classes, counts=split_counts(trainval - val, val, test), drawn=True)
-
-
-# addresses: torchvision 0.29 (voc.py), pytorch/vision#9335; host.robots.ox.ac.uk redirects to the
-# first. MD5: torchvision; sizes: TensorFlow Datasets
+def _small(
+    trainval: int, val: int, test: int, classes: int = len(CLASSES), **written: Any
+) -> SmallVersion:
+    counts = split_counts(trainval - val, val, test)
+    return SmallVersion(sizes=Sizes(classes=classes, counts=counts, drawn=True), **written)
 
 
 def _lists(pattern: str, root: Path) -> bool:
-    """Return whether the first images of a folder have names of this pattern."""
+    """Return whether the first image of a folder has a name of this pattern."""
     file = root / "ImageSets/Main/train.txt"
-    if not file.is_file():
-        return False
-    with file.open(errors="replace") as lines:
-        first = list(islice(lines, 3))
-    return bool(first) and all(re.match(pattern, line) for line in first)
+    return file.is_file() and bool(re.match(pattern, file.read_text(errors="replace")))
 
 
 def _link_2012(root: Path, places: Mapping[str, str], target: Path) -> bool:
@@ -318,8 +299,10 @@ def _link_2012(root: Path, places: Mapping[str, str], target: Path) -> bool:
     return True
 
 
-VOC07 = source("voc07", recognize=partial(_lists, r"\d{6}\s*$"))
-VOC12 = source("voc12", recognize=partial(_lists, r"\d{4}_\d{6}\s*$"), link=_link_2012)
+# addresses: torchvision 0.29 (voc.py), pytorch/vision#9335; host.robots.ox.ac.uk redirects to the
+# first. MD5: torchvision; sizes: TensorFlow Datasets
+VOC07 = source("voc07", recognize=partial(_lists, r"\d{6}\s"))
+VOC12 = source("voc12", recognize=partial(_lists, r"\d{4}_\d{6}\s"), link=_link_2012)
 IMAGES07, IMAGES12 = SMALL_IMAGES["2007"], SMALL_IMAGES["2012"]
 TRAINVAL07, TRAINVAL12 = (images["train"] + images["val"] for images in (IMAGES07, IMAGES12))
 
@@ -327,33 +310,31 @@ DATASETS = {
     "voc07": info(
         "voc07",
         read=partial(read_labels, "2007"),
-        small=SmallVersion(
-            sizes=_small(TRAINVAL07, IMAGES07["val"], IMAGES07["test"]),
-            write=partial(write_voc, "2007"),
+        small=_small(
+            TRAINVAL07, IMAGES07["val"], IMAGES07["test"], write=partial(write_voc, "2007")
         ),
         sources=(VOC07,),
     ),
     "voc12": info(
         "voc12",
         read=partial(read_labels, "2012"),
-        small=SmallVersion(
-            sizes=_small(IMAGES12["train"], 40, IMAGES12["val"]), write=partial(write_voc, "2012")
-        ),
+        small=_small(IMAGES12["train"], 40, IMAGES12["val"], write=partial(write_voc, "2012")),
         sources=(VOC12,),
     ),
     "voc0712": info(
         "voc0712",
         read=read_objects,
-        small=SmallVersion(
-            sizes=_small(TRAINVAL07 + TRAINVAL12, 60, IMAGES07["test"]), needs=("voc07", "voc12")
-        ),
+        small=_small(TRAINVAL07 + TRAINVAL12, 60, IMAGES07["test"], needs=("voc07", "voc12")),
         sources=(VOC07, VOC12),
     ),
     "voc12_seg": info(
         "voc12_seg",
         read=read_masks,
-        small=SmallVersion(
-            sizes=_small(MASKED["train"] + ADDED_MASKS, 30, MASKED["val"], len(MASK_CLASSES)),
+        small=_small(
+            MASKED["train"] + ADDED_MASKS,
+            30,
+            MASKED["val"],
+            classes=len(MASK_CLASSES),
             needs=("voc12",),
         ),
         sources=(VOC12, SBD),
