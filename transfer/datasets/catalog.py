@@ -28,6 +28,7 @@ from transfer.datasets.info import AnySplit, DatasetInfo, in_order
 from transfer.datasets.objects import coco, voc
 from transfer.datasets.scenes import Scenes
 from transfer.datasets.segmented import Segmented
+from transfer.datasets.splits import Split
 
 SPLITS = ("train", "val", "trainval", "test")
 FILES = (
@@ -42,6 +43,11 @@ FILES = (
 """The files that describe data sets."""
 DAMAGES = (OSError, RuntimeError, ValueError, LookupError, TypeError, OverflowError)
 """Errors of torchvision, scipy and our own readers on absent and damaged annotation files."""
+CONTENTS = {
+    "Images": "labels per image",
+    "Scenes": "objects in images",
+    "Segmented": "masks of classes",
+}
 OWN: dict[str, DatasetInfo] = in_order(
     {key: info for file in FILES for key, info in file.DATASETS.items()}
 )
@@ -70,27 +76,25 @@ def expected_sizes(key: str, data: Path) -> Sizes:
 
 def open_split(key: str, data: Path, split: str) -> Images:
     """Open one split (train, val, trainval or test) of a set with labels per image."""
-    images = open_any(key, data, split)
-    if isinstance(images, Images):
-        return images
-    what = "objects in images" if isinstance(images, Scenes) else "masks of images"
-    raise DataError(f"{dataset_info(key).title} has {what}, not images with labels")
+    return _open_as(Images, key, data, split)
 
 
 def open_scenes(key: str, data: Path, split: str) -> Scenes:
     """Open one split of a detection set."""
-    scenes = open_any(key, data, split)
-    if isinstance(scenes, Scenes):
-        return scenes
-    raise DataError(f"{dataset_info(key).title} has labels per image, but no objects to detect")
+    return _open_as(Scenes, key, data, split)
 
 
 def open_segmented(key: str, data: Path, split: str) -> Segmented:
     """Open one split of a segmentation set."""
+    return _open_as(Segmented, key, data, split)
+
+
+def _open_as(kind: type[Split], key: str, data: Path, split: str) -> Split:
     images = open_any(key, data, split)
-    if isinstance(images, Segmented):
-        return images
-    raise DataError(f"{dataset_info(key).title} has no masks of classes")
+    if not isinstance(images, kind):
+        found, title = type(images).__name__, dataset_info(key).title
+        raise DataError(f"{title} has {CONTENTS[found]}, not {CONTENTS[kind.__name__]}")
+    return images
 
 
 def map_annotations(keys: Iterable[str], data: Path, cache: Path, *, parse: bool = True) -> None:

@@ -3,8 +3,7 @@
 imagenet_c100: the ImageNet-100 classes of ImageNet-C, Hendrycks and Dietterich, ICLR 2019,
 arXiv:1903.12261: every val image under every corruption at every severity.
 imagenet_c100_made: the stand-in. `make_corruptions.py` writes it; once all images are there it
-writes a manifest with the package, the kinds of corruption and the images. Without the manifest the
-set is unfinished; with it, a missing image is known by its name.
+writes a manifest with the package and the kinds of corruption. Without it, the set is unfinished.
 
 Both have a test split only. An image's name, KIND/SEVERITY/WNID/FILE below the set's folder, holds
 corruption and severity.
@@ -13,6 +12,7 @@ corruption and severity.
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -57,8 +57,6 @@ class Manifest:
     """Kinds of corruption, each at all five severities."""
     source: str
     """Fingerprint of the test images that were corrupted."""
-    images: tuple[str, ...]
-    """WNID/FILE of each of them, its name in every KIND/SEVERITY."""
 
     @property
     def maker(self) -> str:
@@ -74,28 +72,37 @@ def kind_and_severity(name: str) -> tuple[str, int]:
 
 def read_imagenet_c100(data: Path, split: str, sizes: Sizes) -> Images:
     """Read imagenet-c/KIND/SEVERITY/WNID/*.JPEG of nineteen kinds, or of the fifteen."""
-    kinds = expected_kinds(data)
-    _require(data / FOLDER, kinds, split)
-    listed = set(imagenet100_wnids())
-    folders = {name for kind in kinds for name in class_names(data / FOLDER / kind / "1")}
-    wnids = sorted(folders & listed)
+    return _read(data, FOLDER, expected_kinds(data), split)
+
+
+def read_imagenet_c100_made(data: Path, split: str, sizes: Sizes) -> Images:
+    """Read imagenet-c-made/KIND/SEVERITY/WNID/*.JPEG of the kinds that the manifest names."""
+    manifest = read_manifest(data / MADE_FOLDER / MANIFEST_FILE)
+    if manifest is None:
+        raise DataError(
+            f"{MADE_FOLDER} has no {MANIFEST_FILE}, so it is unfinished; "
+            "run make-corruptions again, which goes on where it stopped"
+        )
+    return _read(data, MADE_FOLDER, manifest.kinds, split)
+
+
+def _read(data: Path, name: str, kinds: Sequence[str], split: str) -> Images:
+    if split != "test":
+        raise DataError(f"the set has a test split only, and {split!r} was asked for")
+    folder = data / name
+    absent = [kind for kind in kinds if not (folder / kind).is_dir()]
+    if absent:
+        raise DataError(f"{len(absent)} of {len(kinds)} corruptions are missing: {absent[:4]}")
+    folders = {wnid for kind in kinds for wnid in class_names(folder / kind / "1")}
+    wnids = sorted(folders.intersection(imagenet100_wnids()))
     names: list[str] = []
     labels: list[int] = []
     for kind in kinds:
         for severity in SEVERITIES:
-            part = read_class_folders(data, data / FOLDER / kind / str(severity), wnids)
+            part = read_class_folders(data, folder / kind / str(severity), wnids)
             names += [part.name(i) for i in range(len(part))]
             labels += part.label_array.tolist()
     return image_files(data, names, labels, wnids)
-
-
-def _require(folder: Path, kinds: Sequence[str], split: str) -> None:
-    """Raise DataError if another split than test is asked for, or if a corruption is missing."""
-    if split != "test":
-        raise DataError(f"the set has a test split only, and {split!r} was asked for")
-    absent = [kind for kind in kinds if not (folder / kind).is_dir()]
-    if absent:
-        raise DataError(f"{len(absent)} of {len(kinds)} corruptions are missing: {absent[:4]}")
 
 
 def expected_kinds(data: Path) -> tuple[str, ...]:
@@ -125,33 +132,14 @@ def read_manifest(file: Path) -> Manifest | None:
     """Return the manifest, or None if there is no such file; DataError if it cannot be parsed."""
     try:
         content = json.loads(file.read_text())
-        return Manifest(**(content | {name: tuple(content[name]) for name in ("kinds", "images")}))
+        values = {name: content[name] for name in ("package", "version", "source")}
+        return Manifest(kinds=tuple(content["kinds"]), **values)
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(
             f"{file}: it cannot be read ({error}); remove its folder and run make-corruptions again"
         ) from error
-
-
-def read_imagenet_c100_made(data: Path, split: str, sizes: Sizes) -> Images:
-    """Read imagenet-c-made/KIND/SEVERITY/WNID/*.JPEG, every image that the manifest names."""
-    manifest = read_manifest(data / MADE_FOLDER / MANIFEST_FILE)
-    if manifest is None:
-        raise DataError(
-            f"{MADE_FOLDER} has no {MANIFEST_FILE}, so it is unfinished; "
-            "run make-corruptions again, which goes on where it stopped"
-        )
-    _require(data / MADE_FOLDER, manifest.kinds, split)
-    wnids = sorted({image.split("/")[0] for image in manifest.images})
-    label_of = {wnid: label for label, wnid in enumerate(wnids)}
-    names = [
-        f"{MADE_FOLDER}/{kind}/{severity}/{image}"
-        for kind in manifest.kinds
-        for severity in SEVERITIES
-        for image in manifest.images
-    ]
-    return image_files(data, names, [label_of[n.split("/")[3]] for n in names], wnids)
 
 
 def describe_maker(data: Path) -> list[str]:
@@ -163,29 +151,25 @@ def describe_maker(data: Path) -> list[str]:
     return [f"corruptions made by {manifest.maker}, {len(manifest.kinds)} kinds, no {absent}"]
 
 
-def _write_corruptions(folder: Path, kinds: Sequence[str], rng: np.random.Generator) -> list[str]:
-    """Write KIND/SEVERITY/WNID/FILE, an image per class, all noise; return each WNID/FILE."""
-    images = [f"{w}/ILSVRC2012_val_{i:08d}.JPEG" for i, w in enumerate(small_in100_wnids(), 1)]
+def _write_corruptions(
+    name: str, kinds: Sequence[str], data: Path, rng: np.random.Generator
+) -> None:
+    """Write NAME/KIND/SEVERITY/WNID/FILE, an image per class, all noise."""
     for kind in kinds:
         for severity in SEVERITIES:
-            for image in images:
-                pixels = paint_small_class(image.split("/")[0], rng)
+            for number, wnid in enumerate(small_in100_wnids(), start=1):
+                pixels = paint_small_class(wnid, rng)
                 noisy = pixels + rng.normal(0, 8 * severity, size=pixels.shape)
-                content = jpeg(np.clip(noisy, 0, 255).astype(np.uint8))
-                write_file(folder / kind / str(severity) / image, content)
-    return images
-
-
-def _write_small(data: Path, rng: np.random.Generator) -> None:
-    _write_corruptions(data / FOLDER, KINDS, rng)
+                file = (
+                    data / name / kind / str(severity) / wnid / f"ILSVRC2012_val_{number:08d}.JPEG"
+                )
+                write_file(file, jpeg(np.clip(noisy, 0, 255).astype(np.uint8)))
 
 
 def _write_small_made(data: Path, rng: np.random.Generator) -> None:
     """Write the images and the manifest, in the name of `generate-data`."""
-    images = tuple(_write_corruptions(data / MADE_FOLDER, MAIN_KINDS, rng))
-    manifest = Manifest(
-        package="generate-data", version="1", kinds=MAIN_KINDS, source="", images=images
-    )
+    _write_corruptions(MADE_FOLDER, MAIN_KINDS, data, rng)
+    manifest = Manifest(package="generate-data", version="1", kinds=MAIN_KINDS, source="")
     write_manifest(data / MADE_FOLDER / MANIFEST_FILE, manifest)
 
 
@@ -202,7 +186,9 @@ DATASETS = {
         departures=missing_kinds,
         known_classes=imagenet100_wnids,
         read=read_imagenet_c100,
-        small=SmallVersion(sizes=_small_sizes(len(KINDS)), write=_write_small),
+        small=SmallVersion(
+            sizes=_small_sizes(len(KINDS)), write=partial(_write_corruptions, FOLDER, KINDS)
+        ),
         sources=(source("imagenet-c"),),
     ),
     "imagenet_c100_made": info(

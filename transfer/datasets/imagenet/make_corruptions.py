@@ -93,7 +93,6 @@ def make_corruptions(data: Path, *, workers: int = 1) -> str:
         version=version(PACKAGE),
         kinds=tuple(dict.fromkeys(kind for kind, _ in corruptions)),
         source=images.fingerprint,
-        images=tuple(_corrupted_name(images, i) for i in range(len(images))),
     )
     folder = data / MADE_FOLDER
     _write_unfinished_manifest(folder, manifest)
@@ -121,8 +120,8 @@ def _write_unfinished_manifest(folder: Path, manifest: Manifest) -> None:
     if is_foreign:
         origin = "of unknown origin" if present is None else f"by {present.maker}"
         raise DataError(
-            f"{folder} holds corruptions {origin}, not those of these {len(manifest.images)} test "
-            f"images by {manifest.maker}; remove it, or move it away"
+            f"{folder} holds corruptions {origin}, not those of these test images by "
+            f"{manifest.maker}; remove it, or move it away"
         )
     folder.mkdir(parents=True, exist_ok=True)
     write_manifest(folder / UNFINISHED_FILE, manifest)

@@ -50,29 +50,23 @@ def read_once(file: Path, cache: Path, parse: Parse) -> Scenes:
     """
     path = _entry(file, cache)
     scenes = _load(path, file)
-    if scenes is not None:
-        return scenes
-    try:
-        with wait_for_lock(path.with_suffix(".lock"), "--runs"):
-            # once more: the process that held the lock may have written the entry
-            scenes = _load(path, file)
-            if scenes is None:
-                scenes = parse(file)
-                if path == _entry(file, cache):  # else the file was replaced meanwhile
-                    _store(path, scenes)
-                    scenes = _load(path, file) or scenes
-    except WriteError as error:
-        print_line("data", f"{error}. Until then each process parses {file.name} by itself")
+    if scenes is None:
+        try:
+            with wait_for_lock(path.with_suffix(".lock"), "--runs"):
+                # the process that held the lock may have written the entry
+                scenes = _load(path, file)
+                if scenes is None:
+                    _store(path, parse(file))
+                    scenes = _load(path, file)
+        except WriteError as error:
+            print_line("data", f"{error}. Until then each process parses {file.name} by itself")
     return parse(file) if scenes is None else scenes
 
 
-def _sha256(file: Path) -> str:
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
-
-
 def _entry(file: Path, cache: Path) -> Path:
-    entry = content_hash([READER_VERSION, file.name, _sha256(file)], 24)
+    with file.open("rb") as opened:
+        digest = hashlib.file_digest(opened, "sha256").hexdigest()
+    entry = content_hash([READER_VERSION, file.name, digest], 24)
     return cache / ENTRIES / f"{entry}.scenes"
 
 
