@@ -1,12 +1,12 @@
 """Images with objects, the content of detection sets, and what is broken or odd about them."""
 
+import copy
 import hashlib
 import json
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 from typing import Literal, TypeGuard
 
@@ -102,12 +102,13 @@ class SceneArrays:
         )
 
     def _polygons(self, first: int, end: int) -> tuple[tuple[NDArray[np.float64], ...], ...]:
-        start = _start(self.outline_ends, first)
-        ends = [start, *self.outline_ends[first:end].tolist()]
-        bounds = self.coordinate_ends[start : ends[-1]].tolist()
-        bounds.insert(0, _start(self.coordinate_ends, start))
-        outlines = [self.coordinates[a:b] for a, b in pairwise(bounds)]
-        return tuple(tuple(outlines[a - start : b - start]) for a, b in pairwise(ends))
+        return tuple(
+            tuple(
+                self.coordinates[_start(self.coordinate_ends, k) : self.coordinate_ends[k]]
+                for k in range(_start(self.outline_ends, j), self.outline_ends[j])
+            )
+            for j in range(first, end)
+        )
 
 
 def any_per_image(values: NDArray[np.bool_], ends: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -165,17 +166,10 @@ class Scenes:
         annotations: Path | None = None,
         faulty: Collection[int] = (),
         faults: Sequence[str] = (),
-        order: NDArray[np.int64] | None = None,
     ) -> None:
-        """Pack scenes, or refer to packed ones.
-
-        order: positions of this split's images among the scenes; None: all of them.
-        """
+        """Pack scenes, or refer to packed ones."""
         self.arrays = scenes if isinstance(scenes, SceneArrays) else pack_scenes(scenes)
         """Images and objects of the published split, which its parts share."""
-        self.order = np.arange(len(self.arrays)) if order is None else order
-        """Positions (n,) of the images of this split in the arrays."""
-        self.source = ImageFiles(folder, self.arrays.names[self.order])
         self.class_names = tuple(class_names)
         self.category_ids = tuple(category_ids)
         """COCO's number of each class."""
@@ -185,7 +179,13 @@ class Scenes:
         """Indices of broken annotations in the list of that file: they are not evaluated either."""
         self.faults = tuple(faults)
         """Broken annotations of the published split, which were left out, one line each."""
-        self.sizes = self.arrays.sizes[self.order]
+        self._take(folder, np.arange(len(self.arrays)))
+
+    def _take(self, folder: Path, order: NDArray[np.int64]) -> None:
+        self.order = order
+        """Positions (n,) of the images of this split in the arrays."""
+        self.source = ImageFiles(folder, self.arrays.names[order])
+        self.sizes = self.arrays.sizes[order]
         """(n, 2): width and height in px."""
         self.wide = self.sizes[:, 0] > self.sizes[:, 1]
         """Whether the image is wider than high (n,), for batches of one orientation."""
@@ -211,16 +211,10 @@ class Scenes:
 
     def subset(self, indices: Sequence[int] | NDArray[np.int64]) -> "Scenes":
         """Return the images at these positions, in this order."""
-        return Scenes(
-            self.source.folder,
-            self.arrays,
-            self.class_names,
-            category_ids=self.category_ids,
-            annotations=self.annotations,
-            faulty=self.faulty,
-            faults=self.faults,
-            order=self.order[np.asarray(indices, dtype=np.int64)],
-        )
+        part = copy.copy(self)
+        vars(part).pop("fingerprint", None)
+        part._take(self.source.folder, self.order[np.asarray(indices, dtype=np.int64)])
+        return part
 
     @property
     def files(self) -> tuple[ImageFiles, ...]:

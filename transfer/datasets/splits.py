@@ -31,9 +31,8 @@ def seeded_ranks(
     names: Sequence[str] | NDArray[np.bytes_], groups: NDArray[np.integer[Any]], seed: str = SEED
 ) -> NDArray[np.int64]:
     """Return the place (n,) of each image in the random order of its group, from 0."""
-    start = seed.encode() + b"/"
     encoded = (name.encode() if isinstance(name, str) else bytes(name) for name in names)
-    digests = (hashlib.sha256(start + name).digest()[:8] for name in encoded)
+    digests = (hashlib.sha256(b"%s/%s" % (seed.encode(), name)).digest()[:8] for name in encoded)
     draw = np.frombuffer(b"".join(digests), dtype=">u8")
     order = np.lexsort((draw, groups))
     sorted_groups = groups[order]
@@ -54,13 +53,12 @@ def balanced_split(trainval: Images, split: str, *, val_per_class: int) -> Image
     if split == "trainval":
         return trainval
     counts = np.bincount(trainval.label_array, minlength=len(trainval.class_names))
-    short = [
-        name for name, n in zip(trainval.class_names, counts, strict=True) if n <= val_per_class
-    ]
-    if short:
+    short = np.flatnonzero(counts <= val_per_class)
+    if len(short):
         raise DataError(
-            f"{len(short)} of {len(counts)} classes, first {short[0]!r}, have no image left to "
-            f"train on after {val_per_class} are held out; the set is incomplete"
+            f"{len(short)} of {len(counts)} classes, first {trainval.class_names[short[0]]!r}, "
+            f"have no image left to train on after {val_per_class} are held out; the set is "
+            "incomplete"
         )
     return _part(trainval, split, ranks_in_class(trainval) < val_per_class)
 
@@ -125,12 +123,8 @@ def write_list(folder: Path, name: str, splits: Mapping[str, Images]) -> dict[st
     Lines are sorted and name files below the data folder, so the same draw has the same list on
     every machine. A list that exists is kept.
     """
-    lines = sorted(
-        f"{split} {images.name(i)}\n"
-        for split, images in splits.items()
-        for i in range(len(images))
-    )
-    text = "".join(lines).encode()
+    lines = [f"{s} {images.name(i)}\n" for s, images in splits.items() for i in range(len(images))]
+    text = "".join(sorted(lines)).encode()
     digest = hashlib.sha256(text).hexdigest()
     file = folder / f"{name}-{digest[:12]}.txt"
     if not file.exists():

@@ -66,30 +66,6 @@ def _maze(x: Plane, y: Plane) -> Plane:
     return np.asarray(np.sum(waves, axis=0)) / 12
 
 
-def _frame(x: Plane, y: Plane) -> Plane:
-    return 0.1 - np.abs(_bar(_cell(x), _cell(y), 0.7, 0.7))
-
-
-def _tee(x: Plane, y: Plane) -> Plane:
-    u, v = _cell(x), _cell(y)
-    return np.maximum(_bar(u, v + 0.27, 0.8, 0.24), _bar(u, v - 0.06, 0.24, 0.7))
-
-
-def _angle_sign(x: Plane, y: Plane) -> Plane:
-    u, v = _cell(x), _cell(y)
-    return np.maximum(_bar(u, v - 0.28, 0.8, 0.24), _bar(u + 0.28, v, 0.24, 0.8))
-
-
-def _plus(x: Plane, y: Plane) -> Plane:
-    u, v = _cell(x), _cell(y)
-    return np.maximum(_bar(u, v, 0.8, 0.22), _bar(u, v, 0.22, 0.8))
-
-
-def _triangle(x: Plane, y: Plane) -> Plane:
-    u, v = _cell(x), _cell(y)
-    return np.asarray(np.minimum(v + 0.36, 0.36 - v - 2 * np.abs(u)))
-
-
 def _dashes(x: Plane, y: Plane) -> Plane:
     return _bar(_cell(_offset_rows(x, 2 * y)), _cell(2 * y) / 2, 0.72, 0.2)
 
@@ -99,37 +75,36 @@ def _bricks(x: Plane, y: Plane) -> Plane:
     return np.minimum(0.5 - np.abs(_cell(rows)), 0.5 - np.abs(_cell(1.4 * y))) * -1 + 0.1
 
 
-def _spiral(x: Plane, y: Plane) -> Plane:
-    return _fold(0.8 * np.hypot(x, y) + np.arctan2(y, x) / (2 * np.pi)) - 0.25
-
-
-KINDS: tuple[Callable[[Plane, Plane], Plane], ...] = (
-    lambda x, y: _fold(1.3 * x) - 0.25,  # stripes
-    lambda x, y: 0.38 - np.hypot(_cell(x), _cell(y)),  # discs
-    lambda x, y: _fold(1.2 * np.hypot(x, y)) - 0.25,  # rings about one center
-    _woven,
-    _plus,
-    lambda x, y: _fold(1.3 * x + 0.3 * np.sin(np.pi * y)) - 0.25,  # waves
-    _bricks,
-    _triangle,
-    _maze,
-    lambda x, y: _cell(0.8 * x) * _cell(0.8 * y) * 3,  # checks
-    _frame,
-    lambda x, y: _lobes(_cell(0.8 * x), _cell(0.8 * y), 5),
-    lambda x, y: _fold(7 * np.arctan2(y, x) / (2 * np.pi)) - 0.25,  # spokes
-    _dashes,
-    lambda x, y: _fold(1.3 * x + 1.6 * _fold(0.8 * y)) - 0.25,  # zigzag
-    _scales,
-    lambda x, y: 0.09 - np.abs(np.hypot(_cell(x), _cell(y)) - 0.33),  # small rings
-    _tee,
-    lambda x, y: 0.13 - np.minimum(0.5 - _fold(x), 0.5 - _fold(y)),  # grid
-    _spiral,
-    lambda x, y: _lobes(_cell(0.8 * x), _cell(0.8 * y), 3),
-    _angle_sign,
-    lambda x, y: _fold(1.2 * np.maximum(np.abs(x), np.abs(y))) - 0.25,  # nested squares
-    lambda x, y: np.minimum(_fold(0.5 * x), _fold(1.5 * x + 0.25)) - 0.12,  # thick and thin
+KINDS: tuple[Callable[[Plane, Plane, Plane, Plane], Plane], ...] = (
+    lambda x, y, u, v: _fold(1.3 * x) - 0.25,  # stripes
+    lambda x, y, u, v: 0.38 - np.hypot(u, v),  # discs
+    lambda x, y, u, v: _fold(1.2 * np.hypot(x, y)) - 0.25,  # rings about one center
+    lambda x, y, u, v: _woven(x, y),
+    lambda x, y, u, v: np.maximum(_bar(u, v, 0.8, 0.22), _bar(u, v, 0.22, 0.8)),  # plus
+    lambda x, y, u, v: _fold(1.3 * x + 0.3 * np.sin(np.pi * y)) - 0.25,  # waves
+    lambda x, y, u, v: _bricks(x, y),
+    lambda x, y, u, v: np.minimum(v + 0.36, 0.36 - v - 2 * np.abs(u)),  # triangles
+    lambda x, y, u, v: _maze(x, y),
+    lambda x, y, u, v: _cell(0.8 * x) * _cell(0.8 * y) * 3,  # checks
+    lambda x, y, u, v: 0.1 - np.abs(_bar(u, v, 0.7, 0.7)),  # frames
+    lambda x, y, u, v: _lobes(_cell(0.8 * x), _cell(0.8 * y), 5),
+    lambda x, y, u, v: _fold(7 * np.arctan2(y, x) / (2 * np.pi)) - 0.25,  # spokes
+    lambda x, y, u, v: _dashes(x, y),
+    lambda x, y, u, v: _fold(1.3 * x + 1.6 * _fold(0.8 * y)) - 0.25,  # zigzag
+    lambda x, y, u, v: _scales(x, y),
+    lambda x, y, u, v: 0.09 - np.abs(np.hypot(u, v) - 0.33),  # small rings
+    lambda x, y, u, v: np.maximum(_bar(u, v + 0.27, 0.8, 0.24), _bar(u, v - 0.06, 0.24, 0.7)),  # T
+    lambda x, y, u, v: 0.13 - np.minimum(0.5 - _fold(x), 0.5 - _fold(y)),  # grid
+    lambda x, y, u, v: (
+        _fold(0.8 * np.hypot(x, y) + np.arctan2(y, x) / (2 * np.pi)) - 0.25
+    ),  # spiral
+    lambda x, y, u, v: _lobes(_cell(0.8 * x), _cell(0.8 * y), 3),
+    lambda x, y, u, v: np.maximum(_bar(u, v - 0.28, 0.8, 0.24), _bar(u + 0.28, v, 0.24, 0.8)),  # L
+    lambda x, y, u, v: _fold(1.2 * np.maximum(np.abs(x), np.abs(y))) - 0.25,  # nested squares
+    lambda x, y, u, v: np.minimum(_fold(0.5 * x), _fold(1.5 * x + 0.25)) - 0.12,  # thick and thin
 )
-"""Depth inside the ink, in cells, positive inside; x and y count cells of the lattice."""
+"""Depth inside the ink, in cells, positive inside. x and y count cells of the lattice; u and v are
+the place in the cell, -0.5 to 0.5."""
 
 
 def paint(kind: int, size_px: tuple[int, int], rng: np.random.Generator) -> Pixels:
@@ -181,7 +156,7 @@ def _ink(kind: int, size_px: tuple[int, int], rng: np.random.Generator) -> Plane
     columns = (np.arange(width) - width * rng.uniform(0.25, 0.75))[None]
     x = (columns * np.cos(angle) + rows * np.sin(angle)) / cell_px
     y = (rows * np.cos(angle) - columns * np.sin(angle)) / cell_px
-    depth_px = (KINDS[kind](x, y) + rng.uniform(-0.03, 0.03)) * cell_px
+    depth_px = (KINDS[kind](x, y, _cell(x), _cell(y)) + rng.uniform(-0.03, 0.03)) * cell_px
     return np.clip(depth_px + 0.5, 0, 1)
 
 
