@@ -258,5 +258,5 @@ def info(key: str, **functions: Any) -> DatasetInfo:
 
 def in_order(datasets: Mapping[str, DatasetInfo]) -> dict[str, DatasetInfo]:
     """Return the sets in the order of facts.yaml, others behind these."""
-    order = list(_facts()["datasets"])
-    return dict(sorted(datasets.items(), key=lambda one: (*order, one[0]).index(one[0])))
+    keys = (*_facts()["datasets"], *datasets)
+    return {key: datasets[key] for key in keys if key in datasets}

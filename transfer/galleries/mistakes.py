@@ -51,22 +51,6 @@ def mistakes(
     return [_picture(images, one.place, one.words(names), MOST_WRONG) for one in worst]
 
 
-def mistakes_over_runs(
-    images: Images, shares: Tensor, labels: Tensor, runs_called: str
-) -> list[Tile]:
-    """Return the images about which several classifiers are most wrong on average, worst first.
-
-    shares (T, n, L): share of each class by classifier; runs_called: word for the T classifiers,
-    such as "trials".
-    """
-    tiles = []
-    for one in _worst(len(images), shares.mean(dim=0), labels):
-        agreeing = int((shares[:, one.place].argmax(dim=1) == one.predicted).sum())
-        words = f"{one.words(images.class_names)} in {agreeing} of {len(shares)} {runs_called}"
-        tiles.append(_picture(images, one.place, words, MOST_WRONG))
-    return tiles
-
-
 def turned_mistakes(images: Images, scores: Tensor, labels: Tensor) -> list[Tile]:
     """Return the pictures, as turned, about whose rotation a classifier is most wrong.
 

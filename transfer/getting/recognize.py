@@ -122,18 +122,13 @@ def local_archives(source: Source, files: Mapping[str, list[Path]]) -> dict[str,
     """Return the user's file for each archive of a source that is among the files, by its name.
 
     Of several files with one name, that of the published size is taken: `images.tar.gz` may be of
-    another set. DataError if all have another size.
+    another set.
     """
     chosen = {}
     for archive in source.archives:
         candidates = [file for name in archive.names for file in files.get(name, ())]
-        right = archive.num_bytes
-        fitting = [f for f in candidates if not archive.exact or f.stat().st_size == right]
-        if candidates and not fitting:
-            raise DataError(
-                f"{candidates[0]}: {candidates[0].stat().st_size:,} bytes, {right:,} expected of "
-                f"{source.key}; it is cut off or another file, get it again"
+        if candidates:
+            chosen[archive.name] = min(
+                candidates, key=lambda file: file.stat().st_size != archive.num_bytes
             )
-        if fitting:
-            chosen[archive.name] = fitting[0]
     return chosen

@@ -7,7 +7,6 @@ unpacked to a folder of its name.
 """
 
 import shutil
-import stat
 import tarfile
 import zipfile
 from collections.abc import Iterator
@@ -139,14 +138,9 @@ def _zip_members(archive: zipfile.ZipFile) -> Members:
                 "`UNZIP_DISABLE_ZIPBOMB_DETECTION=TRUE unzip -P PASSWORD`, then "
                 "get-data --link FOLDER"
             )
-        kind = stat.S_IFMT(entry.external_attr >> 16)
         member = tarfile.TarInfo(entry.filename)
         member.size = entry.file_size
         if entry.is_dir():
             member.type = tarfile.DIRTYPE
-        elif kind == stat.S_IFLNK:
-            member.type = tarfile.SYMTYPE
-            member.linkname = archive.open(entry).read(4096).decode(errors="replace")
-        elif kind not in (0, stat.S_IFREG):
-            member.type = tarfile.FIFOTYPE
+        # an entry marked as a link or device is written as the plain file that it is in the archive
         yield member, archive.open(entry) if member.isreg() else None

@@ -19,7 +19,7 @@ from transfer.datasets.folders import Folders
 from transfer.finetuning.options import length_fraction
 from transfer.frozen.classifier import class_results
 from transfer.frozen.features import TrainAndTest, open_images
-from transfer.galleries.mistakes import mistakes_over_runs
+from transfer.galleries.mistakes import mistakes
 from transfer.metrics import top1
 from transfer.tasks.task import CenterCrops
 
@@ -152,7 +152,7 @@ class FewShot(CenterCrops):
     def gallery(self, predictions: TrialScores, folders: Folders) -> list[Tile]:
         """Return the images about which the classifiers of the fewest shots are most wrong."""
         images, shares = open_images(self.dataset, "test", folders), predictions.of_smallest
-        return mistakes_over_runs(images, shares.softmax(dim=2), predictions.labels, "trials")
+        return mistakes(images, shares.softmax(dim=2).mean(dim=0), predictions.labels)
 
     def details(self, predictions: TrialScores) -> dict[str, object]:
         """Return the accuracy of each trial, 95 % intervals of the metrics, and numbers by class.
@@ -238,7 +238,7 @@ class LowShotKNN(CenterCrops):
         """Return the images about which the neighbors in the smallest banks are most wrong."""
         images, votes = open_images(self.dataset, "test", folders), predictions.of_smallest
         shares = votes / votes.sum(dim=2, keepdim=True)
-        return mistakes_over_runs(images, shares, predictions.labels, "banks")
+        return mistakes(images, shares.mean(dim=0), predictions.labels)
 
     def details(self, predictions: TrialScores) -> dict[str, object]:
         """Return top-1 in percent of each draw, and numbers by class."""

@@ -14,7 +14,6 @@ from transfer.galleries.mistakes import (
     corrupted_mistakes,
     misplaced,
     mistakes,
-    mistakes_over_runs,
     turned_mistakes,
 )
 
@@ -40,20 +39,6 @@ def test_classes_of_a_classifier_may_be_others_than_those_of_the_images() -> Non
     scores = torch.tensor([[0.0, 0.0, 0.0, 1.0]])
     (tile,) = mistakes(numbered(1), scores, torch.tensor([2]), ("a", "b", "c", "d"))
     assert tile.caption == "c taken for d"
-
-
-def test_the_mean_share_over_runs_decides_and_runs_that_agree_are_counted() -> None:
-    shares, labels = random_scores(5, 40, 3).softmax(dim=2), torch.arange(40) % 3
-    tiles = mistakes_over_runs(numbered(40), shares, labels, "trials")
-    leads = {}
-    for i in range(40):
-        mean = [sum(float(run[i, c]) for run in shares) / 5 for c in range(3)]
-        guess = mean.index(max(mean))
-        votes = [run[i].tolist().index(max(run[i].tolist())) for run in shares]
-        words = f"{CLASSES[i % 3]} taken for {CLASSES[guess]} in {votes.count(guess)} of 5 trials"
-        leads[f"{i}.png", words] = max(mean) - mean[i % 3]
-    expected = sorted((key for key in leads if leads[key] > 0), key=lambda key: -leads[key])
-    assert [(tile.name, tile.caption) for tile in tiles] == expected[:12]
 
 
 def test_a_turned_image_is_shown_as_it_was_seen_and_once() -> None:

@@ -59,25 +59,23 @@ def test_absolute_paths_and_links_inside_do_not_lead_out(tmp_path: Path) -> None
     assert (tmp_path / "out" / "d" / "y").exists()
 
 
-@pytest.mark.parametrize(
-    ("name", "mode", "content", "why"),
-    [
-        ("../x", 0, b"x", "outside"),
-        ("a/../../x", 0, b"x", "outside"),
-        ("a", stat.S_IFLNK, b"../../etc/passwd", "outside"),
-        ("a", stat.S_IFIFO, b"", "special"),
-    ],
-)
-def test_a_malicious_zip_file_writes_nothing_outside(
-    name: str, mode: int, content: bytes, why: str, tmp_path: Path
-) -> None:
-    member = zipfile.ZipInfo(name)
-    member.external_attr = (mode | 0o777) << 16
+@pytest.mark.parametrize("name", ["../x", "a/../../x"])
+def test_a_malicious_zip_file_writes_nothing_outside(name: str, tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
-        archive.writestr(member, content)
-    with pytest.raises(ArchiveError, match=why):
+        archive.writestr(name, b"x")
+    with pytest.raises(ArchiveError, match="outside"):
         unpack(tmp_path / "x.zip", tmp_path / "out")
     assert {path.name for path in tmp_path.rglob("*")} == {"x.zip", "out"}
+
+
+def test_a_link_in_a_zip_file_is_a_plain_file(tmp_path: Path) -> None:
+    member = zipfile.ZipInfo("a")
+    member.external_attr = (stat.S_IFLNK | 0o777) << 16
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        archive.writestr(member, b"../../etc/passwd")
+    unpack(tmp_path / "x.zip", tmp_path / "out")
+    assert not (tmp_path / "out" / "a").is_symlink()
+    assert (tmp_path / "out" / "a").read_bytes() == b"../../etc/passwd"
 
 
 def test_a_zip_file_with_a_password_says_what_to_do(tmp_path: Path) -> None:
