@@ -199,17 +199,15 @@ def _require_whole(source: Source, getting: Getting, whole: Path) -> Report | No
     small = getting.data / SMALL_DATA
     if small.exists():
         shutil.copyfile(small, whole / SMALL_DATA)
-    first = None
-    for key in source.checked_as:
-        print_line("check", f"{source.key}: every image is opened")
-        report = check(key, whole, decode=False)
-        if report.fit(getting.tolerate):
-            return report
-        first = first or report
-    if first is None:
+    if not source.checked_as:
         return None
+    reports = []
+    for key in source.checked_as:
+        reports.append(check(key, whole, decode=False))
+        if reports[-1].fit(getting.tolerate):
+            return reports[-1]
     raise DataError(
         f"{source.key}: it is not whole, so it stays in {whole / source.folder}:\n  "
-        f"{first.first_problems}\nRemove {whole.parent} to begin again, or take it as it is with "
-        f"--tolerate {max(1, first.num_bad)}"
+        f"{reports[0].first_problems}\nRemove {whole.parent} to begin again, or take it as it is "
+        f"with --tolerate {max(1, reports[0].num_bad)}"
     )

@@ -4,13 +4,13 @@ The names of folders do not matter. A set is a folder that holds all parts of it
 published places or at those where other suites keep them.
 """
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from pretrain.running.console import print_line
 from transfer.datasets.expected import DataError
+from transfer.datasets.images import class_names
 from transfer.datasets.info import Source
 
 DEPTH = 6
@@ -18,35 +18,21 @@ DEPTH = 6
 MOST_FOLDERS = 200
 """Folders with more subfolders hold classes, not sets; what is in them is not searched."""
 
-MOST_CANDIDATES = 20_000
-"""Folders after which a search ends."""
-
 
 def candidate_folders(root: Path) -> Iterator[Path]:
     """Yield a folder and those below it, nearer ones first, each once even if links lead to it."""
-    level, seen = [root], set[tuple[int, int]]()
+    level, seen = [root], set[Path]()
     for _ in range(DEPTH + 1):
         below: list[Path] = []
         for folder in level:
-            state = folder.stat()
-            if (state.st_dev, state.st_ino) in seen:
-                continue
-            seen.add((state.st_dev, state.st_ino))
-            if len(seen) > MOST_CANDIDATES:
-                print_line("search", f"{root}: {MOST_CANDIDATES:,} folders seen; give a nearer one")
-                return
-            yield folder
-            below += _subfolders(folder)
+            real = folder.resolve()
+            if real not in seen:
+                seen.add(real)
+                yield folder
+                with suppress(OSError):  # a folder that may not be read holds no set for this user
+                    names = class_names(folder)
+                    below += [folder / name for name in names] if len(names) <= MOST_FOLDERS else []
         level = below
-
-
-def _subfolders(folder: Path) -> list[Path]:
-    try:
-        with os.scandir(folder) as entries:
-            names = sorted(e.name for e in entries if e.is_dir() and not e.name.startswith("."))
-    except OSError:  # a folder that may not be read holds no set for this user
-        return []
-    return [folder / name for name in names] if len(names) <= MOST_FOLDERS else []
 
 
 def find_all(sources: Sequence[Source], folder: Path) -> dict[str, Path]:
@@ -68,21 +54,12 @@ def link_set(source: Source, root: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     if source.link is not None and source.link(root, places, target):
         return
-    moved = {path: place for path, place in places.items() if path != place}
-    if not moved:
-        target.symlink_to(root, target_is_directory=True)
+    if all(path == place for path, place in places.items()):
+        target.symlink_to(root)
         return
-    for entry in sorted(root.iterdir()):
-        if not any(f"{place}/".startswith(f"{entry.name}/") for place in moved.values()):
-            _link(target / entry.name, entry)
     for path, place in places.items():
-        if not (target / path).exists():
-            _link(target / path, root / place)
-
-
-def _link(link: Path, target: Path) -> None:
-    link.parent.mkdir(parents=True, exist_ok=True)
-    link.symlink_to(target, target_is_directory=target.is_dir())
+        (target / path).parent.mkdir(parents=True, exist_ok=True)
+        (target / path).symlink_to(root / place)
 
 
 def move_parts(source: Source, root: Path) -> None:
