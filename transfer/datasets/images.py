@@ -27,9 +27,11 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-class ImageSource:
-    """Images by their positions; their names are kept as bytes."""
+@dataclass(frozen=True, eq=False)
+class ImageFiles:
+    """Images in files; names are relative to the folder, with forward slashes."""
 
+    folder: Path
     encoded_names: NDArray[np.bytes_]
     """(n,): an array, since a list of a million strings is copied into every loading process."""
 
@@ -40,21 +42,9 @@ class ImageSource:
         """Return the name of an image, for messages."""
         return str(self.encoded_names[i], "utf-8")
 
-    def read(self, i: int) -> Pixels:
-        """Return RGB pixels (H, W, 3), uint8."""
-        raise NotImplementedError
-
     def decode(self, i: int) -> Image.Image:
         """Return an RGB image."""
         return Image.fromarray(self.read(i))
-
-
-@dataclass(frozen=True, eq=False)
-class ImageFiles(ImageSource):
-    """Images in files; names are relative to the folder, with forward slashes."""
-
-    folder: Path
-    encoded_names: NDArray[np.bytes_]
 
     def read(self, i: int) -> Pixels:
         """Return RGB pixels (H, W, 3), uint8; DataError names a file that cannot be read."""
@@ -91,11 +81,22 @@ class ImageFiles(ImageSource):
 
 
 @dataclass(frozen=True, eq=False)
-class ImageArrays(ImageSource):
+class ImageArrays:
     """Images in memory, pixels (n, H, W, 3) uint8; names only serve messages and seeded splits."""
 
     pixels: NDArray[np.uint8]
     encoded_names: NDArray[np.bytes_]
+
+    def __len__(self) -> int:
+        return len(self.encoded_names)
+
+    def name(self, i: int) -> str:
+        """Return the name of an image, for messages."""
+        return str(self.encoded_names[i], "utf-8")
+
+    def decode(self, i: int) -> Image.Image:
+        """Return an RGB image."""
+        return Image.fromarray(self.pixels[i])
 
     def read(self, i: int) -> Pixels:
         """Return RGB pixels (H, W, 3), uint8."""

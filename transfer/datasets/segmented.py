@@ -61,13 +61,8 @@ class Segmented:
 
     def subset(self, indices: Sequence[int] | NDArray[np.int64]) -> "Segmented":
         """Return the images at these positions, in this order."""
-        return Segmented(
-            self.source.folder,
-            [self.name(int(i)) for i in indices],
-            [self.masks.name(int(i)) for i in indices],
-            self.class_names,
-            notes=self.notes,
-        )
+        names, masks = ([files.name(int(i)) for i in indices] for files in self.files)
+        return Segmented(self.source.folder, names, masks, self.class_names, notes=self.notes)
 
     @cached_property
     def fingerprint(self) -> str:
