@@ -67,13 +67,11 @@ class Part:
 
     def find(self, root: Path) -> str | None:
         """Return the place of this part below a folder; None if it is not there."""
-        places = (self.path, *self.elsewhere)
-        return next((place for place in places if self._is_at(root / place)), None)
-
-    def _is_at(self, place: Path) -> bool:
-        if not self.holds:
-            return place.is_file()
-        return place.is_dir() and next(place.glob(self.holds), None) is not None
+        for place in (self.path, *self.elsewhere):
+            inside = any((root / place).glob(self.holds)) if self.holds else None
+            if inside or (inside is None and (root / place).is_file()):
+                return place
+        return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,17 +229,15 @@ def source(key: str, **functions: Any) -> Source:
     TypeError names a field that is missing, or that no source has.
     """
     facts = _facts()["sources"][key]
+    groups = (facts["archives"], *facts.get("variants", ()))
+    archives, *variants = (tuple(Archive(**entry) for entry in group) for group in groups)
     parts = ({"path": part} if isinstance(part, str) else part for part in facts["parts"])
     lists = {
-        "archives": _archives(facts["archives"]),
-        "variants": tuple(map(_archives, facts.get("variants", ()))),
+        "archives": archives,
+        "variants": tuple(variants),
         "parts": tuple(Part(**part) for part in parts),
     }
     return Source(key=key, **(facts | lists), **functions)
-
-
-def _archives(entries: Sequence[Mapping[str, Any]]) -> tuple[Archive, ...]:
-    return tuple(Archive(**entry) for entry in entries)
 
 
 def info(key: str, **functions: Any) -> DatasetInfo:

@@ -72,24 +72,6 @@ class Getting:
         absent = [] if self.only_local else self.absent(source)
         return absent if all(archive.urls for archive in absent) else []
 
-    def space_needed(self, source: Source) -> int:
-        """Return the bytes that a source still needs on the disk, with its archives.
-
-        An archive is taken for as large as its content: images are compressed already. What only
-        the user can fetch counts once it is there.
-        """
-        if source.is_there(self.data) or source.key in self.found:
-            return 0
-        downloads, absent = self.to_download(source), self.absent(source)
-        sizes = [archive.num_bytes for archive in downloads]
-        packed = [
-            archive.num_bytes
-            for archive in source.archives
-            if not self.is_unpacked(source, archive)
-            and (archive in downloads or archive not in absent)
-        ]
-        return sum(packed) + (max(sizes, default=0) if self.remove_archives else sum(sizes))
-
 
 def get_source(source: Source, getting: Getting) -> Report | None:
     """Bring one folder of files to its place; return its check if one was made.

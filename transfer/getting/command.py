@@ -143,7 +143,6 @@ def get_all(request: Wanted, getting: Getting) -> tuple[list[Report], list[str]]
     failed: list[str] = []
     for source in request.sources:
         try:
-            require_space(source, getting)
             report = get_source(source, getting)
         except DAMAGES as error:
             why = str(error).removeprefix(f"{source.key}: ")
@@ -162,13 +161,3 @@ def get_all(request: Wanted, getting: Getting) -> tuple[list[Report], list[str]]
                     "away to get it again, or take it as it is with --tolerate"
                 )
     return [reports[key] for key in dict.fromkeys((*request.keys, *reports))], failed
-
-
-def require_space(source: Source, getting: Getting) -> None:
-    """Raise DataError if there is too little space for a source."""
-    needed, free = getting.space_needed(source), overview.free_space(getting.data)
-    if needed > free:
-        raise DataError(
-            f"about {overview.format_bytes(needed)} are needed at {getting.data}, "
-            f"{overview.format_bytes(free)} are free; free some space, or give another --data"
-        )

@@ -48,11 +48,8 @@ def render(sources: Sequence[Source], getting: Getting) -> str:
 def summary(sources: Sequence[Source], getting: Getting) -> str:
     """Return one line with the sum of all sizes and the free space."""
     downloads = [archive for source in sources for archive in getting.to_download(source)]
-    needed = sum(getting.space_needed(source) for source in sources)
-    return (
-        f"{_size(downloads)} to download, about {format_bytes(needed)} of space needed with the "
-        f"archives; {format_bytes(free_space(getting.data))} free at {getting.data}"
-    )
+    free = f"{format_bytes(free_space(getting.data))} free at {getting.data}"
+    return f"{_size(downloads)} to download, as much again once unpacked; {free}"
 
 
 def free_space(data: Path) -> int:

@@ -84,22 +84,6 @@ def test_one_set_that_fails_does_not_stop_the_others(
     assert check("pets", data, decode=False).ok
 
 
-def test_with_little_space_what_fits_is_got_and_the_rest_is_named(
-    publish: Publish,
-    data: Path,
-    server: Server,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    large, small = sorted((publish("dtd"), publish("food")), key=lambda s: -s.num_bytes)
-    usage = shutil.disk_usage(data)._replace(free=2 * large.num_bytes - 1)
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
-    assert main(["get-data", large.key, small.key, "--data", str(data)]) == 1
-    assert f"{large.key} is not there: about" in capsys.readouterr().err
-    assert {path.partition("/")[0] for path, _ in server.requests} == {small.key}
-    assert check(small.key, data, decode=False).ok
-
-
 def test_the_plan_of_all_sets_names_sizes_addresses_and_terms(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

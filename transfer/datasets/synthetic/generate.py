@@ -28,10 +28,11 @@ def generate(data: Path, *, keys: Sequence[str] | None = None, seed: int = 0) ->
     Without keys, everything is written. A version that `generate` wrote before is replaced; a
     folder of any other origin is an error.
     """
-    requested = [*DATASETS, POOL_FOLDER] if keys is None else keys
     data.mkdir(parents=True, exist_ok=True)
-    needs = {key: dataset_info(key).small.needs for key in requested if key != POOL_FOLDER}
-    to_write = [part for key in requested for part in (*needs.get(key, ()), key)]
+    to_write: list[str] = []
+    for key in [*DATASETS, POOL_FOLDER] if keys is None else keys:
+        to_write += () if key == POOL_FOLDER else dataset_info(key).small.needs
+        to_write.append(key)
     for key in dict.fromkeys(to_write):
         # each set has random numbers of its own, so that it is the same whatever else is written
         rng = np.random.default_rng([seed, zlib.crc32(key.encode())])
