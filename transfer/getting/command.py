@@ -3,7 +3,7 @@
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -17,7 +17,7 @@ from transfer.datasets.folders import check_writable, data_folder
 from transfer.datasets.info import Source
 from transfer.getting import overview
 from transfer.getting.assemble import Getting, get_source
-from transfer.getting.overview import SUITES, Wanted, all_sources, wanted
+from transfer.getting.overview import SUITES, all_sources, wanted
 from transfer.getting.recognize import files_by_name, find_all, local_archives, with_local_variant
 
 
@@ -48,22 +48,22 @@ class GetData:
         """Get the sets and print their check; return 0 if all of them are there and whole."""
         if self.find is not None:
             return self.print_found(self.find)
-        request, getting = self.request()
-        text = overview.render(request.sources, getting)
+        keys, sources, getting = self.request()
+        text = overview.render(sources, getting)
         if self.plan:
             print(text)
             return 0
         print(text, file=sys.stderr, flush=True)
         check_writable(self.data, "--data")
-        reports, failed = get_all(request, getting)
+        reports, failed = get_all(keys, sources, getting)
         if reports:
             print(render(reports))
         for line in failed:
             print(line, file=sys.stderr)
         return int(bool(failed) or not all(report.fit(self.tolerate) for report in reports))
 
-    def request(self) -> tuple[Wanted, Getting]:
-        """Return what is asked for, and how it is got: from own files, by links, or downloaded.
+    def request(self) -> tuple[Sequence[str], Sequence[Source], Getting]:
+        """Return the sets and sources, and how they are got: own files, by links, or downloaded.
 
         With --link alone, every set that is found there is asked for.
         """
@@ -76,23 +76,22 @@ class GetData:
                     f"({', '.join(SUITES)}), --link FOLDER, or --find ROOT"
                 )
             names = tuple(known_sets(self.link, "--link"))
-        request = wanted(names, self.suite)
+        keys, sources = wanted(names, self.suite)
         local = {}
         if files is not None:
-            sources = tuple(with_local_variant(source, files) for source in request.sources)
-            request = replace(request, sources=sources)
+            sources = tuple(with_local_variant(source, files) for source in sources)
             local = {source.key: local_archives(source, files) for source in sources}
         getting = Getting(
             data=self.data,
             local=local,
-            found={} if self.link is None else self.find_to_link(request.sources, self.link),
+            found={} if self.link is None else self.find_to_link(sources, self.link),
             only_local=files is not None,
             remove_archives=self.remove_archives,
             tolerate=self.tolerate,
         )
-        return request, getting
+        return keys, sources, getting
 
-    def find_to_link(self, sources: tuple[Source, ...], folder: Path) -> dict[str, Path]:
+    def find_to_link(self, sources: Sequence[Source], folder: Path) -> dict[str, Path]:
         """Return the folder of each source; DataError if one is not recognized there."""
         found = known_sets(folder, "--link", sources)
         absent = [
@@ -134,14 +133,16 @@ def _replaces(source: Source, other: Source, found: Path | None) -> bool:
     return (found / place.relative_to(other.folder)).exists()
 
 
-def get_all(request: Wanted, getting: Getting) -> tuple[list[Report], list[str]]:
+def get_all(
+    keys: Sequence[str], sources: Sequence[Source], getting: Getting
+) -> tuple[list[Report], list[str]]:
     """Get every source, then check every set; return the checks and a line per failure.
 
     One set that cannot be got does not stop the others.
     """
     reports: dict[str, Report] = {}
     failed: list[str] = []
-    for source in request.sources:
+    for source in sources:
         try:
             report = get_source(source, getting)
         except DAMAGES as error:
@@ -151,7 +152,7 @@ def get_all(request: Wanted, getting: Getting) -> tuple[list[Report], list[str]]
             continue
         if report is not None:
             reports[report.key] = report
-    for key in request.keys:
+    for key in keys:
         if key not in reports:
             reports[key] = check(key, getting.data, decode=False)
             if reports[key].found and not reports[key].fit(getting.tolerate):
@@ -160,4 +161,4 @@ def get_all(request: Wanted, getting: Getting) -> tuple[list[Report], list[str]]
                     f"{key} was there before and is not whole; move {', '.join(folders)} "
                     "away to get it again, or take it as it is with --tolerate"
                 )
-    return [reports[key] for key in dict.fromkeys((*request.keys, *reports))], failed
+    return [reports[key] for key in dict.fromkeys((*keys, *reports))], failed

@@ -2,7 +2,6 @@
 
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -99,16 +98,6 @@ SUITES: Mapping[str, tuple[str, ...]] = {
 not import; a test compares the two."""
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """Request of a user."""
-
-    keys: tuple[str, ...]
-    """Data sets to check at the end."""
-    sources: tuple[Source, ...]
-    """Folders to get, each once."""
-
-
 def sources_of(keys: Iterable[str]) -> tuple[Source, ...]:
     """Return the sources of data sets, each once."""
     by_key = {source.key: source for key in keys for source in DATASETS[key].sources}
@@ -120,26 +109,28 @@ def all_sources() -> dict[str, Source]:
     return {source.key: source for source in sources_of(DATASETS)}
 
 
-def wanted(names: Sequence[str], suite: str) -> Wanted:
-    """Return the data sets and sources of a request; ValueError for a name that means nothing."""
+def wanted(names: Sequence[str], suite: str) -> tuple[tuple[str, ...], tuple[Source, ...]]:
+    """Return the data sets to check at the end and the sources to get, each once.
+
+    ValueError for a name that means nothing.
+    """
     if suite and suite not in SUITES:
         raise ValueError(f"--suite {suite}: expected one of {', '.join(SUITES)}")
     available = [key for key, info in DATASETS.items() if info.sources]
     if "all" in names:
         names, suite = available, ""
-    sources = all_sources()
+    sources, of_keys = all_sources(), dict[str, Source]()
     keys: list[str] = []
-    others: list[Source] = []
     for name in (*names, *SUITES.get(suite, ())):
-        if name in DATASETS and not DATASETS[name].sources:
-            raise ValueError(f"{name} cannot be downloaded: {DATASETS[name].how_to_get}")
-        if name in DATASETS:
+        if name in available:
             keys.append(name)
+            of_keys |= {source.key: source for source in DATASETS[name].sources}
+        elif name in DATASETS:
+            raise ValueError(f"{name} cannot be downloaded: {DATASETS[name].how_to_get}")
         elif name in sources:
-            others.append(sources[name])
-            keys += [key for key in sources[name].checked_as[:1] if key in DATASETS]
+            of_keys[name] = sources[name]
+            keys += sources[name].checked_as[:1]
         else:
             known = dict.fromkeys((*available, *sources))
             raise ValueError(f"no data set {name!r}; did you mean {nearest(name, known)}?")
-    of_keys = {source.key: source for source in (*sources_of(keys), *others)}
-    return Wanted(tuple(dict.fromkeys(keys)), tuple(of_keys.values()))
+    return tuple(dict.fromkeys(keys)), tuple(of_keys.values())

@@ -26,7 +26,6 @@ ENDINGS = (".tar", ".tar.gz", ".tgz", ".zip")
 MOST_GROWTH = 20
 """Unpacked bytes per byte of the archive; annotations in JSON grow about fivefold."""
 ALWAYS_ALLOWED = 64 << 20
-MOST_FILES = 5_000_000
 BROKEN = (
     tarfile.TarError,
     zipfile.BadZipFile,
@@ -45,20 +44,18 @@ class ArchiveError(DataError):
 
 @dataclass
 class _Budget:
-    """Bytes and files that an archive, with those inside it, may still declare."""
+    """Bytes that an archive, with those inside it, may still declare."""
 
     archive: str
     bytes_left: int
     shown: Progress
-    files_left: int = MOST_FILES
 
     def take(self, num_bytes: int) -> None:
         self.bytes_left -= num_bytes
-        self.files_left -= 1
-        if min(num_bytes, self.bytes_left, self.files_left) < 0:
+        if min(num_bytes, self.bytes_left) < 0:
             raise ArchiveError(
-                f"{self.archive}: it holds more than {MOST_GROWTH} times its own size, or more "
-                f"than {MOST_FILES:,} files; no published set does, so it is not unpacked"
+                f"{self.archive}: it holds more than {MOST_GROWTH} times its own size; no "
+                "published set does, so it is not unpacked"
             )
         self.shown.add(1)
 
