@@ -112,15 +112,12 @@ def map_annotations(keys: Iterable[str], data: Path, cache: Path, *, parse: bool
 def open_any(key: str, data: Path, split: str) -> AnySplit:
     """Open one split of any set below the data folder; all kinds have names and a fingerprint."""
     info = dataset_info(key)
-    if split not in SPLITS:
-        raise DataError(f"{info.title} has no split {split!r}; use one of {', '.join(SPLITS)}")
+    if split not in info.counts:
+        raise DataError(f"{info.title} has no split {split!r}, only {', '.join(info.counts)}")
     if missing := info.missing_path(data):
         raise DataError(f"{info.title}: {missing} is not there. {info.how_to_get}")
     try:
         return info.read(data, split, expected_sizes(key, data))
-    except DataError as error:
-        raise DataError(f"{info.title}, split {split}: {error}. {info.how_to_get}") from error
     except DAMAGES as error:
-        raise DataError(
-            f"{info.title}, split {split}: {type(error).__name__}: {error}. {info.how_to_get}"
-        ) from error
+        why = f"{error}" if isinstance(error, DataError) else f"{type(error).__name__}: {error}"
+        raise DataError(f"{info.title}, split {split}: {why}. {info.how_to_get}") from error

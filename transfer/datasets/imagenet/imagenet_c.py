@@ -72,7 +72,7 @@ def kind_and_severity(name: str) -> tuple[str, int]:
 
 def read_imagenet_c100(data: Path, split: str, sizes: Sizes) -> Images:
     """Read imagenet-c/KIND/SEVERITY/WNID/*.JPEG of nineteen kinds, or of the fifteen."""
-    return _read(data, FOLDER, expected_kinds(data), split)
+    return _read(data, FOLDER, expected_kinds(data))
 
 
 def read_imagenet_c100_made(data: Path, split: str, sizes: Sizes) -> Images:
@@ -83,12 +83,10 @@ def read_imagenet_c100_made(data: Path, split: str, sizes: Sizes) -> Images:
             f"{MADE_FOLDER} has no {MANIFEST_FILE}, so it is unfinished; "
             "run make-corruptions again, which goes on where it stopped"
         )
-    return _read(data, MADE_FOLDER, manifest.kinds, split)
+    return _read(data, MADE_FOLDER, manifest.kinds)
 
 
-def _read(data: Path, name: str, kinds: Sequence[str], split: str) -> Images:
-    if split != "test":
-        raise DataError(f"the set has a test split only, and {split!r} was asked for")
+def _read(data: Path, name: str, kinds: Sequence[str]) -> Images:
     folder = data / name
     absent = [kind for kind in kinds if not (folder / kind).is_dir()]
     if absent:
