@@ -10,7 +10,7 @@ from typing import Annotated
 import tyro
 
 from pretrain.running.console import print_line
-from transfer.datasets.catalog import DAMAGES, DATASETS
+from transfer.datasets.catalog import DAMAGES
 from transfer.datasets.check import Report, check, render
 from transfer.datasets.expected import DataError
 from transfer.datasets.folders import check_writable, data_folder
@@ -156,9 +156,5 @@ def get_all(
         if key not in reports:
             reports[key] = check(key, getting.data, decode=False)
             if reports[key].found and not reports[key].fit(getting.tolerate):
-                folders = [str(getting.data / source.folder) for source in DATASETS[key].sources]
-                failed.append(
-                    f"{key} was there before and is not whole; move {', '.join(folders)} "
-                    "away to get it again, or take it as it is with --tolerate"
-                )
-    return [reports[key] for key in dict.fromkeys((*keys, *reports))], failed
+                failed.append(f"{key} was there and is not whole; move it away, or use --tolerate")
+    return list(reports.values()), failed

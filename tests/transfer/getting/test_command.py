@@ -57,7 +57,7 @@ def test_a_set_that_is_there_is_checked_and_not_got_again(
     assert [main(words), main(words)] == [0, 0]
     next((data / "dtd").rglob("*.jpg")).unlink()
     assert main(words) == 1
-    assert "was there before and is not whole; move" in capsys.readouterr().err
+    assert "is not whole; move it away" in capsys.readouterr().err
     assert len(server.requests) == 1
 
 

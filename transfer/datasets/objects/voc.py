@@ -266,13 +266,7 @@ def _added_ids(data: Path, known: frozenset[str]) -> tuple[list[str], str]:
             added = set(read_ids(list_file)) - known
             return sorted(added), f"augmented masks: SegmentationClassAug, listed in {name}"
     added = {file.stem for file in folder.glob("*.png")} - known
-    source = "augmented masks: SegmentationClassAug, all files but VOC's own"
-    if sbd is not None:
-        source += (
-            "; should python -m transfer convert-sbd have been interrupted, run it again: it has "
-            "left no list"
-        )
-    return sorted(added), source
+    return sorted(added), "augmented masks: SegmentationClassAug, all files but VOC's own"
 
 
 def _small(
