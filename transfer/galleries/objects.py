@@ -150,23 +150,22 @@ def segments(split: Segmented, predicted: Callable[[int], Mask]) -> list[Tile]:
 
     predicted: function of an image's place that returns the class of each pixel (H, W).
     """
-    names = [split.name(i) for i in range(len(split))]
-    tiles = []
-    for i in chosen_images(names):
+    rated = []
+    for i in chosen_images([split.name(i) for i in range(len(split))]):
         truth, found = split.mask(i), predicted(i)
         counted = truth != IGNORED
         right = float((truth == found)[counted].mean()) if counted.any() else 0.0
         image = thumbnail(split.source.decode(i))
         pair = side_by_side(_overlay(image, truth), _overlay(image, found))
-        words = f"{100 * right:.0f} % of the pixels right; truth {_words(split, truth)}; "
         tile = Tile(
             jpeg=jpeg(pair),
             group="mostly right" if right >= GOOD else "partly wrong",
-            caption=f"{words}predicted {_words(split, found)}",
-            name=names[i],
+            caption=f"{100 * right:.0f} % of the pixels right; truth {_words(split, truth)}; "
+            f"predicted {_words(split, found)}",
+            name=split.name(i),
         )
-        tiles.append((right, tile))
-    return [tile for _, tile in sorted(tiles, key=lambda pair: -pair[0])]
+        rated.append((right, tile))
+    return [tile for _, tile in sorted(rated, key=lambda pair: -pair[0])]
 
 
 def _words(split: Segmented, mask: Mask) -> str:

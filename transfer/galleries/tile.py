@@ -3,9 +3,9 @@
 import hashlib
 import io
 import json
-import secrets
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
@@ -77,7 +77,7 @@ def keep_gallery(record: Path, draw: Callable[[], Sequence[Tile]]) -> None:
     Those of an earlier record go in any case: they would illustrate other numbers.
     """
     try:
-        remove_gallery(record)
+        shutil.rmtree(gallery_folder(record), ignore_errors=True)
         tiles = draw()
         if tiles:
             write_gallery(record, tiles)
@@ -86,26 +86,15 @@ def keep_gallery(record: Path, draw: Callable[[], Sequence[Tile]]) -> None:
         print(f"no pictures of {record.name}: {reason}", file=sys.stderr, flush=True)
 
 
-def remove_gallery(record: Path) -> None:
-    """Remove the pictures of a record, if there are any, at once for every reader."""
-    folder = gallery_folder(record)
-    if folder.exists():
-        shutil.rmtree(folder.rename(_hidden(folder)))
-
-
-def _hidden(folder: Path) -> Path:
-    return folder.with_name(f".{folder.name}.{secrets.token_hex(4)}")
-
-
 def write_gallery(record: Path, tiles: Sequence[Tile]) -> Path:
     """Write the pictures in place of earlier ones; return their folder.
 
     The captions are lines of JSON. The folder holds no .json file, because those are records.
     """
     folder = gallery_folder(record)
-    new = _hidden(folder)
-    new.mkdir(parents=True)
-    try:
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as private:
+        new = Path(private) / folder.name
+        new.mkdir()
         lines, left = [], MOST_BYTES
         for number, tile in enumerate(tiles):
             if len(tile.jpeg) <= left:
@@ -114,8 +103,6 @@ def write_gallery(record: Path, tiles: Sequence[Tile]) -> Path:
                 (new / words["file"]).write_bytes(words.pop("jpeg"))
                 lines.append(json.dumps(words, sort_keys=True) + "\n")
         (new / CAPTIONS).write_text("".join(lines))
-        remove_gallery(record)  # a folder cannot be replaced by a rename
+        shutil.rmtree(folder, ignore_errors=True)  # a folder cannot be replaced by a rename
         new.rename(folder)
-    finally:
-        shutil.rmtree(new, ignore_errors=True)
     return folder
