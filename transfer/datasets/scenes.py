@@ -85,6 +85,11 @@ class SceneArrays:
     def __len__(self) -> int:
         return len(self.names)
 
+    @property
+    def image_of_object(self) -> NDArray[np.int64]:
+        """Position (M,) of each object's image."""
+        return np.repeat(np.arange(len(self)), np.diff(self.object_ends, prepend=0))
+
     def scene(self, i: int) -> Scene:
         """Return one image with its objects; its arrays are parts of these."""
         first, end = _start(self.object_ends, i), int(self.object_ends[i])
@@ -109,14 +114,6 @@ class SceneArrays:
             )
             for j in range(first, end)
         )
-
-
-def any_per_image(values: NDArray[np.bool_], ends: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return whether any of each image's values (M,) is true, (n,); false for an image of none."""
-    # np.logical_or.reduceat would give an image without objects the next image's first value
-    counts = np.concatenate([[0], np.cumsum(values)])[np.concatenate([[0], ends])]
-    found: NDArray[np.bool_] = np.diff(counts) > 0
-    return found
 
 
 def _start(ends: NDArray[np.int64], i: int) -> int:
@@ -224,9 +221,8 @@ class Scenes:
     def objects_per_class(self) -> NDArray[np.int64]:
         """Return the number of objects of each class (L,), those aside not counted."""
         arrays = self.arrays
-        times = np.bincount(self.order, minlength=len(arrays))
-        per_object = np.repeat(times, np.diff(arrays.object_ends, prepend=0))
-        counted = np.repeat(arrays.classes, per_object * ~arrays.aside)
+        times = np.bincount(self.order, minlength=len(arrays))[arrays.image_of_object]
+        counted = np.repeat(arrays.classes, times * ~arrays.aside)
         return np.bincount(counted, minlength=len(self.class_names))
 
     @cached_property
@@ -253,11 +249,12 @@ def usable_for_training(
     arrays = scenes.arrays
     # without a Scene per image, which would take ten seconds for COCO
     kept = ~arrays.aside if scenes.aside_are_crowds else np.ones_like(arrays.aside)
-    usable = any_per_image(kept, arrays.object_ends)
+    usable = np.isin(scenes.order, arrays.image_of_object[kept])
     if finds == "keypoints":
-        labeled = (arrays.keypoints[..., 2] > 0).sum(axis=1) > 0
-        usable &= any_per_image(labeled, arrays.object_ends) if len(labeled) else False
-    return np.flatnonzero(usable[scenes.order])
+        points = arrays.keypoints if len(arrays.keypoints) else np.zeros((len(kept), 17, 3))
+        labeled = (points[..., 2] > 0).any(axis=1)
+        usable &= np.isin(scenes.order, arrays.image_of_object[labeled])
+    return np.flatnonzero(usable)
 
 
 def box_fault(box: object, width: int, height: int) -> str:
