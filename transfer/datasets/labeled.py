@@ -223,19 +223,13 @@ def read_pets(data: Path, split: str, sizes: Sizes) -> Images:
     """
     folder = data / "oxford-iiit-pet"
     file = folder / "annotations" / ("test.txt" if split == "test" else "trainval.txt")
-    names, labels, breeds = [], [], {}
-    for number, line in enumerate(file.read_text().splitlines(), start=1):
-        try:
-            image_id, label, _, _ = line.split()  # then species, and the breed within the species
-            labels.append(int(label) - 1)
-        except ValueError as error:
-            raise DataError(
-                f"{file}, line {number}: {line[:80]!r}, expected NAME CLASS SPECIES BREED"
-            ) from error
-        names.append(f"oxford-iiit-pet/images/{image_id}.jpg")
-        breeds[labels[-1]] = image_id.rpartition("_")[0].replace("_", " ").title()
-    images = image_files(data, names, labels, [breeds[label] for label in sorted(breeds)])
-    return with_val(images, split, sizes)
+    # a line is a name, the class, the species, and the breed within the species
+    rows = [line.split() for line in file.read_text().splitlines()]
+    labels = [int(row[1]) - 1 for row in rows]
+    breeds = {y: row[0].rpartition("_")[0] for row, y in zip(rows, labels, strict=True)}
+    classes = [breeds[label].replace("_", " ").title() for label in sorted(breeds)]
+    names = [f"oxford-iiit-pet/images/{row[0]}.jpg" for row in rows]
+    return with_val(image_files(data, names, labels, classes), split, sizes)
 
 
 PLACES_FILES = {

@@ -16,6 +16,7 @@ from urllib3.util import parse_url
 
 from pretrain.running.atomic_files import explain_write_errors
 from pretrain.running.console import print_line, progress
+from transfer.datasets.expected import DataError
 from transfer.datasets.info import Archive
 
 MB = 1_000_000
@@ -38,10 +39,6 @@ LEAST_BYTES = 60_000
 """A transfer that breaks off after fewer bytes is no progress."""
 
 
-class DownloadError(RuntimeError):
-    """Error for an archive that no address gives; it names each address and the reason."""
-
-
 class _UnusableError(ValueError):
     """Reason why an address is not tried again."""
 
@@ -49,7 +46,7 @@ class _UnusableError(ValueError):
 def download(archive: Archive, file: Path) -> None:
     """Download an archive to a file, which appears when it is whole and verified.
 
-    An earlier transfer goes on. DownloadError if every address fails, WriteError if the file cannot
+    An earlier transfer goes on. DataError if every address fails, WriteError if the file cannot
     be written.
     """
     partial = file.with_name(f"{file.name}.part")
@@ -65,7 +62,7 @@ def download(archive: Archive, file: Path) -> None:
             continue
         partial.replace(file)
         return
-    raise DownloadError(
+    raise DataError(
         f"{archive.name} cannot be downloaded:\n  "
         + "\n  ".join(reasons)
         + "\nThe same command goes on; --from FOLDER takes the file from a folder"
@@ -146,12 +143,9 @@ def _require_file(archive: Archive, response: BaseHTTPResponse, start: int) -> N
 
     A server may send the whole file instead.
     """
-    kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     span = response.headers.get("Content-Range", "no range")
     if response.status not in (200, 206):
         raise _UnusableError(f"status {response.status} {response.reason}")
-    if kind in ("text/html", "application/xhtml+xml"):
-        raise _UnusableError(f"it answers with a page ({kind}), not with the file")
     if response.status == 206 and not span.startswith(f"bytes {start}-"):
         raise _UnusableError(f"it sends {span} where the rest from {start} is needed")
     length = response.length_remaining

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.transfer.getting.server import Server
+from transfer.datasets.expected import DataError
 from transfer.datasets.info import Archive
-from transfer.getting.download import DownloadError, download
+from transfer.getting.download import download
 
 ROOT = Path(__file__).parents[3]
 CONTENT = bytes(range(256)) * 40
@@ -87,7 +88,7 @@ def test_another_address_is_tried_after_a_wrong_one(
 
 def test_a_wrong_checksum_leaves_no_file(archive: Archive, server: Server, tmp_path: Path) -> None:
     server.files["a/x.tar"] = b"?" * len(CONTENT)
-    with pytest.raises(DownloadError, match="the file is another one"):
+    with pytest.raises(DataError, match="the file is another one"):
         download(archive, tmp_path / "x.tar")
     assert not list(tmp_path.iterdir())
 
@@ -96,9 +97,9 @@ def test_a_file_that_never_ends_is_refused(
     archive: Archive, server: Server, tmp_path: Path
 ) -> None:
     rounded = replace(archive, exact=False, num_bytes=len(CONTENT) // 3)
-    with pytest.raises(DownloadError, match="sends more than"):
+    with pytest.raises(DataError, match="sends more than"):
         download(rounded, tmp_path / "x.tar")
-    with pytest.raises(DownloadError, match=f"{len(CONTENT):,} bytes, 10 expected"):
+    with pytest.raises(DataError, match=f"{len(CONTENT):,} bytes, 10 expected"):
         download(replace(archive, num_bytes=10), tmp_path / "y.tar")
 
 
@@ -111,14 +112,14 @@ def test_every_address_that_failed_is_named(
         "bad": "Invalid IPv6 URL",
         "ftp": "Not supported URL scheme ftp",
         "loop": "too many redirects",
-        "page": "answers with a page",
+        "page": f"{len(CONTENT):,} expected",
         "cut": "IncompleteRead",
     }
     server.redirects |= {"bad": "http://[bad/", "ftp": "ftp://127.0.0.1/x", "loop": "loop"}
     server.pages.add("page")
     server.files["cut"], server.cuts["cut"] = CONTENT, [9] * 20
     urls = tuple(server.url(path) for path in refused)
-    with pytest.raises(DownloadError) as failure:
+    with pytest.raises(DataError) as failure:
         download(replace(archive, urls=urls), tmp_path / "x.tar")
     lines = str(failure.value).splitlines()[1:-1]
     assert [url for url, line in zip(urls, lines, strict=True) if url not in line] == []

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from transfer.getting import unpack as unpacking
-from transfer.getting.unpack import ArchiveError, unpack
+from transfer.datasets.expected import DataError
+from transfer.getting.unpack import unpack
 
 
 def write_tar(file: Path, *members: tuple[tarfile.TarInfo, bytes]) -> Path:
@@ -46,7 +46,7 @@ BAD_MEMBERS = {
 def test_a_malicious_tar_file_writes_nothing_outside(file: str, name: str, tmp_path: Path) -> None:
     member, why = BAD_MEMBERS[name]
     archive = write_tar(tmp_path / file, plain("first"), member)
-    with pytest.raises(ArchiveError, match=why):
+    with pytest.raises(DataError, match=why):
         unpack(archive, tmp_path / "deep" / "out")
     assert {path.name for path in tmp_path.rglob("*")} == {file, "deep", "out", "first"}
 
@@ -63,7 +63,7 @@ def test_absolute_paths_and_links_inside_do_not_lead_out(tmp_path: Path) -> None
 def test_a_malicious_zip_file_writes_nothing_outside(name: str, tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
         archive.writestr(name, b"x")
-    with pytest.raises(ArchiveError, match="outside"):
+    with pytest.raises(DataError, match="outside"):
         unpack(tmp_path / "x.zip", tmp_path / "out")
     assert {path.name for path in tmp_path.rglob("*")} == {"x.zip", "out"}
 
@@ -86,34 +86,8 @@ def test_a_zip_file_with_a_password_says_what_to_do(tmp_path: Path) -> None:
     for start in (content.index(b"PK\3\4") + 6, content.index(b"PK\1\2") + 8):
         content[start] |= 1  # the flag of encryption, in both headers
     file.write_bytes(content)
-    with pytest.raises(ArchiveError, match="unzip -P PASSWORD"):
+    with pytest.raises(DataError, match="unzip -P PASSWORD"):
         unpack(file, tmp_path / "out")
-
-
-@pytest.mark.parametrize("kind", ["zip", "tar.gz"])
-def test_a_bomb_is_refused_before_it_is_written(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(unpacking, "ALWAYS_ALLOWED", 10_000)
-    file, zeros = tmp_path / f"x.{kind}", bytes(2_000_000)
-    if kind == "zip":
-        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-            archive.writestr("a", zeros)
-    else:
-        write_tar(file, plain("a", zeros))
-    with pytest.raises(ArchiveError, match="times its own size"):
-        unpack(file, tmp_path / "out")
-    assert not (tmp_path / "out" / "a").exists()
-
-
-def test_a_bomb_in_a_nested_archive_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(unpacking, "ALWAYS_ALLOWED", 10_000)
-    inner = write_tar(tmp_path / "inner.tar.gz", plain("a", bytes(2_000_000))).read_bytes()
-    file = write_tar(tmp_path / "x.tar", plain("inner.tar.gz", inner))
-    with pytest.raises(ArchiveError, match="times its own size"):
-        unpack(file, tmp_path / "out", "*.tar.gz")
 
 
 @pytest.mark.parametrize("kind", ["tar", "tar.gz", "zip"])
@@ -125,7 +99,7 @@ def test_a_cut_archive_is_damaged(kind: str, tmp_path: Path) -> None:
     else:
         write_tar(file, plain("a", bytes(range(256)) * 100))
     file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
-    with pytest.raises(ArchiveError, match="damaged or cut off"):
+    with pytest.raises(DataError, match="damaged or cut off"):
         unpack(file, tmp_path / "out")
 
 
@@ -140,6 +114,6 @@ def test_archives_inside_are_unpacked_to_folders_of_their_names(tmp_path: Path) 
 def test_a_nested_archive_that_breaks_off_leaves_no_folder_of_its_name(tmp_path: Path) -> None:
     whole = write_tar(tmp_path / "a.tar", plain("a.JPEG", bytes(5_000))).read_bytes()
     file = write_tar(tmp_path / "x.tar", plain("a.tar", whole[:2_000]))
-    with pytest.raises(ArchiveError, match="damaged"):
+    with pytest.raises(DataError, match="damaged"):
         unpack(file, tmp_path / "out", "*.tar")
     assert not (tmp_path / "out" / "a").exists()
