@@ -78,5 +78,5 @@ def test_every_error_of_an_evaluation_is_a_suite_error() -> None:
         if isinstance(kind, type) and issubclass(kind, Exception) and name[0] != "_"
         if kind.__module__ == module.__name__ and not issubclass(kind, SuiteError)
     ]
-    # of the command lines and of get-data; what begins with _ is caught in its own file
+    # of the command lines; what begins with _ is caught in its own file
     assert others == ["OptionError"]

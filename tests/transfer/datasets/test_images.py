@@ -77,14 +77,6 @@ def test_a_thumbnail_is_a_small_jpeg_of_the_image() -> None:
     assert image.size == (300, 150)
 
 
-def test_a_truncated_jpeg_is_named(tmp_path: Path) -> None:
-    content = io.BytesIO()
-    picture("RGB").save(content, "JPEG")
-    (tmp_path / "cut.jpg").write_bytes(content.getvalue()[: content.tell() // 2])
-    with pytest.raises(DataError, match=r"cut\.jpg.*truncated"):
-        read_pixels(tmp_path / "cut.jpg")
-
-
 def test_a_replaced_file_or_label_or_pixel_changes_the_fingerprint(
     copy_of: Callable[[str], Path], small_data: Path
 ) -> None:

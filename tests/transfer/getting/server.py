@@ -19,12 +19,8 @@ class Server:
     hangs: dict[str, list[int]] = field(default_factory=dict)
     """Bytes after which the next answers for a path wait for `released`, each used once."""
     released: threading.Event = field(default_factory=threading.Event)
-    statuses: dict[str, list[int]] = field(default_factory=dict)
-    """Statuses of the next answers for a path, each used once."""
     pages: set[str] = field(default_factory=set)
     """Paths that answer with a page and status 200."""
-    headers: dict[str, dict[str, str]] = field(default_factory=dict)
-    """Headers of the answers for a path, in place of the usual ones."""
     redirects: dict[str, str] = field(default_factory=dict)
     """Place to which a path redirects."""
     without_ranges: bool = False
@@ -44,34 +40,31 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path, asked = self.path.lstrip("/"), self.headers.get("Range", "")
         self.state.requests.append((path, asked))
-        if self.state.statuses.get(path):
-            status = self.state.statuses[path].pop(0)
-            self._answer(status, b"", self.state.headers.get(path, {}))
-        elif path in self.state.redirects:
+        if path in self.state.redirects:
             self._answer(302, b"", {"Location": self.state.redirects[path]})
         elif path in self.state.pages:
-            self._answer(200, b"<html>Sorry, this moved.</html>", {"Content-Type": "text/html"})
+            self._answer(200, b"<html>Sorry, this moved.</html>", {})
         elif path not in self.state.files:
             self.send_error(404)
         else:
             self._send_file(path, asked)
 
     def _send_file(self, path: str, asked: str) -> None:
-        content, headers = self.state.files[path], {"Content-Type": "application/x-tar"}
+        content = self.state.files[path]
         if not asked or self.state.without_ranges:
-            self._answer(200, content, headers, path)
+            self._answer(200, content, {}, path)
             return
         start = int(asked.removeprefix("bytes=").removesuffix("-"))
         if start >= len(content):
             self._answer(416, b"", {"Content-Range": f"bytes */{len(content)}"})
             return
         span = f"bytes {start}-{len(content) - 1}/{len(content)}"
-        self._answer(206, content[start:], headers | {"Content-Range": span}, path)
+        self._answer(206, content[start:], {"Content-Range": span}, path)
 
     def _answer(self, status: int, content: bytes, headers: dict[str, str], path: str = "") -> None:
         self.send_response(status)
         sizes = {"Content-Length": str(len(content))}
-        for name, value in (sizes | headers | self.state.headers.get(path, {})).items():
+        for name, value in (sizes | headers).items():
             self.send_header(name, value)
         self.end_headers()
         if self.state.hangs.get(path):

@@ -1,7 +1,6 @@
 """One archive from a server that fails in the ways of real ones."""
 
 import hashlib
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -124,12 +123,3 @@ def test_every_address_that_failed_is_named(
     lines = str(failure.value).splitlines()[1:-1]
     assert [url for url, line in zip(urls, lines, strict=True) if url not in line] == []
     assert [why for why, line in zip(refused.values(), lines, strict=True) if why not in line] == []
-
-
-def test_a_server_is_asked_again_when_it_says(
-    archive: Archive, server: Server, tmp_path: Path
-) -> None:
-    server.statuses["a/x.tar"], server.headers["a/x.tar"] = [503], {"Retry-After": "1"}
-    start = time.monotonic()
-    download(archive, tmp_path / "x.tar")
-    assert time.monotonic() - start > 1
