@@ -38,19 +38,12 @@ class Archive:
     """False: only a rounded size is published, which serves the plan alone."""
     checksum: str = ""
     """md5:HEX or sha256:HEX as published; an archive with addresses has one."""
-    other_names: tuple[str, ...] = ()
-    """Further usual names of the file."""
     into: str = ""
     """Folder, below the one that all archives are unpacked to, for the content."""
     nested: str = ""
     """Pattern of archives inside it; each is unpacked to a folder of its name."""
     optional: bool = False
     """True: with --from, the set is usable without it."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Return all usual names of the file."""
-        return (self.name, *self.other_names)
 
 
 @dataclass(frozen=True, kw_only=True)

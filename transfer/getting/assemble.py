@@ -153,7 +153,7 @@ def _require_archives(source: Source, getting: Getting) -> None:
     absent = [a for a in getting.absent(source) if getting.only_local or not a.urls]
     if not absent and source.archives:
         return
-    names = ", ".join(" or ".join(archive.names) for archive in absent)
+    names = ", ".join(archive.name for archive in absent)
     if source.access == "download":
         raise DataError(f"{source.key}: --from has no {names}; without --from they are downloaded")
     command = f" Then: python -m transfer get-data {source.key} --from FOLDER, with {names}"

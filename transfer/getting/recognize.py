@@ -89,8 +89,8 @@ def files_by_name(folder: Path) -> dict[str, list[Path]]:
 def with_local_variant(source: Source, files: Mapping[str, list[Path]]) -> Source:
     """Return the source with the first of its variants that the user has whole, else as it is."""
     for archives in (source.archives, *source.variants):
-        required = [archive for archive in archives if not archive.optional]
-        if required and all(any(name in files for name in a.names) for a in required):
+        required = [archive.name for archive in archives if not archive.optional]
+        if required and all(name in files for name in required):
             return replace(source, archives=archives)
     return source
 
@@ -103,9 +103,8 @@ def local_archives(source: Source, files: Mapping[str, list[Path]]) -> dict[str,
     """
     chosen = {}
     for archive in source.archives:
-        candidates = [file for name in archive.names for file in files.get(name, ())]
-        if candidates:
-            chosen[archive.name] = min(
-                candidates, key=lambda file: file.stat().st_size != archive.num_bytes
-            )
+        sizes = {file: file.stat().st_size for file in files.get(archive.name, ())}
+        right = [file for file, size in sizes.items() if size == archive.num_bytes]
+        if sizes:
+            chosen[archive.name] = (right or list(sizes))[0]
     return chosen

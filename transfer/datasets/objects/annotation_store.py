@@ -39,7 +39,7 @@ Parse = Callable[[Path], Scenes]
 
 def stored_scenes(file: Path, cache: Path) -> Scenes | None:
     """Return the scenes that `read_once` has stored of a file, mapped; None if there are none."""
-    return _load(_entry(file, cache), file) if (cache / ENTRIES).is_dir() else None
+    return _load(_entry(file, cache), file)
 
 
 def read_once(file: Path, cache: Path, parse: Parse) -> Scenes:
