@@ -100,11 +100,6 @@ class Source:
     unneeded_with: str = ""
     """Path below the data folder that makes the source unnecessary."""
 
-    @property
-    def num_bytes(self) -> int:
-        """Return the size of all archives."""
-        return sum(archive.num_bytes for archive in self.archives)
-
     def is_there(self, data: Path) -> bool:
         """Return whether the folder exists, or what makes it unnecessary."""
         replaced = self.unneeded_with and (data / self.unneeded_with).exists()

@@ -91,7 +91,7 @@ def test_a_file_in_the_place_of_an_archive_is_verified(
     own, earlier = tmp_path / "own.tar.gz", data / "archives" / "dtd" / name
     earlier.parent.mkdir(parents=True)
     for file in (own, earlier):
-        file.write_bytes(b"?" * source.num_bytes)
+        file.write_bytes(b"?" * source.archives[0].num_bytes)
     for getting in (
         Getting(data=data, local={"dtd": {name: own}}, only_local=True),
         Getting(data=data),
