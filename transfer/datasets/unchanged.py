@@ -68,11 +68,9 @@ def require_same_files(report: Report) -> None:
 
 def changed_data_error(key: str, what: str) -> ChangedDataError:
     """Return the error that names a changed set, and says what to do."""
-    from transfer.datasets.catalog import dataset_info
-
     return ChangedDataError(
-        f"{dataset_info(key).title} ({key}) has changed while it was being used; {what}. No result "
-        "is written. Start the same command again once nothing changes the set any more"
+        f"the data set {key} has changed while it was being used; {what}. No result is written. "
+        "Start the same command again once nothing changes the set any more"
     )
 
 
