@@ -161,13 +161,14 @@ def _parse_scenes(file: Path) -> Scenes:
     log = _Log(file=file.relative_to(data).as_posix(), kind=kind, classes=classes)
     images = _images(file, lists["images"], log)
     objects = _by_image(lists["annotations"], images, log)
+    scenes = [
+        _scene(f"{FOLDER}/{part}", image, objects.pop(number), log)
+        for number, image in images
+        if _has_size(image)
+    ]
     return Scenes(
         data,
-        (
-            _scene(f"{FOLDER}/{part}", image, objects.pop(number), log)
-            for number, image in images
-            if _has_size(image)
-        ),
+        scenes,
         list(names.values()),
         category_ids=list(names),
         annotations=file,
