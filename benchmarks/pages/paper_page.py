@@ -17,7 +17,7 @@ from benchmarks.pages.blocks import (
     column_of,
     sort_into_blocks,
 )
-from benchmarks.pages.differences import RULE, Score
+from benchmarks.pages.differences import RULE
 from benchmarks.pages.entries import Entry, table_entry
 from benchmarks.pages.published import (
     AVERAGE,
@@ -43,16 +43,6 @@ from benchmarks.pages.table_rows import (
     shared_notes,
     with_best,
 )
-
-MARGINS_ABOVE_RANDOM = {
-    "coco_det": ("AP", 3.0),
-    "coco_insseg": ("AP", 3.0),
-    "coco_keypoint": ("AP", 3.0),
-    "voc0712_det_c4": ("AP", 3.0),
-    "voc12_seg_fcn": ("mIoU", 10.0),
-}
-"""Metric and margin in points by task id. A fine-tuned network that is not further above random
-weights may have been trained from scratch by mistake."""
 
 MARKS = {True: "✓", False: "", None: "?", "default": "*"}
 
@@ -121,10 +111,21 @@ def settings_page(published: Table, paper: Paper, command: str) -> str:
 
 def paper_tables(published: Table, paper: Paper, results: Results) -> PaperTables:
     """Return the paper's rows with ours, then our rows that stand apart, block by block."""
-    readings = _protocol_by_task(published)
+    protocol = published.columns[0].protocol
+    named = {column.task: column.protocol for column in published.columns}
+    readings = {task: named.get(task, protocol) for task in tasks_of(published)}
     of_rows = {name for row in published.rows for name in _protocols_of(row)}
-    done = [r for r in results.done if _has_protocol_of_page(r, readings, of_rows)]
-    failed = [f for f in results.failed if _has_protocol_of_page(f, readings, of_rows)]
+
+    def belongs(entry: Result | Failure) -> bool:
+        """Return whether it has the paper's protocol of the task, a variant, or that of a row."""
+        task, name = column_of(entry)
+        reading = readings.get(task)
+        return reading is not None and (
+            name == reading or name.startswith(f"{reading}-") or name in of_rows
+        )
+
+    done = tuple(filter(belongs, results.done))
+    failed = filter(belongs, results.failed)
     found = sort_into_blocks(done, failed, _protocol_check(published, readings, of_rows))
     comparable = next((b for b in found if b.comparable and not b.version), EMPTY)
     others = [b for b in found if b is not comparable]
@@ -151,18 +152,11 @@ def paper_tables(published: Table, paper: Paper, results: Results) -> PaperTable
         )
         blocks.append(one)
     return PaperTables(
-        paper=paper, published=published, blocks=tuple(blocks), notes=notes, done=tuple(done)
+        paper=paper, published=published, blocks=tuple(blocks), notes=notes, done=done
     )
 
 
 EMPTY = Block(done={}, failed={})
-
-
-def _protocol_by_task(published: Table) -> dict[str, str]:
-    """Return the protocol that the columns ask for, by task."""
-    protocol = published.columns[0].protocol
-    named = {column.task: column.protocol for column in published.columns}
-    return {task: named.get(task, protocol) for task in tasks_of(published)}
 
 
 def _protocol_check(published: Table, readings: dict[str, str], of_rows: set[str]) -> ProtocolCheck:
@@ -205,21 +199,6 @@ def _protocols_of(row: Row) -> set[str]:
     return {row.protocol, *row.protocols.values()} - {"", ELSEWHERE}
 
 
-def _has_protocol_of_page(
-    entry: Result | Failure, readings: dict[str, str], of_rows: set[str]
-) -> bool:
-    """Return whether a result has a protocol of the page.
-
-    That is the paper's protocol of the task, a variant such as co2-2021-11point, or the protocol of
-    one of the table's rows.
-    """
-    task, name = column_of(entry)
-    reading = readings.get(task)
-    if reading is None:
-        return False
-    return name == reading or name.startswith(reading + "-") or name in of_rows
-
-
 def _title(published: Table, paper: Paper) -> list[str]:
     source = f"*{paper.title}*, {paper.venue}, arXiv:{paper.arxiv}."
     return [f"# {paper.name}, {published.number}", f"{published.title}.\n{source}"]
@@ -256,9 +235,7 @@ def _sections(published: Table) -> list[tuple[str, str, tuple[Row, ...]]]:
 def _table(published: Table, block: Block, notes: Notes, *, printed: bool) -> PrintedTable:
     """Return a table with our rows, and on request with the paper's."""
     entries = {
-        (task, model): [
-            _checked_entry(published, block, model, column, task) for column in published.columns
-        ]
+        (task, model): [_entry(block, model, column, task) for column in published.columns]
         for _, task, rows in _sections(published)
         if task or not rows
         for model in block.models
@@ -292,39 +269,6 @@ def _table(published: Table, block: Block, notes: Notes, *, printed: bool) -> Pr
         with_best(lines, headings),
         f"All → rows: {of_all}." if lines and block.done else "",
     )
-
-
-def _checked_entry(
-    published: Table, block: Block, model: Model, column: Column, task: str
-) -> Entry:
-    """Return the entry, with a warning if its score is hardly above that of random weights.
-
-    Only numbers of the comparable blocks are checked.
-    """
-    entry = _entry(block, model, column, task)
-    metric, margin = MARGINS_ABOVE_RANDOM.get(task or column.task, ("", 0.0))
-    if entry.score is None or not block.comparable or model.untrained or metric != column.metric:
-        return entry
-    random = _random_score(published, block, column)
-    # a number that is not finite is not above anything, and no warning is needed
-    if random is None or not entry.score.mean - random.mean <= margin:
-        return entry
-    printed = [value for row in published.rows if (value := row.values.get(column.key)) is not None]
-    beside = f"; the best published is {max(printed):.1f}" if printed else ""
-    doubt = (
-        f"not more than {margin:g} {metric} above a random initialization "
-        f"({random.mean:.1f}{beside}): weights may not be loaded"
-    )
-    return replace(entry, failures=(*entry.failures, doubt))
-
-
-def _random_score(published: Table, block: Block, column: Column) -> Score | None:
-    """Return the score of the paper's random row, or of ours if the paper has none."""
-    printed = [row.values.get(column.key) for row in published.rows if row.role == "random"]
-    if printed and printed[0] is not None:
-        return Score(mean=printed[0])
-    ours = [_entry(block, m, column, "").score for m in block.models if m.untrained]
-    return next((score for score in ours if score is not None), None)
 
 
 def _entry(block: Block, model: Model, column: Column, section_task: str) -> Entry:

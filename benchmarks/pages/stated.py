@@ -6,13 +6,7 @@ from itertools import chain
 
 from benchmarks.pages.against import comparable_block, pretraining_differences
 from benchmarks.pages.blocks import Block, sort_into_blocks
-from benchmarks.pages.differences import (
-    RUN_DEVIATIONS,
-    Sample,
-    Score,
-    difference,
-    run_deviation,
-)
+from benchmarks.pages.differences import RUN_DEVIATIONS, Sample, Score, difference, run_deviation
 from benchmarks.pages.entries import score_of, table_entry
 from benchmarks.pages.published import (
     Measurement,
@@ -36,18 +30,62 @@ class Evidence:
     """Results under the papers' protocols on full data."""
     models: tuple[Model, ...]
     """Backbones with any result: metrics of their pre-training need no evaluation."""
+    rows: tuple[Row, ...]
+    """Rows of the papers' tables, of all heads."""
 
-    def models_of(self, measurement: Measurement) -> tuple[Model, ...]:
-        """Return the backbones whose results may stand against a number."""
-        return self.comparable.models if measurement.task else self.models
+    def models_of(self, recipe: str, measurement: Measurement) -> list[Model]:
+        """Return the backbones of a recipe whose results may stand against a number."""
+        models = self.comparable.models if measurement.task else self.models
+        return [model for model in models if model.recipe == recipe]
+
+    def sign(self, measurement: Measurement) -> str:
+        """Return the sign of declared recipes if one of the backbones has it."""
+        models = (m for recipe in measurement.recipes for m in self.models_of(recipe, measurement))
+        return DECLARED if any(model.declared for model in models) else ""
+
+    def score(self, statement: Statement, measurement: Measurement) -> Score | None:
+        """Return our result, or the difference of two results; None if one is missing."""
+        scores = []
+        for recipe in measurement.recipes:
+            own = Row(label="", role="own", pretrain=statement.pretrain, values={})
+            row = next((row for row in self.rows if row.recipe == recipe), own)
+            fitting = [
+                model
+                for model in self.models_of(recipe, measurement)
+                if not pretraining_differences(row, model)
+            ]
+            found = [self._value(model, measurement) for model in fitting]
+            values = [value for value in found if value is not None]
+            if not values:
+                return None
+            # a single backbone keeps its own errors
+            one = len(values) == 1
+            scores.append(values[0] if one else score_of([value.mean for value in values]))
+        if len(scores) == 1:
+            return scores[0]
+        apart = difference(scores[0], scores[1], _scale(measurement))
+        return Score(mean=apart.points, sample=Sample(measurement.metric, stated_error=apart.error))
+
+    def _value(self, model: Model, measurement: Measurement) -> Score | None:
+        """Return our number; of pre-training's, only the deviation from run to run is known."""
+        alone = Sample(measurement.metric, stated_error=0.0)
+        if not measurement.task:
+            value = model.last_epoch.get(measurement.metric)
+            return None if value is None else Score(mean=value, sample=alone)
+        column = (measurement.task, measurement.protocol)
+        score = table_entry(self.comparable, model, column, measurement.metric).score
+        known = measurement.metric in RUN_DEVIATIONS
+        return replace(score, sample=alone) if score and known else score
 
 
 def stated_page(papers: Sequence[Paper], results: Results, command: str) -> str:
     """Return the page."""
     rows = chain.from_iterable(block.models for block in sort_into_blocks(results.done))
+    tables = (table for paper in papers for table in paper.tables)
     evidence = Evidence(
         comparable=comparable_block(results.done),
         models=tuple({model.sha256: model for model in rows}.values()),
+        rows=tuple(row for table in tables for row in table.rows if not row.heads),
     )
     parts = [
         "# Numbers of the running texts\n\n"
@@ -55,32 +93,30 @@ def stated_page(papers: Sequence[Paper], results: Results, command: str) -> str:
         f"subtracted, or bits for entropies. Made by `{command}`."
     ]
     for paper in papers:
-        parts += _paper_parts(paper, papers, evidence) if paper.stated else []
+        parts += _paper_parts(paper, evidence) if paper.stated else []
     parts += declaration_notes(evidence.models)
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _paper_parts(paper: Paper, papers: Sequence[Paper], evidence: Evidence) -> list[str]:
+def _paper_parts(paper: Paper, evidence: Evidence) -> list[str]:
     lines, needed, others = [], [], []
     for statement in paper.stated:
+        told = {one.value for one in statement.measured}
         for measurement in statement.measured:
-            ours = _our_score(statement, measurement, papers, evidence)
-            lines.append(_line(statement, measurement, ours, _sign(measurement, evidence)))
+            ours = evidence.score(statement, measurement)
+            lines.append(_line(statement, measurement, ours, evidence.sign(measurement)))
             needed += [] if ours else [_needed(measurement)]
         if swept := statement.swept:
-            best, missing = _best_setting(statement, swept, papers, evidence)
+            best, missing = _best_setting(statement, swept, evidence)
             lines.append(best)
             needed += missing
-        told = {one.value for one in statement.measured}
-        if swept:
             told.add(swept.value)
         rest = {key: value for key, value in statement.values.items() if key not in told}
         if rest:
             values = ", ".join(f"{key} {_words(value)}" for key, value in rest.items())
             others.append(f"- {statement.where}, {statement.what}: {values}")
     parts = [f"## {paper.name}", f"*{paper.title}*, {paper.venue}, arXiv:{paper.arxiv}."]
-    parts += [table(HEADER, lines, left=3)] if lines else []
-    parts += ["\n".join(_deviation_sources(paper))] if lines else []
+    parts += [table(HEADER, lines, left=3), "\n".join(_deviation_sources(paper))] if lines else []
     if needed:
         parts += ["Missing:", "\n".join(dict.fromkeys(needed))]
     if assumed := _assumptions(paper):
@@ -90,56 +126,20 @@ def _paper_parts(paper: Paper, papers: Sequence[Paper], evidence: Evidence) -> l
     return parts
 
 
-def _our_score(
-    statement: Statement, measurement: Measurement, papers: Sequence[Paper], evidence: Evidence
-) -> Score | None:
-    """Return our result, or the difference of two results; None if one is missing."""
-    scores = []
-    for recipe in measurement.recipes:
-        row = _row_of_recipe(recipe, statement, papers)
-        values = [
-            value
-            for model in evidence.models_of(measurement)
-            if model.recipe == recipe and not pretraining_differences(row, model)
-            if (value := _value(model, measurement, evidence)) is not None
-        ]
-        if not values:
-            return None
-        scores.append(_mean(values))
-    if len(scores) == 1:
-        return scores[0]
-    apart = difference(scores[0], scores[1], _scale(measurement))
-    return Score(mean=apart.points, sample=Sample(measurement.metric, stated_error=apart.error))
-
-
-def _mean(scores: Sequence[Score]) -> Score:
-    """Return the mean over backbones of one recipe; a single one keeps its own errors."""
-    return scores[0] if len(scores) == 1 else score_of([score.mean for score in scores])
-
-
 def _best_setting(
-    statement: Statement, swept: SweptSetting, papers: Sequence[Paper], evidence: Evidence
+    statement: Statement, swept: SweptSetting, evidence: Evidence
 ) -> tuple[list[str], list[str]]:
     """Return the line on the best value of a swept setting, and what is missing for it.
 
     It is reproduced if our best value is the paper's, and undecided if that one is not surely below
     ours. All values must be there.
     """
+    known = {name: getattr(swept, name) for name in ("value", "task", "protocol", "metric")}
     measurements = {
-        value: Measurement(
-            value=swept.value,
-            recipe=recipe,
-            task=swept.task,
-            protocol=swept.protocol,
-            metric=swept.metric,
-        )
-        for recipe, value in swept.recipes.items()
+        value: Measurement(recipe=recipe, **known) for recipe, value in swept.recipes.items()
     }
-    scores = {
-        value: score
-        for value, one in measurements.items()
-        if (score := _our_score(statement, one, papers, evidence))
-    }
+    found = {value: evidence.score(statement, one) for value, one in measurements.items()}
+    scores = {value: score for value, score in found.items() if score}
     paper = statement.values[swept.value]
     line = [statement.where, statement.what, swept.value, f"{paper}"]
     missing = [_needed(one) for value, one in measurements.items() if value not in scores]
@@ -149,35 +149,8 @@ def _best_setting(
     ours = max(scores, key=lambda value: scores[value].mean)
     sure = difference(scores[ours], scores[paper], swept.task).sure
     word = "reproduced" if ours == paper else "another" if sure else "undecided"
-    signs = "".join(dict.fromkeys(_sign(one, evidence) for one in measurements.values()))
+    signs = "".join(dict.fromkeys(map(evidence.sign, measurements.values())))
     return [*line, f"{ours:g}{signs}", "–", "–", word], []
-
-
-def _row_of_recipe(recipe: str, statement: Statement, papers: Sequence[Paper]) -> Row:
-    """Return a row with the pre-training of a recipe: a table's, or the statement's own."""
-    tables = (published for paper in papers for published in paper.tables)
-    rows = (row for published in tables for row in published.rows if row.recipe == recipe)
-    own = Row(label="", role="own", pretrain=statement.pretrain, values={})
-    return next((row for row in rows if not row.heads), own)
-
-
-def _value(model: Model, measurement: Measurement, evidence: Evidence) -> Score | None:
-    """Return our number; one of pre-training has no test images."""
-    if not measurement.task:
-        value = model.last_epoch.get(measurement.metric)
-        tested = Sample(measurement.metric, stated_error=0.0)
-        return None if value is None else Score(mean=value, sample=tested)
-    column = (measurement.task, measurement.protocol)
-    score = table_entry(evidence.comparable, model, column, measurement.metric).score
-    if score and measurement.metric in RUN_DEVIATIONS:  # of which only that deviation is known
-        return replace(score, sample=Sample(measurement.metric, stated_error=0.0))
-    return score
-
-
-def _sign(measurement: Measurement, evidence: Evidence) -> str:
-    """Return the sign of declared recipes if one of the backbones has it."""
-    models = [m for m in evidence.models_of(measurement) if m.recipe in measurement.recipes]
-    return DECLARED if any(model.declared for model in models) else ""
 
 
 def _line(

@@ -1,7 +1,5 @@
 """Whether numbers differ: beside SciPy's tests and counted by hand, and what verdicts follow."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -15,12 +13,7 @@ from benchmarks.pages.differences import (
     difference,
     holm,
 )
-from benchmarks.pages.records import UNTRAINED
-from tests.synthetic_records import page, record
 from transfer.outcomes import per_image, resampled
-
-VOC = {"task": "voc0712_det_c4", "protocol": "co2-2021/1"}
-NOT_LOADED = "weights may not be loaded"
 
 
 def score(*runs: NDArray[np.bool_], labels: NDArray[np.int64] | None = None) -> Score:
@@ -162,19 +155,3 @@ def test_chance_makes_few_differences_sure(subtests: pytest.Subtests) -> None:
         sure = np.mean([difference(a, b, "any").sure for a, b in scores])
         with subtests.test(seeds=seeds):  # 5 % or fewer; two seeds know their own spread badly
             assert sure < (0.08 if seeds == 1 else 0.12)
-
-
-@pytest.mark.parametrize(("points", "doubted"), [(31.0, True), (33.0, True), (33.5, False)])
-def test_a_detector_no_better_than_a_random_one_is_doubted(
-    tmp_path: Path, points: float, doubted: bool
-) -> None:
-    record(tmp_path, points, task="coco_det", protocol="jcl-2020/1", engine="torchvision")
-    assert (NOT_LOADED in page(tmp_path, "jcl_table2.md")) == doubted
-
-
-def test_where_the_paper_has_no_random_row_ours_counts(tmp_path: Path) -> None:
-    random = {"backbone": "random", "made_by": {"method": UNTRAINED}}
-    record(tmp_path, 34.0, **VOC)
-    assert NOT_LOADED not in page(tmp_path, "co2_table3.md")
-    record(tmp_path, 33.8, **VOC, **random, sha256="b" * 64)
-    assert NOT_LOADED in page(tmp_path, "co2_table3.md")
