@@ -1,5 +1,6 @@
 """Checkpoints that were evaluated, failed cells, tasks without a result, and hours of tasks."""
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,7 +10,6 @@ from benchmarks.pages.table_rows import backbones_of, row_label
 from benchmarks.report_parts.charts import Chart
 from benchmarks.report_parts.contents import Contents
 from benchmarks.report_parts.pretraining import Log, loss_of
-from benchmarks.report_parts.requested import how_to_get, requested_tasks
 from transfer.convert.architectures import network_words
 from transfer.datasets.catalog import DATASETS
 from transfer.tasks import TASKS, reading_of
@@ -83,13 +83,12 @@ def _identity(own: Sequence[Result]) -> list[tuple[str, str]]:
 
 
 def missing_tasks(contents: Contents) -> list[tuple[list[str], list[str], list[str]]]:
-    """Return the default tasks that no run was asked for, grouped by their data sets.
+    """Return the default tasks that have neither a result nor a failure, grouped by data sets.
 
     Beside the tasks stand the titles of their data sets, and how to get these.
     """
     ran = {result.task for result in contents.results.done}
     ran |= {failure.task for failure in contents.results.failed}
-    ran |= requested_tasks(contents.folder)
     groups: dict[tuple[str, ...], dict[str, None]] = {}
     for key, task in TASKS.items():
         name = reading_of(key)[0]
@@ -99,6 +98,17 @@ def missing_tasks(contents: Contents) -> list[tuple[list[str], list[str], list[s
         ([*tasks], [DATASETS[key].title for key in keys], how_to_get(keys))
         for keys, tasks in groups.items()
     ]
+
+
+def how_to_get(keys: Sequence[str]) -> list[str]:
+    """Return the command that gets the data sets, and advice on those without a source."""
+    known = [key for key in keys if key in DATASETS]
+    sourced = [key for key in known if DATASETS[key].sources]
+    advice = [DATASETS[key].how_to_get for key in known if not DATASETS[key].sources]
+    if sourced:
+        words = ["python", "-m", "transfer", "get-data", *sourced, "--data", "DATA"]
+        return [shlex.join(words), *advice]
+    return advice
 
 
 @dataclass(frozen=True, kw_only=True)

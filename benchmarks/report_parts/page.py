@@ -35,7 +35,6 @@ from benchmarks.report_parts.galleries import (
     queries_of,
 )
 from benchmarks.report_parts.pretraining import kept_logs, pretraining
-from benchmarks.report_parts.requested import not_run, run_command
 from benchmarks.report_parts.task_charts import charts_of, named_records
 from benchmarks.report_parts.task_classes import Confusions, NumberTable, confusions_of, tables_of
 
@@ -151,9 +150,7 @@ def report_page(results: Path, runs: Sequence[Path] = ()) -> str:
     parts = {
         "contents": contents,
         "checkpoints": checkpoints(contents, trained.logs),
-        "not_run": not_run(results, contents.results),
         "missing": missing_tasks(contents),
-        "run_missing": run_command(),
         "groups": comparisons(contents, details),
         "most_sentences": MOST_SENTENCES,
         "badges": badges(contents),
