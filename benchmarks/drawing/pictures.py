@@ -283,29 +283,20 @@ EXPLANATION = (
 
 
 def pretrain_and_evaluate(recipes: Sequence[str], tasks: str) -> list[str]:
-    """Return the commands that pre-train recipes, all on the same images, and evaluate each."""
+    """Return the command that pre-trains recipes, all on the same images, and evaluates each."""
     file = "encoder.pt" if "view_statistics" in tasks else "backbone.pt"  # with its projector
-    one = len(recipes) == 1
-    recipe = recipes[0] if one else "$r"
-    name = row_name(recipe) if one else "${r/\\//-}"  # as bash writes row_name
-    commands = [
-        pretrain(recipe, like=recipes[0]),
-        f"python benchmarks/run_all.py --ckpt runs/{recipe}/{file} --name {name} "
-        f"--data $DATASETS --tasks {tasks}",
-    ]
-    return commands if one else [f"for r in {' '.join(recipes)}; do {' && '.join(commands)}; done"]
+    evaluate = f"run_all.py --ckpt runs/$r/{file} --name ${{r/\\//-}} --data $DATASETS"
+    commands = f"{pretrain('$r', like=recipes[0])} && python benchmarks/{evaluate} --tasks {tasks}"
+    return [f"for r in {' '.join(recipes)}; do {commands}; done"]
 
 
 def pretrain_and_follow(recipes: Sequence[str], task: str) -> list[str]:
     """Return the commands that pre-train recipes with snapshots and evaluate all of these."""
     loop = pretrain("$r", "--snapshot-epochs 10", like=recipes[0])
     folders = " ".join(f"runs/{recipe}/snapshots" for recipe in recipes)
-    names = " ".join(map(row_name, recipes))
-    return [
-        f"for r in {' '.join(recipes)}; do {loop}; done",
-        f"python benchmarks/run_all.py --snapshots {folders} --name {names} --data $DATASETS "
-        f"--tasks {task}",
-    ]
+    names = " ".join(recipe.replace("/", "-") for recipe in recipes)
+    evaluate = f"run_all.py --snapshots {folders} --name {names} --data $DATASETS --tasks {task}"
+    return [f"for r in {' '.join(recipes)}; do {loop}; done", f"python benchmarks/{evaluate}"]
 
 
 def pretrain(recipe: str, options: str = "", like: str = "") -> str:
@@ -313,8 +304,3 @@ def pretrain(recipe: str, options: str = "", like: str = "") -> str:
     dataset = (like or recipe).partition("/")[2].partition("-")[0]
     end = f" {options}" if options else ""
     return f"python -m pretrain {recipe} --data {FOLDERS[dataset]} --out runs/{recipe}{end}"
-
-
-def row_name(recipe: str) -> str:
-    """Return the name of a recipe's backbone in the tables."""
-    return recipe.replace("/", "-")

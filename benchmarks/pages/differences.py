@@ -307,12 +307,6 @@ def _pairing(score: Score) -> object | None:
     return (sample.images, sample.metric) if sample.resampled is not None else None
 
 
-def are_paired(first: Sample, second: Sample) -> bool:
-    """Return whether two numbers are compared image by image."""
-    keys = [_pairing(Score(mean=0.0, sample=sample)) for sample in (first, second)]
-    return keys[0] is not None and keys[0] == keys[1]
-
-
 def _paired_variances(scores: Sequence[Score]) -> "Floats":
     """Return the variance (k, k) of each difference over the images that all have in common."""
     import numpy as np
@@ -351,7 +345,7 @@ def how_compared(first: Score, second: Score, task: str) -> str:
     one, other = first.sample, second.sample
     if first.members and second.members:
         return f"mean of {len(first.members)} differences"
-    if one and other and are_paired(one, other):
+    if one and other and _pairing(first) is not None and _pairing(first) == _pairing(second):
         images = len(one.per_image.shares) if one.per_image else (one.num_images or 0)
         on = f" on the same {images:,} images" if images else " on the same images"
         if first.runs > 1 or second.runs > 1:

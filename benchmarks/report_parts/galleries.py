@@ -66,19 +66,12 @@ class Gallery:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Neighbors:
-    """One query with its nearest images."""
-
-    query: Picture
-    nearest: tuple[Picture, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
 class Queries:
     """Queries of one backbone."""
 
     backbone: str
-    rows: tuple[Neighbors, ...]
+    rows: tuple[tuple[Picture, ...], ...]
+    """Each query and its nearest images."""
 
 
 def galleries_of(folder: Path, records: Sequence[Named]) -> list[Gallery]:
@@ -116,16 +109,13 @@ def queries_of(records: Sequence[Named]) -> list[Queries]:
     """Return a few queries with their nearest images, of a task's best backbones."""
     found = []
     for one in records[:MOST_RECORDS]:
-        rows = [row for query in one.details.get("queries", ()) if (row := _neighbors(query))]
-        found.append(Queries(backbone=one.name, rows=tuple(evenly(rows, MOST_QUERIES))))
+        rows = [
+            tuple(_described(image, query["class"]) for image in (query, *query["neighbors"]))
+            for query in one.details.get("queries", ())
+        ]
+        whole = [row for row in rows if row[0].source and len(row) > 1]
+        found.append(Queries(backbone=one.name, rows=tuple(evenly(whole, MOST_QUERIES))))
     return [one for one in found if one.rows]
-
-
-def _neighbors(query: Mapping[str, Any]) -> Neighbors | None:
-    """Return a query that has a readable thumbnail and neighbors."""
-    shown = _described(query, query["class"])
-    nearest = tuple(_described(one, query["class"]) for one in query["neighbors"])
-    return Neighbors(query=shown, nearest=nearest) if shown.source and nearest else None
 
 
 def _described(image: Mapping[str, Any], of_class: str) -> Picture:

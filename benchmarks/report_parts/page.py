@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.drawing.neighbors import evenly
-from benchmarks.pages.again import file_of
 from benchmarks.pages.blocks import reasons_of
 from benchmarks.pages.differences import SIGNS
-from benchmarks.pages.explanation import explain
+from benchmarks.pages.explanation import explain, file_of
 from benchmarks.pages.numbers import numbers_of
 from benchmarks.pages.paper_page import paper_tables, tasks_of
 from benchmarks.pages.published import papers
@@ -53,6 +52,12 @@ class TaskPart:
     queries: tuple[Queries, ...] = ()
     unreadable: str = ""
     """Sentence on details of records that have a foreign shape."""
+
+    @property
+    def num_pictures(self) -> int:
+        """Number of pictures in galleries and beside queries."""
+        rows = [row for one in self.queries for row in one.rows]
+        return sum(map(len, [*(one.pictures for one in self.galleries), *rows]))
 
     @property
     def words(self) -> str:
@@ -101,25 +106,15 @@ SHARES = (1.0, 0.5, 0.25, 0.1, 0.0)
 """Shares of the tasks' pictures that are tried until the page is small enough."""
 
 
-def with_share(parts: Sequence[TaskPart], share: float) -> tuple[list[TaskPart], int]:
-    """Return the parts with a share of their pictures, spread over all, and how many are left out.
+def with_share(part: TaskPart, share: float) -> TaskPart:
+    """Return a part with a share of its pictures, spread over their outcomes and classes."""
 
-    A gallery's kinds of outcomes and the queries' classes lie in order.
-    """
-    thinned, left_out = [], 0
-    for part in parts:
-        galleries, queries = [], []
-        for gallery in part.galleries:
-            pictures = evenly(gallery.pictures, math.ceil(share * len(gallery.pictures)))
-            left_out += len(gallery.pictures) - len(pictures)
-            galleries.append(replace(gallery, pictures=tuple(pictures)))
-        for one in part.queries:
-            rows = evenly(one.rows, math.ceil(share * len(one.rows)))
-            left_out += sum(1 + len(row.nearest) for row in one.rows)
-            left_out -= sum(1 + len(row.nearest) for row in rows)
-            queries.append(replace(one, rows=tuple(rows)))
-        thinned.append(replace(part, galleries=tuple(galleries), queries=tuple(queries)))
-    return thinned, left_out
+    def thinned(items: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(evenly(items, math.ceil(share * len(items))))
+
+    galleries = (replace(one, pictures=thinned(one.pictures)) for one in part.galleries)
+    queries = (replace(one, rows=thinned(one.rows)) for one in part.queries)
+    return replace(part, galleries=tuple(galleries), queries=tuple(queries))
 
 
 def shown_figures(figures: Sequence[Figure]) -> list[Figure]:
@@ -171,9 +166,10 @@ def report_page(results: Path, runs: Sequence[Path] = ()) -> str:
         "figures": shown,
         "figures_left_out": _left_out(len(drawn) - len(shown), "figure", "results/figures"),
     }
-    pictured = any(part.galleries or part.queries for part in by_task)
-    for share in SHARES if pictured else SHARES[:1]:
-        tasks, number = with_share(by_task, share)
+    every = sum(part.num_pictures for part in by_task)
+    for share in SHARES if every else SHARES[:1]:
+        tasks = [with_share(part, share) for part in by_task]
+        number = every - sum(part.num_pictures for part in tasks)
         pictures = _left_out(number, "picture", "the .gallery folders and records in results")
         page = render(parts | {"by_task": tasks, "pictures_left_out": pictures})
         if len(page.encode()) <= MOST_CHARACTERS:
