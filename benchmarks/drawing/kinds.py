@@ -12,7 +12,7 @@ from itertools import combinations
 from typing import NamedTuple
 
 from benchmarks.drawing.figure import Point
-from benchmarks.pages.against import trained_on
+from benchmarks.pages.against import TRAIN_IMAGES, trained_on
 from benchmarks.pages.blocks import COMPARABLE, conditions, reasons_of
 from benchmarks.pages.differences import Score, difference
 from benchmarks.pages.entries import sample_of
@@ -30,8 +30,6 @@ DATASETS = {
     "cifar100": "CIFAR-100",
 }
 """Titles of data sets by the first word of a task's id."""
-PRETRAINING_DATA = ("in100", "in1k", "cifar10", "cifar100")
-"""Data sets of recipes, as the first word of their names says."""
 
 
 class Kind(NamedTuple):
@@ -100,7 +98,7 @@ def is_published_run(result: Result, recipes: Iterable[str], protocol: str) -> b
         and model.recipe in recipes
         and not model.changed
         and model.texture != STAND_IN_TEXTURE
-        and data in PRETRAINING_DATA
+        and data in TRAIN_IMAGES
         and trained_on(data, model)
     )
 

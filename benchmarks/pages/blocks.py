@@ -270,34 +270,23 @@ def _with_failures(
 ) -> list[Block]:
     """Return the blocks with each failure added to one of its schedule and protocol.
 
-    A block that has a row of the failure's backbone is preferred. If there is none, the failure
-    gets a block of its own.
+    A block that has a row of the failure's backbone is preferred, most of all one with results of
+    other seeds. If there is none, the failure gets a block of its own.
     """
-    rows = (row for block in blocks for row in block.models)
-    named = {row.name: row for row in rows if not row.other_conditions}
+    rows = [(block, model) for block in blocks for model in block.models]
     known = {(block.reasons, block.version): block for block in blocks}
     for failure in sorted(failed, key=lambda f: (f.backbone, f.task, f.protocol, f.seed)):
-        row = named.get(failure.backbone, Model(name=failure.backbone))
+        column = column_of(failure)
+        own = [(block, model) for block, model in rows if model.name == failure.backbone]
+        named = [model for _, model in own if not model.other_conditions]
+        row = named[-1] if named else Model(name=failure.backbone)
         why = reasons_of(failure, check, row)
+        fitting = [one for one in own if one[0].reasons._replace(altered="", data="") == why]
         alone = Block(reasons=why, done={}, failed={})
-        block, row = _block_and_row(blocks, failure, why) or (alone, row)
-        place, entry = (block.reasons, block.version), (row, column_of(failure))
+        found = min(fitting, key=lambda one: (one[1], column) not in one[0].done, default=None)
+        block, row = found or (alone, row)
+        place, entry = (block.reasons, block.version), (row, column)
         block = known.get(place, alone)
         others = block.failed.get(entry, ())
         known[place] = replace(block, failed={**block.failed, entry: (*others, failure)})
     return [known[place] for place in sorted(known, key=lambda place: (place[0].rank, place[1]))]
-
-
-def _block_and_row(
-    blocks: list[Block], failure: Failure, why: Reasons
-) -> tuple[Block, Model] | None:
-    """Return the block and row of a failure, preferably those with results of other seeds."""
-    rows = [
-        (block, model)
-        for block in blocks
-        if block.reasons._replace(altered="", data="") == why
-        for model in block.models
-        if model.name == failure.backbone
-    ]
-    column = column_of(failure)
-    return min(rows, key=lambda row: (row[1], column) not in row[0].done, default=None)

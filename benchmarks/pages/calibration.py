@@ -41,27 +41,19 @@ def _line(content: dict[str, Any]) -> str:
     reasons: dict[str, str] = content.get("not_counted", {})
     left_out = "; ".join(f"{key} does not count: {why}" for key, why in reasons.items())
     if not numbers:
-        start = f"Not calibrated: no number of {what} was measured"
-        return f"{start} that counts ({left_out})." if left_out else f"{start}."
+        why = f" that counts ({left_out})" if left_out else ""
+        return f"Not calibrated: no number of {what} was measured{why}."
     reproduced = all(number["within"] for number in numbers)
-    start = (
-        "Calibrated: this installation reproduced"
-        if reproduced
-        else ("Not calibrated: this installation did not reproduce")
-    )
-    finished = {number.get("finished", content["finished"])[:10] for number in numbers}
+    start = "Calibrated: this installation reproduced"
+    if not reproduced:
+        start = "Not calibrated: this installation did not reproduce"
+    days = " and ".join(sorted({n.get("finished", content["finished"])[:10] for n in numbers}))
     by_task = grouped(((number["key"], number["source"]), _words(number)) for number in numbers)
-    compared = "; ".join(
-        f"{key} {', '.join(words)} ({source})" for (key, source), words in by_task.items()
-    )
-    days = " and ".join(sorted(finished))
-    return f"{start} {what} on {days}, {content['machine']}: {compared}" + (
-        f"; {left_out}." if left_out else "."
-    )
+    parts = [f"{key} {', '.join(words)} ({source})" for (key, source), words in by_task.items()]
+    compared = "; ".join([*parts, *filter(None, [left_out])])
+    return f"{start} {what} on {days}, {content['machine']}: {compared}."
 
 
 def _words(number: dict[str, Any]) -> str:
-    return (
-        f"{number['metric']} {number['ours']:.2f} against {number['published']}, "
-        f"{'within' if number['within'] else 'not within'} {number['tolerance']}"
-    )
+    against = f"{number['metric']} {number['ours']:.2f} against {number['published']}"
+    return f"{against}, {'not ' * (not number['within'])}within {number['tolerance']}"

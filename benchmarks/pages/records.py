@@ -190,7 +190,10 @@ def _reason(error: Exception) -> str:
 
 def _parse(content: dict[str, Any], path: Path) -> Result | Failure:
     if content["format"] == "ssl-failure/1":
-        return _failure(content)
+        names = ("backbone", "task", "protocol", "schedule", "primary_metric", "heading")
+        reason = " ".join(content["reason"].split()).rstrip(":")
+        seed = int(content["seed"])
+        return Failure(**{name: content[name] for name in names}, seed=seed, reason=reason)
     if content["format"] != Record.format:
         expected = f"expected {Record.format} or ssl-failure/1"
         raise ValueError(f"format {content['format']!r}, {expected}")
@@ -229,12 +232,6 @@ def result_of(record: Record, path: Path) -> Result:
         path=path,
         record=record,
     )
-
-
-def _failure(content: dict[str, Any]) -> Failure:
-    names = ("backbone", "task", "protocol", "schedule", "primary_metric", "heading")
-    reason = " ".join(content["reason"].split()).rstrip(":")
-    return Failure(**{n: content[n] for n in names}, seed=int(content["seed"]), reason=reason)
 
 
 def grouped(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:

@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Any
 
 from benchmarks.pages.against import TRAIN_IMAGES, Pair, compared_everywhere, trained_on
@@ -34,18 +35,25 @@ class Task:
     scores: tuple[Score | None, ...]
     """Number of each checkpoint."""
     addresses: tuple[str, ...]
-    errors: Mapping[tuple[int, int], float]
-    """Standard error of the difference of two checkpoints, the smaller index first."""
-    p: Mapping[tuple[int, int], float]
+    errors: Any
+    """Standard error of the difference of each two of the checkpoints with a number, (k, k)."""
+    p: Any
+    """Probability of so large a difference, (k, k); NaN if it is not known."""
     how: str
 
+    @property
+    def places(self) -> list[int]:
+        """Return the checkpoints with a number."""
+        return [place for place, score in enumerate(self.scores) if score]
+
     def chance(self, first: int, second: int) -> float:
-        """Return the probability of the difference of two checkpoints; NaN if it is not known."""
-        return self.p.get((min(first, second), max(first, second)), math.nan)
+        """Return the probability of the difference of two checkpoints with numbers."""
+        return float(self.p[self.places.index(first), self.places.index(second)])
 
     @property
     def content(self) -> dict[str, Any]:
         """Return the task as the page's script reads it."""
+        pairs = [*combinations(range(len(self.places)), 2)]
         return {
             "key": self.key,
             "metric": ", ".join(filter(None, [self.metric, self.conditions.lower()])),
@@ -53,10 +61,10 @@ class Task:
             "values": [_rounded(s.mean, 4) if s else None for s in self.scores],
             "texts": [s.text(1) if s else "" for s in self.scores],
             "addresses": self.addresses,
-            "places": [place for place, score in enumerate(self.scores) if score],
+            "places": self.places,
             # of each pair of these places, in order
-            "errors": [_rounded(error, 2) for error in self.errors.values()],
-            "chances": [float(f"{p:.2g}") if math.isfinite(p) else 1 for p in self.p.values()],
+            "errors": [_rounded(float(self.errors[pair]), 2) for pair in pairs],
+            "chances": [float(f"{p:.2g}") if p <= 1 else 1 for p in (self.p[i] for i in pairs)],
             "how": self.how,
         }
 
@@ -210,12 +218,10 @@ def _task(block: Block, column: Column, models: Sequence[Model], details: Detail
         return None
     entries = [table_entry(block, model, column, metric) for model in models]
     scores = tuple(e.score if e.score and e.score.finite else None for e in entries)
-    there = [place for place, score in enumerate(scores) if score]
-    if len(there) < 2:
-        return None
     known = [score for score in scores if score]
+    if len(known) < 2:
+        return None
     _, errors, p = compare(known, column[0])
-    pairs = [(i, j) for i in range(len(there)) for j in range(i + 1, len(there))]
     return Task(
         key=next(done[0].key for (_, other), done in block.done.items() if other == column),
         metric=metric,
@@ -223,8 +229,8 @@ def _task(block: Block, column: Column, models: Sequence[Model], details: Detail
         family=heading,
         scores=scores,
         addresses=tuple(details.of_files(entry.files) for entry in entries),
-        errors={(there[i], there[j]): float(errors[i][j]) for i, j in pairs},
-        p={(there[i], there[j]): float(p[i][j]) for i, j in pairs},
+        errors=errors,
+        p=p,
         how=how_compared(known[0], known[1], column[0]),
     )
 
