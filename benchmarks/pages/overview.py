@@ -261,16 +261,16 @@ def curve_files(results: Results) -> dict[str, str]:
     files = {}
     for block in sort_into_blocks(results.done, group_key=run_of):
         for column in block.columns:
-            points: dict[tuple[str, str], list[tuple[float, Mapping[str, float]]]] = {}
-            for (model, other), done in block.done.items():
-                if other == column:
-                    point = (float(model.epochs or 0), done[0].metrics)
-                    points.setdefault((run_of(model), model.other_conditions), []).append(point)
-                    schedule = done[0].schedule
-            kind = [column[0], block.protocols([column]), schedule, *_kind(block)]
-            for (run, apart), curve in points.items():
+            curves = grouped(
+                ((run_of(model), model.other_conditions), (model, done[0]))
+                for (model, other), done in block.done.items()
+                if other == column
+            )
+            for (run, apart), curve in curves.items():
+                kind = [column[0], block.protocols([column]), curve[0][1].schedule, *_kind(block)]
                 words = [*kind, apart] if apart else kind
-                files[f"{'.'.join([run, *map(_as_file_name, words)])}.csv"] = _csv(curve)
+                points = [(float(model.epochs or 0), result.metrics) for model, result in curve]
+                files[f"{'.'.join([run, *map(_as_file_name, words)])}.csv"] = _csv(points)
     return files
 
 

@@ -162,7 +162,8 @@ def backbones_of(models: Iterable[Model]) -> list[Model]:
 
 def backbone_lines(models: Sequence[Model]) -> list[str]:
     """Return a list of the backbones, and the meaning of the sign of declared recipes if used."""
-    return ["\n".join(map(_description, models)), *declaration_notes(models)]
+    lines = [f"- {model.name}: {description(model)}" for model in models]
+    return ["\n".join(lines), *declaration_notes(models)]
 
 
 def declaration_notes(models: Iterable[Model]) -> list[str]:
@@ -175,8 +176,8 @@ def declaration_notes(models: Iterable[Model]) -> list[str]:
     ]
 
 
-def _description(model: Model) -> str:
-    """Return the description of a backbone as a list item."""
+def description(model: Model) -> str:
+    """Return network, origin and weights of a backbone."""
     network = network_words(model.arch, model.stem) if model.arch else "no result on this page"
     origin = model.source
     if model.recipe:
@@ -190,7 +191,7 @@ def _description(model: Model) -> str:
     elif model.texture:
         origin += f"; textures from a {model.texture}"
     weights = f"weights {model.sha256[:12]}" if model.sha256 else ""
-    return "- " + "; ".join(x for x in (f"{model.name}: {network}", origin, weights) if x)
+    return "; ".join(filter(None, [network, origin, weights]))
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1) -> str:

@@ -162,17 +162,15 @@ def _svg(draft: Draft, places: Mapping[str, int]) -> str:
 
 
 def _shade_edges(plot: "Plot", places: Sequence[float]) -> None:
-    """Shade the first and the last place of a search: an optimum there may lie beyond."""
+    """Shade the first and the last place of a search over powers: the best may lie beyond."""
     if len(places) < 3:
         return
     low, high = plot.get_xlim()
-    log = plot.get_xscale() == "log"
-
-    def between(a: float, b: float) -> float:
-        return math.sqrt(a * b) if log else (a + b) / 2
-
-    plot.axvspan(low, between(places[0], places[1]), color=INK, alpha=0.07, linewidth=0)
-    plot.axvspan(between(places[-2], places[-1]), high, color=INK, alpha=0.07, linewidth=0)
+    for start, end in (
+        (low, math.sqrt(places[0] * places[1])),
+        (math.sqrt(places[-2] * places[-1]), high),
+    ):
+        plot.axvspan(start, end, color=INK, alpha=0.07, linewidth=0)
     plot.set_xlim(low, high)
 
 

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 
 from benchmarks.pages.checkpoint_lines import PROVEN, checkpoint_lines, machine, maps_proof
 from benchmarks.pages.records import Model, Result, grouped
-from benchmarks.pages.table_rows import backbones_of, row_label
+from benchmarks.pages.table_rows import backbones_of, description, row_label
 from benchmarks.report_parts.charts import Chart
 from benchmarks.report_parts.contents import Contents
 from benchmarks.report_parts.pretraining import Log, loss_of
-from transfer.convert.architectures import network_words
 from transfer.datasets.catalog import DATASETS
 from transfer.tasks import TASKS, reading_of
 
@@ -50,27 +49,12 @@ def _checkpoint(
     failed = [one for one in contents.results.failed if one.backbone == model.name]
     return Checkpoint(
         name=row_label(model, models),
-        what=_description(model),
+        what=description(model),
         lines=tuple(_identity(own)),
         loss=loss_of(model, logs),
         num_results=len(own),
         num_failed=len(failed),
     )
-
-
-def _description(model: Model) -> str:
-    """Return network and pre-training in a line."""
-    network = network_words(model.arch, model.stem) if model.arch else "no result"
-    if model.untrained or model.method == "random":
-        return f"{network}; random weights"
-    if model.declared:
-        return f"{network}; declared as {model.recipe}"
-    if model.recipe:
-        plural = "" if model.epochs == "1" else "s"
-        data = model.data.partition(" (")[0]
-        images = f" ({model.num_images:,} images)" if model.num_images else ""
-        return f"{network}; {model.recipe}, {model.epochs} epoch{plural} on {data}{images}"
-    return network if model.arch == "" else f"{network}; the file does not say how it was made"
 
 
 def _identity(own: Sequence[Result]) -> list[tuple[str, str]]:
