@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.pages.against import comparable_block, compared_numbers
-from benchmarks.pages.checkpoint_lines import Line, checkpoint_lines, value_words
 from benchmarks.pages.overview import CURVE_SEPARATOR
 from benchmarks.pages.published import papers
 from benchmarks.pages.records import UNTRAINED, Result, grouped
@@ -27,7 +26,8 @@ TEXT_WIDTH = 100
 LABEL_WIDTH = 32
 """Longest line of the text and widest column of labels, in characters."""
 DEFAULT_RESULTS = Path("results")
-
+Line = tuple[str, str]
+"""Label and text."""
 Explanation = Mapping[str, Sequence[Line]]
 """Lines by the title of their section, in the order in which they are shown."""
 
@@ -76,7 +76,7 @@ def explain(result: Result) -> Explanation:
         "Number": list(_numbers(record)),
         "Published": list(_published(result)),
         "Protocol": list(_protocol(record)),
-        "Checkpoint": list(checkpoint_lines(record)),
+        "Checkpoint": list(checkpoint_lines([record])),
         "Data": list(_data(record)),
         "Computed": list(_computed(path, record)),
         "Again": list(again_lines(record, path)),
@@ -149,6 +149,58 @@ def _flat(fields: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             flat[prefix + name] = value
     return flat
+
+
+def checkpoint_lines(records: Sequence[Record]) -> Iterator[Line]:
+    """Yield identity and origin of the records' checkpoint, and what was proven of it."""
+    record, backbone = records[0], records[0].backbone
+    yield "name", backbone["name"]
+    size = backbone.get("num_parameters")
+    words = network_words(backbone["arch"], backbone["stem"])
+    yield "network", words + (f", {size / 1e6:.1f} million parameters" if size else "")
+    yield "tensors", f"sha256 {backbone['sha256']}"
+    if backbone.get("file_sha256"):
+        yield "file", f"sha256 {backbone['file_sha256']}"
+    yield "recognized as", backbone.get("source", "")
+    made_by = backbone.get("made_by") or {}
+    for name in ("recipe", "epochs", "data", "seed", "precision", "commit"):
+        if made_by.get(name) not in (None, ""):
+            yield f"trained: {name}", value_words(made_by[name])
+    if not made_by:
+        yield "trained", "the file does not say how"
+    if record.declared:
+        yield "declared recipe", f"{record.declared}; nothing here has checked it"
+    found = [
+        (max(maps.values()), record.task)
+        for record in records
+        if (maps := record.details.get("largest_difference_of_maps"))
+    ]
+    if found:
+        yield (
+            "proven",
+            f"in {', '.join(sorted({task for _, task in found}))} the network's feature maps "
+            f"differ from torchvision's with the same weights by at most {max(found)[0]:g}",
+        )
+
+
+def machine(record: Record) -> str:
+    """Return the machine of a record in words."""
+    hardware = dict(record.hardware)
+    accelerator = hardware.pop("accelerator", "none")
+    words = [] if accelerator == "none" else [accelerator]
+    words += [f"{name} {value}" for name, value in hardware.items()]
+    return ", ".join(words) or "unknown"
+
+
+def value_words(value: Any) -> str:
+    """Return a value in words; numbers without superfluous digits."""
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {value_words(inner)}" for name, inner in value.items())
+    if isinstance(value, list | tuple):
+        return " ".join(map(value_words, value)) or "none"
+    return str(value)
 
 
 def _data(record: Record) -> Iterator[Line]:

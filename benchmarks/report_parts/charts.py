@@ -166,10 +166,8 @@ def _shade_edges(plot: "Plot", places: Sequence[float]) -> None:
     if len(places) < 3:
         return
     low, high = plot.get_xlim()
-    for start, end in (
-        (low, math.sqrt(places[0] * places[1])),
-        (math.sqrt(places[-2] * places[-1]), high),
-    ):
+    first, last = math.sqrt(places[0] * places[1]), math.sqrt(places[-2] * places[-1])
+    for start, end in ((low, first), (last, high)):
         plot.axvspan(start, end, color=INK, alpha=0.07, linewidth=0)
     plot.set_xlim(low, high)
 

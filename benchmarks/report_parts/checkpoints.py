@@ -4,8 +4,8 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmarks.pages.checkpoint_lines import PROVEN, checkpoint_lines, machine, maps_proof
-from benchmarks.pages.records import Model, Result, grouped
+from benchmarks.pages.explanation import checkpoint_lines, machine
+from benchmarks.pages.records import Model, grouped
 from benchmarks.pages.table_rows import backbones_of, description, row_label
 from benchmarks.report_parts.charts import Chart
 from benchmarks.report_parts.contents import Contents
@@ -45,25 +45,16 @@ def checkpoints(contents: Contents, logs: Sequence[Log] = ()) -> list[Checkpoint
 def _checkpoint(
     contents: Contents, model: Model, models: Sequence[Model], logs: Sequence[Log]
 ) -> Checkpoint:
-    own = [result for result in contents.results.done if result.model == model]
+    records = [result.record for result in contents.results.done if result.model == model]
     failed = [one for one in contents.results.failed if one.backbone == model.name]
     return Checkpoint(
         name=row_label(model, models),
         what=description(model),
-        lines=tuple(_identity(own)),
+        lines=tuple(checkpoint_lines(records)) if records else (),
         loss=loss_of(model, logs),
-        num_results=len(own),
+        num_results=len(records),
         num_failed=len(failed),
     )
-
-
-def _identity(own: Sequence[Result]) -> list[tuple[str, str]]:
-    """Return the explanation's lines on the checkpoint, and the proof of its conversion."""
-    if not own:
-        return []
-    lines = [line for line in checkpoint_lines(own[0].record) if line[0] != PROVEN]
-    proof = maps_proof([result.record for result in own])
-    return [*lines, (PROVEN, proof)] if proof else lines
 
 
 def missing_tasks(contents: Contents) -> list[tuple[list[str], list[str], list[str]]]:

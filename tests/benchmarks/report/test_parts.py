@@ -1,4 +1,4 @@
-"""Parts of the page: charts, numbers by class, logs of pre-training, hours, figures."""
+"""Parts of the page: charts, numbers by class, logs, hours, figures; foreign details."""
 
 import json
 import re
@@ -13,12 +13,13 @@ from benchmarks.report_parts.contents import read_contents
 from benchmarks.report_parts.galleries import figures
 from benchmarks.report_parts.page import MOST_CHARACTERS, parts_by_task, report_page, with_share
 from benchmarks.report_parts.pretraining import pretraining
-from tests.benchmarks.report.complete_records import HOSTILE, complete
+from tests.benchmarks.report.complete_records import HOSTILE, LORAC, complete
 from transfer.galleries.tile import Tile, write_gallery
 
 TASK = transfer_tasks()[0]
 SEARCH = Draft(title="Search", x="rate", y="accuracy", series=(), log_x=True, edges=True)
 NUMBERS = ((1.0, 1.0), (2.0, 2.0))
+SHORT = {"schedule": "smoke"}
 
 
 def charts(*lines: Series, **changes: Any) -> list[Chart]:
@@ -199,3 +200,75 @@ def test_the_whole_page_is_below_the_limit_and_says_what_is_left_out(tmp_path: P
     assert 5_000_000 < len(page.encode()) <= MOST_CHARACTERS
     assert "figures are left out for size: results/figures" in page
     assert "pictures are left out for size: the .gallery folders" in page
+
+
+def snapshot(results: Path, epoch: int, **changes: Any) -> None:
+    """Write the record of a snapshot of the run "jcl"."""
+    name = f"jcl@{epoch}"
+    backbone = {"name": name, "arch": "resnet50", "stem": "imagenet", "sha256": f"{epoch:064d}"}
+    backbone |= {"source": "", "made_by": LORAC | {"epochs": float(epoch)}}  # type: ignore[dict-item]
+    folder = f"snapshots/{changes.get('schedule', 'paper')}-{changes.get('engine', '')}-{name}"
+    complete(results, folder, TASK, **({"backbone": backbone} | changes))
+
+
+def snapshot_chart(results: Path) -> Chart:
+    """Return the only chart over pre-training."""
+    (part,) = parts_by_task(read_contents(results))
+    (chart,) = part.charts
+    return chart
+
+
+def test_snapshots_of_each_schedule_and_engine_have_a_line_of_their_own(tmp_path: Path) -> None:
+    for epoch in (1, 2):
+        snapshot(tmp_path, epoch)
+        snapshot(tmp_path, epoch, **SHORT)
+        snapshot(tmp_path, epoch, engine="other")
+    names = [name for _, _, name in snapshot_chart(tmp_path).legend]
+    assert len(names) == len({*names}) == 3
+    assert sum("smoke" in name for name in names) == 1
+    assert sum("engine" in name for name in names) == 1
+
+
+def test_a_ring_is_explained_only_where_one_is_drawn(tmp_path: Path) -> None:
+    scores = {"0.1": 40.0, "1.0": 50.0, "10.0": 45.0}
+    found: tuple[dict[str, Any], ...] = (
+        {"mean_cross_validated_AP": scores},
+        {"val_accuracy": scores, "learning_rate": 1.0},
+    )
+    rings = []
+    for place, details in enumerate(found):
+        complete(tmp_path / str(place), "mine", TASK, details=details)
+        (part,) = parts_by_task(read_contents(tmp_path / str(place)))
+        rings.append(part.charts[0].note.startswith("Ring"))
+    assert rings == [False, True]
+
+
+FOREIGN: dict[str, Any] = {
+    "val_accuracy": {"a": "x"},
+    "top1": {"noise": {"1": "x"}},
+    "training": 3,
+    "most_confused": [{"klass": HOSTILE}],
+    "queries": [{"neighbors": "x"}],
+}
+
+
+def test_a_foreign_detail_costs_only_its_own_task(tmp_path: Path) -> None:
+    kept = {"accuracy_per_class": {"cat": 20.0}}
+    for task, (name, detail) in zip(transfer_tasks(), FOREIGN.items(), strict=False):
+        complete(tmp_path, HOSTILE, task, details={name: detail})
+    complete(tmp_path, "mine", transfer_tasks()[-1], details=kept)
+    page = report_page(tmp_path)
+    assert page.count('class="below unreadable"') == len(FOREIGN)
+    assert "Accuracy by class" in page
+    assert HOSTILE not in page
+
+
+def test_an_unknown_task_and_names_of_any_script_are_shown(tmp_path: Path) -> None:
+    changes: dict[str, Any] = {"metrics": {"zap": 12.5}, "primary_metric": "zap"}
+    changes["details"] = {"accuracy_per_class": {HOSTILE: 1.0, "猫 ☃\u202e": 2.0}}
+    complete(tmp_path, "Ünïcode ☃ 名前", "no_such_task", heading="Strange", **changes)
+    page = report_page(tmp_path)
+    assert "no_such_task" in page
+    assert "Ünïcode ☃ 名前" in page
+    assert "猫 ☃" in page
+    assert HOSTILE not in page
