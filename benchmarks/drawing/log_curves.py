@@ -101,6 +101,7 @@ class LogCurves(Figure):
             panels,
             {label: logs[method] for method, label in self.methods.items()},
             after=self._sentences(logs),
+            runs="",
             header=("metric", "series", "epoch", "mean", "standard_deviation", "runs"),
             rows=[
                 (name, line.label, *point_words(point))

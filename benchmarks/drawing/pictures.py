@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 from benchmarks.drawing.figure import Drawn, Figure, Line, Panel, Picture, Point, TrainingLog
 from benchmarks.drawing.kinds import Kind
-from benchmarks.pages.blocks import processes_words, schedule_words, tolerated_words
+from benchmarks.pages.blocks import schedule_words
+from benchmarks.pages.entries import run_notes
 from benchmarks.pages.published import Paper, Statement, papers
-from benchmarks.pages.records import SMALL_DATA, STAND_IN_TEXTURE, Model, Result
+from benchmarks.pages.records import STAND_IN_TEXTURE, Model, Result
 
 
 class Candidate(NamedTuple):
@@ -70,7 +71,7 @@ def captioned(
         paper_sentence(figure.id, models, varied),
         *after,
         *evaluation_sentences(results),
-        f"{runs}, {seed_words(one.seed for one in results)}." if results and runs else "",
+        f"{runs}." if runs else "",
         f"Not run: {absent}." if absent else "",
         *figure.remarks,
     ]
@@ -86,38 +87,17 @@ def captioned(
 
 
 def evaluation_sentences(results: Sequence[Result]) -> list[str]:
-    """Return sentences on task, protocol, length, data, arithmetic and departures."""
+    """Return sentences on tasks, protocols, the notes that tables have, and departures."""
     if not results:
         return []
-    first = results[0]
     tasks = ", ".join(dict.fromkeys(result.task for result in results))
     protocols = ", ".join(sorted({result.protocol for result in results}))
-    data = SMALL_DATA.get(first.small, "full data")
-    counts = counts_words(first)
-    words = [
-        f"{tasks}, protocol {protocols}",
-        schedule_words(first.schedule),
-        f"{data} ({counts})" if counts else data,
-        *tolerated_words(first),
-        f"engine {first.engine}",
-        f"features in {first.features_in}",
-        *([processes_words(first)] if first.num_processes > 1 else []),
-    ]
+    by_seed = {result.seed: result for result in reversed(results)}
+    notes = run_notes([by_seed[seed] for seed in sorted(by_seed)])
+    words = [f"protocol {protocols}", *notes, f"features in {results[0].features_in}"]
+    sentences = [f"Evaluation: {tasks}, {'; '.join(words)}."]
     departures = "; ".join(dict.fromkeys(text for one in results for text in one.departures))
-    sentences = [f"Evaluation: {'; '.join(words)}."]
     return [*sentences, f"Departures from the protocol: {departures}."] if departures else sentences
-
-
-def counts_words(result: Result) -> str:
-    """Return words such as "5,000 training and 1,000 test images"."""
-    words = []
-    for key, told in sorted(result.record.data.items()):
-        counts = told["counts"]
-        train, test = counts.get("trainval") or counts.get("train"), counts.get("test")
-        if train and test:
-            name = f"{key}: " if len(result.record.data) > 1 else ""
-            words.append(f"{name}{train:,} training and {test:,} test images")
-    return "; ".join(words)
 
 
 def seed_words(seeds: Iterable[object]) -> str:

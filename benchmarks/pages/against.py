@@ -11,7 +11,6 @@ from benchmarks.pages.differences import (
     NOT_A_NUMBER,
     Difference,
     Score,
-    Word,
     difference,
     run_deviation,
 )
@@ -53,11 +52,6 @@ class Pair:
         return difference(self.ours, paper, self.task)
 
     @property
-    def verdict(self) -> Word:
-        """Verdict on the difference, for numbers that are judged."""
-        return self.difference.verdict()
-
-    @property
     def why_not_judged(self) -> str:
         """Return why the number gets no verdict; empty if it gets one."""
         return self.no_verdict or ("" if self.difference.known else NO_ERRORS)
@@ -71,7 +65,7 @@ class Pair:
     def word(self) -> str:
         """Return the verdict, or that there is none."""
         unjudged = "not judged" if self.ours.finite else NOT_A_NUMBER
-        return self.verdict if self.judged else unjudged
+        return self.difference.verdict() if self.judged else unjudged
 
     @property
     def task(self) -> str:

@@ -130,10 +130,12 @@ def _differences(done: list[tuple[Result, ...]]) -> str:
 
 
 def _notes(done: tuple[Result, ...]) -> tuple[str, ...]:
-    """Return notes on schedule, engine, seeds, data and departures of a number, each once.
+    """Return the notes of a number with its departures, which its runs share."""
+    return (*run_notes(done), *done[0].departures)
 
-    They are taken from the first run, because runs of one mean differ only in their seeds.
-    """
+
+def run_notes(done: Sequence[Result]) -> list[str]:
+    """Return notes on schedule, engine, seeds and data of runs that differ in their seeds only."""
     first = done[0]
     notes = [schedule_words(first.schedule), f"engine {first.engine}"]
     notes += [processes_words(first)] * (first.num_processes > 1)
@@ -146,4 +148,4 @@ def _notes(done: tuple[Result, ...]) -> tuple[str, ...]:
     if at_edge := [str(result.seed) for result in done if result.details.get("at_grid_edge")]:
         of = f" (seed {', '.join(at_edge)})" if len(done) > 1 else ""
         notes.append(f"chosen learning rate at the edge of the grid{of}")
-    return (*notes, *first.departures)
+    return notes

@@ -110,7 +110,7 @@ def _published(result: Result) -> Iterator[Line]:
                 difference = pair.difference
                 text = f"{pair.paper:g}, ours {pair.ours.mean:.2f} ({difference.points:+.2f}): "
                 if pair.judged:
-                    text += f"{pair.verdict}, 95 % interval {difference.interval_text()}"
+                    text += f"{pair.word}, 95 % interval {difference.interval_text()}"
                 else:
                     text += f"not judged, {pair.why_not_judged}"
                 yield f"{label}: {pair.row.label}, {pair.column.label}", text

@@ -140,7 +140,9 @@ def verdicts_of(done: Iterable[Result]) -> dict[tuple[str, str, str], Word]:
     for _, _, pair in compared_everywhere(results):
         if pair.judged:
             key = (pair.task, pair.row.protocol_of(pair.column), pair.column.metric)
-            found[key] = max(found.get(key, VERDICTS[0]), pair.verdict, key=VERDICTS.index)
+            found[key] = max(
+                found.get(key, VERDICTS[0]), pair.difference.verdict(), key=VERDICTS.index
+            )
     return found
 
 

@@ -67,7 +67,7 @@ def verdicts_of(done: Sequence[Result]) -> dict[tuple[str, str], list[str]]:
         for file in pair.files if pair.judged else ():
             named = verdicts.setdefault((file, pair.column.metric), {})
             interval = pair.difference.interval_text()
-            named[f"{pair.verdict} {interval} ({paper.name}, {table.number})"] = None
+            named[f"{pair.word} {interval} ({paper.name}, {table.number})"] = None
     return {key: list(named) for key, named in verdicts.items()}
 
 

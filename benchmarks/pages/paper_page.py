@@ -253,7 +253,7 @@ def _table(published: Table, block: Block, notes: Notes, *, printed: bool) -> Pr
                 everywhere,
                 notes,
                 decimals=decimals,
-                attributes=[known.get(a.key, "") for a in published.attributes],
+                attributes=[known.get(key, "") for key in published.attributes],
             )
             own.append(one)
         lines += [Line(label=title)] if title and own else []
@@ -264,7 +264,7 @@ def _table(published: Table, block: Block, notes: Notes, *, printed: bool) -> Pr
     )
     of_all = notes_line(block.protocols(block.columns), everywhere)
     return PrintedTable(
-        ("method", *(a.label for a in published.attributes)),
+        ("method", *published.attributes.values()),
         headings,
         with_best(lines, headings),
         f"All → rows: {of_all}." if lines and block.done else "",
@@ -283,7 +283,7 @@ def _printed_line(published: Table, row: Row) -> Line:
     notes += [f"protocol {row.protocol}"] if row.protocol else []
     return Line(
         label=f"{row.label} ({'; '.join(notes)})" if notes else row.label,
-        attributes=tuple(_attribute(row, a.key) for a in published.attributes),
+        attributes=tuple(_attribute(row, key) for key in published.attributes),
         numbers=tuple(_printed_number(published, row, column) for column in published.columns),
     )
 

@@ -43,14 +43,6 @@ class Column:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Attribute:
-    """One printed column that describes a row; its values are in `attrs` or `marks`."""
-
-    key: str
-    label: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class Pretraining:
     """Pre-training of a published row; None where the paper does not say."""
 
@@ -137,7 +129,8 @@ class Table:
     facts: tuple[str, ...]
     """Facts that a reader must know, such as the meaning of footnote marks."""
     columns: tuple[Column, ...]
-    attributes: tuple[Attribute, ...]
+    attributes: Mapping[str, str]
+    """Label of each printed column that describes a row, by its key in `attrs` or `marks`."""
     rows: tuple[Row, ...]
     points: tuple[Row, ...] = ()
     """Points of a figure without printed numbers: rows with the figure's name and a recipe."""
@@ -378,7 +371,7 @@ def _table(entry: dict[str, Any]) -> Table:
         **{name: entry[name] for name in ("id", "number", "kind", "title")},
         facts=tuple(entry.get("facts", ())),
         columns=tuple(Column(**column) for column in entry["columns"]),
-        attributes=tuple(Attribute(**attribute) for attribute in entry.get("attributes", ())),
+        attributes={one["key"]: one["label"] for one in entry.get("attributes", ())},
         rows=tuple(_row(row, shared) for row in entry["rows"]),
         points=tuple(
             _row({"label": entry["number"], "role": "own", "recipe": recipe, "values": {}}, shared)

@@ -98,12 +98,11 @@ def test_every_cell_belongs_to_a_column(subtests: pytest.Subtests) -> None:
     for table in TABLES:
         with subtests.test(table=table):
             keys = {column.key for column in table.columns}
-            described = {attribute.key for attribute in table.attributes}
             for row in table.rows:
                 assert set(row.values) == keys
                 assert set(row.ci) | set(row.bracketed) <= keys
                 assert set(row.markers) <= {*keys, "bracketed"}
-                assert set(row.attrs) | set(row.marks) <= described
+                assert set(row.attrs) | set(row.marks) <= set(table.attributes)
 
 
 def test_every_row_of_a_method_that_we_have_names_the_recipe_that_makes_it(
