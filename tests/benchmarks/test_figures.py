@@ -11,7 +11,6 @@ from benchmarks.drawing import FIGURES, files
 from benchmarks.drawing.figure import Figure, Picture
 from benchmarks.figures import list_lines, main, read_material, update_figures
 from benchmarks.pages.table_rows import escape
-from benchmarks.planning.options import RunAll
 from benchmarks.tables import update_tables
 from tests.benchmarks.drawing.figure_records import jcl_keys, point
 
@@ -109,15 +108,3 @@ def test_a_run_of_all_takes_snapshots_or_checkpoints(
     words = ["--snapshots", str(tmp_path), "--ckpt", "a.pt", "--seeds", "0,1"]
     assert run_all.main(words) == 2
     assert "--snapshots does not go with --ckpt, --seeds" in capsys.readouterr().err
-
-
-def test_a_run_of_all_evaluates_snapshots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-
-    def evaluate(request: RunAll) -> int:
-        asked.append((request.snapshots, request.plan))
-        return 0
-
-    monkeypatch.setattr(run_all, "run", evaluate)
-    assert run_all.main(["--snapshots", str(tmp_path), "--plan"]) == 0
-    assert asked == [((tmp_path,), True)]

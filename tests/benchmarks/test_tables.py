@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.explain import main as explain
+from benchmarks.pages.table_rows import table
 from benchmarks.report_parts.page import report_page
-from benchmarks.tables import write_tables
+from benchmarks.tables import latex_tables, write_tables
 from tests.synthetic_records import blocks, page, put, record
 
 OWN = Path(__file__).parents[2] / "results"
@@ -93,3 +94,32 @@ def test_an_interrupted_write_leaves_the_old_table(
         write_tables(tmp_path)
     assert [path.name for path in (tmp_path / "tables").glob(".*")] == []
     assert (tmp_path / "tables" / "co2_table3.md").read_text() == before
+
+
+PAGE = f"""# Title
+
+Text.
+
+## A block
+
+{table(("method", "top_1 | %"), [["→ mine ¹²", "**71.2** ± 0.3"], ["*group*", ""]])}
+
+- note
+"""
+
+
+def test_a_table_becomes_a_tabular_with_booktabs() -> None:
+    assert (
+        latex_tables(PAGE)
+        == r"""% A block
+\begin{tabular}{lr}
+\toprule
+method & top\_1 | \% \\
+\midrule
+$\rightarrow$ mine $^{12}$ & \textbf{71.2} $\pm$ 0.3 \\
+\textit{group} &  \\
+\bottomrule
+\end{tabular}
+"""
+    )
+    assert latex_tables("# no table\n") == ""

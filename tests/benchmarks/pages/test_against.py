@@ -9,7 +9,7 @@ import pytest
 from benchmarks.pages.numbers import verdicts_of
 from benchmarks.pages.published import transfer_tasks
 from benchmarks.pages.records import UNTRAINED, read_results
-from tests.synthetic_records import page, record
+from tests.synthetic_records import blocks, page, record
 from transfer.backbone import random_backbone
 
 LORAC = {"method": "lorac", "recipe": "lorac/in1k-r50", "epochs": 200.0, "data": "in1k"}
@@ -57,6 +57,34 @@ def test_co2_on_moco_v1_is_compared_under_its_own_weight_decay(tmp_path: Path) -
     assert "## Protocol co2-2021 instead of co2-2021-v1: not comparable" in above
     assert re.search(r"\| 66.00 \| +66.2 \| +-0.20 \| .* undecided", text)
     assert "60.00" not in text
+
+
+def test_loocs_all_is_compared_with_the_mean_that_it_fits(tmp_path: Path) -> None:
+    moco = {"method": "moco", "recipe": "moco/in100-r50", "epochs": 500.0, "data": "in100"}
+    for metric, score, digits in (("all19_top1", 48.2, "a"), ("all_top1", 46.6, "b")):
+        record(
+            tmp_path,
+            score,
+            backbone=metric,
+            sha256=digits * 64,
+            made_by=moco,
+            task="imagenet_c100_eval",
+            metric=metric,
+            protocol="looc-2020/1",
+        )
+    text = page(tmp_path, "looc_table3.md")
+    shown, against = blocks(text)
+    assert "48.2" in shown["→ all19_top1"][8]
+    assert "46.6" in shown["→ all_top1"][9]
+    assert against["→ all19_top1"][1:] == [
+        "IN-C-100 All",
+        "48.20",
+        "48.2",
+        "+0.00",
+        "[-2.1, +2.1]",
+        "undecided",
+    ]
+    assert "→ all_top1" not in against
 
 
 def test_other_heads_are_no_row_of_table_5(tmp_path: Path) -> None:
