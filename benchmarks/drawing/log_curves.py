@@ -100,7 +100,7 @@ class LogCurves(Figure):
             self,
             panels,
             {label: logs[method] for method, label in self.methods.items()},
-            after=self._sentences(logs),
+            findings=self._sentences(logs),
             runs="",
             header=("metric", "series", "epoch", "mean", "standard_deviation", "runs"),
             rows=[

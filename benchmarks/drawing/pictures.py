@@ -46,7 +46,6 @@ def captioned(
     lines: Mapping[str, Sequence[Result | TrainingLog]],
     *,
     findings: Iterable[str] = (),
-    after: Iterable[str] = (),
     varied: Container[str] = (),
     runs: str = "One run of each",
     header: tuple[str, ...],
@@ -54,8 +53,8 @@ def captioned(
 ) -> Picture:
     """Return a picture whose caption names the printed figure and says how ours differs.
 
-    lines: what is shown, by label. findings, after: sentences before and after those on
-    pre-training. varied: settings on the x axis.
+    lines: what is shown, by label. findings: sentences before those on pre-training. varied:
+    settings on the x axis.
     """
     paper, name = paper_of(figure.id), printed_name(figure.id)
     members = [one for own in lines.values() for one in own]
@@ -67,9 +66,7 @@ def captioned(
         f"{name} of {paper.name} (arXiv:{paper.arxiv}): {figure.what}.",
         "" if exact else "Not the paper's runs or data: compare the shape, not the numbers.",
         *findings,
-        *pretraining_sentences(models, varied),
-        paper_sentence(figure.id, models, varied),
-        *after,
+        *pretraining_sentences(figure.id, models, varied),
         *evaluation_sentences(results),
         f"{runs}." if runs else "",
         f"Not run: {absent}." if absent else "",
@@ -107,7 +104,7 @@ def seed_words(seeds: Iterable[object]) -> str:
 
 
 def pretraining_sentences(
-    models: Mapping[str, Sequence[Model]], varied: Container[str]
+    figure_id: str, models: Mapping[str, Sequence[Model]], varied: Container[str]
 ) -> list[str]:
     """Return the sentences on each line's pre-training, and where it differs from the paper's.
 
@@ -116,16 +113,15 @@ def pretraining_sentences(
     recipes = [f"{label}: {_recipe_words(own)}" for label, own in models.items()]
     first = {label: own[0] for label, own in models.items()}
     data = dict.fromkeys(model.data for own in models.values() for model in own if model.data)
-    sentences = [
+    changes = {label: _changes(one, varied) for label, one in first.items()}
+    unlike = {label: _unlike_paper(figure_id, one, varied) for label, one in first.items()}
+    return [
         f"Pre-training: {'; '.join(recipes)}.",
         _by_label("Trained with", {label: _way(one, varied) for label, one in first.items()}),
         f"Its images: {'; '.join(data)}." if data else "",
-        _by_label(
-            "Changed from the recipes",
-            {label: _changes(one, varied) for label, one in first.items()},
-        ),
+        _by_label("Changed from the recipes", changes),
+        _by_label("Settings unlike the paper's, whose are in brackets", unlike),
     ]
-    return [sentence for sentence in sentences if sentence]
 
 
 def _by_label(title: str, words: Mapping[str, str]) -> str:
@@ -215,23 +211,15 @@ def statements(figure_id: str) -> list[Statement]:
     return [one for one in paper_of(figure_id).stated if one.where == printed_name(figure_id)]
 
 
-def paper_sentence(
-    figure_id: str, models: Mapping[str, Sequence[Model]], varied: Container[str]
-) -> str:
-    """Return the sentence on the settings in which each line's runs differ from the paper's.
-
-    varied: settings on the x axis. Empty without a difference, or without records of settings.
-    """
-    lines = {}
-    for label, own in models.items():
-        run = own[0].settings
-        lines[label] = ", ".join(
-            f"{symbol} {value_text(run[name])} ({', '.join([value_text(paper), *source])})"
-            for one in statements(figure_id)
-            for symbol, (name, paper, *source) in one.settings.get(own[0].method, {}).items()
-            if name in run and name not in varied and run[name] != paper
-        )
-    return _by_label("Settings unlike the paper's, whose are in brackets", lines)
+def _unlike_paper(figure_id: str, model: Model, varied: Container[str]) -> str:
+    """Return the settings in which a run differs from the paper's; empty without any."""
+    run = model.settings
+    return ", ".join(
+        f"{symbol} {value_text(run[name])} ({', '.join([value_text(paper), *source])})"
+        for one in statements(figure_id)
+        for symbol, (name, paper, *source) in one.settings.get(model.method, {}).items()
+        if name in run and name not in varied and run[name] != paper
+    )
 
 
 def runs_words(lines: Iterable[Line]) -> str:

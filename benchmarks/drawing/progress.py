@@ -90,7 +90,7 @@ class SnapshotCurves(Figure):
             self,
             [panel],
             {label: [r for own in curve.values() for r in own] for label, curve in curves.items()},
-            after=[*_unfinished(curves), *_order(curves)],
+            findings=[*_unfinished(curves), *_order(curves)],
             runs=runs_words(lines),
             header=("series", "epoch", "top1", "standard_deviation", "runs"),
             rows=[(line.label, *point_words(point)) for line in lines for point in line.points],
