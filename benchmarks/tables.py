@@ -9,8 +9,8 @@ The same results give the same bytes.
 
 import re
 import sys
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Literal
 
@@ -106,53 +106,37 @@ def _write(path: Path, text: str) -> Path:
     return path
 
 
-SPECIAL = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-SPECIAL |= {sign: f"\\{sign}" for sign in "#$%&_{}"}
 SIGNS = {"±": r"$\pm$", "–": "--", "−": "$-$", "→": r"$\rightarrow$", "✓": r"$\checkmark$"}
 SUPERSCRIPTS = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789", strict=True))
 
 
 def latex_tables(page: str) -> str:
     """Return the tables of a markdown page as tabulars, each below its heading as a comment."""
-    parts, heading, rows = [], "", list[str]()
-    for line in [*page.splitlines(), ""]:
-        if line.startswith("|"):
-            rows.append(line)
+    import pandas as pd
+
+    parts, heading = [], ""
+    for is_table, lines in groupby(page.splitlines(), lambda line: line.startswith("|")):
+        if not is_table:
+            heading = [heading, *(one.lstrip("# ") for one in lines if one.startswith("#"))][-1]
             continue
-        if rows:
-            parts.append("\n".join([f"% {heading}", *_tabular(rows)]))
-            rows = []
-        if line.startswith("#"):
-            heading = line.lstrip("# ")
-    return "\n\n".join(parts) + "\n" * bool(parts)
+        rows = [re.split(r"(?<!\\)\|", line)[1:-1] for line in lines]
+        head, rule, *body = ([cell.strip().replace(r"\|", "|") for cell in row] for row in rows)
+        columns = "".join("r" if cell.endswith(":") else "l" for cell in rule)
+        frame = pd.DataFrame(body, columns=head)
+        text = frame.to_latex(index=False, column_format=columns, escape=True)
+        parts.append(f"% {heading}\n{_with_signs(text)}")
+    return "\n".join(parts)
 
 
-def _tabular(rows: list[str]) -> Iterable[str]:
-    head, rule, *body = ([cell.strip() for cell in re.split(r"(?<!\\)\|", r)[1:-1]] for r in rows)
-    columns = "".join("r" if cell.endswith(":") else "l" for cell in rule)
-    yield rf"\begin{{tabular}}{{{columns}}}"
-    yield r"\toprule"
-    yield _line(head)
-    yield r"\midrule"
-    yield from map(_line, body)
-    yield r"\bottomrule"
-    yield r"\end{tabular}"
-
-
-def _line(cells: list[str]) -> str:
-    return " & ".join(map(_cell, cells)) + r" \\"
-
-
-def _cell(text: str) -> str:
-    """Return a cell of markdown as LaTeX; bold and italic stay what they are."""
-    escaped = "".join(SPECIAL.get(sign, sign) for sign in text.replace(r"\|", "|"))
-    escaped = re.sub(r"\*\*(.+?)\*\*", r"\\textbf{\1}", escaped)
-    escaped = re.sub(r"^\*(.+)\*$", r"\\textit{\1}", escaped)
+def _with_signs(text: str) -> str:
+    """Return escaped LaTeX with bold and italic as in markdown, and signs that compilers know."""
+    text = re.sub(r"\*\*(.+?)\*\*", r"\\textbf{\1}", text)
+    text = re.sub(r"^\*(.+?)\*(?= &)", r"\\textit{\1}", text, flags=re.MULTILINE)
     for sign, command in SIGNS.items():
-        escaped = escaped.replace(sign, command)
+        text = text.replace(sign, command)
     raised = f"[{''.join(SUPERSCRIPTS)}]+"
     return re.sub(
-        raised, lambda found: f"$^{{{''.join(SUPERSCRIPTS[s] for s in found[0])}}}$", escaped
+        raised, lambda found: f"$^{{{''.join(SUPERSCRIPTS[s] for s in found[0])}}}$", text
     )
 
 
