@@ -1,14 +1,12 @@
 """Files of figures: CSV, SVG and PNG, all three or none, and the page that lists them."""
 
-import csv
 import html
-import io
 import re
 from collections.abc import Container
 from pathlib import Path
 
 from benchmarks.drawing.figure import Picture
-from benchmarks.pages.table_rows import escape
+from benchmarks.pages.table_rows import csv_text, escape
 from pretrain.running.atomic_files import explain_write_errors, write_whole
 
 SUFFIXES = ("csv", "png", "svg")
@@ -27,7 +25,8 @@ def write_picture(picture: Picture, folder: Path) -> bool:
 
     svg, png = render(picture, OWN)
     # everything is drawn before the first file is written: a failure leaves no half figure
-    contents = {"csv": csv_text(picture).encode(), "png": png, "svg": svg}
+    numbers = csv_text(picture.header, picture.rows)
+    contents = {"csv": numbers.encode(), "png": png, "svg": svg}
     for suffix in SUFFIXES:
         write_whole(folder / f"{picture.file_name}.{suffix}", contents[suffix], "--results")
     return True
@@ -39,18 +38,9 @@ def is_drawn(picture: Picture, folder: Path) -> bool:
     return (
         csv_file.is_file()
         and png.is_file()
-        and csv_file.read_text(encoding="utf-8") == csv_text(picture)
+        and csv_file.read_text(encoding="utf-8") == csv_text(picture.header, picture.rows)
         and metadata_of(svg).get("description") == " ".join(picture.caption)
     )
-
-
-def csv_text(picture: Picture) -> str:
-    """Return the numbers of a picture."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(picture.header)
-    writer.writerows(picture.rows)
-    return text.getvalue()
 
 
 def metadata_of(svg: Path) -> dict[str, str]:

@@ -1,9 +1,7 @@
 """Pages of ours: backbones and tasks in parts per schedule; methods beside each other; curves."""
 
-import csv
-import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 
@@ -17,6 +15,7 @@ from benchmarks.pages.table_rows import (
     Notes,
     backbone_lines,
     backbones_of,
+    csv_text,
     escape,
     notes_line,
     our_table,
@@ -269,8 +268,14 @@ def curve_files(results: Results) -> dict[str, str]:
             for (run, apart), curve in curves.items():
                 kind = [column[0], block.protocols([column]), curve[0][1].schedule, *_kind(block)]
                 words = [*kind, apart] if apart else kind
-                points = [(float(model.epochs or 0), result.metrics) for model, result in curve]
-                files[f"{'.'.join([run, *map(_as_file_name, words)])}.csv"] = _csv(points)
+                name = f"{'.'.join([run, *map(_as_file_name, words)])}.csv"
+                metrics = list(curve[0][1].metrics)
+                curve.sort(key=lambda point: float(point[0].epochs or 0))
+                rows = [
+                    [f"{float(model.epochs or 0):g}", *(f"{r.metrics[m]:.4f}" for m in metrics)]
+                    for model, r in curve
+                ]
+                files[name] = csv_text(["epoch", *metrics], rows)
     return files
 
 
@@ -282,15 +287,3 @@ def _kind(block: Block) -> list[str]:
 
 def _as_file_name(words: str) -> str:
     return re.sub(r"[ /]+", "-", words)
-
-
-def _csv(points: list[tuple[float, Mapping[str, float]]]) -> str:
-    text = io.StringIO()
-    names = list(points[0][1])
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["epoch", *names])
-    writer.writerows(
-        [f"{epoch:g}", *(f"{metrics[name]:.4f}" for name in names)]
-        for epoch, metrics in sorted(points, key=lambda point: point[0])
-    )
-    return text.getvalue()

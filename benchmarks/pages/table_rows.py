@@ -3,6 +3,8 @@
 entries.py makes the entries of a line from records.
 """
 
+import csv
+import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -213,3 +215,10 @@ def _line(texts: Sequence[str], widths: Sequence[int], left: int) -> str:
 def escape(text: str) -> str:
     """Return the text on one line, with its bars escaped, so that it cannot end a table cell."""
     return " ".join(text.replace("|", "\\|").split())
+
+
+def csv_text(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table as the text of a CSV file."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([header, *rows])
+    return text.getvalue()

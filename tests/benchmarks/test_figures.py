@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks import run_all
-from benchmarks.drawing import FIGURES, files
+from benchmarks.drawing import FIGURES
 from benchmarks.drawing.figure import Figure, Picture
 from benchmarks.figures import list_lines, main, read_material, update_figures
-from benchmarks.pages.table_rows import escape
+from benchmarks.pages.table_rows import csv_text, escape
 from benchmarks.tables import update_tables
 from tests.benchmarks.drawing.figure_records import jcl_keys, point
 
@@ -23,7 +23,9 @@ def test_the_committed_figures_are_those_of_the_committed_records() -> None:
     pictures = [own for figure in FIGURES.values() for own in figure.draw(material).pictures]
     assert len(pictures) == 7
     for picture in pictures:
-        assert (folder / f"{picture.file_name}.csv").read_text() == files.csv_text(picture)
+        assert (folder / f"{picture.file_name}.csv").read_text() == csv_text(
+            picture.header, picture.rows
+        )
         assert escape(" ".join(picture.caption)) in page
 
 
