@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from benchmarks.pages.explanation import checkpoint_lines, machine
 from benchmarks.pages.records import Model, grouped
 from benchmarks.pages.table_rows import backbones_of, description, row_label
-from benchmarks.report_parts.charts import Chart
 from benchmarks.report_parts.contents import Contents
-from benchmarks.report_parts.pretraining import Log, loss_of
 from transfer.datasets.catalog import DATASETS
 from transfer.tasks import TASKS, reading_of
 
@@ -23,38 +21,29 @@ class Checkpoint:
     """Network and pre-training, in a line."""
     lines: tuple[tuple[str, str], ...]
     """Identity, how the file was recognized, and what was proven, by label."""
-    loss: Chart | None
-    """Loss of its pre-training; None if its log is not here."""
     num_results: int
     num_failed: int
 
 
-def checkpoints(contents: Contents, logs: Sequence[Log] = ()) -> list[Checkpoint]:
-    """Return every checkpoint with a result or a failure, in order of their names.
-
-    logs: of pre-training runs, which may have made some of them.
-    """
+def checkpoints(contents: Contents) -> list[Checkpoint]:
+    """Return every checkpoint with a result or a failure, in order of their names."""
     done, failed = contents.results.done, contents.results.failed
     models = backbones_of(result.model for result in done)
     known = {model.name for model in models}
     models += [Model(name=name) for name in sorted({f.backbone for f in failed} - known)]
     models.sort(key=lambda model: (model.untrained or model.method == "random", model))
-    return [_checkpoint(contents, model, models, logs) for model in models]
-
-
-def _checkpoint(
-    contents: Contents, model: Model, models: Sequence[Model], logs: Sequence[Log]
-) -> Checkpoint:
-    records = [result.record for result in contents.results.done if result.model == model]
-    failed = [one for one in contents.results.failed if one.backbone == model.name]
-    return Checkpoint(
-        name=row_label(model, models),
-        what=description(model),
-        lines=tuple(checkpoint_lines(records)) if records else (),
-        loss=loss_of(model, logs),
-        num_results=len(records),
-        num_failed=len(failed),
-    )
+    found = []
+    for model in models:
+        records = [result.record for result in done if result.model == model]
+        checkpoint = Checkpoint(
+            name=row_label(model, models),
+            what=description(model),
+            lines=tuple(checkpoint_lines(records)) if records else (),
+            num_results=len(records),
+            num_failed=sum(one.backbone == model.name for one in failed),
+        )
+        found.append(checkpoint)
+    return found
 
 
 def missing_tasks(contents: Contents) -> list[tuple[list[str], list[str], list[str]]]:

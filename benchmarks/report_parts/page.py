@@ -144,7 +144,7 @@ def report_page(results: Path, runs: Sequence[Path] = ()) -> str:
     shown = shown_figures(drawn)
     parts = {
         "contents": contents,
-        "checkpoints": checkpoints(contents, trained.logs),
+        "checkpoints": checkpoints(contents),
         "missing": missing_tasks(contents),
         "groups": comparisons(contents, details),
         "most_sentences": MOST_SENTENCES,
