@@ -2,7 +2,7 @@
 
 page.py          the page: its parts in order within one size, rendered by the templates
 contents.py      records and failures of a results folder, read once
-checkpoints.py   checkpoints that were evaluated, failures, tasks without a result, hours
+checkpoints.py   checkpoints that were evaluated, hours of tasks
 comparison.py    which checkpoint is better, where, and surely? Our numbers beside the papers'
 task_charts.py   its charts: searches, losses, severities, snapshots
 task_classes.py  its tables: by class and size, confusions, spread over runs

@@ -1,15 +1,11 @@
-"""Checkpoints that were evaluated, failed cells, tasks without a result, and hours of tasks."""
+"""Checkpoints that were evaluated, and hours of tasks."""
 
-import shlex
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmarks.pages.explanation import checkpoint_lines, machine
 from benchmarks.pages.records import Model, grouped
 from benchmarks.pages.table_rows import backbones_of, description, row_label
 from benchmarks.report_parts.contents import Contents
-from transfer.datasets.catalog import DATASETS
-from transfer.tasks import TASKS, reading_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,35 +40,6 @@ def checkpoints(contents: Contents) -> list[Checkpoint]:
         )
         found.append(checkpoint)
     return found
-
-
-def missing_tasks(contents: Contents) -> list[tuple[list[str], list[str], list[str]]]:
-    """Return the default tasks that have neither a result nor a failure, grouped by data sets.
-
-    Beside the tasks stand the titles of their data sets, and how to get these.
-    """
-    ran = {result.task for result in contents.results.done}
-    ran |= {failure.task for failure in contents.results.failed}
-    groups: dict[tuple[str, ...], dict[str, None]] = {}
-    for key, task in TASKS.items():
-        name = reading_of(key)[0]
-        if task.by_default and name not in ran:
-            groups.setdefault(tuple(task.datasets()), {})[name] = None
-    return [
-        ([*tasks], [DATASETS[key].title for key in keys], how_to_get(keys))
-        for keys, tasks in groups.items()
-    ]
-
-
-def how_to_get(keys: Sequence[str]) -> list[str]:
-    """Return the command that gets the data sets, and advice on those without a source."""
-    known = [key for key in keys if key in DATASETS]
-    sourced = [key for key in known if DATASETS[key].sources]
-    advice = [DATASETS[key].how_to_get for key in known if not DATASETS[key].sources]
-    if sourced:
-        words = ["python", "-m", "transfer", "get-data", *sourced, "--data", "DATA"]
-        return [shlex.join(words), *advice]
-    return advice
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ from benchmarks.pages.paper_page import paper_tables, tasks_of
 from benchmarks.pages.published import papers
 from benchmarks.pages.records import Result
 from benchmarks.report_parts.charts import Chart
-from benchmarks.report_parts.checkpoints import checkpoints, missing_tasks, task_hours
+from benchmarks.report_parts.checkpoints import checkpoints, task_hours
 from benchmarks.report_parts.comparison import (
     MEANINGS,
     MOST_SENTENCES,
@@ -145,7 +145,6 @@ def report_page(results: Path, runs: Sequence[Path] = ()) -> str:
     parts = {
         "contents": contents,
         "checkpoints": checkpoints(contents),
-        "missing": missing_tasks(contents),
         "groups": comparisons(contents, details),
         "most_sentences": MOST_SENTENCES,
         "badges": badges(contents),
