@@ -5,7 +5,7 @@ contents.py      records and failures of a results folder, read once
 checkpoints.py   checkpoints that were evaluated, hours of tasks
 comparison.py    which checkpoint is better, where, and surely? Our numbers beside the papers'
 task_charts.py   its charts: searches, losses, severities, snapshots
-task_classes.py  its tables: by class and size, confusions, spread over runs
+task_classes.py  its tables: by class, size and corruption; confusions
 galleries.py     pictures that cells keep beside their records, and the papers' figures
 charts.py        line charts as SVG by matplotlib
 pretraining.py   logs of pre-training runs, and folders of runs that later pages show, too
