@@ -25,11 +25,7 @@ from transfer.frozen.classifier import (
     labels_among,
     load_classifier,
 )
-from transfer.frozen.features import (
-    Features,
-    Predictions,
-    open_images,
-)
+from transfer.frozen.features import Features, Predictions, open_images
 from transfer.frozen.transforms import EvalTransform
 from transfer.galleries.mistakes import corrupted_mistakes, mistakes
 from transfer.metrics import top1

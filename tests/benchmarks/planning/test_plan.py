@@ -2,11 +2,7 @@
 
 from dataclasses import replace
 
-from benchmarks.planning.plan import (
-    plan_cell,
-    render_plan,
-    with_passes_counted_once,
-)
+from benchmarks.planning.plan import plan_cell, render_plan, with_passes_counted_once
 from tests.benchmarks.conftest import Rows
 from transfer.backbone import Backbone
 from transfer.cells.request import Cell, CellSettings

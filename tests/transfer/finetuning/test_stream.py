@@ -15,12 +15,7 @@ from transfer.detection.detector import Sample
 from transfer.detection.detectron2_engine import silence_known_warnings
 from transfer.detection.samples import training_sample
 from transfer.detection.train import training_samples
-from transfer.finetuning.stream import (
-    Stream,
-    batches_of_places,
-    images_per_pass,
-    shuffled_indices,
-)
+from transfer.finetuning.stream import Stream, batches_of_places, images_per_pass, shuffled_indices
 
 ALONE = Process(device=torch.device("cpu"))
 

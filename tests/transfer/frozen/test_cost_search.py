@@ -20,12 +20,7 @@ from transfer.frozen.cost_search import (
     choose_costs,
     stratified_folds,
 )
-from transfer.frozen.linear_svm import (
-    Problems,
-    eigenbasis,
-    solve_batched,
-    solve_scikit_learn,
-)
+from transfer.frozen.linear_svm import Problems, eigenbasis, solve_batched, solve_scikit_learn
 from transfer.metrics import average_precision
 
 SEARCH = CostSearch(

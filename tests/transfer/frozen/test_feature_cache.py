@@ -16,12 +16,7 @@ from pretrain.running import stop
 from transfer.backbone import Backbone
 from transfer.datasets.catalog import open_split
 from transfer.datasets.folders import Folders
-from transfer.frozen.features import (
-    Features,
-    cache_key,
-    feature_precision,
-    frozen_features,
-)
+from transfer.frozen.features import Features, cache_key, feature_precision, frozen_features
 from transfer.frozen.transforms import EvalTransform, normalize_pixels
 
 TRANSFORM = EvalTransform(resize_px=37, crop_px=32)

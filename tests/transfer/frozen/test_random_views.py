@@ -11,11 +11,7 @@ from pretrain.running import stop
 from tests.rounding import assert_equal_up_to_rounding
 from transfer.backbone import Backbone
 from transfer.datasets.images import Images, image_files
-from transfer.frozen.random_views import (
-    RandomViews,
-    statistics_of_views,
-    view_statistics,
-)
+from transfer.frozen.random_views import RandomViews, statistics_of_views, view_statistics
 from transfer.frozen.transforms import ViewSettings
 
 SETTINGS = ViewSettings(num_views=4, size_px=16)
