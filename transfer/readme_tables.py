@@ -3,15 +3,13 @@
 They stand between markers and are made from TASKS and DATASETS alone.
 """
 
-import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from pretrain.running.atomic_files import write_whole
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.info import DatasetInfo
-from transfer.getting.overview import format_bytes
-from transfer.tasks import TASKS, reading_of
+from transfer.tasks import TASKS
 
 PAGE = Path(__file__).with_name("TASKS.md")
 COMMAND = "python -m transfer.readme_tables"
@@ -35,34 +33,20 @@ def task_table() -> str:
 
 def dataset_table() -> str:
     """Return a markdown table with one row per data set, in the order of DATASETS."""
-    header = (
-        *("data set", "title", "classes", "train", "val", "test"),
-        *("archives", "how obtained", "terms", "source", "tasks"),
-    )
+    header = ("data set", "title", "classes", "train", "val", "test", "tasks")
     rows = (
         (
             f"`{key}`",
             info.title,
             str(info.num_classes),
             *(_count(info, split) for split in ("train", "val", "test")),
-            _size(info),
-            _access(info),
-            _terms(info),
-            _source(info),
-            _tasks_on(key),
+            ", ".join(f"`{name}`" for name, task in TASKS.items() if key in task.datasets()) or "–",
         )
         for key, info in DATASETS.items()
     )
     return _markdown(header, rows)
 
 
-ACCESS = {
-    "download": "download",
-    "registration": "registration, then `--from` or `--link`",
-    "password": "by the user, then `--link`",
-    "no home": "by the user, then `--from` or `--link`",
-}
-"""How an archive is obtained, in the words of the table."""
 TABLES = {"tasks": task_table, "data sets": dataset_table}
 """The function of each marked table."""
 
@@ -88,47 +72,6 @@ def _count(info: DatasetInfo, split: str) -> str:
     if split not in info.counts:
         return "–"
     return f"{info.counts[split]:,}" if info.counts[split] else "unpublished"
-
-
-def _source(info: DatasetInfo) -> str:
-    """Return a link to the first page that the instructions name; a dash if they name none."""
-    page = re.search(r"https?://([^/\s]+)[^\s,()]*", info.how_to_get)
-    return f"[{page[1].removeprefix('www.')}]({page[0]})" if page else "–"
-
-
-def _size(info: DatasetInfo) -> str:
-    """Return the size of all archives; a tilde marks a rounded one."""
-    archives = [archive for source in info.sources for archive in source.archives]
-    exact = all(archive.exact for archive in archives)
-    num_bytes = sum(archive.num_bytes for archive in archives)
-    return format_bytes(num_bytes, exact=exact) if num_bytes else "–"
-
-
-def _access(info: DatasetInfo) -> str:
-    """Return how `get-data` gets the archives; a dash for a set that it does not know."""
-    words = dict.fromkeys(ACCESS[source.access] for source in info.sources)
-    return " and ".join(words) or "–"
-
-
-def _terms(info: DatasetInfo) -> str:
-    """Return the terms of each source, with links to the pages that state them."""
-    pages = {source.terms_url: source.terms for source in info.sources}
-    return "; ".join(f"[{terms}]({page})" for page, terms in pages.items()) or "–"
-
-
-def _tasks_on(dataset: str) -> str:
-    """Return the tasks that read a data set, the readings of one task in braces."""
-    readings: dict[str, list[str]] = {}
-    for key, task in TASKS.items():
-        if dataset in task.datasets():
-            name, reading = reading_of(key)
-            readings.setdefault(name, []).append(f"@{reading}" if reading else "")
-    return ", ".join(f"`{name}{_one_or_braces(keys)}`" for name, keys in readings.items()) or "–"
-
-
-def _one_or_braces(readings: Sequence[str]) -> str:
-    """Return the only reading, or {, @one, @other} of several; the plain task has an empty one."""
-    return readings[0] if len(readings) == 1 else "{" + ", ".join(readings) + "}"
 
 
 if __name__ == "__main__":
