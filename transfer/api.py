@@ -7,8 +7,7 @@ by `python -m transfer`; nothing is kept between two calls but the cache below `
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -70,10 +69,10 @@ def evaluate(
     length_fraction(schedule)
     if why := named.task.unfit(encoder):
         raise TaskError(f"{named.key}: {why}")
-    with _folder(results) as kept:
+    with tempfile.TemporaryDirectory() if results is None else nullcontext(results) as kept:
         settings = CellSettings(
             data=Path(data) if data is not None else data_folder(),
-            results=kept,
+            results=Path(kept),
             runs=Path(runs),
             schedule=schedule,
             tolerate=tolerate,
@@ -87,13 +86,3 @@ def evaluate(
             ablation=None if named.task == task_of(named.key) else named.task,
         )
         return Result(evaluate_cell(cell))
-
-
-@contextmanager
-def _folder(results: Path | str | None) -> Iterator[Path]:
-    """Yield the folder of the records, one that is deleted afterwards if none is given."""
-    if results is not None:
-        yield Path(results)
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        yield Path(folder)

@@ -33,9 +33,7 @@ def topk(scores: Tensor, labels: Tensor, *, k: int) -> float:
 
     check_classification(scores, labels)
     if not 1 <= k <= scores.shape[1]:
-        raise ValueError(
-            f"k is {k}, but scores have {scores.shape[1]} classes; choose k in between"
-        )
+        raise ValueError(f"k is {k}; expected 1 to {scores.shape[1]}, the classes of the scores")
     own = scores.gather(1, labels[:, None])
     before = torch.arange(scores.shape[1]) < labels[:, None]
     rank = ((scores > own) | ((scores == own) & before)).sum(dim=1)
@@ -56,8 +54,8 @@ def mean_per_class(scores: Tensor, labels: Tensor) -> float:
     absent = (images == 0).nonzero().flatten().tolist()
     if absent:
         raise ValueError(
-            f"{len(absent)} of {num_classes} classes have no image to score, "
-            f"first class {absent[0]}; mean per class needs all of them: check the split"
+            f"{len(absent)} of {num_classes} classes have no image, first {absent[0]}: no mean per "
+            "class; check the split"
         )
     correct = labels[scores.argmax(dim=1) == labels]
     hits = torch.bincount(correct, minlength=num_classes)
@@ -77,16 +75,10 @@ def average_precision(scores: Tensor, positive: Tensor, *, points: Points) -> fl
 
     check_scores(scores)
     if positive.shape != scores.shape or positive.dtype != torch.bool:
-        raise ValueError(
-            f"positive is {positive.dtype} of shape {tuple(positive.shape)}; "
-            f"expected bool of shape {tuple(scores.shape)}, as the scores"
-        )
+        raise ValueError(f"positive is {positive}; expected bool of the scores' shape")
     num_positive = int(positive.sum())
     if num_positive == 0:
-        raise ValueError(
-            f"no positive among {len(positive)} images: average precision is undefined; "
-            "leave the class out, and say so"
-        )
+        raise ValueError(f"no positive among {len(positive)} images: no average precision")
     hits, seen = hits_by_threshold(scores, positive)
     envelope = (hits.double() / seen).flip(0).cummax(dim=0).values.flip(0)
     if points == "area":
@@ -118,15 +110,9 @@ def percent(correct: Tensor) -> float:
 def check_scores(scores: Tensor) -> None:
     """Raise ValueError if there are no scores (n, ...) or one is NaN, which has no rank."""
     if scores.shape[0] == 0:
-        raise ValueError(
-            f"no image to score: scores of shape {tuple(scores.shape)}; expected at least one row: "
-            "check the split"
-        )
-    if bool(scores.isnan().any()):
-        raise ValueError(
-            f"{int(scores.isnan().sum())} of {scores.numel()} scores are NaN, which has no rank; "
-            "check that the training converged"
-        )
+        raise ValueError("no image to score: check the split")
+    if num_bad := int(scores.isnan().sum()):
+        raise ValueError(f"{num_bad} of {scores.numel()} scores are NaN: the training diverged")
 
 
 def check_classification(scores: Tensor, labels: Tensor) -> None:
@@ -139,7 +125,4 @@ def check_classification(scores: Tensor, labels: Tensor) -> None:
     check_scores(scores)
     low, high = int(labels.min()), int(labels.max())
     if low < 0 or high >= scores.shape[1]:
-        raise ValueError(
-            f"labels reach from {low} to {high}; expected 0 to {scores.shape[1] - 1}, "
-            "the classes of the scores"
-        )
+        raise ValueError(f"labels reach from {low} to {high}; expected 0 to {scores.shape[1] - 1}")

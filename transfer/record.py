@@ -83,12 +83,6 @@ class Record:
 
 CONTENT_HASH = "content_hash"
 """Key of the hash in a record's file."""
-NESTED = {
-    "backbone": ("name", "arch", "stem", "sha256"),
-    "protocol": ("name", "hash", "paper_hash", "fields"),
-}
-DATA = ("fingerprint", "small", "counts", "tolerated")
-"""Entries of a record's parts, and of each of its data sets, that its readers need."""
 SIGNED_METRICS = ("mean_cosine",)
 RECORDS, SNAPSHOTS = "records", "snapshots"
 """Folder of the records in the results folder, and in it the folder of records of snapshots."""
@@ -141,31 +135,17 @@ def record_files(path: Path) -> list[Path]:
     return [*([path] if path.exists() else []), *others]
 
 
-def newest_record(path: Path) -> Path:
-    """Return the most recently written record file of a cell."""
-    return max(record_files(path), key=lambda file: file.stat().st_mtime_ns)
-
-
-def readable_records(path: Path) -> dict[Path, Record]:
-    """Return the records of a cell by file; torn, edited and foreign files are left out."""
-    found = {}
-    for file in record_files(path):
-        with suppress(FileNotFoundError, RecordError):
-            found[file] = read_record(file)
-    return found
-
-
-def refused_records(path: Path) -> list[str]:
-    """Return, for each file of a cell that `readable_records` leaves out, its name and why."""
-    refused = []
+def cell_records(path: Path) -> tuple[dict[Path, Record], list[str]]:
+    """Return the records of a cell by file, and of each file that is torn or edited, why it is."""
+    records, refused = {}, []
     for file in record_files(path):
         try:
-            read_record(file)
+            records[file] = read_record(file)
         except RecordError as error:
             refused.append(str(error))
         except FileNotFoundError:  # replaced meanwhile
             continue
-    return refused
+    return records, refused
 
 
 def file_for_record(path: Path, record: Record) -> Path:
@@ -173,7 +153,7 @@ def file_for_record(path: Path, record: Record) -> Path:
 
     path: the path of the record's cell.
     """
-    known = readable_records(path)
+    known, _ = cell_records(path)
     mine = conditions(record)
     for file, other in known.items():
         if conditions(other) == mine:
@@ -284,18 +264,7 @@ def record_of(content: dict[str, Any]) -> Record:
         raise RecordError(f"edited after it was written, as its {CONTENT_HASH} tells")
     if impossible := impossible_metrics(content["metrics"]):
         raise RecordError(impossible)
-    parts = [(part, content[part], names) for part, names in NESTED.items()]
-    parts += [(f"data of {key}", told, DATA) for key, told in content["data"].items()]
-    for part, own, names in parts:
-        if missing := [name for name in names if name not in own]:
-            raise RecordError(f"no {', '.join(missing)} in its {part}")
     return Record(**{key: value for key, value in content.items() if key != CONTENT_HASH})
-
-
-def write_record(path: Path, record: Record) -> None:
-    """Write the record of a finished cell and delete its failure file, if any."""
-    write_json_record(path, record)
-    failure_path(path).unlink(missing_ok=True)
 
 
 def write_failure(record: Path, content: dict[str, Any]) -> None:
@@ -315,7 +284,7 @@ def store_record(path: Path, record: Record) -> Path:
     It replaces no record of other conditions. The cell's failure file is deleted, if there is one.
     """
     file = file_for_record(path, record)
-    write_record(file, record)
+    write_json_record(file, record)
     failure_path(path).unlink(missing_ok=True)
     return file
 
@@ -351,16 +320,17 @@ def detectron2_version() -> dict[str, str]:
         package = Distribution.from_name("detectron2")
     except PackageNotFoundError:
         return {}
-    found = {"detectron2": package.version}
+    known = {"detectron2": package.version}
     # a record must be written even if this file is damaged
     with suppress(OSError, ValueError, LookupError, TypeError, subprocess.CalledProcessError):
         # pip notes there where it installed from: a commit, or a folder such as a checkout
         origin = json.loads(package.read_text("direct_url.json") or "")
         if "vcs_info" in origin:
-            return found | {"detectron2_commit": str(origin["vcs_info"]["commit_id"])}
-        folder = Path(url2pathname(urlparse(str(origin["url"])).path))
-        return found | {"detectron2_commit": _git(folder, "rev-parse", "HEAD")}
-    return found
+            known["detectron2_commit"] = str(origin["vcs_info"]["commit_id"])
+        else:
+            folder = Path(url2pathname(urlparse(str(origin["url"])).path))
+            known["detectron2_commit"] = _git(folder, "rev-parse", "HEAD")
+    return known
 
 
 def hardware() -> dict[str, str]:

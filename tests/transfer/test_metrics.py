@@ -153,5 +153,5 @@ def test_mean_per_class_is_the_balanced_accuracy() -> None:
 
 
 def test_a_class_without_image_is_an_error() -> None:
-    with pytest.raises(ValueError, match="1 of 3 classes have no image to score, first class 1"):
+    with pytest.raises(ValueError, match="1 of 3 classes have no image, first 1"):
         mean_per_class(torch.rand(2, 3), torch.tensor([0, 2]))

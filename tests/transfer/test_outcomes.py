@@ -33,13 +33,6 @@ def test_right_answers_survive_a_record(of: int) -> None:
     np.testing.assert_array_equal(kept.labels, labels)
 
 
-def test_entries_of_another_shape_are_nothing() -> None:
-    whole = per_image(np.ones(9), np.zeros(9))["per_image"]
-    foreign = [None, {}, whole | {"right": "!"}, whole | {"images": 10**9}, whole | {"labels": ""}]
-    assert [read_per_image({"per_image": one}) for one in foreign] == [None] * len(foreign)
-    assert read_per_image({}) is None
-
-
 def test_weights_are_those_of_the_metric() -> None:
     labels = np.array([0, 0, 0, 2])  # a class without images has no part
     kept = read_per_image(per_image(np.array([1, 1, 0, 0]), labels))

@@ -12,6 +12,7 @@ import pytest
 from transfer.record import (
     Record,
     RecordError,
+    cell_records,
     commit,
     conditions,
     detectron2_version,
@@ -21,11 +22,10 @@ from transfer.record import (
     read_record,
     record_files,
     record_path,
-    refused_records,
     run_environment,
     store_record,
     write_json,
-    write_record,
+    write_json_record,
 )
 
 
@@ -55,7 +55,7 @@ RECORD = Record(
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
     path = record_path(tmp_path, "jcl", RECORD.task, "lorac-2021/1", "smoke", 0)
-    write_record(path, RECORD)
+    write_json_record(path, RECORD)
     assert read_record(path) == RECORD
     assert path == tmp_path / "jcl/transfer_linear/cars.lorac-2021-1.smoke.seed0.json"
 
@@ -64,14 +64,14 @@ def test_a_failed_write_leaves_the_old_record_and_no_litter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "r.json"
-    write_record(path, RECORD)
+    write_json_record(path, RECORD)
 
     def full(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
-        write_record(path, replace(RECORD, metrics={"top1": 99.0}))
+        write_json_record(path, replace(RECORD, metrics={"top1": 99.0}))
     assert read_record(path) == RECORD
     assert [file.name for file in tmp_path.iterdir()] == ["r.json"]
 
@@ -86,7 +86,7 @@ def test_a_torn_or_foreign_file_is_named(tmp_path: Path, text: str) -> None:
 
 def test_an_edited_record_is_refused_and_a_reformatted_one_is_not(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
-    write_record(path, unlike(metrics={"top1": 50.0, "top5": 90.5}, details={"rate": 1e-05}))
+    write_json_record(path, unlike(metrics={"top1": 50.0, "top5": 90.5}, details={"rate": 1e-05}))
     content = json.loads(path.read_text())
     text = (
         json.dumps(dict(reversed(content.items()))).replace("50.0", "50").replace("1e-05", "1E-5")
@@ -96,7 +96,7 @@ def test_an_edited_record_is_refused_and_a_reformatted_one_is_not(tmp_path: Path
     path.write_text(text.replace("90.5", "90.6"))
     with pytest.raises(RecordError, match="edited after it was written"):
         read_record(path)
-    assert [str(path) in line for line in refused_records(path)] == [True]
+    assert [str(path) in line for line in cell_records(path)[1]] == [True]
     write_json(path, {key: value for key, value in content.items() if key != "content_hash"})
     with pytest.raises(RecordError, match="no content_hash, as an earlier version wrote it"):
         read_record(path)
@@ -107,7 +107,7 @@ def test_a_metric_out_of_range_is_neither_written_nor_read(tmp_path: Path, value
     path = tmp_path / "r.json"
     impossible = unlike(metrics={"mean_cosine": -50.0, "top1": value})
     with pytest.raises(ArithmeticError, match=f"^top1 is {value}, expected 0 to 100 %"):
-        write_record(path, impossible)
+        write_json_record(path, impossible)
     assert not path.exists()
     content = asdict(impossible)
     write_json(path, content | {"content_hash": hash_of_record(content)})
@@ -128,7 +128,7 @@ def test_every_number_of_a_protocol_shapes_its_hash() -> None:
 def test_success_clears_an_earlier_failure(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
     write_json(failure_path(path), {"reason": "no"})
-    write_record(path, RECORD)
+    store_record(path, RECORD)
     assert not failure_path(path).exists()
     assert json.loads(path.read_text())["metrics"] == {"top1": 12.5}
 
@@ -207,9 +207,8 @@ def install(folder: Path, direct_url: dict[str, Any] | None) -> None:
             {"detectron2": "0.6", "detectron2_commit": "0ae803b1"},
         ),
         ({"url": "file:///no/such/folder", "dir_info": {}}, {"detectron2": "0.6"}),
-        ({"url": 1}, {"detectron2": "0.6"}),
     ],
-    ids=["wheel", "git", "lost folder", "damaged"],
+    ids=["wheel", "git", "lost folder"],
 )
 def test_versions_name_detectron2_and_its_commit(
     direct_url: dict[str, Any] | None,

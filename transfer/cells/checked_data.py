@@ -17,7 +17,6 @@ from transfer.datasets.catalog import DATASETS, map_annotations, open_any
 from transfer.datasets.check import DISJOINT, Report, combine_fingerprints, require
 from transfer.datasets.expected import DataError
 from transfer.datasets.folders import Folders
-from transfer.datasets.info import AnySplit
 from transfer.datasets.unchanged import (
     ChangedDataError,
     changed_data_error,
@@ -35,17 +34,12 @@ def fingerprint(key: str, data: Path, cache: Path) -> str:
     from the arrays in the cache folder, where these are.
     """
     map_annotations([key], data, cache, parse=False)
-    return _fingerprint_of(_open_disjoint(key, data))
+    return _fingerprint(key, data)
 
 
-def _open_disjoint(key: str, data: Path) -> dict[str, AnySplit]:
-    """Return the opened training and test splits of a set, or its only split."""
+def _fingerprint(key: str, data: Path) -> str:
     splits = [split for split in DISJOINT if split in DATASETS[key].counts]
-    return {split: open_any(key, data, split) for split in splits}
-
-
-def _fingerprint_of(opened: Mapping[str, AnySplit]) -> str:
-    return combine_fingerprints({split: images.fingerprint for split, images in opened.items()})
+    return combine_fingerprints({split: open_any(key, data, split).fingerprint for split in splits})
 
 
 @lru_cache(maxsize=64)
@@ -94,7 +88,7 @@ def require_still_same(reports: Mapping[str, Report], data: Path) -> None:
     fingerprint.cache_clear()
     for key, report in reports.items():
         try:
-            now = _fingerprint_of(_open_disjoint(key, data))
+            now = _fingerprint(key, data)
         except DataError as error:
             raise changed_data_error(key, str(error)) from error
         if now != report.fingerprint:

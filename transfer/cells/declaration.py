@@ -4,12 +4,12 @@ The declaration stands in the records beside the description of the backbone. It
 """
 
 import re
-from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from transfer.backbone import Backbone
-from transfer.record import FAILED, Record, RecordError, read_record, write_json_record
+from transfer.record import Record, RecordError, read_record, write_json_record
 
 RECIPE_NAME = re.compile(r"[a-z0-9_]+/[A-Za-z0-9_.+-]+")
 
@@ -28,64 +28,36 @@ def with_declared_recipe(backbone: Backbone, recipe: str) -> Backbone:
     return replace(backbone, declared=recipe)
 
 
-def declare_in_records(records: Path, backbone: Backbone) -> int:
-    """Write the backbone's declared recipe into its records; return how many were changed.
-
-    records: folder of all records. Without a recipe an earlier declaration is withdrawn. Records of
-    other weights, and what is no record, stay as they are.
-    """
-    changed = 0
-    for path, record in _records_of(records, backbone):
-        if record.declared != backbone.declared:
-            write_json_record(path, replace(record, declared=backbone.declared))
-            changed += 1
-    return changed
-
-
-def with_kept_declaration(records: Path, backbone: Backbone) -> Backbone:
-    """Return the backbone with the recipe that an earlier run declared for it, if one did.
-
-    New records then say the same as those that are finished; of several recipes the newest
-    record's counts.
-    """
-    if backbone.made_by or backbone.declared:
-        return backbone
-    of_records = [record for _, record in _records_of(records, backbone)]
-    newest = max(of_records, key=lambda record: record.finished, default=None)
-    recipe = "" if newest is None else newest.declared
-    return replace(backbone, declared=recipe) if RECIPE_NAME.fullmatch(recipe) else backbone
-
-
 def settle_declaration(records: Path, backbone: Backbone, *, given: bool) -> tuple[Backbone, str]:
     """Make declaration and records agree; return the backbone, and a line on what to know about it.
 
-    given: the command line has --as for this backbone. Its recipe replaces an earlier one, and an
-    empty one withdraws it; without --as an earlier one stays.
+    records: folder of all records; those of other weights, and what is no record, stay as they are.
+    given: the command line has --as for this backbone. Its recipe replaces that of an earlier run,
+    and an empty one withdraws it; without --as the recipe of the newest record stays.
     """
-    if given:
-        earlier = with_kept_declaration(records, replace(backbone, declared="")).declared
-        changed = declare_in_records(records, backbone)
-        if not changed or not earlier:
+    own = _records_of(records, backbone)
+    newest = max(own.values(), key=lambda record: record.finished, default=None)
+    earlier = newest.declared if newest and RECIPE_NAME.fullmatch(newest.declared) else ""
+    if not given:
+        if backbone.made_by or backbone.declared or not earlier:
             return backbone, ""
-        instead = f"replaced by {backbone.declared}" if backbone.declared else "withdrawn"
-        return backbone, f"{backbone.name}: --as {earlier} is {instead} in {changed} records"
-    kept = with_kept_declaration(records, backbone)
-    if kept.declared == backbone.declared:
+        return replace(backbone, declared=earlier), (
+            f"{backbone.name}: declared as {earlier} by an earlier run; --as '' withdraws it, "
+            "--as RECIPE replaces it"
+        )
+    changed = {path: one for path, one in own.items() if one.declared != backbone.declared}
+    for path, record in changed.items():
+        write_json_record(path, replace(record, declared=backbone.declared))
+    if not changed or not earlier:
         return backbone, ""
-    return kept, (
-        f"{backbone.name}: declared as {kept.declared} by an earlier run; --as '' withdraws it, "
-        "--as RECIPE replaces it"
-    )
+    instead = f"replaced by {backbone.declared}" if backbone.declared else "withdrawn"
+    return backbone, f"{backbone.name}: --as {earlier} is {instead} in {len(changed)} records"
 
 
-def _records_of(records: Path, backbone: Backbone) -> Iterator[tuple[Path, Record]]:
-    """Yield the records of these weights with their files."""
+def _records_of(records: Path, backbone: Backbone) -> dict[Path, Record]:
+    """Return the records of these weights by file."""
+    found = {}
     for path in sorted((records / backbone.name).rglob("*.json")):
-        if path.name.endswith(FAILED):
-            continue
-        try:
-            record = read_record(path)
-        except (RecordError, FileNotFoundError):
-            continue
-        if record.backbone.get("sha256") == backbone.sha256:
-            yield path, record
+        with suppress(RecordError, FileNotFoundError):  # failures among them
+            found[path] = read_record(path)
+    return {path: one for path, one in found.items() if one.backbone["sha256"] == backbone.sha256}

@@ -25,7 +25,6 @@ from transfer.cells.request import (
     WEIGHTS,
     Cell,
     ClassifierError,
-    classifier_departures,
     classifier_hash,
     departures,
     failure_fields,
@@ -41,69 +40,42 @@ from transfer.finetuning.options import TrainingOptions
 from transfer.galleries.tile import keep_gallery
 from transfer.record import (
     Record,
+    cell_records,
     features_in,
-    newest_record,
     protocol_hash,
     read_record,
-    refused_records,
+    record_files,
     run_environment,
     store_record,
     stored_fields,
     write_failure,
 )
 from transfer.tasks import reading_of, task_of
+from transfer.tasks.task import Task
 
 
 @contextmanager
-def explain_memory_errors(cell: Cell) -> Iterator[None]:
+def explain_memory_errors(task: Task) -> Iterator[None]:
     """Shorten an error of memory that ran out, on a GPU or not, and add the advice."""
+    import torch
+
     try:
         yield
     except (MemoryError, RuntimeError) as error:
-        if _is_out_of_memory(error):
+        # torch has no class of its own for the memory of the processor
+        on_cpu = type(error) is RuntimeError and "DefaultCPUAllocator" in str(error)
+        if on_cpu or isinstance(error, MemoryError | torch.OutOfMemoryError):
             reason = str(error).partition("\n")[0] or "out of memory"
-            error.args = (f"{reason}; {memory_advice(cell)}",)
+            error.args = (f"{reason}; these may need less: {LESS_MEMORY[task.trains_backbone]}",)
         raise
 
 
-def _is_out_of_memory(error: Exception) -> bool:
-    import torch
-
-    # torch has no class of its own for the memory of the processor
-    on_cpu = type(error) is RuntimeError and "DefaultCPUAllocator" in str(error)
-    return on_cpu or isinstance(error, MemoryError | torch.OutOfMemoryError)
-
-
-def memory_advice(cell: Cell) -> str:
-    """Return the options of a cell's task that lower the memory, each with its present value."""
-    task, options = cell.task, cell.settings.training
-    lines: list[str] = []
-
-    def offer(option: str, value: Any, now: Any) -> None:
-        """Name an option if it changes the task."""
-        settings = replace(cell.settings, training=replace(options, **{option: value}))
-        if replace(cell, settings=settings).task != task:
-            lines.append(f"--{option.replace('_', '-')} {value} (now {now})")
-
-    schedule = task.distributed_training
-    if schedule is not None:
-        passes = schedule.accumulated * task.num_processes(options)
-        images = schedule.batch_size // passes
-        if images > 1:
-            fewer = max(n for n in range(1, images) if images % n == 0)
-            offer("images_per_gpu", fewer, images)
-            # with a stated number of images a smaller batch has fewer passes, not smaller ones
-            if not options.images_per_gpu:
-                offer("batch_size", fewer * passes, schedule.batch_size)
-    if (options.precision or "float32") == "float32":
-        offer("precision", "bfloat16", "float32")
-    if options.rates_at_once != 1:
-        offer("rates_at_once", 1, options.rates_at_once or "as many as fit")
-    if not task.trains_backbone and cell.computing.precision == "float32":
-        lines.append("--features-in bfloat16 (now float32)")
-    if not lines:
-        return "no option of this task needs less; end what else uses this memory"
-    return f"these options need less: {', '.join(lines)}"
+LESS_MEMORY = {
+    True: "--images-per-gpu or --batch-size with fewer images, --precision bfloat16, "
+    "--rates-at-once 1",
+    False: "--features-in bfloat16",
+}
+"""Options of tasks that train the backbone, and of those that do not."""
 
 
 def evaluate(cell: Cell) -> Record:
@@ -120,7 +92,7 @@ def evaluate(cell: Cell) -> Record:
         return record
     process = this_process()
     if process.is_main:
-        for line in refused_records(cell.path):
+        for line in cell_records(cell.path)[1]:
             print_line("record", line)
         work = cell.folders.work
         with lock_folder(work), progress_file(work / PROGRESS_FILE):
@@ -129,26 +101,24 @@ def evaluate(cell: Cell) -> Record:
         file = _compute(cell, process)
     if process.num_processes > 1:
         dist.barrier()
-    return read_record(file or newest_record(cell.path))
+    newest = max(record_files(cell.path), key=lambda path: path.stat().st_mtime_ns)
+    return read_record(file or newest)
 
 
 def _compute(cell: Cell, process: Process) -> Path | None:
     """Compute predictions in all processes; the first one writes and returns the record file."""
-    with explain_memory_errors(cell):
-        return _compute_record(cell, process)
-
-
-def _compute_record(cell: Cell, process: Process) -> Path | None:
     start = time.monotonic()
+    keys, tolerated = cell.task.datasets(), cell.settings.tolerate
     needed, lender, classifier = cell.needed, None, None
     if needed is not None:
-        _require_whole_data(cell)  # before a classifier is trained for hours
+        folders_with_reports(keys, cell.folders, tolerated)  # before a training of hours
         lender = obtain_classifier(cell.key, needed, _train_classifier)
         classifier = weights_file(lender, needed.folders.work)
-
-    keys, tolerated = cell.task.datasets(), cell.settings.tolerate
     given = replace(cell.folders, classifier=classifier)
-    with checked_data(keys, given, tolerated, since_s=start) as (reports, folders):
+    with (
+        explain_memory_errors(cell.task),
+        checked_data(keys, given, tolerated, since_s=start) as (reports, folders),
+    ):
         prepared = cell.task.prepare(cell.computing, folders)
         with image_memory(cell.settings.image_memory_gb):
             predictions = cell.task.run(prepared, folders, cell.seed)
@@ -174,7 +144,7 @@ def _record(
         metrics=cell.task.metrics(predictions),
         details=json.loads(json.dumps(cell.task.details(predictions) | _run_details(cell, lender))),
         data={key: _data_fields(report) for key, report in reports.items()},
-        departures=departures(cell) + classifier_departures(cell, lender),
+        departures=departures(cell, lender),
         wall_s=round(time.monotonic() - start_s, 1),
         peak_memory_gb=_peak_memory_gb(),
         request=request_of(cell, lender),
@@ -183,11 +153,6 @@ def _record(
         declared=cell.backbone.declared,
         **run_environment(),
     )
-
-
-def _require_whole_data(cell: Cell) -> None:
-    """Raise DataError if one of the cell's data sets is incomplete or broken."""
-    folders_with_reports(cell.task.datasets(), cell.folders, cell.settings.tolerate)
 
 
 def _run_details(cell: Cell, lender: Record | None) -> dict[str, object]:
@@ -229,7 +194,7 @@ def prepare(cells: Sequence[Cell]) -> None:
         map_annotations(task.datasets(), first.folders.data, first.folders.cache)
         tolerated = first.settings.tolerate
         with (
-            explain_memory_errors(first),
+            explain_memory_errors(task),
             checked_data(task.datasets(), first.folders, tolerated, since_s=start) as (_, folders),
         ):
             for backbone in backbones:

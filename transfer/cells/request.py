@@ -25,10 +25,10 @@ from transfer.record import (
     RECORDS,
     SNAPSHOTS,
     Record,
+    cell_records,
     features_in,
     hashed_fields,
     protocol_hash,
-    readable_records,
     record_path,
 )
 from transfer.tasks import reading_of, task_of
@@ -144,8 +144,11 @@ def failure_fields(cell: Cell) -> dict[str, Any]:
     }
 
 
-def departures(cell: Cell) -> list[str]:
-    """Return a sentence per deviation of the cell, its classifier and its data from the paper."""
+def departures(cell: Cell, lender: Record | None = None) -> list[str]:
+    """Return a sentence per deviation of the cell, its classifier and its data from the paper.
+
+    lender: record of the classifier, whose features may have been in another arithmetic.
+    """
     found = _differences(task_of(cell.key), cell.task)
     if cell.needed is not None:
         own = _differences(task_of(cell.needed.key), cell.needed.task)
@@ -155,6 +158,8 @@ def departures(cell: Cell) -> list[str]:
         found.append(f"frozen features in {cell.computing.precision}{folded}")
     for key in cell.task.datasets():
         found += DATASETS[key].departures(cell.settings.data)
+    if lender is not None and features_in(lender) != cell.computing.precision:
+        found.append(f"classifier: trained on features in {features_in(lender)}")
     return found
 
 
@@ -176,20 +181,20 @@ def _brief(value: object) -> str:
     return str(value)
 
 
-def classifier_departures(cell: Cell, lender: Record | None) -> list[str]:
-    """Return a departure if the classifier was trained on features in another arithmetic."""
-    if lender is None or features_in(lender) == cell.computing.precision:
-        return []
-    return [f"classifier: trained on features in {features_in(lender)}"]
-
-
 def finished(cell: Cell) -> Record | None:
     """Return a record of the same protocol, weights and data, None if there is none.
 
     Among several, a record of the arithmetic and engine that the cell would use now is preferred.
     """
-    found = [record for record in readable_records(cell.path).values() if _fits(cell, record)]
-    return max(found, key=lambda record: _matches_current_settings(cell, record), default=None)
+    found = [record for record in cell_records(cell.path)[0].values() if _fits(cell, record)]
+    return max(
+        found,
+        key=lambda record: (
+            record.engine == cell.task.engine,
+            features_in(record) == cell.computing.precision,
+        ),
+        default=None,
+    )
 
 
 def _fits(cell: Cell, record: Record) -> bool:
@@ -198,7 +203,9 @@ def _fits(cell: Cell, record: Record) -> bool:
         record.protocol["hash"] == protocol_hash(reading_of(cell.key)[0], cell.task)
         and record.backbone["sha256"] == cell.backbone.sha256
         and cell.task.accepts_engine(record.engine)
-        and _same_arithmetic(cell, record)
+        and (
+            cell.settings.features_in in ("auto", features_in(record)) or cell.task.trains_backbone
+        )
         and record.details.get("classifier", "") == classifier_hash(cell)
         and all(
             record.data.get(key, {}).get("fingerprint")
@@ -218,18 +225,6 @@ def weights_file(record: Record | None, work: Path) -> Path | None:
         return None
     file = classifier_file(work, name)
     return file if load_classifier(file) is not None else None
-
-
-def _matches_current_settings(cell: Cell, record: Record) -> tuple[bool, bool]:
-    """Return whether the engine, and whether the arithmetic, is what the cell would use now."""
-    same_arithmetic = features_in(record) == cell.computing.precision
-    return record.engine == cell.task.engine, same_arithmetic
-
-
-def _same_arithmetic(cell: Cell, record: Record) -> bool:
-    """Return whether the arithmetic is acceptable: any, unless one was requested."""
-    asked = cell.settings.features_in
-    return asked in ("auto", features_in(record)) or cell.task.trains_backbone
 
 
 def classifier_hash(cell: Cell) -> str:
@@ -272,12 +267,7 @@ def obtain_classifier(user: str, needed: Cell, train: Callable[[Cell], object]) 
 
 def without_classifier(needed: Cell) -> str:
     """Return why the classifier that the cell trains cannot be used yet; empty if it can."""
-    from transfer.frozen.classifier import any_classifier
-
     if finished(needed) is not None:
         return ""
-    if finished(replace(needed, with_weights=False)) is None:
-        there = needed.path.exists()
-        return "its record belongs to another training" if there else "it has no record"
-    there = any_classifier(needed.folders.work)
-    return "what lies there belongs to another training" if there else "its weights are gone"
+    is_trained = finished(replace(needed, with_weights=False)) is not None
+    return "its weights are gone" if is_trained else "it has no record of this training"

@@ -61,11 +61,6 @@ def classifier_file(folder: Path, name: str) -> Path:
     return folder / f"classifier-{name}.stage"
 
 
-def any_classifier(folder: Path) -> bool:
-    """Return whether the folder holds any classifier."""
-    return any(folder.glob(classifier_file(folder, "*").name))
-
-
 def save_classifier(folder: Path, head: Heads) -> str:
     """Write a single head (R = 1) to its file; return its identity."""
     from pretrain.running.atomic_files import save_stage

@@ -19,7 +19,7 @@ from transfer.cells.request import Cell, CellSettings, departures, finished
 from transfer.datasets.expected import DataError
 from transfer.datasets.synthetic.generate import generate
 from transfer.finetuning.options import TrainingOptions
-from transfer.record import file_for_record, read_record, write_record
+from transfer.record import file_for_record, read_record, write_json_record
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_other_weights_or_another_protocol_make_a_record_stale(cell: Cell) -> No
         replace(record, backbone=record.backbone | {"sha256": "other"}),
         replace(record, protocol=record.protocol | {"hash": "other"}),
     ):
-        write_record(cell.path, stale)
+        write_json_record(cell.path, stale)
         assert finished(cell) is None
     cell.path.write_text(cell.path.read_text()[:100])  # torn
     assert finished(cell) is None
@@ -133,7 +133,7 @@ def test_a_record_of_one_engine_does_not_replace_that_of_another(
     cell = Cell(key="cars_knn", backbone=small_backbone, seed=0, settings=chosen)
     record = evaluate(cell)
     stale = replace(record, engine="detectron2", backbone=record.backbone | {"sha256": "other"})
-    write_record(cell.path, stale)
+    write_json_record(cell.path, stale)
     again = evaluate(cell)
     assert read_record(cell.path) == stale
     assert again.engine == "torch"
@@ -143,7 +143,7 @@ def test_a_record_of_one_engine_does_not_replace_that_of_another(
 def test_a_record_from_before_precision_was_told_is_of_float32(cell: Cell) -> None:
     record = evaluate(cell)
     del record.details["features_in"]
-    write_record(cell.path, record)
+    write_json_record(cell.path, record)
     assert (
         finished(replace(cell, settings=replace(cell.settings, features_in="float32"))) is not None
     )

@@ -21,7 +21,7 @@ from transfer.datasets.images import Images
 from transfer.datasets.synthetic.generate import generate
 from transfer.frozen.classifier import Heads, classifier_file, save_classifier
 from transfer.frozen.features import Predictions
-from transfer.record import failure_path, read_record, write_record
+from transfer.record import failure_path, read_record, write_json_record
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +114,7 @@ def test_weights_of_a_training_that_left_no_record_are_not_used(
     cell.path.unlink()
     assert evaluate(cell).metrics == first.metrics
     told = capsys.readouterr().err
-    assert "but what lies there belongs to another training: training it first" in told
+    assert "but its weights are gone: training it first" in told
 
 
 def test_the_record_of_another_backbone_is_not_believed(
@@ -123,7 +123,7 @@ def test_the_record_of_another_backbone_is_not_believed(
     evaluate(cell)
     assert evaluate(twin(cell)).backbone["sha256"] == twin(cell).backbone.sha256
     told = capsys.readouterr().err
-    assert "but its record belongs to another training: training it first" in told
+    assert "but it has no record of this training: training it first" in told
     assert len(trained) == 2
 
 
@@ -134,7 +134,7 @@ def test_a_classifier_of_other_arithmetic_is_told(cell: Cell, trained: list[str]
     assert cell.needed is not None
     lender = read_record(cell.needed.path)
     details = {**lender.details, "features_in": "bfloat16"}
-    write_record(cell.needed.path, replace(lender, details=details))
+    write_json_record(cell.needed.path, replace(lender, details=details))
     cell.path.unlink()
     second = evaluate(cell)
     assert len(trained) == 1
