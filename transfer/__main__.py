@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import Annotated, cast
 
 import tyro
 
@@ -28,9 +28,6 @@ from transfer.encoders.options import AnyEncoder, EncoderOptions
 from transfer.finetuning.options import RANGES
 from transfer.getting.command import GetData
 from transfer.tasks import TASKS
-
-if TYPE_CHECKING:
-    from transfer.convert.inspection import Inspection
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,34 +97,28 @@ class Inspect:
             )
         require_file(self.file)
         from transfer.convert.inspection import render as render_inspection  # imports torch
+        from transfer.topology.check import render_scores
+        from transfer.topology.require import compare_with_photographs, write_as_fits
 
         self.network.check()
+        if self.network.encoder and self.images is not None:
+            raise ValueError("--images compares the known forms of a ResNet, not of --encoder")
         if self.network.encoder:
-            if self.images is not None:
-                raise ValueError("--images compares the known forms of a ResNet, not of --encoder")
             _, inspection = load_encoder(self.file, self.network, branch=self.branch)
         else:
             inspection = inspect_file(self.file, self.branch)
         if self.images is None:
             print(render_inspection(inspection, everything=self.all))
-        else:
-            self.compare_networks(inspection, self.images)
-        return 0
-
-    def compare_networks(self, inspection: "Inspection", images: Path) -> None:
-        """Print also how well each known network fits, and write the best one if asked to."""
-        from transfer.convert.inspection import render as render_inspection
-        from transfer.topology.check import render_scores
-        from transfer.topology.require import compare_with_photographs, write_as_fits
-
+            return 0
         backbone = load_backbone(self.file, branch=self.branch)
-        topology = compare_with_photographs(backbone, images)
+        topology = compare_with_photographs(backbone, self.images)
         compared = replace(inspection, topology=topology.sentence)
         print(render_inspection(compared, everything=self.all))
         print(render_scores(topology))
         if self.write is not None:
             rebuilt = write_as_fits(backbone, topology, self.write)
             print(f"{rebuilt.arch}, {rebuilt.stem} stem  ->  {self.write}")
+        return 0
 
 
 @dataclass(frozen=True, kw_only=True)

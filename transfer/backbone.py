@@ -16,35 +16,22 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from transfer.convert.architectures import (
     STEMS,
-    BackboneError,
     Stem,
     feature_dim,
     is_large,
     is_optional,
     network_and_heads,
 )
+from transfer.convert.architectures import BackboneError as BackboneError
 
 if TYPE_CHECKING:
     from torch import Tensor
     from torchvision.models import ResNet
 
     from transfer.convert.inspection import Inspection
-    from transfer.convert.read_file import Contents, StoredTensor
+    from transfer.convert.read_file import Contents
 
     Loaded = tuple[dict[str, Tensor], "InputFormat", Inspection]
-
-__all__ = [
-    "IMAGENET_MEAN",
-    "IMAGENET_STD",
-    "Backbone",
-    "BackboneError",
-    "InputFormat",
-    "Precision",
-    "inspect_file",
-    "load_backbone",
-    "random_backbone",
-    "with_heads",
-]
 
 FORMAT = "ssl-backbone/1"
 ENCODER_FORMAT = "ssl-encoder/1"
@@ -59,7 +46,8 @@ MAX_MESSAGE = 4000
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 
-Channels = tuple[float, float, float]
+Channels = tuple[float, ...]
+"""Red, green and blue."""
 Precision = Literal["float32", "bfloat16"]
 
 
@@ -141,19 +129,20 @@ def with_heads(backbone: Backbone, heads: Sequence[int]) -> Backbone:
         )
     if asked == tuple(range(count)):
         return backbone
-    state_dict = {
-        name: tensor
-        for name, tensor in backbone.state_dict.items()
-        if not name.startswith("layer4.")
+    alone = len(asked) == 1
+    renamed = {
+        f"layer4.{head}.": "layer4." if alone else f"layer4.{place}."
+        for place, head in enumerate(asked)
     }
-    for place, head in enumerate(asked):
-        old, new = f"layer4.{head}.", "layer4." if len(asked) == 1 else f"layer4.{place}."
-        state_dict |= {
-            new + name.removeprefix(old): tensor
-            for name, tensor in backbone.state_dict.items()
-            if name.startswith(old)
-        }
-    arch = network if len(asked) == 1 else f"{network}-heads{len(asked)}"
+    weights = backbone.state_dict
+    state_dict = {n: tensor for n, tensor in weights.items() if not n.startswith("layer4.")}
+    state_dict |= {
+        new + name.removeprefix(old): tensor
+        for old, new in renamed.items()
+        for name, tensor in weights.items()
+        if name.startswith(old)
+    }
+    arch = network if alone else f"{network}-heads{len(asked)}"
     listed = "+".join(map(str, asked))
     return replace(
         backbone,
@@ -220,16 +209,20 @@ def inspect_file(path: Path, branch: str = "") -> Inspection:
 
     backbone, inspection = _load(path, path.stem, branch)
     form = backbone.input
-    mean, std = (" ".join(f"{value:g}" for value in values) for values in (form.mean, form.std))
     unsaid = "" if inspection.layout in OWN_FORMATS else "; assumed, the file does not say"
     known = recognize_file(path)
     return replace(
         inspection,
         known_as=public_file_sentence(known) if known else "",
-        path=str(path),
         image=f"{form.channels}, {form.size_px} px{unsaid}",
-        norm=f"mean {mean}, std {std}{'' if inspection.is_norm_stated else unsaid}",
+        norm=norm_words(form) + ("" if inspection.is_norm_stated else unsaid),
     )
+
+
+def norm_words(form: InputFormat) -> str:
+    """Return how images are normalized, for people."""
+    mean, std = (" ".join(f"{value:g}" for value in values) for values in (form.mean, form.std))
+    return f"mean {mean}, std {std}"
 
 
 def random_backbone(
@@ -276,8 +269,6 @@ def _load(path: Path, name: str, branch: str) -> tuple[Backbone, Inspection]:
         # names and values of the file stand in the message, and may be of any length
         raise BackboneError(f"{_shown(path)}: {str(error)[:MAX_MESSAGE]}") from error
     arch, stem = inspection.arch, inspection.stem
-    with path.open("rb") as file:
-        file_sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     backbone = Backbone(
         name=name,
         arch=arch,
@@ -286,31 +277,42 @@ def _load(path: Path, name: str, branch: str) -> tuple[Backbone, Inspection]:
         input=input_format,
         made_by=inspection.made_by,
         source=inspection.source,
-        file_sha256=file_sha256,
         sha256=content_sha256(arch, stem, input_format, state_dict),
-        file=str(path),
-        words=("--ckpt", str(path), "--name", name, *(["--branch", branch] if branch else [])),
+        **file_fields(path, name, branch),
     )
     return backbone, inspection
+
+
+def file_fields(path: Path, name: str, branch: str, *words: str) -> dict[str, Any]:
+    """Return the fields of a backbone on its file; words: further ones of the command line."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    words = ("--ckpt", str(path), "--name", name, *words)
+    return {
+        "file_sha256": digest,
+        "file": str(path),
+        "words": (*words, "--branch", branch) if branch else words,
+    }
 
 
 def _read_foreign(contents: Contents, path: Path, branch: str) -> Loaded:
     from transfer.convert.from_public import convert
 
-    converted = convert(contents, path, branch)
-    inspection = converted.inspection
-    usual, stated = _usual_input(inspection.stem), converted.stated
+    state_dict, stated, inspection = convert(contents, path, branch)
+    usual = _usual_input(inspection.stem)
     form = replace(usual, mean=stated.mean or usual.mean, std=stated.std or usual.std)
-    return converted.state_dict, form, inspection
+    return state_dict, form, inspection
 
 
 def _read_own(contents: Contents, path: Path, branch: str) -> Loaded:
     """Read our own file; check every field, and that names and shapes are the architecture's."""
+    from torch import Tensor
+
     from transfer.convert.account import Group
     from transfer.convert.from_public import plain_floats
     from transfer.convert.inspection import Inspection
     from transfer.convert.proof import check_response, fixed_images
-    from transfer.convert.resnet import network_with, tensor_shapes
+    from transfer.convert.resnet import network_with
 
     if branch:
         raise BackboneError(
@@ -319,19 +321,14 @@ def _read_own(contents: Contents, path: Path, branch: str) -> Loaded:
         )
     match contents.tree:
         case {
-            # OWN_FORMATS; a bare name in a pattern would match anything
-            "format": "ssl-backbone/1" | "ssl-encoder/1" as layout,
+            "format": layout,
             "arch": str() as arch,
-            "stem": "imagenet"
-            | "imagenet-nopool"
-            | "cifar"
-            | "cifar-maxpool"
-            | "cifar-pad2" as stem,
+            "stem": stem,
             "state_dict": dict() as stored,
             "input": dict() as input_fields,
             "made_by": dict() as made_by,
-        }:
-            shapes = tensor_shapes(arch, stem)
+        } if layout in OWN_FORMATS and stem in STEMS:
+            tensors = {name: t for name, t in stored.items() if isinstance(t, Tensor)}
         case tree:
             fields = {key: value for key, value in tree.items() if key != "state_dict"}
             raise BackboneError(
@@ -339,18 +336,21 @@ def _read_own(contents: Contents, path: Path, branch: str) -> Loaded:
                 f"state_dict; expected format {FORMAT!r}, arch, stem ({', '.join(STEMS)}), "
                 f"state_dict, input and made_by: export it again with this version"
             )
-    _check_names(stored, shapes, arch)
-    state_dict = {
-        key: stored[key].read().clone() if is_optional(key) else plain_floats(key, stored[key])
-        for key in shapes
+    weights = {
+        name: tensor.clone() if is_optional(name) else plain_floats(name, tensor)
+        for name, tensor in tensors.items()
     }
-    groups = [Group("state_dict.", "backbone", len(stored), _num_values(stored.values()))]
+    try:
+        network = network_with(arch, stem, weights).requires_grad_(False)
+    except RuntimeError as error:  # names or shapes differ
+        raise BackboneError(f"{' '.join(str(error).split())}; export it again") from error
+    check_response(network(fixed_images()))
+    groups = [Group("state_dict.", "backbone", len(tensors), _num_values(tensors.values()))]
     beside = [t for name, t in contents.tensors.items() if not name.startswith("state_dict.")]
     if beside:
         groups.append(Group("projectors.", "head", len(beside), _num_values(beside)))
-    check_response(network_with(arch, stem, state_dict).requires_grad_(False)(fixed_images()))
     inspection = Inspection(
-        file=path.name,
+        path=str(path),
         layout=layout,
         prefix="state_dict.",
         arch=arch,
@@ -358,31 +358,15 @@ def _read_own(contents: Contents, path: Path, branch: str) -> Loaded:
         account=tuple(groups),
         candidates=(f"state_dict. ({arch}, {stem} stem)",),
         choice="the file says so",
+        proof="not needed: this suite wrote the file, and names and shapes agree",
+        num_features=feature_dim(arch),
         made_by=dict(made_by),
     )
-    return state_dict, _input_format(input_fields), inspection
+    return dict(network.state_dict()), _input_format(input_fields), inspection
 
 
-def _num_values(tensors: Iterable[StoredTensor]) -> int:
-    return sum(tensor.num_values for tensor in tensors)
-
-
-def _check_names(
-    stored: Mapping[str, StoredTensor], shapes: Mapping[str, tuple[int, ...]], arch: str
-) -> None:
-    from transfer.convert.read_file import StoredTensor
-
-    missing = [name for name in shapes if name not in stored]
-    unexpected = [name for name in stored if name not in shapes]
-    if missing or unexpected:
-        raise BackboneError(
-            f"{len(missing)} of {len(shapes)} tensors of {arch} are missing {missing[:3]}, and "
-            f"{len(unexpected)} are unexpected {unexpected[:3]}; export it again"
-        )
-    for name, shape in shapes.items():
-        found = stored[name].shape if isinstance(stored[name], StoredTensor) else "none"
-        if found != shape:
-            raise BackboneError(f"{name} has shape {found}, expected {shape} for {arch}")
+def _num_values(tensors: Iterable[Tensor]) -> int:
+    return sum(tensor.numel() for tensor in tensors)
 
 
 def _input_format(fields: Any) -> InputFormat:

@@ -20,7 +20,7 @@ from torch.nn.utils import skip_init
 
 from transfer.backbone import ENCODER_FORMAT, FORMAT, Backbone, BackboneError, load_backbone
 from transfer.convert.from_public import plain_floats
-from transfer.convert.read_file import Contents, StoredTensor, read_file
+from transfer.convert.read_file import Contents, read_file
 
 ENCODER_FILE = "encoder.pt"
 """Name of the file that pre-training writes beside backbone.pt."""
@@ -69,7 +69,8 @@ class Projector:
         embeddings is the mean of the heads' cosines.
         """
         rows = [
-            _unit_rows(head.network(features[:, head.start : head.stop])) for head in self.heads
+            normalize(head.network(features[:, head.start : head.stop]).float(), dim=1)
+            for head in self.heads
         ]
         # h unit rows side by side have length sqrt(h)
         return torch.cat(rows, dim=1) / math.sqrt(len(rows))
@@ -112,10 +113,7 @@ def load_projector(backbone: Backbone) -> Projector:
             return _query_head(contents, backbone, path.name)
         heads = read_heads(contents.tree, backbone.feature_dim)
     except BackboneError as error:
-        message = str(error)
-        raise BackboneError(
-            message if message.startswith(str(path)) else f"{path}: {message}"
-        ) from error
+        raise BackboneError(f"{path}: {error}") from error
     return Projector(heads, f"{path.name}: {len(heads)} projector{'s' * (len(heads) > 1)}")
 
 
@@ -145,20 +143,19 @@ def read_heads(tree: Mapping[str, Any], feature_dim: int) -> tuple[Head, ...]:
             f"projectors is {str(described)[:100]}; expected a list with the layers of each head: "
             f"export it again"
         )
-    return tuple(_read_head(item, place, feature_dim) for place, item in enumerate(described))
-
-
-def _read_head(item: object, place: int, feature_dim: int) -> Head:
-    """Return one projector of the file."""
-    match item:
-        case {"features": [int() as start, int() as stop], "layers": list() as layers} if (
-            0 <= start < stop <= feature_dim and layers
-        ):
-            return _head(start, stop, layers, f"projectors.{place}.layers")
-    raise BackboneError(
-        f"projector {place} is {str(item)[:200]}; expected its features, [start, stop) of "
-        f"{feature_dim}, and its layers: export it again"
-    )
+    heads = []
+    for place, item in enumerate(described):
+        match item:
+            case {"features": [int() as start, int() as stop], "layers": list() as layers} if (
+                0 <= start < stop <= feature_dim and layers
+            ):
+                heads.append(_head(start, stop, layers, f"projectors.{place}.layers"))
+            case _:
+                raise BackboneError(
+                    f"projector {place} is {str(item)[:200]}; expected its features, [start, stop) "
+                    f"of {feature_dim}, and its layers: export it again"
+                )
+    return tuple(heads)
 
 
 def _head(start: int, stop: int, layers: Sequence[Any], name: str) -> Head:
@@ -166,41 +163,37 @@ def _head(start: int, stop: int, layers: Sequence[Any], name: str) -> Head:
     modules: list[nn.Module] = []
     width = stop - start
     for number, layer in enumerate(layers):
-        module = _module(layer, f"{name}.{number}", width)
-        width = getattr(module, "out_features", width)
-        modules.append(_filled(module, layer, f"{name}.{number}"))
+        modules.append(_module(layer, f"{name}.{number}", width))
+        width = getattr(modules[-1], "out_features", width)
     return Head(start, stop, nn.Sequential(*modules).eval().requires_grad_(False), width)
 
 
 def _module(layer: Any, name: str, width: int) -> nn.Module:
-    """Return a layer for rows (n, width) with weights that are to be replaced."""
+    """Return a layer for rows (n, width); a batch norm may lack weight and bias."""
+    module: nn.Module
     match layer:
         case {"kind": "relu"}:
             return nn.ReLU()
         case {"kind": "gelu"}:
             return nn.GELU()
-        case {"kind": "linear", "weight": StoredTensor() as weight} if weight.shape:
+        case {"kind": "linear", "weight": Tensor() as weight} if weight.shape:
             has_bias = layer.get("bias") is not None
-            linear: nn.Linear = skip_init(nn.Linear, width, weight.shape[0], bias=has_bias)
-            return linear
+            module = skip_init(nn.Linear, width, weight.shape[0], bias=has_bias)
         case {"kind": "batch_norm", "eps": float() as eps} if eps > 0:
-            return nn.BatchNorm1d(width, eps=eps)
-    raise BackboneError(
-        f"{name} is {_shown(layer)[:200]}; expected a linear layer, batch_norm with a positive "
-        f"eps, relu or gelu: export it again with this version"
-    )
-
-
-def _filled(module: nn.Module, layer: Mapping[str, Any], name: str) -> nn.Module:
-    """Copy a layer's tensors into its module; a batch norm may lack weight and bias."""
-    norm = isinstance(module, nn.BatchNorm1d)
+            module = nn.BatchNorm1d(width, eps=eps)
+        case _:
+            raise BackboneError(
+                f"{name} is {str(layer)[:200]}; expected a linear layer, batch_norm with a "
+                f"positive eps, relu or gelu: export it again with this version"
+            )
     for key, own in module.state_dict().items():
         stored = layer.get(key)
-        if stored is None and norm and not key.startswith("running"):
+        if stored is None and isinstance(module, nn.BatchNorm1d) and "running" not in key:
             continue
-        if not isinstance(stored, StoredTensor) or stored.shape != tuple(own.shape):
+        found = tuple(stored.shape) if isinstance(stored, Tensor) else stored
+        if found != tuple(own.shape):
             raise BackboneError(
-                f"{name}.{key} is {_shown(stored)[:100]}, expected a tensor of shape "
+                f"{name}.{key} is {str(found)[:100]}, expected a tensor of shape "
                 f"{tuple(own.shape)}: this projector does not belong to these features"
             )
         own.copy_(plain_floats(f"{name}.{key}", stored))
@@ -209,16 +202,9 @@ def _filled(module: nn.Module, layer: Mapping[str, Any], name: str) -> nn.Module
     return module
 
 
-def _shown(value: Any) -> str:
-    """Return a value of the file in words; tensors are named by their shape."""
-    if isinstance(value, dict):
-        return ", ".join(f"{key}: {_shown(each)}" for key, each in value.items())
-    return f"a tensor of shape {value.shape}" if isinstance(value, StoredTensor) else str(value)
-
-
 def _query_head(contents: Contents, backbone: Backbone, file: str) -> Projector:
     """Return the head behind the query encoder of a foreign file."""
-    found: dict[str, dict[str, StoredTensor]] = {}
+    found: dict[str, dict[str, Tensor]] = {}
     for name, tensor in contents.tensors.items():
         if match := QUERY_HEAD.fullmatch(name):
             found.setdefault(match["prefix"], {})[match["layer"]] = tensor
@@ -239,8 +225,3 @@ def _query_head(contents: Contents, backbone: Backbone, file: str) -> Projector:
     layers = [each for layer in linear for each in ({"kind": "relu"}, layer)][1:]
     name = prefix.removesuffix(".")
     return Projector((_head(0, backbone.feature_dim, layers, name),), f"{file}: head {prefix}")
-
-
-def _unit_rows(rows: Tensor) -> Tensor:
-    unit: Tensor = normalize(rows.float(), dim=1)
-    return unit

@@ -67,7 +67,7 @@ DEVIATIONS: dict[str, tuple[dict[str, object], str]] = {
     "later format": ({"format": "ssl-backbone/2"}, "ssl-backbone/1"),
     "unknown arch": ({"arch": "resnet51-heads4"}, "known are resnet18"),
     "unlikely many heads": ({"arch": "resnet18-heads100"}, "1 to 99 copies of layer4"),
-    "heads that are not there": ({"arch": "resnet18-heads2"}, "of resnet18-heads2 are missing"),
+    "heads that are not there": ({"arch": "resnet18-heads2"}, "Missing key"),
     "unknown stem": ({"stem": "3x3"}, "imagenet, cifar"),
     "no input": ({"input": None}, "input"),
     "input without mean": ({"input": {"size": 3}}, "mean and positive std"),
@@ -75,8 +75,8 @@ DEVIATIONS: dict[str, tuple[dict[str, object], str]] = {
         {"input": {"mean": [0.0] * 3, "std": [0.0] * 3, "size": 32, "channels": "RGB"}},
         "positive std",
     ),
-    "other arch than told": ({"arch": "resnet34"}, "of resnet34 are missing"),
-    "other stem than told": ({"stem": "imagenet"}, r"conv1.weight has shape \(64, 3, 3, 3\)"),
+    "other arch than told": ({"arch": "resnet34"}, "Missing key"),
+    "other stem than told": ({"stem": "imagenet"}, "size mismatch for conv1.weight"),
 }
 
 
@@ -91,10 +91,10 @@ def test_a_deviation_from_our_format_is_refused(name: str, cifar: Backbone, tmp_
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("fc.weight", torch.ones(10, 512), r"unexpected \['fc.weight'\]"),
+        ("fc.weight", torch.ones(10, 512), "Unexpected key.*fc.weight"),
         ("bn1.bias", torch.full((64,), float("nan")), "bn1.bias holds 64 values"),
-        ("bn1.bias", torch.ones(63), r"bn1.bias has shape \(63,\), expected \(64,\)"),
-        ("bn1.bias", "text", "bn1.bias has shape none"),
+        ("bn1.bias", torch.ones(63), "size mismatch for bn1.bias"),
+        ("bn1.bias", "text", "Missing key.*bn1.bias"),
     ],
 )
 def test_a_wrong_tensor_in_our_format_is_named(
@@ -194,37 +194,11 @@ def test_heads_feature_is_that_of_an_ordinary_network_with_that_layer4() -> None
         torch.testing.assert_close(features, network.double()(images))
 
 
-@pytest.mark.parametrize(
-    ("told", "words"),
-    [
-        ("resnet18", "unexpected.*layer4.0.0.conv1.weight"),
-        ("resnet18-heads1", "unexpected.*layer4.1.0.conv1.weight"),
-        ("resnet18-heads3", "missing.*layer4.2.0.conv1.weight"),
-        ("resnet34-heads2", "of resnet34-heads2 are missing"),
-    ],
-)
-def test_a_file_with_another_number_of_heads_than_it_tells_is_refused(
-    told: str, words: str, tmp_path: Path
-) -> None:
-    backbone = random_backbone(arch="resnet18-heads2", stem="cifar", seed=0)
-    torch.save(own_file(backbone) | {"arch": told}, tmp_path / "file")
-    with pytest.raises(BackboneError, match=words):
-        load_backbone(tmp_path / "file")
-
-
 @pytest.mark.parametrize("heads", [(), (0, 0), (0, 3), (-1,)])
 def test_heads_that_are_not_there_are_refused(heads: tuple[int, ...]) -> None:
     backbone = random_backbone(arch="resnet18-heads3", stem="cifar", seed=0)
     with pytest.raises(ValueError, match="it has heads 0 to 2"):
         with_heads(backbone, heads)
-
-
-def test_a_misshapen_tensor_of_one_head_is_named(tmp_path: Path) -> None:
-    content = own_file(random_backbone(arch="resnet18-heads2", stem="cifar", seed=0))
-    content["state_dict"]["layer4.1.0.bn1.bias"] = torch.ones(511)
-    torch.save(content, tmp_path / "file")
-    with pytest.raises(BackboneError, match=r"layer4.1.0.bn1.bias has shape \(511,\)"):
-        load_backbone(tmp_path / "file")
 
 
 def test_a_cifar_stem_keeps_all_pixels_until_the_second_stage() -> None:
@@ -250,7 +224,7 @@ def test_the_report_of_a_foreign_file_tells_layout_network_and_proof(tmp_path: P
         "architecture  resnet18, imagenet stem",
         "features      512 per image",
         "image         RGB, 224 px; assumed, the file does not say",
-        "weights       121 tensors, all accounted for: 120 in the backbone, 1 beside the backbone",
+        "weights       121 tensors, all accounted for: backbone 120, beside the backbone 1",
         "relative difference",
         "the file says: epoch 200",
     ):
@@ -269,13 +243,16 @@ def test_the_report_of_our_own_file_is_short(cifar: Backbone, tmp_path: Path) ->
         "features      512 per image",
         "image         RGB, 32 px",
         "norm          mean 0.1 0.2 0.3, std 0.229 0.224 0.225",
-        "weights       120 tensors, all accounted for: 120 in the backbone",
+        "weights       120 tensors, all accounted for: backbone 120",
         "proof         not needed: this suite wrote the file, and names and shapes agree",
-        "method        jcl, recipe jcl_cifar",
+        "method        jcl",
+        "recipe        jcl_cifar",
+        "epochs        3",
+        "seed          0",
+        "versions      a 1",
         "changed       epochs 3",
-        "epochs        3, steps 9",
-        "run           seed 0",
-        "code          commit c, a 1",
+        "steps         9",
+        "commit        c",
     ]
 
 

@@ -5,9 +5,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from torch import Tensor
+
 from transfer.convert.architectures import BackboneError, is_optional
 from transfer.convert.candidates import Candidate
-from transfer.convert.read_file import Opaque, StoredTensor
+from transfer.convert.read_file import Opaque
 
 HEAD = r"(fc|head|cls_head|classif|linear|logit|proj|pred|prototype|mlp|neck)\w*(\.|$)"
 """Pattern of a head (classifier, projector or predictor), right after the backbone's prefix."""
@@ -27,61 +29,70 @@ class Group:
 
     prefix: str
     kind: str
-    """backbone, head, feature pyramid, another ResNet (with its head), optimizer, or beside the
+    """backbone, head, feature pyramid, another network (with its head), optimizer, or beside the
     backbone."""
     num_tensors: int
     num_values: int
 
 
 def account(
-    tensors: Mapping[str, StoredTensor],
+    tensors: Mapping[str, Tensor],
     chosen: Candidate,
     others: Iterable[Candidate],
-    opaque: Mapping[str, Opaque] | None = None,
+    opaque: Mapping[str, Opaque],
+    own: Iterable[str] = (),
+    rest: str = "$^",
 ) -> tuple[Group, ...]:
     """Return groups that hold each tensor, of any shape, exactly once.
 
-    BackboneError if a tensor with the backbone's prefix belongs neither to a ResNet nor to a head,
-    or if one of the objects that are not read (opaque) could be such a tensor.
+    BackboneError if a tensor with the backbone's prefix belongs neither to a network nor to a head,
+    or if one of the objects that are not read (opaque) could be such a tensor. own: names of
+    further tensors of the backbone, which it does not need. rest: pattern of parts inside it that
+    its features do not depend on.
     """
-    backbone = set(chosen.names.values())
+    backbone = {*chosen.names.values(), *own}
     copies = [other for other in others if not chosen.prefix.startswith(other.prefix)]
     groups: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     unexpected = []
     for name in tensors:
-        group = (chosen.prefix, "backbone") if name in backbone else _group(name, chosen, copies)
-        if group is None:
+        if name in backbone:
+            groups[chosen.prefix, "backbone"].append(name)
+        elif (group := _group(name, chosen, copies, rest)) is None:
             unexpected.append(name)
         else:
             groups[group].append(name)
     unexpected += [
         f"{name} ({thing})"
-        for name, thing in (opaque or {}).items()
-        if _could_be_in(chosen, name, thing) and _group(name, chosen, copies) is None
+        for name, thing in opaque.items()
+        if _could_be_in(chosen, name, thing) and _group(name, chosen, copies, rest) is None
     ]
     if unexpected:
         raise BackboneError(
             f"{chosen} is complete, but {len(unexpected)} tensors below its prefix belong neither "
             f"to it nor to a head, first {', '.join(unexpected[:3])}: the network computes "
-            f"something else than a torchvision {chosen.arch}. Export the ResNet alone"
+            f"something else than {chosen.arch}. Export the backbone alone, or name its network by "
+            f"--encoder"
         )
     return tuple(
-        Group(prefix, kind, len(names), sum(tensors[name].num_values for name in names))
+        Group(prefix, kind, len(names), sum(tensors[name].numel() for name in names))
         for (prefix, kind), names in groups.items()
     )
 
 
-def _group(name: str, chosen: Candidate, copies: Iterable[Candidate]) -> tuple[str, str] | None:
+def _group(
+    name: str, chosen: Candidate, copies: Iterable[Candidate], rest: str
+) -> tuple[str, str] | None:
     """Return prefix and kind of a tensor that is not the backbone's; None if it is unexpected."""
     if copy := next((c.prefix for c in copies if name.startswith(c.prefix)), None):
-        return copy, "another ResNet"
+        return copy, "another network"
     if re.search(OPTIMIZER, name):
         return _branch(name, chosen.prefix), "optimizer"
-    if not name.startswith(chosen.prefix):
+    inside = name.removeprefix(chosen.prefix)
+    if not name.startswith(chosen.prefix) or re.search(rest, inside):
         return _branch(name, chosen.prefix), "beside the backbone"
-    if _is_head(name.removeprefix(chosen.prefix), chosen):
+    if any(re.match(HEAD, inside.removeprefix(part)) for part in ("", chosen.scheme.heads)):
         return _branch(name, chosen.prefix), "head"
-    if re.match(PYRAMID, name.removeprefix(chosen.prefix)):
+    if re.match(PYRAMID, inside):
         return chosen.prefix + "fpn", "feature pyramid"
     return None
 
@@ -96,11 +107,6 @@ def _could_be_in(chosen: Candidate, name: str, thing: Opaque) -> bool:
     modules = {own.removeprefix(chosen.prefix).split(".")[0] for own in chosen.names.values()}
     is_inside = chosen.prefix != "" or name.split(".")[0] in modules
     return thing.rebuilds_tensor or (thing.holds_numbers and is_inside)
-
-
-def _is_head(name: str, chosen: Candidate) -> bool:
-    """Return whether the tensor, named without the backbone's prefix, belongs to a head."""
-    return any(re.match(HEAD, name.removeprefix(prefix)) for prefix in ("", chosen.scheme.heads))
 
 
 def _branch(name: str, prefix: str) -> str:

@@ -2,26 +2,27 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
-from transfer.convert.architectures import FEATURE_DIM, Stem, is_optional
+from torch import Tensor
+
+from transfer.convert.architectures import FEATURE_DIM, Stem, is_optional, network_words
 from transfer.convert.layouts import SCHEMES, Scheme
-from transfer.convert.read_file import Opaque, StoredTensor
+from transfer.convert.read_file import Opaque
 from transfer.convert.resnet import tensor_shapes
 
 MAX_DOTS = 40
 """Most dots in the name of a backbone's tensor; each is a place where a prefix may end."""
 
-Entry = StoredTensor | Opaque
+Entry = Tensor | Opaque
 
 MIN_NAMES = 20
 """Fewest matching names for a prefix to be a candidate; the smallest ResNet has 100."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Candidate:
     """A ResNet below one prefix, complete or with flaws."""
 
@@ -31,19 +32,18 @@ class Candidate:
     stem: Stem
     names: dict[str, str]
     """Torchvision's name -> the file's name, for each tensor that fits."""
-    missing: tuple[str, ...]
-    """Names, as the file would have them, of tensors that are absent."""
-    misshapen: tuple[str, ...]
-    """Name, found shape and expected shape of each tensor of another shape."""
-    surplus: tuple[str, ...]
-    """Names of tensors that only a deeper or another ResNet has."""
-    unread: tuple[str, ...] = ()
-    """Name and class of each tensor that only foreign code could make."""
+    flaws: Mapping[str, list[str]]
+    """Tensors that keep it from being complete, by kind.
+
+    missing: names, as the file would have them; wrong shape: name, found and expected shape;
+    unexpected: names that only another ResNet has; not read: name and class of what only foreign
+    code could make.
+    """
 
     @property
     def num_flaws(self) -> int:
         """Number of missing, misshapen, unexpected and unread tensors."""
-        return len(self.missing) + len(self.misshapen) + len(self.surplus) + len(self.unread)
+        return sum(map(len, self.flaws.values()))
 
     @property
     def label(self) -> str:
@@ -60,7 +60,7 @@ class Candidate:
         return re.search(side, self.prefix) is not None
 
     def __str__(self) -> str:
-        return f"{self.label} ({self.arch}, {self.stem} stem)"
+        return f"{self.label} ({network_words(self.arch, self.stem)})"
 
 
 @cache
@@ -77,15 +77,13 @@ def _vocabulary(scheme: Scheme) -> frozenset[str]:
     )
 
 
-def find_candidates(
-    tensors: Mapping[str, StoredTensor], opaque: Mapping[str, Opaque] | None = None
-) -> list[Candidate]:
+def find_candidates(tensors: Mapping[str, Tensor], opaque: Mapping[str, Opaque]) -> list[Candidate]:
     """Return a candidate per scheme and prefix with at least MIN_NAMES matching names, in order.
 
     Names alone select a candidate; its tensors' shapes select architecture and stem.
     opaque: objects of the file that are not read; one in the place of a tensor is a flaw.
     """
-    entries: dict[str, Entry] = {**tensors, **(opaque or {})}
+    entries: dict[str, Entry] = {**tensors, **opaque}
     votes: Counter[tuple[Scheme, str]] = Counter()
     for name in entries:
         if name.count(".") > MAX_DOTS:
@@ -106,57 +104,39 @@ def _examine(scheme: Scheme, prefix: str, entries: Mapping[str, Entry]) -> Candi
     below = {name.removeprefix(prefix) for name in entries if name.startswith(prefix)}
     known = below & _vocabulary(scheme)
     fits = (
-        _compare(scheme, prefix, arch, stem, known, entries)
+        Candidate(scheme, prefix, arch, stem, *fit(prefix, layers, entries, known))
         for arch in FEATURE_DIM
         for stem in scheme.stems
+        for layers in [_layers(scheme, arch, stem)]
     )
     return min(fits, key=lambda candidate: candidate.num_flaws)
 
 
-def _compare(
-    scheme: Scheme,
-    prefix: str,
-    arch: str,
-    stem: Stem,
-    known: set[str],
-    entries: Mapping[str, Entry],
-) -> Candidate:
-    layers = _layers(scheme, arch, stem)
-    surplus = known - {own_name for own_name, _ in layers.values()}
-    return Candidate(
-        scheme=scheme,
-        prefix=prefix,
-        arch=arch,
-        stem=stem,
-        surplus=tuple(sorted(prefix + name for name in surplus)),
-        **fit(prefix, layers, entries),
-    )
-
-
 def fit(
-    prefix: str, layers: Mapping[str, tuple[str, tuple[int, ...]]], entries: Mapping[str, Entry]
-) -> dict[str, Any]:
-    """Return the fields of a candidate that say which layers are in the file below a prefix.
+    prefix: str,
+    layers: Mapping[str, tuple[str, tuple[int, ...]]],
+    entries: Mapping[str, Entry],
+    known: Iterable[str] = (),
+) -> tuple[dict[str, str], dict[str, list[str]]]:
+    """Return names and flaws of the candidate with these layers below a prefix.
 
-    layers: the network's own name -> the file's name without the prefix, and the shape.
+    layers: the network's own name -> the file's name without the prefix, and the shape. known:
+    names below the prefix that must be among these.
     """
-    names, missing, misshapen, unread = {}, [], [], []
+    names: dict[str, str] = {}
+    flaws: dict[str, list[str]] = {"missing": [], "wrong shape": [], "not read": []}
+    flaws["unexpected"] = sorted(prefix + n for n in {*known} - {own for own, _ in layers.values()})
     for own_name, (theirs, expected) in layers.items():
         name = prefix + theirs
         entry = entries.get(name)
-        if isinstance(entry, StoredTensor) and (entry.shape == expected or is_optional(name)):
+        if isinstance(entry, Tensor) and (entry.shape == expected or is_optional(name)):
             names[own_name] = name
         elif is_optional(name):
             continue
         elif entry is None:
-            missing.append(name)
+            flaws["missing"].append(name)
         elif isinstance(entry, Opaque):
-            unread.append(f"{name}, which is {entry}")
+            flaws["not read"].append(f"{name}, which is {entry}")
         else:
-            misshapen.append(f"{name} {entry.shape} instead of {expected}")
-    return {
-        "names": names,
-        "missing": tuple(missing),
-        "misshapen": tuple(misshapen),
-        "unread": tuple(unread),
-    }
+            flaws["wrong shape"].append(f"{name} {tuple(entry.shape)} instead of {expected}")
+    return names, flaws

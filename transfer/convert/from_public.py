@@ -1,14 +1,13 @@
 """Convert a checkpoint of another project to torchvision's names, or say what is missing."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from transfer.convert.account import Group, account
+from transfer.convert.account import account
 from transfer.convert.architectures import BackboneError, feature_dim, is_optional
 from transfer.convert.candidates import Candidate, find_candidates
 from transfer.convert.choice import choose
@@ -16,12 +15,15 @@ from transfer.convert.inspection import Inspection
 from transfer.convert.layouts import layout_name
 from transfer.convert.messages import list_briefly
 from transfer.convert.proof import prove
-from transfer.convert.read_file import Contents, StoredTensor
+from transfer.convert.read_file import Contents
 from transfer.convert.resnet import network_with, tensor_shapes
 from transfer.convert.stated_input import StatedInput, read_input
 from transfer.convert.statements import heed, read_statements
 
 CASTABLE = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+
+MAX_REPEATED_BYTES = 2**29
+"""Most bytes by which a tensor may exceed its stored values, which it then repeats."""
 
 MAX_COUNTERS = 1024
 """Values of a step counter that is read; one of a process per GPU has as many as GPUs."""
@@ -33,18 +35,12 @@ MAX_SHOWN = 100
 """Characters of a value that are repeated."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Converted:
-    """A foreign backbone under torchvision's names."""
+def convert(
+    contents: Contents, path: Path, branch: str = ""
+) -> tuple[dict[str, Tensor], StatedInput, Inspection]:
+    """Return the one backbone in `contents`, under torchvision's names; `path` is only named.
 
-    state_dict: dict[str, Tensor]
-    inspection: Inspection
-    stated: StatedInput
-    """The images that the file states; the first convolution takes RGB in any case."""
-
-
-def convert(contents: Contents, path: Path, branch: str = "") -> Converted:
-    """Return the one backbone in `contents`; `path` appears in the report only.
+    The file's images may be stated as BGR, but the first convolution returned takes RGB.
 
     branch: prefix, or a part of it, of the ResNet to take; chosen by the names if empty.
     BackboneError unless there is exactly one, complete, finite, and proven to compute what the
@@ -60,7 +56,13 @@ def convert(contents: Contents, path: Path, branch: str = "") -> Converted:
     try:
         chosen, choice = choose(found, tensors, branch)
     except BackboneError as error:
-        raise _with_holders(error, contents) from error
+        holders = [thing.path for thing in contents.opaque.values() if thing.holds_numbers]
+        if not holders:
+            raise
+        listed = list_briefly(dict.fromkeys(holders))
+        raise BackboneError(
+            f"{error}. Tensors in objects of other classes are not read: {listed}"
+        ) from error
     chosen, variant = heed(chosen, found, read_statements(contents.values, tensors))
     complete = [c for c in found if c.num_flaws == 0 and c.prefix != chosen.prefix]
     stated = read_input(contents.values, tensors)
@@ -72,13 +74,13 @@ def convert(contents: Contents, path: Path, branch: str = "") -> Converted:
     }
     state_dict = to_torchvision(chosen, raw, tensors)
     network = network_with(chosen.arch, chosen.stem, state_dict)
-    proof = prove(
+    difference = prove(
         network, {name.removeprefix(chosen.prefix): t for name, t in raw.items()}, chosen.stem
     )
     if stated.is_bgr:
         state_dict["conv1.weight"] = state_dict["conv1.weight"].flip(1)
     inspection = Inspection(
-        file=path.name,
+        path=str(path),
         layout=layout_name(chosen.scheme, chosen.prefix, tensors.keys() - raw.keys()),
         prefix=chosen.prefix,
         arch=chosen.arch,
@@ -86,50 +88,55 @@ def convert(contents: Contents, path: Path, branch: str = "") -> Converted:
         account=groups,
         candidates=(str(chosen), *map(str, complete)),
         choice=choice,
-        proof=proof,
+        proof=(
+            f"names and shapes fit, and features equal those of the file's own tensors under the "
+            f"same strides, paddings and pooling (relative difference {difference:.1e})"
+        ),
+        num_features=feature_dim(chosen.arch),
         is_norm_stated=stated.mean is not None and stated.std is not None,
         topology="assumed, not checked; --images DIR compares it with photographs",
-        notes=(*variant, *_notes((chosen, *complete), contents, stated, groups)),
+        notes=(*variant, *_notes((chosen, *complete), contents, stated)),
     )
-    return Converted(state_dict=state_dict, inspection=inspection, stated=stated)
+    return state_dict, stated, inspection
 
 
 def to_torchvision(
-    chosen: Candidate, raw: dict[str, Tensor], tensors: dict[str, StoredTensor]
+    chosen: Candidate, raw: Mapping[str, Tensor], tensors: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
     """Return the state dict in torchvision's order and shapes; num_batches_tracked may be missing.
 
     A missing one is 0.
     """
-    state_dict = {}
-    for key in tensor_shapes(chosen.arch, chosen.stem):
-        name = chosen.names.get(key)
-        if not is_optional(key):
-            state_dict[key] = raw[chosen.names[key]]
-        elif name is None:
-            state_dict[key] = torch.zeros((), dtype=torch.int64)
-        else:
-            state_dict[key] = _first_count(tensors[name])
-    return state_dict
+    return {
+        key: _first_count(tensors.get(chosen.names.get(key, "")))
+        if is_optional(key)
+        else raw[chosen.names[key]]
+        for key in tensor_shapes(chosen.arch, chosen.stem)
+    }
 
 
-def _first_count(stored: StoredTensor) -> Tensor:
+def _first_count(tensor: Tensor | None) -> Tensor:
     """Return the first value of a step counter of any shape and type, () int64; else 0."""
-    if stored.num_values not in range(1, MAX_COUNTERS + 1) or stored.dtype.is_complex:
-        return torch.tensor(0, dtype=torch.int64)
-    tensor = stored.read()
-    first = tensor[(0,) * tensor.ndim].item()
+    first: float = 0
+    if tensor is not None and 0 < tensor.numel() <= MAX_COUNTERS and not tensor.is_complex():
+        first = tensor[(0,) * tensor.ndim].item()
     is_count = math.isfinite(first) and 0 <= first < 2**63
     return torch.tensor(int(first) if is_count else 0, dtype=torch.int64)
 
 
-def plain_floats(name: str, stored: StoredTensor) -> Tensor:
+def plain_floats(name: str, stored: Tensor) -> Tensor:
     """Return a float32 copy of the same shape; BackboneError unless all values are finite."""
     if stored.dtype not in CASTABLE:
         raise BackboneError(
             f"{name} holds {stored.dtype}; expected floating-point weights: undo the quantization"
         )
-    tensor = stored.read().to(torch.float32).clone(memory_format=torch.contiguous_format)
+    num_bytes = stored.numel() * stored.itemsize
+    if num_bytes > MAX_REPEATED_BYTES + stored.untyped_storage().nbytes():
+        raise BackboneError(
+            f"{name} repeats stored values and would take {num_bytes:,} bytes; save it again with "
+            f".clone()"
+        )
+    tensor = stored.to(torch.float32).clone(memory_format=torch.contiguous_format)
     # the sum is a fast test: NaN and infinity propagate; if only the sum overflows, the count is 0
     if not tensor.sum().isfinite() and (num_bad := int((~tensor.isfinite()).sum())):
         raise BackboneError(
@@ -139,19 +146,7 @@ def plain_floats(name: str, stored: StoredTensor) -> Tensor:
     return tensor
 
 
-def _with_holders(error: BackboneError, contents: Contents) -> BackboneError:
-    """Return the error, completed by the classes whose objects hide tensors."""
-    paths = dict.fromkeys(thing.path for thing in contents.opaque.values() if thing.holds_numbers)
-    if not paths:
-        return error
-    return BackboneError(
-        f"{error}. Tensors in objects of other classes are not read: {list_briefly(paths)}"
-    )
-
-
-def _notes(
-    networks: Sequence[Candidate], contents: Contents, stated: StatedInput, groups: Iterable[Group]
-) -> Iterator[str]:
+def _notes(networks: Sequence[Candidate], contents: Contents, stated: StatedInput) -> Iterator[str]:
     """Yield what a reader should know: values of the file, assumptions, and what is not read.
 
     networks: the chosen one, then every other complete one.
@@ -162,11 +157,10 @@ def _notes(
     if stated.is_bgr:
         yield "the channels of the first convolution are reversed: BGR became RGB"
     if chosen.scheme.name == "detectron2":
-        inputs = "" if stated.entries else "BGR input, inputs of 0 to 255, or "
-        assumed = "" if stated.entries else "RGB, mean and std of ImageNet and "
         yield (
-            f"tensors cannot tell {inputs}stride in the 1x1 convolutions (Caffe weights): "
-            f"{assumed}stride in the 3x3 are assumed"
+            "tensors cannot tell BGR input, inputs of 0 to 255, or stride in the 1x1 convolutions "
+            "(Caffe weights): where the file says nothing, RGB, mean and std of ImageNet and "
+            "stride in the 3x3 are assumed"
         )
     for name in REPORTED_VALUES:
         if name in contents.values:
@@ -174,26 +168,14 @@ def _notes(
     dtypes = {tensors[name].dtype for key, name in chosen.names.items() if not is_optional(key)}
     if cast := dtypes - {torch.float32}:
         yield f"cast to float32 from {', '.join(sorted(map(str, cast)))}"
-    if not any(map(is_optional, chosen.names)):
-        yield "num_batches_tracked is absent and set to 0, which evaluation never reads"
-    kinds = dict.fromkeys(tensors[name].kind for name in chosen.names.values())
-    if classes := [kind for kind in kinds if kind]:
-        yield (
-            f"weights of other classes than torch.Tensor are read as plain tensors, which is wrong "
-            f"if their class computes otherwise: {list_briefly(classes)}"
-        )
     if chosen.stem == "cifar":
         yield (
             "tensors cannot tell padding, stride and pooling of a 3x3 stem: padding 1, stride 1 "
             "and no max-pool are assumed (solo-learn pads by 2)"
         )
     paths = dict.fromkeys(thing.path for thing in contents.opaque.values())
-    known = (f"{path} (its plain entries are)" for path in contents.configurations)
-    if listed := [*paths, *known]:
-        yield f"objects of other classes are not read: {list_briefly(listed)}"
-    for group in groups:
-        if group.kind == "feature pyramid":
-            yield f"left out: {group.num_tensors} tensors of a {group.kind} below {group.prefix}"
+    if paths:
+        yield f"objects of other classes are not read: {list_briefly(paths)}"
     for network in networks:
         name = f"{network.prefix}{network.scheme.heads}fc.weight"
         if name in tensors and tensors[name].shape == (1000, feature_dim(network.arch)):

@@ -16,11 +16,13 @@ Time and memory are bounded by the limits of the process (child.py).
 """
 
 import io
+import os
 import pickle
 import re
 import sys
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -33,8 +35,6 @@ from transfer.convert.messages import shorten
 
 LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 """First pickle of a file that torch before 1.6 wrote."""
-PLAIN_TENSORS = ("", "torch.Tensor", "torch.nn.parameter.Parameter", "torch.nn.parameter.Buffer")
-"""Classes of tensors that compute as torch.Tensor does."""
 
 # fmt: off
 INERT_PACKAGES = frozenset({
@@ -66,17 +66,6 @@ RUNNING_MODULES = frozenset({
 # fmt: on
 """Modules of Python, also of Python 2, that run code or programs, or hand out what does."""
 
-# fmt: off
-PACKAGES = frozenset({
-    "asyncio", "collections", "compression", "concurrent", "ctypes", "curses", "dbm", "distutils",
-    "email", "encodings", "ensurepip", "html", "http", "idlelib", "importlib", "json", "lib2to3",
-    "logging", "multiprocessing", "os", "pathlib", "pydoc_data", "re", "sqlite3", "string", "sys",
-    "sysconfig", "test", "tkinter", "tomllib", "turtledemo", "unittest", "urllib", "venv",
-    "wsgiref", "xml", "xmlrpc", "zipfile", "zoneinfo",
-})
-# fmt: on
-"""Modules of Python that have modules within; `code.utils` can only be a user's own."""
-
 LIBRARY = sys.stdlib_module_names | RUNNING_MODULES
 """Python's own modules."""
 
@@ -90,34 +79,10 @@ RUNS_CODE = re.compile(
 PYTHON_2 = {"__builtin__": "builtins", "copy_reg": "copyreg"}
 
 
-class Sealed:
-    """An object that a pickle may hold, but not complete or alter."""
-
-    def __setstate__(self, _: object) -> None:
-        raise pickle.UnpicklingError(f"the pickle tries to alter a {type(self).__name__}")
-
-
-class Replacement(Sealed):
-    """A function of ours in place of a global; a pickle can call it, and nothing else."""
-
-    def __init__(self, function: Callable[..., object]) -> None:
-        self.function = function
-
-    def __call__(self, *args: object) -> object:
-        return self.function(*args)
-
-
-class Untyped(Sealed):
+class Untyped:
     """A stand-in for torch's storage without a type."""
 
     dtype = torch.uint8
-
-
-class OfSubclass(Sealed):
-    """A tensor of a subclass of Tensor, by module and name of the class."""
-
-    def __init__(self, tensor: Tensor, kind: str) -> None:
-        self.tensor, self.kind = tensor, kind
 
 
 class Inert:
@@ -128,8 +93,6 @@ class Inert:
     """Module and name of the class."""
     is_known = True
     """True if the class is known to hold configuration or logs only."""
-    is_plain = False
-    """True if it is as good as a plain value, such as a device."""
     parts: list[object]
 
     def __new__(cls, *args: object, **keywords: object) -> "Inert":
@@ -154,10 +117,9 @@ class Inert:
     __setstate__ = add = append
 
 
-def inert_class(path: str, *, is_known: bool = True, is_plain: bool = False) -> type[Inert]:
+def inert_class(path: str, *, is_known: bool = True) -> type[Inert]:
     """Return the class that stands for the one at this path."""
-    flags = {"path": path, "is_known": is_known, "is_plain": is_plain}
-    return type("Inert", (Inert,), {"__slots__": (), **flags})
+    return type("Inert", (Inert,), {"__slots__": (), "path": path, "is_known": is_known})
 
 
 class InertDict(dict[Any, Any]):
@@ -184,12 +146,10 @@ def _from_type(function: object, kind: object, args: object, _state: object) -> 
     path = kind.path if isinstance(kind, type) and issubclass(kind, Inert) else ""
     if not isinstance(args, tuple):
         raise pickle.UnpicklingError(f"a tensor subclass is rebuilt of {shorten(args)}")
-    if function is _REBUILD:
-        tensor = _tensor(*args)
-        return tensor if path in PLAIN_TENSORS else OfSubclass(tensor, path)
+    if function is _tensor:
+        return _tensor(*args)
     if isinstance(function, type) and issubclass(function, Inert) and not function.is_known:
-        own = "" if path in PLAIN_TENSORS else f"{path} by "
-        return inert_class(own + function.path, is_known=False)(*args)
+        return inert_class(f"{path} by {function.path}", is_known=False)(*args)
     raise pickle.UnpicklingError(
         f"a tensor subclass is rebuilt by a {type(function).__name__}, not by torch"
     )
@@ -224,50 +184,46 @@ def _nested(content: object) -> Any:
     return load_torch(io.BytesIO(content))
 
 
-_REBUILD = Replacement(_tensor)
-_PARAMETER = Replacement(lambda data, *_rest: data)
 _CLASSES = (
     *("numpy.ndarray", "torch.Tensor", "torch.nn.parameter.Parameter", "torch.device"),
     *("torch.torch_version.TorchVersion", "builtins.object", "builtins.slice", "builtins.range"),
 )
 
 STAND_INS: dict[str, object] = {
-    "torch._utils._rebuild_tensor": _REBUILD,
-    "torch._utils._rebuild_tensor_v2": _REBUILD,
-    "torch._utils._rebuild_parameter": _PARAMETER,
-    "torch._utils._rebuild_parameter_with_state": _PARAMETER,
-    "torch._tensor._rebuild_from_type_v2": Replacement(_from_type),
-    "torch.storage._load_from_bytes": Replacement(_nested),
+    "torch._utils._rebuild_tensor": _tensor,
+    "torch._utils._rebuild_tensor_v2": _tensor,
+    "torch._utils._rebuild_parameter": lambda data, *_rest: data,
+    "torch._utils._rebuild_parameter_with_state": lambda data, *_rest: data,
+    "torch._tensor._rebuild_from_type_v2": _from_type,
+    "torch.storage._load_from_bytes": _nested,
     "torch.storage.UntypedStorage": Untyped(),
     "torch.Size": tuple,
     "collections.OrderedDict": InertDict,
     "collections.Counter": InertDict,
-    "collections.defaultdict": Replacement(lambda _factory=None, content=(): InertDict(content)),
-    "collections.deque": Replacement(lambda items=(), _length=None: list(items)),
+    "collections.defaultdict": lambda _factory=None, content=(): InertDict(content),
+    "collections.deque": lambda items=(), _length=None: list(items),
     **{
         f"builtins.{kind.__name__}": kind
         for kind in (dict, list, tuple, set, frozenset, bytes, bytearray, int, float, bool, complex)
     },
-    "builtins.str": Replacement(lambda text="": str(text)),
-    "builtins.getattr": Replacement(_attribute),
-    "_codecs.encode": Replacement(_encode),
-    "copyreg._reconstructor": Replacement(_instance),
+    "builtins.str": lambda text="": str(text),
+    "builtins.getattr": _attribute,
+    "_codecs.encode": _encode,
+    "copyreg._reconstructor": _instance,
     "numpy.dtype": np.dtype,
     **{
         f"{package}.{name}": stand_in
         for package in ("numpy.core", "numpy._core")
         for name, stand_in in {
             # its shape and numbers come with its state
-            "multiarray._reconstruct": Replacement(lambda *_: np.empty(0)),
-            "multiarray.scalar": inert_class("numpy scalar", is_plain=True),
-            "numeric._frombuffer": Replacement(
-                lambda data, kind, shape, order: np.frombuffer(data, kind).reshape(
-                    shape, order=order
-                )
-            ),
+            "multiarray._reconstruct": lambda *_: np.empty(0),
+            "multiarray.scalar": inert_class("numpy scalar"),
+            "numeric._frombuffer": lambda data, kind, shape, order: np.frombuffer(
+                data, kind
+            ).reshape(shape, order=order),
         }.items()
     },
-    **{path: inert_class(path, is_plain=True) for path in _CLASSES},
+    **{path: inert_class(path) for path in _CLASSES},
 }
 """The stand-in of each global."""
 
@@ -283,17 +239,14 @@ def find_global(module: str, name: str) -> object:
     if parents & INERT_PACKAGES:
         return inert_class(path)
     package = path.split(".")[0]
-    if _is_library(package, module):
+    # `code.utils` can only be a user's own, since Python's `code` has no modules in it
+    has_modules = package in ("os", "sys") or (Path(os.__file__).parent / package).is_dir()
+    if package in LIBRARY and ("." not in module or has_modules):
         if package in RUNNING_MODULES or not all(map(_names_class, name.split("."))):
             raise BackboneError(needs_code(path))
     elif RUNS_CODE.match(path) and not _names_class(path.rsplit(".", 1)[1]):
         raise BackboneError(needs_code(path))
     return inert_class(path, is_known=False)
-
-
-def _is_library(package: str, module: str) -> bool:
-    """Return whether a module belongs to Python and not to a user's package of the same name."""
-    return package in LIBRARY and ("." not in module or package in PACKAGES)
 
 
 def _names_class(word: str) -> bool:

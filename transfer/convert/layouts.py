@@ -26,8 +26,6 @@ class Scheme:
     heads: str = ""
     """Prefix of a head's name beside the backbone, below the backbone's own prefix."""
     stems: tuple[Stem, ...] = STEMS_BY_SHAPE
-    refusal: str = ""
-    """Reason why a network under this scheme differs from torchvision's; empty if it does not."""
 
     def rename(self, name: str) -> str:
         """Translate torchvision's `name`, such as layer1.0.bn2.bias to res2.0.conv2.norm.bias."""
@@ -65,16 +63,6 @@ SCHEMES = (
         bn1="1",
         layers=("3", "4", "5", "6"),
         stems=("cifar",),
-    ),
-    # lightly's own CIFAR network applies relu as a function, so its nn.Sequential lacks the ReLU
-    Scheme(
-        name="nn.Sequential without relu and maxpool",
-        conv1="0",
-        bn1="1",
-        layers=("2", "3", "4", "5"),
-        shortcut=("shortcut.0", "shortcut.1"),
-        stems=("cifar",),
-        refusal="its stages follow the first norm directly (index 2), without the ReLU between",
     ),
     DETECTRON2,
 )

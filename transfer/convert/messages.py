@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-SHOWN = 80
+SHOWN = 160
 """Longest text of one value in messages."""
 MAX_LISTED = 6
 """Most names that a message lists."""

@@ -1,18 +1,15 @@
 """Open a checkpoint of any format and list its contents, without executing any of it.
 
 The first bytes decide the format, never the file name. A pickle is opened by a process of its own
-only (child.py), which may die of it; the numbers of tensors are read here, from the mapped file.
+only (child.py), which may die of it; the numbers of tensors are mapped from what it wrote.
 """
 
 import json
-import math
-import mmap
 import os
 import re
 import signal
 import tempfile
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -28,18 +25,21 @@ from transfer.convert.messages import escape, shorten
 JOBLIB = (
     "a file of joblib, or another zlib stream: load it where it was made, and save it by torch.save"
 )
+_PACKED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd", b"7z\xbc\xaf")
+"""Starts of gzip, bzip2, xz, zstd and 7z."""
 _OTHER_FORMATS = {
     b"version https://git-lfs": "a Git LFS pointer, not the file itself: run `git lfs pull`",
     b"<": "a web page or XML, not a checkpoint: open the link in a browser and save the file",
-    b"\x1f\x8b": "a gzip archive: unpack it first",
-    b"BZh": "a bzip2 archive: unpack it first",
-    b"\xfd7zXZ": "an xz archive: unpack it first",
-    b"\x28\xb5\x2f\xfd": "a zstd archive: unpack it first",
-    b"7z\xbc\xaf": "a 7z archive: unpack it first",
+    **dict.fromkeys(_PACKED, "a compressed archive (gzip, bzip2, xz, zstd or 7z): unpack it first"),
     **dict.fromkeys((b"x\x01", b"x^", b"x\x9c", b"x\xda"), JOBLIB),
     b"\x93NUMPY": "a NumPy array; expected the tensors of a network by name",
     b"\x89HDF": "HDF5 (Keras); convert it to a PyTorch state dict first",
 }
+FOLDER = (
+    "a folder; expected a checkpoint file. One of torch.distributed.checkpoint becomes a file by "
+    "dcp_to_torch_save, one of DeepSpeed by its script zero_to_fp32.py; of transformers, name the "
+    "model.safetensors in it, with --encoder hf:FOLDER"
+)
 
 
 REBUILDS = re.compile(r"rebuild|reconstruct")
@@ -47,22 +47,6 @@ REBUILDS = re.compile(r"rebuild|reconstruct")
 OWN_FIELDS = ("input", "made_by")
 MAX_HEADER_BYTES = 2**24
 """Longest header of safetensors; 10,000 tensors take about a tenth."""
-
-
-@dataclass(frozen=True, eq=False)
-class StoredTensor:
-    """A tensor of the file; `read` reads its values, so that others take no memory."""
-
-    dtype: torch.dtype
-    shape: tuple[int, ...]
-    read: Callable[[], Tensor]
-    kind: str = ""
-    """Module and name of its subclass of Tensor; empty for torch's own."""
-
-    @property
-    def num_values(self) -> int:
-        """Number of values, the product of the shape."""
-        return math.prod(self.shape)
 
 
 @dataclass(frozen=True)
@@ -88,33 +72,33 @@ class Contents:
     """The contents of a file."""
 
     tree: Any
-    """Nested dicts and lists of a file of ours, with tensors as StoredTensor; else None."""
-    tensors: dict[str, StoredTensor]
-    """Every tensor, named by the keys that lead to it, joined by dots."""
+    """Nested dicts and lists of a file of ours, with its tensors; else None."""
+    tensors: dict[str, Tensor]
+    """Every tensor, named by the keys that lead to it, joined by dots; mapped, so that values are
+    in memory only when they are read."""
     values: dict[str, str | int | float]
     """Plain values, named in the same way, for example {"epoch": 200, "arch": "resnet50"}."""
     opaque: dict[str, Opaque]
     """Objects that are not read, named in the same way; only foreign code could make them."""
-    configurations: tuple[str, ...] = ()
-    """Classes of objects whose plain entries are among `values`."""
 
 
 def read_file(path: Path) -> Contents:
     """Return the contents of a file; BackboneError if it is not a readable checkpoint."""
-    data = _map_file(path)
-    start = bytes(data[:64])
-    if _is_safetensors(data):
+    start, num_bytes = _start_of(path)
+    # no other format starts like that; the length itself may start with any byte
+    header_bytes = int.from_bytes(start[:8], "little")
+    if start[8:9] == b"{" and header_bytes <= min(MAX_HEADER_BYTES, num_bytes - 8):
         return _of_safetensors(path)
     for magic, advice in _OTHER_FORMATS.items():
         if start.startswith(magic):
             raise BackboneError(f"this is {advice}")
-    if b"joblib.numpy_pickle" in bytes(data[:4096]):
+    if b"joblib.numpy_pickle" in start:
         raise BackboneError(f"this is {JOBLIB}")
-    if start[:1] == b"\x08" and any(name in start for name in (b"pytorch", b"onnx")):
+    if start[:1] == b"\x08" and any(name in start[:64] for name in (b"pytorch", b"onnx")):
         raise BackboneError("this is ONNX, a graph; save the state dict of the network instead")
-    if bytes(data[257:262]) == b"ustar":
+    if start[257:262] == b"ustar":
         raise BackboneError("this is a tar archive; unpack it first")
-    if start[8:9] == b"{" and start[:1] != b"\x80" and not start.startswith(b"PK"):
+    if start[8:9] == b"{" and not start.startswith((b"\x80", b"PK")):
         return _of_safetensors(path)
     with tempfile.TemporaryFile() as numbers, tempfile.TemporaryFile() as told:
         _run_child(path, numbers, told)
@@ -122,57 +106,33 @@ def read_file(path: Path) -> Contents:
         answer = json.load(told)
         if "refused" in answer:
             raise BackboneError(answer["refused"])
-        size = numbers.seek(0, os.SEEK_END)
-        found = mmap.mmap(numbers.fileno(), 0, access=mmap.ACCESS_COPY) if size else bytearray(1)
+        tensors = torch.load(f"/dev/fd/{numbers.fileno()}", mmap=True, weights_only=True)
 
     def mark(node: dict[str, Any]) -> Any:
-        return _tensor(found, *node[child.TENSOR]) if child.TENSOR in node else node
+        return tensors[node[child.TENSOR]] if child.TENSOR in node else node
 
     return Contents(
         tree=json.loads(answer["tree"], object_hook=mark),
-        tensors={name: _tensor(found, *fields) for name, fields in answer["tensors"].items()},
+        tensors={name: tensors[place] for name, place in answer["tensors"].items()},
         values=answer["values"],
         opaque={name: Opaque(*fields) for name, fields in answer["opaque"].items()},
-        configurations=tuple(answer["configurations"]),
     )
 
 
-def _map_file(path: Path) -> memoryview:
-    """Return the bytes of a file, of which only those in use are in memory."""
+def _start_of(path: Path) -> tuple[bytes, int]:
+    """Return the first bytes of a file, and their number in all of it."""
     try:
+        if path.is_dir():
+            raise BackboneError(FOLDER)
         if not path.is_file():
-            what = _folder_words(path) if path.is_dir() else "no such file"
-            raise BackboneError(f"{what}; expected a checkpoint file")
-        if path.stat().st_size == 0:
-            raise BackboneError("the file is empty; fetch it again")
+            raise BackboneError("no such file; expected a checkpoint file")
         with path.open("rb") as file:
-            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+            start = file.read(4096)
+        if not start:
+            raise BackboneError("the file is empty; fetch it again")
+        return start, path.stat().st_size
     except OSError as error:
         raise BackboneError(f"the file cannot be read ({error.strerror or error})") from error
-
-
-def _folder_words(path: Path) -> str:
-    """Return what a folder is, and how it becomes a file."""
-    if (path / ".metadata").exists():
-        return (
-            "a folder of torch.distributed.checkpoint, which python -m "
-            "torch.distributed.checkpoint.format_utils dcp_to_torch FOLDER FILE makes one file "
-            "(dcp_to_torch_save in Python)"
-        )
-    if any(path.rglob("*zero_pp_rank_*")):
-        return "a folder of DeepSpeed, which its script zero_to_fp32.py there makes one file"
-    if (path / "config.json").exists():
-        return f"a folder of transformers: say --encoder hf:{path} and name its model.safetensors"
-    return "a folder"
-
-
-def _is_safetensors(data: memoryview) -> bool:
-    """Return whether a header of a possible length follows; no other format starts like that.
-
-    The length itself may start with any byte, also with those that other formats start with.
-    """
-    header_bytes = int.from_bytes(data[:8], "little")
-    return bytes(data[8:9]) == b"{" and header_bytes <= min(MAX_HEADER_BYTES, len(data) - 8)
 
 
 def _of_safetensors(path: Path) -> Contents:
@@ -189,15 +149,11 @@ def _of_safetensors(path: Path) -> Contents:
             f"the safetensors file is cut off or damaged ({str(error)[:300]}); fetch it again and "
             f"compare its size with the source"
         ) from error
-    stored = {
-        name: StoredTensor(tensor.dtype, tuple(tensor.shape), tensor.clone)
-        for name, tensor in found.items()
-    }
     prefix = "state_dict." if own else ""
-    tensors = {escape(prefix + name): tensor for name, tensor in stored.items()}
+    tensors = {escape(prefix + name): tensor for name, tensor in found.items()}
     if too_long := [name for name in tensors if len(name) >= child.MAX_NAME]:
         raise BackboneError(f"the name of a tensor is too long: {shorten(too_long[0])}")
-    tree = {**metadata, **structured, "state_dict": stored} if own else None
+    tree = {**metadata, **structured, "state_dict": found} if own else None
     return Contents(tree, tensors, {}, {})
 
 
@@ -213,7 +169,7 @@ def _run_child(path: Path, numbers: BinaryIO, told: BinaryIO) -> None:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
         raise
-    if status in (-signal.SIGXCPU, -signal.SIGALRM):
+    if status == -signal.SIGXCPU:
         raise BackboneError(
             "reading it takes more processor time than any checkpoint needs; it may be damaged or "
             "hostile"
@@ -224,23 +180,3 @@ def _run_child(path: Path, numbers: BinaryIO, told: BinaryIO) -> None:
         raise BackboneError(
             f"the process that read it ended with status {status}; it may be damaged or hostile"
         )
-
-
-def _tensor(
-    numbers: mmap.mmap | bytearray, place: int, dtype: str, shape: list[int], kind: str
-) -> StoredTensor:
-    """Return a tensor whose numbers begin at this byte; see child.py."""
-
-    def read() -> Tensor:
-        if place < 0:
-            raise BackboneError(
-                f"a tensor of shape {shorten(tuple(shape))} repeats stored values and would take "
-                f"{stored.num_values * stored.dtype.itemsize:,} bytes; save it again with .clone()"
-            )
-        if not stored.num_values:
-            return torch.empty(shape, dtype=stored.dtype)
-        flat = torch.frombuffer(numbers, dtype=stored.dtype, count=stored.num_values, offset=place)
-        return flat.reshape(shape).clone()
-
-    stored = StoredTensor(getattr(torch, dtype), tuple(shape), read, kind)
-    return stored

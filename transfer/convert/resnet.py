@@ -132,21 +132,14 @@ def to_detectron2(
 def load_into_mmseg(backbone: nn.Module, state_dict: Mapping[str, Tensor]) -> int:
     """Load torchvision's tensors into the backbone; return their number.
 
-    ValueError unless names and shapes agree; only step counters may be missing.
+    ValueError unless names agree, RuntimeError unless shapes do; only step counters may be missing.
     """
-    places = dict(backbone.state_dict())
-    lost = [
-        name
-        for name, tensor in state_dict.items()
-        if name not in places or places[name].shape != tensor.shape
-    ]
-    empty = [name for name in places if name not in state_dict and not is_optional(name)]
+    loaded = backbone.load_state_dict(state_dict, strict=False)
+    lost, empty = loaded.unexpected_keys, [n for n in loaded.missing_keys if not is_optional(n)]
     if lost or empty:
         raise ValueError(
-            f"of {len(state_dict)} tensors of the backbone {len(lost)} have no place in "
-            f"mmsegmentation's, first {lost[:3]}, and {len(empty)} of {len(places)} places have no "
-            f"tensor, first {empty[:3]}; expected its plain ResNet of the same depth (a ResNetV1c "
-            f"has another stem)"
+            f"{len(lost)} tensors of the backbone have no place in mmsegmentation's, first "
+            f"{lost[:3]}, and {len(empty)} of its places have no tensor, first {empty[:3]}; "
+            f"expected its plain ResNet of the same depth (a ResNetV1c has another stem)"
         )
-    backbone.load_state_dict({**places, **state_dict})
     return len(state_dict)

@@ -11,15 +11,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NoReturn
 
+from torch import Tensor
+
 from transfer.convert.architectures import BackboneError
-from transfer.convert.read_file import StoredTensor
 from transfer.convert.statements import MAX_CONFIG_TEXT, Value, entries_of
 
-Triple = tuple[float, float, float]
+Levels = tuple[float, ...]
+"""Red, green and blue, or blue first."""
 
 DECIMALS = 9
 """Decimals of a mean or std from 0 to 1, so that 123.675 of 255 is 0.485."""
-BGR_MEAN: Triple = (0.406, 0.456, 0.485)
+BGR_MEAN: Levels = (0.406, 0.456, 0.485)
 """ImageNet's mean as networks with channels in BGR have it."""
 NEAR = 0.01
 """Largest distance of a mean from BGR_MEAN; Caffe's are rounded."""
@@ -50,9 +52,9 @@ ELSEWHERE = re.compile(r"teacher|target|head|neck|loss|optim|schedul|metric|resu
 class StatedInput:
     """The images that a file states; None or False where it says nothing."""
 
-    mean: Triple | None = None
+    mean: Levels | None = None
     """Mean of pixels from 0 to 1 in RGB order."""
-    std: Triple | None = None
+    std: Levels | None = None
     is_bgr: bool = False
     """True if the network sees the channels in BGR."""
     entries: str = ""
@@ -60,21 +62,22 @@ class StatedInput:
 
 
 def read_input(
-    values: Mapping[str, Value], tensors: Mapping[str, StoredTensor] | None = None
+    values: Mapping[str, Value], tensors: Mapping[str, Tensor] | None = None
 ) -> StatedInput:
     """Return what values and tensors of a file, by their names in it, say of its images.
 
     BackboneError if entries differ, or if they are no normalization of an image.
     """
-    means: dict[Triple, str] = {}
-    stds: dict[Triple, str] = {}
+    means: dict[Levels, str] = {}
+    stds: dict[Levels, str] = {}
     orders: dict[str, str] = {}
     for start, text in (*_texts(values), *_texts_of_tensors(tensors or {})):
         for match in STATED.finditer(text):
             words = (start + " ".join(match[0].split()))[:200]
             if match["triple"]:
                 norms = means if match["norm"].lower().endswith("mean") else stds
-                norms.setdefault(_numbers(match["triple"]), words)
+                levels = re.findall(_NUMBER, match["triple"], re.IGNORECASE)
+                norms.setdefault(tuple(map(float, levels)), words)
             elif order := _order(match):
                 orders.setdefault(order, words)
     entries = ", ".join((*means.values(), *stds.values(), *orders.values()))
@@ -92,29 +95,14 @@ def read_input(
     if not all(0 <= level <= 255 for level in levels) or (std and 0 in std):
         _refuse(entries, "which normalizes no image")
     is_bgr = order == "BGR"
-    mean, std = (_as_fractions(norm, 255 if are_bytes else 1) for norm in (mean, std))
+    if are_bytes:
+        mean, std = (tuple(level / 255 for level in norm) for norm in (mean, std) if norm)
+    mean, std = (norm and tuple(round(level, DECIMALS) for level in norm) for norm in (mean, std))
     if mean and not order:
         is_bgr = all(abs(one - other) < NEAR for one, other in zip(mean, BGR_MEAN, strict=True))
     if is_bgr:
-        mean, std = _reversed(mean), _reversed(std)
+        mean, std = mean and mean[::-1], std and std[::-1]
     return StatedInput(mean=mean, std=std, is_bgr=is_bgr, entries=entries)
-
-
-def _numbers(triple: str) -> Triple:
-    first, second, third = re.findall(_NUMBER, triple, re.IGNORECASE)
-    return float(first), float(second), float(third)
-
-
-def _as_fractions(norm: Triple | None, levels: int) -> Triple | None:
-    """Return a mean or std for pixels from 0 to 1 of one for pixels from 0 to `levels`."""
-    if norm is None:
-        return None
-    first, second, third = (round(level / levels, DECIMALS) for level in norm)
-    return first, second, third
-
-
-def _reversed(norm: Triple | None) -> Triple | None:
-    return norm and (norm[2], norm[1], norm[0])
 
 
 def _order(match: re.Match[str]) -> str:
@@ -147,12 +135,12 @@ def _texts(values: Mapping[str, Value]) -> Iterator[tuple[str, str]]:
             yield start, f"{own}: {several[0]}"[:100]
 
 
-def _texts_of_tensors(tensors: Mapping[str, StoredTensor]) -> Iterator[tuple[str, str]]:
+def _texts_of_tensors(tensors: Mapping[str, Tensor]) -> Iterator[tuple[str, str]]:
     """Yield the tensors of three values that are named like the mean and std of images."""
     for name, stored in tensors.items():
         parent, _, own = name.rpartition(".")
-        if stored.num_values == 3 and OF_IMAGES.fullmatch(own.lower()):
-            levels = (round(level, DECIMALS) for level in stored.read().flatten().tolist())
+        if stored.numel() == 3 and OF_IMAGES.fullmatch(own.lower()):
+            levels = (round(level, DECIMALS) for level in stored.flatten().tolist())
             yield f"{parent}." if parent else "", f"{own}: {tuple(levels)}"
 
 

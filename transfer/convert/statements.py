@@ -10,28 +10,23 @@ network that tensors and statements agree on.
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import NoReturn
+from dataclasses import replace
+from typing import NamedTuple, NoReturn
 
 from transfer.convert.architectures import BackboneError, Stem
 from transfer.convert.candidates import Candidate
+from transfer.convert.messages import shorten
 
 Value = str | int | float
 
 
-@dataclass(frozen=True, kw_only=True)
-class Statement:
+class Statement(NamedTuple):
     """One entry of the file."""
 
-    key: str
-    """Keys that lead to the entry, joined by dots."""
-    found: str
-    """The stored value, in words."""
+    words: str
+    """Keys that lead to the entry, joined by dots, and its value."""
     value: Value
     """Meaning: a depth, True or False, pixels, or the reason why it cannot be built."""
-
-    def __str__(self) -> str:
-        return f"{self.key} {self.found}"
 
 
 Statements = Mapping[str, Sequence[Statement]]
@@ -65,22 +60,27 @@ ELSEWHERE = re.compile(
 )
 """Pattern of keys whose entries describe another part of the training."""
 
-WITH_POOL = frozenset({"maxpool1", "first_maxpool", "maxpool", "max_pool", "use_maxpool"})
-WITHOUT_POOL = frozenset({"no_maxpool", "nomaxpool", "remove_maxpool", "no_max_pool"})
-LARGE_STEM = frozenset({"first_conv"})
-SMALL_STEM = frozenset({"cifar_stem", "small_stem"})
-STEM_PADDING = frozenset({"conv1_padding", "first_conv_padding", "stem_padding"})
-OUTPUT_STRIDE = frozenset({"output_stride", "outputstride"})
+FLAGS = {
+    **dict.fromkeys(
+        ("maxpool1", "first_maxpool", "maxpool", "max_pool", "use_maxpool"), ("max_pool", True)
+    ),
+    **dict.fromkeys(
+        ("no_maxpool", "nomaxpool", "remove_maxpool", "no_max_pool"), ("max_pool", False)
+    ),
+    "first_conv": ("large_stem", True),
+    "cifar_stem": ("large_stem", False),
+    "small_stem": ("large_stem", False),
+}
+"""Keys of flags: the kind of statement, and its value if the flag is true."""
 # fmt: off
-DILATION = frozenset({
+DILATION = (
     "dilation", "dilations", "dilated", "dilate", "replace_stride_with_dilation",
     "layer4_dilation", "res5_dilation",
-})
+)
 # fmt: on
-NORM_EPS = frozenset({"bn_eps", "batchnorm_eps", "bn_epsilon", "batch_norm_epsilon"})
-NORM_PARTS = frozenset({"norm_cfg", "bn_cfg", "bn", "batch_norm", "batchnorm"})
+NORM_EPS = ("bn_eps", "batchnorm_eps", "bn_epsilon", "batch_norm_epsilon")
+NORM_PARTS = ("norm_cfg", "bn_cfg", "bn", "batch_norm", "batchnorm")
 """Keys of configurations of batch norms, in which `eps` is theirs."""
-BLUR = frozenset({"aa_layer", "anti_aliased", "antialiased", "blurpool"})
 
 # fmt: off
 SOLO_LEARN = frozenset({
@@ -120,7 +120,7 @@ def read_statements(values: Mapping[str, Value], names: Iterable[str] = ()) -> S
             continue
         parent = parents[-1].rpartition(" ")[2] if parents else ""
         for kind, value in _meanings(own, parent, several):
-            found[kind].append(Statement(key=key, found=_in_words(several), value=value))
+            found[kind].append(Statement(f"{key} {_in_words(several)}", value))
     if "stem_padding" not in found and (padding := _solo_learn_padding(values, names)):
         found["stem_padding"] = [padding]
     return found
@@ -189,32 +189,32 @@ def _number(text: str) -> Value:
 def _meanings(own: str, parent: str, values: list[Value]) -> Iterator[tuple[str, Value]]:
     """Yield kind and meaning of the values of one key."""
     value, flag = values[0], _flag(values[0])
+    is_eps = own in NORM_EPS or (own == "eps" and parent in NORM_PARTS)
     if isinstance(value, str) and (own in NETWORK_KEYS or (own == "name" and parent in PARTS)):
         yield from _name_meanings(value)
     elif own == "depth" and parent in PARTS and isinstance(value, int) and 9 < value < MAX_NUMBER:
         yield "depths", value
-    elif own in WITH_POOL | WITHOUT_POOL and flag is not None:
-        yield "max_pool", flag == (own in WITH_POOL)
-    elif own in LARGE_STEM | SMALL_STEM and flag is not None:
-        yield "large_stem", flag == (own in LARGE_STEM)
-    elif own in STEM_PADDING and isinstance(value, int) and 0 <= value < MAX_NUMBER:
-        yield "stem_padding", value
-    elif own in OUTPUT_STRIDE and value in (8, 16):
+    elif own in FLAGS and flag is not None:
+        kind, meaning = FLAGS[own]
+        yield kind, flag == meaning
+    elif own in ("conv1_padding", "first_conv_padding", "stem_padding"):
+        if isinstance(value, int) and 0 <= value < MAX_NUMBER:
+            yield "stem_padding", value
+    elif own in ("output_stride", "outputstride") and value in (8, 16):
         yield "unbuildable", f"an output stride of {value} instead of 32"
-    elif own in DILATION and any(map(_dilates, values)):
+    elif own in DILATION and any(
+        _flag(one) is True if isinstance(one, bool | str) else one > 1 for one in values
+    ):
         yield "unbuildable", "dilated convolutions"
     elif own == "strides" and parent in PARTS and values != [1, 2, 2, 2]:
         yield "unbuildable", "other strides of its stages"
     elif own == "layer4_stride" and value == 1:
         yield "unbuildable", "stride 1 in layer4"
-    elif (
-        (own in NORM_EPS or (own == "eps" and parent in NORM_PARTS))
-        and isinstance(value, float)
-        and not 0.99e-5 < value < 1.01e-5
-    ):
+    elif is_eps and isinstance(value, float) and not 0.99e-5 < value < 1.01e-5:
         yield "unbuildable", f"batch norms with an eps of {value:g} instead of 1e-5"
-    elif own in BLUR and (flag or (isinstance(value, str) and flag is None and value)):
-        yield "unbuildable", "anti-aliased strides"
+    elif own in ("aa_layer", "anti_aliased", "antialiased", "blurpool"):
+        if flag or (isinstance(value, str) and flag is None and value):
+            yield "unbuildable", "anti-aliased strides"
     elif (own == "style" and value == "caffe") or (own == "stride_in_1x1" and flag):
         yield "stride_in_1x1", True
 
@@ -235,13 +235,6 @@ def _name_meanings(text: str) -> Iterator[tuple[str, Value]]:
         yield "stride_in_1x1", True
 
 
-def _dilates(value: Value) -> bool:
-    """Return whether an entry for a dilation, a number or a flag, asks for one."""
-    if isinstance(value, bool | str):
-        return _flag(value) is True
-    return value > 1
-
-
 def _flag(value: Value) -> bool | None:
     """Return the truth that a value states, as a bool, 0 or 1, or in words; None if it is none."""
     if isinstance(value, str):
@@ -251,31 +244,25 @@ def _flag(value: Value) -> bool | None:
 
 def _in_words(values: list[Value]) -> str:
     """Return a short text of the values; numbers of any length are cut."""
-    parts = [
-        "(a long number)" if isinstance(value, int) and abs(value) > MAX_NUMBER else str(value)
-        for value in values[:8]
-    ]
-    return (parts[0] if len(values) == 1 else f"({', '.join(parts)})")[:MAX_TEXT]
+    words = [shorten(value).strip("'") for value in values[:8]]
+    return (words[0] if len(values) == 1 else f"({', '.join(words)})")[:MAX_TEXT]
 
 
 def _solo_learn_padding(values: Mapping[str, Value], names: Iterable[str]) -> Statement | None:
     """Return the padding of solo-learn's stem for CIFAR, if the file is one of solo-learn's."""
     words = {word for name in values for word in name.split(".")}
     marks = sorted(words & SOLO_LEARN)
+    parts = {name.split(".")[1] for name in names if name.startswith("state_dict.")}
+    # the backbone stands beside the parts that all of solo-learn's methods have
+    has_all = parts & {"backbone", "encoder"} and "classifier" in parts
+    trained = parts & {"projector", "momentum_backbone", "momentum_encoder", "momentum_projector"}
     if len(marks) >= 2:
         evidence = f"hyper-parameters of solo-learn ({', '.join(marks[:2])})"
-    elif LIGHTNING in values and _has_solo_learn_tensors(names):
+    elif LIGHTNING in values and has_all and trained:
         evidence = f"tensors of solo-learn (classifier, projector) beside {LIGHTNING}"
     else:
         return None
-    return Statement(key=f"{evidence},", found="whose 3x3 stem pads by 2", value=2)
-
-
-def _has_solo_learn_tensors(names: Iterable[str]) -> bool:
-    """Return whether the backbone stands beside the parts that all of solo-learn's methods have."""
-    parts = {name.split(".")[1] for name in names if name.startswith("state_dict.")}
-    trained = parts & {"projector", "momentum_backbone", "momentum_encoder", "momentum_projector"}
-    return bool(parts & {"backbone", "encoder"} and "classifier" in parts and trained)
+    return Statement(f"{evidence}, whose 3x3 stem pads by 2", 2)
 
 
 VARIANTS: dict[tuple[bool, bool, int], Stem] = {
@@ -296,7 +283,10 @@ def heed(
     BackboneError if a statement contradicts the tensors, or describes a network that cannot be
     built.
     """
-    _check_depth(chosen, candidates, statements["depths"])
+    depths = statements["depths"]
+    present = {_depth(candidate) for candidate in (chosen, *candidates)}
+    if depths and not present & {statement.value for statement in depths}:
+        _refuse(chosen, depths[:1], "which is another network")
     for statement in statements["unbuildable"]:
         _refuse(chosen, (statement,), f"which means {statement.value}")
     if "layer1.0.conv3.weight" in chosen.names:  # a bottleneck
@@ -318,27 +308,13 @@ def heed(
         _refuse(chosen, (*pools, *paddings), "a stem that its tensors or this suite do not have")
     if stem == chosen.stem:
         return chosen, ()
-    said = ", ".join(map(str, (*pools, *paddings)))
+    said = ", ".join(statement.words for statement in (*pools, *paddings))
     return replace(chosen, stem=stem), (f"{stem} stem, as the file says: {said}",)
-
-
-def _check_depth(
-    chosen: Candidate, candidates: Iterable[Candidate], depths: Sequence[Statement]
-) -> None:
-    """Raise BackboneError if the file states depths, and none is that of one of its networks."""
-    present = {_depth(candidate) for candidate in (chosen, *candidates)}
-    if depths and not present & {statement.value for statement in depths}:
-        _refuse(chosen, depths[:1], "which is another network")
 
 
 def _depth(candidate: Candidate) -> int:
     """Return the number of layers: one convolution is the stem, and the classifier counts, too."""
-    main = [
-        name
-        for name in candidate.names
-        if name.startswith("layer") and ".conv" in name and name.endswith("weight")
-    ]
-    return len(main) + 2
+    return 2 + sum(bool(re.match(r"layer.*\.conv.*weight$", name)) for name in candidate.names)
 
 
 def _agreed(chosen: Candidate, statements: Sequence[Statement], *, usual: int) -> int:
@@ -350,8 +326,9 @@ def _agreed(chosen: Candidate, statements: Sequence[Statement], *, usual: int) -
 
 
 def _refuse(chosen: Candidate, statements: Sequence[Statement], why: str) -> NoReturn:
+    said = ", ".join(statement.words for statement in statements)
     raise BackboneError(
-        f"the file says {', '.join(map(str, statements))}, {why}; by its tensors the network is "
+        f"the file says {said}, {why}; by its tensors the network is "
         f"{chosen}, and evaluated as such its features would differ. Use a checkpoint of a plain "
         f"torchvision ResNet; or, if the entry does not describe this network, save its "
         f"state_dict alone"

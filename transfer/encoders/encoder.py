@@ -17,7 +17,9 @@ from transfer.backbone import (
     BackboneError,
     InputFormat,
     content_sha256,
+    file_fields,
     load_backbone,
+    norm_words,
 )
 from transfer.encoders.options import EncoderOptions, Pool
 
@@ -28,6 +30,11 @@ if TYPE_CHECKING:
     from transfer.encoders.proof import Grade
     from transfer.encoders.sources import Built
 
+GRADES = {
+    "outputs": "outputs: a second forward pass in plain functions gives the same features",
+    "values": "values: names, shapes and values are the file's; no second forward pass knows it",
+}
+"""Grades of proof in words."""
 RESNET50_FLOPS = 2 * 4.09e9
 """Floating-point operations of a ResNet-50's forward pass at 224 px, the unit of costs."""
 
@@ -89,7 +96,13 @@ class Encoder(Backbone):
                     if callable(reset := getattr(part, "reset_parameters", None)):
                         reset()
         weights = dict(network.state_dict())
-        if self.module is not None and (kept := _unchanged(self.state_dict, weights)):
+        kept = [
+            name
+            for name, value in self.state_dict.items()
+            if self.module is not None and value.is_floating_point() and value.equal(weights[name])
+            if value.numel() > 1 and value.min() != value.max()  # not fresh norms
+        ]
+        if kept:
             raise BackboneError(
                 f"{self.arch} has no random twin: reset_parameters leaves {', '.join(kept)} as "
                 "they were; give their modules one, or make a fixed table a buffer with "
@@ -142,20 +155,7 @@ class Encoder(Backbone):
         options = EncoderOptions(
             encoder=words, pool=pool or "", input_px=size_px, input_mean=mean, input_std=std
         )
-        built = module_source(own)
-        built = replace(built, library=f"{built.library}, response {_response(built, options)}")
-        encoder, _ = _with_facts(built, options, name, f"{words}, in memory")
-        return replace(encoder, module=own)
-
-
-def _unchanged(before: dict[str, Tensor], after: dict[str, Tensor]) -> list[str]:
-    """Return the floating tensors that are equal, without those of one value (fresh norms)."""
-    return [
-        name
-        for name, value in before.items()
-        if value.is_floating_point() and value.equal(after[name])
-        if value.numel() > 1 and value.min() != value.max()
-    ]
+        return _with_facts(module_source(own), options, name, f"{words}, in memory", own)[0]
 
 
 def load_encoder(
@@ -194,13 +194,9 @@ def load_encoder(
         encoder, notes = _with_facts(built, options, name or path.stem, source)
     except BackboneError as error:
         raise BackboneError(f"{path}: {error}") from error
-    with path.open("rb") as file:
-        file_sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-    words = ("--ckpt", str(path), "--name", encoder.name, *options.words)
-    words += ("--branch", branch) if branch else ()
-    encoder = replace(encoder, file_sha256=file_sha256, file=str(path), words=words)
+    encoder = replace(encoder, **file_fields(path, encoder.name, branch, *options.words))
     inspection = Inspection(
-        file=path.name,
+        path=str(path),
         layout=options.label,
         prefix=placed.prefix,
         arch=options.label,
@@ -208,28 +204,14 @@ def load_encoder(
         account=placed.account,
         candidates=(placed.prefix,),
         choice=placed.choice,
-        proof=None,
+        proof=GRADES[encoder.proof],
         num_features=encoder.width,
-        grade=encoder.proof,
         notes=(encoder.library, *placed.notes, *notes),
-        path=str(path),
         image=_image_words(options, encoder.input),
-        norm=_norm_words(encoder),
+        norm=norm_words(encoder.input)
+        + (", as asked for" if options.input_mean else ", as the source says"),
     )
     return encoder, inspection
-
-
-def _response(built: Built, options: EncoderOptions) -> str:
-    """Return a hash of features on fixed noise, to three digits: the code of a module has none."""
-    import torch
-
-    from transfer.convert.proof import fixed_images
-    from transfer.encoders.sources import Pooled
-
-    with torch.inference_mode():
-        features = Pooled(built, options.pool, options.label).eval()(fixed_images(options.input_px))
-    digits = (features / features.abs().max().clamp_min(1e-30) * 1000).round().to(torch.int16)
-    return hashlib.sha256(digits.numpy().tobytes()).hexdigest()[:8]
 
 
 def load(
@@ -251,28 +233,30 @@ def _image_words(options: EncoderOptions, form: InputFormat) -> str:
     return f"RGB, {form.size_px} px, {size}; pooling {pool}"
 
 
-def _norm_words(encoder: Encoder) -> str:
-    form = encoder.input
-    mean, std = (" ".join(f"{value:g}" for value in values) for values in (form.mean, form.std))
-    origin = "as asked for" if encoder.options.input_mean else "as the source says"
-    return f"mean {mean}, std {std}, {origin}"
-
-
 def _with_facts(
-    built: Built, options: EncoderOptions, name: str, source: str
+    built: Built, options: EncoderOptions, name: str, source: str, module: nn.Module | None = None
 ) -> tuple[Encoder, list[str]]:
-    """Return the encoder of a network that has its weights, and notes of its proof."""
+    """Return the encoder of a network that has its weights, and notes of its proof.
+
+    A module's code has no version, so that its features on fixed noise, to three digits, stand for
+    it. BackboneError if its features do not depend on the image.
+    """
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
+    from transfer.convert.proof import fixed_images
     from transfer.encoders.proof import prove
     from transfer.encoders.sources import Pooled
 
     form = _input(built, options)
     network = Pooled(built, options.pool, options.encoder).eval()
-    grade, notes = prove(network, options.pool, form.size_px)
     with torch.inference_mode(), FlopCounterMode(display=False) as counter:
-        width = network(torch.zeros(1, 3, form.size_px, form.size_px)).shape[1]
+        features = network(fixed_images(form.size_px))
+    proof, notes = prove(network, options.pool, form.size_px)
+    library = built.library
+    if module is not None:
+        digits = (features / features.abs().max() * 1000).round().to(torch.int16).numpy()
+        library += f", response {hashlib.sha256(digits.tobytes()).hexdigest()[:8]}"
     weights = dict(built.network.state_dict())
     encoder = Encoder(
         name=name,
@@ -281,14 +265,15 @@ def _with_facts(
         state_dict=weights,
         input=form,
         made_by={},
-        source=f"{source}; {built.library}, proven: {grade}; {_image_words(options, form)}",
+        source=f"{source}; {library}, proven: {proof}; {_image_words(options, form)}",
         file_sha256="",
-        sha256=_content_hash(options, built.library, form, weights),
+        sha256=_content_hash(options, library, form, weights),
         options=options,
-        width=int(width),
-        cost=counter.get_total_flops() / RESNET50_FLOPS,
-        proof=grade,
-        library=built.library,
+        width=features.shape[1],
+        cost=counter.get_total_flops() / len(features) / RESNET50_FLOPS,
+        proof=proof,
+        library=library,
+        module=module,
     )
     return encoder, notes
 
@@ -304,12 +289,7 @@ def _input(built: Built, options: EncoderOptions) -> InputFormat:
             f"nothing says which images {options.encoder} was trained on: {built.unstated}; or "
             f"say {', '.join(missing)}"
         )
-    return InputFormat(size_px=size_px, mean=_channels(mean), std=_channels(std))
-
-
-def _channels(values: tuple[float, ...]) -> tuple[float, float, float]:
-    red, green, blue = values
-    return red, green, blue
+    return InputFormat(size_px=size_px, mean=mean, std=std)
 
 
 def _content_hash(

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from transfer.convert.account import HEAD, OPTIMIZER, Group
+from transfer.convert.account import Group, account
 from transfer.convert.architectures import BackboneError, is_optional
 from transfer.convert.candidates import Candidate, fit
 from transfer.convert.choice import MOMENTUM_SIDE, choose
 from transfer.convert.from_public import plain_floats
 from transfer.convert.layouts import SCHEMES
 from transfer.convert.messages import list_briefly
-from transfer.convert.read_file import Contents, StoredTensor
+from transfer.convert.read_file import Contents
 
 CONSTANT = r"(^|\.)(relative_position_index|relative_coords_table|attn_mask|position_ids)$"
 """Buffers that follow from the sizes of a network; some versions of a library store them."""
@@ -51,23 +51,13 @@ def place(built: Mapping[str, Tensor], contents: Contents, asked: str, branch: s
         votes.update(name[:start] for start in starts if name[start:] in wanted)
     layers = {name: (name, tuple(values.shape)) for name, values in wanted.items()}
     found = [
-        Candidate(
-            scheme=SCHEMES[0],
-            prefix=prefix,
-            arch=asked,
-            stem="",  # type: ignore[arg-type]
-            surplus=(),
-            **fit(prefix, layers, tensors),
-        )
+        Candidate(SCHEMES[0], prefix, asked, "", *fit(prefix, layers, tensors))  # type: ignore[arg-type]
         for prefix, _ in votes.most_common(20)
     ]
     complete = [candidate for candidate in found if not candidate.num_flaws]
     if not complete:
         raise BackboneError(_refusal(asked, wanted, tensors, found))
-    try:
-        chosen, choice = choose(complete, tensors, branch)
-    except BackboneError as error:
-        raise BackboneError(str(error).replace("ResNet", "network")) from error
+    chosen, choice = choose(complete, tensors, branch)
     damaged = [c for c in found if c.num_flaws and votes[c.prefix] > ONCE * len(wanted)]
     if chosen.has(MOMENTUM_SIDE) and damaged and not branch:
         raise BackboneError(
@@ -77,15 +67,13 @@ def place(built: Mapping[str, Tensor], contents: Contents, asked: str, branch: s
     state_dict = {
         name: _read(chosen.prefix + name, tensors, values) for name, values in built.items()
     }
-    groups = _account(
-        chosen.prefix, set(chosen.names.values()), [c.prefix for c in complete], contents
-    )
-    choice = choice.replace("ResNet", "network")
+    others = [candidate for candidate in complete if candidate.prefix != chosen.prefix]
+    own = [n for n in tensors if n.startswith(chosen.prefix) and _free(n[len(chosen.prefix) :])]
     return Placed(
         state_dict=state_dict,
         prefix=chosen.prefix,
         choice=choice,
-        account=groups,
+        account=account(tensors, chosen, others, {}, own, REST),
         notes=tuple(_notes(chosen, tensors, built)),
     )
 
@@ -97,13 +85,14 @@ def _free(name: str) -> bool:
 
 def _flaws(candidate: Candidate) -> list[str]:
     """Return what keeps the tensors below a prefix from being the network, a phrase each."""
-    return [*(f"{name} is missing" for name in candidate.missing), *candidate.misshapen]
+    missing = [f"{name} is missing" for name in candidate.flaws["missing"]]
+    return missing + candidate.flaws["wrong shape"]
 
 
 def _refusal(
     asked: str,
     wanted: Mapping[str, Tensor],
-    tensors: Mapping[str, StoredTensor],
+    tensors: Mapping[str, Tensor],
     found: list[Candidate],
 ) -> str:
     """Return what was found instead of the network, and what to do."""
@@ -130,55 +119,20 @@ def _refusal(
     )
 
 
-def _read(name: str, tensors: Mapping[str, StoredTensor], built: Tensor) -> Tensor:
+def _read(name: str, tensors: Mapping[str, Tensor], built: Tensor) -> Tensor:
     """Return the file's tensor, or the built one where only sizes or a counter are missing."""
     if name not in tensors:
         return built.clone()
     if built.is_floating_point():
         return plain_floats(name, tensors[name])
-    values = tensors[name].read()
+    values = tensors[name]
     if not is_optional(name) and not torch.equal(values.to(built.dtype), built):
         raise BackboneError(f"{name} is not the table that the network's sizes give")
     return built.clone()
 
 
-def _account(
-    prefix: str, own: set[str], complete: Iterable[str], contents: Contents
-) -> tuple[Group, ...]:
-    """Return groups that hold each tensor of the file once; BackboneError for unexpected ones."""
-    copies = [other for other in complete if not prefix.startswith(other)]
-    kinds: dict[str, list[str]] = {}
-    unexpected = []
-    for name in contents.tensors:
-        inside = name.removeprefix(prefix)
-        if name in own or (name.startswith(prefix) and _free(inside)):
-            kind = "backbone"
-        elif any(name.startswith(copy) for copy in copies):
-            kind = "another network"
-        elif re.search(OPTIMIZER, name):
-            kind = "optimizer"
-        elif not name.startswith(prefix) or re.search(REST, inside):
-            kind = "beside the backbone"
-        elif re.match(HEAD, inside):
-            kind = "head"
-        else:
-            unexpected.append(name)
-            continue
-        kinds.setdefault(kind, []).append(name)
-    if unexpected:
-        raise BackboneError(
-            f"{len(unexpected)} tensors below {prefix!r} belong neither to the network nor to a "
-            f"head, first {', '.join(unexpected[:3])}: the file's network computes something else "
-            "(register tokens, layer scales, ...): name that network"
-        )
-    return tuple(
-        Group(prefix, kind, len(names), sum(contents.tensors[name].num_values for name in names))
-        for kind, names in kinds.items()
-    )
-
-
 def _notes(
-    chosen: Candidate, tensors: Mapping[str, StoredTensor], built: Mapping[str, Tensor]
+    chosen: Candidate, tensors: Mapping[str, Tensor], built: Mapping[str, Tensor]
 ) -> Iterable[str]:
     dtypes = {tensors[name].dtype for name in chosen.names.values()}
     if cast := dtypes - {torch.float32}:

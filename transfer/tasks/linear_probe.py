@@ -53,7 +53,7 @@ class LinearProbe(CenterCrops):
     """Schedule of the learning rate: cosine to zero, or step, times 0.1 at 60 % and 80 %."""
     optimizer: Literal["sgd", "lars"] = field(default="sgd", metadata={"added": True})
     """Optimizer; lars has a trust coefficient of 0.001 (SimSiam's probe)."""
-    std: tuple[float, float, float] | None = field(default=None, metadata={"added": True})
+    std: tuple[float, ...] | None = field(default=None, metadata={"added": True})
     """Pixel standard deviation of the protocol; None: the backbone's."""
     together: tuple[tuple[float, Decay], ...] = field(default=(), metadata={"hashed": False})
     """Learning rate and decay of all readings that are trained with the same updates; empty for a

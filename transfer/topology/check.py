@@ -5,7 +5,7 @@ which input explains the statistics of the first norm best, and which network th
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 
 import torch
@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from torchvision.models import ResNet
 
 from transfer.backbone import Backbone, InputFormat
-from transfer.convert.architectures import Stem, is_large, is_optional
-from transfer.convert.resnet import build_resnet
+from transfer.convert.architectures import Stem, is_large
 from transfer.topology.known_networks import INPUTS, NETWORKS, Input
 from transfer.topology.statistics import (
     divergence,
@@ -31,8 +30,8 @@ NUM_IMAGES = 32
 MIN_IMAGES = 16
 """Fewest photographs that allow an answer."""
 
-SIZES_PX = {"imagenet": (224, 128, 64), "cifar": (64, 32)}
-"""Sizes of the photographs by stem; the size of a foreign network's images is not known.
+SIZES_PX = {True: (224, 128, 64), False: (64, 32)}
+"""Sizes of the photographs for a large stem and for a small one; a file's own is not known.
 
 All are multiples of 32, since the average pools of anti-aliased networks need even maps.
 """
@@ -125,22 +124,13 @@ class Topology:
                 f"({assumed.nats:.4f} nats; input: {self.inputs[0].nats:.4f})"
             )
         pairs = [(scores[0], min(scores[1:], key=NATS)) for scores in (self.networks, self.inputs)]
-        doubts = [
-            f"{second.name} fits better, but not clearly "
-            f"({second.nats:.4f} nats; {first.name}: {first.nats:.4f})"
-            for first, second in pairs
-            if second.nats < BETTER * first.nats
-        ]
-        if doubts:
-            return f"topology unclear {on_images}: {' and '.join(doubts)}"
+        is_unclear = any(second.nats < BETTER * first.nats for first, second in pairs)
+        verdict = "unclear" if is_unclear else "not contradicted by running statistics"
         compared = "; ".join(
-            f"{first.name}: {first.nats:.4f} nats, next is {second.name}: {second.nats:.4f}"
+            f"{first.name}: {first.nats:.4f} nats, best other is {second.name}: {second.nats:.4f}"
             for first, second in pairs
         )
-        return (
-            f"topology not contradicted by running statistics {on_images} at {assumed.size_px} px "
-            f"({compared})"
-        )
+        return f"topology {verdict} {on_images} at {assumed.size_px} px ({compared})"
 
 
 def render_scores(topology: Topology) -> str:
@@ -167,11 +157,11 @@ def check_topology(backbone: Backbone, images: Tensor, sizes_px: Sequence[int] =
         size: F.interpolate(images, size=size, mode="bilinear", antialias=True)
         if images.shape[-1] != size
         else images
-        for size in sizes_px or sizes_of(backbone.stem)
+        for size in sizes_px or SIZES_PX[is_large(backbone.stem)]
     }
     with torch.inference_mode():
         ways = {way.name: way for way in inputs_of(backbone.input)}
-        conv1 = build_variant(backbone).conv1
+        conv1 = _plain_network(backbone).conv1
         stored = backbone.state_dict["bn1.running_mean"], backbone.state_dict["bn1.running_var"]
         inputs = tuple(
             _best_size(
@@ -208,11 +198,6 @@ def input_scores(network: nn.Module, form: InputFormat, images: Tensor) -> tuple
     return tuple(scores)
 
 
-def sizes_of(stem: Stem) -> tuple[int, ...]:
-    """Return the sizes in pixels at which a network with this stem is compared."""
-    return SIZES_PX["imagenet" if is_large(stem) else "cifar"]
-
-
 def _best_size(name: str, nats: Mapping[int, float]) -> Score:
     """Return the smallest of the scores by size in pixels."""
     size_px = min(nats, key=lambda size: (nats[size], size))
@@ -230,22 +215,15 @@ def _networks_of(backbone: Backbone) -> Iterator[tuple[str, ResNet]]:
     """Yield name and network of the assumed variant, then of every other known one."""
     known = [variant for variant in NETWORKS if variant.fits(backbone.arch, backbone.stem)]
     for variant in sorted(known, key=lambda variant: backbone.stem != variant.stem):
-        network = build_variant(backbone)
+        network = _plain_network(backbone)
         variant.change(network)
         yield variant.name, network
 
 
-def build_variant(backbone: Backbone) -> ResNet:
-    """Return the network of the backbone's plain stem in eval mode, with its weights."""
-    with torch.device("meta"):  # no initialization, which would take longer than the comparison
-        network = build_resnet(backbone.arch, "imagenet" if is_large(backbone.stem) else "cifar")
-    # norms in training mode count steps in place, in a copy of the backbone's own counters
-    weights = {
-        name: tensor.clone() if is_optional(name) else tensor
-        for name, tensor in backbone.state_dict.items()
-    }
-    network.load_state_dict(weights, assign=True)
-    return network.eval()
+def _plain_network(backbone: Backbone) -> ResNet:
+    """Return the network with the backbone's weights and the plain stem of its kernel."""
+    stem: Stem = "imagenet" if is_large(backbone.stem) else "cifar"
+    return replace(backbone, stem=stem).network()
 
 
 def winner_of(scores: Sequence[Score]) -> Score:

@@ -15,33 +15,30 @@ from torch import Tensor, nn
 from torchvision.models import ResNet
 from torchvision.models.resnet import BasicBlock, Bottleneck
 
-from transfer.backbone import IMAGENET_MEAN, IMAGENET_STD
+from transfer.backbone import IMAGENET_MEAN, IMAGENET_STD, Channels
 from transfer.convert.architectures import Stem, is_large
 
 Change = Callable[[ResNet], None]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Network:
     """One way to compute with the tensors of a ResNet."""
 
     name: str
     change: Change
     """Function that turns torchvision's network, with the stem "imagenet" or "cifar", into it."""
-    kernels: tuple[str, ...] = ("7x7", "3x3")
-    """Kernels of the stems that have this variant."""
+    large: bool | None = None
+    """True if only networks with a 7x7 stem have this variant, False if only those with a 3x3."""
     stem: Stem | None = None
     """Stem with which `transfer` builds it; None if no stem makes the difference."""
-    eps: float | None = None
-    """Epsilon of its norms where that makes the difference."""
     bottleneck: bool = False
     """True if only networks with bottlenecks have this variant."""
 
     def fits(self, arch: str, stem: Stem) -> bool:
         """Return whether a network of this architecture and stem may be this variant."""
-        kernel = "7x7" if is_large(stem) else "3x3"
         basic = arch.startswith(("resnet18", "resnet34"))
-        return kernel in self.kernels and not (self.bottleneck and basic)
+        return self.large in (None, is_large(stem)) and not (self.bottleneck and basic)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,9 +48,9 @@ class Input:
     name: str
     scale: float = 1.0
     """Factor of the pixels, which lie between 0 and 1."""
-    mean: tuple[float, float, float] = IMAGENET_MEAN
+    mean: Channels = IMAGENET_MEAN
     """Mean in RGB order, in the units of the scaled pixels."""
-    std: tuple[float, float, float] = IMAGENET_STD
+    std: Channels = IMAGENET_STD
     reverse: bool = False
     """True if the channels are handed over as BGR."""
 
@@ -72,7 +69,6 @@ class Input:
 CIFAR_MEAN, CIFAR_STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 ZEROS, HALVES, ONES = (0.0, 0.0, 0.0), (0.5, 0.5, 0.5), (1.0, 1.0, 1.0)
 IMAGENET_MEAN_255 = (123.675, 116.28, 103.53)
-IMAGENET_STD_255 = (58.395, 57.12, 57.375)
 
 _RGB = (
     Input(name="RGB, mean and std of ImageNet"),
@@ -95,11 +91,7 @@ def _nothing(network: ResNet) -> None:
 
 def _max_pool(pool: nn.Module) -> Change:
     """Replace the max-pool behind the stem, or put one there."""
-
-    def change(network: ResNet) -> None:
-        network.maxpool = pool
-
-    return change
+    return lambda network: setattr(network, "maxpool", pool)
 
 
 def _padding_2(network: ResNet) -> None:
@@ -154,18 +146,11 @@ def _anti_aliased(network: ResNet) -> None:
     for block in network.modules():
         if isinstance(block, BasicBlock) and block.conv1.stride == (2, 2):
             block.conv1.stride = (1, 1)
-            # the basic block applies one ReLU module twice: behind bn1 and behind the sum
-            block.bn1 = _NormReluFilter(block.bn1)
+            # the ReLU that the block applies afterwards changes nothing
+            block.bn1 = nn.Sequential(block.bn1, nn.ReLU(), BlurPool())
         elif isinstance(block, Bottleneck) and block.conv2.stride == (2, 2):
             block.conv2.stride = (1, 1)
-            block.bn2 = _NormReluFilter(block.bn2)
-
-
-class _NormReluFilter(nn.Sequential):
-    """Norm, ReLU and filter; the ReLU that the block applies afterwards changes nothing."""
-
-    def __init__(self, norm: nn.Module) -> None:
-        super().__init__(norm, nn.ReLU(), BlurPool())
+            block.bn2 = nn.Sequential(block.bn2, nn.ReLU(), BlurPool())
 
 
 def _stride_in_1x1(network: ResNet) -> None:
@@ -174,37 +159,26 @@ def _stride_in_1x1(network: ResNet) -> None:
             block.conv1.stride, block.conv2.stride = (2, 2), (1, 1)
 
 
-def _eps(value: float) -> Change:
-    def change(network: ResNet) -> None:
-        for module in network.modules():
-            if isinstance(module, nn.BatchNorm2d):
-                module.eps = value
-
-    return change
+def _eps_1e3(network: ResNet) -> None:
+    for module in network.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.eps = 1e-3
 
 
-MAX_POOL = nn.MaxPool2d(kernel_size=3, stride=2, padding=1)
+POOL = nn.MaxPool2d(kernel_size=3, stride=2, padding=1)
 CEIL_POOL = nn.MaxPool2d(kernel_size=3, stride=2, ceil_mode=True)
-LARGE, SMALL = ("7x7",), ("3x3",)
 
 NETWORKS: tuple[Network, ...] = (
-    Network(name="as torchvision", change=_nothing, kernels=LARGE, stem="imagenet"),
-    Network(
-        name="no max-pool", change=_max_pool(nn.Identity()), kernels=LARGE, stem="imagenet-nopool"
-    ),
-    Network(name="max-pool without padding", change=_max_pool(CEIL_POOL), kernels=LARGE),
-    Network(name="3x3 stem, padding 1, no max-pool", change=_nothing, kernels=SMALL, stem="cifar"),
-    Network(name="padding 2 in the stem", change=_padding_2, kernels=SMALL, stem="cifar-pad2"),
-    Network(
-        name="max-pool after the stem",
-        change=_max_pool(MAX_POOL),
-        kernels=SMALL,
-        stem="cifar-maxpool",
-    ),
-    Network(name="dilated, output stride halved", change=_dilated(4)),
-    Network(name="dilated, output stride quartered", change=_dilated(3, 4)),
-    Network(name="anti-aliased by blur-pool", change=_anti_aliased),
-    Network(name="stride in the 1x1 convolutions", change=_stride_in_1x1, bottleneck=True),
-    Network(name="batch-norm eps 1e-3", change=_eps(1e-3), eps=1e-3),
+    Network("as torchvision", _nothing, True, "imagenet"),
+    Network("no max-pool", _max_pool(nn.Identity()), True, "imagenet-nopool"),
+    Network("max-pool without padding", _max_pool(CEIL_POOL), True),
+    Network("3x3 stem, padding 1, no max-pool", _nothing, False, "cifar"),
+    Network("padding 2 in the stem", _padding_2, False, "cifar-pad2"),
+    Network("max-pool after the stem", _max_pool(POOL), False, "cifar-maxpool"),
+    Network("dilated, output stride halved", _dilated(4)),
+    Network("dilated, output stride quartered", _dilated(3, 4)),
+    Network("anti-aliased by blur-pool", _anti_aliased),
+    Network("stride in the 1x1 convolutions", _stride_in_1x1, bottleneck=True),
+    Network("batch-norm eps 1e-3", _eps_1e3),
 )
 """Known networks; the first that has a stem's name is torchvision's or this suite's own."""

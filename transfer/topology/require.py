@@ -5,29 +5,27 @@ import json
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from pretrain.running.atomic_files import content_hash, write_whole
-from transfer.backbone import FORMAT, OWN_FORMATS, Backbone, BackboneError, InputFormat
+from transfer.backbone import FORMAT, OWN_FORMATS, Backbone, BackboneError
+from transfer.convert.architectures import is_large
 from transfer.encoders.encoder import Encoder
 from transfer.record import write_json
 from transfer.topology.check import (
     MIN_IMAGES,
     NUM_IMAGES,
+    SIZES_PX,
     Score,
     Topology,
     check_topology,
     input_scores,
     inputs_of,
-    sizes_of,
     winner_of,
 )
-from transfer.topology.known_networks import NETWORKS, Input, Network
+from transfer.topology.known_networks import NETWORKS
 from transfer.topology.statistics import natural_images
-
-VERSION = 2  # of a kept comparison: raise it when scores or variants change
 
 
 def with_checked_topology(
@@ -42,7 +40,8 @@ def with_checked_topology(
     """
     if isinstance(backbone, Encoder):
         return _with_checked_input(backbone, data, trusted=trusted)
-    if not is_foreign(backbone):
+    is_own = any(f": {form} layout" in backbone.source for form in OWN_FORMATS)
+    if is_own or not backbone.file_sha256:
         return backbone
     topology = topology_of(backbone, data, cache)
     if topology.contradiction and not trusted:
@@ -75,68 +74,55 @@ def _with_checked_input(encoder: Encoder, data: Path, *, trusted: bool) -> Encod
     return replace(encoder, source=f"{encoder.source}; {sentence}")
 
 
-def is_foreign(backbone: Backbone) -> bool:
-    """Return whether the backbone comes from a file of another project."""
-    is_own = any(f": {form} layout" in backbone.source for form in OWN_FORMATS)
-    return bool(backbone.file_sha256) and not is_own
-
-
 def topology_of(backbone: Backbone, data: Path, cache: Path) -> Topology:
     """Return the comparison for these weights, from the cache if enough images were at hand."""
     kept = cache / "topology" / f"{content_hash([backbone.sha256, str(data.absolute())], 24)}.json"
     with suppress(FileNotFoundError, KeyError, TypeError, ValueError):
-        return _topology_from(json.loads(kept.read_text()))
+        content = json.loads(kept.read_text())
+        inputs, networks = (
+            tuple(Score(**score) for score in content[kind]) for kind in ("inputs", "networks")
+        )
+        return Topology(num_images=content["num_images"], inputs=inputs, networks=networks)
     topology = compare_with_photographs(backbone, data)
     if topology.num_images >= MIN_IMAGES:
         with suppress(OSError):  # a full or read-only disk: the next process compares again
-            write_json(kept, {"version": VERSION, **asdict(topology)})
+            write_json(kept, asdict(topology))
     return topology
 
 
 def compare_with_photographs(backbone: Backbone, folder: Path) -> Topology:
     """Return the comparison with photographs below a folder."""
-    size_px = max(sizes_of(backbone.stem))
+    size_px = max(SIZES_PX[is_large(backbone.stem)])
     return check_topology(backbone, natural_images(folder, count=NUM_IMAGES, size_px=size_px))
-
-
-def _topology_from(content: dict[str, Any]) -> Topology:
-    if content["version"] != VERSION:
-        raise ValueError(
-            f"the comparison was made by version {content['version']}; expected {VERSION}"
-        )
-    scores = {
-        key: tuple(Score(**score) for score in content[key]) for key in ("inputs", "networks")
-    }
-    return Topology(num_images=content["num_images"], **scores)
-
-
-EPS = 1e-5
-"""Epsilon of torchvision's norms."""
 
 
 def write_as_fits(backbone: Backbone, topology: Topology, path: Path) -> Backbone:
     """Write the backbone as the best-fitting network that this suite can build; return it.
 
-    Channels in BGR, the range of the pixels, their normalization and the norms' epsilon are
-    absorbed exactly: the features are those of the fitting network in evaluation. Fine-tuning
-    normalizes by batch statistics with torchvision's epsilon. BackboneError if the topology was not
-    checked or is undecided, or for a network that this suite cannot build.
+    Channels in BGR, the range of the pixels and their normalization are absorbed exactly: the
+    features are those of the fitting network. BackboneError if the topology was not checked or is
+    undecided, or for a network that this suite cannot build.
     """
     if not topology.checked or topology.undecided:
         raise BackboneError(f"{topology.sentence}; nothing is written")
     (network,) = (known for known in NETWORKS if known.name == topology.network.name)
     (way,) = (way for way in inputs_of(backbone.input) if way.name == topology.input.name)
-    rebuilt = _with_input(_with_network(backbone, network), way)
+    if network.stem is None:
+        raise BackboneError(
+            f"the file fits {network.name!r}, which this suite cannot build: take a checkpoint of "
+            f"torchvision's network, or evaluate it in the project that trained it"
+        )
+    weights = backbone.state_dict
+    if way.reverse:
+        weights = weights | {"conv1.weight": weights["conv1.weight"].flip(1)}
+    mean, std = (tuple(level / way.scale for level in levels) for levels in (way.mean, way.std))
+    form = replace(backbone.input, mean=mean, std=std)
+    rebuilt = replace(backbone, stem=network.stem, state_dict=weights, input=form)
     content = {
         "format": FORMAT,
         "arch": rebuilt.arch,
         "stem": rebuilt.stem,
-        "input": {
-            "mean": list(rebuilt.input.mean),
-            "std": list(rebuilt.input.std),
-            "size": rebuilt.input.size_px,
-            "channels": "RGB",
-        },
+        "input": {"mean": [*mean], "std": [*std], "size": form.size_px, "channels": "RGB"},
         "made_by": {"converted_from": backbone.source, "topology": topology.sentence},
         "state_dict": rebuilt.state_dict,
     }
@@ -144,33 +130,3 @@ def write_as_fits(backbone: Backbone, topology: Topology, path: Path) -> Backbon
     torch.save(content, buffer)
     write_whole(path, buffer.getvalue())
     return rebuilt
-
-
-def _with_network(backbone: Backbone, network: Network) -> Backbone:
-    """Return the backbone with the stem, or with variances that absorb the epsilon."""
-    if network.stem is not None:
-        return replace(backbone, stem=network.stem)
-    if network.eps is None:
-        raise BackboneError(
-            f"the file fits {network.name!r}, which this suite cannot build: take a checkpoint of "
-            f"torchvision's network, or evaluate it in the project that trained it"
-        )
-    difference = network.eps - EPS
-    weights = {
-        name: tensor + difference if name.endswith("running_var") else tensor
-        for name, tensor in backbone.state_dict.items()
-    }
-    return replace(backbone, state_dict=weights)
-
-
-def _with_input(backbone: Backbone, way: Input) -> Backbone:
-    """Return the backbone for RGB from 0 to 1, with the mean and std that do the same."""
-    weights = backbone.state_dict
-    if way.reverse:
-        weights = weights | {"conv1.weight": weights["conv1.weight"].flip(1)}
-    mean, std = (
-        (first / way.scale, second / way.scale, third / way.scale)
-        for first, second, third in (way.mean, way.std)
-    )
-    form = InputFormat(mean=mean, std=std, size_px=backbone.input.size_px)
-    return replace(backbone, state_dict=weights, input=form)

@@ -5,15 +5,16 @@ ICML 2015, arXiv:1502.03167). A network with the same tensors but another paddin
 or filter gives its norms other inputs, so the stored numbers tell which network they belong to.
 """
 
+import itertools
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor, nn
+from torchvision.transforms.functional import center_crop, resize, to_tensor
 
 MAX_DIVERGENCE = 10.0
 """Upper bound of a channel's divergence in nats, so that no dead channel outweighs all others."""
@@ -114,43 +115,20 @@ def natural_images(folder: Path, *, count: int, size_px: int) -> Tensor:
     The shorter side is resized to size_px * 8 / 7 and the center is cut out, as for 256 and 224.
     Images that cannot be decoded, or are smaller than the crop, are left out. n may be 0.
     """
-    pixels: list[Tensor] = []
-    for path in _spread(_photographs(folder), count):
-        image = _center(path, size_px)
-        if image is not None:
-            pixels.append(image)
-        if len(pixels) == count:
-            break
+    images = (_center(path, size_px) for path in _spread(_photographs(folder), count))
+    pixels = [*itertools.islice((image for image in images if image is not None), count)]
     return torch.stack(pixels) if pixels else torch.empty(0, 3, size_px, size_px)
 
 
 def _photographs(folder: Path) -> list[Path]:
     """Return a few photographs of every folder below `folder`, in order of their names."""
     found: list[Path] = []
-    for current in _folders(folder):
-        files = sorted(
-            entry.name
-            for entry in os.scandir(current)
-            if Path(entry.name).suffix.lower() in SUFFIXES and entry.is_file()
-        )
+    for current, below, names in itertools.islice(os.walk(folder), MAX_FOLDERS):
+        below.sort()
+        files = sorted(name for name in names if Path(name).suffix.lower() in SUFFIXES)
         step = max(1, len(files) // PER_FOLDER)
-        found += [current / name for name in files[::step][:PER_FOLDER]]
+        found += [Path(current, name) for name in files[::step][:PER_FOLDER]]
     return found
-
-
-def _folders(folder: Path) -> Iterator[Path]:
-    """Yield `folder` and the folders below it, nearest first, at most MAX_FOLDERS of them."""
-    waiting = [folder]
-    for number, current in enumerate(waiting):
-        if number == MAX_FOLDERS:
-            return
-        if len(waiting) < MAX_FOLDERS:
-            try:
-                below = sorted(entry.name for entry in os.scandir(current) if entry.is_dir())
-            except OSError:  # a folder of somebody else, or one that has just gone
-                continue
-            waiting += [current / name for name in below]
-        yield current
 
 
 def _spread(paths: list[Path], count: int) -> list[Path]:
@@ -165,12 +143,8 @@ def _center(path: Path, size_px: int) -> Tensor | None:
         with Image.open(path) as file:
             if min(file.size) < size_px:
                 return None
-            image = file.convert("RGB")
+            resized = resize(file.convert("RGB"), round(size_px * 8 / 7))
     except (OSError, ValueError, Image.DecompressionBombError):
         return None
-    scale = max(size_px, round(size_px * 8 / 7)) / min(image.size)
-    width, height = (max(size_px, round(length * scale)) for length in image.size)
-    image = image.resize((width, height), Image.Resampling.BILINEAR)
-    left, top = (width - size_px) // 2, (height - size_px) // 2
-    cut = image.crop((left, top, left + size_px, top + size_px))
-    return torch.from_numpy(np.asarray(cut).copy()).permute(2, 0, 1).float() / 255
+    pixels: Tensor = to_tensor(center_crop(resized, size_px))
+    return pixels

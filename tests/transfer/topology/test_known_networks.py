@@ -58,7 +58,7 @@ def test_an_anti_aliased_network_has_no_strided_3x3_convolution(arch: str) -> No
 
 def test_a_variant_keeps_names_in_order_and_shapes_of_tensors() -> None:
     for network in NETWORKS:
-        stem: Stem = "cifar" if network.kernels == ("3x3",) else "imagenet"
+        stem: Stem = "cifar" if network.large is False else "imagenet"
         plain, changed = (build_resnet("resnet50", stem) for _ in range(2))
         network.change(changed)
         shapes = [[tuple(t.shape) for t in one.state_dict().values()] for one in (plain, changed)]
