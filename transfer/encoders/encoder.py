@@ -250,9 +250,10 @@ def _with_facts(
 
     form = _input(built, options)
     network = Pooled(built, options.pool, options.encoder).eval()
+    images = fixed_images(form.size_px)
     with torch.inference_mode(), FlopCounterMode(display=False) as counter:
-        features = network(fixed_images(form.size_px))
-    proof, notes = prove(network, options.pool, form.size_px)
+        features = network(images)
+    proof, notes = prove(network, images, features, options.pool)
     library = built.library
     if module is not None:
         digits = (features / features.abs().max() * 1000).round().to(torch.int16).numpy()

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from transfer.convert.proof import TOLERANCE, check_response, fixed_images
+from transfer.convert.proof import TOLERANCE, check_response
 
 Grade = Literal["outputs", "values"]
 """outputs: a second forward pass in plain functions gives the same features; values: names, shapes
@@ -82,20 +82,19 @@ RENAMED: dict[str, dict[str, str]] = {
 Weights = Mapping[str, Tensor]
 
 
-def prove(network: nn.Module, pool: str, size_px: int) -> tuple[Grade, list[str]]:
+def prove(
+    network: nn.Module, images: Tensor, features: Tensor, pool: str
+) -> tuple[Grade, list[str]]:
     """Return the grade of proof of a network in eval mode, and notes.
 
-    BackboneError if the features do not depend on the image.
+    features: those of two different images (2, C). BackboneError if they do not depend on these.
     """
-    images = fixed_images(size_px)
-    with torch.inference_mode():
-        features = network(images)
-        check_response(features)
-        weights = network.get_submodule("network").state_dict()
-        plain = plain_features(weights, images, pool)
+    check_response(features)
     notes = []
     if idle := tensors_without_effect(network, images):
         notes.append(f"{len(idle)} tensors do not change the features: {', '.join(idle[:4])}")
+    with torch.inference_mode():
+        plain = plain_features(network.get_submodule("network").state_dict(), images, pool)
     if plain is None:
         return "values", notes
     apart = ((plain - features).abs().max() / features.abs().max()).item()
