@@ -60,6 +60,7 @@ def answer(path: Path, numbers: BinaryIO, told: BinaryIO) -> None:
         limit_resources(path.stat().st_size)
         os.environ.pop("TORCH_FORCE_WEIGHTS_ONLY_LOAD", None)  # the limits are safer than that
         torch.set_num_threads(1)
+        torch.serialization.set_crc32_options(False)  # of what only the parent reads
         # cycles are not searched for: among millions of objects that takes half of the time
         gc.disable()
         with warnings.catch_warnings(action="ignore"):

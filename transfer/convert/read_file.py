@@ -5,6 +5,7 @@ only (child.py), which may die of it; the numbers of tensors are mapped from wha
 """
 
 import json
+import mmap
 import os
 import re
 import signal
@@ -84,7 +85,8 @@ class Contents:
 
 def read_file(path: Path) -> Contents:
     """Return the contents of a file; BackboneError if it is not a readable checkpoint."""
-    start, num_bytes = _start_of(path)
+    data = _map_file(path)  # until the end: its size counts where memory is limited
+    start, num_bytes = data[:4096], len(data)
     # no other format starts like that; the length itself may start with any byte
     header_bytes = int.from_bytes(start[:8], "little")
     if start[8:9] == b"{" and header_bytes <= min(MAX_HEADER_BYTES, num_bytes - 8):
@@ -119,18 +121,17 @@ def read_file(path: Path) -> Contents:
     )
 
 
-def _start_of(path: Path) -> tuple[bytes, int]:
-    """Return the first bytes of a file, and their number in all of it."""
+def _map_file(path: Path) -> mmap.mmap:
+    """Return the bytes of a file, of which only those in use are in memory."""
     try:
         if path.is_dir():
             raise BackboneError(FOLDER)
         if not path.is_file():
             raise BackboneError("no such file; expected a checkpoint file")
-        with path.open("rb") as file:
-            start = file.read(4096)
-        if not start:
+        if not path.stat().st_size:
             raise BackboneError("the file is empty; fetch it again")
-        return start, path.stat().st_size
+        with path.open("rb") as file:
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except OSError as error:
         raise BackboneError(f"the file cannot be read ({error.strerror or error})") from error
 
