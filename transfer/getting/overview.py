@@ -1,4 +1,4 @@
-"""The overview of what would be got: state, sizes, addresses and terms, and the space for it."""
+"""The overview of what would be got: state, sizes, addresses and terms, and the free space."""
 
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
