@@ -51,6 +51,16 @@ def test_in_a_container_the_visible_root_is_the_group(machine: Path) -> None:
     assert free_memory(machine, machine / "groups") == 400
 
 
+def test_groups_of_version_1_count_as_well(machine: Path) -> None:
+    (machine / "self/cgroup").write_text("5:cpu,cpuacct:/a\n4:memory:/b\n")
+    group = machine / "groups/memory/b"
+    group.mkdir(parents=True)
+    (group / "memory.limit_in_bytes").write_text("900")
+    (group / "memory.usage_in_bytes").write_text("1000")
+    (group / "memory.stat").write_text("total_inactive_file 50\n")
+    assert free_memory(machine, machine / "groups") == 0
+
+
 def test_a_job_has_no_more_than_slurm_gave_it_in_all_or_per_core(
     machine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
