@@ -91,7 +91,7 @@ class Command(Generic[Config]):
     snapshot_epochs: int = 0
     """Export snapshots/epoch0010.pt, one every so many epochs and one before the first; 0: none."""
     dry_run: bool = False
-    """Print what would be done and stop."""
+    """Print what would be done and the memory of a step, and stop."""
 
 
 def parse(name: str, arguments: list[str]) -> Command[Any]:

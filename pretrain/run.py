@@ -22,6 +22,7 @@ from pretrain.data.images import (
 from pretrain.data.listing import find_styles
 from pretrain.data.views import ViewRecipe
 from pretrain.export import commit, export, versions
+from pretrain.memory import memory_needs
 from pretrain.method import Method
 from pretrain.methods import METHODS
 from pretrain.metrics import means_after
@@ -77,6 +78,16 @@ class Job:
         """Return whether training pauses after `step` steps for a snapshot."""
         every = self.command.snapshot_epochs * self.feed.plan.steps_per_epoch
         return every > 0 and step % every == 0
+
+
+def planned_memory(command: Command[Any]) -> int:
+    """Return the bytes of a step, before processes join; 0 if neither a GPU nor a plan asks."""
+    cuda = command.device != "cpu" and torch.cuda.is_available()
+    if not (cuda or command.dry_run):
+        return 0
+    dtype = command.execution.network_dtype("cuda" if cuda else "cpu")
+    num_images = command.recipe.batch_size // int(os.environ.get("WORLD_SIZE", "1"))
+    return memory_needs(_method(command), command.recipe, num_images, dtype)
 
 
 def prepare(name: str, command: Command[Any], process: Process, images: TrainingImages) -> Job:

@@ -7,6 +7,7 @@ import traceback
 from contextlib import nullcontext
 from typing import Any
 
+import torch
 from torch import OutOfMemoryError
 
 from pretrain.checkpoint import CheckpointError
@@ -19,6 +20,7 @@ from pretrain.metrics import NotFiniteError
 from pretrain.run import (
     cautions,
     describe,
+    planned_memory,
     prepare,
     require_same_images,
     write_backbone,
@@ -33,6 +35,12 @@ FAILURES = (
     WorkerKilledError,
 )
 """Errors of a run that was requested rightly and failed on its way."""
+
+LESS = (
+    "pass --checkpoint-activations, which changes no number, spread the batch over more GPUs, or "
+    "choose a smaller --batch-size or --memory-gb"
+)
+"""Ways to need less memory."""
 
 
 def start(name: str, command: Command[Any]) -> int:
@@ -53,16 +61,21 @@ def start(name: str, command: Command[Any]) -> int:
     except Exception as error:
         # torch has no type for memory of a CPU that is too small
         if isinstance(error, OutOfMemoryError | MemoryError) or "t allocate memory" in str(error):
-            advice = (
-                "pass --checkpoint-activations, which changes no number, spread the batch over "
-                "more GPUs, or choose a smaller --batch-size or --memory-gb"
-            )
-            print(f"error: {first_line(error) or 'out of memory'}; {advice}", file=sys.stderr)
+            print(f"error: {first_line(error) or 'out of memory'}; {LESS}", file=sys.stderr)
             return 1
         # the last line names any other error, below its traceback
         traceback.print_exc()
         print(f"error: {type(error).__name__}: {first_line(error)}", file=sys.stderr)
         return 1
+
+
+def require_memory(needs: int, free: int) -> None:
+    """Raise a SettingsError if a step needs more than the bytes that are free on its GPU."""
+    if needs > free:
+        raise SettingsError(
+            f"a step needs at least {needs / 1e9:.1f} GB in each process, of which "
+            f"{free / 1e9:.1f} GB are free on the GPU; {LESS}"
+        )
 
 
 def first_line(error: Exception) -> str:
@@ -78,6 +91,7 @@ def run(name: str, command: Command[Any]) -> int:
     check_batch(command.recipe, int(os.environ.get("WORLD_SIZE", "1")))
     # to list a million images on a slow disk may take longer than processes wait for each other
     images = find_images(command.data, tolerated=command.tolerated_images)
+    needs = planned_memory(command)
     stop.listen(twice=False)
     with (
         join_processes(command.device) as process,
@@ -90,6 +104,11 @@ def run(name: str, command: Command[Any]) -> int:
             print_line(describe(job))
             for caution in cautions(job):
                 print_line(f"note: {caution}")
+            if needs:
+                print_line(f"memory: a step needs at least {needs / 1e9:.3g} GB in each process")
+        # what torch.compile computes anew in the backward pass it does not keep
+        if needs and process.device.type == "cuda" and not command.execution.compile:
+            require_memory(needs, torch.cuda.mem_get_info(process.device)[0])
         if command.dry_run:
             return 0
         steps = train(job)

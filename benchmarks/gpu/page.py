@@ -22,7 +22,7 @@ WAITS = {"lorac": 1}
 DISTANCE, SLOWEST = "times the fused floor", 3.0
 """Fact of a step, and its largest value that is no failure."""
 
-PEAK = "peak memory GB"
+PEAK, PEAK_AT_LEAST = "peak memory GB", "peak memory GB at least, by the estimate"
 RATE, HOURS = "images/s", "hours of the recipe on this device alone"
 
 Status = Literal["passed", "failed", "skipped", "measured"]
@@ -58,10 +58,13 @@ class Machine:
 
 
 def complaint(check: str, facts: Mapping[str, Any]) -> str:
-    """Return why a measured step is wrong: it waits, or is slow."""
+    """Return why a measured step is wrong: it waits, is slow, or refutes its estimate."""
     waits, allowed = facts.get("waits", 0), WAITS.get(check.removeprefix(STEP), 0)
     if STEP in check and waits > allowed:
         return f"{waits} waits for the GPU in a step, {allowed} allowed"
+    peak, least = facts.get(PEAK, 0.0), facts.get(PEAK_AT_LEAST, 0.0)
+    if 0 < peak < least:  # a CPU's is not measured
+        return f"{PEAK} {peak:.3g}, less than the estimate of {least:.3g}"
     distance = facts.get(DISTANCE, 0.0)
     return f"{distance:.2g} {DISTANCE}, {SLOWEST:g} at most" if distance > SLOWEST else ""
 

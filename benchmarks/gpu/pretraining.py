@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from benchmarks.gpu.page import DISTANCE, HOURS, PEAK, RATE
+from benchmarks.gpu.page import DISTANCE, HOURS, PEAK, PEAK_AT_LEAST, RATE
 from benchmarks.gpu.timing import (
     NATIVE_PX,
     Facts,
@@ -33,6 +33,7 @@ from pretrain.data.feed import Batch
 from pretrain.data.listing import find_images
 from pretrain.data.side_stream import made_aside, unpack
 from pretrain.loop import Training, training_step
+from pretrain.memory import memory_needs
 from pretrain.method import Method
 from pretrain.parts.momentum_encoder import MomentumEncoder
 from pretrain.run import Job, prepare
@@ -64,6 +65,7 @@ def step_rate(name: str, device: torch.device, folder: Path) -> Facts:
 def _steps_of_batch(name: str, device: torch.device, folder: Path, batch_size: int) -> Facts:
     on_gpu = device.type == "cuda"
     job = step_job(RECIPES[name] if on_gpu else f"{name}/smoke", device, folder, batch_size)
+    needs = memory_needs(job.method, job.recipe, batch_size, job.dtype)
     with one_thread():
         started_s = process_time()
         prepared = job.feed.file_views(0)
@@ -89,6 +91,7 @@ def _steps_of_batch(name: str, device: torch.device, folder: Path, batch_size: i
         "decoded images/s and core": per_core,
         "workers needed": rate / per_core,
         PEAK: memory,
+        PEAK_AT_LEAST: needs / 1e9,
     }
     if on_gpu:
         with closing(repeat(job, prepared)) as batches:

@@ -135,4 +135,7 @@ def test_a_step_that_waits_or_crawls_has_failed() -> None:
     assert complaint("step of moco", right) == complaint("rate of coco_det", {"waits": 9}) == ""
     assert "2 waits" in complaint("step of moco", right | {"waits": 2})
     assert complaint("step of lorac", right | {"waits": 1}) == ""
+    memory: Facts = {"peak memory GB": 9.0, "peak memory GB at least, by the estimate": 9.5}
+    assert "memory GB 9, less than the estimate of 9.5" in complaint("step of moco", right | memory)
+    assert complaint("step of moco", right | memory | {"peak memory GB": 9.6}) == ""
     assert "3.2 times" in complaint("step of moco", right | {"times the fused floor": 3.2})
