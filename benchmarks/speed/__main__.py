@@ -7,7 +7,7 @@ from importlib import import_module
 import benchmarks.speed
 from pretrain.running.command_line import OptionError, Range, check_ranges, nearest, parse
 
-PAIRS = ("losses", "steps", "views", "crops", "features", "probe", "svm")
+PAIRS = ("losses", "steps", "views", "crops", "features", "encoders", "probe", "svm")
 """Files of this room with a pair of ways: their `Settings`, and `run`, which compares them."""
 RANGES = defaultdict(
     lambda: Range(1, 2**31 - 1),

@@ -52,7 +52,8 @@ def bench(name: str, *words: str) -> Door:
     return Door(options, lambda rest: speed.main([name, *rest]), speed.RANGES, words)
 
 
-PAIRS = {f"speed {name}": bench(name, *NO_FILE * (name == "features")) for name in speed.PAIRS}
+WORDS_OF_PAIRS = {"features": NO_FILE, "encoders": ("--photographs", "none")}
+PAIRS = {f"speed {name}": bench(name, *WORDS_OF_PAIRS.get(name, ())) for name in speed.PAIRS}
 DOORS = {
     "transfer TASK": Door(Evaluate, transfer.__main__.main, RANGES, ("cifar10_knn", *NO_FILE)),
     **{
