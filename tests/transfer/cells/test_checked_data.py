@@ -61,7 +61,7 @@ def test_a_set_that_changes_or_is_replaced_and_put_back_within_a_cell_leaves_no_
 ) -> None:
     changing = before(getattr(KNN, method), lambda: change(own_cell.settings.data))
     monkeypatch.setattr(KNN, method, changing)
-    told = "trainval: image files were" if change == rewrite_an_image else r"Cars \(cars\) has"
+    told = "trainval: image files were" if change == rewrite_an_image else "data set cars has"
     with pytest.raises(ChangedDataError, match=told):
         evaluate(own_cell)
     assert not own_cell.path.exists()
