@@ -22,9 +22,10 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 from xml.etree import ElementTree
 
-from benchmarks.gpu.page import Answer, Machine, complaint, render
+from benchmarks.gpu.page import Answer, Machine, complaint, rates_of, render
 from pretrain.running.atomic_files import WriteError, explain_write_errors, write_whole
 from pretrain.running.command_line import OptionError, Range, check_ranges, parse
+from transfer.frozen.pass_hours import save_rates
 from transfer.record import commit
 
 ROOT = Path(__file__).parents[1]
@@ -97,6 +98,8 @@ def run(request: Request) -> int:
         not_run += left
         # what ends this now must leave what was answered
         page = write_page(place, machine, answers, [*not_run, *(c.name for c in checks[number:])])
+    if device == "cuda" and (rates := rates_of(machine, answers)):
+        print(f"plans take their GPU hours from {save_rates(request.runs, rates)}")
     failed = sum(answer.status == "failed" for answer in answers)
     rest = f", {len(not_run)} not run: the same command goes on" if not_run else ""
     minutes = (time.monotonic() - started_s) / 60

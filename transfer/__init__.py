@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from transfer.backbone import load_backbone as load_backbone
     from transfer.datasets.expected import DataError as DataError
     from transfer.encoders.encoder import Encoder as Encoder
-    from transfer.frozen.few_shot_heads import linear_probe as linear_probe
-    from transfer.frozen.linear_svm import svm as svm
-    from transfer.frozen.nearest import knn as knn
+    from transfer.frozen.on_features import knn as knn
+    from transfer.frozen.on_features import linear_probe as linear_probe
+    from transfer.frozen.on_features import svm as svm
     from transfer.tasks import TaskError as TaskError
 
 PUBLIC = {
@@ -55,10 +55,10 @@ PUBLIC = {
     "TaskError": "transfer.tasks",
     "WriteError": "pretrain.running.atomic_files",
     "evaluate": "transfer.api",
-    "knn": "transfer.frozen.nearest",
-    "linear_probe": "transfer.frozen.few_shot_heads",
+    "knn": "transfer.frozen.on_features",
+    "linear_probe": "transfer.frozen.on_features",
     "load_backbone": "transfer.backbone",
-    "svm": "transfer.frozen.linear_svm",
+    "svm": "transfer.frozen.on_features",
 }
 """Names of the Python API, imported when they are first used: commands stay light."""
 

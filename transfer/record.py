@@ -71,7 +71,7 @@ class Record:
     heading: str
     """Part of the overview that shows the task."""
     speed: dict[str, float] = field(default_factory=dict)
-    """Empty; the file of a record has this field."""
+    """Images per second of the frozen network alone on this hardware, by their side in px."""
     declared: str = ""
     """Recipe that the user declared for a backbone whose file does not say how it was made."""
     commit: str = ""

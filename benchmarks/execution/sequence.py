@@ -7,7 +7,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.execution.jobs import evaluations
+from benchmarks.execution.jobs import evaluations, extractions
 from benchmarks.execution.states import write_status_page
 from benchmarks.planning.checkpoints import Origins
 from benchmarks.planning.plan import PlannedCell
@@ -16,7 +16,7 @@ from pretrain.running.console import is_quiet, live_bars
 from pretrain.running.lock import BusyError
 from transfer.backbone import BackboneError
 from transfer.cells.command import summary
-from transfer.cells.execution import note_failure
+from transfer.cells.execution import note_failure, prepare
 from transfer.cells.many_gpus import evaluate_on_gpus
 from transfer.cells.request import Cell, ClassifierError
 
@@ -93,28 +93,36 @@ def _run_together(planned: Sequence[PlannedCell], origins: Origins, overall: Ove
             planned = [replace(row, cell=replace(row.cell, backbone=backbone)) for row in planned]
         except (BackboneError, OSError) as error:  # the file has changed since the plan
             torn = error
+    groups = [job.cells for job in extractions(planned) if job.cell.needed is not None]
+    joint = {cell.path: cells for cells in groups for cell in cells}
     for row in [row for job in evaluations(planned) for row in job.rows]:
         stop.exit_if_requested()
         cell = row.cell
         overall.begin(f"{cell.backbone.name}  {cell.key}")
-        succeeded = run_cell(cell, reasons, torn)
+        succeeded = run_cell(cell, joint.get(cell.path, ()), reasons, torn)
         failed += [] if succeeded else [cell]
         overall.end(failed=not succeeded)
     return failed
 
 
-def run_cell(cell: Cell, reasons: dict[Path, str], torn: Exception | None) -> bool:
+def run_cell(
+    cell: Cell, joint: Sequence[Cell], reasons: dict[Path, str], torn: Exception | None
+) -> bool:
     """Run the cell; return whether it succeeded. A failure is written to the failure file.
 
-    The error of one cell must not stop the others. reasons: why cells have failed in this run, by
-    record path; that of this cell is added. torn: why the backbone has no weights.
+    The error of one cell must not stop the others. joint: cells that use classifiers and whose
+    features are extracted together. reasons: why cells have failed in this run, by record path;
+    that of this cell is added. torn: why the backbone has no weights.
     """
     needed = cell.needed
     try:
         if torn is not None:
             raise torn
-        if needed is not None and needed.path in reasons:
-            raise ClassifierError(needed.key, reasons[needed.path])
+        if needed is not None:
+            if needed.path in reasons:
+                raise ClassifierError(needed.key, reasons[needed.path])
+            left = [each for each in joint if each.path not in reasons]
+            prepare([each for each in left if each.needed and each.needed.path not in reasons])
         print(summary(cell, evaluate_on_gpus(cell)), flush=True)
         return True
     except BusyError as error:  # another process will write its record: no failure file

@@ -4,5 +4,5 @@ measure.py      one measurement in a process of its own
 pretraining.py  steps of published recipes
 evaluation.py   features, a linear probe, and steps that train whole networks
 timing.py       time of a call, its launches and waits, memory, the batch that fits; photographs
-page.py         from answers to markdown
+page.py         from answers to markdown, and to rates for plans
 """

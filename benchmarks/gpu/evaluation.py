@@ -24,15 +24,16 @@ from transfer.finetuning.classification import Classifier, Crops
 from transfer.finetuning.loop import fused, measured_convolutions
 from transfer.finetuning.loop import place as place_network
 from transfer.finetuning.schedule import Precision
+from transfer.frozen.extraction import ReadBack
+from transfer.frozen.head_optimizer import HeadOptimizer, new_heads
 from transfer.frozen.network import forward, frozen_network
 from transfer.frozen.probe_training import ProbeTraining
-from transfer.frozen.running_probe import HeadOptimizer, new_heads
 from transfer.frozen.transforms import Normalization
 from transfer.segmentation.network import FCN, build_network, load_backbone
 from transfer.segmentation.recipe import VOC_FCN
 from transfer.segmentation.samples import Sample as Crop
 from transfer.tasks import semi_supervised
-from transfer.tasks.detection import TASKS
+from transfer.tasks.detection import MEASURED_AS, TASKS
 
 DETECTORS = {key: task.recipe for key, task in TASKS.items()}
 """Recipes by the key of their task."""
@@ -113,9 +114,13 @@ def feature_rate(
     backbone = replace(random_backbone(arch=arch, stem="imagenet", seed=0), precision=precision)
     network = frozen_network(backbone)
     raw, normalize = raw_pixels(batch, px, device), Normalization(backbone.input, device)
+    under_way: list[ReadBack] = []
 
     def extract() -> None:
-        forward(network, normalize(raw)).cpu()
+        features = ReadBack(0, forward(network, normalize(raw)))
+        if under_way:
+            under_way.pop().wait()
+        under_way.append(features)
 
     seconds = seconds_per_call(extract, device, warm_up=3, calls=calls)
     return {"images/s": batch / seconds}
@@ -194,7 +199,9 @@ def new_fcn(arch: str, folder: Path, *, px: int, head_channels: int) -> FCN:
     recipe = replace(VOC_FCN, crop_px=px, head_channels=head_channels)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        network = build_network(recipe, arch=arch, num_classes=NUM_CLASSES, norm="BN")
+        network = build_network(
+            recipe, arch=arch, num_classes=NUM_CLASSES, norm="BN", log=folder / "mmseg.log"
+        )
     load_backbone(network, random_backbone(arch=arch, stem="imagenet", seed=0).state_dict)
     return network
 
@@ -295,7 +302,6 @@ MEASUREMENTS: dict[str, Callable[[torch.device, Path], Facts]] = {
     "rate of a linear probe": probe_rate,
     "rate of classifier": classifier_rate,
     "rate of voc12_seg_fcn": segmentation_rate,
-    # C4 recipes differ in a norm or two, so that one is measured
-    **{f"rate of {key}": partial(detector_rate, key) for key in DETECTORS if "c4@" not in key},
+    **{f"rate of {key}": partial(detector_rate, key) for key in MEASURED_AS.values()},
 }
-"""Measurements by name."""
+"""Measurements by the name from which `page.py` makes the rates of plans."""

@@ -1,4 +1,4 @@
-"""The page of a check of GPUs, from the answers of all checks."""
+"""The page of a check of GPUs, and the rates of plans, from the answers of all checks."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from benchmarks.pages.table_rows import table
+from transfer.frozen.pass_hours import Rates
 
 INTRODUCTION = (
     "What this machine computes as the CPU does, and how fast it is. A comparison passes if its "
@@ -119,3 +120,44 @@ def _text(value: object) -> str:
     if value is None:
         return ""
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+FEATURES, PROBE, TITLE = "rate of features of ", "rate of a linear probe", "rate of "
+"""Names of measurements from which plans take rates."""
+
+
+def rates_of(machine: Machine, answers: Sequence[Answer]) -> Rates | None:
+    """Return the rates of a machine's GPU for plans; None without any."""
+    features: dict[str, dict[str, float]] = {}
+    trainings: dict[str, dict[str, dict[str, float]]] = {}
+    probe = 0.0
+    for name, facts in ((one.check, one.facts) for one in answers if one.status == "measured"):
+        if name.startswith(FEATURES):
+            arch, precision = name.removeprefix(FEATURES).split(" in ")
+            features.setdefault(arch, {})[precision] = facts["images/s"]
+        elif name == PROBE:
+            probe = facts["crops/s"]
+        elif name.startswith(TITLE) and (times := _training_times(facts)):
+            trainings[name.removeprefix(TITLE)] = times
+    if not (features or probe or trainings):
+        return None
+    return Rates(
+        gpu=machine.gpu,
+        measured=machine.date,
+        commit=machine.commit,
+        features=features,
+        probe_crops=probe,
+        trainings=trainings,
+    )
+
+
+def _training_times(facts: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """Return images and seconds per iteration by precision, as far as they were measured."""
+    return {
+        precision: {
+            "images": facts[f"images per pass in {precision}"],
+            "seconds": facts[f"seconds per iteration in {precision}"],
+        }
+        for precision in ("float32", "bfloat16")
+        if f"seconds per iteration in {precision}" in facts
+    }

@@ -219,6 +219,8 @@ def _computed(path: Path, record: Record) -> Iterator[Line]:
     yield "commit", record.commit or "unknown"
     yield "machine", ", ".join(f"{name} {value}" for name, value in record.hardware.items())
     yield "versions", ", ".join(f"{name} {value}" for name, value in record.versions.items())
+    for side, rate in record.speed.items():
+        yield "speed of features", f"{rate:,.0f} images/s of {side} px, the network alone"
     yield "time", f"{record.wall_s:,.0f} s, {record.peak_memory_gb:.1f} GB of memory"
 
 

@@ -6,16 +6,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
 
+from pretrain.running.processes import num_gpus
 from transfer.cells.request import Cell, departures, finished
 from transfer.datasets.catalog import DATASETS, expected_sizes
-from transfer.frozen.pass_hours import IMAGES_PER_GPU_SECOND
+from transfer.finetuning.options import TrainingOptions
+from transfer.frozen.pass_hours import ASSUMED, IMAGES_PER_GPU_SECOND, Rates, rates_of_this_machine
 from transfer.tasks import task_of
+from transfer.tasks.task import PlannedTask, Task
 
-RATES = (
-    f"GPU hours are assumed: {IMAGES_PER_GPU_SECOND:.0f} images of 224 px a second through a "
-    "frozen ResNet-50, detectors as detectron2's on a V100, segmentation 20 crops a second"
-)
-"""Line of a plan on where the hours come from."""
 State = Literal["run", "cached", "no data", "unfit"]
 
 
@@ -32,6 +30,8 @@ class PlannedCell:
     why: str = ""
     """Reason why the backbone is unfit for the task or why the data are too few, or a note on a
     shared classifier or head."""
+    rates: Rates = ASSUMED
+    """Measured rates that the hours follow from, as far as there are any."""
 
 
 def plan_cell(cell: Cell) -> PlannedCell:
@@ -48,11 +48,12 @@ def plan_cell(cell: Cell) -> PlannedCell:
     too_few = "" if missing else cell.task.too_few_images(cell.settings.data)
     if too_few:
         return PlannedCell(cell, "no data", (), 0.0, too_few)
-    hours = cell.task.gpu_hours(cell.computing)
+    rates = rates_of_this_machine(cell.settings.runs)
+    hours = cell.task.gpu_hours(cell.computing, rates)
     if missing:
         return PlannedCell(cell, "no data", missing, hours)
     note = f"uses the classifier of {cell.needed.key}" if cell.needed else ""
-    return PlannedCell(cell, "run", (), hours, note)
+    return PlannedCell(cell, "run", (), hours, note, rates)
 
 
 def with_classifiers(rows: Sequence[PlannedCell]) -> list[PlannedCell]:
@@ -113,19 +114,46 @@ def render_plan(rows: list[PlannedCell]) -> str:
             f"{cell.task.engine:<16}{cell.seed:<6}{row.state:<9}{hours:>7}  {have}"
         )
     run, cached, no_data, unfit = _counts(rows)
-    total = sum(row.gpu_hours for row in rows if row.state == "run")
+    alone = [row for row in rows if row.cell.task.distributed_training is None]
+    others = sum(row.gpu_hours for row in alone if row.state == "run")
     lines.append(
         f"{run} to run, {cached} finished, {no_data} without data, {unfit} with an unfit backbone; "
-        f"about {total:.1f} GPU hours"
+        f"about {others:.1f} GPU hours"
     )
     missing = {key for row in rows for key in row.missing}
     how = sorted(f"how to get {key}: {DATASETS[key].how_to_get}" for key in missing)
-    return "\n".join([*lines, RATES, *_kept_crops(rows), *how])
+    return "\n".join([*lines, _rate_line(rows), *_task_notes(rows), *_kept_crops(rows), *how])
 
 
 def _counts(rows: Sequence[PlannedCell]) -> list[int]:
     """Return the number of rows in each state, in the order of State."""
     return [sum(row.state == state for row in rows) for state in get_args(State)]
+
+
+def _rate_line(rows: Sequence[PlannedCell]) -> str:
+    """Return where the hours come from."""
+    rates = next((row.rates for row in rows if row.rates.gpu), ASSUMED)
+    assumed = (
+        f"; frozen networks: {IMAGES_PER_GPU_SECOND:.0f} images of 224 px a second through a "
+        "ResNet-50, assumed"
+    )
+    return f"GPU hours: {rates.source}{assumed * (not rates.features)}"
+
+
+def _task_notes(rows: Sequence[PlannedCell]) -> list[str]:
+    """Return the notes of each task class on those of its cells that will run."""
+    groups: dict[type, list[PlannedTask[Task]]] = {}
+    for row in rows:
+        if row.state == "run":
+            cell = row.cell
+            work = PlannedTask(cell.key, cell.task, cell.seed, row.gpu_hours, row.rates)
+            groups.setdefault(type(cell.task), []).append(work)
+    options = rows[0].cell.settings.training if rows else TrainingOptions()
+    return [
+        line
+        for group in groups.values()
+        for line in group[0].task.plan_notes(group, options, num_gpus())
+    ]
 
 
 def _kept_crops(rows: Sequence[PlannedCell]) -> list[str]:
@@ -176,7 +204,8 @@ def render_plan_groups(rows: Sequence[PlannedCell]) -> str:
         groups.setdefault(row.cell.task.heading, []).append(row)
     lines = [_line(name, group) for name, group in groups.items()]
     text = _aligned([HEADER, *lines, _line("all", rows)])
-    return "\n".join([*text, RATES, *_kept_crops(rows), *_missing_lines(rows)])
+    memory = [line for line in _task_notes(rows) if "a GPU needs at least" in line]
+    return "\n".join([*text, _rate_line(rows), *memory, *_kept_crops(rows), *_missing_lines(rows)])
 
 
 def shortened(lines: Sequence[str], where: str = ", see --plan full") -> list[str]:

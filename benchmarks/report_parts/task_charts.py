@@ -7,6 +7,7 @@ from statistics import fmean
 from typing import Any
 
 from benchmarks.pages.blocks import sort_into_blocks
+from benchmarks.pages.checkpoint_lines import machine
 from benchmarks.pages.overview import curve_of, run_of
 from benchmarks.pages.records import Result, grouped
 from benchmarks.report_parts.charts import Chart, Draft, Series, line_charts
@@ -137,18 +138,26 @@ def _searches(records: Sequence[Named]) -> Iterator[Draft]:
 
 
 def _costs(records: Sequence[Named]) -> Iterator[Draft]:
-    """Yield accuracy against parameters, where the networks differ."""
+    """Yield accuracy against parameters and against speed, where the networks differ."""
     whole = [one.result.record for one in records]
     millions = [record.backbone.get("num_parameters", math.nan) / 1e6 for record in whole]
     if len({size for size in millions if math.isfinite(size)}) < 2:
         return
+    kinds = [("parameters", "parameters, millions", "", millions)]
+    sides = set.intersection(*(set(record.speed) for record in whole))
+    machines = {machine(record) for record in whole}
+    if sides and len(machines) == 1:
+        side = max(sides, key=int)
+        note = f"Network alone, without reading of images; {side} px; {machines.pop()}."
+        rates = [record.speed[side] for record in whole]
+        kinds.append(("speed", "images per second", note, rates))
     y = f"{records[0].result.primary_metric}, percent"
-    points = {
-        one.name: [(number, _main_number(one.result))]
-        for one, number in zip(records, millions, strict=True)
-    }
-    title, x = "Accuracy against parameters", "parameters, millions"
-    yield Draft(title=title, x=x, y=y, series=_series(points), log_x=True)
+    for what, x, note, numbers in kinds:
+        points = zip(numbers, map(_main_number, (one.result for one in records)), strict=True)
+        series = _series({one.name: [point] for one, point in zip(records, points, strict=True)})
+        yield Draft(
+            title=f"Accuracy against {what}", x=x, y=y, series=series, note=note, log_x=True
+        )
 
 
 def _snapshots(snapshots: Sequence[Result]) -> Iterator[Draft]:

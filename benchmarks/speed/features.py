@@ -18,7 +18,7 @@ from transfer.datasets.folders import data_folder
 from transfer.datasets.images import Images
 from transfer.frozen.extraction import EvalImages, raw_batches
 from transfer.frozen.features import Features
-from transfer.frozen.nearest import knn
+from transfer.frozen.nearest import knn_scores
 from transfer.frozen.network import device, forward, frozen_network
 from transfer.frozen.transforms import EvalTransform, Normalization
 from transfer.metrics import top1
@@ -74,10 +74,10 @@ def changed_answers(
 ) -> dict[str, float]:
     """Return how far features and nearest neighbors in bfloat16 are from those in float32."""
     scores = {
-        way: knn(
-            bank.features,
-            bank.labels,
+        way: knn_scores(
+            bank,
             queries[way].features,
+            num_classes=int(bank.labels.max()) + 1,
             num_neighbors=min(200, len(bank.features)),
             temperature=0.1,
         )

@@ -7,7 +7,7 @@ import pytest
 
 import benchmarks.gpu_check
 from benchmarks.gpu.measure import MEASUREMENTS
-from benchmarks.gpu.page import Answer, Machine, Status, complaint, render
+from benchmarks.gpu.page import Answer, Machine, Status, complaint, rates_of, render
 from benchmarks.gpu.timing import Facts, floor_us
 from benchmarks.gpu_check import main
 
@@ -102,6 +102,28 @@ def test_everything_is_measured_on_a_cpu(tmp_path: Path, monkeypatch: pytest.Mon
     assert content["not_run"] == []
     measured = {one["check"] for one in content["answers"] if one["status"] == "measured"}
     assert measured == set(MEASUREMENTS)
+
+
+def test_measured_facts_become_the_rates_of_plans() -> None:
+    facts = {"seconds per iteration in float32": 1.5, "images per pass in float32": 16.0}
+    measured: dict[str, Facts] = {
+        "rate of features of resnet50 in float32": {"images/s": 3000.0},
+        "rate of a linear probe": {"crops/s": 4500.0, "precision": "bfloat16"},
+        "rate of coco_det": {**facts},
+        "step of moco": {"images/s": 1.0},
+    }
+    machine = Machine(device="", gpu="NVIDIA H200", software="", commit="abc", date="2026-11-22")
+    answers = [
+        Answer(check=name, group="rates", status="measured", seconds=1.0, facts=facts)
+        for name, facts in measured.items()
+    ]
+    rates = rates_of(machine, answers)
+    assert rates is not None
+    assert (rates.gpu, rates.measured, rates.commit) == ("NVIDIA H200", "2026-11-22", "abc")
+    assert rates.features == {"resnet50": {"float32": 3000.0}}
+    assert rates.probe_crops == 4500.0
+    assert rates.trainings == {"coco_det": {"float32": {"images": 16.0, "seconds": 1.5}}}
+    assert rates_of(machine, answers[-1:]) is None
 
 
 def test_the_floor_of_an_h200_is_the_one_derived_by_hand() -> None:

@@ -168,7 +168,9 @@ def test_the_plan_tells_engine_hours_and_what_no_detector_fits(
     # 90,000 iterations of 0.21 s on eight GPUs
     assert rows[0].gpu_hours == pytest.approx(90_000 * 0.21 * 8 / 3600, rel=0.01)
     told = render_plan(rows)
-    assert "the cifar stem has another stride" in told
+    assert "10.5 hours on 4 GPUs" in told
+    assert "the torchvision engine, as asked" in told
+    assert "the cifar stem keeps the image's full size" in told
 
 
 def test_heads_of_a_loocpp_file_are_rows_of_their_own(
@@ -191,7 +193,7 @@ def test_heads_of_a_loocpp_file_are_rows_of_their_own(
     assert not any(row.cell.backbone.state_dict for row in elsewhere)
 
 
-def test_the_hours_of_few_labels_have_the_search_and_drawn_lists_a_protocol_of_their_own(
+def test_the_plan_tells_the_grid_and_the_missing_lists_of_few_labels(
     small_backbone: Backbone, only: Callable[..., Path], settings: CellSettings
 ) -> None:
     paper = replace(settings, data=only("in1k"), schedule="paper")
@@ -204,7 +206,10 @@ def test_the_hours_of_few_labels_have_the_search_and_drawn_lists_a_protocol_of_t
     expected = cost * (3 * 50 * 128_116.7 * (1 + 7 * 0.8) + 50_000)
     assert rows[0].gpu_hours == pytest.approx(expected, rel=0.01)
     assert rows[0].gpu_hours / rows[1].gpu_hours == pytest.approx(6.6 * 50 / 20, rel=0.01)
-    assert "lorac-2021-drawn/1" in render_plan(rows)
+    told = render_plan(rows)
+    assert "7 learning rates are tried" in told
+    assert "the published lists are not there" in told
+    assert "lorac-2021-drawn/1" in told
 
 
 REFUSED = {

@@ -88,7 +88,7 @@ def test_a_step_of_segmentation_waits_as_often_as_its_budget_says() -> None:
 
 @pytest.mark.slow  # mmsegmentation takes seconds to import
 def test_a_step_of_its_network_waits_no_more_often(tmp_path: Path) -> None:
-    fcn = build_network(RECIPE, arch="resnet18", num_classes=21, norm="BN")
+    fcn = build_network(RECIPE, arch="resnet18", num_classes=21, norm="BN", log=tmp_path / "log")
     check_step(take_segmentation_step(fcn), "training of segmentation")
 
 

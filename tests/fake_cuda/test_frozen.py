@@ -1,25 +1,29 @@
 """Features of a frozen backbone, and what is trained on them, on pretend CUDA tensors."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from pretrain.running.memory import image_memory
 from tests.fake_cuda.pretend import CUDA, on_cuda, pretend_cuda
 from tests.fake_cuda.watch import Watch, allowed_waits
 from tests.pretrain.pixels.photographs import as_jpeg, photograph
 from transfer.backbone import Backbone, InputFormat
 from transfer.datasets.images import Images, image_files
-from transfer.frozen import few_shot_heads, nearest, network
-from transfer.frozen.crops import RandomCrops, crop_batches
+from transfer.frozen import crops, extraction, few_shot_heads, nearest, network
+from transfer.frozen.crops import CropSource, RandomView
+from transfer.frozen.feature_file import UnfinishedRows
 from transfer.frozen.features import Features
 from transfer.frozen.few_shot_heads import Problem, train_together
-from transfer.frozen.nearest import knn
+from transfer.frozen.head_optimizer import HeadOptimizer, new_heads
+from transfer.frozen.nearest import knn_scores
 from transfer.frozen.network import forward, in_bfloat16
 from transfer.frozen.probe_training import Labels, ProbeTraining
-from transfer.frozen.running_probe import HeadOptimizer, new_heads
-from transfer.frozen.transforms import normalize_pixels
+from transfer.frozen.transforms import EvalTransform, normalize_pixels
 
 
 @pytest.fixture
@@ -37,7 +41,7 @@ POOL = Features(torch.ones(20, 16), torch.arange(20) % 2)
 @pytest.fixture(autouse=True)
 def the_device_is_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let what asks for the device get CUDA."""
-    for module in (nearest, few_shot_heads, network):
+    for module in (nearest, few_shot_heads, crops, extraction, network):
         monkeypatch.setattr(module, "device", lambda: CUDA)
 
 
@@ -73,10 +77,14 @@ def test_a_step_of_linear_heads_waits_as_often_as_its_budget_says(optimizer: str
 
 
 @pytest.mark.parametrize("labels", ["classes", "rotations"])
-def test_batches_of_crops_wait_nowhere(labels: Labels, folder: Images) -> None:
-    crops = RandomCrops(folder, 8, 0, labels)
-    with pretend_cuda():
-        batches = crop_batches(crops, InputFormat(), 4, range(3), CUDA)
+@pytest.mark.parametrize("kept", [False, True])
+def test_batches_of_crops_wait_nowhere(
+    kept: bool, labels: Labels, folder: Images, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(crops, "fits_on", lambda *_: kept)
+    view = RandomView(px=8, labels=labels)
+    with pretend_cuda(), image_memory(1.0 * kept):
+        batches = CropSource(folder, view, 0, 12, 12).batches(InputFormat(), 4, range(3))
         with Watch():
             next(batches)
         with Watch() as watch:
@@ -86,6 +94,44 @@ def test_batches_of_crops_wait_nowhere(labels: Labels, folder: Images) -> None:
     assert pixels.is_contiguous(memory_format=torch.channels_last)
     assert watch.faults == []
     assert watch.waits == allowed_waits("crops")
+
+
+def extract_on_cuda(
+    backbone: Backbone, images: Images, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[list[str], Watch]:
+    """Return the order of forward passes, events and writes, with one image per batch."""
+    log: list[str] = []
+    write = UnfinishedRows.write
+
+    def logged(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*words: Any) -> Any:
+            log.append(name)
+            return function(*words)
+
+        return run
+
+    with monkeypatch.context() as patch, pretend_cuda(), Watch() as watch:
+        patch.setattr(extraction, "IMAGES_PER_BATCH", 1)
+        patch.setattr(extraction, "forward", logged("forward", forward))
+        patch.setattr(UnfinishedRows, "write", logged("write", write))
+        arrived = logged("arrived", torch.cuda.Event.synchronize)
+        patch.setattr(torch.cuda.Event, "synchronize", arrived)
+        extraction.extract({path: backbone}, images, EvalTransform(resize_px=32, crop_px=32), "")
+    return log, watch
+
+
+def test_features_are_read_back_while_the_next_batch_runs(
+    small_backbone: Backbone, folder: Images, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "entry.npy"
+    log, watch = extract_on_cuda(small_backbone, folder, path, monkeypatch)
+    arrived = ["arrived", "write"]
+    assert log == ["forward", *["forward", *arrived] * 3, *arrived]
+    two = folder.subset([0, 1])
+    _, shorter = extract_on_cuda(small_backbone, two, tmp_path / "two.npy", monkeypatch)
+    assert watch.waits == shorter.waits, "a batch waits for the device"
+    assert watch.faults == []
+    assert path.exists()
 
 
 def few_shot_waits(iterations: int) -> tuple[Watch, list[Tensor]]:
@@ -109,7 +155,7 @@ def test_each_part_of_the_queries_waits_as_often_as_its_budget_says(
 ) -> None:
     monkeypatch.setattr(nearest, "QUERIES_PER_PART", 8)
     with pretend_cuda(), Watch() as watch:
-        votes = knn(POOL.features, POOL.labels, torch.ones(8, 16), num_neighbors=5)
+        votes = knn_scores(POOL, torch.ones(8, 16), num_classes=2, num_neighbors=5, temperature=0.1)
     assert votes.device.type == "cpu"
     assert watch.faults == []
     assert watch.waits == allowed_waits("nearest neighbors")

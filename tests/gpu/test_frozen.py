@@ -12,10 +12,10 @@ from tests.gpu.started import Place
 from transfer.backbone import Backbone, Precision, random_backbone
 from transfer.frozen.classifier import Heads
 from transfer.frozen.features import Features
-from transfer.frozen.nearest import knn
+from transfer.frozen.head_optimizer import HeadOptimizer, new_heads
+from transfer.frozen.nearest import knn_scores
 from transfer.frozen.network import forward, frozen_network, in_bfloat16
 from transfer.frozen.probe_training import ProbeTraining
-from transfer.frozen.running_probe import HeadOptimizer, new_heads
 
 ARCHITECTURES = ("resnet18", "resnet50")
 
@@ -85,8 +85,8 @@ def test_nearest_neighbors(findings: Findings, place: Place) -> None:
     nearness, nearest = (normalize(queries.double(), dim=1) @ keys.T).topk(neighbors)
     expected = torch.zeros(len(queries), classes, dtype=torch.float64)
     expected.scatter_add_(1, bank.labels[nearest], (nearness / temperature).exp())
-    votes = knn(
-        bank.features, bank.labels, queries, num_neighbors=neighbors, temperature=temperature
+    votes = knn_scores(
+        bank, queries, num_classes=classes, num_neighbors=neighbors, temperature=temperature
     )
     bound = roundings(torch.float32, 4 * 512**0.5 / temperature)
     findings.add("votes", relative_difference(votes, expected), bound)

@@ -34,9 +34,11 @@ from transfer.cells.request import (
 )
 from transfer.datasets.catalog import DATASETS, map_annotations, open_split
 from transfer.datasets.check import Report
+from transfer.datasets.folders import Folders
 from transfer.datasets.splits import write_list
 from transfer.encoders.encoder import Encoder
 from transfer.finetuning.options import TrainingOptions
+from transfer.frozen.features import measured_speed
 from transfer.galleries.tile import keep_gallery
 from transfer.record import (
     Record,
@@ -150,6 +152,7 @@ def _record(
         request=request_of(cell, lender),
         primary_metric=cell.task.primary_metric,
         heading=cell.task.heading,
+        speed={} if cell.task.trains_backbone else measured_speed(cell.folders, cell.computing),
         declared=cell.backbone.declared,
         **run_environment(),
     )
@@ -184,7 +187,8 @@ def _train_classifier(needed: Cell) -> None:
 def prepare(cells: Sequence[Cell]) -> None:
     """Fill the shared cache with what the cells need, such as features; write no record.
 
-    A classifier that a task uses is not trained here, but by its own cell or when the task runs.
+    Where a task extracts features together, each image is decoded once for all backbones. A
+    classifier that a task uses is not trained here, but by its own cell or when the task runs.
     """
     start = time.monotonic()
     for task in dict.fromkeys(cell.task for cell in cells):
@@ -197,8 +201,14 @@ def prepare(cells: Sequence[Cell]) -> None:
             explain_memory_errors(task),
             checked_data(task.datasets(), first.folders, tolerated, since_s=start) as (_, folders),
         ):
-            for backbone in backbones:
-                task.features(backbone, folders)
+            _fill_cache(task, backbones, folders)
+
+
+def _fill_cache(task: Task, backbones: Sequence[Backbone], folders: Folders) -> None:
+    """Extract what a task needs of each backbone, in one pass over the images where possible."""
+    if not task.extract_together(backbones, folders):
+        for backbone in backbones:
+            task.prepare(backbone, folders)
 
 
 def note_failure(cell: Cell, error: BaseException) -> None:

@@ -74,6 +74,15 @@ def expected_sizes(key: str, data: Path) -> Sizes:
     return small_sizes(data).get(key, Sizes(classes=info.num_classes, counts=counts))
 
 
+def too_small_bank(key: str, data: Path, num_neighbors: int) -> int:
+    """Return the number of training images if it is below num_neighbors, else 0.
+
+    A number that is not known is taken to suffice.
+    """
+    bank = expected_sizes(key, data).counts.get("trainval", 0)
+    return bank if num_neighbors > bank else 0
+
+
 def open_split(key: str, data: Path, split: str) -> Images:
     """Open one split (train, val, trainval or test) of a set with labels per image."""
     return _open_as(Images, key, data, split)

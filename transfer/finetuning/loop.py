@@ -8,7 +8,7 @@ weights are the same.
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import islice
 from pathlib import Path
@@ -19,10 +19,11 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from pretrain.running import stop
-from pretrain.running.console import print_line, progress
+from pretrain.running.atomic_files import write_whole
+from pretrain.running.console import Progress, print_line, progress
 from pretrain.running.errors import NotFiniteError
 from pretrain.running.processes import Process, any_process
-from transfer.datasets.unchanged import prove_if_cheap, proving
+from transfer.datasets.unchanged import UnprovenFile, prove_if_cheap, proving
 from transfer.finetuning.norms import set_precise_norms
 from transfer.finetuning.schedule import TrainingSchedule, learning_rate, set_rate
 from transfer.finetuning.state import Training, TrainingSummary, restore, save, summary
@@ -88,8 +89,9 @@ def train(
     Called with a list of samples, a network returns the losses to sum, by name. A training's folder
     belongs to it alone. An interrupted call, repeated with the same arguments, ends with the same
     weights; a finished training is only loaded. Where several networks share the stream, each goes
-    on from its own checkpoint. One that diverges has an `error` and leaves the others.
-    Stopped after a signal.
+    on from its own checkpoint, and one that diverges leaves the others with its `error`, also after
+    a restart; if all have diverged, a restart tries them again.
+    NotFiniteError if a loss of a single network is not finite, Stopped after a signal.
     one_size: whether all samples have the same size, for which a GPU may measure its algorithms.
     """
     course = trainings[0].course
@@ -100,7 +102,7 @@ def train(
         )
     stream = Stream(samples=samples, course=course, seed=seed, process=process)
     _restore_all(trainings, process)
-    with proving(*(training.saved for training in trainings if process.is_main)):
+    with proving(*_files(trainings, process)):
         with measured_convolutions(process.device, one_size=one_size):
             _iterate(stream, trainings)
         for training in trainings:
@@ -120,35 +122,46 @@ def train_one(
     process: Process,
     one_size: bool = False,
 ) -> TrainingSummary:
-    """Train one network, in its place on the device, as `train` does; return its summary.
-
-    NotFiniteError if it diverges.
-    """
+    """Train one network, in its place on the device, as `train` does; return its summary."""
     training = Training(
         network=network, optimizer=optimizer, course=course, folder=folder, name=name
     )
     train([training], samples, seed=seed, process=process, one_size=one_size)
-    if training.error is not None:
-        raise training.error
     return summary(training)
 
 
+def _files(trainings: Sequence[Training], process: Process) -> list[UnprovenFile]:
+    """Return the files that this process writes."""
+    return [file for one in trainings if process.is_main for file in (one.saved, one.note)]
+
+
 def _restore_all(trainings: Sequence[Training], process: Process) -> None:
-    """Restore all saved states."""
+    """Restore all saved states; leave out those that diverged, unless no other is left."""
     if process.device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(process.device)
     for training in trainings:
         training.network.train()
         restore(training)
+    any_process([False], process)  # all have read before the first one may rename a file
+    for training in trainings:
         if process.is_main and training.iteration:
             print_line("train", f"{training.name}  going on after iteration {training.iteration}")
-    any_process([False], process)  # all have read before the first one may rename a file
+        elif process.is_main and training.saved.newest.exists():
+            told = f"{training.saved.newest} is damaged: the training starts anew"
+            print_line("train", f"{training.name}  {told}")
+    if all(training.note.newest.exists() for training in trainings):
+        for training in trainings:
+            training.note.discard()
+            training.note.path.unlink(missing_ok=True)
+    for training in trainings:
+        if training.note.newest.exists() and not training.finished:
+            training.error = NotFiniteError(training.note.newest.read_text())
 
 
 def _iterate(stream: Stream, trainings: Sequence[Training]) -> None:
     """Make all steps of all trainings; one whose checkpoint is ahead waits for the others."""
     course, process, total = stream.course, stream.process, stream.course.iterations
-    first = min(training.iteration for training in trainings)
+    first = min(training.iteration for training in trainings if training.error is None)
     if first == total:
         return
     networks = [_wrapped(training.network, process) for training in trainings]
@@ -167,22 +180,16 @@ def _iterate(stream: Stream, trainings: Sequence[Training]) -> None:
             stopping, due = any_process([stop.is_requested(), due], process)
             # always before a save: the state of a training that has diverged must not be stored
             if reading or stopping or due:
-                for training in trainings:
-                    if training.error is None:
-                        _read_losses(training, process)
+                _read_all(trainings, process)
             if counter is not None:
-                last = [f"{float(one.losses[-1][-1].sum()):.3f}" for one in trainings if one.losses]
-                counter.subject = f"{subject}  loss {', '.join(last)}" if last else subject
-                counter.add(done * size - counter.done)
+                _show(trainings, counter, done)
             if done == total or stopping or due:
-                for training in trainings:
-                    if process.is_main and training.error is None and not training.finished:
-                        save(training)
+                _save_all(trainings, process)
                 saved_s = time.monotonic()
             if stopping:
                 _stop_together(process)
             if due:
-                prove_if_cheap(*(training.saved for training in trainings if process.is_main))
+                prove_if_cheap(*_files(trainings, process))
             if all(training.error for training in trainings):
                 break
 
@@ -195,11 +202,12 @@ def _step_all(
     batches: Iterator[list[Sample]],
 ) -> None:
     """Make the step of one iteration in every training that has not made it."""
-    passes = list(islice(batches, stream.course.accumulated))
+    # a single network loads each pass when it needs it; several share those of the step
+    passes = batches if len(trainings) == 1 else list(islice(batches, stream.course.accumulated))
     for training, network in zip(trainings, networks, strict=True):
         if training.error is None and training.iteration == iteration:
             try:
-                step(stream, training, network, passes)
+                step(stream, training, network, iter(passes))
             except FloatingPointError as error:
                 # both engines raise it for proposals that are not finite; the diverged iteration
                 # may be an earlier, unread one
@@ -208,7 +216,10 @@ def _step_all(
 
 
 def step(
-    stream: Stream, training: Training, network: nn.Module, passes: Iterable[list[Sample]]
+    stream: Stream,
+    training: Training,
+    network: nn.Module,
+    passes: Iterator[list[Sample]],
 ) -> None:
     """Make one optimizer step; its losses stay on the device and are read later."""
     course, device = training.course, stream.process.device.type
@@ -216,7 +227,8 @@ def step(
     set_rate(training.optimizer, learning_rate(course, training.iteration))
     training.optimizer.zero_grad(set_to_none=True)
     sums: dict[str, Tensor] = {}
-    for number, samples in enumerate(passes):
+    for number in range(course.accumulated):
+        samples = next(passes)
         stream.seed_draws(training.iteration * course.accumulated + number)
         own: AbstractContextManager[None] = nullcontext()
         if isinstance(network, DistributedDataParallel) and number + 1 < course.accumulated:
@@ -245,6 +257,12 @@ def _wrapped(network: nn.Module, process: Process) -> nn.Module:
     )
 
 
+def _save_all(trainings: Sequence[Training], process: Process) -> None:
+    for training in trainings:
+        if process.is_main and training.error is None and not training.finished:
+            save(training)
+
+
 def _finish(stream: Stream, training: Training) -> None:
     """Average the norms' statistics over the batches that would come next, and save the weights."""
     count = stream.course.precise_norm_batches
@@ -268,8 +286,21 @@ def _norm_batches(stream: Stream, count: int) -> Iterator[list[Sample]]:
         yield batch
 
 
+def _read_all(trainings: Sequence[Training], process: Process) -> None:
+    """Read the losses of every training; a single one raises its error, others keep theirs."""
+    for training in trainings:
+        if training.error is None:
+            try:
+                _read_losses(training, process)
+            except NotFiniteError as error:
+                if len(trainings) == 1:
+                    raise
+                training.error = error
+                write_whole(training.note.private, str(error).encode(), "--runs")
+
+
 def _read_losses(training: Training, process: Process) -> None:
-    """Copy the losses from the device; set the error, in every process, if one is not finite."""
+    """Copy the losses from the device; NotFiniteError, in every process, if one is not finite."""
     if not training.unread:
         return
     losses = torch.stack(training.unread)
@@ -278,7 +309,7 @@ def _read_losses(training: Training, process: Process) -> None:
         losses /= process.num_processes
     losses = losses.cpu()
     if not bool(losses.isfinite().all()):
-        training.error = _not_finite(training, list(losses), "")
+        raise _not_finite(training, list(losses), "")
     training.losses.append(losses)
     training.unread.clear()
 
@@ -294,9 +325,11 @@ def _not_finite(training: Training, unread: list[Tensor], engine_says: str) -> N
         pairs = zip(training.names, unread[bad[0]].tolist(), strict=True)
         values = ", ".join(f"{name} {value:g}" for name, value in pairs)
         iteration = training.iteration - len(training.unread) + bad[0] + 1
+    known = training.saved.newest.exists()
+    kept = f"the last good state is {training.saved.path}" if known else "no state was saved yet"
     return NotFiniteError(
         f"{training.name}: iteration {iteration} of {training.course.iterations}: a loss is not "
-        f"finite ({values}). Check the backbone, lower the learning rate "
+        f"finite ({values}); {kept}. Check the backbone, lower the learning rate "
         f"{training.course.learning_rate:g}, or train in float32"
     )
 
@@ -304,3 +337,12 @@ def _not_finite(training: Training, unread: list[Tensor], engine_says: str) -> N
 def _stop_together(process: Process) -> None:
     any_process([True], process)  # no process ends while another one still writes
     raise stop.Stopped(stop.EXIT_RESUMABLE)
+
+
+def _show(trainings: Sequence[Training], counter: Progress, done: int) -> None:
+    course = trainings[0].course
+    last = [f"{float(one.losses[-1][-1].sum()):.3f}" for one in trainings if one.losses]
+    loss = f"  loss {', '.join(last)}" if last else ""
+    names = ", ".join(training.name for training in trainings)
+    counter.subject = f"{names}  iteration {done}/{course.iterations}{loss}"
+    counter.add(done * course.batch_size - counter.done)

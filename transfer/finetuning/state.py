@@ -1,5 +1,6 @@
 """The state of a training, its checkpoint file, and its summary for the record."""
 
+import resource
 import time
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -30,6 +31,8 @@ class TrainingSummary:
     """Points of finished iterations, and mean of the summed losses since the point before."""
     seconds: float
     """Training time, the sum over all runs of an interrupted training."""
+    peak_memory_gb: float
+    """Peak memory of the first process: GPU memory, or that of the process on a CPU."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -51,6 +54,7 @@ class Training:
     seconds: float = 0.0
     """Training time before `since`."""
     since: float = field(default_factory=time.monotonic)
+    peak_memory_gb: float = 0.0
     names: tuple[str, ...] = ()
     """Names of the losses, in the order of the columns below."""
     unread: list[Tensor] = field(default_factory=list)
@@ -68,16 +72,20 @@ class Training:
         """File of the state."""
         return UnprovenFile(self.folder / "training.stage")
 
+    @cached_property
+    def note(self) -> UnprovenFile:
+        """File with the words of its divergence; without it a resumed group would wait for it."""
+        return UnprovenFile(self.folder / "diverged.txt")
+
 
 def save(training: Training) -> None:
     """Write the state whole or not at all; momentum is left out once the training is finished."""
-    now = time.monotonic()
-    training.seconds += now - training.since
-    training.since = now
+    _update_time(training)
     tensors = {
         "iteration": torch.tensor(training.iteration),
         "finished": torch.tensor(training.finished),
         "seconds": torch.tensor(training.seconds, dtype=torch.float64),
+        "peak_memory_gb": torch.tensor(training.peak_memory_gb, dtype=torch.float64),
     }
     for name, column in zip(training.names, _all_losses(training).unbind(dim=1), strict=True):
         tensors[f"loss/{name}"] = column
@@ -103,6 +111,7 @@ def restore(training: Training) -> None:
     training.iteration = int(tensors["iteration"])
     training.finished = bool(tensors["finished"])
     training.seconds = float(tensors["seconds"])
+    training.peak_memory_gb = float(tensors["peak_memory_gb"])
     columns = _below("loss/", tensors)
     training.names = tuple(sorted(columns))
     if columns:
@@ -131,7 +140,20 @@ def summary(training: Training) -> TrainingSummary:
         losses=dict(zip(training.names, final.tolist(), strict=True)),
         curve=tuple(curve),
         seconds=training.seconds,
+        peak_memory_gb=training.peak_memory_gb,
     )
+
+
+def _update_time(training: Training) -> None:
+    now = time.monotonic()
+    training.seconds += now - training.since
+    training.since = now
+    device = next(training.network.parameters()).device
+    if device.type == "cuda":
+        peak = torch.cuda.max_memory_allocated(device) / 1e9
+    else:
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
+    training.peak_memory_gb = max(training.peak_memory_gb, peak)
 
 
 def _all_losses(training: Training) -> Tensor:

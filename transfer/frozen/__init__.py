@@ -7,15 +7,17 @@ extraction.py      extraction of what the cache lacks
 feature_file.py    one file of the cache, written row by row
 pass_hours.py      measured speed of GPUs, and estimated GPU hours of forward passes
 random_views.py    random views as in pre-training, and how much their features differ
-crops.py           random crops of training images: draws, order, cuts
+crops.py           random crops of training images: draws, order, cuts on the host or on a GPU
 kept_images.py     decoded images of a small set, in memory
 probe_training.py  settings of a training on random crops
 linear_heads.py    linear classifiers on random crops, several probes on one stream of crops
-running_probe.py   one of these probes while it is trained: SGD and LARS, its state on disk
+running_probe.py   one of these probes while it is trained: its batches, its state on disk
+head_optimizer.py  SGD and LARS for several learning rates at once
 classifier.py      linear classifiers: file, results by class, test on another data set
 head_shares.py     shares of a network's heads in correct predictions
 few_shot_heads.py  many small classifiers on features, trained at once
 nearest.py         k-nearest-neighbor votes
 linear_svm.py      many linear SVMs, solved as one batch
+on_features.py     kNN, linear probe and SVM on features in memory, as functions
 cost_search.py     the cost of an SVM, by cross-validation
 """

@@ -35,6 +35,13 @@ class CostSearch:
     seed: int
     """Seed of the folds."""
 
+    def __post_init__(self) -> None:
+        if not self.costs or sorted(set(self.costs)) != list(self.costs) or self.costs[0] <= 0:
+            raise ValueError(
+                f"costs are {self.costs}; expected positive and rising ones, "
+                "as the solution at one cost starts the next"
+            )
+
 
 @dataclass(frozen=True, eq=False)
 class CostSearchResult:

@@ -5,19 +5,24 @@ processes nor an interruption changes a pixel. Pre-training draws its own:
 pretrain/data/views.py. Crops travel as bytes and are normalized on the device.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from pretrain.pixels.boxes import draw_box
-from pretrain.pixels.crops import crop, orient
+from pretrain.pixels.boxes import Box, draw_box
+from pretrain.pixels.crops import crop, crop_one, orient
 from pretrain.pixels.decoding import Pixels
 from pretrain.running.loader import load_batches
 from transfer.backbone import InputFormat
 from transfer.datasets.images import Images
 from transfer.frozen.extraction import num_workers
+from transfer.frozen.kept_images import KeptFiles, KeptPixels, with_kept_pixels
+from transfer.frozen.network import device
 from transfer.frozen.probe_training import Labels
 from transfer.frozen.transforms import QUARTER_TURNS, Normalization
 
@@ -29,11 +34,15 @@ are 256, differ from Pillow's by at most 2. Of the values of 331 photographs 3 %
 """
 SEED_STRIDE = 2_654_435_769
 """2^32 divided by the golden ratio; its multiples modulo 2^32 are far apart."""
+MOST_OF_FREE = 0.25
+"""Share of a GPU's free memory that kept images may take."""
 
 Place = tuple[int, int]
 """Position in the run, and index of the image."""
 Crops = tuple[Tensor, Tensor]
 """Pixels (n, 3, H, W) and labels (n,)."""
+Maker = Literal["host", "device"]
+"""Processor that makes the crops. Their levels may differ by 1, so a training keeps to one."""
 
 
 def draw_seed(seed: int, number: int) -> int:
@@ -44,74 +53,213 @@ def draw_seed(seed: int, number: int) -> int:
     return (number + seed * SEED_STRIDE) % 2**32
 
 
-class RandomCrops:
-    """Batches of crops of images: 8 to 100 % of the area (torchvision's default), flip, and turn.
+class View(NamedTuple):
+    """One draw of a view of an image."""
 
-    For labels "rotations" each crop is turned by a drawn number of quarters, which is its label.
-    """
+    box: Box
+    flip: bool
+    quarters: int
+    """Counterclockwise quarter turns after the flip."""
 
-    def __init__(self, images: Images, px: int, seed: int, labels: Labels = "classes") -> None:
-        self.images, self.px, self.seed, self.labels = images, px, seed, labels
-        self.read = images.source.read
+
+class RandomView:
+    """Random crop of 8 to 100 % of the area (torchvision's default), flip, and rotation if set."""
+
+    def __init__(self, *, px: int, labels: Labels = "classes") -> None:
+        self.px, self.labels = px, labels
         self.generator = torch.Generator()
 
-    def __call__(self, places: Sequence[Place]) -> Crops:
-        """Return pixels (n, 3, px, px) uint8, channels last, and labels (n,)."""
-        pixels = np.empty((len(places), self.px, self.px, 3), dtype=np.uint8)
-        turns = [
-            self.write(self.read(index), draw_seed(self.seed, position), out)
-            for (position, index), out in zip(places, pixels, strict=True)
-        ]
-        labels = self.images.labels[[index for _, index in places]]
-        if self.labels == "rotations":
-            labels = torch.tensor(turns)
-        return torch.from_numpy(pixels).permute(0, 3, 1, 2), labels
+    def draw(self, size: Sequence[int], seed: int) -> View:
+        """Return the view of an image of this height and width that torchvision draws."""
+        generator = self.generator.manual_seed(seed)
+        box = draw_box(generator, size[0], size[1])
+        flip = bool(torch.rand(1, generator=generator) < 0.5)
+        if self.labels == "classes":
+            return View(box, flip, 0)
+        return View(box, flip, int(torch.randint(QUARTER_TURNS, (), generator=generator)))
 
     def write(self, pixels: Pixels, seed: int, out: Pixels) -> int:
-        """Write the crop that this seed draws into `out` (px, px, 3); return its quarter turns."""
-        generator = self.generator.manual_seed(seed)
-        box = draw_box(generator, *pixels.shape[:2])
-        flip, quarters = bool(torch.rand(1, generator=generator) < 0.5), 0
-        if self.labels == "rotations":
-            quarters = int(torch.randint(QUARTER_TURNS, (), generator=generator))
+        """Write the view that this seed draws into `out` (px, px, 3); return its quarter turns."""
+        box, flip, quarters = self.draw(pixels.shape, seed)
         # the flip comes first: flipping afterwards would change one quarter turn into three
         orient(crop(pixels, box, self.px), flip=flip, quarters=quarters, out=out)
         return quarters
 
 
-def crop_batches(
-    crops: RandomCrops, form: InputFormat, batch_size: int, steps: range, where: torch.device
-) -> Iterator[Crops]:
-    """Yield the batch of each step on the device: normalized pixels and labels."""
-    normalize = Normalization(form, where)
-    batches = load_batches(
-        crops,
-        batch_places(len(crops.images), batch_size, crops.seed, steps),
-        num_workers=num_workers(len(steps) * batch_size),
-        pin=_pinned if where.type == "cuda" else None,
-    )
-    for pixels, labels in batches:
-        yield normalize(pixels), labels.to(where, non_blocking=True)
+class RandomCrops:
+    """Batches of views of images, by their places."""
+
+    def __init__(self, images: Images, view: RandomView, seed: int) -> None:
+        self.images, self.view, self.seed = images, view, seed
+        self.read = images.source.read
+
+    def __call__(self, places: Sequence[Place]) -> Crops:
+        """Return pixels (n, 3, H, W) uint8, channels last, and labels (n,)."""
+        pixels = np.empty((len(places), self.view.px, self.view.px, 3), dtype=np.uint8)
+        turns = [
+            self.view.write(self.read(index), draw_seed(self.seed, position), out)
+            for (position, index), out in zip(places, pixels, strict=True)
+        ]
+        return torch.from_numpy(pixels).permute(0, 3, 1, 2), self._labels(places, turns)
+
+    def draws(self, places: Sequence[Place], sizes: NDArray[np.int64]) -> Crops:
+        """Return views (n, 7): index, box, flip, quarter turns; and labels (n,).
+
+        sizes: heights and widths (N, 2) of all images.
+        """
+        rows = []
+        for position, index in places:
+            view = self.view.draw(sizes[index].tolist(), draw_seed(self.seed, position))
+            rows.append([index, *view.box, int(view.flip), view.quarters])
+        return torch.tensor(rows), self._labels(places, [row[-1] for row in rows])
+
+    def uploads(self, places: Sequence[Place]) -> tuple[Tensor, ...]:
+        """Return views (n, 7) of the batch's images, labels (n,), sizes (n, 2), and all pixels."""
+        found = [self.read(index) for _, index in places]
+        sizes = np.array([pixels.shape[:2] for pixels in found])
+        own = [(position, row) for row, (position, _) in enumerate(places)]
+        views, _ = self.draws(own, sizes)
+        labels = self._labels(places, views[:, 6].tolist())
+        pixels = np.concatenate([pixels.ravel() for pixels in found])
+        return views, labels, torch.from_numpy(sizes), torch.from_numpy(pixels)
+
+    def _labels(self, places: Sequence[Place], turns: list[int]) -> Tensor:
+        if self.view.labels == "rotations":
+            return torch.tensor(turns)
+        return self.images.labels[[index for _, index in places]]
 
 
-def _pinned(made: Crops) -> Crops:
-    return made[0].pin_memory(), made[1].pin_memory()
+class DeviceCrops:
+    """Whole images on a device, and crops of them."""
+
+    def __init__(
+        self, sizes: NDArray[np.int64], pixels: NDArray[np.uint8], px: int, where: torch.device
+    ) -> None:
+        """Upload pixels of images of these heights and widths (n, 2), one after the other."""
+        self.sizes, self.px, self.where = sizes, px, where
+        self.ends = sizes.prod(axis=1).cumsum() * 3
+        self.pixels = torch.from_numpy(pixels).to(where)
+
+    def __call__(self, views: Tensor) -> Tensor:
+        """Return pixels (n, 3, S, S) uint8 on the device, of views (n, 7) on the host."""
+        crops = [crop_one(self._image(index), box, self.px) for index, *box, _, _ in views.tolist()]
+        pixels = torch.stack(crops)
+        there = views.to(self.where, non_blocking=True)
+        # where, not a masked assignment: the host would wait for the number of masked rows
+        pixels = torch.where((there[:, 5] == 1)[:, None, None, None], pixels.flip(3), pixels)
+        for quarters in (1, 2, 3):
+            # asked of the host's copy; the answer of a GPU would have to be waited for
+            if bool((views[:, 6] == quarters).any()):
+                turned = (there[:, 6] == quarters)[:, None, None, None]
+                pixels = torch.where(turned, pixels.rot90(quarters, (2, 3)), pixels)
+        return pixels.to(torch.uint8).contiguous(memory_format=torch.channels_last)
+
+    def _image(self, index: int) -> Tensor:
+        """Return the pixels (H, W, 3) of an image on the device."""
+        height, width = self.sizes[index].tolist()
+        end = int(self.ends[index])
+        return self.pixels[end - 3 * height * width : end].view(height, width, 3)
 
 
-def batch_places(
-    num_images: int, batch_size: int, seed: int, steps: range
-) -> Iterator[list[Place]]:
-    """Yield the images of each batch, from consecutive, reshuffled passes over the set.
+def fits_on(kept: KeptPixels, where: torch.device) -> bool:
+    """Return whether a device is a GPU with room for the kept images."""
+    if where.type != "cuda":
+        return False
+    free, _ = torch.cuda.mem_get_info(where)
+    return len(kept.pixels) <= MOST_OF_FREE * free
+
+
+class CropSource:
+    """Random crops of images: which processor cuts them, and where decoded pixels are kept.
+
+    Images that are kept on a GPU are cropped there; all others by the processes of a loader, unless
+    the training began on a GPU.
+    """
+
+    def __init__(
+        self,
+        images: Images,
+        view: RandomView,
+        seed: int,
+        crops: int,
+        remaining: int,
+        began: Maker | None = None,
+    ) -> None:
+        """Keep the images decoded if that pays and they fit.
+
+        crops, remaining: crops of the whole training, and of what is left of it. began: processor
+        that made its first crops; it makes all others, too, whatever memory is free now.
+        """
+        self.where, self.px = device(), view.px
+        # a resumed training must not choose by what is left of it
+        kept = with_kept_pixels(images, crops if began is None else remaining)
+        files = kept.source
+        pixels = files.kept if kept is not images and isinstance(files, KeptFiles) else None
+        fits = pixels is not None and fits_on(pixels, self.where)
+        self.maker: Maker = began or ("device" if fits else "host")
+        self.on_device: DeviceCrops | None = None
+        if pixels is not None and fits and self.maker == "device":
+            self.on_device = DeviceCrops(pixels.sizes, pixels.pixels, self.px, self.where)
+            kept = images  # a GPU that holds the images spares the host's memory
+        self.crops = RandomCrops(kept, view, seed)
+
+    def batches(self, form: InputFormat, batch_size: int, steps: range) -> Iterator[Crops]:
+        """Yield the batch of each step on the device: normalized pixels and labels."""
+        normalize = Normalization(form, self.where)
+        batches = load_batches(
+            self._work(),
+            BatchIndices(len(self.crops.images), batch_size, self.crops.seed, steps),
+            num_workers=num_workers(len(steps) * batch_size),
+            pin=pin if self.where.type == "cuda" else None,
+        )
+        for made in batches:
+            labels = made[1].to(self.where, non_blocking=True)
+            yield normalize(self._pixels(made)), labels
+
+    def _work(self) -> Callable[[list[Place]], tuple[Tensor, ...]]:
+        """Return the work of the loader processes; its second tensor has the labels."""
+        if self.on_device is not None:
+            return partial(self.crops.draws, sizes=self.on_device.sizes)
+        return self.crops.uploads if self.maker == "device" else self.crops
+
+    def _pixels(self, made: Sequence[Tensor]) -> Tensor:
+        """Return the crops (n, 3, px, px) uint8 of what the loader processes made."""
+        if self.on_device is not None:
+            return self.on_device(made[0])
+        if self.maker == "host":
+            return made[0]
+        views, _, sizes, pixels = made
+        return DeviceCrops(sizes.numpy(), pixels.numpy(), self.px, self.where)(views)
+
+
+def pin(made: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Return tensors in memory from which a GPU copies without a wait."""
+    return tuple(tensor.pin_memory() for tensor in made)
+
+
+class BatchIndices:
+    """The images of each batch, from consecutive, reshuffled passes over the set.
 
     Every batch is full; if the batch size does not divide the set, a batch may span two passes.
     """
-    known, order = -1, [0]
-    for step in steps:
-        batch = []
-        for place in range(step * batch_size, (step + 1) * batch_size):
-            turn, offset = divmod(place, num_images)
-            if turn != known:
-                generator = torch.Generator().manual_seed(draw_seed(seed, turn))
-                known, order = turn, torch.randperm(num_images, generator=generator).tolist()
-            batch.append((place, order[offset]))
-        yield batch
+
+    def __init__(self, num_images: int, batch_size: int, seed: int, steps: range) -> None:
+        self.num_images, self.batch_size = num_images, batch_size
+        self.seed, self.steps = seed, steps
+        self.turn, self.order = -1, [0]
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def __iter__(self) -> Iterator[list[Place]]:
+        for step in self.steps:
+            first = step * self.batch_size
+            yield [(place, self._index(place)) for place in range(first, first + self.batch_size)]
+
+    def _index(self, place: int) -> int:
+        turn, offset = divmod(place, self.num_images)
+        if turn != self.turn:
+            generator = torch.Generator().manual_seed(draw_seed(self.seed, turn))
+            self.order = torch.randperm(self.num_images, generator=generator).tolist()
+            self.turn = turn
+        return self.order[offset]

@@ -1,14 +1,17 @@
 """Extraction of features, part by part, into files of the cache."""
 
 import os
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from shutil import disk_usage
+from statistics import median
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.data import Dataset
 from torchvision.transforms import v2
 
 from pretrain.running import stop
@@ -18,7 +21,7 @@ from transfer.backbone import Backbone
 from transfer.datasets.images import Images
 from transfer.datasets.unchanged import prove_if_cheap, proving
 from transfer.frozen.feature_file import UnfinishedRows, read_rows, unfinished_rows
-from transfer.frozen.network import forward, frozen_network
+from transfer.frozen.network import device, forward, frozen_network
 from transfer.frozen.transforms import EvalTransform, Normalization
 
 IMAGES_PER_BATCH = 256
@@ -30,7 +33,7 @@ def num_workers(images: int) -> int:
     return 0 if images < 2048 else min(len(os.sched_getaffinity(0)), 16)
 
 
-class EvalImages:
+class EvalImages(Dataset[Tensor]):
     """Pixels (3, crop_px, crop_px) uint8 under the evaluation transform."""
 
     def __init__(self, images: Images, transform: EvalTransform) -> None:
@@ -44,29 +47,124 @@ class EvalImages:
         return pixels
 
 
-Pixels = EvalImages | Tensor
-"""Pixels of images by index: decoded, or (n, 3, crop_px, crop_px) uint8 that were kept."""
+class KeptCrops(Dataset[Tensor]):
+    """Pixels (3, crop_px, crop_px) uint8 that an extraction before this one has kept."""
+
+    def __init__(self, rows: np.ndarray, crop_px: int) -> None:
+        self.rows, self.crop_px = rows, crop_px
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> Tensor:
+        return torch.from_numpy(self.rows[index]).view(3, self.crop_px, self.crop_px)
+
+
+Pixels = EvalImages | KeptCrops
+
+
+class _Entry:
+    """An unfinished cache entry, and the network that fills it."""
+
+    def __init__(self, backbone: Backbone, rows: UnfinishedRows) -> None:
+        self.rows, self.form = rows, backbone.input
+        self.network = frozen_network(backbone)
+        self.under_way: ReadBack | None = None
+        self.spans: list[tuple[int, Moment, Moment]] = []
+        """Images, begin and end of each batch."""
+
+    def put(self, start: int, pixels: Tensor) -> None:
+        """Write the features of normalized pixels from row `start` on, unless finished.
+
+        Those of a GPU are written when the next ones are put or these are kept.
+        """
+        if start + len(pixels) > self.rows.done:
+            begin = _now(pixels.device)
+            computed = forward(self.network, pixels)
+            self.spans.append((len(pixels), begin, _now(pixels.device)))
+            features = ReadBack(start, computed)
+            # the disk takes the last features while the GPU computes these
+            self.write_last()
+            self.under_way = features
+            if pixels.device.type == "cpu":
+                self.write_last()
+
+    def write_last(self) -> None:
+        """Write the features that are under way, if any."""
+        features, self.under_way = self.under_way, None
+        if features is not None:
+            self.rows.write(features.start, features.wait().numpy())
+
+    def images_per_s(self) -> float:
+        """Return the median rate of the network alone, the first batch left out; 0 without any."""
+        rates = [images / _seconds(begin, end) for images, begin, end in self.spans[1:]]
+        return median(rates) if rates else 0.0
+
+
+Moment = float | torch.cuda.Event
+
+
+def _now(where: torch.device) -> Moment:
+    """Return the present moment of a device; for a GPU an event, for which nothing waits."""
+    if where.type != "cuda":
+        return time.perf_counter()
+    event = torch.cuda.Event(enable_timing=True)
+    event.record()
+    return event
+
+
+def _seconds(begin: Moment, end: Moment) -> float:
+    if isinstance(begin, float) or isinstance(end, float):
+        return float(end) - float(begin)  # type: ignore[arg-type]
+    return float(begin.elapsed_time(end)) / 1000
+
+
+class ReadBack:
+    """Features on their way from a device to the host."""
+
+    def __init__(self, start: int, features: Tensor) -> None:
+        self.start = start
+        # the copy from a GPU goes to pinned memory, so the host does not wait for it
+        self.host = features.to("cpu", non_blocking=True)
+        self.copied = torch.cuda.Event() if features.is_cuda else None
+        if self.copied is not None:
+            self.copied.record()
+
+    def wait(self) -> Tensor:
+        """Return the features (n, C) when they have arrived."""
+        if self.copied is not None:
+            self.copied.synchronize()
+        return self.host
 
 
 def extract(
-    path: Path,
-    backbone: Backbone,
+    backbones: dict[Path, Backbone],
     images: Images,
     transform: EvalTransform,
     subject: str,
     crops: Path | None = None,
-) -> None:
-    """Fill an entry part by part; a later call continues after the last part.
+) -> dict[Path, float]:
+    """Fill the entries part by part; a later call continues after the last part.
 
     crops: file that keeps the pixels for later calls, if the disk has room; None keeps none.
-    Does nothing if another process finishes the entry while this one waits for its lock.
+
+    An entry that another process finishes while this one waits for its lock is left out. Returns
+    the images per second of each network alone, 0 where there were too few.
     """
     with ExitStack() as files:
-        rows = files.enter_context(unfinished_rows(path, (len(images), backbone.feature_dim)))
-        if rows is not None:
+        entries, filled = [], list[Path]()
+        for path in sorted(backbones):  # the same order in all processes, against deadlocks
+            shape = (len(images), backbones[path].feature_dim)
+            rows = files.enter_context(unfinished_rows(path, shape))
+            if rows is not None:
+                entries.append(_Entry(backbones[path], rows))
+                filled.append(path)
+        if entries:
+            several = f" for {len(entries)} backbones" if len(entries) > 1 else ""
             prepared, kept = _kept_crops(crops, EvalImages(images, transform), files)
-            with proving(rows, *kept):
-                _fill(backbone, rows, kept, prepared, subject)
+            with proving(*(entry.rows for entry in entries), *kept):
+                _fill(entries, kept, prepared, subject + several)
+        return {p: entry.images_per_s() for p, entry in zip(filled, entries, strict=True)}
 
 
 def _kept_crops(
@@ -79,50 +177,51 @@ def _kept_crops(
     shape = len(decoded), 3 * side**2
     path.parent.mkdir(parents=True, exist_ok=True)
     needed, free = shape[0] * shape[1], disk_usage(path.parent).free
-    begun = path.exists() or path.with_suffix(".partial").exists()
-    if needed > free and not begun:
-        told = f"need {needed / 1e9:.1f} GB and {free / 1e9:.1f} GB are free: they are not kept"
-        print_line("crops", f"{path.parent}: {shape[0]:,} of {side} px {told}")
-        return decoded, []
-    unfinished = files.enter_context(unfinished_rows(path, shape, np.uint8))
-    if unfinished is not None:
-        return decoded, [unfinished]
-    return torch.from_numpy(read_rows(path, shape, np.uint8)).view(-1, 3, side, side), []
+    rows = read_rows(path, shape, np.uint8)
+    if rows is None:
+        if needed > free and not path.with_suffix(".partial").exists():
+            told = f"need {needed / 1e9:.1f} GB and {free / 1e9:.1f} GB are free: they are not kept"
+            print_line("crops", f"{path.parent}: {shape[0]:,} of {side} px {told}")
+            return decoded, []
+        unfinished = files.enter_context(unfinished_rows(path, shape, np.uint8))
+        if unfinished is not None:
+            return decoded, [unfinished]
+        rows = read_rows(path, shape, np.uint8)  # finished by another process meanwhile
+    return decoded if rows is None else KeptCrops(rows, side), []
 
 
 def _fill(
-    backbone: Backbone,
-    rows: UnfinishedRows,
-    kept: Sequence[UnfinishedRows],
-    prepared: Pixels,
-    subject: str,
+    entries: Sequence[_Entry], kept: Sequence[UnfinishedRows], prepared: Pixels, subject: str
 ) -> None:
-    """Extract the features of all rows that are lacking, or that pixels are kept of."""
-    network, every = frozen_network(backbone), [rows, *kept]
-    where = next(network.parameters()).device
-    normalize = Normalization(backbone.input, where)
-    done, total = min(each.done for each in every), len(prepared)
+    """Extract all rows that any of the entries lacks, or that pixels are kept of."""
+    every = [*(entry.rows for entry in entries), *kept]
+    done, total = min(rows.done for rows in every), len(prepared)
+    where = device()
+    forms = {entry.form: Normalization(entry.form, where) for entry in entries}
     with progress("features", subject, total, done=done) as counter:
         for indices, raw in raw_batches(prepared, done, pinned=where.type == "cuda"):
-            if indices.stop > rows.done:
-                rows.write(indices.start, forward(network, normalize(raw)).cpu().numpy())
-            for each in kept:
-                each.write(indices.start, raw.flatten(1).numpy())
+            inputs = {form: normalize(raw) for form, normalize in forms.items()}
+            for entry in entries:
+                entry.put(indices.start, inputs[entry.form])
+            for rows in kept:
+                rows.write(indices.start, raw.flatten(1).numpy())
             counter.add(len(raw))
             ends_part = (indices.stop - done) % IMAGES_PER_PART == 0 or indices.stop == total
             # a whole part may take longer than the scheduler's grace period
             if ends_part or stop.is_requested():
-                for each in every:
-                    each.mark(indices.stop)
+                for entry in entries:
+                    entry.write_last()  # rows count as finished only once they are in the file
+                for rows in every:
+                    rows.mark(indices.stop)
                 stop.exit_if_requested()
-                prove_if_cheap(*(each for each in every if indices.stop < total))
+                prove_if_cheap(*(rows for rows in every if indices.stop < total))
 
 
 def raw_batches(prepared: Pixels, start: int, *, pinned: bool) -> Iterator[tuple[range, Tensor]]:
     """Yield the indices and the pixels (n, 3, H, W) uint8 of batches from `start` on.
 
-    Batches end where parts end, so that an interrupted extraction continues with the batches of an
-    uninterrupted one.
+    One loader makes all of them. Batches end where parts end, so that an interrupted extraction
+    continues with the batches of an uninterrupted one.
     """
     total = len(prepared)
     chunks = [

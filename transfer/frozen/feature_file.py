@@ -6,75 +6,88 @@ those since, for the very image files that they were made of. It is written afte
 reached the disk.
 """
 
+import io
 import json
 import os
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
-from numpy.lib.format import open_memmap
+from numpy.lib import format as npy
 
-from pretrain.running.atomic_files import explain_write_errors, write_whole
-from pretrain.running.lock import wait_for_lock
+from pretrain.running import stop
+from pretrain.running.atomic_files import WriteError, explain_write_errors, write_whole
+from pretrain.running.console import print_line
+from pretrain.running.lock import lock_file
 from transfer.datasets.unchanged import current_state
+
+LOOK_AGAIN_S = 0.5
+"""Time between attempts to lock a file that another process fills."""
 
 Shape = tuple[int, int]
 """Shape (n, C) of the features."""
 Type = type[np.float32] | type[np.uint8]
 
 
-def read_rows(path: Path, shape: Shape, dtype: Type = np.float32) -> np.memmap | None:
+def read_rows(path: Path, shape: Shape, dtype: Type = np.float32) -> np.ndarray | None:
     """Map a finished entry (n, C); None if it is absent or torn."""
     try:
-        rows: np.memmap = np.load(path, mmap_mode="c")
+        rows: np.ndarray = np.load(path, mmap_mode="c")
     except (FileNotFoundError, ValueError, EOFError):
         return None
     return rows if rows.shape == shape and rows.dtype == dtype else None
 
 
 class UnfinishedRows:
-    """Rows (n, C) of an unfinished entry, which this process has locked."""
+    """Rows (n, C) of an unfinished entry, in a file that this process has locked."""
 
-    def __init__(self, path: Path, shape: Shape, dtype: Type) -> None:
-        self.path, self.shape, self.dtype = path, shape, dtype
+    def __init__(self, path: Path, descriptor: int, shape: Shape, dtype: Type) -> None:
+        self.path, self.descriptor, self.shape, self.dtype = path, descriptor, shape, dtype
         self.partial, self.counts = path.with_suffix(".partial"), path.with_suffix(".rows")
         self.state = current_state()
-        rows, counts = read_rows(self.partial, shape, dtype), _counts(self.counts)
-        with explain_write_errors(self.partial, "--runs"):
-            if rows is None or counts is None:
-                self.counts.unlink(missing_ok=True)
-                rows = open_memmap(self.partial, "w+", dtype, shape)
-                counts = 0, 0, self.state
-            self.offset = rows.offset
-            """Number of bytes before the rows."""
-            self.file = self.partial.open("r+b")
-            try:
-                # all space is reserved now, so that a full disk is an error at once
-                os.posix_fallocate(self.file.fileno(), self.offset, rows.nbytes)
-            except OSError:
-                self.file.close()
-                self.partial.unlink()  # it would keep the disk full
-                raise
+        self.row_bytes = np.dtype(dtype).itemsize * shape[1]
+        header = io.BytesIO()
+        descr = npy.dtype_to_descr(np.dtype(dtype))
+        npy.write_array_header_1_0(header, {"descr": descr, "fortran_order": False, "shape": shape})
+        self.offset = header.tell()
+        """Number of bytes before the rows."""
+        self.size = self.offset + shape[0] * self.row_bytes
+        same = os.pread(descriptor, self.offset, 0) == header.getvalue()
+        counts = _counts(self.counts)
+        if not same or os.fstat(descriptor).st_size != self.size or counts is None:
+            self._begin(header.getvalue())
+            counts = 0, 0, self.state
         self.proven, done, state = counts
         """Number of finished rows that a comparison of the images has followed."""
         self.done = done if state == self.state else self.proven
         """Number of finished rows."""
+        if self.done < done:
+            told = "its last rows are of other files or older than these: made anew"
+            print_line("features", f"{self.partial}: {told}")
 
     def write(self, start: int, rows: np.ndarray) -> None:
         """Write rows (n, C) from position `start` on, but none again; WriteError if that fails."""
-        rows = np.ascontiguousarray(rows[max(0, self.done - start) :], self.dtype)
-        row_bytes = rows.itemsize * self.shape[1]
+        rows = rows[max(0, self.done - start) :]
+        place = self.offset + max(start, self.done) * self.row_bytes
         with explain_write_errors(self.partial, "--runs"):
-            self.file.seek(self.offset + max(start, self.done) * row_bytes)
-            self.file.write(rows.data)
+            _write_all(self.descriptor, np.ascontiguousarray(rows, self.dtype).tobytes(), place)
 
     def mark(self, done: int) -> None:
-        """Store the number of finished rows, from which a process on these files continues."""
+        """Store the number of finished rows, from which a process on these files continues.
+
+        WriteError if the file has been deleted meanwhile.
+        """
         if done > self.done:
             self.done = done
             # without a state the work needs no comparison
             self._count(self.proven if self.state else done)
+        if not _is_at(self.descriptor, self.partial):
+            raise WriteError(
+                f"{self.partial}: deleted while features were written to it; "
+                "start the same command again, which makes them anew"
+            )
 
     @property
     def pending(self) -> bool:
@@ -86,10 +99,12 @@ class UnfinishedRows:
         if self.done > self.proven:
             self.proven = self.done
             self._count(self.proven)
+        self.mark(self.done)
         if self.done == self.shape[0]:
             with explain_write_errors(self.path, "--runs"):
                 self.partial.replace(self.path)
                 self.counts.unlink(missing_ok=True)
+            self.partial = self.path  # a pass over several entries may prove this one once more
 
     def discard(self) -> None:
         """Forget the rows that no comparison has followed."""
@@ -98,10 +113,25 @@ class UnfinishedRows:
 
     def _count(self, proven: int) -> None:
         with explain_write_errors(self.partial, "--runs"):
-            self.file.flush()
-            os.fdatasync(self.file.fileno())
+            os.fdatasync(self.descriptor)
         counts = json.dumps([proven, self.done, self.state])
         write_whole(self.counts, counts.encode(), "--runs")
+
+    def _begin(self, header: bytes) -> None:
+        """Start the file: reserve its space and count no row as finished."""
+        self.done = 0
+        try:
+            with explain_write_errors(self.partial, "--runs"):
+                self.counts.unlink(missing_ok=True)
+                os.ftruncate(self.descriptor, 0)
+                # all space is reserved now, so that a full disk is an error at once
+                os.posix_fallocate(self.descriptor, 0, self.size)
+                _write_all(self.descriptor, header, 0)
+            self._count(0)
+        except WriteError:
+            with suppress(OSError):
+                self.partial.unlink()  # it would keep the disk full
+            raise
 
 
 def _counts(path: Path) -> tuple[int, int, str] | None:
@@ -119,12 +149,48 @@ def unfinished_rows(
 ) -> Iterator[UnfinishedRows | None]:
     """Lock an entry and yield its rows to fill; yield None if it is finished.
 
-    Waits while another process fills it.
+    Waits while another process fills it. The lock ends with the process that holds it.
     """
-    with wait_for_lock(path.with_suffix(".lock"), "--runs"):
-        if read_rows(path, shape, dtype) is not None:
+    partial = path.with_suffix(".partial")
+    with explain_write_errors(partial, "--runs"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = _open_locked(partial)
+    try:
+        if read_rows(path, shape, dtype) is None:
+            yield UnfinishedRows(path, descriptor, shape, dtype)
+        else:
+            partial.unlink(missing_ok=True)
+            path.with_suffix(".rows").unlink(missing_ok=True)
             yield None
-            return
-        rows = UnfinishedRows(path, shape, dtype)
-        with rows.file:
-            yield rows
+    finally:
+        os.close(descriptor)
+
+
+def _open_locked(partial: Path) -> int:
+    """Open a file, created where it is absent, and wait until no other process has it locked."""
+    while True:
+        descriptor = os.open(partial, os.O_RDWR | os.O_CREAT, 0o666)
+        locked = lock_file(descriptor)
+        if locked and _is_at(descriptor, partial):
+            return descriptor
+        os.close(descriptor)
+        if not locked:  # else the file was renamed or deleted before the lock: open the new one
+            stop.exit_if_requested()
+            time.sleep(LOOK_AGAIN_S)
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    """Return whether the open file is still the one at this path."""
+    try:
+        there = path.stat()
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(os.fstat(descriptor), there)
+
+
+def _write_all(descriptor: int, content: bytes, offset: int) -> None:
+    """Write all content at an offset; a single pwrite may write only a part of it."""
+    rest = memoryview(content)
+    while rest:
+        written = os.pwrite(descriptor, rest, offset)
+        rest, offset = rest[written:], offset + written

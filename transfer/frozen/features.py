@@ -1,17 +1,20 @@
 """Frozen features, extracted once per backbone, split and transform, then read from the cache.
 
 A hash of all that determines an entry names it, so it is never stale and may be deleted at any
-time. Features are written to disk during the extraction and are memory-mapped afterwards.
+time. Features are written to disk during the extraction and are memory-mapped afterwards. Several
+backbones may share one pass over the images, which are then decoded once for all of them.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pretrain.running.atomic_files import WriteError, content_hash
+from pretrain.running.atomic_files import WriteError, content_hash, write_whole
 from pretrain.running.processes import num_gpus
 from transfer.backbone import Backbone, Precision
 from transfer.datasets.folders import Folders
@@ -89,25 +92,64 @@ def frozen_features(
     backbone: Backbone, key: str, split: str, transform: EvalTransform, folders: Folders
 ) -> Features:
     """Return features of a split, cached or extracted now; DataError if the data are absent."""
+    (features,) = features_of_backbones([backbone], key, split, transform, folders)
+    return features
+
+
+def features_of_backbones(
+    backbones: Sequence[Backbone],
+    key: str,
+    split: str,
+    transform: EvalTransform,
+    folders: Folders,
+) -> list[Features]:
+    """Return features of a split for each backbone; missing ones are extracted in one pass.
+
+    An entry that is deleted meanwhile is made once more.
+    """
     import torch
 
     from transfer.frozen.extraction import extract
     from transfer.frozen.feature_file import read_rows
 
     images = open_images(key, split, folders)
-    shape = (len(images), backbone.feature_dim)
-    path = folders.cache / "features" / f"{cache_key(backbone, images, transform)}.npy"
-    rows = read_rows(path, shape)
-    if rows is None:
-        crops = None
-        if folders.keep_crops:
-            name = content_hash([images.fingerprint, asdict(transform), CODE_VERSION], 24)
-            crops = folders.cache / "crops" / f"{name}.npy"
-        extract(path, backbone, images, transform, f"{key} {split}", crops)
-        rows = read_rows(path, shape)
-    if rows is None:
-        raise WriteError(f"{path}: written and gone; start the same command again")
-    return Features(torch.from_numpy(rows), images.labels)
+    folder = folders.cache / "features"
+    paths = [folder / f"{cache_key(backbone, images, transform)}.npy" for backbone in backbones]
+    entries = dict(zip(paths, backbones, strict=True))
+    crops = None
+    if folders.keep_crops:
+        name = content_hash([images.fingerprint, asdict(transform), CODE_VERSION], 24)
+        crops = folders.cache / "crops" / f"{name}.npy"
+    for extractions_left in (2, 1, 0):
+        rows = {p: read_rows(p, (len(images), b.feature_dim)) for p, b in entries.items()}
+        absent = {path: entries[path] for path, found in rows.items() if found is None}
+        if not absent:
+            break
+        if not extractions_left:
+            raise WriteError(
+                f"{next(iter(absent))}: written twice and gone each time; find out what deletes "
+                "it, then start the same command again"
+            )
+        rates = extract(absent, images, transform, f"{key} {split}", crops)
+        for path, images_per_s in rates.items():
+            if images_per_s:
+                file = _speed_file(folders.cache, entries[path], str(transform.crop_px))
+                write_whole(file, f"{images_per_s:.4g}\n".encode(), "--runs")
+    return [Features(torch.from_numpy(rows[path]), images.labels) for path in paths]
+
+
+def measured_speed(folders: Folders, backbone: Backbone) -> dict[str, float]:
+    """Return images per second of the network alone on this kind of device, by their side in px."""
+    own = _speed_file(folders.cache, backbone, "*")
+    files = own.parent.glob(own.name)
+    return {file.stem.rpartition("-")[2]: float(file.read_text()) for file in files}
+
+
+def _speed_file(cache: Path, backbone: Backbone, size_px: str) -> Path:
+    from transfer.frozen.network import device
+
+    name = f"{backbone.sha256[:24]}-{backbone.precision}-{device().type}-{size_px}.txt"
+    return cache / "speed" / name
 
 
 def cache_key(backbone: Backbone, images: Images, transform: EvalTransform) -> str:

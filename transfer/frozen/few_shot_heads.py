@@ -86,29 +86,3 @@ def _order(problem: Problem, wanted: int) -> Tensor:
     passes = -(-wanted // len(problem.support))
     turns = [torch.randperm(len(problem.support), generator=generator) for _ in range(passes)]
     return problem.support[torch.cat(turns)[:wanted]] if turns else problem.support[:0]
-
-
-def linear_probe(
-    train: Tensor,
-    labels: Tensor,
-    test: Tensor,
-    *,
-    learning_rate: float = 1e-3,
-    epochs: int = 100,
-    batch_size: int = 256,
-    seed: int = 0,
-) -> Tensor:
-    """Return the scores (m, L) of test (m, C) by a linear classifier of train (n, C), labels (n,).
-
-    It is trained by Adam on the cross-entropy; the seed draws initial weights and order.
-    """
-    batch_size = min(batch_size, len(train))
-    weight, bias = train_together(
-        Features(train, labels),
-        [Problem(torch.arange(len(train)), seed)],
-        num_classes=int(labels.max()) + 1,
-        iterations=epochs * -(-len(train) // batch_size),
-        learning_rate=learning_rate,
-        batch_size=batch_size,
-    )
-    return test @ weight[0].T.cpu() + bias[0].cpu()

@@ -35,16 +35,19 @@ class ImageMemoryError(SuiteError, RuntimeError):
     """Error for decoded images that find no room in memory."""
 
 
-@dataclass(frozen=True, eq=False)
-class KeptFiles(ImageFiles):
-    """Images of files whose pixels are kept, one after the other in one block of shared memory."""
+class KeptPixels:
+    """Pixels of all images of a set, one after the other in one block of shared memory."""
 
-    pixels: Pixels
-    """(bytes,) uint8."""
-    sizes: NDArray[np.int64]
-    """Heights and widths (n, 2)."""
-    ends: NDArray[np.int64]
-    """(n,), the place behind each image."""
+    def __init__(self, sizes: NDArray[np.int64]) -> None:
+        """Reserve the memory for images of these heights and widths (N, 2)."""
+        self.sizes = sizes
+        self.ends = sizes.prod(axis=1).cumsum() * 3
+        """(N,), the place behind each image."""
+        try:
+            # neither a file nor /dev/shm, which is small in containers; forks inherit it
+            self.pixels = np.frombuffer(mmap.mmap(-1, int(self.ends[-1])), np.uint8)
+        except (OSError, ValueError, OverflowError) as error:
+            raise _no_room(int(self.ends[-1]), str(error)) from error
 
     def read(self, i: int) -> Pixels:
         """Return RGB pixels (H, W, 3), uint8, which share the kept memory."""
@@ -52,10 +55,22 @@ class KeptFiles(ImageFiles):
         end = int(self.ends[i])
         return self.pixels[end - 3 * height * width : end].reshape(height, width, 3)
 
+
+@dataclass(frozen=True, eq=False)
+class KeptFiles(ImageFiles):
+    """Images of files whose pixels are kept."""
+
+    kept: KeptPixels
+    places: NDArray[np.int64]
+    """(n,): index of each image among the kept ones."""
+
+    def read(self, i: int) -> Pixels:
+        """Return RGB pixels (H, W, 3), uint8, which share the kept memory."""
+        return self.kept.read(int(self.places[i]))
+
     def take(self, indices: NDArray[np.int64]) -> "KeptFiles":
         """Return the images at these positions, in this order, which share the kept memory."""
-        names = self.encoded_names[indices]
-        return KeptFiles(self.folder, names, self.pixels, self.sizes[indices], self.ends[indices])
+        return KeptFiles(self.folder, self.encoded_names[indices], self.kept, self.places[indices])
 
 
 def with_kept_pixels(images: Images, num_crops: float) -> Images:
@@ -86,17 +101,11 @@ def with_kept_pixels(images: Images, num_crops: float) -> Images:
             )
         return images
     if num_bytes > (free := free_memory()):
-        raise ImageMemoryError(
-            f"the decoded training images need {num_bytes / 1e9:,.1f} GB, within {OPTION}, but "
-            f"{free / 1e9:.1f} GB are free; give a smaller {OPTION}, with 0 they are decoded for "
-            "every pass, or give the run more memory"
-        )
-    # neither a file nor /dev/shm, which is small in containers; forks inherit it
-    pixels = np.frombuffer(mmap.mmap(-1, num_bytes), np.uint8)
-    ends = sizes.prod(axis=1).cumsum() * 3
-    kept = KeptFiles(source.folder, source.encoded_names, pixels, sizes, ends)
+        raise _no_room(num_bytes, f"{free / 1e9:.1f} GB are free")
+    kept = KeptPixels(sizes)
     _decode_all(source, kept)
-    return Images(kept, images.label_array, images.class_names)
+    files = KeptFiles(source.folder, source.encoded_names, kept, np.arange(len(images)))
+    return Images(files, images.label_array, images.class_names)
 
 
 def _sizes(source: ImageFiles) -> NDArray[np.int64]:
@@ -111,7 +120,7 @@ def _num_bytes(sizes: NDArray[np.int64]) -> int:
     return 3 * int(sizes.prod(axis=1).sum())
 
 
-def _decode_all(source: ImageFiles, kept: KeptFiles) -> None:
+def _decode_all(source: ImageFiles, kept: KeptPixels) -> None:
     """Decode all images into their places, in several processes if there are many."""
 
     def decode(indices: range) -> int:
@@ -119,8 +128,9 @@ def _decode_all(source: ImageFiles, kept: KeptFiles) -> None:
             pixels, place = source.read(i), kept.read(i)
             if pixels.shape != place.shape:
                 raise DataError(
-                    f"{source.folder / source.name(i)}: {pixels.shape[:2]} px, but its header said "
-                    f"{place.shape[:2]} a moment ago; it is damaged or was replaced: start again"
+                    f"{source.folder / source.name(i)}: {pixels.shape[1]} x {pixels.shape[0]} px, "
+                    f"but its header said {place.shape[1]} x {place.shape[0]} a moment ago; it may "
+                    "have been replaced meanwhile, or is damaged; start the same command again"
                 )
             # loader processes are forked and share this block, so only counts travel back
             place[:] = pixels
@@ -132,3 +142,11 @@ def _decode_all(source: ImageFiles, kept: KeptFiles) -> None:
         for number in load_batches(decode, turns, num_workers=num_workers(total)):
             counter.add(number)
             stop.exit_if_requested()
+
+
+def _no_room(num_bytes: int, why: str) -> ImageMemoryError:
+    return ImageMemoryError(
+        f"the decoded training images need {num_bytes / 1e9:,.1f} GB, within {OPTION}, but they "
+        f"find no room in memory ({why}); give a smaller {OPTION}, with 0 they are decoded for "
+        "every pass, or give the run more memory"
+    )

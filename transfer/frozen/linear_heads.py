@@ -26,13 +26,13 @@ from transfer.backbone import Backbone
 from transfer.datasets.images import Images
 from transfer.datasets.unchanged import UnprovenFile, prove_if_cheap, proving
 from transfer.frozen.classifier import Heads, class_results, save_classifier
-from transfer.frozen.crops import CROPS, RandomCrops, crop_batches
+from transfer.frozen.crops import CROPS, CropSource, RandomView
 from transfer.frozen.features import Features, Predictions
+from transfer.frozen.head_optimizer import new_heads
 from transfer.frozen.head_shares import share_details
-from transfer.frozen.kept_images import with_kept_pixels
 from transfer.frozen.network import forward, frozen_network
 from transfer.frozen.probe_training import ProbeTraining
-from transfer.frozen.running_probe import RunningProbe, new_heads
+from transfer.frozen.running_probe import RunningProbe
 from transfer.frozen.transforms import QUARTER_TURNS
 
 SAVE_EVERY_S = 120
@@ -57,7 +57,7 @@ def train_heads(
 
     An interrupted call, repeated with the same arguments, ends with the same weights. A head whose
     rate is too large may diverge, with scores that are not finite; NotFiniteError if all diverge.
-    NotFrozenError if a bit of the backbone has changed.
+    NotFrozenError if a bit of the backbone has changed since the first pass.
     peers: trainings that go along on the same crops, as far as this one needs them. Their state is
     in the folder too, where a later call for one of them continues it. Their divergence ends
     nothing.
@@ -80,9 +80,8 @@ def _train(
 
     def start(one: ProbeTraining) -> RunningProbe:
         num_classes = QUARTER_TURNS if one.labels == "rotations" else len(images.class_names)
-        heads = new_heads(
-            one.learning_rates, num_classes, backbone.feature_dim, one.weight_std, seed
-        )
+        width, std = backbone.feature_dim, one.weight_std
+        heads = new_heads(one.learning_rates, num_classes, width, std, seed)
         file = folder / _file(backbone, images, one, seed)
         return RunningProbe(file, one, len(images), heads, where, tested)
 
@@ -90,66 +89,103 @@ def _train(
     others = [] if own.finished else [one for one in map(start, peers) if one.can_join(own)]
     with proving(*others, own):
         if not own.finished:
-            _read_stream(backbone, images, seed, network, [*others, own])
+            _Stream(backbone, images, seed, network, own, others).run()
     return own
 
 
-def _read_stream(
-    backbone: Backbone,
-    images: Images,
-    seed: int,
-    network: nn.Module,
-    probes: Sequence[RunningProbe],
-) -> None:
-    """Give the features of a stream of crops to probes until the last of them is done.
+class _Stream:
+    """One pass of crops through the network, and the probes that read its features."""
 
-    That one reads the stream again from its place after an interruption. A probe that is ahead
-    waits for it; one that is behind could not go along. It is saved last, so that a kill between
-    two saves leaves none behind.
-    """
-    own, going, before = probes[-1], list(probes), weights_of(network)
-    training, where = own.training, own.optimizer.weight.device
-    sizes = [probe.training.batch_size for probe in probes]
-    chunk = min(size if size % FORWARD_IMAGES else FORWARD_IMAGES for size in sizes)
-    # the chunks of an interrupted run are those of an undisturbed one
-    first = min(probe.place for probe in probes) // chunk
-    kept = with_kept_pixels(images, own.end - own.place)
-    crops = RandomCrops(kept, training.crop_px, seed, training.labels)
-    chunks = range(first, math.ceil(own.end / chunk))
+    def __init__(
+        self,
+        backbone: Backbone,
+        images: Images,
+        seed: int,
+        network: nn.Module,
+        own: RunningProbe,
+        others: Sequence[RunningProbe],
+    ) -> None:
+        self.network, self.own = network, own
+        self.before = weights_of(network)
+        view = RandomView(px=own.training.crop_px, labels=own.training.labels)
+        source = CropSource(images, view, seed, own.end, own.end - own.place, own.maker)
+        self.going = [own, *(one for one in others if one.maker in (None, source.maker))]
+        for probe in self.going:
+            probe.maker = source.maker
+        self.all = self.going[::-1]
+        """Probes that go or went along, the own one last: see `_save_all`."""
+        self.chunk = min(_forward_images(probe.training.batch_size) for probe in self.going)
+        # the chunks of an interrupted run are those of an undisturbed one
+        self.first = min(probe.place for probe in self.going) // self.chunk
+        self.last_save = time.monotonic()
+        chunks = range(self.first, math.ceil(own.end / self.chunk))
+        self.batches = source.batches(backbone.input, self.chunk, chunks)
 
-    def save() -> None:
-        require_frozen(network, before)
-        for probe in going:
+    def run(self) -> None:
+        """Read the stream until the own probe is done; then all others have saved."""
+        own = self.own
+        check_at = own.step + own.ends[0]
+        num_rates = len(own.training.learning_rates)
+        label = f"{num_rates} rate{'s' * (num_rates > 1)}"
+        if len(self.going) > 1:
+            label += f" (and {len(self.going) - 1} probes on the same crops)"
+        where = own.optimizer.weight.device
+        with progress("train", label, own.ends[-1], "steps", done=own.step) as counter:
+            for number, (pixels, labels) in enumerate(self.batches, self.first):
+                features, before = forward(self.network, pixels), own.step
+                self._train_all(number * self.chunk, features, labels.to(where))
+                counter.add(own.step - before)
+                if before < check_at <= own.step:
+                    require_frozen(self.network, self.before)
+                self._save_when_due()
+        self._save_all()
+
+    def _train_all(self, place: int, features: Tensor, labels: Tensor) -> None:
+        """Give the features of the images from a place on to every probe."""
+        # a copy: probes that diverge or finish leave the list meanwhile
+        for probe in list(self.going):
+            try:
+                probe.receive(place, features, labels)
+            except NotFiniteError as error:
+                self.going.remove(probe)
+                if probe is self.own:
+                    self._save_all()  # the others, which need not begin anew
+                    raise
+                told = f"the probe of {_described(probe.training)} on the same crops"
+                print_line("train", f"{told} is left out: {error}")
+                continue
+            if probe.finished:
+                # before the save: a finished state is only loaded, and nothing checks it again
+                require_frozen(self.network, self.before)
+                probe.save()
+                self.going.remove(probe)
+
+    def _save_all(self) -> None:
+        """Save every probe, the own one last.
+
+        It reads the stream again from its place, and a probe that is ahead waits for it; one that
+        is behind could not go along. A kill between two saves must leave none behind.
+        """
+        for probe in reversed(self.going):
             probe.save()
 
-    last_save = time.monotonic()
-    with progress("train", _label(probes), own.ends[-1], "steps", done=own.step) as counter:
-        batches = crop_batches(crops, backbone.input, chunk, chunks, where)
-        for number, (pixels, labels) in enumerate(batches, first):
-            features = forward(network, pixels)
-            for probe in list(going):
-                try:
-                    probe.receive(number * chunk, features, labels)
-                except NotFiniteError as error:
-                    going.remove(probe)
-                    if probe is own:
-                        save()  # the others, which need not begin anew
-                        raise
-                    print_line("train", f"{_label([probe])} on the same crops: {error}")
-            counter.add(own.step - counter.done)
-            if stop.is_requested() or time.monotonic() - last_save > SAVE_EVERY_S:
-                save()
-                last_save = time.monotonic()
-                stop.exit_if_requested()
-                prove_if_cheap(*probes)
-    save()
+    def _save_when_due(self) -> None:
+        """Save every SAVE_EVERY_S seconds; after a signal, save and raise Stopped."""
+        if stop.is_requested() or time.monotonic() - self.last_save > SAVE_EVERY_S:
+            self._save_all()
+            self.last_save = time.monotonic()
+            stop.exit_if_requested()
+            prove_if_cheap(*self.all)
 
 
-def _label(probes: Sequence[RunningProbe]) -> str:
-    """Return the learning rates of the last probe, and how many others go along."""
-    rates = ", ".join(f"{rate:g}" for rate in probes[-1].training.learning_rates)
-    others = f" (and {len(probes) - 1} probes on the same crops)" if len(probes) > 1 else ""
-    return f"rates {rates}{others}"
+def _described(training: ProbeTraining) -> str:
+    rates = ", ".join(f"{rate:g}" for rate in training.learning_rates)
+    return f"rates {rates}, batch size {training.batch_size} and {training.optimizer}"
+
+
+def _forward_images(batch_size: int) -> int:
+    """Return the number of images in a forward pass for a probe of this batch size alone."""
+    return batch_size if batch_size % FORWARD_IMAGES else FORWARD_IMAGES
 
 
 def train_and_score(
@@ -183,9 +219,20 @@ def train_and_score(
             f"the probe of rate {training.learning_rates[head]} diverged; no result is written"
         )
     details: dict[str, Any] = {"weights": save_classifier(folder, heads), "crops": CROPS}
-    passes = [found[head] for found in probe.curve]
-    if len(passes) == len(probe.ends):
-        details |= {"top1_after_each_pass": passes, "best_top1": max(passes)}
+    passes, number = [found[head] for found in probe.curve], len(probe.ends)
+    if len(passes) == number:
+        best = max(range(number), key=lambda index: passes[index])
+        details |= {
+            "top1_after_each_pass": passes,
+            "best_top1": passes[best],
+            "best_pass": best + 1,
+        }
+    else:
+        print_line(
+            "train",
+            f"top-1 is known for {len(passes)} of {number} passes, the others had other test "
+            "features; the record leaves the curve out",
+        )
     if backbone.num_heads:
         details |= share_details(heads, test.features, test.labels, backbone.num_heads)
     names, repeats = images.class_names, 1

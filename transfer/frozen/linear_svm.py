@@ -235,19 +235,3 @@ def solve_scikit_learn(
         weights.append(torch.tensor(plane, dtype=torch.float64))
         converged.append(machine.n_iter_ < LIBLINEAR_STEPS)
     return Solution(weights=torch.stack(weights), converged=torch.tensor(converged))
-
-
-def svm(train: Tensor, positive: Tensor, test: Tensor, *, cost: float = 1.0) -> Tensor:
-    """Return the scores (m, L) float64 of test (m, C) by a linear SVM per class.
-
-    train (n, C) float; positive (n, L) bool. Each minimizes the objective of LIBLINEAR's L2-loss
-    SVM, the bias regularized.
-    """
-    problems = Problems(
-        positive=positive.T.contiguous(),
-        trained_on=torch.ones_like(positive.T, dtype=torch.bool),
-        positive_weight=1.0,
-    )
-    costs = torch.full((positive.shape[1],), cost, dtype=torch.float64)
-    solution = solve_batched(eigenbasis(train.double()), problems, costs, tolerance=1e-4)
-    return solution.scores(test)

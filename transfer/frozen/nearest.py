@@ -6,31 +6,28 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from transfer.frozen.features import Features
 from transfer.frozen.network import device
 
 QUERIES_PER_PART = 512  # their float32 cosines with all of ImageNet-1k take 2.6 GB
 
 
-def knn(
-    train: Tensor,
-    labels: Tensor,
-    test: Tensor,
-    *,
-    num_neighbors: int = 200,
-    temperature: float = 0.1,
+def knn_scores(
+    bank: Features, queries: Tensor, *, num_classes: int, num_neighbors: int, temperature: float
 ) -> Tensor:
-    """Return votes (m, L) of the nearest of train (n, C), labels (n,), for test (m, C).
+    """Return votes (n, L) for queries (n, C): exp(cosine similarity / temperature) per neighbor.
 
-    A neighbor votes with exp(cosine similarity / temperature): Wu et al., CVPR 2018,
-    arXiv:1805.01978. ValueError for fewer than num_neighbors training images.
+    ValueError if the bank holds fewer than `num_neighbors` images.
     """
-    if num_neighbors > len(train):
-        raise ValueError(f"{num_neighbors} neighbors are asked of a bank of {len(train)} images")
-    num_classes, own = int(labels.max()) + 1, labels.to(device())
+    if num_neighbors > len(bank.features):
+        raise ValueError(
+            f"{num_neighbors} neighbors are asked of a bank of {len(bank.features)} images"
+        )
+    labels = bank.labels.to(device())
     parts = []
-    for similarity, nearest in _nearest_parts(train, test, num_neighbors):
+    for similarity, nearest in _nearest_parts(bank.features, queries, num_neighbors):
         votes = similarity.new_zeros(len(similarity), num_classes)
-        votes.scatter_add_(1, own[nearest], (similarity / temperature).exp())
+        votes.scatter_add_(1, labels[nearest], (similarity / temperature).exp())
         parts.append(votes.cpu())
     return torch.cat(parts)
 

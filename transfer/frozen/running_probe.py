@@ -1,102 +1,24 @@
-"""Linear heads trained on a stream of features: their optimizer, and their state on disk."""
+"""One probe that is being trained: its place in the stream of crops, batches, state on disk."""
 
-from collections.abc import Sequence
+import io
 from pathlib import Path
+from pickle import UnpicklingError
 
 import torch
 from torch import Tensor
 
-from pretrain.running.atomic_files import load_stage, save_stage
+from pretrain.running.atomic_files import write_whole
+from pretrain.running.console import print_line
 from pretrain.running.errors import NotFiniteError
 from transfer.datasets.unchanged import UnprovenFile
 from transfer.frozen.classifier import Heads
+from transfer.frozen.crops import Maker
 from transfer.frozen.features import Features
-from transfer.frozen.network import upload
+from transfer.frozen.head_optimizer import HeadOptimizer
 from transfer.frozen.probe_training import ProbeTraining
 
-READ_EVERY = 50
-"""Steps between reads of the losses, each of which waits for the GPU."""
-
-
-class HeadOptimizer:
-    """SGD with momentum in the form of torch.optim.SGD, with a learning rate per head.
-
-    The R heads are rows of one matrix, so that a step is one product forward and one backward.
-    """
-
-    def __init__(self, heads: Heads, training: ProbeTraining, where: torch.device) -> None:
-        count, classes, width = heads.weight.shape
-        self.shape = (count, classes, width)
-        self.training = training
-        self.weight = heads.weight.reshape(count * classes, width).to(where).clone()
-        self.bias = heads.bias.reshape(count * classes).to(where).clone()
-        self.velocity = [torch.zeros_like(self.weight), torch.zeros_like(self.bias)]
-        rates = torch.tensor(training.learning_rates, dtype=self.weight.dtype, device=where)
-        self.rates = rates.repeat_interleave(classes)
-
-    def step(self, features: Tensor, labels: Tensor, share: float) -> Tensor:
-        """Update every head on features (n, C) and labels (n,); return the heads' losses (R,).
-
-        share: finished share of the training.
-        """
-        count, classes, _ = self.shape
-        factors = torch.tensor(self.training.rate_factors(share), dtype=self.rates.dtype)
-        rates = self.rates * upload(factors, self.rates.device).repeat_interleave(classes)
-        logits = torch.addmm(self.bias, features, self.weight.T).view(-1, count, classes)
-        log_p = logits.log_softmax(dim=2)
-        picked = labels.view(-1, 1, 1).expand(-1, count, 1)
-        losses = -log_p.gather(2, picked).squeeze(2).mean(dim=0)
-        # d loss / d logits of cross-entropy: softmax minus one-hot
-        # in place: the losses are taken already, and nothing else needs log_p
-        slope = log_p.exp_()
-        slope.scatter_add_(2, picked, slope.new_full(picked.shape, -1.0))
-        slope = slope.view(len(labels), count * classes) / len(labels)
-        self._update(0, self.weight, slope.T @ features, rates[:, None])
-        # biases decay and have LARS's ratio like weights, again as in LARC
-        self._update(1, self.bias, slope.sum(dim=0), rates)
-        return losses
-
-    def _update(self, index: int, parameter: Tensor, slope: Tensor, rate: Tensor) -> None:
-        direction = slope
-        if self.training.weight_decay:
-            direction = slope.add(parameter, alpha=self.training.weight_decay)
-        # as in apex's LARC the ratio enters the velocity, but the learning rate does not; in the
-        # paper on LARS (You et al.) both do, which differs while the rate decays
-        if self.training.optimizer == "lars":
-            direction = direction * self._ratios(parameter, slope).view_as(rate)
-        velocity = self.velocity[index].mul_(self.training.sgd_momentum).add_(direction)
-        parameter.sub_(rate * velocity)
-
-    def _ratios(self, parameter: Tensor, slope: Tensor) -> Tensor:
-        """Return LARS's local rates (R * L,); 1 if a head's parameter or gradient is all zero."""
-        count, classes, _ = self.shape
-        size, gradient = (t.reshape(count, -1).norm(dim=1) for t in (parameter, slope))
-        ratio = self.training.trust_coefficient * size
-        ratio = ratio / (gradient + self.training.weight_decay * size + 1e-8)
-        defined = (size > 0) & (gradient > 0)
-        return torch.where(defined, ratio, torch.ones_like(ratio)).repeat_interleave(classes)
-
-    def heads(self) -> Heads:
-        """Return the current heads, on the CPU."""
-        return Heads(self.weight.view(self.shape).cpu(), self.bias.view(self.shape[:2]).cpu())
-
-    def state(self) -> dict[str, Tensor]:
-        """Return the state that a resumed run needs."""
-        names = ("weight", "bias", "weight_velocity", "bias_velocity")
-        return dict(zip(names, (self.weight, self.bias, *self.velocity), strict=True))
-
-    def load(self, state: dict[str, Tensor]) -> None:
-        """Restore a saved state."""
-        for name, tensor in self.state().items():
-            tensor.copy_(state[name])
-
-
-def new_heads(rates: Sequence[float], num_classes: int, width: int, std: float, seed: int) -> Heads:
-    """Return R heads with equal initial weights, those that R separate runs of the seed have."""
-    generator = torch.Generator().manual_seed(seed)
-    weight = std * torch.randn(num_classes, width, generator=generator)
-    count = len(rates)
-    return Heads(weight.expand(count, -1, -1).clone(), torch.zeros(count, num_classes))
+TORN = (RuntimeError, EOFError, UnpicklingError, ValueError, OSError)
+"""Errors of torch.load for a file that was cut short or filled with zeros."""
 
 
 class RunningProbe(UnprovenFile):
@@ -115,18 +37,17 @@ class RunningProbe(UnprovenFile):
         tested: Features | None = None,
     ) -> None:
         super().__init__(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
         self.training, self.tested = training, tested
         self.optimizer = HeadOptimizer(heads, training, where)
         self.ends = training.pass_ends(num_images)
         self.step = 0
+        self.maker: Maker | None = None
+        """Processor of the crops so far; None if unknown."""
         self.curve: list[list[float]] = []
         """Top-1 of each head on the tested features after each pass, which is only reported; passes
         before these features were replaced are missing."""
-        if (state := load_stage(self.newest)) is not None:
-            self.optimizer.load(state)
-            self.step = int(state["step"])
-            if self._curve_name in state:
-                self.curve = state[self._curve_name].tolist()
+        self._restore()
         if not self.curve and self.step in self.ends:
             self._test()
         self._waiting: list[tuple[Tensor, Tensor]] = []
@@ -146,10 +67,6 @@ class RunningProbe(UnprovenFile):
     def finished(self) -> bool:
         """Return whether all steps are done."""
         return self.step >= self.ends[-1]
-
-    @property
-    def _curve_name(self) -> str:
-        return f"top-1 on {self.tested.digest}" if self.tested else ""
 
     def can_join(self, other: "RunningProbe") -> bool:
         """Return whether it can go along with another probe from that one's place.
@@ -177,8 +94,9 @@ class RunningProbe(UnprovenFile):
     def _update(self, features: Tensor, labels: Tensor) -> None:
         losses = self.optimizer.step(features, labels, self.step / self.ends[-1])
         self.step += 1
-        reading = (self.step - 1) % READ_EVERY == 0 or self.finished
-        if reading and not bool(losses.isfinite().any()):
+        # reading a loss waits for the GPU, so most steps are not looked at
+        looked_at = (self.step - 1) % 50 == 0 or self.finished
+        if looked_at and not bool(losses.isfinite().any()):
             raise NotFiniteError(
                 f"step {self.step - 1}: the loss of all {len(losses)} heads is infinite or not a "
                 "number; no result is written. Check the backbone's features, or lower the rates"
@@ -192,7 +110,30 @@ class RunningProbe(UnprovenFile):
 
     def save(self) -> None:
         """Write the state to disk."""
-        state = self.optimizer.state() | {"step": torch.tensor(self.step)}
-        if self.curve:
-            state[self._curve_name] = torch.tensor(self.curve, dtype=torch.float64)
-        save_stage(self.private, state)
+        content = io.BytesIO()
+        state = {
+            **self.optimizer.state(),
+            "step": self.step,
+            "maker": self.maker,
+            "curve": self.curve,
+            "curve_of": self.tested.digest if self.tested else "",
+        }
+        torch.save(state, content)
+        write_whole(self.private, content.getvalue(), "--runs")
+
+    def _restore(self) -> None:
+        """Load the saved state, if any; one that a dying machine has torn counts as none."""
+        path = self.newest
+        if not path.exists():
+            return
+        content = io.BytesIO(path.read_bytes())  # an unreadable disk is another error
+        try:
+            state = torch.load(content, map_location="cpu", weights_only=True)
+        except TORN as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            print_line("train", f"{path} is torn ({reason}); the training starts anew")
+            return
+        self.optimizer.load(state)
+        self.step, self.maker = int(state["step"]), state["maker"]
+        if self.tested is not None and state["curve_of"] == self.tested.digest:
+            self.curve = state["curve"]

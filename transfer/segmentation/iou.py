@@ -23,6 +23,10 @@ class Overlap:
     """Mean IoU over the classes that occur in masks or in predictions."""
     classes: tuple[float | None, ...]
     """IoU of each class; None where the class does not occur."""
+    pixel_accuracy: float
+    """Share of pixels with the right class."""
+    mean_accuracy: float
+    """Mean recall over the classes of the masks."""
 
 
 def confusion(predicted: Mask, truth: Mask, num_classes: int) -> Confusion:
@@ -40,13 +44,15 @@ def overlap(counts: Confusion) -> Overlap:
             f"no pixel to score among {len(counts)} classes; expected masks with classes: check "
             f"the split"
         )
-    right = np.diag(counts).astype(np.float64)
-    union = counts.sum(axis=1) + counts.sum(axis=0) - right
+    right, of_class = np.diag(counts).astype(np.float64), counts.sum(axis=1)
+    union = of_class + counts.sum(axis=0) - right
     with np.errstate(invalid="ignore"):
-        shares = 100 * right / union
+        shares, recalls = 100 * right / union, 100 * right / of_class
     return Overlap(
         mean=float(np.nanmean(shares)),
         classes=tuple(None if np.isnan(share) else float(share) for share in shares),
+        pixel_accuracy=float(100 * right.sum() / counts.sum()),
+        mean_accuracy=float(np.nanmean(recalls)),
     )
 
 

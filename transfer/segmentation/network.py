@@ -5,7 +5,6 @@ since they need every sample in objects of their own; a test compares the losses
 """
 
 import logging
-import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
@@ -77,11 +76,13 @@ def pixel_loss(logits: Tensor, masks: Tensor) -> Tensor:
     return total / masks.numel()
 
 
-def build_network(recipe: SegmentationRecipe, *, arch: str, num_classes: int, norm: Norm) -> FCN:
-    """Return a new network on the CPU; `load_backbone` comes next."""
+def build_network(
+    recipe: SegmentationRecipe, *, arch: str, num_classes: int, norm: Norm, log: Path
+) -> FCN:
+    """Return a new network on the CPU; `load_backbone` comes next. mmengine writes to the log."""
     if arch not in PLAIN:
         raise ValueError(f"a network on {arch} was asked for; known are {', '.join(PLAIN)}")
-    with without_output():
+    with redirect_output(log):
         from mmseg.models import EncoderDecoder
 
         model = EncoderDecoder(**config(recipe, arch=arch, num_classes=num_classes))
@@ -130,19 +131,24 @@ def load_backbone(network: FCN, state_dict: Mapping[str, Tensor]) -> int:
 
 
 @contextmanager
-def without_output() -> Iterator[None]:
-    """Discard everything that mmsegmentation prints, warns and logs."""
+def redirect_output(file: Path) -> Iterator[None]:
+    """Redirect everything that mmsegmentation prints, warns and logs to a file."""
+    file.parent.mkdir(parents=True, exist_ok=True)
     with (
-        Path(os.devnull).open("w") as nowhere,
-        redirect_stdout(nowhere),
-        redirect_stderr(nowhere),
+        file.open("a") as log,
+        redirect_stdout(log),
+        redirect_stderr(log),
         warnings.catch_warnings(),
     ):
-        warnings.simplefilter("ignore")
+        warnings.simplefilter("default")
         from mmengine.logging import MMLogger
 
-        MMLogger.get_current_instance().handlers = [logging.NullHandler()]
-        yield
+        logger = MMLogger.get_current_instance()
+        logger.handlers = [logging.StreamHandler(log)]
+        try:
+            yield
+        finally:
+            logger.handlers = [logging.NullHandler()]
 
 
 def _replace_norms(model: nn.Module, make: Callable[[int], nn.Module]) -> None:

@@ -6,7 +6,7 @@ Table 3 (Wei et al., ICLR 2021, arXiv:2010.02217).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, ClassVar, Self
@@ -17,7 +17,7 @@ from transfer.convert.architectures import PLAIN, WIDE
 from transfer.datasets.catalog import open_scenes
 from transfer.datasets.folders import Folders
 from transfer.datasets.scenes import Scenes, usable_for_training
-from transfer.detection.engines import EngineName, build_detector, engine_for
+from transfer.detection.engines import HOW_TO_INSTALL, EngineName, build_detector, engine_for
 from transfer.detection.recipe import (
     COCO_4CONV1FC,
     COCO_4CONV1FC_MASKS,
@@ -30,8 +30,16 @@ from transfer.detection.recipe import (
     DetectorRecipe,
 )
 from transfer.finetuning.options import EngineChoice, TrainingOptions
+from transfer.frozen.pass_hours import Rates
 from transfer.outcomes import resampled
-from transfer.tasks.recipe_training import Portion, Prepared, RecipeTraining, why_not_whole
+from transfer.tasks.recipe_training import (
+    Portion,
+    Prepared,
+    RecipeTraining,
+    StepCost,
+    why_not_whole,
+)
+from transfer.tasks.task import PlannedTask
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,14 +61,25 @@ COCO_KINDS: dict[str, tuple[Kind, ...]] = {
 TABLE_METRICS = ("AP", "AP50", "AP75", "AP_area", "AP50_area", "AP75_area")
 """Metrics of the tables; all others are in the record's details. On VOC, AP is that of 11 points,
 AP_area that of all points."""
-IMAGES_PER_GPU_SECOND = {
-    ("c4", "boxes"): 3.6,
-    ("fpn", "boxes"): 9.5,
-    ("fpn", "masks"): 7.7,
-    ("fpn", "keypoints"): 6.3,
+SPEED_AND_MEMORY = {
+    ("c4", "boxes"): (3.6, 4.8),
+    ("fpn", "boxes"): (9.5, 3.0),
+    ("fpn", "masks"): (7.7, 3.4),
+    ("fpn", "keypoints"): (6.3, 5.0),
 }
-"""Speed of detectron2's R50 1x recipes: 16 images in 0.551, 0.210, 0.261 and 0.315 s on eight V100
-(its model zoo). Newer GPUs are faster; the torchvision engine computes the same."""
+"""Images per GPU second, and GB for two images, of detectron2's R50 1x recipes: 16 images in 0.551,
+0.210, 0.261 and 0.315 s on eight V100 (its model zoo). Newer GPUs are faster; the torchvision
+engine computes the same. The zoo's norms are frozen, and trained ones keep more."""
+
+MEASURED_AS = {
+    ("fpn", "boxes", False): "coco_det",
+    ("fpn", "masks", False): "coco_insseg",
+    ("fpn", "keypoints", False): "coco_keypoint",
+    ("fpn", "boxes", True): "coco_det@4conv1fc",
+    ("fpn", "masks", True): "coco_insseg@4conv1fc",
+    ("c4", "boxes", False): "voc0712_det_c4",
+}
+"""Names of measured rates by neck, output and convolutions in the box head."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,6 +124,11 @@ class Detection(RecipeTraining[DetectorRecipe]):
 
     primary_metric: ClassVar[str] = "AP"
     varied_image_sizes: ClassVar[bool] = True
+    kind: ClassVar[str] = "detection"
+    assumption: ClassVar[str] = (
+        "on V100 by detectron2's model zoo (assumed for either engine, not measured)"
+    )
+    mean_of_three: ClassVar[str] = "voc0712_det_c4"
 
     engine_choice: EngineChoice = field(default="auto", metadata={"hashed": False})
     """Engine that the user chose. It is not part of the hash, since both engines compute the same
@@ -132,11 +156,28 @@ class Detection(RecipeTraining[DetectorRecipe]):
         """Return whether a record of this engine counts: any, unless the user chose one."""
         return self.engine_choice == "auto" or engine == self.engine
 
-    @property
-    def images_per_s(self) -> float:
-        """Return the images per second of detectron2's zoo, whose short side is 800 px."""
-        whole = IMAGES_PER_GPU_SECOND[self.recipe.neck, self.recipe.finds]
-        return whole * (800 / self.recipe.test_short_px) ** 2
+    def cost(self, rates: Rates) -> StepCost:
+        """Return what the training costs; the assumed numbers are those of detectron2's zoo."""
+        kind = (self.recipe.neck, self.recipe.finds)
+        speed, pair_gb = SPEED_AND_MEMORY[kind]
+        name = MEASURED_AS.get((*kind, self.recipe.box_head_convs > 0), "")
+        return StepCost(
+            measured=rates.trained_per_second(name, self.recipe.precision),
+            assumed=speed,
+            image_gb=pair_gb / 2,
+            relative_size=self.recipe.test_short_px / 800,
+        )
+
+    def plan_notes(
+        self, planned: Sequence[PlannedTask[Self]], options: TrainingOptions, num_gpus: int
+    ) -> list[str]:
+        """Return hours, wall time and engine of the detectors of a plan."""
+        lines = super().plan_notes(planned, options, num_gpus)
+        if any(row.task.engine == "torchvision" for row in planned):
+            chosen = options.engine == "torchvision"
+            why = "as asked" if chosen else f"detectron2 is not installed. {HOW_TO_INSTALL}"
+            lines.append(f"detection: the torchvision engine, {why}")
+        return lines
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
         """Open all annotations, load the backbone into a detector and check its maps."""
@@ -149,7 +190,7 @@ class Detection(RecipeTraining[DetectorRecipe]):
         """Open a split of the data set."""
         return open_scenes(self.dataset, data, split)
 
-    def build(self, backbone: Backbone, num_classes: int, norm: Norm) -> Detector:
+    def build(self, backbone: Backbone, num_classes: int, norm: Norm, folders: Folders) -> Detector:
         """Return the detector with the backbone's weights; torch's generator draws the others."""
         detector = build_detector(
             self.engine, self.recipe, arch=backbone.arch, num_classes=num_classes, norm=norm

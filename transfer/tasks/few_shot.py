@@ -11,14 +11,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pretrain.running.errors import NotFiniteError
+from transfer.datasets.catalog import expected_sizes
 from transfer.datasets.folders import Folders
 from transfer.finetuning.options import length_fraction
 from transfer.frozen.classifier import class_results
-from transfer.frozen.features import TrainAndTest, open_images
+from transfer.frozen.features import Features, TrainAndTest, open_images
 from transfer.galleries.mistakes import mistakes
 from transfer.metrics import top1
 from transfer.tasks.task import CenterCrops
@@ -100,9 +102,16 @@ class FewShot(CenterCrops):
             return replace(self, trials=3, iterations=25)
         return replace(self, iterations=max(1, round(self.iterations * length_fraction(schedule))))
 
-    def images_needed(self, num_images: int, num_classes: int) -> tuple[int, int]:
-        """Return the size of the pool, and how many images of all classes are drawn."""
-        return num_images, max(self.shots) * num_classes
+    def too_few_images(self, data: Path) -> str:
+        """Return why a class cannot have as many images as are drawn of it; empty if it can."""
+        sizes = expected_sizes(self.dataset, data)
+        num_images = sizes.counts.get("trainval", 0)
+        if not num_images or max(self.shots) * sizes.classes <= num_images:  # 0: not known
+            return ""
+        return (
+            f"{max(self.shots)} images of each class are drawn, but {self.dataset} has "
+            f"{num_images} training images of {sizes.classes} classes; use the complete data set"
+        )
 
     def run(self, prepared: TrainAndTest, folders: Folders, seed: int) -> TrialScores:
         """Train all trials at once; return their scores on test.
@@ -194,17 +203,25 @@ class LowShotKNN(CenterCrops):
         """Return the protocol, for smoke with fewer neighbors, since its bank is small."""
         return replace(self, num_neighbors=3) if schedule == "smoke" else self
 
-    def images_needed(self, num_images: int, num_classes: int) -> tuple[int, int]:
-        """Return the size of the smallest bank, and how many neighbors vote."""
-        bank = shots_of(num_images, num_classes, min(self.percents)) * num_classes
-        return bank, self.num_neighbors
+    def too_few_images(self, data: Path) -> str:
+        """Return why the smallest bank cannot hold as many neighbors as vote; empty if it can."""
+        sizes = expected_sizes(self.dataset, data)
+        num_images, percent = sizes.counts.get("trainval", 0), min(self.percents)
+        bank = shots_of(num_images, sizes.classes, percent) * sizes.classes
+        if not num_images or self.num_neighbors <= bank:  # 0: not known
+            return ""
+        return (
+            f"{self.num_neighbors} neighbors vote, but a bank of {percent} % of "
+            f"{self.dataset} has {bank} training images; "
+            "use the complete data set, or --schedule smoke for fewer neighbors"
+        )
 
     def run(self, prepared: TrainAndTest, folders: Folders, seed: int) -> TrialScores:
         """Return the votes of all banks."""
         import torch
 
         from transfer.frozen.few_shot_heads import draw_support
-        from transfer.frozen.nearest import knn
+        from transfer.frozen.nearest import knn_scores
 
         train = prepared.train
 
@@ -215,10 +232,10 @@ class LowShotKNN(CenterCrops):
                 num_classes=prepared.num_classes,
                 seed=(seed << 20) + draw,
             )
-            return knn(
-                train.features[support],
-                train.labels[support],
+            return knn_scores(
+                Features(train.features[support], train.labels[support]),
                 prepared.test.features,
+                num_classes=prepared.num_classes,
                 num_neighbors=self.num_neighbors,
                 temperature=self.temperature,
             )

@@ -5,8 +5,10 @@ votes for its class with the weight exp(similarity / temperature).
 """
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import ClassVar, Self
 
+from transfer.datasets.catalog import too_small_bank
 from transfer.datasets.folders import Folders
 from transfer.frozen.classifier import class_results
 from transfer.frozen.features import Predictions, TrainAndTest
@@ -31,18 +33,24 @@ class KNN(CenterCrops):
         """Return the protocol, for smoke with fewer neighbors, since its bank is small."""
         return replace(self, num_neighbors=20) if schedule == "smoke" else self
 
-    def images_needed(self, num_images: int, num_classes: int) -> tuple[int, int]:
-        """Return the size of the bank, and how many neighbors vote."""
-        return num_images, self.num_neighbors
+    def too_few_images(self, data: Path) -> str:
+        """Return why the bank cannot hold as many neighbors as vote; empty if it can."""
+        bank = too_small_bank(self.dataset, data, self.num_neighbors)
+        if not bank:
+            return ""
+        return (
+            f"{self.num_neighbors} neighbors vote, but {self.dataset} has {bank} training images; "
+            "use the complete data set, or --schedule smoke for fewer neighbors"
+        )
 
     def run(self, prepared: TrainAndTest, folders: Folders, seed: int) -> Predictions:
         """Return the votes as scores; the seed has no effect, since nothing is drawn."""
-        from transfer.frozen.nearest import knn
+        from transfer.frozen.nearest import knn_scores
 
-        scores = knn(
-            prepared.train.features,
-            prepared.train.labels,
+        scores = knn_scores(
+            prepared.train,
             prepared.test.features,
+            num_classes=prepared.num_classes,
             num_neighbors=self.num_neighbors,
             temperature=self.temperature,
         )

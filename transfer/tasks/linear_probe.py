@@ -15,8 +15,8 @@ from transfer.backbone import Backbone
 from transfer.datasets.folders import Folders
 from transfer.datasets.images import describe_image
 from transfer.finetuning.options import length_fraction
-from transfer.frozen.features import Features, Predictions, open_images
-from transfer.frozen.pass_hours import probe_hours
+from transfer.frozen.features import Features, Predictions, frozen_features, open_images
+from transfer.frozen.pass_hours import ASSUMED, Rates, probe_hours
 from transfer.frozen.probe_training import Decay, ProbeTraining
 from transfer.frozen.transforms import QUARTER_TURNS, EvalTransform
 from transfer.galleries.mistakes import turned_mistakes
@@ -92,9 +92,9 @@ class LinearProbe(CenterCrops):
         peers = tuple(peer.for_backbone(backbone) for peer in self.peers)
         return replace(self, crop_px=backbone.input.size_px, std=std, peers=peers)
 
-    def gpu_hours(self, backbone: Backbone) -> float:
+    def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
         """Return the estimated hours on one GPU, on the published counts of images."""
-        return probe_hours(backbone, self.dataset, epochs=self.epochs)
+        return probe_hours(backbone, self.dataset, epochs=self.epochs, rates=rates)
 
     def extracted(self) -> list[tuple[str, EvalTransform]]:
         """Return the test images, in center crops."""
@@ -103,13 +103,14 @@ class LinearProbe(CenterCrops):
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
         """Return the training images and the features of the test images."""
         train = open_images(self.dataset, "trainval", folders)
-        (test,) = self.features(backbone, folders)
+        test = frozen_features(backbone, self.dataset, "test", self.transform, folders)
         return Prepared(backbone, train, test)
 
     def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
         """Train, then return the scores of the test split with the last weights."""
         from transfer.frozen.linear_heads import train_and_score
 
+        heads = self.heads
         predictions = train_and_score(
             prepared.backbone,
             prepared.train,
@@ -117,10 +118,12 @@ class LinearProbe(CenterCrops):
             prepared.test,
             seed,
             folders.work,
-            self.heads.index((self.learning_rate, self.decay)),
+            heads.index((self.learning_rate, self.decay)),
             folders.cache / "heads",
             tuple(peer.training() for peer in self.peers),
         )
+        if len(heads) > 1:
+            predictions.details["heads_of_the_training"] = [list(head) for head in heads]
         if examples := predictions.details.get("head_share_examples"):
             shown = open_images(self.dataset, "test", folders)
             for example in examples:
@@ -135,7 +138,16 @@ class LinearProbe(CenterCrops):
     def training(self) -> ProbeTraining:
         """Return the settings of the training loop, with a head for each reading."""
         rates, decays = zip(*self.heads, strict=True)
-        return ProbeTraining.of(self, learning_rates=rates, decays=decays)
+        return ProbeTraining(
+            learning_rates=rates,
+            batch_size=self.batch_size,
+            epochs=self.epochs,
+            decays=decays,
+            optimizer=self.optimizer,
+            sgd_momentum=self.sgd_momentum,
+            weight_decay=self.weight_decay,
+            crop_px=self.crop_px,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,9 +177,9 @@ class RotationProbe(CenterCrops):
             return replace(self, epochs=self.epochs / 50, batch_size=32)
         return replace(self, epochs=self.epochs * length_fraction(schedule))
 
-    def gpu_hours(self, backbone: Backbone) -> float:
+    def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
         """Return the estimated hours on one GPU, on the published counts of images."""
-        return probe_hours(backbone, self.dataset, epochs=self.epochs)
+        return probe_hours(backbone, self.dataset, epochs=self.epochs, rates=rates)
 
     def extracted(self) -> list[tuple[str, EvalTransform]]:
         """Return the test images in each rotation."""
@@ -180,7 +192,10 @@ class RotationProbe(CenterCrops):
         """
         import torch
 
-        positions = [turned.features for turned in self.features(backbone, folders)]
+        positions = [
+            frozen_features(backbone, self.dataset, split, transform, folders).features
+            for split, transform in self.extracted()
+        ]
         labels = torch.arange(QUARTER_TURNS).repeat_interleave(len(positions[0]))
         train = open_images(self.dataset, "trainval", folders)
         return Prepared(backbone, train, Features(torch.cat(positions), labels))
@@ -189,8 +204,15 @@ class RotationProbe(CenterCrops):
         """Train, then return the scores of the test split with the last weights."""
         from transfer.frozen.linear_heads import train_and_score
 
-        training = ProbeTraining.of(
-            self, learning_rates=(self.learning_rate,), decays=("step",), labels="rotations"
+        training = ProbeTraining(
+            learning_rates=(self.learning_rate,),
+            batch_size=self.batch_size,
+            epochs=self.epochs,
+            decays=("step",),
+            sgd_momentum=self.sgd_momentum,
+            weight_decay=self.weight_decay,
+            labels="rotations",
+            crop_px=self.crop_px,
         )
         return train_and_score(
             prepared.backbone, prepared.train, training, prepared.test, seed, folders.work

@@ -16,8 +16,8 @@ from transfer.datasets.catalog import DATASETS
 from transfer.datasets.folders import Folders
 from transfer.finetuning.options import length_fraction
 from transfer.frozen.classifier import Metric, class_results
-from transfer.frozen.features import Features, Predictions, open_images
-from transfer.frozen.pass_hours import probe_hours
+from transfer.frozen.features import Features, Predictions, frozen_features, open_images
+from transfer.frozen.pass_hours import ASSUMED, Rates, probe_hours
 from transfer.frozen.probe_training import ProbeTraining
 from transfer.frozen.transforms import EvalTransform
 from transfer.metrics import mean_per_class, top1
@@ -77,11 +77,13 @@ class LinearTransfer(Task):
         """Return the protocol with crops of the backbone's image size."""
         return replace(self, crop_px=backbone.input.size_px)
 
-    def gpu_hours(self, backbone: Backbone) -> float:
+    def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
         """Return the estimated hours on one GPU, on the published counts of images."""
         # the rates are searched in one pass, the chosen one is trained in another
         crops = 2.0 * self.steps * self.batch_size
-        return probe_hours(backbone, self.dataset, crops=crops, epochs=2.0 * self.epochs)
+        return probe_hours(
+            backbone, self.dataset, crops=crops, epochs=2.0 * self.epochs, rates=rates
+        )
 
     def extracted(self) -> list[tuple[str, EvalTransform]]:
         """Return the images of val and test, in center crops."""
@@ -90,11 +92,15 @@ class LinearTransfer(Task):
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
         """Return the images of train and trainval, and the features of val and test."""
+        features = (
+            frozen_features(backbone, self.dataset, split, transform, folders)
+            for split, transform in self.extracted()
+        )
         return Prepared(
             backbone,
             open_images(self.dataset, "train", folders),
             open_images(self.dataset, "trainval", folders),
-            *self.features(backbone, folders),
+            *features,
         )
 
     def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
@@ -106,12 +112,13 @@ class LinearTransfer(Task):
         from transfer.frozen.linear_heads import train_heads
 
         backbone = prepared.backbone
-        searched = train_heads(backbone, prepared.train, ProbeTraining.of(self), seed, folders.work)
+        searched = train_heads(
+            backbone, prepared.train, self.training(self.learning_rates), seed, folders.work
+        )
         accuracies = searched.accuracies(prepared.val, self.metric)
         best = max(range(len(accuracies)), key=lambda index: accuracies[index])
         rate = self.learning_rates[best]
-        chosen = ProbeTraining.of(self, learning_rates=(rate,))
-        final = train_heads(backbone, prepared.trainval, chosen, seed, folders.work)
+        final = train_heads(backbone, prepared.trainval, self.training((rate,)), seed, folders.work)
         scores = final.scores(prepared.test.features)[0]
         if not bool(scores.isfinite().all()):
             raise NotFiniteError(
@@ -126,6 +133,18 @@ class LinearTransfer(Task):
             **class_results(scores, prepared.test.labels, prepared.trainval.class_names),
         }
         return Predictions(scores, prepared.test.labels, details)
+
+    def training(self, rates: tuple[float, ...]) -> ProbeTraining:
+        """Return the settings of the training loop."""
+        return ProbeTraining(
+            learning_rates=rates,
+            batch_size=self.batch_size,
+            epochs=self.epochs,
+            steps=self.steps,
+            sgd_momentum=self.sgd_momentum,
+            weight_decay=self.weight_decay,
+            crop_px=self.crop_px,
+        )
 
     @property
     def metric(self) -> Metric:

@@ -8,8 +8,10 @@ once for all backbones, so that figures of two backbones show the same ones.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Never
 
+from transfer.datasets.catalog import too_small_bank
 from transfer.datasets.folders import Folders
 from transfer.datasets.images import describe_image
 from transfer.frozen.features import TrainAndTest, open_images
@@ -47,9 +49,11 @@ class NearestImages(CenterCrops):
     query_draw: int = 0
     """Seed of the draw of the queries, the same for every run."""
 
-    def images_needed(self, num_images: int, num_classes: int) -> tuple[int, int]:
-        """Return the size of the bank, and how many neighbors are shown."""
-        return num_images, self.num_neighbors
+    def too_few_images(self, data: Path) -> str:
+        """Return why there are too few training images for the neighbors; empty if enough."""
+        bank = too_small_bank(self.dataset, data, self.num_neighbors)
+        shown = f"{self.num_neighbors} neighbors are shown"
+        return f"{shown}, but {self.dataset} has {bank} images" if bank else ""
 
     def run(self, prepared: TrainAndTest, folders: Folders, seed: int) -> Neighbors:
         """Return the neighbors; the seed has no effect, since the queries are the same for all."""

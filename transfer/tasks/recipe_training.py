@@ -8,21 +8,24 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self
 
 from pretrain.running.atomic_files import content_hash
+from pretrain.running.console import print_line
 from pretrain.running.processes import this_process
 from transfer.backbone import Backbone, BackboneError
+from transfer.convert.architectures import has_max_pool, is_large
 from transfer.datasets.folders import Folders
 from transfer.datasets.unchanged import usable_split
 from transfer.encoders.encoder import Encoder
 from transfer.finetuning.options import TrainingOptions, at_schedule
 from transfer.finetuning.schedule import AnyRecipe, FineTuningRecipe
-from transfer.frozen.pass_hours import FORWARD_COST
-from transfer.tasks.task import Task
+from transfer.frozen.pass_hours import ASSUMED, FORWARD_COST, Rates
+from transfer.tasks.task import PlannedTask, Task
 
 if TYPE_CHECKING:
     from transfer.finetuning.norms import Norm
@@ -53,6 +56,20 @@ class Prepared:
     """Two parts of the training images, to compare learning rates on; None without a search."""
 
 
+@dataclass(frozen=True)
+class StepCost:
+    """The cost of a training's steps on a ResNet-50."""
+
+    measured: float
+    """Measured images per second; 0 if there are none."""
+    assumed: float
+    """Images per second, where they are not measured."""
+    image_gb: float
+    """Memory in GB that a step takes in float32 for each image."""
+    relative_size: float
+    """Side of the images relative to those of these numbers."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class RecipeTraining(Task, Generic[AnyRecipe]):
     """A task that trains all layers of a network and tests its last weights."""
@@ -62,10 +79,20 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
     heeded_options: ClassVar[frozenset[str]] = frozenset(vars(TrainingOptions())) - {
         "rates_at_once"
     }
+    kind: ClassVar[str]
+    """Name of the kind of training in a plan."""
+    assumption: ClassVar[str]
+    """Words of a plan for the assumed speed."""
+    mean_of_three: ClassVar[str]
+    """Key of the task whose published number is a mean of three runs."""
 
     recipe: AnyRecipe
     learning_rates: tuple[float, ...] = ()
     """Learning rates to compare on a held-out part of the training images; none: the recipe's."""
+
+    @abstractmethod
+    def unfit(self, backbone: Backbone) -> str:
+        """Return why a backbone cannot carry the network; empty if it can."""
 
     def at_schedule(self, schedule: str) -> Self:
         """Return the protocol with a share of the iterations; smoke: with a tiny network."""
@@ -90,15 +117,41 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
         """Return the recipe, whose batch is divided among GPUs."""
         return self.recipe
 
-    @property
     @abstractmethod
-    def images_per_s(self) -> float:
-        """Return the assumed images per second on which a ResNet-50 trains."""
+    def cost(self, rates: Rates) -> StepCost:
+        """Return what the training costs, by measured rates where there are any."""
 
-    def gpu_hours(self, backbone: Backbone) -> float:
+    def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
         """Return the estimated hours of training on one GPU; a test is short beside it."""
+        own = self.cost(rates)
+        arithmetic = FORWARD_COST.get(backbone.arch, 1.0) * own.relative_size**2
         images = self.recipe.iterations * self.recipe.batch_size * (1 + len(self.learning_rates))
-        return FORWARD_COST.get(backbone.arch, 1.0) * images / self.images_per_s / 3600
+        return arithmetic * images / (own.measured or own.assumed) / 3600
+
+    def memory_gb(self, num_processes: int) -> float:
+        """Return the least memory in GB of a GPU for a step on a ResNet-50."""
+        own = self.cost(ASSUMED)
+        images = self.recipe.batch_size / num_processes / self.recipe.accumulated
+        whole = own.image_gb * images * own.relative_size**2
+        return whole if self.recipe.precision == "float32" else whole / 2
+
+    def plan_notes(
+        self, planned: Sequence[PlannedTask[Self]], options: TrainingOptions, num_gpus: int
+    ) -> list[str]:
+        """Return hours, wall time and memory, and the advice to repeat what is a mean of runs."""
+        measured = all(row.task.cost(row.rates).measured for row in planned)
+        source = f"({planned[0].rates.source})" if measured else self.assumption
+        hours = sum(row.gpu_hours for row in planned)
+        memory = max(row.task.memory_gb(row.task.num_processes(options)) for row in planned)
+        notes = [
+            f"{self.kind}: about {hours:.1f} GPU hours {source}; "
+            f"{wall_time(planned, options, num_gpus)}; a GPU needs at least {memory:.1f} GB for a "
+            "ResNet-50"
+        ]
+        if 0 < len({row.seed for row in planned if row.key == self.mean_of_three}) < 3:
+            told = "the paper's numbers are means of three runs: --seeds 0,1,2"
+            notes.append(f"{self.mean_of_three}: {told}")
+        return notes
 
     @abstractmethod
     def open(self, data: Path, split: str) -> Any:
@@ -113,7 +166,7 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
         return Portion(*splits)
 
     @abstractmethod
-    def build(self, backbone: Backbone, num_classes: int, norm: Norm) -> Any:
+    def build(self, backbone: Backbone, num_classes: int, norm: Norm, folders: Folders) -> Any:
         """Return the network with the backbone's weights; torch's generator draws the others."""
 
     @abstractmethod
@@ -138,13 +191,15 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
         folder: that of the training's state.
         """
 
-    def initial(self, backbone: Backbone, portion: Portion, norm: Norm, seed: int) -> Any:
+    def initial(
+        self, backbone: Backbone, portion: Portion, norm: Norm, folders: Folders, seed: int
+    ) -> Any:
         """Return the network before training; torch's global generator keeps its state."""
         import torch
 
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            return self.build(backbone, len(portion.train.class_names), norm)
+            return self.build(backbone, len(portion.train.class_names), norm, folders)
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
         """Open all images, load the weights into the network and prove it on a fixed image.
@@ -158,7 +213,12 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
         process = this_process()
         norm = norm_for(self.recipe.synchronized_norm, process.device, process.num_processes)
         images = self.portion(folders, "trainval", "test")
-        differences = self.prove(self.initial(backbone, images, norm, 0), backbone)
+        differences = self.prove(self.initial(backbone, images, norm, folders, 0), backbone)
+        if process.is_main:
+            placed, worst = len(backbone.state_dict), max(differences.values())
+            print_line(
+                "weights", f"{placed} tensors in place, maps within {worst:.0e}; norm {norm}"
+            )
         held_out = self.portion(folders, "train", "val") if self.learning_rates else None
         return Prepared(backbone, norm, differences, images, held_out)
 
@@ -167,7 +227,11 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
 
         If several learning rates are given, they are compared first.
         """
-        from transfer.finetuning.schedule import search_learning_rates
+        from transfer.finetuning.schedule import (
+            best_rate,
+            scores_by_name,
+            search_learning_rates,
+        )
 
         metric = self.primary_metric
 
@@ -178,10 +242,9 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
         train = partial(self.train, prepared, folders, seed)
         rates = self.learning_rates if prepared.held_out is not None else ()
         scores = search_learning_rates(rates, score, metric)
-        best = max(scores, key=lambda rate: scores[rate], default=self.recipe.learning_rate)
-        predictions = train(prepared.images, best, "all")
-        held_out = {f"{rate:g}": score for rate, score in scores.items()}
-        return replace(predictions, details={**predictions.details, f"held_out_{metric}": held_out})
+        predictions = train(prepared.images, best_rate(scores, self.recipe.learning_rate), "all")
+        details = {**predictions.details, f"held_out_{metric}": scores_by_name(scores)}
+        return replace(predictions, details=details)
 
     def train(
         self,
@@ -194,19 +257,12 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
     ) -> Any:
         """Train on a portion's images; return the predictions of the last weights for its test."""
         recipe = replace(self.recipe, learning_rate=rate)
-        network = self.initial(prepared.backbone, portion, prepared.norm, seed)
+        network = self.initial(prepared.backbone, portion, prepared.norm, folders, seed)
         images = portion.train.fingerprint
         same = training_hash(prepared, recipe, seed, engine=self.engine, images=images)
         folder = folders.work / f"{name}-{same}"
         training, found = self.train_and_test(network, portion, recipe, seed, folder, folders)
-        details = {
-            "norm": prepared.norm,
-            "num_processes": this_process().num_processes,
-            "largest_difference_of_maps": prepared.differences,
-            "learning_rate": rate,
-            "training": asdict(training),
-            "num_test": len(portion.test),
-        }
+        details = {**training_details(prepared, recipe, training), "num_test": len(portion.test)}
         return replace(found, details={**details, **found.details})
 
 
@@ -221,7 +277,9 @@ def why_not_whole(backbone: Backbone, strides: str) -> str:
             "need the four stages of a ResNet"
         )
     if backbone.stem != "imagenet":
-        return f"the {backbone.stem} stem has another stride: {strides}"
+        halved = is_large(backbone.stem) or has_max_pool(backbone.stem)
+        kept = "half the image's size" if halved else "the image's full size"
+        return f"the {backbone.stem} stem keeps {kept}: {strides}"
     if "-heads" in backbone.arch:
         return f"{backbone.arch} has several layer4; give the file of one head"
     return ""
@@ -245,3 +303,38 @@ def training_hash(
         this_process().num_processes,
     ]
     return content_hash(parts, 12)
+
+
+def training_details(
+    prepared: Prepared, recipe: FineTuningRecipe, training: TrainingSummary
+) -> dict[str, object]:
+    """Return the details of a training for its record."""
+    import torch
+
+    from transfer.finetuning.norms import images_per_norm
+
+    process = this_process()
+    # float32 convolutions in TF32 have 10 bits of mantissa
+    tf32 = recipe.precision == "float32" and torch.backends.cudnn.allow_tf32
+    return {
+        "norm": prepared.norm,
+        "num_processes": process.num_processes,
+        "tensors_placed": len(prepared.backbone.state_dict),
+        "largest_difference_of_maps": prepared.differences,
+        "images_per_norm_statistic": images_per_norm(recipe, prepared.norm, process),
+        "learning_rate": recipe.learning_rate,
+        "tf32_convolutions": tf32
+        and torch.cuda.is_available()
+        and torch.cuda.get_device_capability() >= (8, 0),
+        "training": asdict(training),
+    }
+
+
+def wall_time(planned: Sequence[PlannedTask[Any]], options: TrainingOptions, num_gpus: int) -> str:
+    """Return how long tasks take one after another, each on as many GPUs as its batch allows."""
+    if not num_gpus and not options.gpus:
+        return "this machine has no GPU: its processor will take hundreds of times as long"
+    processes = [row.task.num_processes(options) for row in planned]
+    hours = sum(row.gpu_hours / n for row, n in zip(planned, processes, strict=True))
+    most = max(processes)
+    return f"{hours:.1f} hours on {most} GPU{'s' * (most > 1)}"

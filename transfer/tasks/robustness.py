@@ -25,7 +25,13 @@ from transfer.frozen.classifier import (
     labels_among,
     load_classifier,
 )
-from transfer.frozen.features import Features, Predictions, open_images
+from transfer.frozen.features import (
+    Features,
+    Predictions,
+    features_of_backbones,
+    frozen_features,
+    open_images,
+)
 from transfer.frozen.transforms import EvalTransform
 from transfer.galleries.mistakes import corrupted_mistakes, mistakes
 from transfer.metrics import top1
@@ -97,6 +103,11 @@ class TrainedClassifier(Task):
         """Return the test images."""
         return [("test", self.transform)]
 
+    def extract_together(self, backbones: Sequence[Backbone], folders: Folders) -> bool:
+        """Extract features of several backbones of one image size; decode every image once."""
+        features_of_backbones(backbones, self.dataset, "test", self.transform, folders)
+        return True
+
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
         """Return the classifier with the test features, extracted or from the cache.
 
@@ -108,7 +119,7 @@ class TrainedClassifier(Task):
                 f"no trained classifier in {folders.classifier}; run {self.classifier} first"
             )
         images, classes = open_images(self.dataset, "test", folders), self.classes(folders)
-        (test,) = self.features(backbone, folders)
+        test = frozen_features(backbone, self.dataset, "test", self.transform, folders)
         labels = labels_among(test.labels, images.class_names, classes)
         files = tuple(images.name(i) for i in range(len(images)))
         return Prepared(head, classes, Features(test.features, labels), files)

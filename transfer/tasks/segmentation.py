@@ -19,9 +19,10 @@ from transfer.convert.architectures import PLAIN, WIDE
 from transfer.datasets.catalog import open_segmented
 from transfer.datasets.folders import Folders
 from transfer.datasets.segmented import Segmented, read_mask
+from transfer.frozen.pass_hours import Rates
 from transfer.outcomes import resampled
 from transfer.segmentation.recipe import VOC_FCN, VOC_FCN_MOCO, SegmentationRecipe
-from transfer.tasks.recipe_training import Portion, RecipeTraining, why_not_whole
+from transfer.tasks.recipe_training import Portion, RecipeTraining, StepCost, why_not_whole
 
 if TYPE_CHECKING:
     from transfer.finetuning.norms import Norm
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
     from transfer.galleries.tile import Tile
     from transfer.segmentation.iou import Confusion, Overlap
     from transfer.segmentation.network import FCN
+
+IMAGES_PER_GPU_SECOND = 20.0
+"""Training speed of a ResNet-50 in float32 on crops of 513 px. It is assumed, not measured: the
+arithmetic of a crop is about a fifth of that of a Faster R-CNN's image."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +76,12 @@ class Segmentation(RecipeTraining[SegmentationRecipe]):
 
     primary_metric: ClassVar[str] = "mIoU"
     engine: ClassVar[str] = "mmsegmentation"
+    kind: ClassVar[str] = "segmentation"
+    assumption: ClassVar[str] = (
+        f"if a ResNet-50 trains on {IMAGES_PER_GPU_SECOND:.0f} crops of 513 px a second "
+        "(assumed, not measured)"
+    )
+    mean_of_three: ClassVar[str] = "voc12_seg_fcn"
 
     dataset: str = "voc12_seg"
 
@@ -80,20 +91,27 @@ class Segmentation(RecipeTraining[SegmentationRecipe]):
             return f"mmsegmentation's ResNet is built as {', '.join(PLAIN)}, not {backbone.arch}"
         return why_not_whole(backbone, "layer4 would not have the protocol's stride of 16")
 
-    @property
-    def images_per_s(self) -> float:
-        """Return the crops per second, 20 of 513 px: a fifth of a Faster R-CNN's arithmetic."""
-        return 20 * (513 / self.recipe.crop_px) ** 2
+    def cost(self, rates: Rates) -> StepCost:
+        """Return what the training costs on crops of 513 px."""
+        return StepCost(
+            measured=rates.trained_per_second("voc12_seg_fcn", self.recipe.precision),
+            assumed=IMAGES_PER_GPU_SECOND,
+            image_gb=0.53,
+            relative_size=self.recipe.crop_px / 513,
+        )
 
     def open(self, data: Path, split: str) -> Segmented:
         """Open a split of the data set."""
         return open_segmented(self.dataset, data, split)
 
-    def build(self, backbone: Backbone, num_classes: int, norm: Norm) -> FCN:
+    def build(self, backbone: Backbone, num_classes: int, norm: Norm, folders: Folders) -> FCN:
         """Return the network with the backbone's weights; torch's generator draws the others."""
         from transfer.segmentation.network import build_network, load_backbone
 
-        network = build_network(self.recipe, arch=backbone.arch, num_classes=num_classes, norm=norm)
+        log = folders.work / f"mmengine-{this_process().rank}.log"
+        network = build_network(
+            self.recipe, arch=backbone.arch, num_classes=num_classes, norm=norm, log=log
+        )
         load_backbone(network, backbone.state_dict)
         return network
 
@@ -138,6 +156,9 @@ class Segmentation(RecipeTraining[SegmentationRecipe]):
         return {
             **predicted.details,
             "IoU_per_class": dict(zip(names, scores.classes, strict=True)),
+            "num_classes_counted": sum(value is not None for value in scores.classes),
+            "pixel_accuracy": scores.pixel_accuracy,
+            "mean_accuracy": scores.mean_accuracy,
             **resampled({"mIoU": resampled_overlap(confusions)}, len(confusions)),
         }
 

@@ -6,7 +6,7 @@ arXiv:2108.02696, section 6.2).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -18,16 +18,16 @@ from pretrain.running.processes import this_process
 from transfer.backbone import Backbone
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.folders import Folders
-from transfer.datasets.splits import balanced_split, draw_balanced_share, write_list
+from transfer.datasets.splits import SHARE_SEED, balanced_split, draw_balanced_share, write_list
 from transfer.encoders.encoder import Encoder
 from transfer.finetuning.options import TrainingOptions, length_fraction
 from transfer.finetuning.schedule import Precision
 from transfer.frozen.classifier import class_results
 from transfer.frozen.features import Predictions, open_images
-from transfer.frozen.pass_hours import BACKWARD_COST, forward_hours
+from transfer.frozen.pass_hours import ASSUMED, BACKWARD_COST, Rates, forward_hours, training_hours
 from transfer.frozen.transforms import EvalTransform
 from transfer.metrics import top1
-from transfer.tasks.task import CenterCrops
+from transfer.tasks.task import CenterCrops, PlannedTask
 
 if TYPE_CHECKING:
     from transfer.datasets.images import Images
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 LISTED_SHARE = {"in1k_1pct": 0.01, "in1k_10pct": 0.1}
 """Share of ImageNet-1k's training images in SimCLR's lists."""
+IMAGE_GB = 0.086
+"""Memory in GB that a ResNet-50 keeps of an image of 224 px in float32 for its gradients."""
 
 
 @dataclass(frozen=True)
@@ -118,13 +120,39 @@ class SemiSupervised(CenterCrops):
             )
         return ""
 
-    def gpu_hours(self, backbone: Backbone) -> float:
+    def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
         """Return the estimated hours of the search for a rate and of the last training."""
         counts = DATASETS[self.dataset].counts
         labelled = counts["trainval"] * (self.drawn_share or 1.0)
         searches = len(self.head_rates) if len(self.head_rates) > 1 else 0
         trained = self.epochs * labelled * (1 + searches * (1 - self.held_out_share))
-        return forward_hours(backbone, BACKWARD_COST * trained + counts["test"])
+        tested = forward_hours(backbone, counts["test"], rates)
+        speed = rates.trained_per_second("classifier", self.precision)
+        if not speed:
+            return forward_hours(backbone, BACKWARD_COST * trained, rates) + tested
+        return training_hours(backbone, trained, speed) + tested
+
+    def plan_notes(
+        self, planned: Sequence[PlannedTask[Self]], options: TrainingOptions, num_gpus: int
+    ) -> list[str]:
+        """Return how many rates are tried, and that labelled images are drawn for want of lists."""
+        grids = {len(row.task.head_rates) for row in planned if len(row.task.head_rates) > 1}
+        lines = [
+            f"few labels: {count} learning rates are tried on labelled images that are held out, "
+            "then one training on all; in one process"
+            for count in sorted(grids)
+        ]
+        memory = max(row.task.memory_gb() for row in planned)
+        lines.append(f"few labels: a GPU needs at least {memory:.1f} GB for a ResNet-50")
+        if any(row.task.dataset == "in1k" for row in planned):
+            wanted = DATASETS[next(iter(LISTED_SHARE))].how_to_get
+            lines.append(f"few labels: drawn by class, the published lists are not there. {wanted}")
+        return lines
+
+    def memory_gb(self) -> float:
+        """Return the least memory in GB of a step on a ResNet-50, that of its activations."""
+        whole = IMAGE_GB * self.batch_size * (self.crop_px / 224) ** 2
+        return whole if self.precision == "float32" else whole / 2
 
     def extracted(self) -> list[tuple[str, EvalTransform]]:
         """Return nothing: the whole network is trained."""
@@ -139,35 +167,49 @@ class SemiSupervised(CenterCrops):
 
     def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
         """Search the rate if several are given, train on all labelled images, score test."""
+        from transfer.finetuning.schedule import best_rate, scores_by_name
         from transfer.frozen.crops import CROPS
         from transfer.frozen.kept_images import with_kept_pixels
 
         crops = self.epochs * len(self.head_rates) * len(prepared.labelled)
-        labelled, backbone = with_kept_pixels(prepared.labelled, crops), prepared.backbone
-        several = len(self.head_rates) > 1
-        held_out = self.search(backbone, labelled, folders, seed) if several else {}
-        rate = max(held_out, key=lambda rate: held_out[rate], default=self.head_rates[0])
-        (found,) = self.fine_tune(backbone, labelled, prepared.test, {"all": rate}, folders, seed)
+        prepared = replace(prepared, labelled=with_kept_pixels(prepared.labelled, crops))
+        labelled = prepared.labelled
+        held_out = self.search(prepared, folders, seed) if len(self.head_rates) > 1 else {}
+        rate = best_rate(held_out, self.head_rates[0])
+        (found,) = self.fine_tune(
+            prepared.backbone, labelled, prepared.test, [rate], folders, seed, ["all"]
+        )
         predictions = converged(found)
         edges = (min(self.head_rates), max(self.head_rates))
         details = {
             **predictions.details,
-            "held_out_top1": {f"{rate:g}": score for rate, score in held_out.items()},
+            "held_out_top1": scores_by_name(held_out),
+            "diverged_rates": [
+                rate for rate in self.head_rates if held_out and rate not in held_out
+            ],
             "at_grid_edge": bool(held_out) and rate in edges,
+            "labels": self.labels(),
             "crops": CROPS,
+            "fingerprint_of_labelled": labelled.fingerprint,
         }
         if self.drawn_share and this_process().is_main:
             name = f"{self.dataset}-labelled-{100 * self.drawn_share:g}pct"
             details["list_of_labelled"] = write_list(folders.lists, name, {"labelled": labelled})
         return replace(predictions, details=details)
 
-    def search(
-        self, backbone: Backbone, labelled: Images, folders: Folders, seed: int
-    ) -> dict[float, float]:
+    def labels(self) -> str:
+        """Return the source of the choice of labelled images."""
+        if not self.drawn_share:
+            return "published list"
+        share = f"{100 * self.drawn_share:g} % of {self.dataset}"
+        return f"{share}, drawn alike from each class, seed {SHARE_SEED!r}"
+
+    def search(self, prepared: Prepared, folders: Folders, seed: int) -> dict[float, float]:
         """Return top-1 on held-out labelled images, by the classifier's rate."""
         from transfer.finetuning.classification import number_at_once
         from transfer.finetuning.schedule import search_learning_rates
 
+        labelled = prepared.labelled
         least = int(np.bincount(labelled.label_array).min())
         # counted on the rarest class, so that every class keeps images to learn from
         held_out = max(1, round(self.held_out_share * least))
@@ -175,15 +217,18 @@ class SemiSupervised(CenterCrops):
             balanced_split(labelled, part, val_per_class=held_out) for part in ("train", "val")
         )
 
-        at_once = number_at_once(self.rates_at_once, backbone, this_process())
+        at_once = number_at_once(self.rates_at_once, prepared.backbone, this_process())
         tested: dict[float, Predictions | NotFiniteError] = {}
-        for at in range(0, len(self.head_rates), at_once):
-            rates = self.head_rates[at : at + at_once]
-            named = {f"rate-{rate:g}": rate for rate in rates}
-            found = self.fine_tune(backbone, learned, judged, named, folders, seed)
-            tested.update(zip(rates, found, strict=True))
 
         def score(rate: float) -> float:
+            if rate not in tested:
+                at = self.head_rates.index(rate)
+                rates = self.head_rates[at : at + at_once]
+                names = [f"rate-{rate:g}" for rate in rates]
+                found = self.fine_tune(
+                    prepared.backbone, learned, judged, rates, folders, seed, names
+                )
+                tested.update(zip(rates, found, strict=True))
             predictions = converged(tested[rate])
             return top1(predictions.scores, predictions.labels)
 
@@ -194,22 +239,31 @@ class SemiSupervised(CenterCrops):
         backbone: Backbone,
         learned: Images,
         judged: Images,
-        rates: Mapping[str, float],
+        rates: Sequence[float],
         folders: Folders,
         seed: int,
+        names: Sequence[str],
     ) -> list[Predictions | NotFiniteError]:
-        """Fine-tune on `learned` with rates of the classifier, by name; test on `judged`.
+        """Fine-tune on `learned` with rates of the classifier, side by side; test on `judged`.
 
         The error of a rate that diverges takes the place of its predictions.
         """
         from transfer.finetuning import classification as whole
 
-        courses = {name: self.course(len(learned), rate) for name, rate in rates.items()}
-        trained = whole.train_rates(
-            backbone, learned, courses, seed=seed, work=folders.work, process=this_process()
+        courses = [self.course(len(learned), rate) for rate in rates]
+        places = [
+            whole.training_folder(folders.work, name, backbone, learned, course, seed)
+            for name, course in zip(names, courses, strict=True)
+        ]
+        classifiers = [whole.Classifier(backbone, len(learned.class_names), seed) for _ in rates]
+        process = this_process()
+        summaries = whole.train_rates(
+            classifiers, learned, courses, seed=seed, folders=places, process=process, names=names
         )
         found: list[Predictions | NotFiniteError] = []
-        for (name, rate), (classifier, done) in zip(rates.items(), trained, strict=True):
+        for name, rate, course, classifier, done in zip(
+            names, rates, courses, classifiers, summaries, strict=True
+        ):
             if isinstance(done, NotFiniteError):
                 found.append(done)
                 continue
@@ -220,8 +274,8 @@ class SemiSupervised(CenterCrops):
                 continue
             details: dict[str, Any] = {
                 "head_rate": rate,
-                "backbone_rate": courses[name].learning_rate,
-                "precision": self.precision,
+                "backbone_rate": course.learning_rate,
+                "precision": course.precision,
                 "num_labelled": len(learned),
                 "training": asdict(done),
                 **class_results(scores, judged.labels, judged.class_names),

@@ -9,22 +9,35 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar
 
 from pretrain.running.errors import SuiteError
 from transfer.backbone import Backbone
-from transfer.datasets.catalog import expected_sizes
 from transfer.datasets.folders import Folders
 from transfer.finetuning.options import TrainingOptions
 from transfer.finetuning.schedule import TrainingSchedule
-from transfer.frozen.features import Features, TrainAndTest, frozen_features, open_images
-from transfer.frozen.pass_hours import probe_hours
+from transfer.frozen.features import TrainAndTest, frozen_features, open_images
+from transfer.frozen.pass_hours import ASSUMED, Rates, probe_hours
 from transfer.frozen.transforms import EvalTransform
 from transfer.galleries.mistakes import mistakes
 from transfer.metrics import top1, topk
 
 if TYPE_CHECKING:
     from transfer.galleries.tile import Tile
+
+AnyTask = TypeVar("AnyTask")
+
+
+@dataclass(frozen=True)
+class PlannedTask(Generic[AnyTask]):
+    """A task that is going to run."""
+
+    key: str
+    task: AnyTask
+    seed: int
+    gpu_hours: float
+    rates: Rates = ASSUMED
+    """Measured rates that the hours follow from, as far as there are any."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,23 +124,26 @@ class Task(ABC):
         """Return whether a record that this engine made counts as finished."""
         return True
 
-    def gpu_hours(self, backbone: Backbone) -> float:
+    def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
         """Return the estimated hours on one GPU, on the published counts of images.
 
         The backbone's precision is that of its frozen features, which are extracted once.
         """
-        return probe_hours(backbone, self.dataset)
+        return probe_hours(backbone, self.dataset, rates=rates)
 
     def extracted(self) -> list[tuple[str, EvalTransform]]:
         """Return the splits of the data set whose frozen features it reads, and how it crops."""
         return []
 
-    def features(self, backbone: Backbone, folders: Folders) -> list[Features]:
-        """Return the frozen features that it reads, extracted or from the cache."""
-        return [
-            frozen_features(backbone, self.dataset, split, transform, folders)
-            for split, transform in self.extracted()
-        ]
+    def plan_notes(
+        self, planned: Sequence[PlannedTask[Self]], options: TrainingOptions, num_gpus: int
+    ) -> list[str]:
+        """Return what a plan says of its tasks of this class; num_gpus: of this machine."""
+        return []
+
+    def extract_together(self, backbones: Sequence[Backbone], folders: Folders) -> bool:
+        """Extract features of several backbones in one pass; return False if there is none."""
+        return False
 
     @abstractmethod
     def prepare(self, backbone: Backbone, folders: Folders) -> Any:
@@ -171,29 +187,16 @@ class CenterCrops(Task):
         """Return the protocol with crops of the backbone's image size."""
         return replace(self, crop_px=backbone.input.size_px)
 
-    def too_few_images(self, data: Path) -> str:
-        """Return why the data have fewer training images than the task needs; empty if enough."""
-        sizes = expected_sizes(self.dataset, data)
-        num_images = sizes.counts.get("trainval", 0)
-        there, needed = self.images_needed(num_images, sizes.classes)
-        if not num_images or there >= needed:  # 0: not known
-            return ""
-        return (
-            f"{needed} training images are needed, but only {there} of {self.dataset} count; use "
-            "the complete data set, or --schedule smoke, which may need fewer"
-        )
-
-    def images_needed(self, num_images: int, num_classes: int) -> tuple[int, int]:
-        """Return how many of so many training images the task can use, and how many it needs."""
-        return num_images, 0
-
     def extracted(self) -> list[tuple[str, EvalTransform]]:
         """Return the training and the test images, in center crops."""
         return [("trainval", self.transform), ("test", self.transform)]
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Any:
         """Return the features of trainval and test, extracted or from the cache."""
-        train, test = self.features(backbone, folders)
+        train, test = (
+            frozen_features(backbone, self.dataset, split, transform, folders)
+            for split, transform in self.extracted()
+        )
         names = open_images(self.dataset, "test", folders).class_names
         return TrainAndTest(train, test, names[: int(train.labels.max()) + 1])
 

@@ -16,7 +16,7 @@ from transfer.backbone import Backbone
 from transfer.datasets.folders import Folders
 from transfer.finetuning.options import length_fraction
 from transfer.frozen.features import open_images
-from transfer.frozen.pass_hours import forward_hours
+from transfer.frozen.pass_hours import ASSUMED, Rates, forward_hours
 from transfer.frozen.transforms import ViewSettings
 from transfer.tasks.task import Task
 
@@ -82,9 +82,9 @@ class ViewStatistics(Task):
 
         return why_no_projector(backbone) if self.space == "embedding" else ""
 
-    def gpu_hours(self, backbone: Backbone) -> float:
+    def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
         """Return the estimated hours on one GPU."""
-        return forward_hours(backbone, self.num_images * self.views.num_views)
+        return forward_hours(backbone, self.num_images * self.views.num_views, rates)
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
         """Return the images, and the projector if embeddings are asked."""

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
+from pretrain.running.console import print_line
 from transfer.backbone import Backbone
 from transfer.datasets.expected import DataError
 from transfer.datasets.folders import Folders
 from transfer.encoders.encoder import Encoder
-from transfer.frozen.features import Features, Predictions, open_images
+from transfer.frozen.features import Features, Predictions, frozen_features, open_images
 from transfer.frozen.transforms import EvalTransform
 from transfer.galleries.mistakes import misplaced
 from transfer.metrics import average_precision
@@ -26,7 +27,7 @@ from transfer.tasks.task import Task
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from transfer.frozen.cost_search import CostSearch, Solver
+    from transfer.frozen.cost_search import CostSearch, CostSearchResult, Solver
     from transfer.galleries.tile import Tile
     from transfer.metrics import Points
 
@@ -118,7 +119,10 @@ class VOCSVM(Task):
 
     def prepare(self, backbone: Backbone, folders: Folders) -> SVMData:
         """Return the features of trainval and test, extracted or from the cache."""
-        train, test = self.features(backbone, folders)
+        train, test = (
+            frozen_features(backbone, "voc07", split, transform, folders)
+            for split, transform in self.extracted()
+        )
         names = open_images("voc07", "trainval", folders).class_names
         return self.measurable(train, test, names)
 
@@ -167,16 +171,7 @@ class VOCSVM(Task):
         )
         planes = solve(everywhere, chosen, None)
         details = {
-            "classes": {
-                name: {
-                    "cost": self.costs[index],
-                    "at_grid_edge": index in (0, len(self.costs) - 1),
-                    "cross_validated_AP": float(column[index]),
-                }
-                for name, index, column in zip(
-                    data.class_names, choice.best.tolist(), choice.table.T, strict=True
-                )
-            },
+            "classes": self.class_choices(choice, data.class_names),
             "classes_left_out": list(data.left_out),
             "mean_cross_validated_AP": {
                 f"{cost:g}": round(float(row.mean()), 3)
@@ -211,6 +206,21 @@ class VOCSVM(Task):
             seed=seed,
         )
 
+    def class_choices(
+        self, choice: CostSearchResult, names: tuple[str, ...]
+    ) -> dict[str, dict[str, object]]:
+        """Print and return cost and cross-validated average precision by class."""
+        choices: dict[str, dict[str, object]] = {}
+        for name, index, column in zip(names, choice.best.tolist(), choice.table.T, strict=True):
+            cost, precision = self.costs[index], float(column[index])
+            print_line("svm", f"{name:<12} C {cost:<8.3g} cross-validated AP {precision:.2f}")
+            choices[name] = {
+                "cost": cost,
+                "at_grid_edge": index in (0, len(self.costs) - 1),
+                "cross_validated_AP": precision,
+            }
+        return choices
+
     def metrics(self, predictions: Predictions) -> dict[str, float]:
         """Return mAP in percent, the mean over the classes."""
         precisions = self.precisions(predictions)
@@ -228,12 +238,24 @@ class VOCSVM(Task):
         ]
 
     def details(self, predictions: Predictions) -> dict[str, object]:
-        """Return details by class, with average precisions, and mAP on resampled test sets."""
-        rows = predictions.details["classes"].items()
+        """Return per class cost, whether it is at the grid's edge, and both average precisions."""
+        tested = self.precisions(predictions)
         classes = {
             name: {**row, "AP": precision}
-            for (name, row), precision in zip(rows, self.precisions(predictions), strict=True)
+            for (name, row), precision in zip(
+                predictions.details["classes"].items(), tested, strict=True
+            )
         }
+        edge = [name for name, row in classes.items() if row["at_grid_edge"]]
+        return {
+            **predictions.details,
+            "classes": classes,
+            "classes_at_grid_edge": edge,
+            **self.resampled(predictions),
+        }
+
+    def resampled(self, predictions: Predictions) -> dict[str, Any]:
+        """Return mAP on resampled test sets."""
         recalls = np.arange(11) / 10 if self.points == "11" else None
         scores, labels = predictions.scores.numpy(), predictions.labels.numpy()
         counts = resamples(len(labels))
@@ -245,8 +267,7 @@ class VOCSVM(Task):
             by_class.append(
                 resampled_precision(hits, misses, order, there.astype(float), counts, recalls)
             )
-        map_resampled = resampled({"mAP": np.nanmean(by_class, axis=0)}, len(labels))
-        return {**predictions.details, "classes": classes, **map_resampled}
+        return resampled({"mAP": np.nanmean(by_class, axis=0)}, len(labels))
 
     def gallery(self, predictions: Predictions, folders: Folders) -> list[Tile]:
         """Return test images that the rankings for classes have in the most wrong places.

@@ -16,7 +16,7 @@ from benchmarks.execution.one_cell import cell_from_arguments, main, run
 from benchmarks.planning.checkpoints import Origin
 from benchmarks.planning.plan import PlannedCell
 from pretrain.running.lock import BusyError
-from transfer.backbone import load_backbone
+from transfer.backbone import Backbone, load_backbone
 from transfer.cells.execution import evaluate
 from transfer.cells.many_gpus import KilledError
 from transfer.cells.request import Cell, CellSettings
@@ -128,7 +128,7 @@ def test_cells_of_a_pass_run_one_after_another_until_one_is_killed(
         assert keys == list(answers)[: 1 if expected > 1 else 2]
 
 
-def test_preparing_extracts_once_for_each_of_several_backbones(
+def test_preparing_for_several_backbones_decodes_once(
     settings: CellSettings,
     checkpoint: Path,
     four_heads: Path,
@@ -145,11 +145,11 @@ def test_preparing_extracts_once_for_each_of_several_backbones(
     words = Job(planned, prepares=True).arguments(dict(zip(names, origins, strict=True)))
     extract, passes = transfer.frozen.extraction.extract, []
 
-    def counted(path: Path, *others: Any) -> None:
-        passes.append(path)
-        extract(path, *others)
+    def counted(entries: dict[Path, Backbone], *others: Any) -> dict[Path, float]:
+        passes.append(len(entries))
+        return extract(entries, *others)
 
     monkeypatch.setattr(transfer.frozen.extraction, "extract", counted)
     assert main(list(words)) == 0
-    assert len(passes) == len(set(passes)) == 2
+    assert passes == [2]
     assert not any(cell.path.exists() for cell in cells)

@@ -1,11 +1,24 @@
 """Contents of a plan: states, hours, shared passes."""
 
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
-from benchmarks.planning.plan import plan_cell, render_plan, with_passes_counted_once
+import pytest
+
+from benchmarks.planning.plan import (
+    plan_cell,
+    render_plan,
+    with_passes_counted_once,
+)
+from pretrain.running.processes import assume_gpus
 from tests.benchmarks.conftest import Rows
-from transfer.backbone import Backbone
+from transfer.backbone import Backbone, random_backbone
 from transfer.cells.request import Cell, CellSettings
+from transfer.finetuning.options import TrainingOptions
+from transfer.frozen import pass_hours
+from transfer.frozen.pass_hours import ASSUMED, Rates, forward_hours, save_rates
 
 
 def test_heads_that_another_row_trains_are_counted_once(rows: Rows) -> None:
@@ -33,4 +46,81 @@ def test_too_few_images_are_named_in_the_plan(
     paper = replace(settings, schedule="paper")
     row = plan_cell(Cell(key="cifar10_knn", backbone=small_backbone, seed=0, settings=paper))
     assert row.state == "no data"
-    assert "200 training images are needed, but only 192 of cifar10" in render_plan([row])
+    assert "200 neighbors vote, but cifar10 has 192" in render_plan([row])
+
+
+@pytest.fixture
+def measured(settings: CellSettings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rates]:
+    """Store measured rates of this machine's GPU, and let it have one."""
+    monkeypatch.setattr(pass_hours, "DRIVER", settings.runs / "no driver")
+    rates = Rates(
+        gpu="NVIDIA H200",
+        measured="2026-11-22",
+        features={"resnet50": {"bfloat16": 8000.0, "float32": 2000.0}},
+        probe_crops=4000.0,
+        trainings={
+            "coco_det": {"float32": {"images": 16.0, "seconds": 0.5}},
+            "voc12_seg_fcn": {"float32": {"images": 16.0, "seconds": 0.25}},
+            "classifier": {"float32": {"images": 256.0, "seconds": 0.2}},
+        },
+    )
+    save_rates(settings.runs, rates)
+    with assume_gpus(1):
+        yield rates
+
+
+def hours(key: str, settings: CellSettings, rates: Rates, **changes: Any) -> float:
+    """Return the hours of a ResNet-50 at 224 px."""
+    backbone = replace(random_backbone(arch="resnet50", stem="imagenet", seed=0), state_dict={})
+    paper = replace(settings, schedule="paper", **changes)
+    cell = Cell(key=key, backbone=backbone, seed=0, settings=paper)
+    return cell.task.gpu_hours(cell.computing, rates)
+
+
+def test_measured_rates_take_the_place_of_assumed_ones(
+    settings: CellSettings, measured: Rates
+) -> None:
+    assert hours("coco_det", settings, measured) == pytest.approx(90_000 * 0.5 / 3600)
+    assert hours("voc12_seg_fcn", settings, measured) == pytest.approx(33_069 * 0.25 / 3600)
+    # 50,000 training and 10,000 test images once
+    assert hours("cifar10_knn", settings, measured) == pytest.approx(60_000 / 8000 / 3600)
+    exact = hours("cifar10_knn", settings, measured, features_in="float32")
+    assert exact == pytest.approx(60_000 / 2000 / 3600)
+    for key in ("coco_keypoint", "voc0712_det_c4"):  # not measured
+        assert hours(key, settings, measured) == hours(key, settings, ASSUMED)
+
+
+def test_each_training_takes_the_rate_of_its_kind_and_each_network_its_share(
+    small_backbone: Backbone, settings: CellSettings, measured: Rates
+) -> None:
+    faster = {"classifier": {"float32": {"images": 256.0, "seconds": 0.1}}}
+    twice = replace(measured, probe_crops=8000.0, trainings=faster)
+    probe, few, tested = "in100_linear@jcl", "in1k_semi_10pct@co2", 50_000 / 8000 / 3600
+    slow, fast = (hours(probe, settings, rates) for rates in (measured, twice))
+    assert slow == pytest.approx(fast * 2, rel=0.02)
+    trained = [hours(few, settings, rates) - tested for rates in (measured, twice)]
+    assert trained[1] == pytest.approx(trained[0] / 2)
+    own = replace(measured, features={"resnet18": {"bfloat16": 20_000.0}})
+    backbone = replace(small_backbone, precision="bfloat16")
+    per_image = forward_hours(backbone, 1.0, measured) / forward_hours(backbone, 1.0, own)
+    assert per_image == pytest.approx(0.44 / 8000 * 20_000)
+
+
+def test_a_plan_names_the_gpu_that_its_hours_were_measured_on(
+    small_backbone: Backbone, small_data: Path, settings: CellSettings, measured: Rates
+) -> None:
+    training = TrainingOptions(engine="torchvision", gpus=1, images_per_gpu=2)
+    paper = replace(settings, data=small_data, schedule="paper", training=training)
+    rows = [
+        plan_cell(Cell(key=key, backbone=small_backbone, seed=0, settings=paper))
+        for key in ("coco_det", "voc12_seg_fcn")
+    ]
+    text = render_plan(rows)
+    assert "GPU hours: measured on NVIDIA H200, 2026-11-22\n" in text
+    assert "detection: about 5.5 GPU hours (measured on NVIDIA H200, 2026-11-22)" in text
+    assert "segmentation: about 1.0 GPU hours (measured on NVIDIA H200, 2026-11-22)" in text
+    assert "a GPU needs at least 3.0 GB for a ResNet-50" in text  # two images, model zoo
+    assert "assumed" not in text
+    with assume_gpus(0):
+        assumed = [plan_cell(row.cell) for row in rows]
+    assert "GPU hours: assumed, see make gpu-check" in render_plan(assumed)

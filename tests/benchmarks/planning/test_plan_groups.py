@@ -62,6 +62,8 @@ def test_the_plan_of_all_tasks_fits_a_screen(
     rows = [planned(key, small_backbone, settings) for key in default_tasks()]
     lines = render_plan_groups(rows).splitlines()
     assert len(lines) <= 24
+    notes = [line.partition(":")[0] for line in lines if "a GPU needs at least" in line]
+    assert sorted(notes) == ["detection", "few labels", "segmentation"]
 
 
 def test_kept_crops_are_counted_once(

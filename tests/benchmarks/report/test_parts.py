@@ -150,7 +150,7 @@ def test_logs_are_read_up_to_a_torn_line(tmp_path: Path) -> None:
 
 
 def test_accuracy_stands_against_the_cost_of_unlike_networks(tmp_path: Path) -> None:
-    for name, millions in (("small", 11), ("large", 23)):
+    for name, millions, images_per_s in (("small", 11, 90.0), ("large", 23, 40.0)):
         backbone: dict[str, Any] = {"name": name, "arch": "resnet50", "stem": "imagenet"}
         backbone |= {
             "sha256": name * 4,
@@ -158,9 +158,14 @@ def test_accuracy_stands_against_the_cost_of_unlike_networks(tmp_path: Path) -> 
             "made_by": {},
             "num_parameters": millions * 1_000_000,
         }
-        complete(tmp_path, name, TASK, backbone=backbone)
+        complete(tmp_path, name, TASK, backbone=backbone, speed={"224": images_per_s, "32": 999.0})
     (part,) = parts_by_task(read_contents(tmp_path))
-    assert [chart.title for chart in part.charts] == ["Accuracy against parameters"]
+    parameters, speed = part.charts
+    assert (parameters.title, speed.title) == (
+        "Accuracy against parameters",
+        "Accuracy against speed",
+    )
+    assert "224 px" in speed.note
     complete(tmp_path, "large", TASK, backbone=backbone | {"num_parameters": 11_000_000})
     assert parts_by_task(read_contents(tmp_path)) == []  # networks of one size
 

@@ -11,7 +11,7 @@ from PIL import Image
 from torchvision.transforms import functional, v2
 
 from pretrain.pixels.boxes import draw_box
-from pretrain.pixels.crops import crop, crop_batch, orient
+from pretrain.pixels.crops import crop, crop_batch, crop_one, orient
 from pretrain.pixels.decoding import Pixels, decode
 from tests.pretrain.pixels.photographs import as_jpeg, photograph
 from tests.rounding import assert_equal_up_to_rounding
@@ -99,6 +99,19 @@ def test_a_view_is_mirrored_before_it_is_turned(subtests: pytest.Subtests) -> No
                 orient(view, flip=flip, quarters=quarters, out=found)
                 # numpy turns as Pillow does, counterclockwise
                 assert np.array_equal(found, np.rot90(view[:, ::-1] if flip else view, quarters))
+
+
+def test_one_crop_on_a_device_has_whole_levels_within_one_of_the_cpus(
+    subtests: pytest.Subtests,
+) -> None:
+    for size_px in [24, 48]:
+        for box in BOXES:
+            with subtests.test(size_px=size_px, box=box):
+                image = photograph(width=90)
+                found = crop_one(torch.from_numpy(image), box, size_px).permute(1, 2, 0).numpy()
+                assert np.array_equal(found, found.round().clip(0, 255))
+                assert levels_apart(found, crop(image, box, size_px)).max() <= 1
+                assert levels_apart(found, by_pillow(image, box, size_px)).max() <= 1
 
 
 def test_a_box_is_the_one_that_torchvision_draws_from_the_same_state(

@@ -72,8 +72,9 @@ def test_a_set_that_changes_or_is_replaced_and_put_back_within_a_cell_leaves_no_
 def test_a_preparation_during_which_an_image_was_replaced_leaves_no_features(
     own_cell: Cell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    changing = before(KNN.features, lambda: rewrite_an_image(own_cell.settings.data))
-    monkeypatch.setattr(KNN, "features", changing)
+    changing = before(KNN.prepare, lambda: rewrite_an_image(own_cell.settings.data))
+    monkeypatch.setattr(KNN, "prepare", changing)
+    monkeypatch.setattr(KNN, "extract_together", lambda *_: False)
     with pytest.raises(ChangedDataError, match="image files were written meanwhile"):
         prepare([own_cell])
     assert not list(own_cell.folders.cache.rglob("*.npy"))

@@ -264,6 +264,16 @@ def test_a_classifier_that_fails_is_tried_once_and_its_users_say_so(
         assert reason == f"ClassifierError: {expected}"
 
 
+def test_cells_of_one_task_are_extracted_together_one_after_another(
+    cell: Cell, trained: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    form = cell.backbone.input
+    other = random_backbone(arch="resnet18", stem="imagenet", seed=1, input=form, name="other")
+    cells = [cell, replace(cell, backbone=other)]
+    assert run_cells(with_classifiers([plan_cell(one) for one in cells]), {}) == []
+    assert capsys.readouterr().err.count("objectnet13 test for 2 backbones") > 0
+
+
 def test_a_request_with_classifiers_still_knows_its_checkpoints(
     cell: Cell, checkpoint: Path, trained: list[str]
 ) -> None:

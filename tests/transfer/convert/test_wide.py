@@ -102,6 +102,7 @@ def test_engines_for_plain_networks_refuse_them_by_name(tmp_path: Path) -> None:
             arch="wide_resnet50_2",
             num_classes=3,
             norm="BN",
+            log=tmp_path / "log",
         )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,7 +17,7 @@ from pretrain.running.processes import Process
 from transfer.backbone import Backbone
 from transfer.datasets.catalog import open_split
 from transfer.datasets.images import Images
-from transfer.finetuning import classification
+from transfer.finetuning import classification, loop
 from transfer.finetuning.classification import (
     Classifier,
     FineTuning,
@@ -24,7 +25,8 @@ from transfer.finetuning.classification import (
     train_rates,
     training_samples,
 )
-from transfer.finetuning.state import TrainingSummary
+from transfer.finetuning.state import Training, TrainingSummary
+from transfer.finetuning.stream import Stream
 from transfer.frozen.transforms import EvalTransform, normalize_pixels
 
 CPU = Process(device=torch.device("cpu"))
@@ -56,9 +58,16 @@ class Trainings:
     backbone: Backbone
     images: Images
 
-    def alone(self, folder: Path, rate: float) -> tuple[Classifier, TrainingSummary]:
+    def alone(
+        self, folder: Path, rate: float, dtype: torch.dtype = torch.float32
+    ) -> tuple[Classifier, TrainingSummary]:
         """One that knows of no others."""
-        ((classifier,), (summary,)) = self.together(folder, (rate,))
+        classifier = Classifier(self.backbone, 6, seed=0).to(dtype)
+        course, name = replace(COURSE, learning_rate=rate), f"{rate:g}"
+        place = folder / name
+        (summary,) = train_rates(
+            [classifier], self.images, [course], seed=0, folders=[place], process=CPU, names=[name]
+        )
         assert isinstance(summary, TrainingSummary)
         return classifier, summary
 
@@ -66,9 +75,17 @@ class Trainings:
         self, folder: Path, rates: tuple[float, ...] = RATES
     ) -> tuple[list[Classifier], list[TrainingSummary | NotFiniteError]]:
         """One of each rate, side by side."""
-        courses = {f"{rate:g}": replace(COURSE, learning_rate=rate) for rate in rates}
-        found = train_rates(self.backbone, self.images, courses, seed=0, work=folder, process=CPU)
-        return [one for one, _ in found], [end for _, end in found]
+        classifiers = [Classifier(self.backbone, 6, seed=0) for _ in rates]
+        summaries = train_rates(
+            classifiers,
+            self.images,
+            [replace(COURSE, learning_rate=rate) for rate in rates],
+            seed=0,
+            folders=[folder / f"{rate:g}" for rate in rates],
+            process=CPU,
+            names=[f"{rate:g}" for rate in rates],
+        )
+        return classifiers, summaries
 
 
 @pytest.fixture(scope="module")
@@ -76,12 +93,9 @@ def trainings(small_backbone: Backbone, images: Images) -> Trainings:
     return Trainings(small_backbone, images)
 
 
-def test_the_loop_is_plain_sgd_on_the_same_crops(
-    trainings: Trainings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_loop_is_plain_sgd_on_the_same_crops(trainings: Trainings, tmp_path: Path) -> None:
     # norms over four values make a rounding grow with each step: float64 and a small rate
-    monkeypatch.setattr(classification, "Classifier", lambda *words: Classifier(*words).double())
-    found, _ = trainings.alone(tmp_path, 1e-4)
+    found, _ = trainings.alone(tmp_path, 1e-4, torch.float64)
     small_backbone, images = trainings.backbone, trainings.images
     network = small_backbone.network().double().train().requires_grad_(True)
     head = torch.nn.Linear(512, 6)
@@ -173,16 +187,40 @@ def test_a_stopped_training_goes_on_to_the_same_bits_beside_others_too(
             assert_same_bits(classifier, references[rate][0])
 
 
-def test_a_rate_that_diverges_leaves_the_others_also_after_a_stop(
-    trainings: Trainings, tmp_path: Path, references: References
+def test_a_rate_that_diverged_does_not_drag_a_resumed_group_back(
+    trainings: Trainings,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    references: References,
 ) -> None:
     rates = (DIVERGING, RATES[0])
     with stopped_at(4):
         trainings.together(tmp_path, rates)
+    made: list[int] = []
+    step = loop.step
+
+    def counted(stream: Stream, training: Training, *rest: Any) -> None:
+        made.append(training.iteration)
+        step(stream, training, *rest)
+
+    monkeypatch.setattr(loop, "step", counted)
     classifiers, summaries = trainings.together(tmp_path, rates)
+    assert made == [4]
     assert isinstance(summaries[0], NotFiniteError)
     assert "a loss is not finite" in str(summaries[0])
     assert_same_bits(classifiers[1], references[RATES[0]][0])
+
+
+def test_a_group_that_diverged_as_a_whole_is_tried_again(
+    trainings: Trainings, tmp_path: Path
+) -> None:
+    for _ in range(2):
+        _, summaries = trainings.together(tmp_path, (DIVERGING, 2 * DIVERGING))
+        assert all("a loss is not finite" in str(one) for one in summaries)
+        notes = list(tmp_path.glob("*/diverged.txt"))
+        assert len(notes) == 2
+        for note in notes:
+            note.write_text("old words")
 
 
 def test_the_number_of_networks_follows_from_the_memory_of_a_gpu(

@@ -145,10 +145,14 @@ def test_a_killed_training_goes_on_for_the_same_files_only(
         assert calls.calls == iterations + tiny_recipe().precise_norm_batches
 
 
-def test_a_damaged_state_is_made_again(tmp_path: Path) -> None:
+def test_a_damaged_state_is_told_and_made_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     first = trained(tmp_path)
     (tmp_path / "training.stage").write_bytes(b"torn")
+    capsys.readouterr()
     assert_same(trained(tmp_path), first)
+    assert "damaged: the training starts anew" in capsys.readouterr().err
 
 
 def test_passes_that_share_a_batch_make_the_step_of_one(tmp_path: Path) -> None:

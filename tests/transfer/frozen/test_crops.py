@@ -12,12 +12,12 @@ from transfer.backbone import InputFormat
 from transfer.datasets.catalog import open_split
 from transfer.datasets.expected import DataError
 from transfer.datasets.images import image_files
-from transfer.frozen.crops import RandomCrops, batch_places, crop_batches, draw_seed
+from transfer.frozen.crops import BatchIndices, CropSource, RandomCrops, RandomView, draw_seed
 from transfer.frozen.transforms import normalize_pixels
 
 
 def test_every_image_is_seen_once_per_pass() -> None:
-    batches_of = list(batch_places(num_images=10, batch_size=4, seed=0, steps=range(5)))
+    batches_of = list(BatchIndices(num_images=10, batch_size=4, seed=0, steps=range(5)))
     seen = [index for batch in batches_of for _, index in batch]
     assert sorted(seen[:10]) == sorted(seen[10:]) == list(range(10))
     assert seen[:10] != seen[10:]
@@ -28,7 +28,7 @@ def test_seed_0_draws_by_the_position_alone_within_two_levels_of_torchvision(
     position: int, small_data: Path
 ) -> None:
     images = open_split("cars", small_data, "train")
-    crops = RandomCrops(images, 32, seed=0)
+    crops = RandomCrops(images, RandomView(px=32), seed=0)
     torch.manual_seed(position)
     crop = v2.RandomResizedCrop(32, scale=(0.08, 1.0), antialias=True)
     expected = v2.functional.pil_to_tensor(v2.RandomHorizontalFlip()(crop(images[3][0])))
@@ -42,12 +42,12 @@ def test_batches_are_the_same_with_any_number_of_workers_and_after_an_interrupti
     num_workers: int, small_data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     images, form = open_split("cars", small_data, "train"), InputFormat(size_px=32)
-    crops = RandomCrops(images, 32, 3, "rotations")
+    view = RandomView(px=32, labels="rotations")
     monkeypatch.setattr(transfer.frozen.crops, "num_workers", lambda _: num_workers)
-    batches = list(crop_batches(crops, form, 8, range(2, 5), torch.device("cpu")))
+    batches = list(CropSource(images, view, 3, 24, 24).batches(form, 8, range(2, 5)))
     for step, (pixels, labels) in enumerate(batches, 2):
-        places = next(batch_places(len(images), 8, 3, range(step, step + 1)))
-        raw, expected = crops(places)
+        places = next(iter(BatchIndices(len(images), 8, 3, range(step, step + 1))))
+        raw, expected = RandomCrops(images, view, 3)(places)
         assert torch.equal(pixels, normalize_pixels(raw, form))
         assert torch.equal(labels, expected)
 
@@ -57,7 +57,7 @@ def test_a_broken_image_is_named(small_data: Path, tmp_path: Path) -> None:
     broken.write_bytes(b"\xff\xd8\xff no image")
     images = image_files(tmp_path, ["broken.jpg"], [0], ["a"])
     with pytest.raises(DataError, match=r"broken\.jpg: cannot be decoded"):
-        RandomCrops(images, 8, 0)([(0, 0)])
+        list(CropSource(images, RandomView(px=8), 0, 1, 1).batches(InputFormat(), 1, range(1)))
 
 
 def test_seeds_share_no_draw_within_ten_million() -> None:
@@ -69,13 +69,11 @@ def test_seeds_share_no_draw_within_ten_million() -> None:
 
 def test_a_rotated_view_is_the_plain_one_turned_by_its_label() -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (48, 40, 3), dtype=np.uint8)
-    images = image_files(Path(), ["a.jpg"], [0], ["a"])
-    upright, rotated = RandomCrops(images, 16, 0), RandomCrops(images, 16, 0, "rotations")
     labels = set()
     for seed in range(24):
         plain, turned = (np.empty((16, 16, 3), np.uint8) for _ in range(2))
-        assert upright.write(pixels, seed, plain) == 0
-        quarters = rotated.write(pixels, seed, turned)
+        assert RandomView(px=16).write(pixels, seed, plain) == 0
+        quarters = RandomView(px=16, labels="rotations").write(pixels, seed, turned)
         assert np.array_equal(np.rot90(plain, quarters), turned)
         labels.add(quarters)
     assert labels == {0, 1, 2, 3}

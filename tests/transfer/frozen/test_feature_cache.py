@@ -13,10 +13,16 @@ from torchvision.transforms.v2.functional import pil_to_tensor
 import transfer.frozen.extraction
 import transfer.frozen.network
 from pretrain.running import stop
-from transfer.backbone import Backbone
+from transfer.backbone import Backbone, InputFormat, random_backbone
 from transfer.datasets.catalog import open_split
 from transfer.datasets.folders import Folders
-from transfer.frozen.features import Features, cache_key, feature_precision, frozen_features
+from transfer.frozen.features import (
+    Features,
+    cache_key,
+    feature_precision,
+    features_of_backbones,
+    frozen_features,
+)
 from transfer.frozen.transforms import EvalTransform, normalize_pixels
 
 TRANSFORM = EvalTransform(resize_px=37, crop_px=32)
@@ -103,6 +109,28 @@ def test_a_border_is_cut_off_before_anything_else() -> None:
     framed[2:-2, 2:-2] = (0, 80, 0)
     transform = EvalTransform(resize_px=32, crop_px=32, border_px=2)
     assert set(np.asarray(transform.pixels(Image.fromarray(framed))).reshape(-1, 3)[:, 0]) == {0}
+
+
+def test_several_backbones_share_one_pass_over_the_images(
+    small_backbone: Backbone, folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = random_backbone(
+        arch="resnet18", stem="imagenet", seed=1, input=InputFormat(mean=(0, 0, 0), size_px=32)
+    )
+    alone = [extract(backbone, folders).features for backbone in (small_backbone, other)]
+    elsewhere = replace(folders, cache=folders.cache / "together")
+    decoded = []
+    pixels = EvalTransform.pixels
+
+    def counted(transform: EvalTransform, image: Image.Image) -> Image.Image:
+        decoded.append(image)
+        return pixels(transform, image)
+
+    monkeypatch.setattr(EvalTransform, "pixels", counted)
+    both = features_of_backbones([small_backbone, other], "dtd", "val", TRANSFORM, elsewhere)
+    assert len(decoded) == 80
+    for one, shared in zip(alone, both, strict=True):
+        assert torch.equal(one, shared.features)
 
 
 def test_precision_shapes_the_key_and_the_features_but_little(

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from transfer.frozen.classifier import Heads
-from transfer.frozen.head_shares import share_details
+from transfer.frozen.head_shares import entropies_bits, image_shares, share_details
 
 
 def classifier(weight: torch.Tensor) -> Heads:
@@ -24,6 +24,7 @@ def test_equal_heads_share_equally() -> None:
     features = torch.cat([torch.eye(3)] * 4, dim=1)
     shares = head_shares(classifier(weight), features, torch.arange(3), 4)
     assert shares == pytest.approx([0.25] * 4)
+    assert float(entropies_bits(torch.tensor([shares]))) == pytest.approx(2.0)
 
 
 def test_wrong_predictions_do_not_count() -> None:
@@ -40,9 +41,25 @@ def test_means_histograms_and_classes_are_of_the_shares_of_each_image() -> None:
     features = torch.cat([torch.eye(3), torch.stack([0 * both, 0 * both, both])], dim=1)
     details: Any = share_details(classifier(weight), features, torch.arange(3), 2)
     assert details["head_shares"] == pytest.approx([5 / 6, 1 / 6])
+    # the entropy of the mean is not the mean of the entropies
     entropy = -(5 / 6 * math.log2(5 / 6) + 1 / 6 * math.log2(1 / 6))
     assert details["head_entropy_bits"] == pytest.approx(entropy)
+    assert details["image_entropy_bits"] == pytest.approx(1 / 3)
     first, second = details["head_share_histograms"]["counts"]
     assert (sum(first), sum(second), details["num_images_with_shares"]) == (3, 3, 3)
     assert (first[10], first[-1], second[0], second[10]) == (1, 2, 2, 1)
+    assert details["class_head_shares"] == [[1.0, 0.0], [1.0, 0.0], [0.5, 0.5]]
     assert details["head_share_examples"][2] == {"index": 2, "label": 2, "shares": [0.5, 0.5]}
+    assert details["head_is_largest"][0] >= 2 / 3
+
+
+def test_parts_of_the_images_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = torch.Generator().manual_seed(0)
+    weight = torch.randn(5, 8, generator=generator)
+    features = torch.rand(50, 8, generator=generator)
+    labels = torch.randint(5, (50,), generator=generator)
+    whole = image_shares(classifier(weight), features, labels, 2)
+    monkeypatch.setattr("transfer.frozen.head_shares.IMAGES_PER_PART", 7)
+    parts = image_shares(classifier(weight), features, labels, 2)
+    assert torch.equal(parts[1], whole[1])
+    torch.testing.assert_close(parts[0], whole[0])

@@ -5,7 +5,8 @@ import math
 import pytest
 import torch
 
-from transfer.frozen.nearest import QUERIES_PER_PART, knn
+from transfer.frozen.features import Features
+from transfer.frozen.nearest import QUERIES_PER_PART, knn_scores
 
 
 def test_votes_equal_a_loop_over_all_pairs() -> None:
@@ -13,7 +14,9 @@ def test_votes_equal_a_loop_over_all_pairs() -> None:
     bank = torch.randn(30, 4, generator=generator)
     labels = torch.randint(0, 3, (30,), generator=generator)
     queries = torch.randn(5, 4, generator=generator)
-    votes = knn(bank, labels, queries, num_neighbors=7)
+    votes = knn_scores(
+        Features(bank, labels), queries, num_classes=3, num_neighbors=7, temperature=0.1
+    )
     for query, row in zip(queries, votes, strict=True):
         cosines = [float(torch.cosine_similarity(query, key, dim=0)) for key in bank]
         nearest = sorted(range(30), key=lambda index: -cosines[index])[:7]
@@ -24,12 +27,14 @@ def test_votes_equal_a_loop_over_all_pairs() -> None:
 
 
 def test_more_neighbors_than_images_is_an_error() -> None:
+    bank = Features(torch.eye(3), torch.arange(3))
     with pytest.raises(ValueError, match="4 neighbors are asked of a bank of 3"):
-        knn(torch.eye(3), torch.arange(3), torch.eye(3), num_neighbors=4)
+        knn_scores(bank, torch.eye(3), num_classes=3, num_neighbors=4, temperature=0.1)
 
 
 def test_queries_of_several_parts_vote_in_their_order() -> None:
     count = 2 * QUERIES_PER_PART + 5
     kinds = torch.arange(count) % 7
-    votes = knn(torch.eye(7), torch.arange(7), torch.eye(7)[kinds], num_neighbors=1)
+    bank = Features(torch.eye(7), torch.arange(7))
+    votes = knn_scores(bank, torch.eye(7)[kinds], num_classes=7, num_neighbors=1, temperature=0.1)
     assert torch.equal(votes.argmax(dim=1), kinds)

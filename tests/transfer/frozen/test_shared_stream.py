@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import transfer.frozen.linear_heads
 import transfer.frozen.running_probe
 from pretrain.running import stop
-from pretrain.running.atomic_files import save_stage
+from pretrain.running.atomic_files import write_whole
 from pretrain.running.errors import NotFiniteError
 from pretrain.running.lock import lock_folder
 from pretrain.running.memory import image_memory
@@ -153,13 +153,13 @@ def test_a_full_disk_at_any_save_costs_no_second_pass(
     monkeypatch.setattr(transfer.frozen.linear_heads, "SAVE_EVERY_S", 0)
     left = iter(range(writes - 1))
 
-    def write(path: Path, state: dict[str, Tensor]) -> None:
+    def write(path: Path, content: bytes, option: str) -> None:
         if next(left, None) is None:
             raise OSError(errno.ENOSPC, "no space left")
-        save_stage(path, state)
+        write_whole(path, content, option)
 
     with monkeypatch.context() as full:
-        full.setattr(transfer.frozen.running_probe, "save_stage", write)
+        full.setattr(transfer.frozen.running_probe, "write_whole", write)
         with pytest.raises(OSError, match="no space left"):
             train(SMALL, tmp_path)
     assert all(equal(train(one, tmp_path), alone[index]) for index, one in enumerate(ALL))
@@ -191,13 +191,13 @@ def test_a_probe_that_diverges_ends_only_itself_and_what_went_along_is_saved(
 ) -> None:
     wild = ProbeTraining(learning_rates=(float("inf"),), epochs=1, batch_size=4, crop_px=32)
     assert equal(train(SMALL, tmp_path / "first", (wild,)), alone[0])
-    assert "rates inf on the same crops" in capsys.readouterr().err
+    assert "rates inf, batch size 4 and sgd" in capsys.readouterr().err
     for folder in ("first", "second"):
         with pytest.raises(NotFiniteError):
             train(wild, tmp_path / folder, (SMALL,))
     counted.clear()
     assert equal(train(SMALL, tmp_path / "second", ()), alone[0])
-    assert sum(counted) == 40 - 20  # its fifth batch ends the other after SMALL has got it
+    assert sum(counted) == 40 - 16  # its fifth batch ends the other before SMALL gets it
 
 
 @pytest.mark.usefixtures("sizes")

@@ -13,6 +13,8 @@ def test_a_case_by_hand() -> None:
     found = overlap(confusion(predicted, truth, 4))
     assert found.classes == (60.0, 50.0, None, None)
     assert found.mean == pytest.approx(55)
+    assert found.pixel_accuracy == pytest.approx(500 / 7)
+    assert found.mean_accuracy == pytest.approx((75 + 200 / 3) / 2)
 
 
 def test_a_class_that_is_only_predicted_counts_as_0() -> None:

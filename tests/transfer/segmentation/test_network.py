@@ -20,7 +20,7 @@ from transfer.segmentation.network import (
     dilate_layer4,
     load_backbone,
     prove,
-    without_output,
+    redirect_output,
 )
 from transfer.segmentation.recipe import VOC_FCN, SegmentationRecipe
 from transfer.segmentation.samples import Sample
@@ -42,7 +42,7 @@ def built(
     loaded: bool = True,
 ) -> FCN:
     torch.manual_seed(0)
-    network = build_network(recipe, arch=arch, num_classes=21, norm=norm)
+    network = build_network(recipe, arch=arch, num_classes=21, norm=norm, log=folder / "log")
     if loaded:
         load_backbone(network, weights(arch))
     return network
@@ -130,7 +130,7 @@ def test_all_norms_are_of_the_decided_kind(tmp_path: Path) -> None:
 def test_the_loss_is_mmsegmentations(tmp_path: Path) -> None:
     network = built(tmp_path).double().train()  # the norms would enlarge roundings of pixels
     ours = network(batch(65))["loss_seg"]
-    with without_output():
+    with redirect_output(tmp_path / "log"):
         from mmengine.structures import PixelData
         from mmseg.models.data_preprocessor import SegDataPreProcessor
         from mmseg.structures import SegDataSample
@@ -159,7 +159,7 @@ def test_the_classes_of_an_odd_size_are_mmsegmentations(
     recipe = replace(TINY, align_corners=align_corners)
     network = built(tmp_path, recipe).double().eval()  # no rounding decides of a class
     image = batch(71)[0].image[:, :47]
-    with without_output(), torch.inference_mode():
+    with redirect_output(tmp_path / "log"), torch.inference_mode():
         from mmengine.config import ConfigDict
         from mmseg.models import EncoderDecoder
         from mmseg.models.data_preprocessor import SegDataPreProcessor

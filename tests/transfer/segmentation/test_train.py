@@ -25,7 +25,7 @@ SHORT = replace(VOC_FCN.tiny(), crop_px=49, iterations=6, milestones=(4,))
 
 def network_for(folder: Path) -> FCN:
     torch.manual_seed(0)
-    network = build_network(SHORT, arch="resnet18", num_classes=3, norm="BN")
+    network = build_network(SHORT, arch="resnet18", num_classes=3, norm="BN", log=folder / "log")
     backbone = random_backbone(arch="resnet18", stem="imagenet", seed=0)
     load_backbone(network, backbone.state_dict)
     return network

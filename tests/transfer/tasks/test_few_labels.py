@@ -73,4 +73,4 @@ def test_pictures_show_the_images_that_the_smallest_sets_are_most_wrong_about(
 def test_fewer_images_than_a_class_needs_are_refused(small_data: Path) -> None:
     assert FewShot(dataset="cifar10", shots=(5, 32)).too_few_images(small_data) == ""
     reason = FewShot(dataset="cifar10", shots=(5, 33)).too_few_images(small_data)
-    assert "198 training images are needed, but only 192 of cifar10" in reason
+    assert "33 images of each class are drawn, but cifar10 has 192 training images of 6" in reason

@@ -51,9 +51,13 @@ def test_the_console_has_our_own_lines_and_nothing_of_mmengines(
     first, *lines = done.stderr.splitlines()
     assert first.startswith("backbone  ")
     # on a machine under load the checking of files takes long enough for a line of its own
-    steps = [re.match(r"\d\d:\d\d:\d\d  (check|train|predict)  +\S", line) for line in lines]
+    steps = [
+        re.match(r"\d\d:\d\d:\d\d  (check|weights|train|predict)  +\S", line) for line in lines
+    ]
     assert all(steps), done.stderr
-    assert {step[1] for step in steps if step} - {"check"} == {"train", "predict"}
+    assert {step[1] for step in steps if step} - {"check"} == {"weights", "train", "predict"}
+    (log,) = settings.runs.rglob("mmengine-0.log")
+    assert "conv_seg.weight" in log.read_text()
 
 
 @pytest.mark.slow
@@ -63,7 +67,9 @@ def test_the_record_tells_how_and_its_miou_is_scikit_learns_on_the_saved_predict
     asked = cell(small_backbone, settings, small_data)
     record = evaluate(asked)
     details = record.details
-    assert (record.engine, details["norm"]) == ("mmsegmentation", "BN")
+    assert (record.engine, details["norm"], details["tensors_placed"]) == (
+        *("mmsegmentation", "BN", 120),
+    )
     # float32, 17 layers: 256 eps of each map's largest value
     assert max(details["largest_difference_of_maps"].values()) < 256 * 2**-23
     assert finished(asked) == record

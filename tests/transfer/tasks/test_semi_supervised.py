@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torchvision.models import resnet50
 
 import transfer.finetuning.classification
 from pretrain.running.errors import NotFiniteError
@@ -21,7 +22,7 @@ from transfer.datasets.synthetic.generate import generate
 from transfer.finetuning.classification import FineTuning
 from transfer.finetuning.options import TrainingOptions
 from transfer.record import protocol_hash
-from transfer.tasks.semi_supervised import TASKS, SemiSupervised
+from transfer.tasks.semi_supervised import IMAGE_GB, TASKS, SemiSupervised
 
 
 def test_what_is_asked_of_a_training_is_told_but_not_how_many_rates_go_at_once(
@@ -87,11 +88,11 @@ def scored(monkeypatch: pytest.MonkeyPatch) -> list[tuple[set[str], float]]:
     """Replaces training: names learned from and rate of each call; the middle rate is the best."""
     calls: list[tuple[set[str], float]] = []
 
-    def train(_: Any, images: Images, courses: dict[str, FineTuning], **options: Any) -> Any:
-        (course,) = courses.values()
+    def train(_: Any, images: Images, courses: list[FineTuning], **options: Any) -> Any:
+        (course,) = courses
         rate = course.learning_rate * course.head_factor
         calls.append(({images.name(i) for i in range(len(images))}, rate))
-        return [(SimpleNamespace(), SimpleNamespace())]
+        return [SimpleNamespace()]
 
     def predicted(classifier: nn.Module, images: Images, *_: Any) -> Tensor:
         scores = torch.eye(len(images.class_names))[images.labels]
@@ -124,6 +125,7 @@ def test_the_rate_best_on_held_out_labels_is_trained_on_all_of_them(
     assert learned < everything
     assert found["held_out_top1"] == {"0.1": 50.0, "1": 100.0, "10": 50.0}
     assert (found["head_rate"], found["at_grid_edge"]) == (1.0, False)
+    assert (found["labels"], found["diverged_rates"]) == ("published list", [])
     assert found["crops"] == "crops/2"
     assert task.metrics(predictions)["top1"] == 100.0
 
@@ -137,7 +139,7 @@ def test_a_rate_that_ends_in_no_number_is_told_and_the_others_count(
     task = replace(TASKS["in1k_semi_1pct@lorac"], head_rates=(1.0, 100.0))
     prepared = task.prepare(small_backbone, folders(listed, tmp_path))
     found = task.details(task.run(prepared, folders(listed, tmp_path), seed=0))
-    assert (found["head_rate"], found["held_out_top1"]) == (1.0, {"1": 100.0})
+    assert (found["head_rate"], found["diverged_rates"]) == (1.0, [100.0])
     with pytest.raises(NotFiniteError, match="rate 100 has diverged"):
         replace(task, head_rates=(100.0,)).run(prepared, folders(listed, tmp_path), seed=0)
 
@@ -162,9 +164,9 @@ def test_rates_side_by_side_score_and_train_as_one_after_another(
     groups: list[int] = []
     train_rates = transfer.finetuning.classification.train_rates
 
-    def counted(backbone: Any, images: Any, courses: Any, **options: Any) -> Any:
-        groups.append(len(courses))
-        return train_rates(backbone, images, courses, **options)
+    def counted(classifiers: Any, *arguments: Any, **options: Any) -> Any:
+        groups.append(len(classifiers))
+        return train_rates(classifiers, *arguments, **options)
 
     monkeypatch.setattr(transfer.finetuning.classification, "train_rates", counted)
     task = replace(
@@ -180,3 +182,33 @@ def test_rates_side_by_side_score_and_train_as_one_after_another(
     assert groups == [1, 1, 1, 1, 2, 1, 1]
     assert torch.equal(scores[1], scores[2])
     assert details[1] == details[2]
+
+
+def maps_of(side_px: int) -> int:
+    """Bytes in bfloat16 that one view of a ResNet-50 keeps, from the sizes of its maps.
+
+    Each convolution keeps its result, which the norm reads, and but for shortcuts the norm's
+    result, on which sums and ReLU work in place. The image, the pooled maps and the pool's indices
+    (int64) join them.
+    """
+    with torch.device("meta"):
+        network = resnet50()
+    sizes: dict[str, int] = {}
+    for name, module in network.named_modules():
+        if isinstance(module, torch.nn.Conv2d):
+            module.register_forward_hook(
+                lambda *args, name=name: sizes.update({name: args[2].numel()})
+            )
+    network(torch.empty(1, 3, side_px, side_px, device="meta"))
+    pooled = 64 * (side_px // 4) ** 2
+    norms = sum(size for name, size in sizes.items() if "downsample" not in name)
+    return 2 * (sum(sizes.values()) + norms + 3 * side_px**2 + pooled) + 8 * pooled
+
+
+def test_the_memory_of_a_plan_is_that_of_the_maps() -> None:
+    # the counted maps are in bfloat16, but for the indices of the pool
+    assert pytest.approx(2 * maps_of(224) / 1e9, rel=0.03) == IMAGE_GB
+    task = TASKS["in1k_semi_1pct@co2"]
+    assert isinstance(task, SemiSupervised)
+    assert task.memory_gb() == pytest.approx(256 * IMAGE_GB)
+    assert replace(task, precision="bfloat16").memory_gb() == pytest.approx(128 * IMAGE_GB)

@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import nn
 
-import transfer.tasks.task
 import transfer.tasks.voc_svm
 from benchmarks.speed.svm import Settings, column, synthetic_voc
 from transfer import Encoder
@@ -49,7 +48,7 @@ def test_a_separable_set_is_solved_exactly_by_the_smallest_cost_which_is_flagged
     details = QUICK.details(predictions)
     classes = cast(dict[str, dict[str, object]], details["classes"])
     assert {name: row["cost"] for name, row in classes.items()} == dict.fromkeys("abc", 0.01)
-    assert all(row["at_grid_edge"] for row in classes.values())
+    assert details["classes_at_grid_edge"] == ["a", "b", "c"]
     assert details["classes_left_out"] == ["nowhere"]
 
 
@@ -105,7 +104,7 @@ def test_images_are_squashed_by_way_of_256_to_224(monkeypatch: pytest.MonkeyPatc
         asked.append((key, split, transform))
         return data.train if split == "trainval" else data.test
 
-    monkeypatch.setattr(transfer.tasks.task, "frozen_features", record)
+    monkeypatch.setattr(transfer.tasks.voc_svm, "frozen_features", record)
     monkeypatch.setattr(
         transfer.tasks.voc_svm, "open_images", lambda *_: type("", (), {"class_names": "abc"})
     )
