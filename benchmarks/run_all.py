@@ -25,7 +25,7 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-from benchmarks.execution.ending import finish_run, require_wandb
+from benchmarks.execution.ending import finish_run, remember_request, require_wandb
 from benchmarks.execution.states import write_run_file
 from benchmarks.planning.cells import require_data_folder, split_numbers, task_keys
 from benchmarks.planning.checkpoints import (
@@ -139,6 +139,7 @@ def run(request: RunAll) -> int:
         rows, sources, lines = settle_declarations(rows, sources, given=bool(request.declared))
         lines *= not request.quiet
         print("".join(f"{line}\n" for line in lines), end="", file=sys.stderr)
+        remember_request(rows, request.results, named=bool(request.tasks or request.suite))
     if where is not None:
         from benchmarks.cluster.arrays import submit_cells
         from benchmarks.report_parts.pretraining import remember_runs, runs_of_files

@@ -4,18 +4,23 @@ import shutil
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from benchmarks.pages.final_screen import final_screen
 from benchmarks.pages.numbers import FILE
-from benchmarks.pages.records import RequestedCell, read_results
+from benchmarks.pages.records import read_results
 from benchmarks.planning.options import RunAll
 from benchmarks.planning.plan import PlannedCell
 from benchmarks.tables import update_tables
+from pretrain.running.atomic_files import WriteError
 from pretrain.running.console import format_duration
 from transfer.cells.request import Cell
-from transfer.tasks import reading_of
+
+if TYPE_CHECKING:
+    from benchmarks.report_parts.requested import Requested
 
 INSTALL = "--wandb needs the package wandb, which is not installed: pip install wandb"
 
@@ -78,7 +83,7 @@ def finish_run(
     written = [update_tables(request.results)]
     # the records of snapshots have a folder of their own
     results = read_results(request.results, snapshots=bool(request.snapshots))
-    cells = [_requested(row.cell) for row in rows if row.state in ("run", "cached")]
+    cells = [_requested(row).cell for row in rows if row.state in ("run", "cached")]
     width = shutil.get_terminal_size().columns
     print(f"\n{final_screen(results, cells, unreadable, width)}\n", flush=True)
     runs = runs_of_files(row.cell.backbone.file for row in rows)
@@ -93,8 +98,26 @@ def finish_run(
     return int(bool(failed or unreadable) or not all(written))
 
 
-def _requested(cell: Cell) -> RequestedCell:
-    """Return what identifies a cell's record."""
-    task = reading_of(cell.key)[0]
-    schedule = cell.settings.schedule
-    return RequestedCell(cell.backbone.name, task, cell.task.protocol, schedule, cell.seed)
+def remember_request(rows: Sequence[PlannedCell], results: Path, *, named: bool) -> None:
+    """Keep what a run was asked for, so that the report tells what of it has no result.
+
+    named: the user named the tasks; else only those were asked for whose data are there.
+    """
+    from benchmarks.report_parts.requested import remember_requested
+
+    with suppress(WriteError):  # a full disk: the cells say so
+        remember_requested(results, [_requested(row) for row in rows if named or not row.missing])
+
+
+def _requested(row: PlannedCell) -> "Requested":
+    from benchmarks.report_parts.requested import Requested
+
+    return Requested(
+        backbone=row.cell.backbone.name,
+        key=row.cell.key,
+        protocol=row.cell.task.protocol,
+        schedule=row.cell.settings.schedule,
+        seed=row.cell.seed,
+        why=row.why if row.state in ("unfit", "no data") else "",
+        data=row.missing,
+    )

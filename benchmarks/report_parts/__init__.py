@@ -2,7 +2,8 @@
 
 page.py          the page: its parts in order within one size, rendered by the templates
 contents.py      records and failures of a results folder, read once
-checkpoints.py   checkpoints that were evaluated, hours of tasks
+checkpoints.py   checkpoints that were evaluated, failures, tasks that nobody asked for, hours
+requested.py     cells that runs were asked for: which have no result?
 comparison.py    which checkpoint is better, where, and surely? Our numbers beside the papers'
 task_charts.py   its charts: searches, losses, severities, snapshots
 task_classes.py  its tables: by class, size and corruption; confusions

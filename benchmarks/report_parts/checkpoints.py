@@ -1,4 +1,4 @@
-"""Checkpoints that were evaluated, and hours of tasks."""
+"""Checkpoints that were evaluated, failed cells, tasks without a result, and hours of tasks."""
 
 from dataclasses import dataclass
 
@@ -6,6 +6,9 @@ from benchmarks.pages.explanation import checkpoint_lines, machine
 from benchmarks.pages.records import Model, grouped
 from benchmarks.pages.table_rows import backbones_of, description, row_label
 from benchmarks.report_parts.contents import Contents
+from benchmarks.report_parts.requested import how_to_get, requested_tasks
+from transfer.datasets.catalog import DATASETS
+from transfer.tasks import TASKS, reading_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +43,25 @@ def checkpoints(contents: Contents) -> list[Checkpoint]:
         )
         found.append(checkpoint)
     return found
+
+
+def missing_tasks(contents: Contents) -> list[tuple[list[str], list[str], list[str]]]:
+    """Return the default tasks that no run was asked for, grouped by their data sets.
+
+    Beside the tasks stand the titles of their data sets, and how to get these.
+    """
+    ran = {result.task for result in contents.results.done}
+    ran |= {failure.task for failure in contents.results.failed}
+    ran |= requested_tasks(contents.folder)
+    groups: dict[tuple[str, ...], dict[str, None]] = {}
+    for key, task in TASKS.items():
+        name = reading_of(key)[0]
+        if task.by_default and name not in ran:
+            groups.setdefault(tuple(task.datasets()), {})[name] = None
+    return [
+        ([*tasks], [DATASETS[key].title for key in keys], how_to_get(keys))
+        for keys, tasks in groups.items()
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)

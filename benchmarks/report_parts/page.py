@@ -17,7 +17,7 @@ from benchmarks.pages.paper_page import paper_tables, tasks_of
 from benchmarks.pages.published import papers
 from benchmarks.pages.records import Result
 from benchmarks.report_parts.charts import Chart
-from benchmarks.report_parts.checkpoints import checkpoints, task_hours
+from benchmarks.report_parts.checkpoints import checkpoints, missing_tasks, task_hours
 from benchmarks.report_parts.comparison import (
     MEANINGS,
     MOST_SENTENCES,
@@ -34,6 +34,7 @@ from benchmarks.report_parts.galleries import (
     queries_of,
 )
 from benchmarks.report_parts.pretraining import kept_logs, pretraining
+from benchmarks.report_parts.requested import not_run, run_command
 from benchmarks.report_parts.task_charts import charts_of, named_records
 from benchmarks.report_parts.task_classes import Confusions, NumberTable, confusions_of, tables_of
 
@@ -145,6 +146,9 @@ def report_page(results: Path, runs: Sequence[Path] = ()) -> str:
     parts = {
         "contents": contents,
         "checkpoints": checkpoints(contents),
+        "not_run": not_run(results, contents.results),
+        "missing": missing_tasks(contents),
+        "run_missing": run_command(),
         "groups": comparisons(contents, details),
         "most_sentences": MOST_SENTENCES,
         "badges": badges(contents),

@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import Any
 
 from benchmarks.pages.blocks import sort_into_blocks
-from benchmarks.pages.checkpoint_lines import machine
+from benchmarks.pages.explanation import machine
 from benchmarks.pages.overview import curve_of, run_of
 from benchmarks.pages.records import Result, grouped
 from benchmarks.report_parts.charts import Chart, Draft, Series, line_charts

@@ -1,0 +1,132 @@
+"""Cells that runs were asked for, remembered beside the page: those without a result come first."""
+
+import json
+import shlex
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.pages.records import REPORT, RequestedCell, Results, grouped
+from pretrain.running.atomic_files import write_whole
+from transfer.datasets.catalog import DATASETS
+from transfer.tasks import TASKS, reading_of
+
+FILE = "requested.json"
+FORMAT = "ssl-requested/1"
+NOT_FINISHED = "its run was stopped or still goes on; the same command continues"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Requested:
+    """A cell that a run was asked for."""
+
+    backbone: str
+    key: str
+    """Key in TASKS."""
+    protocol: str
+    """Name and version."""
+    schedule: str
+    seed: int
+    why: str = ""
+    """Reason why the plan left it out; empty if it was to run, or if only data are absent."""
+    data: tuple[str, ...] = ()
+    """Data sets that are absent."""
+
+    @property
+    def cell(self) -> RequestedCell:
+        """Return what identifies its record."""
+        task = reading_of(self.key)[0]
+        return RequestedCell(self.backbone, task, self.protocol, self.schedule, self.seed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NotRun:
+    """Requested tasks without a result, for one reason."""
+
+    backbones: tuple[str, ...]
+    tasks: tuple[str, ...]
+    why: str
+    how_to_get: tuple[str, ...]
+    """Commands and advice that get the absent data."""
+    command: str
+    """Command that runs them; empty if it could not."""
+    num: int
+    """Number of cells."""
+
+
+def remember_requested(results: Path, requested: Sequence[Requested]) -> None:
+    """Write the cells of a run in place of those that earlier runs had of the same checkpoints."""
+    again = {one.backbone for one in requested}
+    kept = [one for one in _stored(results) if one.backbone not in again]
+    cells = [vars(one) for one in (*kept, *requested)]
+    content = json.dumps({"format": FORMAT, "cells": cells}, indent=1) + "\n"
+    write_whole(results / REPORT / FILE, content.encode(), "--results")
+
+
+def not_run(folder: Path, results: Results) -> list[NotRun]:
+    """Return the requested tasks that have neither a result nor a failure, by reason."""
+    ended = {result.cell for result in results.done} | {one.cell for one in results.failed}
+    left = [one for one in _stored(folder) if one.cell not in ended]
+    groups = grouped(((one.why, bool(one.data), one.schedule), one) for one in left)
+    return [_group(group) for group in groups.values()]
+
+
+def requested_tasks(folder: Path) -> set[str]:
+    """Return the ids of all requested tasks."""
+    return {one.cell.task for one in _stored(folder)}
+
+
+def run_command(
+    tasks: Iterable[str] = (),
+    backbones: Collection[str] = (),
+    schedule: str = "paper",
+    seeds: Iterable[int] = (0,),
+) -> str:
+    """Return the command that runs tasks, all default ones if none is given."""
+    words = ["python", "benchmarks/run_all.py", "--ckpt", "FILE"]
+    words += ["--name", *backbones] if len(backbones) == 1 else []
+    words += ["--data", "DATA"]
+    listed, numbers = ",".join(tasks), ",".join(map(str, seeds))
+    words += ["--tasks", listed] if listed else []
+    words += ["--schedule", schedule] if schedule != "paper" else []
+    words += ["--seeds", numbers] if numbers != "0" else []
+    return shlex.join(words)
+
+
+def _group(group: Sequence[Requested]) -> NotRun:
+    first = group[0]
+    backbones = tuple(dict.fromkeys(one.backbone for one in group))
+    tasks = tuple(dict.fromkeys(one.key for one in group))
+    command = run_command(tasks, backbones, first.schedule, sorted({one.seed for one in group}))
+    data = tuple(dict.fromkeys(key for one in group for key in one.data))
+    absent = f"no {', '.join(data)}" if data else NOT_FINISHED
+    return NotRun(
+        backbones=backbones,
+        tasks=tasks,
+        why=first.why or absent,
+        how_to_get=tuple(how_to_get(data)),
+        command="" if first.why else command,
+        num=len(group),
+    )
+
+
+def _stored(results: Path) -> list[Requested]:
+    """Return the remembered cells; none if the file is absent or foreign."""
+    try:
+        content = json.loads((results / REPORT / FILE).read_text(encoding="utf-8"))
+        cells = content["cells"] if content["format"] == FORMAT else []
+        listed = [Requested(**cell | {"data": tuple(cell["data"])}) for cell in cells]
+        return [one for one in listed if one.key in TASKS]
+    except (OSError, ValueError, TypeError, KeyError):
+        return []
+
+
+def how_to_get(keys: Sequence[str]) -> list[str]:
+    """Return the command that gets the data sets, and advice on those without a source."""
+    known = [key for key in keys if key in DATASETS]
+    sourced = [key for key in known if DATASETS[key].sources]
+    advice = [DATASETS[key].how_to_get for key in known if not DATASETS[key].sources]
+    if sourced:
+        words = ["python", "-m", "transfer", "get-data", *sourced, "--data", "DATA"]
+        return [shlex.join(words), *advice]
+    return advice
