@@ -83,6 +83,12 @@ class Record:
 
 CONTENT_HASH = "content_hash"
 """Key of the hash in a record's file."""
+NESTED = {
+    "backbone": ("name", "arch", "stem", "sha256"),
+    "protocol": ("name", "hash", "paper_hash", "fields"),
+}
+DATA = ("fingerprint", "small", "counts", "tolerated")
+"""Entries of a record's parts, and of each of its data sets, that its readers need."""
 SIGNED_METRICS = ("mean_cosine",)
 RECORDS, SNAPSHOTS = "records", "snapshots"
 """Folder of the records in the results folder, and in it the folder of records of snapshots."""
@@ -264,6 +270,11 @@ def record_of(content: dict[str, Any]) -> Record:
         raise RecordError(f"edited after it was written, as its {CONTENT_HASH} tells")
     if impossible := impossible_metrics(content["metrics"]):
         raise RecordError(impossible)
+    parts = [(part, content[part], names) for part, names in NESTED.items()]
+    parts += [(f"data of {key}", told, DATA) for key, told in content["data"].items()]
+    for part, own, names in parts:
+        if missing := [name for name in names if name not in own]:
+            raise RecordError(f"no {', '.join(missing)} in its {part}")
     return Record(**{key: value for key, value in content.items() if key != CONTENT_HASH})
 
 

@@ -37,7 +37,9 @@ def decode(content: bytes) -> Pixels:
         with Image.open(io.BytesIO(content)) as image:
             return np.array(image.convert("RGB"))
     except UnidentifiedImageError as error:
-        raise UnidentifiedImageError(f"no image, it begins with {content[:8]!r}") from error
+        page = content.lstrip().startswith(b"<")
+        kind = "a page in HTML or XML" if page else f"no image, it begins with {content[:8]!r}"
+        raise UnidentifiedImageError(kind if content else "an empty file") from error
 
 
 FILES_PER_PART = 4096
