@@ -53,16 +53,7 @@ def convert(
             f"weights of a ResNet"
         )
     found = find_candidates(tensors, contents.opaque)
-    try:
-        chosen, choice = choose(found, tensors, branch)
-    except BackboneError as error:
-        holders = [thing.path for thing in contents.opaque.values() if thing.holds_numbers]
-        if not holders:
-            raise
-        listed = list_briefly(dict.fromkeys(holders))
-        raise BackboneError(
-            f"{error}. Tensors in objects of other classes are not read: {listed}"
-        ) from error
+    chosen, choice = _chosen(found, contents, branch)
     chosen, variant = heed(chosen, found, read_statements(contents.values, tensors))
     complete = [c for c in found if c.num_flaws == 0 and c.prefix != chosen.prefix]
     stated = read_input(contents.values, tensors)
@@ -98,6 +89,20 @@ def convert(
         notes=(*variant, *_notes((chosen, *complete), contents, stated)),
     )
     return state_dict, stated, inspection
+
+
+def _chosen(found: list[Candidate], contents: Contents, branch: str) -> tuple[Candidate, str]:
+    """Return the backbone to take and why; the error names objects that may hold it unread."""
+    try:
+        return choose(found, contents.tensors, branch)
+    except BackboneError as error:
+        holders = [thing.path for thing in contents.opaque.values() if thing.holds_numbers]
+        if not holders:
+            raise
+        listed = list_briefly(dict.fromkeys(holders))
+        raise BackboneError(
+            f"{error}. Tensors in objects of other classes are not read: {listed}"
+        ) from error
 
 
 def to_torchvision(
