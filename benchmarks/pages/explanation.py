@@ -183,15 +183,6 @@ def checkpoint_lines(records: Sequence[Record]) -> Iterator[Line]:
         )
 
 
-def machine(record: Record) -> str:
-    """Return the machine of a record in words."""
-    hardware = dict(record.hardware)
-    accelerator = hardware.pop("accelerator", "none")
-    words = [] if accelerator == "none" else [accelerator]
-    words += [f"{name} {value}" for name, value in hardware.items()]
-    return ", ".join(words) or "unknown"
-
-
 def value_words(value: Any) -> str:
     """Return a value in words; numbers without superfluous digits."""
     if isinstance(value, float):

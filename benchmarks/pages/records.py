@@ -272,3 +272,12 @@ def model_of(content: dict[str, Any], declared: str = "") -> Model:
 
 def _words(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def machine(record: Record) -> str:
+    """Return the machine of a record in words."""
+    hardware = dict(record.hardware)
+    accelerator = hardware.pop("accelerator", "none")
+    words = [] if accelerator == "none" else [accelerator]
+    words += [f"{name} {value}" for name, value in hardware.items()]
+    return ", ".join(words) or "unknown"

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from benchmarks.pages.explanation import checkpoint_lines, machine
-from benchmarks.pages.records import Model, grouped
+from benchmarks.pages.explanation import checkpoint_lines
+from benchmarks.pages.records import Model, grouped, machine
 from benchmarks.pages.table_rows import backbones_of, description, row_label
 from benchmarks.report_parts.contents import Contents
 from benchmarks.report_parts.requested import how_to_get, requested_tasks

@@ -7,9 +7,8 @@ from statistics import fmean
 from typing import Any
 
 from benchmarks.pages.blocks import sort_into_blocks
-from benchmarks.pages.explanation import machine
 from benchmarks.pages.overview import curve_of, run_of
-from benchmarks.pages.records import Result, grouped
+from benchmarks.pages.records import Result, grouped, machine
 from benchmarks.report_parts.charts import Chart, Draft, Series, line_charts
 
 SEARCHES = (
