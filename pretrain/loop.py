@@ -134,7 +134,7 @@ def train(job: Job) -> int:
 
 
 Told = tuple[Log, Progress] | None
-"""Where the main process tells how it goes."""
+"""Log and progress of the main process; the others have none."""
 
 
 def _take_steps(job: Job, training: Training, told: Told, batches: Iterator[Batch]) -> None:

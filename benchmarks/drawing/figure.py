@@ -1,5 +1,6 @@
 """Figures: the content of a picture, without the library that draws it, and what it is made of."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -32,7 +33,7 @@ class Line:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Panel:
+class Panel(ABC):
     """One part of a picture, which draws itself."""
 
     title: str = ""
@@ -42,9 +43,9 @@ class Panel:
         """Height in inches, with the texts around the axes."""
         return 2.6
 
+    @abstractmethod
     def draw(self, axes: "Axes") -> None:
         """Draw on axes of matplotlib."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +103,7 @@ class Drawn:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Figure:
+class Figure(ABC):
     """One figure of a paper; each kind of figure draws it in its own way."""
 
     id: str
@@ -122,14 +123,14 @@ class Figure:
         """Return the labels of the lines that the paper shows, if a caption names absent ones."""
         return ()
 
+    @abstractmethod
     def is_published(self, one: Any) -> bool:
         """Return whether a result, or a log of a figure of logs, is one of the paper's."""
-        raise NotImplementedError
 
+    @abstractmethod
     def draw(self, material: Material) -> Drawn:
         """Return the pictures for which there is material."""
-        raise NotImplementedError
 
+    @abstractmethod
     def needed(self, material: Material) -> Sequence[str]:
         """Return the commands that make what the paper's figure still lacks; empty if nothing."""
-        raise NotImplementedError

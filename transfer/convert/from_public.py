@@ -53,7 +53,7 @@ def convert(
             f"weights of a ResNet"
         )
     found = find_candidates(tensors, contents.opaque)
-    chosen, choice = _chosen(found, contents, branch)
+    chosen, choice = _choose_or_explain(found, contents, branch)
     chosen, variant = heed(chosen, found, read_statements(contents.values, tensors))
     complete = [c for c in found if c.num_flaws == 0 and c.prefix != chosen.prefix]
     stated = read_input(contents.values, tensors)
@@ -91,7 +91,9 @@ def convert(
     return state_dict, stated, inspection
 
 
-def _chosen(found: list[Candidate], contents: Contents, branch: str) -> tuple[Candidate, str]:
+def _choose_or_explain(
+    found: list[Candidate], contents: Contents, branch: str
+) -> tuple[Candidate, str]:
     """Return the backbone to take and why; the error names objects that may hold it unread."""
     try:
         return choose(found, contents.tensors, branch)

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from torchvision.models import resnet50
 
 import transfer.finetuning.classification
 from pretrain.running.errors import NotFiniteError
+from tests.pretrain.test_memory import maps_of
 from transfer.backbone import Backbone
 from transfer.cells.request import Cell, CellSettings, departures
 from transfer.datasets.folders import Folders
@@ -182,27 +182,6 @@ def test_rates_side_by_side_score_and_train_as_one_after_another(
     assert groups == [1, 1, 1, 1, 2, 1, 1]
     assert torch.equal(scores[1], scores[2])
     assert details[1] == details[2]
-
-
-def maps_of(side_px: int) -> int:
-    """Bytes in bfloat16 that one view of a ResNet-50 keeps, from the sizes of its maps.
-
-    Each convolution keeps its result, which the norm reads, and but for shortcuts the norm's
-    result, on which sums and ReLU work in place. The image, the pooled maps and the pool's indices
-    (int64) join them.
-    """
-    with torch.device("meta"):
-        network = resnet50()
-    sizes: dict[str, int] = {}
-    for name, module in network.named_modules():
-        if isinstance(module, torch.nn.Conv2d):
-            module.register_forward_hook(
-                lambda *args, name=name: sizes.update({name: args[2].numel()})
-            )
-    network(torch.empty(1, 3, side_px, side_px, device="meta"))
-    pooled = 64 * (side_px // 4) ** 2
-    norms = sum(size for name, size in sizes.items() if "downsample" not in name)
-    return 2 * (sum(sizes.values()) + norms + 3 * side_px**2 + pooled) + 8 * pooled
 
 
 def test_the_memory_of_a_plan_is_that_of_the_maps() -> None:
