@@ -7,7 +7,7 @@ from rich.cells import cell_len, set_cell_size
 
 from benchmarks.pages.against import compared_everywhere
 from benchmarks.pages.blocks import conditions, reasons_of, without_version
-from benchmarks.pages.differences import SIGNS, Word
+from benchmarks.pages.differences import SIGNS, Difference, Word
 from benchmarks.pages.entries import score_of
 from benchmarks.pages.published import best_published
 from benchmarks.pages.records import Failure, RequestedCell, Result, Results, grouped
@@ -94,12 +94,17 @@ def _table(
             best = f"{printed[0]:.1f}" if printed else "-"
             judged = verdicts.get((task, without_version(protocol), metric))
             label = [_label(task, protocol, columns), *([] if beside else group), metric]
-            rows.append([*label, *numbers, best, f"{SIGNS[judged]} {judged}" if judged else "-"])
+            rows.append([*label, *numbers, best, _verdict(judged) if judged else "-"])
     if not rows:
         return ["no number of this run"]
     titles = ["metric", *(shortened(name, NAME_WIDTH) for name in names)]
     titles = titles if beside else ["checkpoint", "metric", "ours"]
     return _aligned([["task", *titles, "published", "verdict"], *rows], 2 if beside else 3)
+
+
+def _verdict(judged: Difference) -> str:
+    word = judged.verdict()
+    return f"{SIGNS[word]} {word} {judged.interval_text()}"
 
 
 def _label(task: str, protocol: str, columns: Sequence[tuple[str, str]]) -> str:
@@ -133,16 +138,17 @@ def _aligned(rows: Sequence[Sequence[str]], num_words: int) -> list[str]:
     ]
 
 
-def verdicts_of(done: Iterable[Result]) -> dict[tuple[str, str, str], Word]:
-    """Return the worst verdict on each (task, protocol without version, metric) over backbones."""
-    results = tuple(done)
-    found: dict[tuple[str, str, str], Word] = {}
-    for _, _, pair in compared_everywhere(results):
+def verdicts_of(done: Iterable[Result]) -> dict[tuple[str, str, str], Difference]:
+    """Return the difference with the worst verdict over backbones.
+
+    Keys are task, protocol without version, and metric.
+    """
+    found: dict[tuple[str, str, str], Difference] = {}
+    for _, _, pair in compared_everywhere(tuple(done)):
         if pair.judged:
             key = (pair.task, pair.row.protocol_of(pair.column), pair.column.metric)
-            found[key] = max(
-                found.get(key, VERDICTS[0]), pair.difference.verdict(), key=VERDICTS.index
-            )
+            both = (found.get(key, pair.difference), pair.difference)
+            found[key] = max(both, key=lambda one: VERDICTS.index(one.verdict()))
     return found
 
 
