@@ -1,10 +1,11 @@
 """Rates of steps of published recipes on a device.
 
-Batches are made once by this process, as workers make them, and used again: no disk and no worker
-is measured, but the rate at which one core makes them is. On a CPU the recipes are the smoke ones.
+Batches are made once by this process, as workers make them, and used again, and the rate at which
+one core makes them is measured; one recipe is also fed by workers, as a run is, and one has the
+largest published batch. On a CPU the recipes are the smoke ones.
 """
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -36,7 +37,7 @@ from pretrain.loop import Training, training_step
 from pretrain.memory import memory_needs
 from pretrain.method import Method
 from pretrain.parts.momentum_encoder import MomentumEncoder
-from pretrain.run import Job, prepare
+from pretrain.run import Job, prepare, usual_workers
 from pretrain.running.processes import Process
 
 RECIPES: Mapping[str, str] = {
@@ -47,8 +48,14 @@ RECIPES: Mapping[str, str] = {
     "lorac": "lorac/in1k-r50",
 }
 """Method -> recipe that is measured on a GPU; on a CPU it is the smoke recipe."""
+FED = "moco"
+"""Method whose steps are also fed by workers."""
+LARGEST = "simclr/in1k-r50-epochs200-batch8192"
+"""Recipe with the largest published batch."""
 BATCHES = (256, 128, 64, 32)
 """Images that are tried, until they fit into the memory."""
+LARGEST_BATCHES = (1024, 512, *BATCHES)
+"""The same of the largest batch on eight GPUs."""
 CPU_BATCH = 16
 MOST_PHOTOGRAPHS = 64
 WARM_UP_STEPS, TIMED_STEPS = 4, 10
@@ -58,13 +65,48 @@ TRAIN_IMAGES = 1_281_167
 
 def step_rate(name: str, device: torch.device, folder: Path) -> Facts:
     """Measure the steps of a method with the largest batch that fits into the memory."""
-    sizes = BATCHES if device.type == "cuda" else (CPU_BATCH,)
-    return first_that_fits(partial(_steps_of_batch, name, device, folder), sizes)
-
-
-def _steps_of_batch(name: str, device: torch.device, folder: Path, batch_size: int) -> Facts:
     on_gpu = device.type == "cuda"
-    job = step_job(RECIPES[name] if on_gpu else f"{name}/smoke", device, folder, batch_size)
+    recipe = RECIPES[name] if on_gpu else f"{name}/smoke"
+    sizes = BATCHES if on_gpu else (CPU_BATCH,)
+    return first_that_fits(partial(_steps_of_batch, recipe, (), device, folder), sizes)
+
+
+def fed_rate(device: torch.device, folder: Path) -> Facts:
+    """Measure steps whose photographs are decoded and cropped by workers meanwhile."""
+    on_gpu = device.type == "cuda"
+    recipe, workers = (RECIPES[FED], usual_workers()) if on_gpu else (f"{FED}/smoke", 1)
+
+    def measure(batch_size: int) -> Facts:
+        job = step_job(recipe, device, folder, batch_size, "--workers", str(workers))
+        training = Training(job)
+        with closing(made_aside(job.feed.batches(0, job.num_steps), device)) as batches:
+            seconds = seconds_per_call(
+                lambda: training_step(job, training, training.method, next(batches)),
+                device,
+                warm_up=WARM_UP_STEPS if on_gpu else 0,
+                calls=TIMED_STEPS if on_gpu else 1,
+            )
+        facts: Facts = {"recipe": recipe, "images per GPU": batch_size, "workers": workers}
+        return facts | {RATE: batch_size / seconds, "ms": 1e3 * seconds}
+
+    return first_that_fits(measure, BATCHES if on_gpu else (CPU_BATCH,))
+
+
+def largest_batch(device: torch.device, folder: Path) -> Facts:
+    """Measure memory and steps of the largest published batch's share, activations recomputed."""
+    on_gpu = device.type == "cuda"
+    recipe = LARGEST if on_gpu else "simclr/smoke"
+    measure = partial(_steps_of_batch, recipe, ("--checkpoint-activations",), device, folder)
+    facts = first_that_fits(measure, LARGEST_BATCHES if on_gpu else (CPU_BATCH,))
+    # the floor has no second forward pass
+    return {name: fact for name, fact in facts.items() if name != DISTANCE}
+
+
+def _steps_of_batch(
+    recipe: str, options: Sequence[str], device: torch.device, folder: Path, batch_size: int
+) -> Facts:
+    on_gpu = device.type == "cuda"
+    job = step_job(recipe, device, folder, batch_size, *options)
     needs = memory_needs(job.method, job.recipe, batch_size, job.dtype)
     with one_thread():
         started_s = process_time()
@@ -104,10 +146,12 @@ def _steps_of_batch(name: str, device: torch.device, folder: Path, batch_size: i
     return facts
 
 
-def step_job(recipe: str, device: torch.device, folder: Path, batch_size: int) -> Job:
+def step_job(
+    recipe: str, device: torch.device, folder: Path, batch_size: int, *options: str
+) -> Job:
     """Return the job of a recipe whose views, of at most 64 photographs, are colored on the device.
 
-    The photographs are JPEG files of 500 x 375 px.
+    The photographs are JPEG files of 500 x 375 px. options: further words of the command.
     """
     data = folder / f"photographs{batch_size}"
     if not data.exists():
@@ -118,7 +162,7 @@ def step_job(recipe: str, device: torch.device, folder: Path, batch_size: int) -
             (data / f"{copy:04}.jpg").hardlink_to(original)
     words = ["--data", str(data), "--out", str(folder / "run"), "--device", device.type]
     words += ["--workers", "0", "--colors-in", "device", "--memory-gb", "0"]
-    words += ["--batch-size", str(batch_size), "--steps", "1000"]
+    words += ["--batch-size", str(batch_size), "--steps", "1000", *options]
     command = parse(recipe, words)
     return prepare(recipe, command, Process(device=device), find_images(command.data))
 
@@ -154,5 +198,8 @@ def count_views(method: Method) -> dict[str, float]:
     return views
 
 
-MEASUREMENTS = {f"step of {name}": partial(step_rate, name) for name in RECIPES}
+MEASUREMENTS = {f"step of {name}": partial(step_rate, name) for name in RECIPES} | {
+    f"steps of {FED}, fed by workers": fed_rate,
+    "steps of the largest published batch": largest_batch,
+}
 """Measurements by name."""
