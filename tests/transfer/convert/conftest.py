@@ -11,6 +11,8 @@ from transfer.convert.architectures import Stem
 from transfer.convert.resnet import build_resnet
 
 Weights = dict[str, Tensor]
+GetWeights = Callable[..., Weights]
+"""weights("resnet18", stem="imagenet"): a state dict in torchvision's names, no fc."""
 
 
 @cache
@@ -30,10 +32,6 @@ def _weights(arch: str, stem: Stem) -> Weights:
 
 
 @pytest.fixture
-def weights() -> Callable[..., Weights]:
-    """weights("resnet18", stem="imagenet"): a state dict in torchvision's names, no fc."""
-
-    def get(arch: str = "resnet18", *, stem: Stem = "imagenet") -> Weights:
-        return dict(_weights(arch, stem))
-
-    return get
+def weights() -> GetWeights:
+    """Random networks, each made once."""
+    return lambda arch="resnet18", *, stem="imagenet": dict(_weights(arch, stem))

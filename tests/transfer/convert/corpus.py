@@ -4,6 +4,8 @@ Each file is written, read with at most 2 GB above its size and thirty seconds, 
 status: 0 every file ended as expected, 1 one did not.
 """
 
+import argparse
+import os
 import random
 import resource
 import sys
@@ -14,7 +16,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import tyro
 from torch import Tensor
 
 from pretrain.running.console import print_line, progress
@@ -48,14 +49,14 @@ def read_guarded(path: Path, reference: Mapping[str, Tensor] | None = None) -> O
     """Read a file and compare a backbone in it with the reference."""
     start_s = _processor_s()
     with _limited_memory(path.stat().st_size + SPARE_BYTES):
-        outcome = _attempt(path, reference or {})
+        outcome = _outcome(path, reference or {})
     seconds = _processor_s() - start_s
     if seconds > MAX_SECONDS or len(outcome.message) > MAX_MESSAGE:
         return Outcome("above budget", f"{seconds:.1f} s, {outcome.message[:300]}")
     return outcome
 
 
-def _attempt(path: Path, reference: Mapping[str, Tensor]) -> Outcome:
+def _outcome(path: Path, reference: Mapping[str, Tensor]) -> Outcome:
     try:
         found = load_backbone(path).state_dict
     except BackboneError as error:
@@ -69,10 +70,7 @@ def _attempt(path: Path, reference: Mapping[str, Tensor]) -> Outcome:
 
 
 def _processor_s() -> float:
-    own, others = (
-        resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-    )
-    return own.ru_utime + own.ru_stime + others.ru_utime + others.ru_stime
+    return sum(os.times()[:4])
 
 
 @contextmanager
@@ -87,16 +85,6 @@ def _limited_memory(spare_bytes: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_AS, before)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """Read damaged files and count what came of them."""
-
-    seed: int = 0
-    """Seed of all damage."""
-    count: int = 1000
-    """Number of files; the kinds take turns."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +131,10 @@ def _end(outcome: Outcome, marker: Path, may_change: bool) -> str:
 
 def main(words: list[str]) -> int:
     """Run the command line; return the exit status."""
-    request = tyro.cli(Request, args=words, description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=0, help="of all damage")
+    parser.add_argument("--count", type=int, default=1000, help="of files; the kinds take turns")
+    request = parser.parse_args(words)
     with tempfile.TemporaryDirectory() as folder:
         reads = read_corpus(request.seed, request.count, Path(folder))
     for read in reads:

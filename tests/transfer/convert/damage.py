@@ -11,7 +11,7 @@ import random
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -96,40 +96,28 @@ def _ends(form: str) -> frozenset[str]:
     return NOTICED if form == "zip" else UNNOTICED
 
 
-def truncated(form: str) -> Kind:
+def truncated(form: str, dice: random.Random, _: Path) -> Damaged:
     """Cut the file at a random byte."""
-
-    def damage(dice: random.Random, _: Path) -> Damaged:
-        whole = whole_file(form)
-        return _written(whole[: dice.randrange(len(whole))], REFUSED)
-
-    return damage
+    whole = whole_file(form)
+    return _written(whole[: dice.randrange(len(whole))], REFUSED)
 
 
-def flipped(form: str) -> Kind:
+def flipped(form: str, dice: random.Random, _: Path) -> Damaged:
     """Flip a bit; half of the time among the first and last bytes, which hold the structure."""
-
-    def damage(dice: random.Random, _: Path) -> Damaged:
-        content = bytearray(whole_file(form))
-        reach = len(content) if dice.random() < 0.5 else 9000
-        place = dice.choice((1, -1)) * dice.randrange(1, reach)
-        content[place] ^= 1 << dice.randrange(8)
-        return _written(bytes(content), _ends(form))
-
-    return damage
+    content = bytearray(whole_file(form))
+    reach = len(content) if dice.random() < 0.5 else 9000
+    place = dice.choice((1, -1)) * dice.randrange(1, reach)
+    content[place] ^= 1 << dice.randrange(8)
+    return _written(bytes(content), _ends(form))
 
 
-def zeroed(form: str) -> Kind:
+def zeroed(form: str, dice: random.Random, _: Path) -> Damaged:
     """Fill a block of the file with zeros, as a dying machine does."""
-
-    def damage(dice: random.Random, _: Path) -> Damaged:
-        content = bytearray(whole_file(form))
-        start = dice.randrange(len(content) if dice.random() < 0.5 else 9000)
-        end = min(start + dice.choice((16, 512, 4096)), len(content))
-        content[start:end] = bytes(end - start)
-        return _written(bytes(content), _ends(form))
-
-    return damage
+    content = bytearray(whole_file(form))
+    start = dice.randrange(len(content) if dice.random() < 0.5 else 9000)
+    end = min(start + dice.choice((16, 512, 4096)), len(content))
+    content[start:end] = bytes(end - start)
+    return _written(bytes(content), _ends(form))
 
 
 def _saved(
@@ -222,34 +210,25 @@ def not_finite(dice: random.Random, _: Path) -> Damaged:
 
 def repeated(dice: random.Random, _: Path) -> Damaged:
     """Let a tensor claim a huge number of values."""
-
-    def change(weights: Weights, name: str) -> None:
-        weights[name] = torch.zeros(1).expand(10**12)
-
-    return _saved(dice, change, REFUSED)
+    huge = torch.zeros(1).expand(10**12)
+    return _saved(dice, lambda weights, name: weights.update({name: huge}), REFUSED)
 
 
-class Payload:
-    """An object that writes a file when Python unpickles it."""
+class Call:
+    """An object that calls a function when Python unpickles it."""
 
-    def __init__(self, function: Callable[..., object], argument: object) -> None:
-        self.reduced = function, (argument,)
+    def __init__(self, function: Callable[..., object], *args: object) -> None:
+        self.reduced = function, args
 
-    def __reduce__(self) -> tuple[Callable[..., object], tuple[object]]:
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
         return self.reduced
 
 
 def payload(dice: random.Random, marker: Path) -> Damaged:
     """Hide a call of Python beside the weights, in any protocol."""
     python = f"__import__('pathlib').Path({str(marker)!r}).touch()"
-    hidden: Any = dice.choice(
-        (
-            Payload(os.system, f"touch {marker}"),
-            Payload(subprocess.call, ["touch", str(marker)]),
-            Payload(eval, python),
-            Payload(exec, python),
-        )
-    )
+    calls = (os.system, f"touch {marker}"), (subprocess.call, ["touch", str(marker)])
+    hidden: Any = Call(*dice.choice((*calls, (eval, python), (exec, python))))
     hidden = dice.choice((hidden, [hidden], argparse.Namespace(hidden=hidden)))
     tree: Any = {"state_dict": dict(base_weights())}
     place = dice.choice(("beside", "among", "instead", "key"))
@@ -279,8 +258,7 @@ def foreign_object(dice: random.Random, _: Path) -> Damaged:
 
 def bomb(dice: random.Random, _: Path) -> Damaged:
     """Return a file that asks for gigabytes or ages."""
-    name = dice.choice(sorted(FILES))
-    return _written(FILES[name], REFUSED)
+    return _written(FILES[dice.choice(sorted(FILES))], REFUSED)
 
 
 def sparse(dice: random.Random, _: Path) -> Damaged:
@@ -291,7 +269,7 @@ def sparse(dice: random.Random, _: Path) -> Damaged:
 FORMATS = ("zip", "legacy", "safetensors", "NumPy pickle")
 KINDS: dict[str, Kind] = {
     **{
-        f"{name}, {form}": make(form)
+        f"{name}, {form}": partial(make, form)
         for name, make in (("truncated", truncated), ("flipped bit", flipped), ("zeroed", zeroed))
         for form in FORMATS
     },

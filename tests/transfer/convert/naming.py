@@ -7,9 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.transfer.convert.conftest import Weights
 from transfer.backbone import BackboneError, load_backbone
-
-Weights = dict[str, Tensor]
 
 
 def below(prefix: str, weights: Mapping[str, Tensor]) -> Weights:

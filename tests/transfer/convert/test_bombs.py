@@ -59,14 +59,10 @@ def test_a_bomb_ends_the_command_line_with_status_2(
     assert "more memory" in capsys.readouterr().err
 
 
-def image_list(num_images: int) -> list[tuple[str, int]]:
-    """A list of images as ImageFolder keeps it."""
-    return [(f"/data/train/n{i:08d}/n{i:08d}_{i}.JPEG", i % 1000) for i in range(num_images)]
-
-
 @pytest.mark.slow
 def test_the_list_of_imagenet_stays_within_the_memory(tmp_path: Path) -> None:
-    torch.save({"weight": torch.ones(2), "samples": image_list(1_281_167)}, tmp_path / "file")
+    images = [(f"/data/train/n{i:08d}/n{i:08d}_{i}.JPEG", i % 1000) for i in range(1_281_167)]
+    torch.save({"weight": torch.ones(2), "samples": images}, tmp_path / "file")
     outcome = read_guarded(tmp_path / "file")
     # no ResNet is in it; on a busy machine its hundred megabytes may take more than the processor
     # time, whose limit then ends the process

@@ -1,25 +1,21 @@
 """A file with several networks: the user names one, or a rule that holds for them decides."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
-from tests.transfer.convert.naming import Weights, another, below, linear
+from tests.transfer.convert.conftest import GetWeights, Weights
+from tests.transfer.convert.naming import another, below, refuse
 from transfer.__main__ import main as transfer_main
 from transfer.backbone import Backbone, BackboneError, load_backbone
-
-GetWeights = Callable[..., Weights]
 
 
 @pytest.fixture
 def distilled(weights: GetWeights, tmp_path: Path) -> Path:
     """A ResNet-18 that learned from a ResNet-34, in one file."""
-    content = {
-        **below("student.backbone.", weights()),
-        **below("teacher.backbone.", another(weights("resnet34"))),
-    }
+    teacher = another(weights("resnet34"))
+    content = {**below("student.backbone.", weights()), **below("teacher.backbone.", teacher)}
     torch.save(content, tmp_path / "kd.pth")
     return tmp_path / "kd.pth"
 
@@ -36,10 +32,9 @@ def is_resnet18(backbone: Backbone, expected: Weights) -> bool:
 def test_a_branch_that_names_not_one_network_is_refused_with_the_list(
     branch: str, words: str, distilled: Path
 ) -> None:
-    with pytest.raises(BackboneError, match=words) as error:
+    networks = r"student\.backbone\. \(resnet18.*teacher\.backbone\. \(resnet34"
+    with pytest.raises(BackboneError, match=rf"{words}.*{networks}"):
         load_backbone(distilled, branch=branch)
-    for words in ("student.backbone. (resnet18", "teacher.backbone. (resnet34", "--branch"):
-        assert words in str(error.value)
 
 
 @pytest.mark.parametrize("branch", ["net", "net."])
@@ -51,30 +46,13 @@ def test_a_whole_prefix_goes_before_a_part_of_another(
     assert is_resnet18(load_backbone(tmp_path / "file", branch=branch), weights())
 
 
-def transformer(prefix: str) -> Weights:
-    return below(prefix, {"patch_embed.proj.weight": torch.ones(8, 3, 16, 16)})
-
-
 def test_the_teacher_of_a_student_that_is_no_resnet_is_not_taken_silently(
     weights: GetWeights, tmp_path: Path
 ) -> None:
-    torch.save({**transformer("student."), **below("teacher.", weights())}, tmp_path / "file")
-    with pytest.raises(BackboneError, match=r"student.*--branch teacher"):
-        load_backbone(tmp_path / "file")
+    student = {"student.patch_embed.proj.weight": torch.ones(8, 3, 16, 16)}
+    content = {**student, **below("teacher.", weights())}
+    refuse(content, tmp_path / "file", "student.patch_embed", "--branch teacher")
     assert is_resnet18(load_backbone(tmp_path / "file", branch="teacher"), weights())
-
-
-def test_dinos_teacher_is_taken_where_both_are_one_network(
-    weights: GetWeights, tmp_path: Path
-) -> None:
-    content = {
-        "student": {**below("backbone.", another(weights())), **linear("head.mlp.0", 64, 512)},
-        "teacher": {**below("backbone.", weights()), **linear("head.mlp.0", 64, 512)},
-    }
-    torch.save(content, tmp_path / "file")
-    backbone = load_backbone(tmp_path / "file")
-    assert is_resnet18(backbone, weights())
-    assert "the teacher" in backbone.source
 
 
 @pytest.mark.parametrize(
@@ -84,9 +62,7 @@ def test_no_rule_holds_between_different_networks(
     one: str, other: str, weights: GetWeights, tmp_path: Path
 ) -> None:
     content = {**below(one, weights()), **below(other, another(weights(stem="cifar")))}
-    torch.save(content, tmp_path / "file")
-    with pytest.raises(BackboneError, match="no name tells"):
-        load_backbone(tmp_path / "file")
+    refuse(content, tmp_path / "file", "no name tells")
 
 
 def test_our_own_file_has_no_branches(checkpoint: Path) -> None:

@@ -3,16 +3,16 @@
 import pickle
 from argparse import Namespace
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 from torch import Tensor
 
+from tests.transfer.convert.conftest import GetWeights, Weights
 from tests.transfer.convert.naming import (
-    Weights,
     another,
     below,
     detectron2_names,
@@ -24,239 +24,174 @@ from transfer.backbone import inspect_file, load_backbone
 from transfer.convert.from_public import convert
 from transfer.convert.read_file import read_file
 
-GetWeights = Callable[..., Weights]
+
+class Layout(NamedTuple):
+    """How a project saves a checkpoint."""
+
+    name: str
+    """Name of the project in the report."""
+    own: str
+    """Keys that lead to the backbone, joined by slashes; the last one is a prefix."""
+    beside: Mapping[str, Any] = {}
+    """Further entries of the file."""
+    other: str = ""
+    """Keys that lead to another network of the same shapes."""
+    rename: Callable[[Weights], Weights] = dict
 
 
-Layout = Callable[[Weights, Weights], Any]
-"""(backbone, other network of the same shape) -> what the project saves."""
+def head(name: str) -> Weights:
+    return linear(name, 64, 512)
 
-LAYOUTS: dict[str, tuple[str, str, Layout]] = {
-    # test id: (layout told, prefix told, content of the file)
-    "torchvision": (
-        "torchvision or timm",
-        "",
-        lambda w, _: {**w, **linear("fc", 1000, 512)},
-    ),
-    "bare": ("bare torchvision", "", lambda w, _: w),
-    "moco": (
+
+def shortcut(weights: Weights) -> Weights:
+    return {name.replace("downsample", "shortcut"): tensor for name, tensor in weights.items()}
+
+
+ONES = torch.ones(3)
+MOMENTUM = {"state": {0: {"momentum_buffer": ONES}}, "param_groups": []}
+LAYOUTS = {
+    "torchvision": Layout("torchvision or timm", "", linear("fc", 1000, 512)),
+    "bare": Layout("bare torchvision", ""),
+    "moco": Layout(
         "MoCo",
-        "state_dict.module.encoder_q.",
-        lambda w, o: {
+        "state_dict/module.encoder_q.",
+        {
             "epoch": 200,
-            "arch": "resnet18",
-            "state_dict": {
-                **below("module.encoder_q.", w),
-                **linear("module.encoder_q.fc.0", 512, 512),
-                **below("module.encoder_k.", o),
-                **linear("module.encoder_k.fc.0", 512, 512),
-                "module.queue": torch.ones(128, 64),
-                "module.queue_ptr": torch.zeros(1, dtype=torch.int64),
-            },
-            "optimizer": {"state": {0: {"momentum_buffer": torch.ones(3)}}, "param_groups": []},
+            "state_dict": {**head("module.encoder_q.fc.0"), "module.queue": ONES},
+            "optimizer": MOMENTUM,
         },
+        "state_dict/module.encoder_k.",
     ),
-    "moco with the momentum encoder first": (
-        "MoCo",
-        "state_dict.module.encoder_q.",
-        lambda w, o: {
-            "state_dict": {**below("module.encoder_k.", o), **below("module.encoder_q.", w)}
-        },
-    ),
-    "moco v3": (
+    "moco v3": Layout(
         "MoCo v3",
-        "state_dict.module.base_encoder.",
-        lambda w, o: {
-            "state_dict": {
-                **below("module.base_encoder.", w),
-                **linear("module.base_encoder.fc.0", 64, 512),
-                **below("module.momentum_encoder.", o),
-                **linear("module.predictor.0", 64, 64),
-            }
-        },
+        "state_dict/module.base_encoder.",
+        {"state_dict": {**head("module.base_encoder.fc.0"), **head("module.predictor.0")}},
+        "state_dict/module.momentum_encoder.",
     ),
-    "simsiam": (
+    "simsiam": Layout(
         "SimSiam",
-        "state_dict.module.encoder.",
-        lambda w, _: {
-            "state_dict": {
-                **below("module.encoder.", w),
-                **linear("module.encoder.fc.0", 64, 512),
-                **linear("module.predictor.0", 64, 64),
-            }
-        },
+        "state_dict/module.encoder.",
+        {"state_dict": {**head("module.encoder.fc.0"), **head("module.predictor.0")}},
     ),
-    "swav": (
+    "swav": Layout(
         "SwAV",
         "module.",
-        lambda w, _: {
-            **below("module.", w),
-            **linear("module.projection_head.0", 64, 512),
-            "module.prototypes.weight": torch.ones(30, 64),
-        },
+        {**head("module.projection_head.0"), "module.prototypes.weight": ONES},
     ),
-    "dino": (
+    "dino": Layout(
         "DINO",
-        "teacher.backbone.",
-        lambda w, o: {
-            "student": {**below("module.backbone.", o), **linear("module.head.mlp.0", 64, 512)},
-            "teacher": {**below("backbone.", w), **linear("head.mlp.0", 64, 512)},
-            "dino_loss": {"center": torch.zeros(1, 64)},
+        "teacher/backbone.",
+        {
+            "teacher": head("head.mlp.0"),
+            "student": head("module.head.mlp.0"),
+            "dino_loss": {"center": ONES},
             "args": Namespace(arch="resnet18"),
         },
+        "student/module.backbone.",
     ),
-    "byol": (
-        "BYOL",
-        "online_network.encoder.",
-        lambda w, o: {
-            "online_network": below("encoder.", w),
-            "target_network": below("encoder.", o),
-        },
-    ),
-    "byol-pytorch, which names the online network twice": (
-        "BYOL",
-        "net.",
-        lambda w, o: {
-            **below("net.", w),
-            **below("online_encoder.net.", w),
-            **below("target_encoder.net.", o),
-        },
-    ),
-    "barlow twins": (
+    "byol": Layout("BYOL", "online_network/encoder.", other="target_network/encoder."),
+    "barlow twins": Layout(
         "Barlow Twins",
-        "model.module.backbone.",
-        lambda w, _: {
-            "epoch": 300,
-            "model": {
-                **below("module.backbone.", w),
-                "module.projector.0.weight": torch.ones(64, 512),
-                "module.bn.running_mean": torch.zeros(64),
-            },
-        },
+        "model/module.backbone.",
+        {"model": {"module.projector.0.weight": ONES, "module.bn.running_mean": ONES}},
     ),
-    "solo-learn": (
+    "vicreg": Layout("VICReg", "model/module.backbone.", {"model": head("module.projector.0")}),
+    "solo-learn": Layout(
         "solo-learn",
-        "state_dict.backbone.",
-        lambda w, o: {
-            "pytorch-lightning_version": "2.1.2",
-            "state_dict": {
-                **below("momentum_backbone.", o),
-                **below("backbone.", w),
-                **linear("projector.0", 64, 512),
-                **linear("classifier", 100, 512),
-            },
-            "optimizer_states": [{"state": {0: {"exp_avg": torch.ones(2)}}}],
+        "state_dict/backbone.",
+        {
+            "state_dict": {**head("projector.0"), **head("classifier")},
+            "optimizer_states": [{"state": {0: {"exp_avg": ONES}}}],
         },
+        "state_dict/momentum_backbone.",
     ),
-    "lightly": (
+    "lightly": Layout(
         "lightly",
-        "state_dict.backbone.",
-        lambda w, o: {
-            "state_dict": {
-                **below("backbone.", numbered(w)),
-                **below("backbone_momentum.", numbered(o)),
-                **linear("projection_head.layers.0", 64, 512),
-            }
-        },
+        "state_dict/backbone.",
+        {"state_dict": head("projection_head.layers.0")},
+        "state_dict/backbone_momentum.",
+        numbered,
     ),
-    "vissl": (
+    "vissl": Layout(
         "VISSL",
-        "classy_state_dict.base_model.model.trunk._feature_blocks.",
-        lambda w, _: {
-            "classy_state_dict": {
-                "base_model": {
-                    "model": {
-                        "trunk": below("_feature_blocks.", w),
-                        "heads": linear("0.clf", 64, 512),
-                    }
-                },
-                "optimizer": {"optim": {"state": {0: {"momentum_buffer": torch.ones(2)}}}},
-            }
-        },
+        "classy_state_dict/base_model/model/trunk/_feature_blocks.",
+        {"classy_state_dict": {"heads": head("0.clf"), "optimizer": {"optim": MOMENTUM}}},
     ),
-    "openmmlab": (
-        "OpenMMLab",
-        "state_dict.backbone.",
-        lambda w, _: {"meta": {"epoch": 200}, "state_dict": below("backbone.", w)},
+    "openmmlab": Layout("OpenMMLab", "state_dict/backbone.", {"meta": {"epoch": 200}}),
+    "detectron2": Layout(
+        "detectron2", "model/", {"matching_heuristics": True}, rename=detectron2_names
     ),
-    "openmmlab moco, which names the query encoder twice": (
-        "OpenMMLab MoCo",
-        "state_dict.encoder_q.0.",
-        lambda w, o: {
-            "state_dict": {
-                **below("encoder_q.0.", w),
-                **below("encoder_k.0.", o),
-                **below("backbone.", w),
-            }
-        },
+    "detectron2 with feature pyramid": Layout(
+        "detectron2", "model/backbone.bottom_up.", rename=detectron2_names
     ),
-    "detectron2": (
-        "detectron2",
-        "model.",
-        lambda w, _: {"model": detectron2_names(w), "matching_heuristics": True},
-    ),
-    "detectron2 with feature pyramid": (
-        "detectron2",
-        "model.backbone.bottom_up.",
-        lambda w, _: {"model": below("backbone.bottom_up.", detectron2_names(w))},
-    ),
-    "shortcut instead of downsample": (
-        "bare torchvision",
-        "",
-        lambda w, _: {name.replace("downsample", "shortcut"): t for name, t in w.items()},
-    ),
-    "pixpro": (
+    "shortcut instead of downsample": Layout("bare torchvision", "", rename=shortcut),
+    "pixpro": Layout(
         "PixPro",
-        "model.module.encoder.",
-        lambda w, o: {
+        "model/module.encoder.",
+        {
             "model": {
-                **below("module.encoder.", w),
-                **below("module.projector.", {"linear1.weight": torch.ones(64, 512, 1, 1)}),
-                **below("module.encoder_k.", o),
+                "module.projector.linear1.weight": torch.ones(64, 512, 1, 1),
                 "module.value_transform.weight": torch.ones(32, 32, 1, 1),
             }
         },
+        "model/module.encoder_k.",
     ),
-    "simclr of sthalles": (
-        "SimCLR of sthalles",
-        "state_dict.backbone.",
-        lambda w, _: {"state_dict": {**below("backbone.", w), **linear("backbone.fc.0", 9, 512)}},
+    "simclr of sthalles": Layout(
+        "SimCLR of sthalles", "state_dict/backbone.", {"state_dict": head("backbone.fc.0")}
     ),
-    "vicreg": (
-        "VICReg",
-        "model.module.backbone.",
-        lambda w, _: {
-            "model": {**below("module.backbone.", w), **linear("module.projector.0", 64, 512)}
-        },
-    ),
-    "a prefix that nobody knows": (
-        "unknown",
-        "weights.my.own.trunk.",
-        lambda w, _: {"weights": below("my.own.trunk.", w)},
-    ),
+    "a prefix that nobody knows": Layout("unknown", "weights/my.own.trunk."),
 }
+
+
+def add(content: dict[str, Any], place: str, weights: Weights) -> None:
+    *keys, prefix = place.split("/")
+    for key in keys:
+        content = content.setdefault(key, {})
+    content |= below(prefix, weights)
 
 
 @pytest.mark.parametrize("case", LAYOUTS)
 def test_each_layout_gives_back_its_weights_and_accounts_for_each_tensor_once(
     case: str, weights: GetWeights, tmp_path: Path
 ) -> None:
-    layout, prefix, make = LAYOUTS[case]
-    expected = weights()
-    content = make(expected, another(weights()))
+    layout, expected = LAYOUTS[case], weights()
+    content = {key: dict(v) if isinstance(v, dict) else v for key, v in layout.beside.items()}
+    if layout.other:  # it stands first, which must not matter
+        add(content, layout.other, layout.rename(another(expected)))
+    add(content, layout.own, layout.rename(expected))
     torch.save(content, tmp_path / "file")
     state_dict, _, inspection = convert(read_file(tmp_path / "file"), tmp_path / "file")
     for name, tensor in expected.items():
-        absent = "num_batches" in name and layout == "detectron2"
-        wanted = torch.zeros_like(tensor) if absent else tensor
-        assert torch.equal(state_dict[name], wanted)
-    assert (inspection.layout, inspection.prefix) == (layout, prefix)
+        absent = "num_batches" in name and layout.name == "detectron2"
+        assert torch.equal(state_dict[name], torch.zeros_like(tensor) if absent else tensor)
+    assert (inspection.layout, inspection.prefix) == (layout.name, layout.own.replace("/", "."))
     difference = float(inspection.proof.split()[-1].rstrip(")"))
     assert difference <= 256 * torch.finfo(torch.float32).eps  # twenty layers
     assert sum(group.num_tensors for group in inspection.account) == len(tensors_in(content))
     assert sum(group.num_values for group in inspection.account) == sum(tensors_in(content))
 
 
+@pytest.mark.parametrize(
+    ("names", "layout"),
+    [
+        (("net.", "online_encoder.net."), "BYOL"),  # byol-pytorch
+        (("encoder_q.0.", "backbone."), "OpenMMLab MoCo"),
+    ],
+)
+def test_a_network_under_two_names_is_taken_once(
+    names: tuple[str, str], layout: str, weights: GetWeights, tmp_path: Path
+) -> None:
+    content = {**below(names[0], weights()), **below(names[1], weights())}
+    torch.save(content | below("target_encoder.net.", another(weights())), tmp_path / "file")
+    inspection = inspect_file(tmp_path / "file")
+    assert (inspection.layout, inspection.prefix) == (layout, names[0])
+    assert (
+        load_backbone(tmp_path / "file").state_dict["conv1.weight"].equal(weights()["conv1.weight"])
+    )
+
+
 def tensors_in(content: Any) -> list[int]:
+    """Return the numbers of values of all tensors in dicts and lists."""
     if isinstance(content, Tensor):
         return [content.numel()]
     children = content.values() if isinstance(content, dict) else content
@@ -276,15 +211,12 @@ def test_a_cifar_stem_is_told_by_its_kernel(
     assert all(torch.equal(backbone.state_dict[name], expected[name]) for name in expected)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_other_precision_is_cast_and_said(
-    dtype: torch.dtype, weights: GetWeights, tmp_path: Path
-) -> None:
-    original = {n: t.to(dtype) if t.ndim else t for n, t in weights().items()}
+def test_other_precision_is_cast_and_said(weights: GetWeights, tmp_path: Path) -> None:
+    original = {n: t.bfloat16() if t.ndim else t for n, t in weights().items()}
     torch.save(original, tmp_path / "file")
     backbone = load_backbone(tmp_path / "file")
     assert torch.equal(backbone.state_dict["conv1.weight"], original["conv1.weight"].float())
-    assert f"cast to float32 from {dtype}" in inspect_file(tmp_path / "file").notes
+    assert "cast to float32 from torch.bfloat16" in inspect_file(tmp_path / "file").notes
 
 
 def without(name: str, weights: Weights) -> Weights:
@@ -315,7 +247,6 @@ REFUSED: dict[str, tuple[Callable[[GetWeights], Weights], tuple[str, ...]]] = {
     "a third block": (plus("layer3.2.conv1.weight", torch.ones(4)), ("layer3.2.conv1.weight",)),
     "another tensor": (plus("net.extra.bias", torch.ones(4)), ("net.extra.bias",)),
     "NaN": (plus("layer3.0.bn1.bias", torch.full((256,), torch.nan)), ("bn1.bias", "256 values")),
-    "infinity": (plus("layer3.0.bn1.bias", torch.full((256,), torch.inf)), ("256 values",)),
     "a tensor in the stem of detectron2 that is no head": (
         lambda w: {**detectron2_names(w()), "stem.conv2.weight": torch.ones(4)},
         ("stem.conv2.weight",),
@@ -347,8 +278,6 @@ def moco_for_detectron2(checkpoint: Weights) -> dict[str, Any]:
     """Convert by the rules of MoCo's own script, which keeps the head and the step counters."""
     renamed = {}
     for name, tensor in checkpoint.items():
-        if not name.startswith("module.encoder_q."):
-            continue
         name = name.replace("module.encoder_q.", "")
         if "layer" not in name:
             name = "stem." + name
@@ -361,26 +290,14 @@ def moco_for_detectron2(checkpoint: Weights) -> dict[str, Any]:
     return {"model": renamed, "__author__": "MOCO", "matching_heuristics": True}
 
 
-MOCO_HEADS = {
-    "v1": linear("fc", 128, 512),
-    "v2": {**linear("fc.0", 512, 512), **linear("fc.2", 128, 512)},
-}
-
-
-@pytest.mark.parametrize("version", MOCO_HEADS)
 def test_mocos_own_file_for_detectron2_is_read_with_its_head(
-    version: str, weights: GetWeights, tmp_path: Path
+    weights: GetWeights, tmp_path: Path
 ) -> None:
-    expected, head = weights(), MOCO_HEADS[version]
-    content = moco_for_detectron2(
-        {
-            **below("module.encoder_q.", {**expected, **head}),
-            **below("module.encoder_k.", another(expected)),
-        }
-    )
-    (tmp_path / "moco.pkl").write_bytes(pickle.dumps(content))
-    backbone = load_backbone(tmp_path / "moco.pkl")
+    expected, file = weights(), tmp_path / "moco.pkl"
+    encoder = {**expected, **head("fc.0"), **head("fc.2")}
+    file.write_bytes(pickle.dumps(moco_for_detectron2(below("module.encoder_q.", encoder))))
+    backbone, inspection = load_backbone(file), inspect_file(file)
     assert all(torch.equal(backbone.state_dict[name], expected[name]) for name in expected)
-    kinds = {group.kind: group.num_tensors for group in inspect_file(tmp_path / "moco.pkl").account}
-    assert kinds == {"backbone": len(expected), "head": len(head)}
-    assert "BGR" in " ".join(inspect_file(tmp_path / "moco.pkl").notes)
+    kinds = {group.kind: group.num_tensors for group in inspection.account}
+    assert kinds == {"backbone": len(expected), "head": 4}
+    assert "BGR" in " ".join(inspection.notes)

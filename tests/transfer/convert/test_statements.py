@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torchvision.models import ResNet
 from torchvision.transforms.functional import normalize
 
-from tests.transfer.convert.naming import Weights, another, below, linear, numbered, refuse
+from tests.transfer.convert.conftest import GetWeights
+from tests.transfer.convert.naming import another, below, linear, numbered, refuse
 from transfer.backbone import (
     IMAGENET_MEAN,
     IMAGENET_STD,
@@ -24,35 +26,15 @@ from transfer.convert.resnet import network_with
 from transfer.convert.stated_input import read_input
 from transfer.convert.statements import MAX_CONFIG_TEXT, read_statements
 
-GetWeights = Callable[..., Weights]
-
-
-def bolts(*, first_conv: bool, maxpool1: bool) -> dict[str, Any]:
-    """Return hyper-parameters as pl_bolts stores them."""
-    return {"arch": "resnet18", "first_conv": first_conv, "maxpool1": maxpool1, "max_epochs": 100}
-
-
-SOLO_FLAT = {
-    "encoder": "resnet18",
-    "dataset": "cifar100",
-    "classifier_lr": 0.1,
-    "exclude_bias_n_norm": False,
-    "extra_optimizer_args": {"momentum": 0.9},
-}
-SOLO_NESTED = {
-    "method": "byol",
-    "backbone": {"name": "resnet18", "kwargs": {}},
-    "data": {"dataset": "cifar10", "num_large_crops": 2, "num_small_crops": 0},
-    "method_kwargs": {"proj_output_dim": 256},
-    "momentum": {"base_tau": 0.99},
-}
+SOLO_FLAT = {"encoder": "resnet18", "classifier_lr": 0.1, "exclude_bias_n_norm": False}
+SOLO_NESTED = {"backbone": {"name": "resnet18"}, "data": {"num_large_crops": 2}, "method_kwargs": 1}
 
 BUILT: dict[str, tuple[Stem, Stem, dict[str, Any]]] = {
     # case: (stem that the tensors show, stem that is built, what the file says)
-    "bolts, both": ("imagenet", "imagenet", bolts(first_conv=True, maxpool1=True)),
-    "bolts, no pool": ("imagenet", "imagenet-nopool", bolts(first_conv=True, maxpool1=False)),
-    "bolts, 3x3 and pool": ("cifar", "cifar-maxpool", bolts(first_conv=False, maxpool1=True)),
-    "bolts, neither": ("cifar", "cifar", bolts(first_conv=False, maxpool1=False)),
+    "bolts, both": ("imagenet", "imagenet", {"first_conv": True, "maxpool1": True}),
+    "bolts, no pool": ("imagenet", "imagenet-nopool", {"first_conv": True, "maxpool1": False}),
+    "bolts, 3x3 and pool": ("cifar", "cifar-maxpool", {"first_conv": False, "maxpool1": True}),
+    "bolts, neither": ("cifar", "cifar", {"first_conv": False, "maxpool1": False}),
     "solo-learn, old": ("cifar", "cifar-pad2", SOLO_FLAT),
     "solo-learn": ("cifar", "cifar-pad2", SOLO_NESTED),
     "solo-learn on large images": ("imagenet", "imagenet", SOLO_NESTED),
@@ -62,48 +44,42 @@ BUILT: dict[str, tuple[Stem, Stem, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("case", BUILT)
-@pytest.mark.parametrize("kind", [dict, Namespace])
-def test_a_stated_stem_is_built(case: str, kind: type, weights: GetWeights, tmp_path: Path) -> None:
+def test_a_stated_stem_is_built(case: str, weights: GetWeights, tmp_path: Path) -> None:
     tensors, stem, said = BUILT[case]
-    content = {"hyper_parameters": kind(**said), "state_dict": another(weights(stem=tensors))}
-    torch.save(content, tmp_path / "file")
-    assert load_backbone(tmp_path / "file").stem == stem
+    for kind in (dict, Namespace):
+        content = {"hyper_parameters": kind(**said), "state_dict": another(weights(stem=tensors))}
+        torch.save(content, tmp_path / "file")
+        assert load_backbone(tmp_path / "file").stem == stem
 
 
 @pytest.mark.parametrize(
-    ("lightning", "head", "stem"),
+    ("version", "head", "stem"),
     [
-        (True, "projector.0", "cifar-pad2"),
-        (False, "projector.0", "cifar"),
-        (True, "projection_head.0", "cifar"),
+        ("2.1.2", "projector.0", "cifar-pad2"),
+        ("", "projector.0", "cifar"),
+        ("2.1.2", "projection_head.0", "cifar"),
     ],
 )
 def test_solo_learns_own_files_are_told_without_hyper_parameters(
-    lightning: bool, head: str, stem: Stem, weights: GetWeights, tmp_path: Path
+    version: str, head: str, stem: Stem, weights: GetWeights, tmp_path: Path
 ) -> None:
     """The training stores none: Lightning's version and the names of all parts tell."""
     tensors = below("backbone.", another(weights(stem="cifar")))
-    content: dict[str, Any] = {
-        "state_dict": {**tensors, **linear(head, 64, 512), **linear("classifier", 10, 512)}
-    }
-    content |= {"pytorch-lightning_version": "2.1.2"} if lightning else {}
-    torch.save(content, tmp_path / "file")
+    state_dict = {**tensors, **linear(head, 64, 512), **linear("classifier", 10, 512)}
+    lightning = {"pytorch-lightning_version": version} if version else {}
+    torch.save({"state_dict": state_dict, **lightning}, tmp_path / "file")
     assert load_backbone(tmp_path / "file").stem == stem
 
 
-def reference(stem: Stem, network: nn.Module) -> nn.Module:
-    """Change a torchvision network of the plain stem by hand to the variant."""
-    assert isinstance(network.conv1, nn.Conv2d)
-    if stem == "imagenet-nopool":
-        network.maxpool = nn.Identity()
-    elif stem == "cifar-maxpool":
-        network.maxpool = nn.MaxPool2d(kernel_size=3, stride=2, padding=1)
-    else:
-        network.conv1.padding = (2, 2)
-    return network
+CHANGES: dict[str, Callable[[ResNet], object]] = {
+    "bolts, no pool": lambda network: setattr(network, "maxpool", nn.Identity()),
+    "bolts, 3x3 and pool": lambda network: setattr(network, "maxpool", nn.MaxPool2d(3, 2, 1)),
+    "solo-learn": lambda network: setattr(network.conv1, "padding", (2, 2)),
+}
+"""Changes of torchvision's network of the plain stem by hand to the variant."""
 
 
-@pytest.mark.parametrize("case", ["bolts, no pool", "bolts, 3x3 and pool", "solo-learn"])
+@pytest.mark.parametrize("case", CHANGES)
 def test_a_variant_computes_what_its_own_project_computes(
     case: str, weights: GetWeights, tmp_path: Path
 ) -> None:
@@ -111,19 +87,17 @@ def test_a_variant_computes_what_its_own_project_computes(
     content = {"state_dict": weights(stem=tensors)}
     torch.save(content, tmp_path / "plain")
     torch.save({**content, "hyper_parameters": said}, tmp_path / "file")
-    variant = load_backbone(tmp_path / "file")
-    plain = load_backbone(tmp_path / "plain")
+    plain, variant = load_backbone(tmp_path / "plain"), load_backbone(tmp_path / "file")
     images = torch.randn(2, 3, 40, 40, generator=torch.Generator().manual_seed(0))
-    expected = reference(stem, plain.network())(images)
-    assert torch.equal(variant.network()(images), expected)
-    assert not torch.allclose(plain.network()(images), expected, rtol=1e-2)
+    CHANGES[case](by_hand := plain.network())
+    assert torch.equal(variant.network()(images), by_hand(images))
+    assert not torch.allclose(plain.network()(images), by_hand(images), rtol=1e-2)
     assert variant.sha256 != plain.sha256
     assert f"{stem} stem, as the file says: " in " ".join(inspect_file(tmp_path / "file").notes)
 
 
 CONTRADICTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "another depth": ({"arch": "resnet50"}, "arch resnet50"),
-    "another depth in a namespace": ({"args": Namespace(arch="resnet34")}, "args.arch resnet34"),
     "a depth by number": ({"cfg": {"backbone": {"depth": 50}}}, "cfg.backbone.depth 50"),
     "large kernel denied": ({"hparams": {"first_conv": False}}, "hparams.first_conv False"),
     "a cifar stem": ({"args": {"cifar_stem": True}}, "args.cifar_stem True"),
@@ -133,8 +107,7 @@ CONTRADICTIONS: dict[str, tuple[dict[str, Any], str]] = {
         "args.replace_stride_with_dilation",
     ),
     "stages' strides": ({"cfg": {"backbone": {"strides": (1, 2, 2, 1)}}}, "strides"),
-    "anti-aliased": ({"arch": "resnetblur18"}, "arch resnetblur18"),
-    "timm's anti-aliased": ({"arch": "resnetaa18.a1_in1k"}, "arch resnetaa18"),
+    "anti-aliased": ({"arch": "resnetaa18.a1_in1k"}, "arch resnetaa18"),
     "a dilated body": ({"args": {"model": "fcn_resnet18"}}, "args.model fcn_resnet18"),
     "eps": ({"args": Namespace(bn_eps=1e-3)}, "args.bn_eps 0.001"),
     "eps in a text of openmmlab": (
@@ -144,10 +117,6 @@ CONTRADICTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "eps by a variable": (
         {"meta": {"config": "norm_cfg = dict(eps=0.001)\nbackbone=dict(norm_cfg=norm_cfg)"}},
         "meta.config: backbone.norm_cfg.eps 0.001",
-    ),
-    "eps in a dict": (
-        {"cfg": {"backbone": {"norm_cfg": {"type": "BN", "eps": 1e-3}}}},
-        "cfg.backbone.norm_cfg.eps 0.001",
     ),
     "a text of detectron2": ({"cfg": "MODEL:\n  RESNETS:\n    DEPTH: 50\n"}, "RESNETS.DEPTH 50"),
     "two means": (
@@ -198,7 +167,6 @@ def test_a_stride_in_the_1x1_concerns_bottlenecks_only(
 HARMLESS: dict[str, dict[str, Any]] = {
     "method's name": {"arch": "simclr", "model": "moco_v2", "encoder": "f_q"},
     "right": {"args": Namespace(arch="resnet18", output_stride=32, dilation=1, bn_eps=None)},
-    "other spelling": {"backbone": "ResNet-18", "arch": "torchvision.models.resnet18"},
     "head": {"cfg": {"decode_head": {"dilation": 6}, "teacher": {"output_stride": 8}}},
     "eps of the optimizer": {"args": {"eps": 1e-8}, "optimizer": {"eps": 1e-3}},
     "stages": {"cfg": {"backbone": {"strides": (1, 2, 2, 2), "dilations": (1, 1, 1, 1)}}},
