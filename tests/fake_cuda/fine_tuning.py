@@ -52,7 +52,7 @@ def take_fine_tuning_step(
         # all is well: boxes are finite
         with Watch(true=True) as watch:
             batch = [sample.pin_memory().to(CUDA) for sample in samples]
-            loop.step(stream, training, network, iter([batch]))
+            loop.step(stream, training, network, [batch])
         learning = {n: p for n, p in network.named_parameters() if p.requires_grad}
     return FineTuningStep(losses, watch, [n for n, p in learning.items() if p.grad is None])
 

@@ -1,6 +1,6 @@
 """Fine-tuning of a backbone with a linear classifier: network, training and scores."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from transfer.finetuning.loop import fused
 from transfer.finetuning.schedule import Precision, TrainingSchedule
 from transfer.finetuning.state import Training, TrainingSummary, summary
 from transfer.finetuning.stream import Place, Sample, Samples
-from transfer.frozen.crops import CROPS, RandomCrops, RandomView
+from transfer.frozen.crops import CROPS, RandomCrops
 from transfer.frozen.extraction import EvalImages, raw_batches
 from transfer.frozen.network import forward
 from transfer.frozen.transforms import EvalTransform, Normalization
@@ -70,7 +70,7 @@ def training_samples(images: Images, crop_px: int, seed: int) -> Samples[Crops]:
 
     Images whose pixels are kept are cropped from there.
     """
-    crops = RandomCrops(images, RandomView(px=crop_px), seed)
+    crops = RandomCrops(images, crop_px, seed)
 
     def batch(places: Sequence[Place]) -> list[Crops]:
         pixels, labels = crops(places)
@@ -139,34 +139,35 @@ def number_at_once(requested: int, backbone: Backbone, process: Process) -> int:
 
 
 def train_rates(
-    classifiers: Sequence[Classifier],
+    backbone: Backbone,
     images: Images,
-    courses: Sequence[FineTuning],
+    courses: Mapping[str, FineTuning],
     *,
     seed: int,
-    folders: Sequence[Path],
+    work: Path,
     process: Process,
-    names: Sequence[str],
-) -> list[TrainingSummary | NotFiniteError]:
-    """Train all layers of classifiers on the same random crops, several of them side by side.
+) -> list[tuple[Classifier, TrainingSummary | NotFiniteError]]:
+    """Train all layers of a classifier for each course, by name, side by side on the same crops.
 
-    The error of one that diverges takes the place of its summary; a single one raises it.
+    The error of one that diverges takes the place of its summary.
     """
+    num_classes, device = len(images.class_names), process.device
+    classifiers = [Classifier(backbone, num_classes, seed).to(device) for _ in courses]
     trainings = [
         Training(
-            network=classifier.to(process.device),
+            network=classifier,
             optimizer=classifier.optimizer(course),
             course=course,
-            folder=folder,
+            folder=training_folder(work, name, backbone, images, course, seed),
             name=name,
         )
-        for classifier, course, folder, name in zip(
-            classifiers, courses, folders, names, strict=True
-        )
+        for classifier, (name, course) in zip(classifiers, courses.items(), strict=True)
     ]
-    samples = training_samples(images, courses[0].crop_px, seed)
+    (crop_px,) = {course.crop_px for course in courses.values()}
+    samples = training_samples(images, crop_px, seed)
     loop.train(trainings, samples, seed=seed, process=process, one_size=True)
-    return [training.error or summary(training) for training in trainings]
+    ends = [training.error or summary(training) for training in trainings]
+    return list(zip(classifiers, ends, strict=True))
 
 
 def predict_scores(

@@ -8,7 +8,7 @@ weights are the same.
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import islice
 from pathlib import Path
@@ -20,7 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from pretrain.running import stop
 from pretrain.running.atomic_files import write_whole
-from pretrain.running.console import Progress, print_line, progress
+from pretrain.running.console import print_line, progress
 from pretrain.running.errors import NotFiniteError
 from pretrain.running.processes import Process, any_process
 from transfer.datasets.unchanged import UnprovenFile, prove_if_cheap, proving
@@ -89,9 +89,8 @@ def train(
     Called with a list of samples, a network returns the losses to sum, by name. A training's folder
     belongs to it alone. An interrupted call, repeated with the same arguments, ends with the same
     weights; a finished training is only loaded. Where several networks share the stream, each goes
-    on from its own checkpoint, and one that diverges leaves the others with its `error`, also after
-    a restart; if all have diverged, a restart tries them again.
-    NotFiniteError if a loss of a single network is not finite, Stopped after a signal.
+    on from its own checkpoint. One that diverges has an `error` and leaves the others, also after a
+    restart; if all have diverged, a restart tries them again. Stopped after a signal.
     one_size: whether all samples have the same size, for which a GPU may measure its algorithms.
     """
     course = trainings[0].course
@@ -122,11 +121,16 @@ def train_one(
     process: Process,
     one_size: bool = False,
 ) -> TrainingSummary:
-    """Train one network, in its place on the device, as `train` does; return its summary."""
+    """Train one network, in its place on the device, as `train` does; return its summary.
+
+    NotFiniteError if it diverges.
+    """
     training = Training(
         network=network, optimizer=optimizer, course=course, folder=folder, name=name
     )
     train([training], samples, seed=seed, process=process, one_size=one_size)
+    if training.error is not None:
+        raise training.error
     return summary(training)
 
 
@@ -167,8 +171,8 @@ def _iterate(stream: Stream, trainings: Sequence[Training]) -> None:
     networks = [_wrapped(training.network, process) for training in trainings]
     batches = stream.batches(range(first * course.accumulated, total * course.accumulated))
     saved_s = time.monotonic()
-    size, subject = course.batch_size, ", ".join(training.name for training in trainings)
-    counting = progress("train", subject, total * size, "images", first * size)
+    size, names = course.batch_size, ", ".join(training.name for training in trainings)
+    counting = progress("train", names, total * size, "images", first * size)
     with counting if process.is_main else nullcontext() as counter:
         for done in range(first + 1, total + 1):
             _step_all(stream, trainings, networks, done - 1, batches)
@@ -180,11 +184,17 @@ def _iterate(stream: Stream, trainings: Sequence[Training]) -> None:
             stopping, due = any_process([stop.is_requested(), due], process)
             # always before a save: the state of a training that has diverged must not be stored
             if reading or stopping or due:
-                _read_all(trainings, process)
+                for training in trainings:
+                    _read_losses(training, process)
             if counter is not None:
-                _show(trainings, counter, done)
+                last = [f"{float(one.losses[-1][-1].sum()):.3f}" for one in trainings if one.losses]
+                loss = f"  loss {', '.join(last)}" if last else ""
+                counter.subject = f"{names}  iteration {done}/{total}{loss}"
+                counter.add(done * size - counter.done)
             if done == total or stopping or due:
-                _save_all(trainings, process)
+                for training in trainings:
+                    if process.is_main and training.error is None and not training.finished:
+                        save(training)
                 saved_s = time.monotonic()
             if stopping:
                 _stop_together(process)
@@ -202,12 +212,13 @@ def _step_all(
     batches: Iterator[list[Sample]],
 ) -> None:
     """Make the step of one iteration in every training that has not made it."""
-    # a single network loads each pass when it needs it; several share those of the step
-    passes = batches if len(trainings) == 1 else list(islice(batches, stream.course.accumulated))
+    passes: Iterable[list[Sample]] = islice(batches, stream.course.accumulated)
+    if len(trainings) > 1:  # a single network loads each pass when it needs it
+        passes = list(passes)
     for training, network in zip(trainings, networks, strict=True):
         if training.error is None and training.iteration == iteration:
             try:
-                step(stream, training, network, iter(passes))
+                step(stream, training, network, passes)
             except FloatingPointError as error:
                 # both engines raise it for proposals that are not finite; the diverged iteration
                 # may be an earlier, unread one
@@ -216,10 +227,7 @@ def _step_all(
 
 
 def step(
-    stream: Stream,
-    training: Training,
-    network: nn.Module,
-    passes: Iterator[list[Sample]],
+    stream: Stream, training: Training, network: nn.Module, passes: Iterable[list[Sample]]
 ) -> None:
     """Make one optimizer step; its losses stay on the device and are read later."""
     course, device = training.course, stream.process.device.type
@@ -227,8 +235,7 @@ def step(
     set_rate(training.optimizer, learning_rate(course, training.iteration))
     training.optimizer.zero_grad(set_to_none=True)
     sums: dict[str, Tensor] = {}
-    for number in range(course.accumulated):
-        samples = next(passes)
+    for number, samples in enumerate(passes):
         stream.seed_draws(training.iteration * course.accumulated + number)
         own: AbstractContextManager[None] = nullcontext()
         if isinstance(network, DistributedDataParallel) and number + 1 < course.accumulated:
@@ -257,12 +264,6 @@ def _wrapped(network: nn.Module, process: Process) -> nn.Module:
     )
 
 
-def _save_all(trainings: Sequence[Training], process: Process) -> None:
-    for training in trainings:
-        if process.is_main and training.error is None and not training.finished:
-            save(training)
-
-
 def _finish(stream: Stream, training: Training) -> None:
     """Average the norms' statistics over the batches that would come next, and save the weights."""
     count = stream.course.precise_norm_batches
@@ -286,22 +287,9 @@ def _norm_batches(stream: Stream, count: int) -> Iterator[list[Sample]]:
         yield batch
 
 
-def _read_all(trainings: Sequence[Training], process: Process) -> None:
-    """Read the losses of every training; a single one raises its error, others keep theirs."""
-    for training in trainings:
-        if training.error is None:
-            try:
-                _read_losses(training, process)
-            except NotFiniteError as error:
-                if len(trainings) == 1:
-                    raise
-                training.error = error
-                write_whole(training.note.private, str(error).encode(), "--runs")
-
-
 def _read_losses(training: Training, process: Process) -> None:
-    """Copy the losses from the device; NotFiniteError, in every process, if one is not finite."""
-    if not training.unread:
+    """Copy the losses from the device; one that is not finite is its error in every process."""
+    if training.error is not None or not training.unread:
         return
     losses = torch.stack(training.unread)
     if process.num_processes > 1:
@@ -309,7 +297,10 @@ def _read_losses(training: Training, process: Process) -> None:
         losses /= process.num_processes
     losses = losses.cpu()
     if not bool(losses.isfinite().all()):
-        raise _not_finite(training, list(losses), "")
+        training.error = _not_finite(training, list(losses), "")
+        if process.is_main:
+            write_whole(training.note.private, str(training.error).encode(), "--runs")
+        return
     training.losses.append(losses)
     training.unread.clear()
 
@@ -337,12 +328,3 @@ def _not_finite(training: Training, unread: list[Tensor], engine_says: str) -> N
 def _stop_together(process: Process) -> None:
     any_process([True], process)  # no process ends while another one still writes
     raise stop.Stopped(stop.EXIT_RESUMABLE)
-
-
-def _show(trainings: Sequence[Training], counter: Progress, done: int) -> None:
-    course = trainings[0].course
-    last = [f"{float(one.losses[-1][-1].sum()):.3f}" for one in trainings if one.losses]
-    loss = f"  loss {', '.join(last)}" if last else ""
-    names = ", ".join(training.name for training in trainings)
-    counter.subject = f"{names}  iteration {done}/{course.iterations}{loss}"
-    counter.add(done * course.batch_size - counter.done)

@@ -88,11 +88,6 @@ class FineTuningRecipe(TrainingSchedule, ABC):
 AnyRecipe = TypeVar("AnyRecipe", bound=FineTuningRecipe)
 
 
-def best_rate(scores: dict[float, float], default: float) -> float:
-    """Return the rate with the highest score, or the default if there are no scores."""
-    return max(scores, key=lambda rate: scores[rate]) if scores else default
-
-
 def search_learning_rates(
     rates: Sequence[float], score: Callable[[float], float], metric: str
 ) -> dict[float, float]:
@@ -118,8 +113,3 @@ def search_learning_rates(
     if rates and not scores:
         raise NotFiniteError(f"all of the learning rates {tuple(rates)} diverged")
     return scores
-
-
-def scores_by_name(scores: dict[float, float]) -> dict[str, float]:
-    """Return scores by rate in a form that a record can store."""
-    return {f"{rate:g}": score for rate, score in scores.items()}

@@ -11,9 +11,8 @@ import math
 import torch
 from torch import Tensor
 
-from transfer.frozen.classifier import Heads
+from transfer.frozen.classifier import Heads, classifier_scores
 
-IMAGES_PER_PART = 4096
 NUM_BINS = 20
 """Bins of the histogram of a head's shares."""
 NUM_EXAMPLES = 12
@@ -31,17 +30,12 @@ def image_shares(
     """
     weight = classifier.weight[0].float()
     relative = weight - weight.mean(dim=0)
-    shares, indices = [], []
-    for start in range(0, len(features), IMAGES_PER_PART):
-        part = features[start : start + IMAGES_PER_PART].float()
-        classes = labels[start : start + IMAGES_PER_PART]
-        right = (classifier.scores(part)[0].argmax(dim=1) == classes).nonzero()[:, 0]
-        products = part[right] * relative[classes[right]]
-        evidence = products.unflatten(1, (num_heads, -1)).sum(dim=2).clamp_min(0)
-        known = evidence.sum(dim=1) > 0
-        shares.append(evidence[known] / evidence[known].sum(dim=1, keepdim=True))
-        indices.append(start + right[known])
-    return torch.cat(shares).double(), torch.cat(indices)
+    right = (classifier_scores(classifier, features).argmax(dim=1) == labels).nonzero()[:, 0]
+    products = features[right] * relative[labels[right]]
+    evidence = products.unflatten(1, (num_heads, -1)).sum(dim=2).clamp_min(0)
+    known = evidence.sum(dim=1) > 0
+    shares = evidence[known] / evidence[known].sum(dim=1, keepdim=True)
+    return shares.double(), right[known]
 
 
 def share_details(

@@ -1,8 +1,8 @@
 """Settings of the training of linear heads on random crops."""
 
 import math
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, fields
+from typing import Any, Literal, Self
 
 Decay = Literal["cosine", "step"]
 """Decay of the learning rate: cosine to zero per step, or times 0.1 at each milestone."""
@@ -37,6 +37,12 @@ class ProbeTraining:
     crop_px: int = 224
     weight_std: float = 0.01
     """Standard deviation of the initial weights; biases start at 0 (MoCo's probe)."""
+
+    @classmethod
+    def of(cls, protocol: Any, **changes: Any) -> Self:
+        """Return the settings that a protocol states under the same names, with some changed."""
+        stated = {spec.name for spec in fields(cls)} & {spec.name for spec in fields(protocol)}
+        return cls(**{name: getattr(protocol, name) for name in stated} | changes)
 
     def num_steps(self, num_images: int) -> int:
         """Return the number of optimizer steps; ValueError unless epochs or steps is given."""

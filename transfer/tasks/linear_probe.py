@@ -15,7 +15,7 @@ from transfer.backbone import Backbone
 from transfer.datasets.folders import Folders
 from transfer.datasets.images import describe_image
 from transfer.finetuning.options import length_fraction
-from transfer.frozen.features import Features, Predictions, frozen_features, open_images
+from transfer.frozen.features import Features, Predictions, open_images
 from transfer.frozen.pass_hours import ASSUMED, Rates, probe_hours
 from transfer.frozen.probe_training import Decay, ProbeTraining
 from transfer.frozen.transforms import QUARTER_TURNS, EvalTransform
@@ -103,7 +103,7 @@ class LinearProbe(CenterCrops):
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
         """Return the training images and the features of the test images."""
         train = open_images(self.dataset, "trainval", folders)
-        test = frozen_features(backbone, self.dataset, "test", self.transform, folders)
+        (test,) = self.features(backbone, folders)
         return Prepared(backbone, train, test)
 
     def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
@@ -138,16 +138,7 @@ class LinearProbe(CenterCrops):
     def training(self) -> ProbeTraining:
         """Return the settings of the training loop, with a head for each reading."""
         rates, decays = zip(*self.heads, strict=True)
-        return ProbeTraining(
-            learning_rates=rates,
-            batch_size=self.batch_size,
-            epochs=self.epochs,
-            decays=decays,
-            optimizer=self.optimizer,
-            sgd_momentum=self.sgd_momentum,
-            weight_decay=self.weight_decay,
-            crop_px=self.crop_px,
-        )
+        return ProbeTraining.of(self, learning_rates=rates, decays=decays)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,10 +183,7 @@ class RotationProbe(CenterCrops):
         """
         import torch
 
-        positions = [
-            frozen_features(backbone, self.dataset, split, transform, folders).features
-            for split, transform in self.extracted()
-        ]
+        positions = [turned.features for turned in self.features(backbone, folders)]
         labels = torch.arange(QUARTER_TURNS).repeat_interleave(len(positions[0]))
         train = open_images(self.dataset, "trainval", folders)
         return Prepared(backbone, train, Features(torch.cat(positions), labels))
@@ -204,15 +192,8 @@ class RotationProbe(CenterCrops):
         """Train, then return the scores of the test split with the last weights."""
         from transfer.frozen.linear_heads import train_and_score
 
-        training = ProbeTraining(
-            learning_rates=(self.learning_rate,),
-            batch_size=self.batch_size,
-            epochs=self.epochs,
-            decays=("step",),
-            sgd_momentum=self.sgd_momentum,
-            weight_decay=self.weight_decay,
-            labels="rotations",
-            crop_px=self.crop_px,
+        training = ProbeTraining.of(
+            self, learning_rates=(self.learning_rate,), decays=("step",), labels="rotations"
         )
         return train_and_score(
             prepared.backbone, prepared.train, training, prepared.test, seed, folders.work

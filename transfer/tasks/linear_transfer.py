@@ -16,7 +16,7 @@ from transfer.datasets.catalog import DATASETS
 from transfer.datasets.folders import Folders
 from transfer.finetuning.options import length_fraction
 from transfer.frozen.classifier import Metric, class_results
-from transfer.frozen.features import Features, Predictions, frozen_features, open_images
+from transfer.frozen.features import Features, Predictions, open_images
 from transfer.frozen.pass_hours import ASSUMED, Rates, probe_hours
 from transfer.frozen.probe_training import ProbeTraining
 from transfer.frozen.transforms import EvalTransform
@@ -92,15 +92,11 @@ class LinearTransfer(Task):
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
         """Return the images of train and trainval, and the features of val and test."""
-        features = (
-            frozen_features(backbone, self.dataset, split, transform, folders)
-            for split, transform in self.extracted()
-        )
         return Prepared(
             backbone,
             open_images(self.dataset, "train", folders),
             open_images(self.dataset, "trainval", folders),
-            *features,
+            *self.features(backbone, folders),
         )
 
     def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
@@ -112,13 +108,12 @@ class LinearTransfer(Task):
         from transfer.frozen.linear_heads import train_heads
 
         backbone = prepared.backbone
-        searched = train_heads(
-            backbone, prepared.train, self.training(self.learning_rates), seed, folders.work
-        )
+        searched = train_heads(backbone, prepared.train, ProbeTraining.of(self), seed, folders.work)
         accuracies = searched.accuracies(prepared.val, self.metric)
         best = max(range(len(accuracies)), key=lambda index: accuracies[index])
         rate = self.learning_rates[best]
-        final = train_heads(backbone, prepared.trainval, self.training((rate,)), seed, folders.work)
+        chosen = ProbeTraining.of(self, learning_rates=(rate,))
+        final = train_heads(backbone, prepared.trainval, chosen, seed, folders.work)
         scores = final.scores(prepared.test.features)[0]
         if not bool(scores.isfinite().all()):
             raise NotFiniteError(
@@ -133,18 +128,6 @@ class LinearTransfer(Task):
             **class_results(scores, prepared.test.labels, prepared.trainval.class_names),
         }
         return Predictions(scores, prepared.test.labels, details)
-
-    def training(self, rates: tuple[float, ...]) -> ProbeTraining:
-        """Return the settings of the training loop."""
-        return ProbeTraining(
-            learning_rates=rates,
-            batch_size=self.batch_size,
-            epochs=self.epochs,
-            steps=self.steps,
-            sgd_momentum=self.sgd_momentum,
-            weight_decay=self.weight_decay,
-            crop_px=self.crop_px,
-        )
 
     @property
     def metric(self) -> Metric:

@@ -8,6 +8,7 @@ once for all backbones, so that figures of two backbones show the same ones.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Never
 
@@ -82,13 +83,8 @@ class NearestImages(CenterCrops):
         classes = labels.unique()
         classes = classes[torch.randperm(len(classes), generator=generator)].tolist()
         of_class = {label: order[labels[order] == label].tolist() for label in classes}
-        turns = max(map(len, of_class.values()))
-        in_turn = [
-            images[turn]
-            for turn in range(turns)
-            for images in of_class.values()
-            if turn < len(images)
-        ]
+        turns = zip_longest(*of_class.values())
+        in_turn = [image for turn in turns for image in turn if image is not None]
         shown = in_turn[: self.num_queries]
         return sorted(shown, key=lambda index: (int(labels[index]), index))
 

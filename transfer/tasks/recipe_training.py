@@ -90,10 +90,6 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
     learning_rates: tuple[float, ...] = ()
     """Learning rates to compare on a held-out part of the training images; none: the recipe's."""
 
-    @abstractmethod
-    def unfit(self, backbone: Backbone) -> str:
-        """Return why a backbone cannot carry the network; empty if it can."""
-
     def at_schedule(self, schedule: str) -> Self:
         """Return the protocol with a share of the iterations; smoke: with a tiny network."""
         return replace(self, recipe=at_schedule(self.recipe, schedule))
@@ -227,11 +223,7 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
 
         If several learning rates are given, they are compared first.
         """
-        from transfer.finetuning.schedule import (
-            best_rate,
-            scores_by_name,
-            search_learning_rates,
-        )
+        from transfer.finetuning.schedule import search_learning_rates
 
         metric = self.primary_metric
 
@@ -242,9 +234,10 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
         train = partial(self.train, prepared, folders, seed)
         rates = self.learning_rates if prepared.held_out is not None else ()
         scores = search_learning_rates(rates, score, metric)
-        predictions = train(prepared.images, best_rate(scores, self.recipe.learning_rate), "all")
-        details = {**predictions.details, f"held_out_{metric}": scores_by_name(scores)}
-        return replace(predictions, details=details)
+        best = max(scores, key=lambda rate: scores[rate], default=self.recipe.learning_rate)
+        predictions = train(prepared.images, best, "all")
+        held_out = {f"{rate:g}": score for rate, score in scores.items()}
+        return replace(predictions, details={**predictions.details, f"held_out_{metric}": held_out})
 
     def train(
         self,
@@ -256,13 +249,31 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
         name: str,
     ) -> Any:
         """Train on a portion's images; return the predictions of the last weights for its test."""
-        recipe = replace(self.recipe, learning_rate=rate)
+        import torch
+
+        from transfer.finetuning.norms import images_per_norm
+
+        recipe, process = replace(self.recipe, learning_rate=rate), this_process()
         network = self.initial(prepared.backbone, portion, prepared.norm, folders, seed)
         images = portion.train.fingerprint
         same = training_hash(prepared, recipe, seed, engine=self.engine, images=images)
         folder = folders.work / f"{name}-{same}"
         training, found = self.train_and_test(network, portion, recipe, seed, folder, folders)
-        details = {**training_details(prepared, recipe, training), "num_test": len(portion.test)}
+        # float32 convolutions in TF32 have 10 bits of mantissa
+        tf32 = recipe.precision == "float32" and torch.backends.cudnn.allow_tf32
+        details = {
+            "norm": prepared.norm,
+            "num_processes": process.num_processes,
+            "tensors_placed": len(prepared.backbone.state_dict),
+            "largest_difference_of_maps": prepared.differences,
+            "images_per_norm_statistic": images_per_norm(recipe, prepared.norm, process),
+            "learning_rate": rate,
+            "tf32_convolutions": tf32
+            and torch.cuda.is_available()
+            and torch.cuda.get_device_capability() >= (8, 0),
+            "training": asdict(training),
+            "num_test": len(portion.test),
+        }
         return replace(found, details={**details, **found.details})
 
 
@@ -303,31 +314,6 @@ def training_hash(
         this_process().num_processes,
     ]
     return content_hash(parts, 12)
-
-
-def training_details(
-    prepared: Prepared, recipe: FineTuningRecipe, training: TrainingSummary
-) -> dict[str, object]:
-    """Return the details of a training for its record."""
-    import torch
-
-    from transfer.finetuning.norms import images_per_norm
-
-    process = this_process()
-    # float32 convolutions in TF32 have 10 bits of mantissa
-    tf32 = recipe.precision == "float32" and torch.backends.cudnn.allow_tf32
-    return {
-        "norm": prepared.norm,
-        "num_processes": process.num_processes,
-        "tensors_placed": len(prepared.backbone.state_dict),
-        "largest_difference_of_maps": prepared.differences,
-        "images_per_norm_statistic": images_per_norm(recipe, prepared.norm, process),
-        "learning_rate": recipe.learning_rate,
-        "tf32_convolutions": tf32
-        and torch.cuda.is_available()
-        and torch.cuda.get_device_capability() >= (8, 0),
-        "training": asdict(training),
-    }
 
 
 def wall_time(planned: Sequence[PlannedTask[Any]], options: TrainingOptions, num_gpus: int) -> str:

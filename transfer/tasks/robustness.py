@@ -29,7 +29,6 @@ from transfer.frozen.features import (
     Features,
     Predictions,
     features_of_backbones,
-    frozen_features,
     open_images,
 )
 from transfer.frozen.transforms import EvalTransform
@@ -119,7 +118,7 @@ class TrainedClassifier(Task):
                 f"no trained classifier in {folders.classifier}; run {self.classifier} first"
             )
         images, classes = open_images(self.dataset, "test", folders), self.classes(folders)
-        test = frozen_features(backbone, self.dataset, "test", self.transform, folders)
+        (test,) = self.features(backbone, folders)
         labels = labels_among(test.labels, images.class_names, classes)
         files = tuple(images.name(i) for i in range(len(images)))
         return Prepared(head, classes, Features(test.features, labels), files)

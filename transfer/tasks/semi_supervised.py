@@ -6,7 +6,7 @@ arXiv:2108.02696, section 6.2).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -167,7 +167,6 @@ class SemiSupervised(CenterCrops):
 
     def run(self, prepared: Prepared, folders: Folders, seed: int) -> Predictions:
         """Search the rate if several are given, train on all labelled images, score test."""
-        from transfer.finetuning.schedule import best_rate, scores_by_name
         from transfer.frozen.crops import CROPS
         from transfer.frozen.kept_images import with_kept_pixels
 
@@ -175,15 +174,15 @@ class SemiSupervised(CenterCrops):
         prepared = replace(prepared, labelled=with_kept_pixels(prepared.labelled, crops))
         labelled = prepared.labelled
         held_out = self.search(prepared, folders, seed) if len(self.head_rates) > 1 else {}
-        rate = best_rate(held_out, self.head_rates[0])
+        rate = max(held_out, key=lambda rate: held_out[rate], default=self.head_rates[0])
         (found,) = self.fine_tune(
-            prepared.backbone, labelled, prepared.test, [rate], folders, seed, ["all"]
+            prepared.backbone, labelled, prepared.test, {"all": rate}, folders, seed
         )
         predictions = converged(found)
         edges = (min(self.head_rates), max(self.head_rates))
         details = {
             **predictions.details,
-            "held_out_top1": scores_by_name(held_out),
+            "held_out_top1": {f"{tried:g}": score for tried, score in held_out.items()},
             "diverged_rates": [
                 rate for rate in self.head_rates if held_out and rate not in held_out
             ],
@@ -223,12 +222,9 @@ class SemiSupervised(CenterCrops):
         def score(rate: float) -> float:
             if rate not in tested:
                 at = self.head_rates.index(rate)
-                rates = self.head_rates[at : at + at_once]
-                names = [f"rate-{rate:g}" for rate in rates]
-                found = self.fine_tune(
-                    prepared.backbone, learned, judged, rates, folders, seed, names
-                )
-                tested.update(zip(rates, found, strict=True))
+                rates = {f"rate-{rate:g}": rate for rate in self.head_rates[at : at + at_once]}
+                found = self.fine_tune(prepared.backbone, learned, judged, rates, folders, seed)
+                tested.update(zip(rates.values(), found, strict=True))
             predictions = converged(tested[rate])
             return top1(predictions.scores, predictions.labels)
 
@@ -239,31 +235,22 @@ class SemiSupervised(CenterCrops):
         backbone: Backbone,
         learned: Images,
         judged: Images,
-        rates: Sequence[float],
+        rates: Mapping[str, float],
         folders: Folders,
         seed: int,
-        names: Sequence[str],
     ) -> list[Predictions | NotFiniteError]:
-        """Fine-tune on `learned` with rates of the classifier, side by side; test on `judged`.
+        """Fine-tune on `learned` with rates of the classifier, by name; test on `judged`.
 
         The error of a rate that diverges takes the place of its predictions.
         """
         from transfer.finetuning import classification as whole
 
-        courses = [self.course(len(learned), rate) for rate in rates]
-        places = [
-            whole.training_folder(folders.work, name, backbone, learned, course, seed)
-            for name, course in zip(names, courses, strict=True)
-        ]
-        classifiers = [whole.Classifier(backbone, len(learned.class_names), seed) for _ in rates]
-        process = this_process()
-        summaries = whole.train_rates(
-            classifiers, learned, courses, seed=seed, folders=places, process=process, names=names
+        courses = {name: self.course(len(learned), rate) for name, rate in rates.items()}
+        trained = whole.train_rates(
+            backbone, learned, courses, seed=seed, work=folders.work, process=this_process()
         )
         found: list[Predictions | NotFiniteError] = []
-        for name, rate, course, classifier, done in zip(
-            names, rates, courses, classifiers, summaries, strict=True
-        ):
+        for (name, rate), (classifier, done) in zip(rates.items(), trained, strict=True):
             if isinstance(done, NotFiniteError):
                 found.append(done)
                 continue
@@ -274,8 +261,8 @@ class SemiSupervised(CenterCrops):
                 continue
             details: dict[str, Any] = {
                 "head_rate": rate,
-                "backbone_rate": course.learning_rate,
-                "precision": course.precision,
+                "backbone_rate": courses[name].learning_rate,
+                "precision": self.precision,
                 "num_labelled": len(learned),
                 "training": asdict(done),
                 **class_results(scores, judged.labels, judged.class_names),

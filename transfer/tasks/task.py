@@ -16,7 +16,7 @@ from transfer.backbone import Backbone
 from transfer.datasets.folders import Folders
 from transfer.finetuning.options import TrainingOptions
 from transfer.finetuning.schedule import TrainingSchedule
-from transfer.frozen.features import TrainAndTest, frozen_features, open_images
+from transfer.frozen.features import Features, TrainAndTest, frozen_features, open_images
 from transfer.frozen.pass_hours import ASSUMED, Rates, probe_hours
 from transfer.frozen.transforms import EvalTransform
 from transfer.galleries.mistakes import mistakes
@@ -145,6 +145,13 @@ class Task(ABC):
         """Extract features of several backbones in one pass; return False if there is none."""
         return False
 
+    def features(self, backbone: Backbone, folders: Folders) -> list[Features]:
+        """Return the frozen features that it reads, extracted or from the cache."""
+        return [
+            frozen_features(backbone, self.dataset, split, transform, folders)
+            for split, transform in self.extracted()
+        ]
+
     @abstractmethod
     def prepare(self, backbone: Backbone, folders: Folders) -> Any:
         """Touch every file that the run needs; return what `run` works on."""
@@ -193,10 +200,7 @@ class CenterCrops(Task):
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Any:
         """Return the features of trainval and test, extracted or from the cache."""
-        train, test = (
-            frozen_features(backbone, self.dataset, split, transform, folders)
-            for split, transform in self.extracted()
-        )
+        train, test = self.features(backbone, folders)
         names = open_images(self.dataset, "test", folders).class_names
         return TrainAndTest(train, test, names[: int(train.labels.max()) + 1])
 

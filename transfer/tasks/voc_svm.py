@@ -17,7 +17,7 @@ from transfer.backbone import Backbone
 from transfer.datasets.expected import DataError
 from transfer.datasets.folders import Folders
 from transfer.encoders.encoder import Encoder
-from transfer.frozen.features import Features, Predictions, frozen_features, open_images
+from transfer.frozen.features import Features, Predictions, open_images
 from transfer.frozen.transforms import EvalTransform
 from transfer.galleries.mistakes import misplaced
 from transfer.metrics import average_precision
@@ -119,10 +119,7 @@ class VOCSVM(Task):
 
     def prepare(self, backbone: Backbone, folders: Folders) -> SVMData:
         """Return the features of trainval and test, extracted or from the cache."""
-        train, test = (
-            frozen_features(backbone, "voc07", split, transform, folders)
-            for split, transform in self.extracted()
-        )
+        train, test = self.features(backbone, folders)
         names = open_images("voc07", "trainval", folders).class_names
         return self.measurable(train, test, names)
 

@@ -7,7 +7,7 @@ import pytest
 from pretrain.running.errors import NotFiniteError
 from transfer.detection.recipe import COCO_FPN, VOC_C4
 from transfer.finetuning.options import TrainingOptions
-from transfer.finetuning.schedule import scores_by_name, search_learning_rates
+from transfer.finetuning.schedule import search_learning_rates
 
 
 def test_fewer_images_per_gpu_accumulate_the_same_batch() -> None:
@@ -70,6 +70,5 @@ def diverging_from_one(rate: float) -> float:
 def test_a_rate_that_diverges_is_left_out_and_if_all_do_it_is_an_error() -> None:
     assert search_learning_rates((0.1, 0.5, 1.0), diverging_from_one, "AP") == {0.1: 1.0, 0.5: 5.0}
     assert search_learning_rates((), diverging_from_one, "AP") == {}
-    assert scores_by_name({0.02: 1.5, 1e-05: 2.0}) == {"0.02": 1.5, "1e-05": 2.0}
     with pytest.raises(NotFiniteError, match=r"\(1.0, 2.0\)"):
         search_learning_rates((1.0, 2.0), diverging_from_one, "AP")

@@ -3,6 +3,7 @@
 import pytest
 
 from transfer.finetuning.options import length_fraction, with_batch
+from transfer.frozen.probe_training import ProbeTraining
 from transfer.tasks import TASKS
 from transfer.tasks.detection import Detection
 from transfer.tasks.few_shot import FewShot
@@ -33,7 +34,7 @@ def test_the_smallest_share_of_every_training_has_at_least_one_step() -> None:
     for key, whole in TASKS.items():
         task = whole.at_schedule("0.000001")
         if isinstance(task, LinearTransfer):
-            assert task.training((1.0,)).num_steps(1000) >= 1, key
+            assert ProbeTraining.of(task).num_steps(1000) >= 1, key
         elif isinstance(task, SemiSupervised):
             assert task.course(1000, 1.0).iterations >= 1, key
         elif isinstance(task, Detection | Segmentation):

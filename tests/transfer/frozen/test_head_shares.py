@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from transfer.frozen.classifier import Heads
-from transfer.frozen.head_shares import entropies_bits, image_shares, share_details
+from transfer.frozen.head_shares import entropies_bits, share_details
 
 
 def classifier(weight: torch.Tensor) -> Heads:
@@ -51,15 +51,3 @@ def test_means_histograms_and_classes_are_of_the_shares_of_each_image() -> None:
     assert details["class_head_shares"] == [[1.0, 0.0], [1.0, 0.0], [0.5, 0.5]]
     assert details["head_share_examples"][2] == {"index": 2, "label": 2, "shares": [0.5, 0.5]}
     assert details["head_is_largest"][0] >= 2 / 3
-
-
-def test_parts_of_the_images_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    generator = torch.Generator().manual_seed(0)
-    weight = torch.randn(5, 8, generator=generator)
-    features = torch.rand(50, 8, generator=generator)
-    labels = torch.randint(5, (50,), generator=generator)
-    whole = image_shares(classifier(weight), features, labels, 2)
-    monkeypatch.setattr("transfer.frozen.head_shares.IMAGES_PER_PART", 7)
-    parts = image_shares(classifier(weight), features, labels, 2)
-    assert torch.equal(parts[1], whole[1])
-    torch.testing.assert_close(parts[0], whole[0])

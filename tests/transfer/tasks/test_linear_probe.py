@@ -13,8 +13,8 @@ from transfer.cells.request import Cell, CellSettings, departures
 from transfer.datasets.catalog import open_split
 from transfer.datasets.folders import Folders
 from transfer.frozen.features import Predictions
-from transfer.frozen.network import frozen_network
-from transfer.frozen.transforms import EvalTransform, normalize_pixels, rotate_quarters
+from transfer.frozen.network import forward
+from transfer.frozen.transforms import EvalTransform, normalize_pixels
 from transfer.tasks import TASKS
 from transfer.tasks.linear_probe import LinearProbe, RotationProbe
 
@@ -83,23 +83,16 @@ def test_a_second_reading_finds_its_head_trained_and_it_is_the_same_as_alone(
     assert torch.equal(ran(READINGS[0], small_backbone, again).scores, first.scores)
 
 
-ROTATION = RotationProbe(crop_px=32)
-
-
 def test_features_of_a_position_are_those_of_the_turned_image(
     small_backbone: Backbone, small_data: Path, tmp_path: Path
 ) -> None:
-    test = ROTATION.prepare(small_backbone, Folders(small_data, tmp_path, tmp_path)).test
-    images = open_split("in100", small_data, "test")
+    task = RotationProbe(crop_px=32)
+    test = task.prepare(small_backbone, Folders(small_data, tmp_path, tmp_path)).test
     assert test.labels.tolist() == [0] * 160 + [1] * 160 + [2] * 160 + [3] * 160
-    whole = EvalTransform(resize_px=37, crop_px=32)
-    picture = whole.pixels(images[7][0])
-    network = frozen_network(small_backbone)
-    for quarters in range(4):
-        raw = pil_to_tensor(rotate_quarters(picture, quarters))
-        seen = normalize_pixels(raw, small_backbone.input)
-        expected = network(seen[None].contiguous(memory_format=torch.channels_last))[0]
-        found = test.features[160 * quarters + 7]
-        # twenty layers in float32, alone and in a batch: 512 eps of the largest feature
-        atol = 512 * torch.finfo(torch.float32).eps * float(expected.max())
-        torch.testing.assert_close(found, expected, rtol=0, atol=atol)
+    image = open_split("in100", small_data, "test")[7][0]
+    raw = pil_to_tensor(EvalTransform(resize_px=37, crop_px=32).pixels(image))
+    turned = torch.stack([raw.rot90(quarters, (1, 2)) for quarters in range(4)])
+    expected = forward(small_backbone.network(), normalize_pixels(turned, small_backbone.input))
+    # twenty layers in float32, alone and in a batch: 512 eps of the largest feature
+    atol = 512 * torch.finfo(torch.float32).eps * float(expected.max())
+    torch.testing.assert_close(test.features[7::160], expected, rtol=0, atol=atol)

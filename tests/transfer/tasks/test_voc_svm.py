@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import nn
 
-import transfer.tasks.voc_svm
 from benchmarks.speed.svm import Settings, column, synthetic_voc
 from transfer import Encoder
 from transfer.backbone import InputFormat, random_backbone
@@ -97,22 +96,9 @@ def test_features_are_divided_by_their_length_and_an_offset() -> None:
         unit_length(torch.tensor([[1.0, 2.0], [float("inf"), 0.0]]), 1e-5)
 
 
-def test_images_are_squashed_by_way_of_256_to_224(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked, data = [], solved_toy()
-
-    def record(_: object, key: str, split: str, transform: object, __: object) -> Features:
-        asked.append((key, split, transform))
-        return data.train if split == "trainval" else data.test
-
-    monkeypatch.setattr(transfer.tasks.voc_svm, "frozen_features", record)
-    monkeypatch.setattr(
-        transfer.tasks.voc_svm, "open_images", lambda *_: type("", (), {"class_names": "abc"})
-    )
-    task = replace(VOCSVM(), min_classes=3)
-    backbone = random_backbone(arch="resnet18", stem="imagenet", seed=0)
-    task.for_backbone(backbone).prepare(backbone, folders(Path()))
+def test_images_are_squashed_by_way_of_256_to_224() -> None:
     squash = EvalTransform(resize_px=256, crop_px=224, squash=True)
-    assert asked == [("voc07", "trainval", squash), ("voc07", "test", squash)]
+    assert VOCSVM().extracted() == [("trainval", squash), ("test", squash)]
 
 
 def test_images_are_never_larger_than_the_backbone_knows() -> None:
