@@ -22,7 +22,7 @@ from transfer.backbone import InputFormat
 from transfer.datasets.folders import data_folder
 from transfer.datasets.images import class_names, read_class_folders
 from transfer.finetuning.classification import training_samples
-from transfer.frozen.crops import RandomCrops, RandomView
+from transfer.frozen.crops import RandomCrops
 from transfer.frozen.extraction import EvalImages, raw_batches
 from transfer.frozen.kept_images import with_kept_pixels
 from transfer.frozen.transforms import EvalTransform, Normalization
@@ -58,11 +58,10 @@ def run(settings: Settings) -> None:
     )
     files = [settings.data / images.name(i) for i in range(count)]
     normalize = Normalization(InputFormat(size_px=px), torch.device("cpu"))
-    view = RandomView(px=px)
     with image_memory(MOST_GB):
         kept = with_kept_pixels(images, num_crops=2 * count)
     evaluated = EvalImages(images, EvalTransform.center(px, margin_px=32))
-    crops, from_kept = RandomCrops(images, view, 0), RandomCrops(kept, view, 0)
+    crops, from_kept = RandomCrops(images, px, 0), RandomCrops(kept, px, 0)
     samples = training_samples(images, px, 0)
     places = [(index, index) for index in range(count)]
     with one_thread():

@@ -15,7 +15,7 @@ from tests.pretrain.pixels.photographs import as_jpeg, photograph
 from transfer.backbone import Backbone, InputFormat
 from transfer.datasets.images import Images, image_files
 from transfer.frozen import crops, extraction, few_shot_heads, nearest, network
-from transfer.frozen.crops import CropSource, RandomView
+from transfer.frozen.crops import CropSource
 from transfer.frozen.feature_file import UnfinishedRows
 from transfer.frozen.features import Features
 from transfer.frozen.few_shot_heads import Problem, train_together
@@ -82,9 +82,9 @@ def test_batches_of_crops_wait_nowhere(
     kept: bool, labels: Labels, folder: Images, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(crops, "fits_on", lambda *_: kept)
-    view = RandomView(px=8, labels=labels)
+    training = ProbeTraining(learning_rates=(1.0,), labels=labels, crop_px=8)
     with pretend_cuda(), image_memory(1.0 * kept):
-        batches = CropSource(folder, view, 0, 12, 12).batches(InputFormat(), 4, range(3))
+        batches = CropSource(folder, training, 0, 12, 12).batches(InputFormat(), 4, range(3))
         with Watch():
             next(batches)
         with Watch() as watch:

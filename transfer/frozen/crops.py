@@ -7,7 +7,7 @@ pretrain/data/views.py. Crops travel as bytes and are normalized on the device.
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import torch
@@ -16,14 +16,13 @@ from torch import Tensor
 
 from pretrain.pixels.boxes import Box, draw_box
 from pretrain.pixels.crops import crop, crop_one, orient
-from pretrain.pixels.decoding import Pixels
 from pretrain.running.loader import load_batches
 from transfer.backbone import InputFormat
 from transfer.datasets.images import Images
 from transfer.frozen.extraction import num_workers
-from transfer.frozen.kept_images import KeptFiles, KeptPixels, with_kept_pixels
+from transfer.frozen.kept_images import KeptFiles, PixelBlock, with_kept_pixels
 from transfer.frozen.network import device
-from transfer.frozen.probe_training import Labels
+from transfer.frozen.probe_training import Labels, ProbeTraining
 from transfer.frozen.transforms import QUARTER_TURNS, Normalization
 
 CROPS = "crops/2"
@@ -53,53 +52,39 @@ def draw_seed(seed: int, number: int) -> int:
     return (number + seed * SEED_STRIDE) % 2**32
 
 
-class View(NamedTuple):
-    """One draw of a view of an image."""
+class RandomCrops:
+    """Random crops of images, by their places: of 8 to 100 % (torchvision's default), flipped.
 
-    box: Box
-    flip: bool
-    quarters: int
-    """Counterclockwise quarter turns after the flip."""
+    For the labels "rotations" each is turned by a drawn number of quarters, which is its label.
+    """
 
-
-class RandomView:
-    """Random crop of 8 to 100 % of the area (torchvision's default), flip, and rotation if set."""
-
-    def __init__(self, *, px: int, labels: Labels = "classes") -> None:
-        self.px, self.labels = px, labels
+    def __init__(self, images: Images, px: int, seed: int, labels: Labels = "classes") -> None:
+        self.images, self.px, self.seed, self.labels = images, px, seed, labels
+        self.read = images.source.read
         self.generator = torch.Generator()
 
-    def draw(self, size: Sequence[int], seed: int) -> View:
-        """Return the view of an image of this height and width that torchvision draws."""
-        generator = self.generator.manual_seed(seed)
+    def draw(self, position: int, size: Sequence[int]) -> tuple[Box, bool, int]:
+        """Return box, flip and counterclockwise quarter turns after it, as torchvision draws them.
+
+        position: that in the run. size: height and width of the image.
+        """
+        generator = self.generator.manual_seed(draw_seed(self.seed, position))
         box = draw_box(generator, size[0], size[1])
         flip = bool(torch.rand(1, generator=generator) < 0.5)
         if self.labels == "classes":
-            return View(box, flip, 0)
-        return View(box, flip, int(torch.randint(QUARTER_TURNS, (), generator=generator)))
-
-    def write(self, pixels: Pixels, seed: int, out: Pixels) -> int:
-        """Write the view that this seed draws into `out` (px, px, 3); return its quarter turns."""
-        box, flip, quarters = self.draw(pixels.shape, seed)
-        # the flip comes first: flipping afterwards would change one quarter turn into three
-        orient(crop(pixels, box, self.px), flip=flip, quarters=quarters, out=out)
-        return quarters
-
-
-class RandomCrops:
-    """Batches of views of images, by their places."""
-
-    def __init__(self, images: Images, view: RandomView, seed: int) -> None:
-        self.images, self.view, self.seed = images, view, seed
-        self.read = images.source.read
+            return box, flip, 0
+        return box, flip, int(torch.randint(QUARTER_TURNS, (), generator=generator))
 
     def __call__(self, places: Sequence[Place]) -> Crops:
-        """Return pixels (n, 3, H, W) uint8, channels last, and labels (n,)."""
-        pixels = np.empty((len(places), self.view.px, self.view.px, 3), dtype=np.uint8)
-        turns = [
-            self.view.write(self.read(index), draw_seed(self.seed, position), out)
-            for (position, index), out in zip(places, pixels, strict=True)
-        ]
+        """Return pixels (n, 3, px, px) uint8, channels last, and labels (n,)."""
+        pixels = np.empty((len(places), self.px, self.px, 3), dtype=np.uint8)
+        turns = []
+        for (position, index), out in zip(places, pixels, strict=True):
+            image = self.read(index)
+            box, flip, quarters = self.draw(position, image.shape)
+            # the flip comes first: flipping afterwards would change one quarter turn into three
+            orient(crop(image, box, self.px), flip=flip, quarters=quarters, out=out)
+            turns.append(quarters)
         return torch.from_numpy(pixels).permute(0, 3, 1, 2), self._labels(places, turns)
 
     def draws(self, places: Sequence[Place], sizes: NDArray[np.int64]) -> Crops:
@@ -107,66 +92,46 @@ class RandomCrops:
 
         sizes: heights and widths (N, 2) of all images.
         """
-        rows = []
-        for position, index in places:
-            view = self.view.draw(sizes[index].tolist(), draw_seed(self.seed, position))
-            rows.append([index, *view.box, int(view.flip), view.quarters])
-        return torch.tensor(rows), self._labels(places, [row[-1] for row in rows])
+        views = self._views(places, sizes)
+        return views, self._labels(places, views[:, 6].tolist())
 
     def uploads(self, places: Sequence[Place]) -> tuple[Tensor, ...]:
         """Return views (n, 7) of the batch's images, labels (n,), sizes (n, 2), and all pixels."""
         found = [self.read(index) for _, index in places]
         sizes = np.array([pixels.shape[:2] for pixels in found])
-        own = [(position, row) for row, (position, _) in enumerate(places)]
-        views, _ = self.draws(own, sizes)
+        views = self._views([(place[0], row) for row, place in enumerate(places)], sizes)
         labels = self._labels(places, views[:, 6].tolist())
         pixels = np.concatenate([pixels.ravel() for pixels in found])
         return views, labels, torch.from_numpy(sizes), torch.from_numpy(pixels)
 
+    def _views(self, places: Sequence[Place], sizes: NDArray[np.int64]) -> Tensor:
+        drawn = [(i, *self.draw(position, sizes[i].tolist())) for position, i in places]
+        return torch.tensor([[i, *box, int(flip), turns] for i, box, flip, turns in drawn])
+
     def _labels(self, places: Sequence[Place], turns: list[int]) -> Tensor:
-        if self.view.labels == "rotations":
+        if self.labels == "rotations":
             return torch.tensor(turns)
         return self.images.labels[[index for _, index in places]]
 
 
-class DeviceCrops:
-    """Whole images on a device, and crops of them."""
-
-    def __init__(
-        self, sizes: NDArray[np.int64], pixels: NDArray[np.uint8], px: int, where: torch.device
-    ) -> None:
-        """Upload pixels of images of these heights and widths (n, 2), one after the other."""
-        self.sizes, self.px, self.where = sizes, px, where
-        self.ends = sizes.prod(axis=1).cumsum() * 3
-        self.pixels = torch.from_numpy(pixels).to(where)
-
-    def __call__(self, views: Tensor) -> Tensor:
-        """Return pixels (n, 3, S, S) uint8 on the device, of views (n, 7) on the host."""
-        crops = [crop_one(self._image(index), box, self.px) for index, *box, _, _ in views.tolist()]
-        pixels = torch.stack(crops)
-        there = views.to(self.where, non_blocking=True)
-        # where, not a masked assignment: the host would wait for the number of masked rows
-        pixels = torch.where((there[:, 5] == 1)[:, None, None, None], pixels.flip(3), pixels)
-        for quarters in (1, 2, 3):
-            # asked of the host's copy; the answer of a GPU would have to be waited for
-            if bool((views[:, 6] == quarters).any()):
-                turned = (there[:, 6] == quarters)[:, None, None, None]
-                pixels = torch.where(turned, pixels.rot90(quarters, (2, 3)), pixels)
-        return pixels.to(torch.uint8).contiguous(memory_format=torch.channels_last)
-
-    def _image(self, index: int) -> Tensor:
-        """Return the pixels (H, W, 3) of an image on the device."""
-        height, width = self.sizes[index].tolist()
-        end = int(self.ends[index])
-        return self.pixels[end - 3 * height * width : end].view(height, width, 3)
+def device_crops(block: PixelBlock[Tensor], views: Tensor, px: int) -> Tensor:
+    """Return crops (n, 3, px, px) uint8 of images on a device, by views (n, 7) on the host."""
+    crops = [crop_one(block.read(index), box, px) for index, *box, _, _ in views.tolist()]
+    pixels = torch.stack(crops)
+    there = views.to(pixels.device, non_blocking=True)
+    # where, not a masked assignment: the host would wait for the number of masked rows
+    pixels = torch.where((there[:, 5] == 1)[:, None, None, None], pixels.flip(3), pixels)
+    for quarters in (1, 2, 3):
+        # asked of the host's copy; the answer of a GPU would have to be waited for
+        if bool((views[:, 6] == quarters).any()):
+            turned = (there[:, 6] == quarters)[:, None, None, None]
+            pixels = torch.where(turned, pixels.rot90(quarters, (2, 3)), pixels)
+    return pixels.to(torch.uint8).contiguous(memory_format=torch.channels_last)
 
 
-def fits_on(kept: KeptPixels, where: torch.device) -> bool:
-    """Return whether a device is a GPU with room for the kept images."""
-    if where.type != "cuda":
-        return False
-    free, _ = torch.cuda.mem_get_info(where)
-    return len(kept.pixels) <= MOST_OF_FREE * free
+def fits_on(num_bytes: int, where: torch.device) -> bool:
+    """Return whether a device is a GPU with room for the pixels of kept images."""
+    return where.type == "cuda" and num_bytes <= MOST_OF_FREE * torch.cuda.mem_get_info(where)[0]
 
 
 class CropSource:
@@ -179,7 +144,7 @@ class CropSource:
     def __init__(
         self,
         images: Images,
-        view: RandomView,
+        training: ProbeTraining,
         seed: int,
         crops: int,
         remaining: int,
@@ -190,18 +155,19 @@ class CropSource:
         crops, remaining: crops of the whole training, and of what is left of it. began: processor
         that made its first crops; it makes all others, too, whatever memory is free now.
         """
-        self.where, self.px = device(), view.px
+        self.where, self.px = device(), training.crop_px
         # a resumed training must not choose by what is left of it
         kept = with_kept_pixels(images, crops if began is None else remaining)
         files = kept.source
-        pixels = files.kept if kept is not images and isinstance(files, KeptFiles) else None
-        fits = pixels is not None and fits_on(pixels, self.where)
+        block = files.kept if kept is not images and isinstance(files, KeptFiles) else None
+        fits = block is not None and fits_on(len(block.pixels), self.where)
         self.maker: Maker = began or ("device" if fits else "host")
-        self.on_device: DeviceCrops | None = None
-        if pixels is not None and fits and self.maker == "device":
-            self.on_device = DeviceCrops(pixels.sizes, pixels.pixels, self.px, self.where)
+        self.on_device: PixelBlock[Tensor] | None = None
+        if block is not None and fits and self.maker == "device":
+            there = torch.from_numpy(block.pixels).to(self.where)
+            self.on_device = PixelBlock(block.sizes, there)
             kept = images  # a GPU that holds the images spares the host's memory
-        self.crops = RandomCrops(kept, view, seed)
+        self.crops = RandomCrops(kept, self.px, seed, training.labels)
 
     def batches(self, form: InputFormat, batch_size: int, steps: range) -> Iterator[Crops]:
         """Yield the batch of each step on the device: normalized pixels and labels."""
@@ -225,11 +191,11 @@ class CropSource:
     def _pixels(self, made: Sequence[Tensor]) -> Tensor:
         """Return the crops (n, 3, px, px) uint8 of what the loader processes made."""
         if self.on_device is not None:
-            return self.on_device(made[0])
+            return device_crops(self.on_device, made[0], self.px)
         if self.maker == "host":
             return made[0]
         views, _, sizes, pixels = made
-        return DeviceCrops(sizes.numpy(), pixels.numpy(), self.px, self.where)(views)
+        return device_crops(PixelBlock(sizes.numpy(), pixels.to(self.where)), views, self.px)
 
 
 def pin(made: tuple[Tensor, ...]) -> tuple[Tensor, ...]:

@@ -47,20 +47,8 @@ class EvalImages(Dataset[Tensor]):
         return pixels
 
 
-class KeptCrops(Dataset[Tensor]):
-    """Pixels (3, crop_px, crop_px) uint8 that an extraction before this one has kept."""
-
-    def __init__(self, rows: np.ndarray, crop_px: int) -> None:
-        self.rows, self.crop_px = rows, crop_px
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, index: int) -> Tensor:
-        return torch.from_numpy(self.rows[index]).view(3, self.crop_px, self.crop_px)
-
-
-Pixels = EvalImages | KeptCrops
+Pixels = EvalImages | Tensor
+"""Pixels (n, 3, crop_px, crop_px) uint8: decoded, or those that an earlier extraction has kept."""
 
 
 class _Entry:
@@ -187,7 +175,7 @@ def _kept_crops(
         if unfinished is not None:
             return decoded, [unfinished]
         rows = read_rows(path, shape, np.uint8)  # finished by another process meanwhile
-    return decoded if rows is None else KeptCrops(rows, side), []
+    return decoded if rows is None else torch.from_numpy(rows).view(-1, 3, side, side), []
 
 
 def _fill(

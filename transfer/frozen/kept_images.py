@@ -9,9 +9,11 @@ GB of pixels (measured on 331 photographs of 500 x 375 px), divided among at mos
 
 import mmap
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from pretrain.pixels.decoding import Pixels, image_sizes
 from pretrain.running import stop
@@ -30,37 +32,37 @@ SAMPLE = 256
 PER_TURN = 16
 """Images that a process decodes at a time."""
 
+HostOrDevice = TypeVar("HostOrDevice", Pixels, Tensor)
+
 
 class ImageMemoryError(SuiteError, RuntimeError):
     """Error for decoded images that find no room in memory."""
 
 
-class KeptPixels:
-    """Pixels of all images of a set, one after the other in one block of shared memory."""
+class PixelBlock(Generic[HostOrDevice]):
+    """Pixels of images, one after the other in one block of memory, on the host or a device."""
 
-    def __init__(self, sizes: NDArray[np.int64]) -> None:
-        """Reserve the memory for images of these heights and widths (N, 2)."""
+    def __init__(self, sizes: NDArray[np.int64], pixels: HostOrDevice) -> None:
+        """Keep heights and widths (N, 2), and all pixels as uint8."""
         self.sizes = sizes
+        self.pixels: HostOrDevice = pixels
         self.ends = sizes.prod(axis=1).cumsum() * 3
         """(N,), the place behind each image."""
-        try:
-            # neither a file nor /dev/shm, which is small in containers; forks inherit it
-            self.pixels = np.frombuffer(mmap.mmap(-1, int(self.ends[-1])), np.uint8)
-        except (OSError, ValueError, OverflowError) as error:
-            raise _no_room(int(self.ends[-1]), str(error)) from error
 
-    def read(self, i: int) -> Pixels:
-        """Return RGB pixels (H, W, 3), uint8, which share the kept memory."""
+    def read(self, i: int) -> HostOrDevice:
+        """Return RGB pixels (H, W, 3), uint8, which share the memory."""
         height, width = self.sizes[i].tolist()
         end = int(self.ends[i])
-        return self.pixels[end - 3 * height * width : end].reshape(height, width, 3)
+        own: HostOrDevice = self.pixels[end - 3 * height * width : end]
+        pixels: HostOrDevice = own.reshape(height, width, 3)
+        return pixels
 
 
 @dataclass(frozen=True, eq=False)
 class KeptFiles(ImageFiles):
     """Images of files whose pixels are kept."""
 
-    kept: KeptPixels
+    kept: PixelBlock[Pixels]
     places: NDArray[np.int64]
     """(n,): index of each image among the kept ones."""
 
@@ -102,7 +104,11 @@ def with_kept_pixels(images: Images, num_crops: float) -> Images:
         return images
     if num_bytes > (free := free_memory()):
         raise _no_room(num_bytes, f"{free / 1e9:.1f} GB are free")
-    kept = KeptPixels(sizes)
+    try:
+        # neither a file nor /dev/shm, which is small in containers; forks inherit it
+        kept = PixelBlock(sizes, np.frombuffer(mmap.mmap(-1, num_bytes), np.uint8))
+    except (OSError, ValueError, OverflowError) as error:
+        raise _no_room(num_bytes, str(error)) from error
     _decode_all(source, kept)
     files = KeptFiles(source.folder, source.encoded_names, kept, np.arange(len(images)))
     return Images(files, images.label_array, images.class_names)
@@ -120,7 +126,7 @@ def _num_bytes(sizes: NDArray[np.int64]) -> int:
     return 3 * int(sizes.prod(axis=1).sum())
 
 
-def _decode_all(source: ImageFiles, kept: KeptPixels) -> None:
+def _decode_all(source: ImageFiles, kept: PixelBlock[Pixels]) -> None:
     """Decode all images into their places, in several processes if there are many."""
 
     def decode(indices: range) -> int:

@@ -26,7 +26,7 @@ from transfer.backbone import Backbone
 from transfer.datasets.images import Images
 from transfer.datasets.unchanged import UnprovenFile, prove_if_cheap, proving
 from transfer.frozen.classifier import Heads, class_results, save_classifier
-from transfer.frozen.crops import CROPS, CropSource, RandomView
+from transfer.frozen.crops import CROPS, CropSource
 from transfer.frozen.features import Features, Predictions
 from transfer.frozen.head_optimizer import new_heads
 from transfer.frozen.head_shares import share_details
@@ -89,93 +89,73 @@ def _train(
     others = [] if own.finished else [one for one in map(start, peers) if one.can_join(own)]
     with proving(*others, own):
         if not own.finished:
-            _Stream(backbone, images, seed, network, own, others).run()
+            _read_stream(backbone, images, seed, network, own, others)
     return own
 
 
-class _Stream:
-    """One pass of crops through the network, and the probes that read its features."""
+def _read_stream(
+    backbone: Backbone,
+    images: Images,
+    seed: int,
+    network: nn.Module,
+    own: RunningProbe,
+    others: Sequence[RunningProbe],
+) -> None:
+    """Give the features of a stream of crops to probes until the own one is done; save all."""
+    before = weights_of(network)
+    source = CropSource(images, own.training, seed, own.end, own.end - own.place, own.maker)
+    probes = [own, *(one for one in others if one.maker in (None, source.maker))]
+    for probe in probes:
+        probe.maker = source.maker
+    chunk = min(_forward_images(probe.training.batch_size) for probe in probes)
+    # the chunks of an interrupted run are those of an undisturbed one
+    first = min(probe.place for probe in probes) // chunk
+    batches = source.batches(backbone.input, chunk, range(first, math.ceil(own.end / chunk)))
+    check_at, going, last_save = own.step + own.ends[0], list(probes), time.monotonic()
+    with progress("train", _label(probes), own.ends[-1], "steps", done=own.step) as counter:
+        for number, (pixels, labels) in enumerate(batches, first):
+            features, step = forward(network, pixels), own.step
+            for probe in list(going):
+                try:
+                    probe.receive(number * chunk, features, labels)
+                except NotFiniteError as error:
+                    going.remove(probe)
+                    if probe is own:
+                        _save_all(going)  # the others, which need not begin anew
+                        raise
+                    told = f"the probe of {_described(probe.training)} on the same crops"
+                    print_line("train", f"{told} is left out: {error}")
+                else:
+                    if probe.finished:
+                        # before the save: a finished state is only loaded, never checked again
+                        require_frozen(network, before)
+                        probe.save()
+                        going.remove(probe)
+            counter.add(own.step - step)
+            if step < check_at <= own.step:
+                require_frozen(network, before)
+            if stop.is_requested() or time.monotonic() - last_save > SAVE_EVERY_S:
+                _save_all(going)
+                last_save = time.monotonic()
+                stop.exit_if_requested()
+                prove_if_cheap(*reversed(probes))
+    _save_all(going)
 
-    def __init__(
-        self,
-        backbone: Backbone,
-        images: Images,
-        seed: int,
-        network: nn.Module,
-        own: RunningProbe,
-        others: Sequence[RunningProbe],
-    ) -> None:
-        self.network, self.own = network, own
-        self.before = weights_of(network)
-        view = RandomView(px=own.training.crop_px, labels=own.training.labels)
-        source = CropSource(images, view, seed, own.end, own.end - own.place, own.maker)
-        self.going = [own, *(one for one in others if one.maker in (None, source.maker))]
-        for probe in self.going:
-            probe.maker = source.maker
-        self.all = self.going[::-1]
-        """Probes that go or went along, the own one last: see `_save_all`."""
-        self.chunk = min(_forward_images(probe.training.batch_size) for probe in self.going)
-        # the chunks of an interrupted run are those of an undisturbed one
-        self.first = min(probe.place for probe in self.going) // self.chunk
-        self.last_save = time.monotonic()
-        chunks = range(self.first, math.ceil(own.end / self.chunk))
-        self.batches = source.batches(backbone.input, self.chunk, chunks)
 
-    def run(self) -> None:
-        """Read the stream until the own probe is done; then all others have saved."""
-        own = self.own
-        check_at = own.step + own.ends[0]
-        num_rates = len(own.training.learning_rates)
-        label = f"{num_rates} rate{'s' * (num_rates > 1)}"
-        if len(self.going) > 1:
-            label += f" (and {len(self.going) - 1} probes on the same crops)"
-        where = own.optimizer.weight.device
-        with progress("train", label, own.ends[-1], "steps", done=own.step) as counter:
-            for number, (pixels, labels) in enumerate(self.batches, self.first):
-                features, before = forward(self.network, pixels), own.step
-                self._train_all(number * self.chunk, features, labels.to(where))
-                counter.add(own.step - before)
-                if before < check_at <= own.step:
-                    require_frozen(self.network, self.before)
-                self._save_when_due()
-        self._save_all()
+def _save_all(probes: Sequence[RunningProbe]) -> None:
+    """Save every probe, the own one, which is the first, last.
 
-    def _train_all(self, place: int, features: Tensor, labels: Tensor) -> None:
-        """Give the features of the images from a place on to every probe."""
-        # a copy: probes that diverge or finish leave the list meanwhile
-        for probe in list(self.going):
-            try:
-                probe.receive(place, features, labels)
-            except NotFiniteError as error:
-                self.going.remove(probe)
-                if probe is self.own:
-                    self._save_all()  # the others, which need not begin anew
-                    raise
-                told = f"the probe of {_described(probe.training)} on the same crops"
-                print_line("train", f"{told} is left out: {error}")
-                continue
-            if probe.finished:
-                # before the save: a finished state is only loaded, and nothing checks it again
-                require_frozen(self.network, self.before)
-                probe.save()
-                self.going.remove(probe)
+    It reads the stream again from its place, and a probe that is ahead waits for it; one that is
+    behind could not go along. A kill between two saves must leave none behind.
+    """
+    for probe in reversed(probes):
+        probe.save()
 
-    def _save_all(self) -> None:
-        """Save every probe, the own one last.
 
-        It reads the stream again from its place, and a probe that is ahead waits for it; one that
-        is behind could not go along. A kill between two saves must leave none behind.
-        """
-        for probe in reversed(self.going):
-            probe.save()
-
-    def _save_when_due(self) -> None:
-        """Save every SAVE_EVERY_S seconds; after a signal, save and raise Stopped."""
-        if stop.is_requested() or time.monotonic() - self.last_save > SAVE_EVERY_S:
-            self._save_all()
-            self.last_save = time.monotonic()
-            stop.exit_if_requested()
-            prove_if_cheap(*self.all)
+def _label(probes: Sequence[RunningProbe]) -> str:
+    rates = len(probes[0].training.learning_rates)
+    others = f" (and {len(probes) - 1} probes on the same crops)" if len(probes) > 1 else ""
+    return f"{rates} rate{'s' * (rates > 1)}{others}"
 
 
 def _described(training: ProbeTraining) -> str:

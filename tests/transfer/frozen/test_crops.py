@@ -12,7 +12,8 @@ from transfer.backbone import InputFormat
 from transfer.datasets.catalog import open_split
 from transfer.datasets.expected import DataError
 from transfer.datasets.images import image_files
-from transfer.frozen.crops import BatchIndices, CropSource, RandomCrops, RandomView, draw_seed
+from transfer.frozen.crops import BatchIndices, CropSource, RandomCrops, draw_seed
+from transfer.frozen.probe_training import ProbeTraining
 from transfer.frozen.transforms import normalize_pixels
 
 
@@ -28,7 +29,7 @@ def test_seed_0_draws_by_the_position_alone_within_two_levels_of_torchvision(
     position: int, small_data: Path
 ) -> None:
     images = open_split("cars", small_data, "train")
-    crops = RandomCrops(images, RandomView(px=32), seed=0)
+    crops = RandomCrops(images, 32, seed=0)
     torch.manual_seed(position)
     crop = v2.RandomResizedCrop(32, scale=(0.08, 1.0), antialias=True)
     expected = v2.functional.pil_to_tensor(v2.RandomHorizontalFlip()(crop(images[3][0])))
@@ -42,12 +43,12 @@ def test_batches_are_the_same_with_any_number_of_workers_and_after_an_interrupti
     num_workers: int, small_data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     images, form = open_split("cars", small_data, "train"), InputFormat(size_px=32)
-    view = RandomView(px=32, labels="rotations")
+    training = ProbeTraining(learning_rates=(1.0,), labels="rotations", crop_px=32)
     monkeypatch.setattr(transfer.frozen.crops, "num_workers", lambda _: num_workers)
-    batches = list(CropSource(images, view, 3, 24, 24).batches(form, 8, range(2, 5)))
+    batches = list(CropSource(images, training, 3, 24, 24).batches(form, 8, range(2, 5)))
     for step, (pixels, labels) in enumerate(batches, 2):
         places = next(iter(BatchIndices(len(images), 8, 3, range(step, step + 1))))
-        raw, expected = RandomCrops(images, view, 3)(places)
+        raw, expected = RandomCrops(images, 32, 3, "rotations")(places)
         assert torch.equal(pixels, normalize_pixels(raw, form))
         assert torch.equal(labels, expected)
 
@@ -57,7 +58,7 @@ def test_a_broken_image_is_named(small_data: Path, tmp_path: Path) -> None:
     broken.write_bytes(b"\xff\xd8\xff no image")
     images = image_files(tmp_path, ["broken.jpg"], [0], ["a"])
     with pytest.raises(DataError, match=r"broken\.jpg: cannot be decoded"):
-        list(CropSource(images, RandomView(px=8), 0, 1, 1).batches(InputFormat(), 1, range(1)))
+        RandomCrops(images, 8, 0)([(0, 0)])
 
 
 def test_seeds_share_no_draw_within_ten_million() -> None:
@@ -67,13 +68,11 @@ def test_seeds_share_no_draw_within_ten_million() -> None:
     assert max(draw_seed(seed, 2**40) for seed in range(100)) < 2**32
 
 
-def test_a_rotated_view_is_the_plain_one_turned_by_its_label() -> None:
-    pixels = np.random.default_rng(0).integers(0, 256, (48, 40, 3), dtype=np.uint8)
-    labels = set()
-    for seed in range(24):
-        plain, turned = (np.empty((16, 16, 3), np.uint8) for _ in range(2))
-        assert RandomView(px=16).write(pixels, seed, plain) == 0
-        quarters = RandomView(px=16, labels="rotations").write(pixels, seed, turned)
-        assert np.array_equal(np.rot90(plain, quarters), turned)
-        labels.add(quarters)
-    assert labels == {0, 1, 2, 3}
+def test_a_rotated_view_is_the_plain_one_turned_by_its_label(small_data: Path) -> None:
+    images = open_split("cars", small_data, "train")
+    places = [(position, 0) for position in range(24)]
+    plain, _ = RandomCrops(images, 16, 0)(places)
+    turned, labels = RandomCrops(images, 16, 0, "rotations")(places)
+    assert set(labels.tolist()) == {0, 1, 2, 3}
+    for one, other, quarters in zip(plain, turned, labels.tolist(), strict=True):
+        assert torch.equal(one.rot90(quarters, (1, 2)), other)

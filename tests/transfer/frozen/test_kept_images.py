@@ -9,18 +9,21 @@ import torch
 
 import transfer.frozen.crops
 import transfer.frozen.kept_images
+from pretrain.pixels.decoding import Pixels
 from pretrain.running import stop
 from pretrain.running.memory import image_memory
 from tests.pretrain.pixels.photographs import as_jpeg, photograph
 from transfer.backbone import InputFormat
 from transfer.datasets.expected import DataError
 from transfer.datasets.images import ImageFiles, Images, image_files
-from transfer.frozen.crops import CropSource, DeviceCrops, RandomCrops, RandomView, fits_on
-from transfer.frozen.kept_images import ImageMemoryError, KeptFiles, KeptPixels, with_kept_pixels
-from transfer.frozen.probe_training import Labels
+from transfer.frozen.crops import CropSource, RandomCrops, device_crops, fits_on
+from transfer.frozen.kept_images import ImageMemoryError, KeptFiles, PixelBlock, with_kept_pixels
+from transfer.frozen.probe_training import Labels, ProbeTraining
 
-NUM_IMAGES, STEPS = 7, range(1, 6)
+NUM_IMAGES = 7
 NUM_BYTES = 3 * sum(40 * (50 + seed) for seed in range(NUM_IMAGES))
+TRAINING = ProbeTraining(learning_rates=(1.0,), crop_px=16)
+CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
 
 @pytest.fixture
@@ -32,34 +35,26 @@ def images(tmp_path: Path) -> Images:
     return image_files(tmp_path, names, range(NUM_IMAGES), [*"abcdefg"])
 
 
-@pytest.fixture(params=[0, 2])
-def workers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    for module in (transfer.frozen.crops, transfer.frozen.kept_images):
-        monkeypatch.setattr(module, "num_workers", lambda _: request.param)
-    return int(request.param)
-
-
 def with_kept(images: Images) -> Images:
     with image_memory(1):
         return with_kept_pixels(images, 100)
 
 
-def batches(images: Images) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    source = CropSource(images, RandomView(px=16), 0, 25, 25)
-    return list(source.batches(InputFormat(), 5, STEPS))
-
-
+@pytest.mark.parametrize("workers", [0, 2])
 def test_batches_from_kept_images_are_those_of_decoding_each_time(
     images: Images, workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def batches(images: Images) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        return list(CropSource(images, TRAINING, 0, 25, 25).batches(InputFormat(), 5, range(1, 6)))
+
+    for module in (transfer.frozen.crops, transfer.frozen.kept_images):
+        monkeypatch.setattr(module, "num_workers", lambda _: workers)
     with image_memory(0):
         decoded = batches(images)
     kept = with_kept(images)
     monkeypatch.setattr(ImageFiles, "read", lambda *_: pytest.fail("decoded again"))
-    found = batches(kept)
-    for one, other in zip(decoded, found, strict=True):
-        assert torch.equal(one[0], other[0])
-        assert torch.equal(one[1], other[1])
+    for one, other in zip(decoded, batches(kept), strict=True):
+        assert all(map(torch.equal, one, other))
 
 
 @pytest.mark.parametrize(("limit", "keeps"), [(NUM_BYTES, True), (NUM_BYTES - 1, False)])
@@ -88,26 +83,22 @@ def test_a_set_that_is_far_too_large_is_not_looked_through(
 
 
 @pytest.mark.parametrize("size", [0, 500])
-def test_a_broken_image_is_named(images: Images, workers: int, tmp_path: Path, size: int) -> None:
+def test_a_broken_image_is_named(images: Images, tmp_path: Path, size: int) -> None:
     (tmp_path / "3.jpg").write_bytes(as_jpeg(photograph(40, 53, 3))[:size])
     with pytest.raises(DataError, match=r"3\.jpg"):
         with_kept(images)
 
 
-def test_memory_that_the_system_refuses_is_an_error_with_advice(
+def test_a_refusal_of_memory_and_a_stop_are_heard(
     images: Images, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
         raise OSError(12, "Cannot allocate memory")
 
-    monkeypatch.setattr(mmap, "mmap", refuse)
-    with pytest.raises(ImageMemoryError, match="Cannot allocate memory"):
-        with_kept(images)
-
-
-def test_a_stop_is_heard_while_images_are_decoded(
-    images: Images, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(mmap, "mmap", refuse)
+        with pytest.raises(ImageMemoryError, match="allocate memory"):
+            with_kept(images)
     monkeypatch.setattr(stop, "_asked", [15])
     with pytest.raises(stop.Stopped):
         with_kept(images)
@@ -133,63 +124,35 @@ PLACES = [(place, place % 5) for place in range(40)]
 
 
 @pytest.fixture
-def kept(images: Images) -> KeptPixels:
+def block(images: Images) -> PixelBlock[Pixels]:
     source = with_kept(images).source
     assert isinstance(source, KeptFiles)
     return source.kept
 
 
-def within_a_level_on(
-    where: torch.device, labels: Labels, images: Images, kept: KeptPixels
-) -> bool:
-    view = RandomView(px=24, labels=labels)
-    crops = RandomCrops(images, view, 3)
+@pytest.mark.parametrize("where", [CPU, pytest.param(CUDA, marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("labels", ["classes", "rotations"])
+def test_crops_of_a_device_are_within_a_level_of_those_of_the_host_also_of_uploaded_images(
+    labels: Labels, where: torch.device, images: Images, block: PixelBlock[Pixels]
+) -> None:
+    crops = RandomCrops(images, 24, 3, labels)
     expected, classes = crops(PLACES)
-    views, found_classes = crops.draws(PLACES, kept.sizes)
-    found = DeviceCrops(kept.sizes, kept.pixels, 24, where)(views)
+    views, found_classes = crops.draws(PLACES, block.sizes)
+    there = PixelBlock(block.sizes, torch.from_numpy(block.pixels).to(where))
+    found = device_crops(there, views, 24)
     assert found.dtype == torch.uint8
+    assert (expected.int() - found.cpu().int()).abs().max() <= 1
+    rows, uploaded_classes, sizes, pixels = crops.uploads(PLACES)
+    uploaded = PixelBlock(sizes.numpy(), pixels.to(where))
+    assert torch.equal(found, device_crops(uploaded, rows, 24))
     assert torch.equal(classes, found_classes)
-    return int((expected.int() - found.cpu().int()).abs().max()) <= 1
+    assert torch.equal(classes, uploaded_classes)
 
 
-@pytest.mark.parametrize("labels", ["classes", "rotations"])
-def test_crops_of_the_device_are_within_a_level_of_those_of_the_host(
-    labels: Labels, images: Images, kept: KeptPixels
-) -> None:
-    assert within_a_level_on(torch.device("cpu"), labels, images, kept)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("labels", ["classes", "rotations"])
-def test_crops_of_a_gpu_are_within_a_level_of_those_of_the_host(
-    labels: Labels, images: Images, kept: KeptPixels
-) -> None:
-    where = torch.device("cuda")
-    assert fits_on(kept, where)
-    assert within_a_level_on(where, labels, images, kept)
-
-
-def test_only_a_gpu_with_room_holds_images(
-    kept: KeptPixels, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert not fits_on(kept, torch.device("cpu"))
-    for share, fits in ((4, True), (3, False)):
-        free = share * len(kept.pixels)
-        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _, free=free: (free, free))
-        assert fits_on(kept, torch.device("cuda")) == fits
-
-
-@pytest.mark.parametrize("keeps", [True, False])
-def test_uploaded_images_have_the_crops_of_those_on_the_device(
-    keeps: bool, images: Images, kept: KeptPixels
-) -> None:
-    where, view = torch.device("cpu"), RandomView(px=24, labels="rotations")
-    crops = RandomCrops(with_kept(images) if keeps else images, view, 3)
-    views, labels = crops.draws(PLACES, kept.sizes)
-    rows, classes, sizes, pixels = crops.uploads(PLACES)
-    found = DeviceCrops(sizes.numpy(), pixels.numpy(), 24, where)(rows)
-    assert torch.equal(found, DeviceCrops(kept.sizes, kept.pixels, 24, where)(views))
-    assert torch.equal(classes, labels)
+def test_only_a_gpu_with_room_holds_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (400, 400))
+    assert [fits_on(count, CUDA) for count in (100, 101)] == [True, False]
+    assert not fits_on(100, CPU)
 
 
 @pytest.mark.parametrize("fits", [True, False])
@@ -197,11 +160,9 @@ def test_a_resumed_training_keeps_to_the_processor_that_it_began_with(
     fits: bool, images: Images, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transfer.frozen.crops, "fits_on", lambda *_: fits)
-    view = RandomView(px=24)
     with image_memory(1):
-        whole = CropSource(images, view, 0, 100, 100)
-        old_state = CropSource(images, view, 0, 100, 3)
-        for began in ("host", "device"):
-            for remaining in (3, 50):
-                assert CropSource(images, view, 0, 100, remaining, began).maker == began
-    assert whole.maker == old_state.maker == ("device" if fits else "host")
+        for remaining in (3, 50, 100):
+            new = CropSource(images, TRAINING, 0, 100, remaining).maker
+            assert new == ("device" if fits else "host")
+            for began in ("host", "device"):
+                assert CropSource(images, TRAINING, 0, 100, remaining, began).maker == began

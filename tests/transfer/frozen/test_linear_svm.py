@@ -27,15 +27,15 @@ def images(n: int = 150, dim: int = 12, dtype: torch.dtype = torch.float64) -> T
     return scaled.to(dtype)
 
 
-def overlapping(features: Tensor, num_problems: int = 6) -> Problems:
-    """Classes that no plane separates, from rare to common; each holds other images out."""
+def overlapping(features: Tensor) -> Problems:
+    """Six classes that no plane separates, from rare to common; each holds other images out."""
     draw = torch.Generator().manual_seed(1)
-    n = len(features)
-    planes = torch.randn(num_problems, features.shape[1], generator=draw)
-    heights = planes @ features.float().T + 0.2 * torch.randn(num_problems, n, generator=draw)
-    rates = torch.linspace(0.1, 0.5, num_problems)[:, None]
-    positive = heights > heights.quantile(1 - rates[:, 0], dim=1).diagonal()[:, None]
-    trained_on = torch.rand(num_problems, n, generator=draw) < 0.7
+    n, dim = features.shape
+    planes = torch.randn(6, dim, generator=draw)
+    heights = planes @ features.float().T + 0.2 * torch.randn(6, n, generator=draw)
+    rates = torch.linspace(0.1, 0.5, 6)
+    positive = heights > heights.quantile(1 - rates, dim=1).diagonal()[:, None]
+    trained_on = torch.rand(6, n, generator=draw) < 0.7
     return Problems(positive=positive, trained_on=trained_on, positive_weight=2.0)
 
 
@@ -65,18 +65,15 @@ def test_every_step_away_from_the_solution_costs() -> None:
             assert bool((objective(moved, features, problems, 2.0) > least).all())
 
 
-def test_planes_are_those_of_liblinear(subtests: pytest.Subtests) -> None:
-    for dim in [12, 300]:
-        for cost in [2.0**-10, 0.1, 1.0, 10.0]:
-            with subtests.test(dim=dim, cost=cost):
-                features = images(dim=dim)
-                problems = overlapping(features)
-                ours = solved(features, problems, cost, tolerance=1e-6).weights
-                theirs = solve_scikit_learn(
-                    features, problems, torch.full((6,), cost, dtype=torch.float64)
-                ).weights
-                # LIBLINEAR itself stops at 1e-4
-                assert bool(((ours - theirs).norm(dim=1) < 1e-3 * theirs.norm(dim=1)).all())
+@pytest.mark.parametrize("cost", [2.0**-10, 0.1, 1.0, 10.0])
+@pytest.mark.parametrize("dim", [12, 300])
+def test_planes_are_those_of_liblinear(dim: int, cost: float) -> None:
+    features = images(dim=dim)
+    problems, costs = overlapping(features), torch.full((6,), cost).double()
+    ours = solved(features, problems, cost, tolerance=1e-6).weights
+    theirs = solve_scikit_learn(features, problems, costs).weights
+    # LIBLINEAR itself stops at 1e-4
+    assert bool(((ours - theirs).norm(dim=1) < 1e-3 * theirs.norm(dim=1)).all())
 
 
 def test_float32_images_are_enough_for_the_default_tolerance() -> None:

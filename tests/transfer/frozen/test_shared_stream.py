@@ -3,7 +3,6 @@
 import errno
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,7 +24,6 @@ from transfer.datasets.unchanged import working_on
 from transfer.frozen.classifier import Heads
 from transfer.frozen.features import Features, Predictions
 from transfer.frozen.linear_heads import train_and_score, train_heads
-from transfer.frozen.network import forward
 from transfer.frozen.probe_training import ProbeTraining
 
 SMALL = ProbeTraining(learning_rates=(1.0, 0.1), epochs=2, batch_size=4, crop_px=32)
@@ -42,29 +40,27 @@ def images(small_data: Path) -> Images:
     return open_split("cars", small_data, "train").subset(range(20))
 
 
-@pytest.fixture(scope="module")
-def sizes() -> Iterator[list[int]]:
-    """Sizes of all forward passes, through a stand-in network that adds up to six pixels.
+SIZES: list[int] = []
+"""Sizes of the forward passes of a test."""
 
-    Passes are small, so that probes alone have equal ones.
-    """
-    passes: list[int] = []
+
+@pytest.fixture(scope="module", autouse=True)
+def pixel_sums() -> Iterator[None]:
+    """Sums of six pixels for features, in passes so small that probes alone have equal ones."""
 
     def add_pixels(network: nn.Module, pixels: Tensor) -> Tensor:
-        passes.append(len(pixels))
+        SIZES.append(len(pixels))
         return pixels.reshape(len(pixels), 512, -1).sum(dim=2)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(transfer.frozen.linear_heads, "FORWARD_IMAGES", 4)
         patch.setattr(transfer.frozen.linear_heads, "forward", add_pixels)
-        yield passes
+        yield
 
 
-@pytest.fixture
-def counted(sizes: list[int]) -> list[int]:
-    """Sizes of the forward passes of a test."""
-    sizes.clear()
-    return sizes
+@pytest.fixture(autouse=True)
+def no_passes_yet() -> None:
+    SIZES.clear()
 
 
 Train = Callable[..., Heads]
@@ -77,14 +73,15 @@ def train(small_backbone: Backbone, images: Images) -> Train:
     def trained(
         one: ProbeTraining, folder: Path, together: tuple[ProbeTraining, ...] = ALL
     ) -> Heads:
-        peers = tuple(other for other in together if other != one)
-        return train_heads(small_backbone, images, one, 0, folder, peers=peers)
+        return train_heads(small_backbone, images, one, 0, folder, peers=peers(one, together))
 
     return trained
 
 
-def peers(own: ProbeTraining) -> tuple[ProbeTraining, ...]:
-    return tuple(one for one in ALL if one != own)
+def peers(
+    own: ProbeTraining, together: tuple[ProbeTraining, ...] = ALL
+) -> tuple[ProbeTraining, ...]:
+    return tuple(one for one in together if one != own)
 
 
 def equal(one: Heads, other: Heads) -> bool:
@@ -92,21 +89,21 @@ def equal(one: Heads, other: Heads) -> bool:
 
 
 @pytest.fixture(scope="module")
-def alone(train: Train, sizes: list[int], tmp_path_factory: pytest.TempPathFactory) -> list[Heads]:
+def alone(train: Train, tmp_path_factory: pytest.TempPathFactory) -> list[Heads]:
     """The heads of each probe by itself."""
     folder = tmp_path_factory.mktemp("alone")
     return [train(one, folder, ()) for one in ALL]
 
 
 def test_probes_of_one_stream_are_bit_for_bit_those_alone_and_its_crops_pass_once(
-    train: Train, tmp_path: Path, alone: list[Heads], counted: list[int]
+    train: Train, tmp_path: Path, alone: list[Heads]
 ) -> None:
     for order in ((0, 1, 2), (2, 1, 0), (1, 2, 0)):
-        counted.clear()
+        SIZES.clear()
         for index in order:
             assert equal(train(ALL[index], tmp_path / str(order)), alone[index])
         # the longest needs 80 images; a call that goes on from 60 repeats an incomplete batch
-        assert 80 <= sum(counted) <= 80 + 2 * (LARGE.batch_size - 4)
+        assert 80 <= sum(SIZES) <= 80 + 2 * (LARGE.batch_size - 4)
 
 
 def test_a_stream_that_is_stopped_at_every_chunk_ends_with_the_same_heads(
@@ -129,14 +126,14 @@ def test_a_stream_that_is_stopped_at_every_chunk_ends_with_the_same_heads(
 
 
 def test_heads_that_no_comparison_followed_are_found_for_the_same_files_only(
-    train: Train, tmp_path: Path, counted: list[int], monkeypatch: pytest.MonkeyPatch
+    train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(unchanged, "prove", lambda *_: None)
     passes = []
     for state in ("a", "a", "b"):
         with working_on((), state):
             train(SMALL, tmp_path, ())
-        passes.append(sum(counted))
+        passes.append(sum(SIZES))
     assert passes[0] == passes[1] == passes[2] / 2
     assert {file.name.split(".")[1] for file in tmp_path.glob("heads-*")} == {"a", "b"}
 
@@ -146,7 +143,6 @@ def test_a_full_disk_at_any_save_costs_no_second_pass(
     train: Train,
     tmp_path: Path,
     alone: list[Heads],
-    counted: list[int],
     monkeypatch: pytest.MonkeyPatch,
     writes: int,
 ) -> None:
@@ -164,7 +160,7 @@ def test_a_full_disk_at_any_save_costs_no_second_pass(
             train(SMALL, tmp_path)
     assert all(equal(train(one, tmp_path), alone[index]) for index, one in enumerate(ALL))
     # one chunk and the incomplete batches of LARGE are read again, at most twice
-    assert 80 <= sum(counted) <= 80 + 2 * LARGE.batch_size
+    assert 80 <= sum(SIZES) <= 80 + 2 * LARGE.batch_size
 
 
 def every(count: int) -> object:
@@ -173,20 +169,17 @@ def every(count: int) -> object:
     return lambda: next(calls) % count == 0
 
 
-def test_one_that_lags_behind_does_not_delay_another(
-    train: Train, tmp_path: Path, counted: list[int]
-) -> None:
+def test_one_that_lags_behind_does_not_delay_another(train: Train, tmp_path: Path) -> None:
     train(SMALL, tmp_path, (LONG,))
-    counted.clear()
+    SIZES.clear()
     train(LONG, tmp_path, (LARGE,))  # LARGE has no state
-    assert sum(counted) == 40
+    assert sum(SIZES) == 40
 
 
 def test_a_probe_that_diverges_ends_only_itself_and_what_went_along_is_saved(
     train: Train,
     tmp_path: Path,
     alone: list[Heads],
-    counted: list[int],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     wild = ProbeTraining(learning_rates=(float("inf"),), epochs=1, batch_size=4, crop_px=32)
@@ -195,12 +188,11 @@ def test_a_probe_that_diverges_ends_only_itself_and_what_went_along_is_saved(
     for folder in ("first", "second"):
         with pytest.raises(NotFiniteError):
             train(wild, tmp_path / folder, (SMALL,))
-    counted.clear()
+    SIZES.clear()
     assert equal(train(SMALL, tmp_path / "second", ()), alone[0])
-    assert sum(counted) == 40 - 16  # its fifth batch ends the other before SMALL gets it
+    assert sum(SIZES) == 40 - 16  # its fifth batch ends the other before SMALL gets it
 
 
-@pytest.mark.usefixtures("sizes")
 def test_each_probe_keeps_its_own_curve(
     small_backbone: Backbone, images: Images, tmp_path: Path
 ) -> None:
@@ -222,7 +214,6 @@ def test_a_pass_of_another_process_is_waited_for_and_only_what_is_missing_is_tra
     small_backbone: Backbone,
     images: Images,
     tmp_path: Path,
-    counted: list[int],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -236,7 +227,7 @@ def test_a_pass_of_another_process_is_waited_for_and_only_what_is_missing_is_tra
 
     expected = run("holder", SMALL, ())
     (stream,) = heads.glob("stream-*")
-    counted.clear()
+    SIZES.clear()
     for one, trained in ((SMALL, 0), (LARGE, 60)):
         with ExitStack() as holder:
             holder.enter_context(lock_folder(stream))
@@ -245,23 +236,5 @@ def test_a_pass_of_another_process_is_waited_for_and_only_what_is_missing_is_tra
         assert capsys.readouterr().err.count("waits for the pass of another process") == 1
         if one == SMALL:
             assert torch.equal(found.scores, expected.scores)
-        assert trained <= sum(counted) < trained + LARGE.batch_size
+        assert trained <= sum(SIZES) < trained + LARGE.batch_size
     assert not list(tmp_path.glob("waits-*/heads-*.pt"))  # no state of its own
-
-
-def test_other_forward_passes_change_heads_by_rounding_only(
-    train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A large batch in forward passes of four, and in one.
-
-    Its sums have another order: a ResNet-18 adds up to 4,608 products per value in 20 layers, so
-    features differ by less than a thousand eps. Each step moves a head by a mean of them.
-    """
-    monkeypatch.setattr(transfer.frozen.linear_heads, "forward", forward)
-    monkeypatch.setattr(transfer.frozen.linear_heads, "FORWARD_IMAGES", 256)
-    short = replace(LARGE, epochs=0, steps=2)
-    whole = train(short, tmp_path / "whole", ()).weight
-    monkeypatch.setattr(transfer.frozen.linear_heads, "FORWARD_IMAGES", 4)
-    parts = train(short, tmp_path / "parts", ()).weight
-    bound = 1000 * short.steps * torch.finfo(torch.float32).eps * float(whole.abs().max())
-    torch.testing.assert_close(parts, whole, rtol=0, atol=bound)
