@@ -1,8 +1,8 @@
 """Images classified by a whole network that is trained alone or beside others, and stopped."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from transfer.finetuning.classification import (
     train_rates,
     training_samples,
 )
-from transfer.finetuning.state import Training, TrainingSummary
+from transfer.finetuning.state import Training
 from transfer.finetuning.stream import Stream
 from transfer.frozen.transforms import EvalTransform, normalize_pixels
 
@@ -51,40 +51,30 @@ def images(small_data: Path) -> Images:
     return open_split("cars", small_data, "train").subset(range(12))
 
 
-@dataclass(frozen=True)
-class Trainings:
-    """Trainings of a small backbone on few images, each in a folder named by its rate."""
-
-    backbone: Backbone
-    images: Images
-
-    def alone(self, folder: Path, rate: float) -> tuple[Classifier, TrainingSummary]:
-        """One that knows of no others."""
-        ((classifier,), (summary,)) = self.together(folder, (rate,))
-        assert isinstance(summary, TrainingSummary)
-        return classifier, summary
-
-    def together(
-        self, folder: Path, rates: tuple[float, ...] = RATES
-    ) -> tuple[list[Classifier], list[TrainingSummary | NotFiniteError]]:
-        """One of each rate, side by side."""
-        courses = {f"{rate:g}": replace(COURSE, learning_rate=rate) for rate in rates}
-        found = train_rates(self.backbone, self.images, courses, seed=0, work=folder, process=CPU)
-        return [one for one, _ in found], [end for _, end in found]
+Train = Callable[..., list[tuple[Classifier, Any]]]
 
 
 @pytest.fixture(scope="module")
-def trainings(small_backbone: Backbone, images: Images) -> Trainings:
-    return Trainings(small_backbone, images)
+def train(small_backbone: Backbone, images: Images) -> Train:
+    """Return a function that trains a small backbone in a folder, for each rate side by side."""
+
+    def trained(folder: Path, *rates: float) -> list[tuple[Classifier, Any]]:
+        courses = {f"{rate:g}": replace(COURSE, learning_rate=rate) for rate in rates}
+        return train_rates(small_backbone, images, courses, seed=0, work=folder, process=CPU)
+
+    return trained
 
 
 def test_the_loop_is_plain_sgd_on_the_same_crops(
-    trainings: Trainings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    train: Train,
+    small_backbone: Backbone,
+    images: Images,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # norms over four values make a rounding grow with each step: float64 and a small rate
     monkeypatch.setattr(classification, "Classifier", lambda *words: Classifier(*words).double())
-    found, _ = trainings.alone(tmp_path, 1e-4)
-    small_backbone, images = trainings.backbone, trainings.images
+    ((found, _),) = train(tmp_path, 1e-4)
     network = small_backbone.network().double().train().requires_grad_(True)
     head = torch.nn.Linear(512, 6)
     torch.nn.init.normal_(head.weight, std=0.01, generator=torch.Generator().manual_seed(0))
@@ -131,23 +121,22 @@ def assert_same_bits(one: Classifier, other: Classifier) -> None:
     assert all(torch.equal(state[name], tensor) for name, tensor in one.state_dict().items())
 
 
-References = dict[float, tuple[Classifier, TrainingSummary]]
+References = dict[float, tuple[Classifier, Any]]
 
 
 @pytest.fixture(scope="module")
-def references(trainings: Trainings, tmp_path_factory: pytest.TempPathFactory) -> References:
+def alone(train: Train, tmp_path_factory: pytest.TempPathFactory) -> References:
+    """Trainings of each rate by itself."""
     folder = tmp_path_factory.mktemp("alone")
-    return {rate: trainings.alone(folder, rate) for rate in RATES}
+    return {rate: train(folder, rate)[0] for rate in RATES}
 
 
 def test_weights_and_losses_are_those_of_trainings_alone(
-    trainings: Trainings, tmp_path: Path, references: References
+    train: Train, tmp_path: Path, alone: References
 ) -> None:
-    classifiers, summaries = trainings.together(tmp_path)
-    for rate, classifier, summary in zip(RATES, classifiers, summaries, strict=True):
-        reference, expected = references[rate]
+    for rate, (classifier, summary) in zip(RATES, train(tmp_path, *RATES), strict=True):
+        reference, expected = alone[rate]
         assert_same_bits(classifier, reference)
-        assert isinstance(summary, TrainingSummary)
         assert (summary.losses, summary.curve) == (expected.losses, expected.curve)
 
 
@@ -162,28 +151,23 @@ def stopped_at(check: int) -> Iterator[None]:
 
 
 def test_a_stopped_training_goes_on_to_the_same_bits_beside_others_too(
-    trainings: Trainings, tmp_path: Path, references: References
+    train: Train, tmp_path: Path, alone: References
 ) -> None:
     """Also from checkpoints that differ, and from that of a training alone."""
     with stopped_at(2):
-        trainings.together(tmp_path / "together")
+        train(tmp_path / "together", *RATES)
     with stopped_at(3):
-        trainings.alone(tmp_path / "alone", RATES[1])
+        train(tmp_path / "alone", RATES[1])
     for begun in ("together", "alone"):
-        classifiers, _ = trainings.together(tmp_path / begun)
-        for rate, classifier in zip(RATES, classifiers, strict=True):
-            assert_same_bits(classifier, references[rate][0])
+        for rate, (classifier, _) in zip(RATES, train(tmp_path / begun, *RATES), strict=True):
+            assert_same_bits(classifier, alone[rate][0])
 
 
 def test_a_rate_that_diverged_does_not_drag_a_resumed_group_back(
-    trainings: Trainings,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    references: References,
+    train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alone: References
 ) -> None:
-    rates = (DIVERGING, RATES[0])
     with stopped_at(4):
-        trainings.together(tmp_path, rates)
+        train(tmp_path, DIVERGING, RATES[0])
     made: list[int] = []
     step = loop.step
 
@@ -192,20 +176,19 @@ def test_a_rate_that_diverged_does_not_drag_a_resumed_group_back(
         step(stream, training, *rest)
 
     monkeypatch.setattr(loop, "step", counted)
-    classifiers, summaries = trainings.together(tmp_path, rates)
+    (_, error), (classifier, _) = train(tmp_path, DIVERGING, RATES[0])
     assert made == [4]
-    assert isinstance(summaries[0], NotFiniteError)
-    assert_same_bits(classifiers[1], references[RATES[0]][0])
+    assert isinstance(error, NotFiniteError)
+    assert_same_bits(classifier, alone[RATES[0]][0])
 
 
-def test_a_group_that_diverged_as_a_whole_is_tried_again(
-    trainings: Trainings, tmp_path: Path
-) -> None:
+def test_a_group_that_diverged_as_a_whole_is_tried_again(train: Train, tmp_path: Path) -> None:
     for _ in range(2):
-        _, summaries = trainings.together(tmp_path, (DIVERGING, 2 * DIVERGING))
-        assert all("a loss is not finite" in str(one) for one in summaries)
-        for rate in (DIVERGING, 2 * DIVERGING):
-            (note,) = tmp_path.glob(f"{rate:g}-*/diverged.txt")
+        for _, error in train(tmp_path, DIVERGING, 2 * DIVERGING):
+            assert "a loss is not finite" in str(error)
+        notes = list(tmp_path.glob("*/diverged.txt"))
+        assert len(notes) == 2
+        for note in notes:
             note.write_text("old words")
 
 

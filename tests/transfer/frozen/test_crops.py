@@ -10,8 +10,6 @@ from torchvision.transforms import v2
 import transfer.frozen.crops
 from transfer.backbone import InputFormat
 from transfer.datasets.catalog import open_split
-from transfer.datasets.expected import DataError
-from transfer.datasets.images import image_files
 from transfer.frozen.crops import BatchIndices, CropSource, RandomCrops, draw_seed
 from transfer.frozen.probe_training import ProbeTraining
 from transfer.frozen.transforms import normalize_pixels
@@ -51,14 +49,6 @@ def test_batches_are_the_same_with_any_number_of_workers_and_after_an_interrupti
         raw, expected = RandomCrops(images, 32, 3, "rotations")(places)
         assert torch.equal(pixels, normalize_pixels(raw, form))
         assert torch.equal(labels, expected)
-
-
-def test_a_broken_image_is_named(small_data: Path, tmp_path: Path) -> None:
-    broken = tmp_path / "broken.jpg"
-    broken.write_bytes(b"\xff\xd8\xff no image")
-    images = image_files(tmp_path, ["broken.jpg"], [0], ["a"])
-    with pytest.raises(DataError, match=r"broken\.jpg: cannot be decoded"):
-        RandomCrops(images, 8, 0)([(0, 0)])
 
 
 def test_seeds_share_no_draw_within_ten_million() -> None:

@@ -18,7 +18,6 @@ from transfer.datasets.catalog import open_split
 from transfer.datasets.folders import Folders
 from transfer.frozen.features import (
     Features,
-    cache_key,
     feature_precision,
     features_of_backbones,
     frozen_features,
@@ -31,6 +30,20 @@ TRANSFORM = EvalTransform(resize_px=37, crop_px=32)
 @pytest.fixture
 def folders(small_data: Path, tmp_path: Path) -> Folders:
     return Folders(small_data, tmp_path / "cache", tmp_path / "work")
+
+
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> list[Image.Image]:
+    """All images that are decoded during a test."""
+    images: list[Image.Image] = []
+    pixels = EvalTransform.pixels
+
+    def counted(transform: EvalTransform, image: Image.Image) -> Image.Image:
+        images.append(image)
+        return pixels(transform, image)
+
+    monkeypatch.setattr(EvalTransform, "pixels", counted)
+    return images
 
 
 def extract(backbone: Backbone, folders: Folders) -> Features:
@@ -50,42 +63,25 @@ def test_features_equal_a_plain_forward_pass(small_backbone: Backbone, folders: 
     assert torch.equal(found.labels, images.labels)
 
 
-def test_a_stop_within_a_part_keeps_the_batches_that_are_done(
-    small_backbone: Backbone, folders: Folders, monkeypatch: pytest.MonkeyPatch
+def test_a_stop_keeps_finished_batches_and_kept_crops_give_the_same_features_without_an_image(
+    small_backbone: Backbone,
+    folders: Folders,
+    monkeypatch: pytest.MonkeyPatch,
+    decoded: list[Image.Image],
 ) -> None:
     monkeypatch.setattr(transfer.frozen.extraction, "IMAGES_PER_BATCH", 20)
-    whole = extract(small_backbone, replace(folders, cache=folders.cache / "whole")).features
-    seen: list[int] = []
-    forward = transfer.frozen.network.forward
-
-    def counted(network: torch.nn.Module, images: torch.Tensor) -> torch.Tensor:
-        seen.append(len(images))
-        return forward(network, images)
-
-    monkeypatch.setattr(transfer.frozen.extraction, "forward", counted)
+    expected = extract(small_backbone, folders).features
+    keeping = replace(folders, cache=folders.cache / "kept", keep_crops=True)
+    decoded.clear()
     with monkeypatch.context() as patch:
         patch.setattr(stop, "_asked", [15])
         with pytest.raises(stop.Stopped):
-            extract(small_backbone, folders)
-    assert seen == [20]
-    assert torch.equal(extract(small_backbone, folders).features, whole)
-    assert sum(seen) == len(whole)
-
-
-def test_kept_crops_give_the_same_features_without_an_image(
-    small_backbone: Backbone, folders: Folders, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    other = replace(small_backbone, sha256="other")
-    expected = extract(small_backbone, folders).features
-    keeping = replace(folders, cache=folders.cache / "kept", keep_crops=True)
-    with monkeypatch.context() as patch:  # stopped amid the extraction, then continued
-        patch.setattr(transfer.frozen.extraction, "IMAGES_PER_BATCH", 20)
-        patch.setattr(stop, "_asked", [15])
-        with pytest.raises(stop.Stopped):
             extract(small_backbone, keeping)
-    assert torch.equal(extract(small_backbone, keeping).features, expected)
-    monkeypatch.delattr(transfer.frozen.extraction.EvalImages, "__getitem__")
-    assert torch.equal(extract(other, keeping).features, expected)
+    assert len(decoded) == 20
+    for sha256 in (small_backbone.sha256, "other"):
+        backbone = replace(small_backbone, sha256=sha256)
+        assert torch.equal(extract(backbone, keeping).features, expected)
+        assert len(decoded) == len(expected)
 
 
 def test_crops_without_room_are_named_and_not_kept(
@@ -112,33 +108,22 @@ def test_a_border_is_cut_off_before_anything_else() -> None:
 
 
 def test_several_backbones_share_one_pass_over_the_images(
-    small_backbone: Backbone, folders: Folders, monkeypatch: pytest.MonkeyPatch
+    small_backbone: Backbone, folders: Folders, decoded: list[Image.Image]
 ) -> None:
     other = random_backbone(
         arch="resnet18", stem="imagenet", seed=1, input=InputFormat(mean=(0, 0, 0), size_px=32)
     )
     alone = [extract(backbone, folders).features for backbone in (small_backbone, other)]
     elsewhere = replace(folders, cache=folders.cache / "together")
-    decoded = []
-    pixels = EvalTransform.pixels
-
-    def counted(transform: EvalTransform, image: Image.Image) -> Image.Image:
-        decoded.append(image)
-        return pixels(transform, image)
-
-    monkeypatch.setattr(EvalTransform, "pixels", counted)
+    decoded.clear()
     both = features_of_backbones([small_backbone, other], "dtd", "val", TRANSFORM, elsewhere)
     assert len(decoded) == 80
     for one, shared in zip(alone, both, strict=True):
         assert torch.equal(one, shared.features)
 
 
-def test_precision_shapes_the_key_and_the_features_but_little(
-    small_backbone: Backbone, folders: Folders
-) -> None:
+def test_features_in_bfloat16_differ_but_little(small_backbone: Backbone, folders: Folders) -> None:
     fast = replace(small_backbone, precision="bfloat16")
-    images = open_split("dtd", folders.data, "val")
-    assert cache_key(fast, images, TRANSFORM) != cache_key(small_backbone, images, TRANSFORM)
     exact, rounded = (extract(b, folders).features for b in (small_backbone, fast))
     assert not torch.equal(exact, rounded)
     # forty roundings by 2^-9 at most, of weights and maps, make an angle of 0.045 if all agree

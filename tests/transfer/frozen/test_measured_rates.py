@@ -1,6 +1,5 @@
 """Measured rates are found by the name of this machine's GPU, and damaged ones are refused."""
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -28,16 +27,11 @@ H200 = Rates(
 
 @pytest.fixture
 def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the folder in which a driver would describe this machine's GPUs; there are none."""
-    folder = tmp_path / "driver"
-    monkeypatch.setattr(pass_hours, "DRIVER", folder)
-    return folder
-
-
-def describe(driver: Path, gpu: str) -> None:
-    file = driver / "0000:1b:00.0" / "information"
+    """Return the file in which a driver would describe this machine's GPU; there is none."""
+    file = tmp_path / "driver" / "0000:1b:00.0" / "information"
     file.parent.mkdir(parents=True)
-    file.write_text(f"Model: \t\t {gpu}\nIRQ:   \t\t 130\n")
+    monkeypatch.setattr(pass_hours, "DRIVER", tmp_path / "driver")
+    return file
 
 
 def test_rates_are_found_by_the_name_that_the_driver_gives_or_that_was_measured_here(
@@ -49,11 +43,9 @@ def test_rates_are_found_by_the_name_that_the_driver_gives_or_that_was_measured_
     with assume_gpus(1):
         assert rates_of_this_machine(tmp_path) == H200
         machine_file(tmp_path).unlink()
-        describe(driver, "NVIDIA H200")
-        assert rates_of_this_machine(tmp_path) == H200
-        shutil.rmtree(driver)
-        describe(driver, "NVIDIA A100-SXM4-80GB")
-        assert rates_of_this_machine(tmp_path) == ASSUMED
+        for gpu, rates in (("NVIDIA H200", H200), ("NVIDIA A100-SXM4-80GB", ASSUMED)):
+            driver.write_text(f"Model: \t\t {gpu}\nIRQ:   \t\t 130\n")
+            assert rates_of_this_machine(tmp_path) == rates
 
 
 def test_a_damaged_file_is_named_with_the_remedy(tmp_path: Path, driver: Path) -> None:

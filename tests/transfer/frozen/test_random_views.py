@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from torch.nn.functional import normalize
 
 from pretrain.running import stop
 from tests.rounding import assert_equal_up_to_rounding
 from transfer.backbone import Backbone
-from transfer.datasets.images import Images, image_files
+from transfer.datasets.images import ImageArrays, Images, encode_names
 from transfer.frozen.random_views import RandomViews, statistics_of_views, view_statistics
 from transfer.frozen.transforms import ViewSettings
 
@@ -18,24 +18,17 @@ SETTINGS = ViewSettings(num_views=4, size_px=16)
 
 
 @pytest.fixture
-def images(tmp_path: Path) -> Images:
+def images() -> Images:
     """Ten images of noise, of 20 px."""
-    generator = np.random.default_rng(0)
-    names = [f"{number}.png" for number in range(10)]
-    for name in names:
-        pixels = generator.integers(256, size=(20, 20, 3), dtype=np.uint8)
-        Image.fromarray(pixels).save(tmp_path / name)
-    return image_files(tmp_path, names, [0] * 10, ["noise"])
-
-
-def unit_rows(*shape: int) -> torch.Tensor:
-    rows = torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    return torch.nn.functional.normalize(rows, dim=-1)
+    pixels = np.random.default_rng(0).integers(256, size=(10, 20, 20, 3), dtype=np.uint8)
+    source = ImageArrays(pixels, encode_names([*"0123456789"]))
+    return Images(source, np.zeros(10, np.int64), ("noise",))
 
 
 @pytest.mark.parametrize("dim", [3, 8, 64])
 def test_statistics_are_those_of_torchs_covariance_and_singular_values(dim: int) -> None:
-    rows = unit_rows(5, 8, dim)
+    generator = torch.Generator().manual_seed(0)
+    rows = normalize(torch.randn(5, 8, dim, dtype=torch.float64, generator=generator), dim=-1)
     cosine, variance, norm = view_statistics(rows).T
     assert_equal_up_to_rounding(cosine, torch.stack([(r @ r.T).mean() for r in rows]))
     covariances = [torch.cov(r.T, correction=0).diagonal().mean() for r in rows]
@@ -57,33 +50,19 @@ def test_views_of_an_image_differ_and_depend_on_seed_and_index_alone(images: Ima
     assert not torch.equal(first, views(image, 0, 4))
 
 
-def test_a_view_without_changes_is_the_image(images: Images) -> None:
-    still = ViewSettings(
-        num_views=1,
-        size_px=20,
-        crop_area=(1.0, 1.0),
-        jitter_probability=0,
-        gray_probability=0,
-        blur_probability=0,
-        flip_probability=0,
-    )
-    image = images[0][0]
-    assert (RandomViews(still)(image, 0, 0)[0].permute(1, 2, 0).numpy() == np.asarray(image)).all()
-
-
 def test_an_interrupted_computation_goes_on_to_the_same_statistics(
     images: Images, small_backbone: Backbone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def compute(folder: Path) -> torch.Tensor:
+    def compute(name: str) -> torch.Tensor:
+        folder = tmp_path / name
         folder.mkdir(exist_ok=True)
-        place = tmp_path / folder
-        found = statistics_of_views(small_backbone, None, images, range(10), SETTINGS, 0, place)
+        found = statistics_of_views(small_backbone, None, images, range(10), SETTINGS, 0, folder)
         return found["feature"]
 
-    whole = compute(tmp_path / "whole")
+    whole = compute("whole")
     with monkeypatch.context() as patch:
         patch.setattr(stop, "_asked", [15])
         with pytest.raises(stop.Stopped):
-            compute(tmp_path / "parts")
+            compute("parts")
     assert len(list((tmp_path / "parts").iterdir())) == 1
-    assert torch.equal(compute(tmp_path / "parts"), whole)
+    assert torch.equal(compute("parts"), whole)

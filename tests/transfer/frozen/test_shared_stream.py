@@ -3,6 +3,7 @@
 import errno
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -110,17 +111,19 @@ def test_a_stream_that_is_stopped_at_every_chunk_ends_with_the_same_heads(
     train: Train, tmp_path: Path, alone: list[Heads], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stop, "_asked", [15])
+    # a probe of larger batches saves whole batches: let it have one
+    calls = count(1)
+    each = LARGE.batch_size // 4 + 1
+    monkeypatch.setattr(stop, "is_requested", lambda: next(calls) % each == 0)
     stops = 0
     for index in (2, 0, 1):
-        while True:
+        found = None
+        while found is None:
             try:
                 with image_memory(0):  # decoding to keep would be stopped, too
                     found = train(ALL[index], tmp_path)
-                break
             except stop.Stopped:
                 stops += 1
-                # a probe of larger batches saves whole batches: let it have one
-                monkeypatch.setattr(stop, "is_requested", every(LARGE.batch_size // 4 + 1))
         assert equal(found, alone[index])
     assert stops >= 3
 
@@ -163,12 +166,6 @@ def test_a_full_disk_at_any_save_costs_no_second_pass(
     assert 80 <= sum(SIZES) <= 80 + 2 * LARGE.batch_size
 
 
-def every(count: int) -> object:
-    """Return a function that is true at each count-th call."""
-    calls = iter(range(1, 10_000))
-    return lambda: next(calls) % count == 0
-
-
 def test_one_that_lags_behind_does_not_delay_another(train: Train, tmp_path: Path) -> None:
     train(SMALL, tmp_path, (LONG,))
     SIZES.clear()
@@ -197,14 +194,11 @@ def test_each_probe_keeps_its_own_curve(
     small_backbone: Backbone, images: Images, tmp_path: Path
 ) -> None:
     test = Features(torch.randn(6, 512), torch.arange(6) % 3)
-    for number, one in enumerate((SMALL, LONG)):
-        by_itself = train_and_score(
-            small_backbone, images, one, test, 0, tmp_path / f"alone-{number}"
-        )
-        shared = train_and_score(
-            *(small_backbone, images, one, test, 0),
-            *(tmp_path / f"own-{number}", 0, tmp_path / "heads", peers(one)),
-        )
+    for one in (SMALL, LONG):
+        place = tmp_path / str(one.epochs)
+        what = (small_backbone, images, one, test, 0)
+        by_itself = train_and_score(*what, place / "alone")
+        shared = train_and_score(*what, place / "own", 0, tmp_path / "heads", peers(one))
         assert shared.details == by_itself.details
         assert len(shared.details["top1_after_each_pass"]) == one.epochs
     assert len(list((tmp_path / "heads").glob("*"))) == 1

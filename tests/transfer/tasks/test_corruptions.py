@@ -8,7 +8,7 @@ import torch
 
 import transfer.tasks.robustness
 from transfer.datasets.folders import Folders
-from transfer.datasets.imagenet.imagenet_c import EXTRA_KINDS, GROUPS, KINDS, MAIN_KINDS
+from transfer.datasets.imagenet.imagenet_c import EXTRA_KINDS, GROUPS, MAIN_KINDS
 from transfer.datasets.imagenet.objectnet import WNIDS, with_words
 from transfer.datasets.images import ImageArrays, Images, encode_names
 from transfer.frozen.classifier import Heads
@@ -18,13 +18,10 @@ from transfer.tasks.robustness import Corrupted, CorruptionEval, ObjectNetEval, 
 
 def corrupted(right: dict[tuple[str, int], int]) -> Corrupted:
     """Four images per corruption and severity, of which so many are answered rightly."""
-    corruptions, answers = [], []
-    for corruption, count in right.items():
-        corruptions += [corruption] * 4
-        answers += [1] * count + [0] * (4 - count)
-    scores = torch.nn.functional.one_hot(torch.tensor(answers), 2).float()
-    labels = torch.ones(len(answers), dtype=torch.int64)
-    return Corrupted(scores, labels, corruptions=tuple(corruptions))
+    answers = (torch.arange(4) < torch.tensor([*right.values()])[:, None]).long().flatten()
+    corruptions = tuple(corruption for corruption in right for _ in range(4))
+    scores = torch.nn.functional.one_hot(answers, 2).float()
+    return Corrupted(scores, torch.ones_like(answers), corruptions=corruptions)
 
 
 def test_groups_all_and_severe_are_means_of_corruptions_over_severities() -> None:
@@ -44,9 +41,7 @@ def test_groups_all_and_severe_are_means_of_corruptions_over_severities() -> Non
     at_three = 3 * 100 + 4 * 75 + 4 * 50 + 4 * 25
     assert found["sev3plus_top1"] == pytest.approx(at_three / 15 / 3)
     assert found["sev3plus19_top1"] == pytest.approx(at_three / 19 / 3)
-    cells = predictions.accuracies()
-    assert list(cells) == list(KINDS)
-    assert cells["fog"] == {1: 50.0, 2: 50.0, 3: 50.0, 4: 0.0, 5: 0.0}
+    assert predictions.accuracies()["fog"] == {1: 50.0, 2: 50.0, 3: 50.0, 4: 0.0, 5: 0.0}
     found = CorruptionEval().metrics(corrupted({(k, s): 2 for k in MAIN_KINDS for s in (1, 3)}))
     assert found["all_top1"] == 50.0
     assert not [name for name in found if "19" in name]
@@ -72,27 +67,19 @@ def test_the_worst_image_leads_and_only_tested_classes_have_an_accuracy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     classes = ("n0", WNIDS["Chair"], WNIDS["Bench"])
-    truth = torch.arange(30) % 2 + 1  # ObjectNet has the last two
-    names = [f"objectnet-1.0/images/{i}.png" for i in range(30)]
-    pixels = np.zeros((30, 2, 2, 3), np.uint8)
-    source = ImageArrays(pixels, encode_names(names))
+    truth = torch.tensor([1, 2, 1, 2])  # ObjectNet has the last two
+    source = ImageArrays(np.zeros((4, 2, 2, 3), np.uint8), encode_names([*"abcd"]))
     splits = {
         "objectnet13": Images(source, truth.numpy() - 1, classes[1:]),
         "in100": Images(source, truth.numpy(), classes),
     }
     monkeypatch.setattr(transfer.tasks.robustness, "open_images", lambda key, *_: splits[key])
-    generator = torch.Generator().manual_seed(0)
-    head = Heads(torch.randn(1, 3, 4, generator=generator), torch.zeros(1, 3))
-    features = torch.randn(30, 4, generator=generator)
+    features = torch.tensor([[0.0, 1, 0], [0, 0.4, 0.2], [0.9, 0, 0], [0, 0, 1]])
+    head = Heads(torch.eye(3)[None], torch.zeros(1, 3))
     test = Prepared(head, classes, Features(features, truth), files=())
     folders, task = Folders(Path(), Path(), Path()), ObjectNetEval()
     predictions = task.run(test, folders, seed=0)
-    words = ("n0", f"Chair ({classes[1]})", f"Bench ({classes[2]})")
-    assert set(predictions.details["accuracy_per_class"]) == set(words[1:])
-    scores = (features @ head.weight[0].T).tolist()
-    leads = [max(row) - row[true] for row, true in zip(scores, truth, strict=True)]
-    worst = max(range(30), key=lambda i: leads[i])
-    tile = task.gallery(predictions, folders)[0]
-    guess = words[scores[worst].index(max(scores[worst]))]
-    assert tile.name == names[worst]
-    assert tile.caption == f"{words[truth[worst]]} taken for {guess}"
+    chair, bench = (f"{word} ({WNIDS[word]})" for word in ("Chair", "Bench"))
+    assert predictions.details["accuracy_per_class"] == {chair: 50.0, bench: 50.0}
+    tiles = [(tile.name, tile.caption) for tile in task.gallery(predictions, folders)]
+    assert tiles == [("c", f"{chair} taken for n0"), ("b", f"{bench} taken for {chair}")]

@@ -10,7 +10,6 @@ from torch import nn
 
 from benchmarks.speed.svm import Settings, column, synthetic_voc
 from transfer import Encoder
-from transfer.backbone import InputFormat, random_backbone
 from transfer.datasets.expected import DataError
 from transfer.datasets.folders import Folders
 from transfer.frozen.features import Features, Predictions
@@ -60,11 +59,9 @@ def test_the_paper_protocol_refuses_a_set_with_fewer_classes() -> None:
 def test_difficult_images_are_negatives_in_training(tmp_path: Path) -> None:
     data = small()
     assert bool((data.train.labels == 0).any())
-    relabeled = data.train.labels.clone()
-    relabeled[relabeled == 0] = -1
+    relabeled = data.train.labels.where(data.train.labels != 0, -1)
     as_negative = replace(data, train=Features(data.train.features, relabeled))
-    left = QUICK.run(data, folders(tmp_path / "left"), seed=0)
-    right = QUICK.run(as_negative, folders(tmp_path / "right"), seed=0)
+    left, right = (QUICK.run(one, folders(tmp_path), seed=0) for one in (data, as_negative))
     assert torch.equal(left.scores, right.scores)
 
 
@@ -101,10 +98,7 @@ def test_images_are_squashed_by_way_of_256_to_224() -> None:
     assert VOCSVM().extracted() == [("trainval", squash), ("test", squash)]
 
 
-def test_images_are_never_larger_than_the_backbone_knows() -> None:
-    form = InputFormat(size_px=32)
-    backbone = random_backbone(arch="resnet18", stem="cifar", seed=0, input=form)
-    assert VOCSVM().for_backbone(backbone).crop_px == 32
+def test_images_have_the_very_size_of_an_encoder() -> None:
     grid = Encoder.from_module(
         nn.Sequential(nn.Conv2d(3, 8, 14, 14), nn.AdaptiveAvgPool2d(1), nn.Flatten()),
         size_px=518,
@@ -113,4 +107,3 @@ def test_images_are_never_larger_than_the_backbone_knows() -> None:
     )
     for schedule in ("paper", "smoke"):
         assert VOCSVM().at_schedule(schedule).for_backbone(grid).crop_px == 518
-    assert VOCSVM().at_schedule("smoke").for_backbone(backbone).crop_px == 32
