@@ -174,7 +174,7 @@ class CropSource:
         normalize = Normalization(form, self.where)
         batches = load_batches(
             self._work(),
-            BatchIndices(len(self.crops.images), batch_size, self.crops.seed, steps),
+            batch_places(len(self.crops.images), batch_size, self.crops.seed, steps),
             num_workers=num_workers(len(steps) * batch_size),
             pin=pin if self.where.type == "cuda" else None,
         )
@@ -203,29 +203,20 @@ def pin(made: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     return tuple(tensor.pin_memory() for tensor in made)
 
 
-class BatchIndices:
-    """The images of each batch, from consecutive, reshuffled passes over the set.
+def batch_places(
+    num_images: int, batch_size: int, seed: int, steps: range
+) -> Iterator[list[Place]]:
+    """Yield the images of each batch, from consecutive, reshuffled passes over the set.
 
     Every batch is full; if the batch size does not divide the set, a batch may span two passes.
     """
-
-    def __init__(self, num_images: int, batch_size: int, seed: int, steps: range) -> None:
-        self.num_images, self.batch_size = num_images, batch_size
-        self.seed, self.steps = seed, steps
-        self.turn, self.order = -1, [0]
-
-    def __len__(self) -> int:
-        return len(self.steps)
-
-    def __iter__(self) -> Iterator[list[Place]]:
-        for step in self.steps:
-            first = step * self.batch_size
-            yield [(place, self._index(place)) for place in range(first, first + self.batch_size)]
-
-    def _index(self, place: int) -> int:
-        turn, offset = divmod(place, self.num_images)
-        if turn != self.turn:
-            generator = torch.Generator().manual_seed(draw_seed(self.seed, turn))
-            self.order = torch.randperm(self.num_images, generator=generator).tolist()
-            self.turn = turn
-        return self.order[offset]
+    turn, order = -1, list[int]()
+    for step in steps:
+        places = []
+        for place in range(step * batch_size, (step + 1) * batch_size):
+            passes, offset = divmod(place, num_images)
+            if passes != turn:
+                generator = torch.Generator().manual_seed(draw_seed(seed, passes))
+                turn, order = passes, torch.randperm(num_images, generator=generator).tolist()
+            places.append((place, order[offset]))
+        yield places

@@ -64,7 +64,7 @@ class _Entry:
     def put(self, start: int, pixels: Tensor) -> None:
         """Write the features of normalized pixels from row `start` on, unless finished.
 
-        Those of a GPU are written when the next ones are put or these are kept.
+        They are written when the next ones are put or these are kept.
         """
         if start + len(pixels) > self.rows.done:
             begin = _now(pixels.device)
@@ -74,8 +74,6 @@ class _Entry:
             # the disk takes the last features while the GPU computes these
             self.write_last()
             self.under_way = features
-            if pixels.device.type == "cpu":
-                self.write_last()
 
     def write_last(self) -> None:
         """Write the features that are under way, if any."""

@@ -90,10 +90,10 @@ def with_kept_pixels(images: Images, num_crops: float) -> Images:
     sample = np.unique(np.linspace(0, len(images) - 1, SAMPLE).astype(np.int64))
     # a few sizes spare a look into every file of a set that is far too large
     # twice the limit, since a sample may mislead; the exact sum is compared below
-    num_bytes = _num_bytes(_sizes(source.take(sample))) * len(images) // len(sample)
+    num_bytes = 3 * int(_sizes(source.take(sample)).prod(axis=1).sum()) * len(images) // len(sample)
     if num_bytes <= 2 * limit:
         sizes = _sizes(source)
-        num_bytes = _num_bytes(sizes)
+        num_bytes = 3 * int(sizes.prod(axis=1).sum())
     if num_bytes > limit:
         if limit:  # with 0 the user asked for just that
             print_line(
@@ -120,10 +120,6 @@ def _sizes(source: ImageFiles) -> NDArray[np.int64]:
     for i in np.flatnonzero(sizes[:, 0] == 0).tolist():
         sizes[i] = source.read(i).shape[:2]  # in most cases the error that names the file
     return sizes
-
-
-def _num_bytes(sizes: NDArray[np.int64]) -> int:
-    return 3 * int(sizes.prod(axis=1).sum())
 
 
 def _decode_all(source: ImageFiles, kept: PixelBlock[Pixels]) -> None:

@@ -111,7 +111,6 @@ def processes(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     return two_processes("tests.transfer.finetuning.test_norms", tmp_path_factory.mktemp("two"))
 
 
-@pytest.mark.slow
 def test_two_processes_with_half_a_batch_equal_one_with_the_whole(
     processes: list[dict[str, Any]],
 ) -> None:
@@ -121,6 +120,8 @@ def test_two_processes_with_half_a_batch_equal_one_with_the_whole(
         torch.testing.assert_close(torch.cat([first[name], second[name]]), whole[name])
     for name in ("weight", "bias"):
         torch.testing.assert_close(first[name] + second[name], whole[name])
+    for process in processes:
+        torch.testing.assert_close(process["precise"], precise_statistics(0, 1))
 
 
 def test_each_process_weighs_the_same_and_the_running_variance_is_biased(
@@ -147,29 +148,19 @@ def test_the_naive_layer_is_detectron2s(processes: list[dict[str, Any]]) -> None
         torch.testing.assert_close(process["uneven"], process["detectron2"], rtol=1e-12, atol=1e-12)
 
 
-def test_the_first_layer_has_the_statistics_of_all_values() -> None:
+def of_values(*maps: Tensor) -> Tensor:
+    values = torch.cat(maps).transpose(0, 1).flatten(1)
+    return torch.stack([values.mean(dim=1), values.var(dim=1, correction=0)])
+
+
+def test_a_layer_has_the_statistics_of_all_values_of_all_its_calls() -> None:
     network = two_layers()
     set_norms(network, batches())
-    values = torch.cat(batches()).transpose(0, 1).flatten(1)
-    expected = torch.stack([values.mean(dim=1), values.var(dim=1, correction=0)])
-    torch.testing.assert_close(statistics(network[0]), expected)
-
-
-def test_a_layer_that_is_called_twice_counts_both_calls() -> None:
-    class Twice(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.norm = nn.BatchNorm2d(3)
-
-        def forward(self, both: tuple[Tensor, Tensor]) -> None:
-            self.norm(both[0])
-            self.norm(both[1])
-
-    network, plain = Twice().double(), nn.BatchNorm2d(3).double()
-    given = batches()
-    set_norms(network, [(given[0], given[1]), (given[2], given[3])])  # type: ignore[list-item]
-    set_norms(plain, given)
-    torch.testing.assert_close(statistics(network.norm), statistics(plain))
+    torch.testing.assert_close(statistics(network[0]), of_values(*batches()))
+    layer, (given,) = nn.BatchNorm2d(3).double(), batches((5,))
+    set_norms(nn.Sequential(layer, layer), [given])
+    again = nn.BatchNorm2d(3).double()(given)
+    torch.testing.assert_close(statistics(layer), of_values(given, again))
 
 
 def test_a_batch_without_values_counts_nothing() -> None:
@@ -190,12 +181,3 @@ def test_statistics_equal_those_of_fvcore() -> None:
     reference.update_bn_stats(theirs, batches(), num_iters=4)
     for index in (0, 3):
         torch.testing.assert_close(statistics(ours[index]), statistics(theirs[index]))
-
-
-@pytest.mark.slow
-def test_two_processes_find_the_precise_statistics_of_one(processes: list[dict[str, Any]]) -> None:
-    first, second = (process["precise"] for process in processes)
-    alone = precise_statistics(0, 1)
-    for name in ("first", "last"):
-        assert torch.equal(first[name], second[name])
-        torch.testing.assert_close(first[name], alone[name])

@@ -18,19 +18,13 @@ def test_fewer_images_per_gpu_accumulate_the_same_batch() -> None:
     assert eight.applied(COCO_FPN) == TrainingOptions(gpus=8).applied(COCO_FPN) == COCO_FPN
 
 
-def test_another_batch_scales_rate_and_length_linearly() -> None:
+def test_another_batch_length_or_image_size_scales_what_depends_on_it() -> None:
     scaled = TrainingOptions(batch_size=8).applied(VOC_C4)
     assert (scaled.learning_rate, scaled.iterations) == (0.01, 48_000)
     assert (scaled.milestones, scaled.warmup_iterations) == ((36_000, 44_000), 200)
-
-
-def test_a_given_length_keeps_the_places_of_the_drops_behind_the_warm_up() -> None:
     short = TrainingOptions(iterations=900).applied(COCO_FPN)
     assert (short.iterations, short.milestones) == (900, (600, 800))
-    assert short.warmup_iterations == 300
-
-
-def test_smaller_images_have_smaller_anchors() -> None:
+    assert short.warmup_iterations == 300  # ends before the first drop
     small = TrainingOptions(image_px=200).applied(COCO_FPN)
     assert (small.train_short_px[0], small.test_short_px, small.long_px) == (160, 200, 333)
     assert small.anchor_sizes_px == (8, 16, 32, 64, 128)

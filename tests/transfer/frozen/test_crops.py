@@ -10,13 +10,13 @@ from torchvision.transforms import v2
 import transfer.frozen.crops
 from transfer.backbone import InputFormat
 from transfer.datasets.catalog import open_split
-from transfer.frozen.crops import BatchIndices, CropSource, RandomCrops, draw_seed
+from transfer.frozen.crops import CropSource, RandomCrops, batch_places, draw_seed
 from transfer.frozen.probe_training import ProbeTraining
 from transfer.frozen.transforms import normalize_pixels
 
 
 def test_every_image_is_seen_once_per_pass() -> None:
-    batches_of = list(BatchIndices(num_images=10, batch_size=4, seed=0, steps=range(5)))
+    batches_of = list(batch_places(10, 4, 0, range(5)))
     seen = [index for batch in batches_of for _, index in batch]
     assert sorted(seen[:10]) == sorted(seen[10:]) == list(range(10))
     assert seen[:10] != seen[10:]
@@ -45,7 +45,7 @@ def test_batches_are_the_same_with_any_number_of_workers_and_after_an_interrupti
     monkeypatch.setattr(transfer.frozen.crops, "num_workers", lambda _: num_workers)
     batches = list(CropSource(images, training, 3, 24, 24).batches(form, 8, range(2, 5)))
     for step, (pixels, labels) in enumerate(batches, 2):
-        places = next(iter(BatchIndices(len(images), 8, 3, range(step, step + 1))))
+        places = next(batch_places(len(images), 8, 3, range(step, step + 1)))
         raw, expected = RandomCrops(images, 32, 3, "rotations")(places)
         assert torch.equal(pixels, normalize_pixels(raw, form))
         assert torch.equal(labels, expected)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -72,15 +73,19 @@ def extract(
 
 
 @contextmanager
-def before_each(steps: Steps, happens: Step) -> Iterator[None]:
-    """Call happens(name, real step, its arguments) in place of each step."""
+def before(step: int, steps: Steps, act: Step) -> Iterator[Iterator[int]]:
+    """Call act(real step, its arguments) before the step of this number; yield those to come."""
+    numbers = count(1)
+
+    def happens(real: Step, *words: Any) -> Any:
+        if next(numbers) == step:
+            act(real, *words)
+        return real(*words)
+
     with pytest.MonkeyPatch.context() as patch:
         for module, name in steps:
-            real = getattr(module, name)
-            patch.setattr(
-                module, name, lambda *words, real=real, name=name: happens(name, real, *words)
-            )
-        yield
+            patch.setattr(module, name, partial(happens, getattr(module, name)))
+        yield numbers
 
 
 def killed_at(step: int, work: Work, steps: Steps, *, torn: bool = False) -> bool:
@@ -88,21 +93,18 @@ def killed_at(step: int, work: Work, steps: Steps, *, torn: bool = False) -> boo
 
     Nothing is cleaned up behind os._exit, as behind kill -9. torn: it is gone amid a write.
     """
-    numbers = count(1)
 
-    def happens(name: str, real: Step, *words: Any) -> Any:
-        if next(numbers) == step:
-            if torn:
-                real(words[0], words[1][: len(words[1]) // 2], words[2])
-            os._exit(KILLED)
-        return real(*words)
+    def die(real: Step, *words: Any) -> None:
+        if torn:
+            real(words[0], words[1][: len(words[1]) // 2], words[2])
+        os._exit(KILLED)
 
     child = os.fork()
     if child == 0:
         status = 1
         try:
             torch.set_num_threads(1)  # as loaders do: threads do not survive a fork
-            with before_each(steps, happens):
+            with before(step, steps, die):
                 work()
             status = 0
         finally:
@@ -164,21 +166,14 @@ def test_a_write_that_is_torn_by_a_kill_is_made_anew(
     assert step > 10
 
 
-def disturbed_at(step: int, work: Work, steps: Steps, disturb: Callable[[], None]) -> str | None:
+def disturbed_at(step: int, work: Work, steps: Steps, disturb: Step) -> str | None:
     """Run the work, disturbed before one of its steps; the error's words, None without a step."""
-    numbers = count(1)
-
-    def happens(name: str, real: Step, *words: Any) -> Any:
-        if next(numbers) == step:
-            disturb()
-        return real(*words)
-
-    try:
-        with before_each(steps, happens):
+    with before(step, steps, disturb) as numbers:
+        try:
             work()
-    except WriteError as error:
-        return str(error)
-    return "" if next(numbers) > step else None
+        except WriteError as error:
+            return str(error)
+        return "" if next(numbers) > step else None
 
 
 @pytest.mark.parametrize("suffix", ["npy", "partial"])
@@ -190,7 +185,7 @@ def test_a_deletion_at_any_step_ends_in_right_features_or_names_the_file(
         assert same(found, expected)
         return found
 
-    def delete() -> None:
+    def delete(*_: object) -> None:
         for path in cache.glob(f"*.{suffix}"):
             path.unlink()
 
@@ -201,16 +196,16 @@ def test_a_deletion_at_any_step_ends_in_right_features_or_names_the_file(
         if told is None:
             break
         words += told
-        assert not told or (f"{cache}/" in told and "the same command" in told)
+        assert not told or f"{cache}/" in told
         assert same(extract(), expected), step
     assert step > 40
-    assert ("deleted while features were written to it" in words) == (suffix == "partial")
+    assert ("deleted while" in words) == (suffix == "partial")
 
 
 def test_a_full_disk_at_any_write_names_the_file_and_what_to_do(
     extract: Work, expected: list[Tensor], cache: Path
 ) -> None:
-    def full() -> None:
+    def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     for step in count(1):
@@ -219,19 +214,17 @@ def test_a_full_disk_at_any_write_names_the_file_and_what_to_do(
         if told is None:
             break
         assert f"{cache.parent}/" in told
-        assert "No space left on device); free some space there" in told
+        assert "free some space" in told
         assert same(extract(), expected), step
     assert step > 30
 
 
 def test_a_disk_that_takes_a_part_of_each_write_gets_the_rest(
-    extract: Work, expected: list[Tensor], cache: Path
+    extract: Work, expected: list[Tensor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def happens(name: str, real: Step, descriptor: int, content: memoryview, at: int) -> Any:
-        return real(descriptor, content[:7000], at)
-
-    with before_each((PWRITE,), happens):
-        assert same(extract(), expected)
+    real = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda file, content, at: real(file, content[:7000], at))
+    assert same(extract(), expected)
 
 
 def test_an_entry_that_is_further_than_the_others_is_not_computed_again(
@@ -269,7 +262,7 @@ def test_damaged_counts_are_not_believed(
 
 
 def test_a_torn_entry_is_made_anew_and_a_whole_one_read_from_a_read_only_disk(
-    extract: Work, expected: list[Tensor], cache: Path
+    extract: Work, expected: list[Tensor], cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for length in (0, 5, 130, 9000):
         extract()
@@ -277,11 +270,12 @@ def test_a_torn_entry_is_made_anew_and_a_whole_one_read_from_a_read_only_disk(
             path.write_bytes(path.read_bytes()[:length])
         assert same(extract(), expected), length
 
-    def happens(name: str, real: Step, *words: Any) -> Any:
+    def refuse(*_: object) -> None:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
-    with before_each((*WRITES, (os, "unlink"), (os, "open")), happens):
-        assert same(extract(), expected)
+    for module, name in (*WRITES, (os, "unlink"), (os, "open")):
+        monkeypatch.setattr(module, name, refuse)
+    assert same(extract(), expected)
 
 
 def test_what_another_process_finishes_meanwhile_is_not_made_again(

@@ -87,36 +87,27 @@ def test_each_head_has_its_own_decay() -> None:
     assert training.rate_factors(0.7) == pytest.approx((0.1, 0.5 * (1 + math.cos(0.7 * math.pi))))
 
 
-def running(folder: Path) -> RunningProbe:
-    training = ProbeTraining(learning_rates=RATES, steps=10, batch_size=16)
-    return RunningProbe(folder / "heads.pt", training, 160, start(), CPU)
+def test_a_saved_state_is_found_and_one_that_a_dying_machine_has_torn_counts_as_none(
+    tmp_path: Path,
+) -> None:
+    def probe() -> RunningProbe:
+        training = ProbeTraining(learning_rates=RATES, steps=10, batch_size=16)
+        return RunningProbe(tmp_path / "heads.pt", training, 160, start(), CPU)
 
-
-def test_a_saved_training_goes_on_bit_for_bit(tmp_path: Path) -> None:
-    first = running(tmp_path)
-    for step, batch in enumerate(batches(10)[:4]):
-        first.receive(16 * step, *batch)
-    first.maker = "device"
-    first.save()
-    second = running(tmp_path)
-    assert (second.maker, second.step) == ("device", 4)
-    for step, batch in enumerate(batches(10)[4:], 4):
-        second.receive(16 * step, *batch)
-    assert torch.equal(second.optimizer.heads().weight, train(second.training).weight)
-
-
-def test_a_state_that_a_dying_machine_has_torn_counts_as_none(tmp_path: Path) -> None:
-    saved = running(tmp_path)
+    saved = probe()
     saved.receive(0, *batches(1)[0])
+    saved.maker = "device"
     saved.save()
+    found = probe()
+    assert (found.maker, found.step) == ("device", 1)
+    assert torch.equal(found.optimizer.heads().weight, saved.optimizer.heads().weight)
     content = saved.path.read_bytes()
     for share in (0.0, 0.001, 0.5, 0.99):
         for zeros in (False, True):
             kept = int(share * len(content))
             saved.path.write_bytes(content[:kept] + bytes(len(content) - kept if zeros else 0))
-            found = running(tmp_path)
-            assert found.step == 0, (share, zeros)
-            assert torch.equal(found.optimizer.heads().weight, start().weight)
+            assert probe().step == 0, (share, zeros)
+            assert torch.equal(probe().optimizer.heads().weight, start().weight)
 
 
 def test_lars_is_that_of_pre_training_for_each_head_alone() -> None:

@@ -9,7 +9,7 @@ import torch
 import transfer.tasks.robustness
 from transfer.datasets.folders import Folders
 from transfer.datasets.imagenet.imagenet_c import EXTRA_KINDS, GROUPS, MAIN_KINDS
-from transfer.datasets.imagenet.objectnet import WNIDS, with_words
+from transfer.datasets.imagenet.objectnet import WNIDS
 from transfer.datasets.images import ImageArrays, Images, encode_names
 from transfer.frozen.classifier import Heads
 from transfer.frozen.features import Features
@@ -57,10 +57,6 @@ def test_numbers_by_class_are_of_all_corruptions_and_say_so() -> None:
     details = task.details(task.run(test, Folders(Path(), Path(), Path()), seed=0))
     assert details["accuracy_per_class"] == {"n1": 50.0, "n2": 100.0}
     assert details["classes_counted_over"] == "all corruptions and severities"
-
-
-def test_only_classes_that_objectnet_names_get_its_label() -> None:
-    assert with_words(["n02870880", WNIDS["Chair"]]) == ("n02870880", "Chair (n04099969)")
 
 
 def test_the_worst_image_leads_and_only_tested_classes_have_an_accuracy(
