@@ -1,6 +1,7 @@
 """The backbone file comes back as it was written, and every deviation from it is refused."""
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 import torch
 import torchvision
 
+from tests.conftest import own_file
 from transfer.backbone import (
     IMAGENET_MEAN,
     IMAGENET_STD,
@@ -23,46 +25,26 @@ from transfer.convert.architectures import Stem
 from transfer.convert.inspection import render
 from transfer.convert.resnet import build_resnet
 
-MADE_BY = {"method": "jcl", "recipe": "jcl_cifar", "epochs": 3, "seed": 0, "versions": {"a": "1"}}
-
-
-def own_file(backbone: Backbone) -> dict[str, Any]:
-    """Return the content that the export of pretrain writes."""
-    return {
-        "format": "ssl-backbone/1",
-        "arch": backbone.arch,
-        "stem": backbone.stem,
-        "state_dict": dict(backbone.state_dict),
-        "input": {
-            "mean": list(backbone.input.mean),
-            "std": list(backbone.input.std),
-            "size": backbone.input.size_px,
-            "channels": "RGB",
-        },
-        "made_by": MADE_BY,
-    }
+MADE_BY: dict[str, object] = {"method": "jcl", "epochs": 3, "versions": {"a": "1"}}
 
 
 @pytest.fixture(scope="module")
 def cifar() -> Backbone:
-    mean = (0.1, 0.2, 0.3)
-    return random_backbone(
-        arch="resnet18", stem="cifar", seed=1, input=InputFormat(mean=mean, size_px=32)
-    )
+    form = InputFormat(mean=(0.1, 0.2, 0.3), size_px=32)
+    return random_backbone(arch="resnet18", stem="cifar", seed=1, input=form)
 
 
 def test_our_own_file_comes_back_as_written(cifar: Backbone, tmp_path: Path) -> None:
-    torch.save(own_file(cifar), tmp_path / "jcl.pt")
-    backbone = load_backbone(tmp_path / "jcl.pt")
+    file = own_file(cifar, MADE_BY, tmp_path / "jcl.pt")
+    backbone = load_backbone(file)
     assert (backbone.name, backbone.arch, backbone.stem) == ("jcl", "resnet18", "cifar")
-    assert backbone.input == cifar.input
-    assert backbone.made_by == MADE_BY
+    assert (backbone.input, backbone.made_by) == (cifar.input, MADE_BY)
     assert backbone.state_dict.keys() == cifar.state_dict.keys()
     assert all(torch.equal(backbone.state_dict[n], t) for n, t in cifar.state_dict.items())
-    content = (tmp_path / "jcl.pt").read_bytes()
-    assert backbone.file_sha256 == hashlib.sha256(content).hexdigest()
+    assert backbone.file_sha256 == hashlib.sha256(file.read_bytes()).hexdigest()
 
 
+NO_STD = {"mean": [0.0] * 3, "std": [0.0] * 3, "size": 32, "channels": "RGB"}
 DEVIATIONS: dict[str, tuple[dict[str, object], str]] = {
     "later format": ({"format": "ssl-backbone/2"}, "ssl-backbone/1"),
     "unknown arch": ({"arch": "resnet51-heads4"}, "known are resnet18"),
@@ -71,57 +53,39 @@ DEVIATIONS: dict[str, tuple[dict[str, object], str]] = {
     "unknown stem": ({"stem": "3x3"}, "imagenet, cifar"),
     "no input": ({"input": None}, "input"),
     "input without mean": ({"input": {"size": 3}}, "mean and positive std"),
-    "std of zero": (
-        {"input": {"mean": [0.0] * 3, "std": [0.0] * 3, "size": 32, "channels": "RGB"}},
-        "positive std",
-    ),
+    "std of zero": ({"input": NO_STD}, "positive std"),
     "other arch than told": ({"arch": "resnet34"}, "Missing key"),
     "other stem than told": ({"stem": "imagenet"}, "size mismatch for conv1.weight"),
+    "a classifier": ({"fc.weight": torch.ones(10, 512)}, "Unexpected key.*fc.weight"),
+    "NaN": ({"bn1.bias": torch.full((64,), float("nan"))}, "bn1.bias holds 64 values"),
+    "another shape": ({"bn1.bias": torch.ones(63)}, "size mismatch for bn1.bias"),
+    "text in place of a tensor": ({"bn1.bias": "text"}, "Missing key.*bn1.bias"),
 }
 
 
 @pytest.mark.parametrize("name", DEVIATIONS)
 def test_a_deviation_from_our_format_is_refused(name: str, cifar: Backbone, tmp_path: Path) -> None:
     changes, words = DEVIATIONS[name]
-    torch.save({**own_file(cifar), **changes}, tmp_path / "file")
-    with pytest.raises(BackboneError, match=words):
-        load_backbone(tmp_path / "file")
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "words"),
-    [
-        ("fc.weight", torch.ones(10, 512), "Unexpected key.*fc.weight"),
-        ("bn1.bias", torch.full((64,), float("nan")), "bn1.bias holds 64 values"),
-        ("bn1.bias", torch.ones(63), "size mismatch for bn1.bias"),
-        ("bn1.bias", "text", "Missing key.*bn1.bias"),
-    ],
-)
-def test_a_wrong_tensor_in_our_format_is_named(
-    name: str, value: object, words: str, cifar: Backbone, tmp_path: Path
-) -> None:
-    content = own_file(cifar)
-    content["state_dict"][name] = value
+    content = torch.load(own_file(cifar, MADE_BY, tmp_path / "file"), weights_only=True)
+    for key, value in changes.items():
+        (content if key in content else content["state_dict"])[key] = value
     torch.save(content, tmp_path / "file")
     with pytest.raises(BackboneError, match=words):
         load_backbone(tmp_path / "file")
 
 
 def test_our_own_file_of_a_dead_network_is_refused(cifar: Backbone, tmp_path: Path) -> None:
-    fields = own_file(cifar)
-    fields["state_dict"] = {name: tensor * 0 for name, tensor in cifar.state_dict.items()}
-    torch.save(fields, tmp_path / "file")
+    dead = {name: tensor * 0 for name, tensor in cifar.state_dict.items()}
+    file = own_file(replace(cifar, state_dict=dead), MADE_BY, tmp_path / "file")
     with pytest.raises(BackboneError, match="do not depend on the image"):
-        load_backbone(tmp_path / "file")
+        load_backbone(file)
 
 
 def test_the_hash_follows_content_and_nothing_else(cifar: Backbone, tmp_path: Path) -> None:
-    content = own_file(cifar)
-    torch.save(content, tmp_path / "one")
-    torch.save({**content, "made_by": {}}, tmp_path / "two")
-    content["state_dict"]["bn1.bias"] = torch.full((64,), 1e-30)
-    torch.save(content, tmp_path / "changed")
-    one, two, changed = (load_backbone(tmp_path / name) for name in ("one", "two", "changed"))
+    weights = cifar.state_dict | {"bn1.bias": torch.full((64,), 1e-30)}
+    one = load_backbone(own_file(cifar, MADE_BY, tmp_path / "one"))
+    two = load_backbone(own_file(cifar, {}, tmp_path / "two"))
+    changed = load_backbone(own_file(replace(cifar, state_dict=weights), {}, tmp_path / "changed"))
     assert one.sha256 == two.sha256 == cifar.sha256
     assert one.file_sha256 != two.file_sha256
     assert changed.sha256 != one.sha256
@@ -138,21 +102,16 @@ def test_a_foreign_file_gets_the_usual_input_of_its_stem(
     assert backbone.source == "file.pth: bare torchvision layout"
 
 
-def test_a_random_backbone_is_torchvisions_and_its_seeds_differ() -> None:
+def test_a_random_backbone_is_torchvisions_and_leaves_the_global_generator_alone() -> None:
     torch.manual_seed(3)
     reference = torchvision.models.resnet18().state_dict()
+    state = torch.get_rng_state()
     one, other = (random_backbone(arch="resnet18", stem="imagenet", seed=s) for s in (3, 4))
+    one.network()
+    assert torch.equal(torch.get_rng_state(), state)
     assert all(torch.equal(t, reference[name]) for name, t in one.state_dict.items())
     assert one.sha256 != other.sha256
     assert one.file_sha256 == ""
-
-
-def test_a_random_backbone_leaves_the_global_generator_alone() -> None:
-    torch.manual_seed(0)
-    expected = torch.rand(1)
-    torch.manual_seed(0)
-    random_backbone(arch="resnet18", stem="cifar", seed=5).network()
-    assert torch.equal(torch.rand(1), expected)
 
 
 def test_a_network_is_frozen_and_apart_from_the_stored_weights(cifar: Backbone) -> None:
@@ -165,22 +124,15 @@ def test_a_network_is_frozen_and_apart_from_the_stored_weights(cifar: Backbone) 
 
 
 @pytest.mark.parametrize(
-    ("arch", "stem", "feature_dim"),
-    [
-        ("resnet18", "cifar", 512),
-        ("resnet34", "imagenet", 512),
-        ("resnet50", "imagenet", 2048),
-        ("resnet18-heads1", "cifar", 512),
-        ("resnet18-heads3", "imagenet", 1536),
-    ],
+    ("arch", "feature_dim"), [("resnet34", 512), ("resnet50", 2048), ("resnet18-heads3", 1536)]
 )
-def test_features_are_as_wide_as_told(arch: str, stem: Stem, feature_dim: int) -> None:
-    backbone = random_backbone(arch=arch, stem=stem, seed=0)
+def test_features_are_as_wide_as_told(arch: str, feature_dim: int) -> None:
+    backbone = random_backbone(arch=arch, stem="imagenet", seed=0)
     assert backbone.feature_dim == feature_dim
     assert backbone.network()(torch.zeros(2, 3, 32, 32)).shape == (2, feature_dim)
 
 
-def test_heads_feature_is_that_of_an_ordinary_network_with_that_layer4() -> None:
+def test_a_heads_feature_is_that_of_an_ordinary_network_with_that_layer4() -> None:
     backbone = random_backbone(arch="resnet18-heads2", stem="cifar", seed=0)
     images = torch.randn(2, 3, 16, 16, dtype=torch.float64)
     for head, features in enumerate(backbone.network().double()(images).split(512, dim=1)):
@@ -203,20 +155,14 @@ def test_heads_that_are_not_there_are_refused(heads: tuple[int, ...]) -> None:
 
 def test_a_cifar_stem_keeps_all_pixels_until_the_second_stage() -> None:
     network = build_resnet("resnet18", "cifar")
-    x = network.maxpool(network.conv1(torch.zeros(1, 3, 32, 32)))
-    assert x.shape == (1, 64, 32, 32)
-
-
-def save_moco(path: Path) -> None:
-    """Write a checkpoint in MoCo's layout, with a queue."""
-    weights = build_resnet("resnet18", "imagenet").state_dict()
-    content = {f"module.encoder_q.{name}": tensor for name, tensor in weights.items()}
-    content["module.queue"] = torch.ones(128, 10)
-    torch.save({"epoch": 200, "state_dict": content}, path)
+    assert network.maxpool(network.conv1(torch.zeros(1, 3, 32, 32))).shape == (1, 64, 32, 32)
 
 
 def test_the_report_of_a_foreign_file_tells_layout_network_and_proof(tmp_path: Path) -> None:
-    save_moco(tmp_path / "moco.pth")
+    weights = build_resnet("resnet18", "imagenet").state_dict()
+    content: dict[str, Any] = {f"module.encoder_q.{n}": tensor for n, tensor in weights.items()}
+    content["module.queue"] = torch.ones(128, 10)
+    torch.save({"epoch": 200, "state_dict": content}, tmp_path / "moco.pth")
     text = render(inspect_file(tmp_path / "moco.pth"))
     for words in (
         f"path          {tmp_path / 'moco.pth'}",
@@ -229,15 +175,13 @@ def test_the_report_of_a_foreign_file_tells_layout_network_and_proof(tmp_path: P
         "the file says: epoch 200",
     ):
         assert words in text
-    assert len(text.splitlines()) <= 12
 
 
 def test_the_report_of_our_own_file_is_short(cifar: Backbone, tmp_path: Path) -> None:
     settings = {f"views.setting_{i}": i for i in range(60)}
-    made_by = {**MADE_BY, "changed": {"epochs": 3}, "steps": 9, "settings": settings, "commit": "c"}
-    torch.save({**own_file(cifar), "made_by": made_by}, tmp_path / "jcl.pt")
-    assert render(inspect_file(tmp_path / "jcl.pt")).splitlines() == [
-        f"path          {tmp_path / 'jcl.pt'}",
+    file = own_file(cifar, {**MADE_BY, "settings": settings}, tmp_path / "jcl.pt")
+    assert render(inspect_file(file)).splitlines() == [
+        f"path          {file}",
         "format        ssl-backbone/1 layout, backbone below state_dict.",
         "architecture  resnet18, cifar stem",
         "features      512 per image",
@@ -246,13 +190,8 @@ def test_the_report_of_our_own_file_is_short(cifar: Backbone, tmp_path: Path) ->
         "weights       120 tensors, all accounted for: backbone 120",
         "proof         not needed: this suite wrote the file, and names and shapes agree",
         "method        jcl",
-        "recipe        jcl_cifar",
         "epochs        3",
-        "seed          0",
         "versions      a 1",
-        "changed       epochs 3",
-        "steps         9",
-        "commit        c",
     ]
 
 

@@ -14,6 +14,7 @@ import torch
 from transfer.__main__ import main
 
 SLOW_TASK = "transfer_linear/dtd"
+Capture = pytest.CaptureFixture[str]
 
 
 def words(checkpoint: Path, data: Path, folder: Path, task: str = SLOW_TASK) -> list[str]:
@@ -29,39 +30,29 @@ def record(folder: Path) -> dict[str, object]:
     return content
 
 
-def test_an_unknown_task_exits_with_2(
-    checkpoint: Path, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+REFUSED: dict[str, tuple[list[str], str]] = {
+    "unknown task": (["nosuch"], "no task 'nosuch'; did you mean "),
+    "outside the results": ([SLOW_TASK, "--name=../outside"], "--name '../outside'"),
+    "no name": ([SLOW_TASK, "--name="], "--name ''"),
+    "reserved name": ([SLOW_TASK, "--name=tables"], "--name 'tables'"),
+    "long name": ([SLOW_TASK, f"--name={'n' * 300}"], "--name 'nnn"),
+    "file of a reserved name": ([SLOW_TASK, "--ckpt=tables.pth"], "give the row a --name"),
+    "absent data": ([SLOW_TASK, "--data=nowhere"], "dtd"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_wrong_request_exits_with_2_and_no_record(
+    case: str, checkpoint: Path, small_data: Path, tmp_path: Path, capsys: Capture
 ) -> None:
-    assert main(words(checkpoint, small_data, tmp_path, "nosuch")) == 2
-    assert "no task 'nosuch'; did you mean " in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("name", ["../outside", "", "tables", "n" * 300])
-def test_a_name_that_can_be_no_folder_exits_with_2_before_any_work(
-    name: str, checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    request = words(checkpoint, tmp_path, tmp_path)
-    assert main([*request, f"--name={name}"]) == 2
-    assert "error: --name '" in capsys.readouterr().err
-    assert [path.name for path in tmp_path.iterdir()] == ["mine.pth"]
-
-
-def test_a_file_with_a_reserved_name_needs_another(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(words(tmp_path / "tables.pth", tmp_path, tmp_path)) == 2
-    assert "give the row a --name" in capsys.readouterr().err
-
-
-def test_absent_data_exits_with_2_and_says_how_to_get_it(
-    checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(words(checkpoint, tmp_path / "nowhere", tmp_path)) == 2
-    assert "dtd" in capsys.readouterr().err
+    (task, *others), said = REFUSED[case]
+    assert main([*words(checkpoint, small_data, tmp_path, task), *others]) == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "results").exists()
 
 
 def test_weights_that_are_not_numbers_exit_with_2(
-    checkpoint: Path, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    checkpoint: Path, small_data: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     content = torch.load(checkpoint, weights_only=True)
     content["state_dict"]["layer1.0.conv1.weight"][0] = float("nan")
@@ -71,7 +62,7 @@ def test_weights_that_are_not_numbers_exit_with_2(
 
 
 def test_a_dry_run_writes_nothing(
-    checkpoint: Path, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    checkpoint: Path, small_data: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     assert main([*words(checkpoint, small_data, tmp_path), "--dry-run"]) == 0
     assert "steps 24 instead of 5000" in capsys.readouterr().out

@@ -1,8 +1,7 @@
 """A record is written whole or not at all."""
 
-import errno
 import json
-import os
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -53,6 +52,10 @@ RECORD = Record(
 )
 
 
+def unlike(**changes: Any) -> Record:
+    return replace(RECORD, **changes)
+
+
 def test_what_is_written_is_read(tmp_path: Path) -> None:
     path = record_path(tmp_path, "jcl", RECORD.task, "lorac-2021/1", "smoke", 0)
     write_json_record(path, RECORD)
@@ -61,17 +64,13 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 
 
 def test_a_failed_write_leaves_the_old_record_and_no_litter(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, fill_disk: Callable[[str], None]
 ) -> None:
     path = tmp_path / "r.json"
     write_json_record(path, RECORD)
-
-    def full(descriptor: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "fsync", full)
+    fill_disk(str(tmp_path))
     with pytest.raises(OSError, match="No space left"):
-        write_json_record(path, replace(RECORD, metrics={"top1": 99.0}))
+        write_json_record(path, unlike(metrics={"top1": 99.0}))
     assert read_record(path) == RECORD
     assert [file.name for file in tmp_path.iterdir()] == ["r.json"]
 
@@ -88,9 +87,8 @@ def test_an_edited_record_is_refused_and_a_reformatted_one_is_not(tmp_path: Path
     path = tmp_path / "r.json"
     write_json_record(path, unlike(metrics={"top1": 50.0, "top5": 90.5}, details={"rate": 1e-05}))
     content = json.loads(path.read_text())
-    text = (
-        json.dumps(dict(reversed(content.items()))).replace("50.0", "50").replace("1e-05", "1E-5")
-    )
+    text = json.dumps(dict(reversed(content.items())))
+    text = text.replace("50.0", "50").replace("1e-05", "1E-5")
     path.write_text(text)
     assert read_record(path).metrics == {"top1": 50.0, "top5": 90.5}
     path.write_text(text.replace("90.5", "90.6"))
@@ -116,77 +114,64 @@ def test_a_metric_out_of_range_is_neither_written_nor_read(tmp_path: Path, value
 
 
 def test_every_number_of_a_protocol_shapes_its_hash() -> None:
-    hashes = {
-        protocol_hash("a", Toy()),
-        protocol_hash("a", Toy(rate=0.2)),
-        protocol_hash("b", Toy()),
-    }
-    assert len(hashes) == 3
+    changed = protocol_hash("a", Toy(rate=0.2)), protocol_hash("b", Toy())
+    assert len({protocol_hash("a", Toy()), *changed}) == 3
     assert protocol_hash("a", Toy()) == protocol_hash("a", Toy(rate=0.1))
 
 
-def test_success_clears_an_earlier_failure(tmp_path: Path) -> None:
-    path = tmp_path / "r.json"
-    write_json(failure_path(path), {"reason": "no"})
-    store_record(path, RECORD)
-    assert not failure_path(path).exists()
-    assert json.loads(path.read_text())["metrics"] == {"top1": 12.5}
+def data(small: str = "", tolerated: int = 0) -> dict[str, Any]:
+    return {"cars": {"fingerprint": "f", "counts": {}, "small": small, "tolerated": tolerated}}
 
 
-def unlike(**changes: Any) -> Record:
-    return replace(RECORD, **changes)
+FIRST = unlike(data=data())
+OTHERS = {
+    "engine": replace(FIRST, engine="detectron2"),
+    "arithmetic": replace(FIRST, details={"features_in": "bfloat16"}),
+    "processes": replace(FIRST, details={"num_processes": 2}),
+    "norm": replace(FIRST, details={"num_processes": 2, "norm": "naiveSyncBN"}),
+    "departures": replace(FIRST, departures=["15 kinds"]),
+    "excerpt": replace(FIRST, data=data(small="excerpt")),
+    "tolerated": replace(FIRST, data=data(tolerated=1)),
+}
+"""Records of other conditions than the first."""
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        unlike(engine="detectron2"),
-        unlike(details=RECORD.details | {"features_in": "bfloat16"}),
-        unlike(details=RECORD.details | {"num_processes": 2}),
-        unlike(details=RECORD.details | {"num_processes": 2, "norm": "naiveSyncBN"}),
-        unlike(departures=["15 kinds"]),
-        unlike(
-            data={"cars": {"fingerprint": "f", "counts": {}, "small": "excerpt", "tolerated": 0}}
-        ),
-        unlike(data={"cars": {"fingerprint": "f", "counts": {}, "small": "", "tolerated": 1}}),
-    ],
-    ids=["engine", "arithmetic", "processes", "norm", "departures", "excerpt", "tolerated"],
-)
-def test_a_record_of_other_conditions_lies_beside_the_first(tmp_path: Path, other: Record) -> None:
+def test_records_of_other_conditions_lie_beside_the_first(tmp_path: Path) -> None:
     path = tmp_path / "task.seed0.json"
-    first = unlike(data={"cars": {"fingerprint": "f", "counts": {}, "small": "", "tolerated": 0}})
-    other = replace(other, data=other.data or first.data)
-    assert store_record(path, first) == path
-    beside = store_record(path, other)
-    assert beside != path
-    assert beside.name.startswith("task.seed0.")
-    assert (read_record(path), read_record(beside)) == (first, other)
-    assert store_record(path, replace(other, wall_s=7.0)) == beside
-    assert len(list(tmp_path.iterdir())) == 2
+    assert store_record(path, FIRST) == path
+    files = {store_record(path, other): other for other in OTHERS.values()}
+    assert len(files) == len(OTHERS)
+    assert all(file.name.startswith("task.seed0.") for file in files)
+    for file, other in files.items():
+        assert store_record(path, replace(other, wall_s=7.0)) == file
+    assert cell_records(path) == (
+        {path: FIRST} | {file: replace(other, wall_s=7.0) for file, other in files.items()},
+        [],
+    )
 
 
-@pytest.mark.parametrize("engines", [("detectron2", "torchvision"), ("torchvision", "detectron2")])
-def test_no_engine_replaces_the_record_of_the_other(
-    tmp_path: Path, engines: tuple[str, str]
-) -> None:
-    path = tmp_path / "coco_det.jcl-2020-1.paper.seed0.json"
-    # the second run has newer weights and data, too, so that the first record is outdated
-    records = [
-        unlike(engine=engine, backbone=RECORD.backbone | {"sha256": engine}, metrics={"AP": 38.0})
-        for engine in engines
-    ]
-    for record in (*records, *records):
-        store_record(path, record)
-    assert [read_record(file) for file in record_files(path)] == records
+def test_one_process_has_no_shared_norm() -> None:
+    alone = unlike(details={"num_processes": 1, "norm": "BN"})
+    assert conditions(alone) == conditions(RECORD)
 
 
-def test_processes_that_share_another_norm_are_another_condition() -> None:
-    kinds = [
-        unlike(details={"num_processes": count, "norm": norm})
-        for count, norm in ((2, "SyncBN"), (2, "naiveSyncBN"), (1, "BN"))
-    ]
-    assert len({json.dumps(conditions(kind)) for kind in kinds}) == 3
-    assert conditions(kinds[2]) == conditions(RECORD)
+def test_a_record_of_newer_weights_replaces_only_that_of_its_conditions(tmp_path: Path) -> None:
+    path = tmp_path / "task.seed0.json"
+    newer = RECORD.backbone | {"sha256": "other"}
+    store_record(path, RECORD)
+    beside = store_record(path, unlike(engine="other", backbone=newer))
+    assert read_record(path) == RECORD
+    assert store_record(path, unlike(backbone=newer)) == path
+    assert record_files(path) == [path, beside]
+
+
+@pytest.mark.parametrize("engine", ["torch", "other"])
+def test_success_clears_an_earlier_failure(engine: str, tmp_path: Path) -> None:
+    path = tmp_path / "task.seed0.json"
+    store_record(path, RECORD)
+    write_json(failure_path(path), {"reason": "no"})
+    store_record(path, unlike(engine=engine))
+    assert not failure_path(path).exists()
 
 
 def install(folder: Path, direct_url: dict[str, Any] | None) -> None:
@@ -199,27 +184,27 @@ def install(folder: Path, direct_url: dict[str, Any] | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("direct_url", "expected"),
+    ("direct_url", "commit_id"),
     [
-        (None, {"detectron2": "0.6"}),
+        (None, {}),
         (
             {"url": "https://example.org", "vcs_info": {"vcs": "git", "commit_id": "0ae803b1"}},
-            {"detectron2": "0.6", "detectron2_commit": "0ae803b1"},
+            {"detectron2_commit": "0ae803b1"},
         ),
-        ({"url": "file:///no/such/folder", "dir_info": {}}, {"detectron2": "0.6"}),
+        ({"url": "file:///no/such/folder", "dir_info": {}}, {}),
     ],
     ids=["wheel", "git", "lost folder"],
 )
 def test_versions_name_detectron2_and_its_commit(
     direct_url: dict[str, Any] | None,
-    expected: dict[str, str],
+    commit_id: dict[str, str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     install(tmp_path, direct_url)
     monkeypatch.syspath_prepend(tmp_path)
-    assert detectron2_version() == expected
-    assert expected.items() <= run_environment()["versions"].items()
+    assert detectron2_version() == {"detectron2": "0.6", **commit_id}
+    assert detectron2_version().items() <= run_environment()["versions"].items()
 
 
 def test_the_commit_of_a_checkout_is_that_of_its_head(
@@ -229,19 +214,3 @@ def test_the_commit_of_a_checkout_is_that_of_its_head(
     install(tmp_path, {"url": checkout.as_uri(), "dir_info": {"editable": True}})
     monkeypatch.syspath_prepend(tmp_path)
     assert detectron2_version()["detectron2_commit"].startswith(commit().rstrip("+"))
-
-
-def test_a_record_of_the_same_conditions_replaces_the_first(tmp_path: Path) -> None:
-    path = tmp_path / "task.seed0.json"
-    store_record(path, RECORD)
-    newer = unlike(backbone=RECORD.backbone | {"sha256": "other"})
-    assert store_record(path, newer) == path
-    assert read_record(path) == newer
-
-
-def test_a_record_beside_the_first_forgets_the_failure_of_its_cell(tmp_path: Path) -> None:
-    path = tmp_path / "task.seed0.json"
-    store_record(path, RECORD)
-    failure_path(path).write_text("{}")
-    store_record(path, unlike(engine="other"))
-    assert not failure_path(path).exists()

@@ -10,17 +10,15 @@ from torch import Tensor, nn
 from transfer.backbone import Backbone, random_backbone
 from transfer.convert.architectures import Stem
 from transfer.convert.resnet import build_resnet
-from transfer.topology.check import (
-    MIN_GAIN,
-    MIN_IMAGES,
-    Score,
-    Topology,
-    check_topology,
-)
+from transfer.topology.check import MIN_GAIN, MIN_IMAGES, Score, Topology, check_topology
 from transfer.topology.known_networks import INPUTS, NETWORKS, Input, Network
 from transfer.topology.statistics import MAX_DIVERGENCE, divergence
 
-CASES: tuple[tuple[str, Stem], ...] = (("resnet18", "imagenet"), ("resnet18", "cifar"))
+CASES: tuple[tuple[str, Stem], ...] = (
+    ("resnet18", "imagenet"),
+    ("resnet18", "cifar"),
+    ("resnet50", "imagenet"),
+)
 SIZE_PX: dict[Stem, int] = {"imagenet": 32, "cifar": 16}
 """Smallest sizes at which every variant has maps to filter."""
 
@@ -59,11 +57,7 @@ def known(arch: str, stem: Stem) -> list[Network]:
         pytest.param(arch, stem, network, id=f"{arch}-{stem}-{network.name}")
         for arch, stem in CASES
         for network in known(arch, stem)
-    ]
-    + [
-        pytest.param("resnet50", "imagenet", network, id=f"resnet50-{network.name}")
-        for network in known("resnet50", "imagenet")
-        if network.bottleneck
+        if arch == "resnet18" or network.bottleneck
     ],
 )
 def test_the_network_that_the_statistics_were_taken_from_is_named(
@@ -73,20 +67,9 @@ def test_the_network_that_the_statistics_were_taken_from_is_named(
     topology = check_topology(backbone, photographs(SIZE_PX[stem]), (SIZE_PX[stem],))
     best = min(topology.networks, key=lambda score: score.nats)
     assert best.name == network.name
-    assumed = stem == network.stem
     gain = topology.networks[0].nats - best.nats
     assert (topology.contradiction != "") == (gain > MIN_GAIN)
-    assert assumed == ("not contradicted" in topology.sentence)
-    assert network.name in topology.sentence or assumed
-
-
-def test_the_input_that_the_statistics_were_taken_with_is_named() -> None:
-    for way in [way for way in INPUTS if "CIFAR" not in way.name]:
-        backbone = trained("resnet18", "imagenet", known("resnet18", "imagenet")[0], way)
-        topology = check_topology(backbone, photographs(32), (32,))
-        assert min(topology.inputs, key=lambda score: score.nats).name == way.name
-        assert topology.input.name == way.name
-        assert topology.network is topology.networks[0]  # the network is confirmed nevertheless
+    assert ("not contradicted" in topology.sentence) == (stem == network.stem)
 
 
 def test_a_variant_that_fits_a_little_better_makes_the_topology_unclear() -> None:
@@ -108,12 +91,9 @@ def test_too_few_photographs_prove_nothing() -> None:
 
 def test_statistics_of_no_known_network_are_undecided() -> None:
     backbone = random_backbone(arch="resnet18", stem="imagenet", seed=0)
-    noise = {
-        name: tensor * 1e4 if name.endswith("running_var") else tensor
-        for name, tensor in backbone.state_dict.items()
-    }
-    topology = check_topology(replace(backbone, state_dict=noise), photographs(32), (32,))
-    assert "undecided" in topology.sentence
+    large = {n: t * 1e4 for n, t in backbone.state_dict.items() if n.endswith("running_var")}
+    noise = replace(backbone, state_dict=backbone.state_dict | large)
+    assert "undecided" in check_topology(noise, photographs(32), (32,)).sentence
 
 
 def test_the_divergence_is_that_of_two_normals() -> None:

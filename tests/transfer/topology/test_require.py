@@ -86,7 +86,9 @@ def test_the_rebuilt_file_computes_what_the_fitting_network_computes(
     network: str, way: int, tmp_path: Path
 ) -> None:
     backbone, images = foreign(network, way), photographs(32)
-    write_as_fits(backbone, check_topology(backbone, images, (32,)), tmp_path / "fits.pt")
+    topology = check_topology(backbone, images, (32,))
+    assert (topology.network.name, topology.input.name) == (network, INPUTS[way].name)
+    write_as_fits(backbone, topology, tmp_path / "fits.pt")
     rebuilt = load_backbone(tmp_path / "fits.pt")
     expected = network_with("resnet18", "imagenet", backbone.state_dict).double()
     BY_NAME[network].change(expected)
