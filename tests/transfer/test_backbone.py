@@ -11,8 +11,6 @@ import torchvision
 
 from tests.conftest import own_file
 from transfer.backbone import (
-    IMAGENET_MEAN,
-    IMAGENET_STD,
     Backbone,
     BackboneError,
     InputFormat,
@@ -21,7 +19,6 @@ from transfer.backbone import (
     random_backbone,
     with_heads,
 )
-from transfer.convert.architectures import Stem
 from transfer.convert.inspection import render
 from transfer.convert.resnet import build_resnet
 
@@ -91,17 +88,6 @@ def test_the_hash_follows_content_and_nothing_else(cifar: Backbone, tmp_path: Pa
     assert changed.sha256 != one.sha256
 
 
-@pytest.mark.parametrize(("stem", "pixels"), [("imagenet", 224), ("cifar", 32)])
-def test_a_foreign_file_gets_the_usual_input_of_its_stem(
-    stem: Stem, pixels: int, tmp_path: Path
-) -> None:
-    torch.save(build_resnet("resnet18", stem).state_dict(), tmp_path / "file.pth")
-    backbone = load_backbone(tmp_path / "file.pth")
-    assert backbone.input == InputFormat(mean=IMAGENET_MEAN, std=IMAGENET_STD, size_px=pixels)
-    assert backbone.made_by == {}
-    assert backbone.source == "file.pth: bare torchvision layout"
-
-
 def test_a_random_backbone_is_torchvisions_and_leaves_the_global_generator_alone() -> None:
     torch.manual_seed(3)
     reference = torchvision.models.resnet18().state_dict()
@@ -153,16 +139,14 @@ def test_heads_that_are_not_there_are_refused(heads: tuple[int, ...]) -> None:
         with_heads(backbone, heads)
 
 
-def test_a_cifar_stem_keeps_all_pixels_until_the_second_stage() -> None:
-    network = build_resnet("resnet18", "cifar")
-    assert network.maxpool(network.conv1(torch.zeros(1, 3, 32, 32))).shape == (1, 64, 32, 32)
-
-
-def test_the_report_of_a_foreign_file_tells_layout_network_and_proof(tmp_path: Path) -> None:
+def test_a_foreign_file_and_its_report_tell_layout_network_and_proof(tmp_path: Path) -> None:
     weights = build_resnet("resnet18", "imagenet").state_dict()
     content: dict[str, Any] = {f"module.encoder_q.{n}": tensor for n, tensor in weights.items()}
     content["module.queue"] = torch.ones(128, 10)
     torch.save({"epoch": 200, "state_dict": content}, tmp_path / "moco.pth")
+    backbone = load_backbone(tmp_path / "moco.pth")
+    assert (backbone.input, backbone.made_by) == (InputFormat(), {})
+    assert backbone.source == "moco.pth: MoCo layout, prefix state_dict.module.encoder_q."
     text = render(inspect_file(tmp_path / "moco.pth"))
     for words in (
         f"path          {tmp_path / 'moco.pth'}",
@@ -193,8 +177,3 @@ def test_the_report_of_our_own_file_is_short(cifar: Backbone, tmp_path: Path) ->
         "epochs        3",
         "versions      a 1",
     ]
-
-
-def test_every_refusal_names_the_file(tmp_path: Path) -> None:
-    with pytest.raises(BackboneError, match=str(tmp_path / "absent.pth")):
-        load_backbone(tmp_path / "absent.pth")

@@ -51,16 +51,6 @@ def test_a_wrong_request_exits_with_2_and_no_record(
     assert not (tmp_path / "results").exists()
 
 
-def test_weights_that_are_not_numbers_exit_with_2(
-    checkpoint: Path, small_data: Path, tmp_path: Path, capsys: Capture
-) -> None:
-    content = torch.load(checkpoint, weights_only=True)
-    content["state_dict"]["layer1.0.conv1.weight"][0] = float("nan")
-    torch.save(content, checkpoint)
-    assert main(words(checkpoint, small_data, tmp_path)) == 2
-    assert "layer1.0.conv1.weight" in capsys.readouterr().err
-
-
 def test_a_dry_run_writes_nothing(
     checkpoint: Path, small_data: Path, tmp_path: Path, capsys: Capture
 ) -> None:

@@ -57,14 +57,6 @@ def test_embeddings_are_the_layers_one_after_the_other_of_unit_length(
     assert_equal_up_to_rounding(found, normalize(by_hand(features), dim=1))
 
 
-def test_an_encoder_file_is_the_same_backbone_as_the_backbone_file(
-    small_backbone: Backbone, tmp_path: Path
-) -> None:
-    plain = load_backbone(own_file(small_backbone, {}, tmp_path / "backbone.pt"))
-    encoder = load_backbone(encoder_file(small_backbone, tmp_path / "encoder.pt"))
-    assert encoder.sha256 == plain.sha256
-
-
 def test_the_encoder_file_beside_a_backbone_file_is_found(
     small_backbone: Backbone, tmp_path: Path
 ) -> None:

@@ -5,7 +5,7 @@ files may hold several copies of layer4: Xiao et al., ICLR 2021, arXiv:2008.0565
 """
 
 import re
-from typing import Literal
+from typing import Literal, get_args
 
 from pretrain.running.errors import SuiteError
 
@@ -15,7 +15,7 @@ Stem = Literal["imagenet", "cifar", "imagenet-nopool", "cifar-maxpool", "cifar-p
 The others differ as their names say; cifar-pad2 pads the 3x3 convolution by 2, not by 1.
 """
 
-STEMS: tuple[Stem, ...] = ("imagenet", "cifar", "imagenet-nopool", "cifar-maxpool", "cifar-pad2")
+STEMS: tuple[Stem, ...] = get_args(Stem)
 
 STEMS_BY_SHAPE: tuple[Stem, ...] = ("imagenet", "cifar")
 """The stems that tensors alone stand for."""

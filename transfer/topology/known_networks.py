@@ -102,28 +102,19 @@ def _dilated(*stages: int) -> Change:
     """Replace the stride of these stages by dilation, as in torchvision's segmentation bodies."""
 
     def change(network: ResNet) -> None:
-        dilation = 1
-        for stage in stages:
-            for layer in _copies(network, stage):
-                for position, block in enumerate(layer):
-                    # the first block keeps the dilation of the stage before
-                    factor = dilation if position == 0 else 2 * dilation
-                    for module in block.modules():
-                        if isinstance(module, nn.Conv2d):
-                            module.stride = (1, 1)
-                            if module.kernel_size == (3, 3):
-                                module.dilation = module.padding = (factor, factor)
-            dilation *= 2
+        for power, stage in enumerate(stages):
+            for block in network.get_submodule(f"layer{stage}").modules():
+                if not isinstance(block, BasicBlock | Bottleneck):
+                    continue
+                # the first block, with the shortcut, keeps the dilation of the stage before
+                dilation = 2**power if block.downsample is not None else 2 ** (power + 1)
+                for module in block.modules():
+                    if isinstance(module, nn.Conv2d):
+                        module.stride = (1, 1)
+                        if module.kernel_size == (3, 3):
+                            module.dilation = module.padding = (dilation, dilation)
 
     return change
-
-
-def _copies(network: ResNet, stage: int) -> list[nn.Sequential]:
-    """Return the copies of a stage; there are several only in networks with heads."""
-    layer = network.get_submodule(f"layer{stage}")
-    if isinstance(layer, nn.Sequential):
-        return [layer]
-    return [copy for copy in layer.children() if isinstance(copy, nn.Sequential)]
 
 
 class BlurPool(nn.Module):

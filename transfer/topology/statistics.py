@@ -7,8 +7,9 @@ or filter gives its norms other inputs, so the stored numbers tell which network
 
 import itertools
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -37,22 +38,14 @@ def recorded_moments(network: nn.Module) -> Iterator[dict[str, tuple[Tensor, Ten
     """Yield a dict that every forward pass fills with the moments of the norms' inputs."""
     moments: dict[str, tuple[Tensor, Tensor]] = {}
 
-    def hook(name: str) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
-        def record(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-            moments[name] = moments_of(inputs[0])
+    def record(name: str, _: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        moments[name] = moments_of(inputs[0])
 
-        return record
-
-    handles = [
-        module.register_forward_pre_hook(hook(name))
-        for name, module in network.named_modules()
-        if isinstance(module, nn.BatchNorm2d)
-    ]
-    try:
+    with ExitStack() as hooks:
+        for name, module in network.named_modules():
+            if isinstance(module, nn.BatchNorm2d):
+                hooks.enter_context(module.register_forward_pre_hook(partial(record, name)))
         yield moments
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def stored_moments(network: nn.Module) -> dict[str, tuple[Tensor, Tensor]]:

@@ -41,11 +41,9 @@ def numbered(weights: Weights, first_layer: int = 4) -> Weights:
 
 
 def detectron2_names(weights: Weights) -> Weights:
-    """Return the names as the authors' scripts replace them."""
+    """Return the names as MoCo's own script replaces them, for encoders with a head, too."""
     renamed = {}
     for name, tensor in weights.items():
-        if "num_batches" in name:
-            continue
         name = name if "layer" in name else f"stem.{name}"
         for i in (1, 2, 3, 4):
             name = name.replace(f"layer{i}", f"res{i + 1}").replace(f"bn{i}", f"conv{i}.norm")

@@ -43,6 +43,11 @@ def head(name: str) -> Weights:
     return linear(name, 64, 512)
 
 
+def detectron2(weights: Weights) -> Weights:
+    """Rename the tensors as detectron2 does, which has no step counters."""
+    return detectron2_names({n: t for n, t in weights.items() if not n.endswith("tracked")})
+
+
 def shortcut(weights: Weights) -> Weights:
     return {name.replace("downsample", "shortcut"): tensor for name, tensor in weights.items()}
 
@@ -118,11 +123,9 @@ LAYOUTS = {
         {"classy_state_dict": {"heads": head("0.clf"), "optimizer": {"optim": MOMENTUM}}},
     ),
     "openmmlab": Layout("OpenMMLab", "state_dict/backbone.", {"meta": {"epoch": 200}}),
-    "detectron2": Layout(
-        "detectron2", "model/", {"matching_heuristics": True}, rename=detectron2_names
-    ),
+    "detectron2": Layout("detectron2", "model/", {"matching_heuristics": True}, rename=detectron2),
     "detectron2 with feature pyramid": Layout(
-        "detectron2", "model/backbone.bottom_up.", rename=detectron2_names
+        "detectron2", "model/backbone.bottom_up.", rename=detectron2
     ),
     "shortcut instead of downsample": Layout("bare torchvision", "", rename=shortcut),
     "pixpro": Layout(
@@ -274,28 +277,13 @@ def test_a_file_without_tensors_is_refused(content: object, tmp_path: Path) -> N
     refuse(content, tmp_path / "file", "no tensors")
 
 
-def moco_for_detectron2(checkpoint: Weights) -> dict[str, Any]:
-    """Convert by the rules of MoCo's own script, which keeps the head and the step counters."""
-    renamed = {}
-    for name, tensor in checkpoint.items():
-        name = name.replace("module.encoder_q.", "")
-        if "layer" not in name:
-            name = "stem." + name
-        for i in (1, 2, 3, 4):
-            name = name.replace(f"layer{i}", f"res{i + 1}")
-        for i in (1, 2, 3):
-            name = name.replace(f"bn{i}", f"conv{i}.norm")
-        name = name.replace("downsample.0", "shortcut").replace("downsample.1", "shortcut.norm")
-        renamed[name] = tensor.numpy()
-    return {"model": renamed, "__author__": "MOCO", "matching_heuristics": True}
-
-
 def test_mocos_own_file_for_detectron2_is_read_with_its_head(
     weights: GetWeights, tmp_path: Path
 ) -> None:
     expected, file = weights(), tmp_path / "moco.pkl"
-    encoder = {**expected, **head("fc.0"), **head("fc.2")}
-    file.write_bytes(pickle.dumps(moco_for_detectron2(below("module.encoder_q.", encoder))))
+    renamed = detectron2_names({**expected, **head("fc.0"), **head("fc.2")})
+    content = {"model": {name: tensor.numpy() for name, tensor in renamed.items()}}
+    file.write_bytes(pickle.dumps({**content, "__author__": "MOCO", "matching_heuristics": True}))
     backbone, inspection = load_backbone(file), inspect_file(file)
     assert all(torch.equal(backbone.state_dict[name], expected[name]) for name in expected)
     kinds = {group.kind: group.num_tensors for group in inspection.account}
