@@ -88,14 +88,6 @@ def open_images(key: str, split: str, folders: Folders) -> Images:
     return usable_split(folders, key, split, open_split(key, folders.data, split))
 
 
-def frozen_features(
-    backbone: Backbone, key: str, split: str, transform: EvalTransform, folders: Folders
-) -> Features:
-    """Return features of a split, cached or extracted now; DataError if the data are absent."""
-    (features,) = features_of_backbones([backbone], key, split, transform, folders)
-    return features
-
-
 def features_of_backbones(
     backbones: Sequence[Backbone],
     key: str,
@@ -105,7 +97,7 @@ def features_of_backbones(
 ) -> list[Features]:
     """Return features of a split for each backbone; missing ones are extracted in one pass.
 
-    An entry that is deleted meanwhile is made once more.
+    DataError if the data are absent. An entry that is deleted meanwhile is made once more.
     """
     import torch
 

@@ -107,7 +107,8 @@ def _read_stream(
     probes = [own, *(one for one in others if one.maker in (None, source.maker))]
     for probe in probes:
         probe.maker = source.maker
-    chunk = min(_forward_images(probe.training.batch_size) for probe in probes)
+    sizes = [probe.training.batch_size for probe in probes]
+    chunk = min(size if size % FORWARD_IMAGES else FORWARD_IMAGES for size in sizes)
     # the chunks of an interrupted run are those of an undisturbed one
     first = min(probe.place for probe in probes) // chunk
     batches = source.batches(backbone.input, chunk, range(first, math.ceil(own.end / chunk)))
@@ -161,11 +162,6 @@ def _label(probes: Sequence[RunningProbe]) -> str:
 def _described(training: ProbeTraining) -> str:
     rates = ", ".join(f"{rate:g}" for rate in training.learning_rates)
     return f"rates {rates}, batch size {training.batch_size} and {training.optimizer}"
-
-
-def _forward_images(batch_size: int) -> int:
-    """Return the number of images in a forward pass for a probe of this batch size alone."""
-    return batch_size if batch_size % FORWARD_IMAGES else FORWARD_IMAGES
 
 
 def train_and_score(

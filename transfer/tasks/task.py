@@ -16,7 +16,7 @@ from transfer.backbone import Backbone
 from transfer.datasets.folders import Folders
 from transfer.finetuning.options import TrainingOptions
 from transfer.finetuning.schedule import TrainingSchedule
-from transfer.frozen.features import Features, TrainAndTest, frozen_features, open_images
+from transfer.frozen.features import Features, TrainAndTest, features_of_backbones, open_images
 from transfer.frozen.pass_hours import ASSUMED, Rates, probe_hours
 from transfer.frozen.transforms import EvalTransform
 from transfer.galleries.mistakes import mistakes
@@ -148,7 +148,7 @@ class Task(ABC):
     def features(self, backbone: Backbone, folders: Folders) -> list[Features]:
         """Return the frozen features that it reads, extracted or from the cache."""
         return [
-            frozen_features(backbone, self.dataset, split, transform, folders)
+            features_of_backbones([backbone], self.dataset, split, transform, folders)[0]
             for split, transform in self.extracted()
         ]
 

@@ -1,7 +1,5 @@
-"""The cost search against a plain loop, and against interruptions at every point."""
+"""The cost search against a plain loop, and against a stop after every cost."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pretrain.running.atomic_files import save_stage
+from pretrain.running import stop
 from transfer.frozen.cost_search import (
     CostSearch,
     CostSearchResult,
@@ -33,10 +31,6 @@ SEARCH = CostSearch(
 )
 
 
-class InterruptedSearchError(Exception):
-    """Stands for whatever ends a process."""
-
-
 def toy() -> tuple[Tensor, Tensor]:
     """features (90, 16) of unit length, float64; positive (90, 4)."""
     draw = torch.Generator().manual_seed(0)
@@ -54,25 +48,6 @@ def batched(features: Tensor) -> Solver:
 def search(work: Path, settings: CostSearch = SEARCH) -> CostSearchResult:
     features, positive = toy()
     return choose_costs(batched(features), settings, features, positive, work)
-
-
-@contextmanager
-def ending_after(stages: int, when: str) -> Iterator[None]:
-    """The process ends at its stage number `stages`, before or after that is written."""
-    count = 0
-
-    def save_or_end(path: Path, tensors: dict[str, Tensor]) -> None:
-        nonlocal count
-        if count == stages and when == "before":
-            raise InterruptedSearchError
-        save_stage(path, tensors)
-        if count == stages:
-            raise InterruptedSearchError
-        count += 1
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("transfer.frozen.cost_search.save_stage", save_or_end)
-        yield
 
 
 def test_the_table_is_that_of_a_plain_loop_over_liblinear(tmp_path: Path) -> None:
@@ -94,16 +69,17 @@ def test_the_table_is_that_of_a_plain_loop_over_liblinear(tmp_path: Path) -> Non
             assert float(row[index]) == pytest.approx(sum(precisions) / 3, abs=0.3)
 
 
-def test_an_interruption_at_any_stage_changes_no_bit(tmp_path: Path) -> None:
+def test_a_search_that_is_stopped_after_each_cost_changes_no_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     undisturbed = search(tmp_path / "undisturbed")
-    for when in ("before", "after"):
-        for stages in range(4):
-            work = tmp_path / f"{when}-{stages}"
-            with ending_after(stages, when), pytest.raises(InterruptedSearchError):
-                search(work)
-            resumed = search(work)
-            assert torch.equal(resumed.table, undisturbed.table), (when, stages)
-            assert torch.equal(resumed.best, undisturbed.best), (when, stages)
+    monkeypatch.setattr(stop, "_asked", [15])
+    for _ in SEARCH.costs:
+        with pytest.raises(stop.Stopped):
+            search(tmp_path / "stopped")
+    resumed = search(tmp_path / "stopped")
+    assert torch.equal(resumed.table, undisturbed.table)
+    assert torch.equal(resumed.best, undisturbed.best)
 
 
 def test_a_torn_stage_is_computed_again(tmp_path: Path) -> None:

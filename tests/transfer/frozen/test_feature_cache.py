@@ -20,7 +20,6 @@ from transfer.frozen.features import (
     Features,
     feature_precision,
     features_of_backbones,
-    frozen_features,
 )
 from transfer.frozen.transforms import EvalTransform, normalize_pixels
 
@@ -47,7 +46,7 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[Image.Image]:
 
 
 def extract(backbone: Backbone, folders: Folders) -> Features:
-    return frozen_features(backbone, "dtd", "val", TRANSFORM, folders)
+    return features_of_backbones([backbone], "dtd", "val", TRANSFORM, folders)[0]
 
 
 def test_features_equal_a_plain_forward_pass(small_backbone: Backbone, folders: Folders) -> None:

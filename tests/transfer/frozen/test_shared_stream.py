@@ -107,7 +107,7 @@ def test_probes_of_one_stream_are_bit_for_bit_those_alone_and_its_crops_pass_onc
         assert 80 <= sum(SIZES) <= 80 + 2 * (LARGE.batch_size - 4)
 
 
-def test_a_stream_that_is_stopped_at_every_chunk_ends_with_the_same_heads(
+def test_a_stream_that_is_stopped_again_and_again_ends_with_the_same_heads(
     train: Train, tmp_path: Path, alone: list[Heads], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stop, "_asked", [15])
