@@ -172,8 +172,13 @@ class CropSource:
     def batches(self, form: InputFormat, batch_size: int, steps: range) -> Iterator[Crops]:
         """Yield the batch of each step on the device: normalized pixels and labels."""
         normalize = Normalization(form, self.where)
+        work: Callable[[list[Place]], tuple[Tensor, ...]] = self.crops
+        if self.on_device is not None:
+            work = partial(self.crops.draws, sizes=self.on_device.sizes)
+        elif self.maker == "device":
+            work = self.crops.uploads
         batches = load_batches(
-            self._work(),
+            work,
             batch_places(len(self.crops.images), batch_size, self.crops.seed, steps),
             num_workers=num_workers(len(steps) * batch_size),
             pin=pin if self.where.type == "cuda" else None,
@@ -182,20 +187,12 @@ class CropSource:
             labels = made[1].to(self.where, non_blocking=True)
             yield normalize(self._pixels(made)), labels
 
-    def _work(self) -> Callable[[list[Place]], tuple[Tensor, ...]]:
-        """Return the work of the loader processes; its second tensor has the labels."""
-        if self.on_device is not None:
-            return partial(self.crops.draws, sizes=self.on_device.sizes)
-        return self.crops.uploads if self.maker == "device" else self.crops
-
     def _pixels(self, made: Sequence[Tensor]) -> Tensor:
         """Return the crops (n, 3, px, px) uint8 of what the loader processes made."""
-        if self.on_device is not None:
-            return device_crops(self.on_device, made[0], self.px)
         if self.maker == "host":
             return made[0]
-        views, _, sizes, pixels = made
-        return device_crops(PixelBlock(sizes.numpy(), pixels.to(self.where)), views, self.px)
+        block = self.on_device or PixelBlock(made[2].numpy(), made[3].to(self.where))
+        return device_crops(block, made[0], self.px)
 
 
 def pin(made: tuple[Tensor, ...]) -> tuple[Tensor, ...]:

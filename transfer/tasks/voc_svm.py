@@ -17,7 +17,7 @@ from transfer.backbone import Backbone
 from transfer.datasets.expected import DataError
 from transfer.datasets.folders import Folders
 from transfer.encoders.encoder import Encoder
-from transfer.frozen.features import Features, Predictions, open_images
+from transfer.frozen.features import Features, Predictions, TrainAndTest, open_images
 from transfer.frozen.transforms import EvalTransform
 from transfer.galleries.mistakes import misplaced
 from transfer.metrics import average_precision
@@ -38,15 +38,9 @@ SMOKE_COSTS = (0.01, 0.1, 1.0, 10.0, 100.0)
 
 
 @dataclass(frozen=True, eq=False)
-class SVMData:
+class SVMData(TrainAndTest):
     """Features of unit length, and labels (n, L) of the classes with enough positives."""
 
-    train: Features
-    """Features and labels of trainval."""
-    test: Features
-    """Features and labels of test."""
-    class_names: tuple[str, ...]
-    """Names of the L classes."""
     left_out: tuple[str, ...]
     """Classes with too few positives."""
 

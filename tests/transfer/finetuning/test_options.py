@@ -1,4 +1,4 @@
-"""The options of a long training become a recipe, which departs from the paper's where it must."""
+"""Options and schedules become a recipe, which departs from the paper's where it must."""
 
 from dataclasses import replace
 
@@ -6,8 +6,16 @@ import pytest
 
 from pretrain.running.errors import NotFiniteError
 from transfer.detection.recipe import COCO_FPN, VOC_C4
-from transfer.finetuning.options import TrainingOptions
+from transfer.finetuning.options import TrainingOptions, length_fraction, with_batch
 from transfer.finetuning.schedule import search_learning_rates
+from transfer.frozen.probe_training import ProbeTraining
+from transfer.segmentation.recipe import VOC_FCN
+from transfer.tasks import TASKS
+from transfer.tasks.detection import Detection
+from transfer.tasks.few_shot import FewShot
+from transfer.tasks.linear_transfer import LinearTransfer
+from transfer.tasks.segmentation import Segmentation
+from transfer.tasks.semi_supervised import SemiSupervised
 
 
 def test_fewer_images_per_gpu_accumulate_the_same_batch() -> None:
@@ -66,3 +74,29 @@ def test_a_rate_that_diverges_is_left_out_and_if_all_do_it_is_an_error() -> None
     assert search_learning_rates((), diverging_from_one, "AP") == {}
     with pytest.raises(NotFiniteError, match=r"\(1.0, 2.0\)"):
         search_learning_rates((1.0, 2.0), diverging_from_one, "AP")
+
+
+def test_a_schedule_is_a_name_or_a_share() -> None:
+    lengths = {"paper": 1, "short": 0.1, "smoke": 0, "0.02": 0.02}
+    assert {schedule: length_fraction(schedule) for schedule in lengths} == lengths
+    for schedule in ["long", "0", "1", "-0.1", "nan", ""]:
+        with pytest.raises(ValueError, match=f"'{schedule}'"):
+            length_fraction(schedule)
+
+
+def test_the_smallest_share_of_every_training_has_at_least_one_step() -> None:
+    for key, whole in TASKS.items():
+        task = whole.at_schedule("0.000001")
+        if isinstance(task, LinearTransfer):
+            assert ProbeTraining.of(task).num_steps(1000) >= 1, key
+        elif isinstance(task, SemiSupervised):
+            assert task.course(1000, 1.0).iterations >= 1, key
+        elif isinstance(task, Detection | Segmentation):
+            assert task.recipe.iterations >= 1, key
+        elif isinstance(task, FewShot):
+            assert task.iterations >= 1, key
+
+
+def test_a_batch_larger_than_all_images_of_a_training_leaves_one_step() -> None:
+    recipe = with_batch(VOC_FCN, 2**24)
+    assert (recipe.iterations, set(recipe.milestones)) == (1, {1})

@@ -82,16 +82,6 @@ def test_a_search_that_is_stopped_after_each_cost_changes_no_bit(
     assert torch.equal(resumed.best, undisturbed.best)
 
 
-def test_a_torn_stage_is_computed_again(tmp_path: Path) -> None:
-    undisturbed = search(tmp_path)
-    for path in sorted(tmp_path.glob("*.stage")):
-        content = path.read_bytes()
-        for size in (0, 20, 200):
-            path.write_bytes(content[:size])
-            assert torch.equal(search(tmp_path).table, undisturbed.table)
-            assert path.read_bytes() == content
-
-
 def test_other_settings_or_costs_below_never_read_these_stages(tmp_path: Path) -> None:
     others: list[dict[str, Any]] = [{}, {"seed": 1}, {"positive_weight": 1.0}, {"points": "11"}]
     others += [{"num_folds": 4}, {"solver": "scikit-learn"}]

@@ -2,7 +2,6 @@
 
 import errno
 import fcntl
-import json
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -225,28 +224,6 @@ def test_a_disk_that_takes_a_part_of_each_write_gets_the_rest(
     real = os.pwrite
     monkeypatch.setattr(os, "pwrite", lambda file, content, at: real(file, content[:7000], at))
     assert same(extract(), expected)
-
-
-def test_an_entry_that_is_further_than_the_others_is_not_computed_again(
-    extract: Work, expected: list[Tensor], cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert killed_at(6, extract, (FDATASYNC,))
-    ahead, behind = sorted(cache.glob("*.partial"), key=_finished, reverse=True)
-    assert (_finished(ahead), _finished(behind)) == (8, 4)
-    computed: list[int] = []
-    forward: Callable[[nn.Module, Tensor], Tensor] = vars(transfer.frozen.extraction)["forward"]
-
-    def counted(network: nn.Module, pixels: Tensor) -> Tensor:
-        computed.append(len(pixels))
-        return forward(network, pixels)
-
-    monkeypatch.setattr(transfer.frozen.extraction, "forward", counted)
-    assert same(extract(), expected)
-    assert sum(computed) == (NUM_IMAGES - 8) + (NUM_IMAGES - 4)
-
-
-def _finished(partial: Path) -> int:
-    return int(json.loads(partial.with_suffix(".rows").read_text())[1])
 
 
 @pytest.mark.parametrize("content", ["", "4", "[4, 8", "{}"])

@@ -8,22 +8,17 @@ import torch
 from transfer.frozen.nearest import nearest_rows
 from transfer.tasks.neighbors import TASKS
 
-LABELS = torch.arange(100) % 10
 
-
-def test_two_queries_of_each_of_ten_classes_are_drawn_and_always_the_same() -> None:
-    task = TASKS["cifar10_neighbors"]
-    queries = task.draw_queries(LABELS)
-    assert Counter(LABELS[queries].tolist()) == dict.fromkeys(range(10), 2)
-    assert queries == task.draw_queries(LABELS)
-    assert len(set(queries)) == 20
-
-
-def test_of_more_classes_than_queries_each_gives_at_most_one() -> None:
-    labels = torch.arange(400) % 100
-    queries = TASKS["in100_neighbors"].draw_queries(labels)
-    assert len(queries) == 12
-    assert max(Counter(labels[queries].tolist()).values()) == 1
+def test_as_many_queries_of_each_class_are_drawn_and_always_the_same() -> None:
+    for key, classes, queries, of_each in (
+        ("cifar10_neighbors", 10, 20, 2),
+        ("in100_neighbors", 100, 12, 1),
+    ):
+        labels = torch.arange(4 * classes) % classes
+        drawn = TASKS[key].draw_queries(labels)
+        assert len(set(drawn)) == queries
+        assert set(Counter(labels[drawn].tolist()).values()) == {of_each}
+        assert drawn == TASKS[key].draw_queries(labels)
 
 
 def test_neighbors_are_ordered_by_cosine_whatever_their_length() -> None:
