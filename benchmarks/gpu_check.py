@@ -155,7 +155,8 @@ def run_check(check: Check, folder: Path, deadline_s: float) -> tuple[list[Answe
     """Return the answers of a check, kept or new, and what of it was not run.
 
     deadline_s: by time.monotonic(). Each check has a process of its own, since a GPU that has met
-    an error answers nothing more to its process; its answers are kept when it ends by itself.
+    an error answers nothing more to its process; its answers are kept for the next time
+    when it ends by itself.
     """
     read = read_tests if check.suffix == ".xml" else read_measurement
     file = folder / f"{_slug(check.name)}{check.suffix}"
@@ -167,16 +168,18 @@ def run_check(check: Check, folder: Path, deadline_s: float) -> tuple[list[Answe
     new = file.with_name(f"new{check.suffix}")
     new.unlink(missing_ok=True)
     status = _run([*check.words, str(new.absolute())], min(PATIENCE_S, left_s))
+    found = list(read(check.name, new)) if new.exists() else []
     if status is None and left_s <= PATIENCE_S:
-        return [], [check.name]
+        return found, [check.name]
     if status is None or not new.exists():
         ended = f"within {PATIENCE_S:.0f} s" if status is None else f"at its end with {status}"
         group = "rates" if check.suffix == ".json" else "tests"
         reason = f"no answer {ended}"
-        return [Answer(check=check.name, group=group, status="failed", reason=reason)], []
+        failed = Answer(check=check.name, group=group, status="failed", reason=reason)
+        return [*found, failed], []
     new.replace(file)
     not_run = [f"what follows in {check.name}"] * (status == INTERRUPTED)
-    return list(read(check.name, file)), not_run
+    return found, not_run
 
 
 def _run(words: Sequence[str], limit_s: float) -> int | None:

@@ -73,6 +73,10 @@ NOT_WITH_SNAPSHOTS = (
 )
 NOT_WITH_CALIBRATE = "--tasks --suite --skip --encoder --random --heads --demo --schedule"
 SNAPSHOT_TASKS = "cifar10_knn"
+NODES_ARITHMETIC = (
+    "on the GPUs of the nodes frozen networks compute in bfloat16; --features-in float32 keeps the "
+    "papers' arithmetic"
+)
 
 
 def plan(request: RunAll) -> tuple[list[PlannedCell], Origins, dict[str, str]]:
@@ -167,6 +171,9 @@ def print_plan(rows: list[PlannedCell], request: RunAll, where: Cluster | None) 
     print("\n".join([shown, *departing]), file=sys.stderr)
     for warning in where.warnings() if where is not None else ():
         print(warning, file=sys.stderr)
+    frozen = any(row.state == "run" and not row.cell.task.trains_backbone for row in rows)
+    if where is not None and frozen and request.features_in == "auto" and request.cluster.cell_gpus:
+        print(NODES_ARITHMETIC, file=sys.stderr)
 
 
 def require_something_to_run(rows: list[PlannedCell], request: RunAll) -> None:

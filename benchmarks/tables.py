@@ -131,7 +131,8 @@ def latex_tables(page: str) -> str:
 def _with_signs(text: str) -> str:
     """Return escaped LaTeX with bold and italic as in markdown, and signs that compilers know."""
     text = re.sub(r"\*\*(.+?)\*\*", r"\\textbf{\1}", text)
-    text = re.sub(r"^\*(.+?)\*(?= &)", r"\\textit{\1}", text, flags=re.MULTILINE)
+    italic = r"(^|& )\*([^*&]+)\*(?= &| \\\\)"
+    text = re.sub(italic, r"\1\\textit{\2}", text, flags=re.MULTILINE)
     for sign, command in SIGNS.items():
         text = text.replace(sign, command)
     raised = f"[{''.join(SUPERSCRIPTS)}]+"

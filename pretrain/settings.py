@@ -1,6 +1,7 @@
 """Checks that the settings of a run fit each other, before it starts."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from pretrain.command import Execution
@@ -102,7 +103,9 @@ def local_prior_images(recipe: Recipe[Any], num_processes: int) -> int:
 
 
 def check_views(recipe: ViewRecipe, views: Sequence[View], *, has_styles: bool) -> None:
-    """Raise a SettingsError if views or a style bank need an augmentation of probability 0."""
+    """Raise a SettingsError for what neither views nor a style bank can have."""
+    if any(first.small and not second.small for first, second in pairwise(views)):
+        raise SettingsError("the method's small views must come last")
     for view in views:
         if "crop" in view.without:
             raise SettingsError(

@@ -34,6 +34,7 @@ CONSEQUENCES = {
     "tables": "to write them, run python -m benchmarks.tables",
 }
 """Consequence of a failed helper job."""
+GOOD_ENDS = ("COMPLETED", "CANCELLED")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,8 +113,12 @@ def failed_helper_lines(runs: Path, results: Path | None = None) -> list[str]:
     """Return a line with the log for each failed helper job of the latest submission."""
     lines = []
     for last in list(submissions(runs, results))[-1:]:
+        ended, _ = _query_jobs(last.helpers)
         for job in last.helpers:
-            if error := saved_error(last.folder, job):
+            error, state = saved_error(last.folder, job), ended.get(job, JobState("unknown"))
+            if error is None and state.stage == "ended" and state.word not in GOOD_ENDS:
+                error = state.reason  # it was killed before it could save one
+            if error:
                 what = "tables" if job == last.helpers[-1] else "extraction"
                 log = log_path(last.folder, job)
                 lines.append(f"{what} failed: {error}; {CONSEQUENCES[what]}\n{'':<16}log: {log}")

@@ -9,8 +9,8 @@ from benchmarks.drawing.figure import Picture
 from benchmarks.pages.table_rows import csv_text, escape
 from pretrain.running.atomic_files import explain_write_errors, write_whole
 
-SUFFIXES = ("csv", "png", "svg")
-"""Kinds of files in the order of writing; the SVG comes last because it says whose they are."""
+SUFFIXES = ("png", "svg", "csv")
+"""Kinds of files in the order of writing; the CSV comes last because it says that all is drawn."""
 PAGE = "README.md"
 OPENING = "# Figures\n\nThe papers' figures, redrawn."
 OWN = "benchmarks.figures"
@@ -59,7 +59,7 @@ def remove_stale(figure_name: str, kept: Container[str], folder: Path) -> None:
         of_figure = svg.stem == figure_name or svg.stem.startswith(f"{figure_name}.")
         if of_figure and svg.stem not in kept and metadata_of(svg).get("identifier") == OWN:
             # the SVG goes last, so that an interrupted removal is completed by the next one
-            for suffix in SUFFIXES:
+            for suffix in ("csv", "png", "svg"):
                 path = svg.with_suffix(f".{suffix}")
                 with explain_write_errors(path, "--results"):
                     path.unlink(missing_ok=True)

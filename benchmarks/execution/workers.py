@@ -139,6 +139,8 @@ class Workers:
             return
         killer = killing_signal(status)
         reason = f"killed by {killer}" if killer else f"exit status {status}"
+        if status == stop.EXIT_RESUMABLE:
+            reason = "stopped by another process; the same command goes on"
         if job.prepares:
             warning = f"joint extraction failed: {reason}; each cell extracts alone"
             print(f"{job.cell.key}  {warning}", file=sys.stderr, flush=True)

@@ -1,5 +1,6 @@
 """Page of one published table: the paper's rows in its order, ours below, then the other blocks."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -44,6 +45,13 @@ from benchmarks.pages.table_rows import (
     with_best,
 )
 
+MARGINS_ABOVE_RANDOM = {
+    **dict.fromkeys(("coco_det", "coco_insseg", "coco_keypoint"), ("AP", 3.0)),
+    "voc0712_det_c4": ("AP", 3.0),
+    "voc12_seg_fcn": ("mIoU", 10.0),
+}
+"""Metric and margin in points by task id. A fine-tuned network that is not further above random
+weights may have been trained from scratch by mistake."""
 MARKS = {True: "✓", False: "", None: "?", "default": "*"}
 
 
@@ -235,7 +243,9 @@ def _sections(published: Table) -> list[tuple[str, str, tuple[Row, ...]]]:
 def _table(published: Table, block: Block, notes: Notes, *, printed: bool) -> PrintedTable:
     """Return a table with our rows, and on request with the paper's."""
     entries = {
-        (task, model): [_entry(block, model, column, task) for column in published.columns]
+        (task, model): [
+            _checked_entry(published, block, model, column, task) for column in published.columns
+        ]
         for _, task, rows in _sections(published)
         if task or not rows
         for model in block.models
@@ -269,6 +279,24 @@ def _table(published: Table, block: Block, notes: Notes, *, printed: bool) -> Pr
         with_best(lines, headings),
         f"All → rows: {of_all}." if lines and block.done else "",
     )
+
+
+def _checked_entry(
+    published: Table, block: Block, model: Model, column: Column, section_task: str
+) -> Entry:
+    """Return the entry, with a doubt if its score is hardly above that of random weights."""
+    entry = _entry(block, model, column, section_task)
+    metric, margin = MARGINS_ABOVE_RANDOM.get(section_task or column.task, ("", 0.0))
+    if entry.score is None or not block.comparable or model.untrained or metric != column.metric:
+        return entry
+    random = [row.values.get(column.key) for row in published.rows if row.role == "random"]
+    ours = [_entry(block, m, column, section_task).score for m in block.models if m.untrained]
+    random += [score.mean for score in ours if score is not None]
+    known = next((score for score in random if score is not None), math.nan)
+    if not entry.score.mean - known <= margin:  # nothing is above or below what is no number
+        return entry
+    doubt = f"not more than {margin:g} {metric} above random weights ({known:.1f})"
+    return replace(entry, failures=(*entry.failures, f"{doubt}: weights may not be loaded"))
 
 
 def _entry(block: Block, model: Model, column: Column, section_task: str) -> Entry:

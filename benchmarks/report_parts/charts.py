@@ -107,7 +107,8 @@ def _finite_lines(draft: Draft) -> list[Series]:
     for line in draft.series:
         points = [(x, y) for x, y in line.points if math.isfinite(x + y)]
         points = [(x, y) for x, y in points if x > 0 or not draft.log_x]
-        points = points[:: len(points) // MOST_POINTS + 1]
+        # counted from the end, which is what the run came to
+        points = points[:: -max(1, -(-len(points) // MOST_POINTS))][::-1]
         found += [replace(line, points=points)] if points else []
     return found
 

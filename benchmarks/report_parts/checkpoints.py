@@ -1,11 +1,14 @@
 """Checkpoints that were evaluated, failed cells, tasks without a result, and hours of tasks."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmarks.pages.explanation import checkpoint_lines
 from benchmarks.pages.records import Model, grouped, machine
 from benchmarks.pages.table_rows import backbones_of, description, row_label
+from benchmarks.report_parts.charts import Chart
 from benchmarks.report_parts.contents import Contents
+from benchmarks.report_parts.pretraining import Log, loss_of
 from benchmarks.report_parts.requested import how_to_get, requested_tasks
 from transfer.datasets.catalog import DATASETS
 from transfer.tasks import TASKS, reading_of
@@ -20,12 +23,17 @@ class Checkpoint:
     """Network and pre-training, in a line."""
     lines: tuple[tuple[str, str], ...]
     """Identity, how the file was recognized, and what was proven, by label."""
+    loss: Chart | None
+    """Loss of its pre-training; None if its log is not here."""
     num_results: int
     num_failed: int
 
 
-def checkpoints(contents: Contents) -> list[Checkpoint]:
-    """Return every checkpoint with a result or a failure, in order of their names."""
+def checkpoints(contents: Contents, logs: Sequence[Log] = ()) -> list[Checkpoint]:
+    """Return every checkpoint with a result or a failure, in order of their names.
+
+    logs: of pre-training runs, which may have made some of them.
+    """
     done, failed = contents.results.done, contents.results.failed
     models = backbones_of(result.model for result in done)
     known = {model.name for model in models}
@@ -38,6 +46,7 @@ def checkpoints(contents: Contents) -> list[Checkpoint]:
             name=row_label(model, models),
             what=description(model),
             lines=tuple(checkpoint_lines(records)) if records else (),
+            loss=loss_of(model, logs),
             num_results=len(records),
             num_failed=sum(one.backbone == model.name for one in failed),
         )

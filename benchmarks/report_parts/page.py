@@ -33,7 +33,7 @@ from benchmarks.report_parts.galleries import (
     galleries_of,
     queries_of,
 )
-from benchmarks.report_parts.pretraining import kept_logs, pretraining
+from benchmarks.report_parts.pretraining import Log, kept_logs, pretraining
 from benchmarks.report_parts.requested import not_run, run_command
 from benchmarks.report_parts.task_charts import charts_of, named_records
 from benchmarks.report_parts.task_classes import Confusions, NumberTable, confusions_of, tables_of
@@ -103,6 +103,8 @@ MOST_CHARACTERS = 9_500_000
 """Largest page: it can still be sent by mail."""
 MOST_OF_FIGURES = 4_000_000
 """Characters of the figures that are shown."""
+MOST_OF_VIEWS = 2_000_000
+"""Characters of the views of pre-training runs that are shown."""
 SHARES = (1.0, 0.5, 0.25, 0.1, 0.0)
 """Shares of the tasks' pictures that are tried until the page is small enough."""
 
@@ -125,6 +127,13 @@ def shown_figures(figures: Sequence[Figure]) -> list[Figure]:
     return [one for one, size in fitting if one.source and size <= MOST_OF_FIGURES]
 
 
+def shown_views(logs: Sequence[Log]) -> tuple[Log, ...]:
+    """Return the logs, without their views from where these are too large together."""
+    sizes = accumulate(len(log.views) for log in logs)
+    fitting = zip(logs, sizes, strict=True)
+    return tuple(log if size <= MOST_OF_VIEWS else replace(log, views="") for log, size in fitting)
+
+
 def _left_out(number: int, thing: str, place: str) -> str:
     verb = " is" if number == 1 else "s are"
     return f"{number} {thing}{verb} left out for size: {place}" if number else ""
@@ -142,10 +151,11 @@ def report_page(results: Path, runs: Sequence[Path] = ()) -> str:
     details = explained_records(contents)
     trained = pretraining(runs, kept_logs(results))
     by_task, drawn = parts_by_task(contents), figures(results)
-    shown = shown_figures(drawn)
+    shown, logs = shown_figures(drawn), shown_views(trained.logs)
+    unseen = sum(bool(log.views) for log in trained.logs) - sum(bool(log.views) for log in logs)
     parts = {
         "contents": contents,
-        "checkpoints": checkpoints(contents),
+        "checkpoints": checkpoints(contents, trained.logs),
         "not_run": not_run(results, contents.results),
         "missing": missing_tasks(contents),
         "run_missing": run_command(),
@@ -165,7 +175,8 @@ def report_page(results: Path, runs: Sequence[Path] = ()) -> str:
         "numbers": numbers_of(contents.results),
         "by_file": {result.file: result for result in contents.results.done},
         "details": details,
-        "pretraining": trained,
+        "pretraining": replace(trained, logs=logs),
+        "views_left_out": _left_out(unseen, "picture", "views.jpg in the runs’ folders"),
         "figures": shown,
         "figures_left_out": _left_out(len(drawn) - len(shown), "figure", "results/figures"),
     }

@@ -4,10 +4,12 @@ import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
+from statistics import fmean
 
 from benchmarks.drawing.logs import LOG_FILE, read_lines, read_logs
-from benchmarks.pages.records import REPORT, TRAINING_LOGS
+from benchmarks.pages.records import REPORT, TRAINING_LOGS, Model
 from benchmarks.report_parts.charts import Chart, Draft, Series, line_charts
 from benchmarks.report_parts.galleries import jpeg_address
 from pretrain.running.atomic_files import write_whole
@@ -109,6 +111,36 @@ def _read(path: Path) -> Log:
         lines=lines,
         views=jpeg_address(sheet.read_bytes()) if sheet.is_file() else "",
     )
+
+
+def loss_of(model: Model, logs: Sequence[Log]) -> Chart | None:
+    """Return the loss of the run that made a checkpoint; None if its log is not here.
+
+    The log is that whose mean loss over the last epoch the checkpoint states.
+    """
+    stated = model.last_epoch.get("loss", math.nan)
+    for log in logs:
+        if math.isclose(_last_epoch_loss(log), stated, rel_tol=1e-3):
+            points = [(line["epoch"], line.get("loss", math.nan)) for line in log.lines]
+            series = [Series(name=log.name, points=points)]
+            draft = Draft(title="Loss", x="epoch", y="loss", series=series, markers=False)
+            return next(iter(line_charts([draft])), None)
+    return None
+
+
+def _last_epoch_loss(log: Log) -> float:
+    """Return the mean loss over the steps of the last epoch; NaN if the log does not hold it."""
+    if not log.lines or not all("epoch" in line for line in log.lines):
+        return math.nan
+    last = log.lines[-1]
+    first_step = last["step"] - last["step"] / last["epoch"]
+    places = pairwise([0.0, *(line["step"] for line in log.lines)])
+    own = [
+        (line["loss"], end - start)
+        for line, (start, end) in zip(log.lines, places, strict=True)
+        if end > first_step and "loss" in line
+    ]
+    return fmean(*zip(*own, strict=True)) if own else math.nan
 
 
 def _charts(logs: Sequence[Log]) -> list[Chart]:

@@ -119,13 +119,19 @@ were overwritten."""
 def last_writes(images: TrainingImages) -> dict[str, int]:
     """Return name -> last change (ctime) in ns of each file, or of each folder of a large set.
 
-    tar and cp -p do not restore it. It is -1 for what is absent.
+    tar and cp -p do not restore it. It is -1 for what cannot be read.
     """
     names = [images.name(place) for place in range(len(images))]
     if len(images) > FILE_BY_FILE:
         names = [f"{folder}/" for folder in images.folders]
-    paths = {name: images.folder / name.lstrip("/") for name in names}
-    return {name: path.stat().st_ctime_ns if path.exists() else -1 for name, path in paths.items()}
+    return {name: _last_write(images.folder / name.lstrip("/")) for name in names}
+
+
+def _last_write(path: Path) -> int:
+    try:
+        return path.stat().st_ctime_ns
+    except OSError:
+        return -1
 
 
 def read_pixels(file: Path) -> Tensor:

@@ -50,8 +50,14 @@ def _sentence(word: str, known: set[str]) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return the three known names that resemble a name most, such as "a, b or c", or fewer."""
-    *others, last = get_close_matches(name.lower(), list(known), cutoff=0) or [""]
+    """Return the three known names that resemble a name most, such as "a, b or c", or fewer.
+
+    Names that begin with it come first.
+    """
+    asked, names = name.lower(), list(known)
+    close = get_close_matches(asked, names, n=max(1, len(names)), cutoff=0)
+    close.sort(key=lambda other: not other.startswith(asked))
+    *others, last = close[:3] or [""]
     return f"{', '.join(others)} or {last}" if others else last
 
 

@@ -102,7 +102,7 @@ Text.
 
 ## A block
 
-{table(("method", "top_1 | %"), [["→ mine ¹²", "**71.2** ± 0.3"], ["*group*", ""]])}
+{table(("method", "top_1 | %"), [["→ mine ¹²", "**71.2** ± 0.3"], ["*group*", "*3*"]])}
 
 - note
 """
@@ -117,7 +117,7 @@ def test_a_table_becomes_a_tabular_with_booktabs() -> None:
 method & top\_1 | \% \\
 \midrule
 $\rightarrow$ mine $^{12}$ & \textbf{71.2} $\pm$ 0.3 \\
-\textit{group} &  \\
+\textit{group} & \textit{3} \\
 \bottomrule
 \end{tabular}
 """

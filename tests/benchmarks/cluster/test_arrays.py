@@ -14,7 +14,13 @@ from benchmarks.cluster.arrays import (
     retry_failed,
     submit_cells,
 )
-from benchmarks.cluster.cell_status import Submission, collect, read_submission, submitted_states
+from benchmarks.cluster.cell_status import (
+    Submission,
+    collect,
+    failed_helper_lines,
+    read_submission,
+    submitted_states,
+)
 from benchmarks.execution.jobs import PREPARE, THEN
 from benchmarks.planning.checkpoints import Origin, Origins
 from benchmarks.planning.options import SlurmOptions
@@ -166,6 +172,9 @@ def test_each_state_is_told_from_what_there_is(
     )
     (programs / "queue").write_text("")
     assert states(settings) == [("done", ""), ("failed", "exit status 2; error: no such file")]
+    (programs / "queue").write_text("2|OUT_OF_MEMORY|None|n1\n")
+    (line,) = failed_helper_lines(settings.runs)
+    assert line.startswith("tables failed: OUT_OF_MEMORY on n1")
     write_failure(second.cell.path, {"reason": "DataError: no folder cifar10"})
     capsys.readouterr()
     words = ["--runs", str(settings.runs), "--results"]

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.drawing import style
+from benchmarks.drawing import files, style
 from benchmarks.drawing.figure import Line, Picture, Point
 from benchmarks.drawing.files import remove_stale, write_page, write_picture
 from benchmarks.drawing.panels import LinePanel
+from pretrain.running.atomic_files import WriteError, write_whole
 
 
 def picture(y: float = 2.0, caption: str = "Seeds < 3 & two <words>.") -> Picture:
@@ -56,6 +57,24 @@ def test_only_what_has_changed_or_is_missing_is_drawn_again(tmp_path: Path) -> N
     (tmp_path / "jcl_figure2a.png").unlink()
     assert write_picture(picture(y=3.0, caption="Others."), tmp_path)
     assert len(contents(tmp_path)) == 3
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("suffix", ["svg", "csv"])
+def test_a_disk_that_is_full_amid_the_files_is_no_picture_that_is_drawn(
+    suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(path: Path, content: bytes, option: str) -> None:
+        if path.suffix == f".{suffix}":
+            raise WriteError(f"{path}: full")
+        write_whole(path, content, option)
+
+    write_picture(picture(), tmp_path)
+    with monkeypatch.context() as full:
+        full.setattr(files, "write_whole", write)
+        with pytest.raises(WriteError):
+            write_picture(picture(y=3.0), tmp_path)
+    assert write_picture(picture(y=3.0), tmp_path)
 
 
 def test_a_failure_of_drawing_leaves_no_file(

@@ -127,7 +127,7 @@ def test_one_that_can_tell_no_reason_has_one_in_the_tables(
     for line, reason in (
         ("kill -9 $$", "SIGKILL"),
         ("exit 137", "SIGKILL"),
-        ("exit 75", "exit status 75"),
+        ("exit 75", "stopped by another process; the same command goes on"),
         ("exit 2", "exit status 2"),
     ):
         instead(monkeypatch, line)

@@ -8,9 +8,25 @@ from typing import Any
 import pytest
 
 from benchmarks.pages.published import transfer_tasks
+from benchmarks.pages.records import UNTRAINED
 from tests.synthetic_records import blocks, failure, page, put, record, transfer_records
 
 COCO = {"task": "coco_det", "protocol": "jcl-2020/1", "engine": "torchvision"}
+
+
+def test_a_detector_no_better_than_a_random_one_is_doubted(tmp_path: Path) -> None:
+    for points, doubted in ((31.0, True), (33.0, True), (33.5, False)):  # the paper's has 30.0
+        record(tmp_path, points, **COCO)
+        assert ("weights may not be loaded" in page(tmp_path, "jcl_table2.md")) == doubted
+
+
+def test_where_the_paper_has_no_random_row_ours_counts(tmp_path: Path) -> None:
+    voc = {"task": "voc0712_det_c4", "protocol": "co2-2021/1"}
+    for points, changes in ((34.0, {}), (33.8, {"backbone": "random", "sha256": "b" * 64})):
+        made_by = {"made_by": {"method": UNTRAINED}} if changes else {}
+        record(tmp_path, points, **voc, **changes, **made_by)
+        doubted = "weights may not be loaded" in page(tmp_path, "co2_table3.md")
+        assert doubted == bool(changes)
 
 
 def test_what_was_not_run_and_what_the_paper_lacks_are_told_apart(tmp_path: Path) -> None:

@@ -2,17 +2,19 @@
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from benchmarks.pages.published import transfer_tasks
+from benchmarks.pages.records import Model
 from benchmarks.report_parts.charts import Chart, Draft, Series, line_charts
 from benchmarks.report_parts.checkpoints import task_hours
 from benchmarks.report_parts.contents import read_contents
 from benchmarks.report_parts.galleries import figures
 from benchmarks.report_parts.page import MOST_CHARACTERS, parts_by_task, report_page, with_share
-from benchmarks.report_parts.pretraining import pretraining
+from benchmarks.report_parts.pretraining import Log, loss_of, pretraining
 from tests.benchmarks.report.complete_records import HOSTILE, LORAC, complete
 from transfer.galleries.tile import Tile, write_gallery
 
@@ -147,6 +149,18 @@ def test_logs_are_read_up_to_a_torn_line(tmp_path: Path) -> None:
     assert [chart.title for chart in found.charts] == ["Loss", "Learning rate"]
     assert found.logs[0].summary == "step 2, epoch 1.00, loss 2"
     assert found.missing == (str(tmp_path / "absent"),)
+
+
+def test_a_checkpoint_shows_the_loss_of_its_own_run() -> None:
+    def log(name: str, losses: Sequence[float]) -> Log:
+        lines = [{"step": i, "epoch": i / 2, "loss": x} for i, x in enumerate(losses, 1)]
+        return Log(name=name, path=name, lines=tuple(lines), views="")
+
+    model = Model(name="mine", last_epoch={"loss": 2.5})  # steps 3 and 4 of two epochs of two
+    chart = loss_of(model, [log("other", (9, 9, 9, 9)), log("own", (9, 8, 3, 2))])
+    assert chart is not None
+    assert [name for *_, name in chart.legend] == ["own"]
+    assert loss_of(replace(model, last_epoch={}), [log("own", (9, 8, 3, 2))]) is None
 
 
 def test_accuracy_stands_against_the_cost_of_unlike_networks(tmp_path: Path) -> None:
