@@ -11,11 +11,11 @@ import resource
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from pretrain.running.console import print_line, progress
@@ -34,23 +34,35 @@ MAX_MESSAGE = 10_000
 """Longest message in characters."""
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """Outcome of one file."""
 
     end: str
-    """refused, loaded, traceback or above budget."""
+    """refused, equal, changed, execution, traceback or above budget."""
     message: str = ""
-    num_different: int = 0
-    """Values of a loaded backbone that differ from the reference."""
+
+
+class Read(NamedTuple):
+    """A file that was read."""
+
+    kind: str
+    number: int
+    end: str
+    is_expected: bool
+    message: str
 
 
 def read_guarded(path: Path, reference: Mapping[str, Tensor] | None = None) -> Outcome:
-    """Read a file and compare a backbone in it with the reference."""
-    start_s = _processor_s()
-    with _limited_memory(path.stat().st_size + SPARE_BYTES):
+    """Read a file within the limits and compare a backbone in it with the reference."""
+    start_s, before = sum(os.times()[:4]), resource.getrlimit(resource.RLIMIT_AS)
+    now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    most = now + path.stat().st_size + SPARE_BYTES
+    resource.setrlimit(resource.RLIMIT_AS, (most, before[1]))
+    try:
         outcome = _outcome(path, reference or {})
-    seconds = _processor_s() - start_s
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+    seconds = sum(os.times()[:4]) - start_s
     if seconds > MAX_SECONDS or len(outcome.message) > MAX_MESSAGE:
         return Outcome("above budget", f"{seconds:.1f} s, {outcome.message[:300]}")
     return outcome
@@ -65,38 +77,8 @@ def _outcome(path: Path, reference: Mapping[str, Tensor]) -> Outcome:
         return Outcome("above budget", f"MemoryError {error}")
     except Exception as error:
         return Outcome("traceback", f"{type(error).__name__}: {str(error)[:300]}")
-    different = sum(int((found[name] != tensor).sum()) for name, tensor in reference.items())
-    return Outcome("loaded", num_different=different)
-
-
-def _processor_s() -> float:
-    return sum(os.times()[:4])
-
-
-@contextmanager
-def _limited_memory(spare_bytes: int) -> Iterator[None]:
-    """Let this process take only so much more than now."""
-    before = resource.getrlimit(resource.RLIMIT_AS)
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    resource.setrlimit(
-        resource.RLIMIT_AS, (pages * resource.getpagesize() + spare_bytes, before[1])
-    )
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, before)
-
-
-@dataclass(frozen=True)
-class Read:
-    """A file that was read."""
-
-    kind: str
-    number: int
-    end: str
-    """refused, equal, changed, wrong load, execution, traceback or above budget."""
-    is_expected: bool
-    message: str
+    is_equal = all(torch.equal(found[name], tensor) for name, tensor in reference.items())
+    return Outcome("equal" if is_equal else "changed")
 
 
 def read_corpus(seed: int, count: int, folder: Path, kinds: Sequence[str] = ()) -> list[Read]:
@@ -112,21 +94,11 @@ def read_corpus(seed: int, count: int, folder: Path, kinds: Sequence[str] = ()) 
             damaged.write(path)
             outcome = read_guarded(path, reference)
             path.unlink()
-            end = _end(outcome, marker, "changed" in damaged.expected)
+            end = "execution" if marker.exists() else outcome.end
             reads.append(Read(kind, number, end, end in damaged.expected, outcome.message[:300]))
             marker.unlink(missing_ok=True)
             counter.add(1)
     return reads
-
-
-def _end(outcome: Outcome, marker: Path, may_change: bool) -> str:
-    if marker.exists():
-        return "execution"
-    if outcome.end != "loaded":
-        return outcome.end
-    if outcome.num_different == 0:
-        return "equal"
-    return "changed" if may_change else "wrong load"
 
 
 def main(words: list[str]) -> int:

@@ -107,7 +107,8 @@ CONTRADICTIONS: dict[str, tuple[dict[str, Any], str]] = {
         "args.replace_stride_with_dilation",
     ),
     "stages' strides": ({"cfg": {"backbone": {"strides": (1, 2, 2, 1)}}}, "strides"),
-    "anti-aliased": ({"arch": "resnetaa18.a1_in1k"}, "arch resnetaa18"),
+    "anti-aliased": ({"arch": "resnetblur18"}, "arch resnetblur18"),
+    "timm's anti-aliased": ({"arch": "resnetaa18.a1_in1k"}, "arch resnetaa18"),
     "a dilated body": ({"args": {"model": "fcn_resnet18"}}, "args.model fcn_resnet18"),
     "eps": ({"args": Namespace(bn_eps=1e-3)}, "args.bn_eps 0.001"),
     "eps in a text of openmmlab": (

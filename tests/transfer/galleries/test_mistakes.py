@@ -33,9 +33,12 @@ def numbered(count: int) -> Images:
 
 def test_the_image_with_the_largest_lead_of_a_wrong_class_comes_first() -> None:
     scores = torch.tensor([[1.0, 2.0], [5.0, 1.0], [9.0, 1.0], [1.0, 2.0]])
-    tiles = mistakes(numbered(4), scores, torch.tensor([0, 0, 1, 1]), ("a", "b"))
+    labels = torch.tensor([0, 0, 1, 1])
+    tiles = mistakes(numbered(4), scores, labels)
     assert [tile.name for tile in tiles] == ["2.png", "0.png"]
-    assert tiles[0].caption == "b taken for a"
+    assert tiles[0].caption == "dog taken for cat"
+    # a classifier may have other classes than the images
+    assert mistakes(numbered(4), scores, labels, ("a", "b"))[0].caption == "b taken for a"
 
 
 def test_a_turned_image_is_shown_as_it_was_seen_and_once() -> None:

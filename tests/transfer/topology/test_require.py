@@ -3,10 +3,12 @@
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
+from torchvision.transforms.functional import normalize
 
 from tests.transfer.topology.test_check import photographs, trained
 from transfer.backbone import Backbone, BackboneError, load_backbone, random_backbone
@@ -14,7 +16,7 @@ from transfer.convert.resnet import network_with
 from transfer.encoders.encoder import Encoder
 from transfer.topology import require
 from transfer.topology.check import Topology, check_topology
-from transfer.topology.known_networks import INPUTS, NETWORKS
+from transfer.topology.known_networks import INPUTS, NETWORKS, Input
 from transfer.topology.require import write_as_fits
 
 BY_NAME = {network.name: network for network in NETWORKS}
@@ -92,12 +94,9 @@ def test_the_rebuilt_file_computes_what_the_fitting_network_computes(
     rebuilt = load_backbone(tmp_path / "fits.pt")
     expected = network_with("resnet18", "imagenet", backbone.state_dict).double()
     BY_NAME[network].change(expected)
-    mean, std = (
-        torch.tensor(values, dtype=torch.float64).reshape(3, 1, 1)
-        for values in (rebuilt.input.mean, rebuilt.input.std)
-    )
     with torch.inference_mode():
-        found = rebuilt.network().double()((images.double() - mean) / std)
+        form = rebuilt.input
+        found = rebuilt.network().double()(normalize(images.double(), form.mean, form.std))
         wanted = expected(INPUTS[way](images.double()))
     # mean and std are rounded to float32 in one of the two
     assert torch.allclose(found, wanted, rtol=0, atol=1e-4 * float(wanted.abs().max()))
@@ -114,20 +113,20 @@ def test_a_network_that_cannot_be_built_is_not_written(tmp_path: Path) -> None:
 def test_an_encoder_whose_first_norm_saw_other_inputs_is_refused(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    torch.manual_seed(0)
-    images, (assumed, other) = photographs(32), (INPUTS[0], INPUTS[1])
+    images, (assumed, other) = photographs(32), INPUTS[:2]
     network = nn.Sequential(
         nn.Conv2d(3, 16, 3), nn.BatchNorm2d(16, momentum=1.0), nn.AdaptiveAvgPool2d(1), nn.Flatten()
     )
-    network.train()(assumed(images))
-    mean, std = (tuple(map(float, values)) for values in (assumed.mean, assumed.std))
-    encoder = Encoder.from_module(network.eval(), size_px=32, mean=mean, std=std)  # type: ignore[arg-type]
     monkeypatch.setattr(require, "natural_images", lambda *_, **__: images)
-    checked = require.with_checked_topology(encoder, tmp_path, tmp_path)
-    assert "input not contradicted by running statistics on 16 photographs" in checked.source
-    network.train()(other(images))
-    wrong = Encoder.from_module(network.eval(), size_px=32, mean=mean, std=std)  # type: ignore[arg-type]
+
+    def checked(seen: Input, *, trusted: bool = False) -> str:
+        """Return the source of an encoder that states the assumed input and saw this one."""
+        network.train()(seen(images))
+        form: dict[str, Any] = {"size_px": 32, "mean": assumed.mean, "std": assumed.std}
+        encoder = Encoder.from_module(network, **form)
+        return require.with_checked_topology(encoder, tmp_path, tmp_path, trusted=trusted).source
+
+    assert "not contradicted by running statistics on 16 photographs" in checked(assumed)
     with pytest.raises(BackboneError, match=f"another input: {re.escape(other.name)}"):
-        require.with_checked_topology(wrong, tmp_path, tmp_path)
-    trusted = require.with_checked_topology(wrong, tmp_path, tmp_path, trusted=True)
-    assert " fit another " in trusted.source
+        checked(other)
+    assert " fit another " in checked(other, trusted=True)
