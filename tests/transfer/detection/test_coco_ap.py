@@ -1,9 +1,11 @@
 """COCO's average precision against the objects themselves, hand-counted curves, and detectron2."""
 
+import io
 import json
 import math
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,8 @@ import numpy as np
 import pytest
 import torch
 from pycocotools import mask as coco_mask
+from pycocotools.coco import COCO
+from pycocotools.cocoeval import COCOeval
 
 from tests.transfer.detection.scenes import scene
 from transfer.datasets.expected import Sizes
@@ -54,6 +58,10 @@ def annotation(
     }
 
 
+CAT = annotation(1, "cat", (5, 5, 60, 70))
+DOG = annotation(1, "dog", (90, 50, 110, 120))
+
+
 def scenes_of(
     folder: Path, annotations: Sequence[dict[str, Any]], images: Sequence[int] = (1,)
 ) -> Scenes:
@@ -93,9 +101,7 @@ def as_found(annotations: Sequence[dict[str, Any]], scores: Sequence[float]) -> 
 def test_the_objects_themselves_are_found_at_100(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    objects = [annotation(1, "cat", (5, 5, 60, 70)), annotation(1, "dog", (90, 50, 110, 120))]
-    found = [as_found(objects, [0.6, 0.9])]
-    ap = coco_ap(found, scenes_of(tmp_path, objects), KINDS)
+    ap = coco_ap([as_found([CAT, DOG], [0.6, 0.9])], scenes_of(tmp_path, [CAT, DOG]), KINDS)
     names = {"AP", "AP50", "AP75", "APm", "APl", "AP/cat", "AP/dog"}
     for kind in KINDS:
         assert ap[kind] == pytest.approx(dict.fromkeys(names, 100.0)), kind
@@ -103,10 +109,9 @@ def test_the_objects_themselves_are_found_at_100(
 
 
 def test_what_lies_in_a_crowd_is_no_miss(tmp_path: Path) -> None:
-    cat = annotation(1, "cat", (5, 5, 60, 70))
     crowd = annotation(1, "cat", (100, 0, 120, 180), crowd=True)
-    shown = [annotation(1, "cat", (130, 90, 60, 70)), cat]
-    ap = coco_ap([as_found(shown, [0.9, 0.8])], scenes_of(tmp_path, [cat, crowd]), KINDS)
+    shown = [annotation(1, "cat", (130, 90, 60, 70)), CAT]
+    ap = coco_ap([as_found(shown, [0.9, 0.8])], scenes_of(tmp_path, [CAT, crowd]), KINDS)
     for kind in KINDS:
         assert ap[kind]["AP"] == pytest.approx(100), kind
 
@@ -124,32 +129,32 @@ def test_a_thin_mask_is_small_however_large_its_box(tmp_path: Path) -> None:
 
 
 def test_objects_on_other_images_of_the_file_are_not_missed(tmp_path: Path) -> None:
-    here, elsewhere = (annotation(i, "cat", (5, 5, 60, 70)) for i in (1, 2))
-    scenes = scenes_of(tmp_path, [here, elsewhere], images=[1])
-    assert coco_ap([as_found([here], [0.9])], scenes, ["bbox"])["bbox"]["AP"] == pytest.approx(100)
-    scenes = scenes_of(tmp_path, [here, elsewhere], images=[1, 2])
-    both = [as_found([here], [0.9]), as_found([], [])]
+    objects = [CAT, CAT | {"image_id": 2}]
+    scenes = scenes_of(tmp_path, objects, images=[1])
+    assert coco_ap([as_found([CAT], [0.9])], scenes, ["bbox"])["bbox"]["AP"] == pytest.approx(100)
+    scenes = scenes_of(tmp_path, objects, images=[1, 2])
+    both = [as_found([CAT], [0.9]), as_found([], [])]
     # recalls 0, 0.01, ..., 0.5 of 101
     ap = coco_ap(both, scenes, ["bbox"])["bbox"]["AP"]
     assert ap == pytest.approx(100 * 51 / 101)
 
 
-def read_changed(data: Path, key: str, change: Callable[[dict[str, Any]], None]) -> Scenes:
-    """Return the split of an image with a cat and a dog, whose file is changed before."""
-    objects = [annotation(1, "cat", (5, 5, 60, 70)), annotation(1, "dog", (90, 50, 110, 120))]
+def read_changed(
+    data: Path,
+    objects: Sequence[dict[str, Any]],
+    change: Callable[[dict[str, Any]], None],
+    kind: CocoKind,
+) -> Scenes:
+    """Return the split of these objects, whose file is changed before."""
     folder = data / "coco" / "annotations"
     folder.mkdir(parents=True)
     file = scenes_of(folder, objects).annotations
     assert file is not None
     content = json.loads(file.read_text())
     change(content)
-    file.write_text(json.dumps(content))
-    kind: CocoKind = "person_keypoints" if key == "keypoints" else "instances"
-    file.rename(folder / f"{kind}_val2017.json")
+    file.unlink()
+    (folder / f"{kind}_val2017.json").write_text(json.dumps(content))
     return read_coco(kind, data, "test", Sizes(classes=3, counts={}))
-
-
-CAT = annotation(1, "cat", (5, 5, 60, 70))
 
 
 def test_a_broken_object_is_neither_hit_nor_missed(tmp_path: Path) -> None:
@@ -165,36 +170,92 @@ def test_a_broken_object_is_neither_hit_nor_missed(tmp_path: Path) -> None:
         {"num_keypoints": None},
     ]
     for number, changes in enumerate(broken):
-        key = "keypoints" if "num_keypoints" in changes else "boxes"
-        kinds: list[Kind] = ["bbox", "keypoints" if key == "keypoints" else "segm"]
+        persons = "num_keypoints" in changes
+        kinds: list[Kind] = ["bbox", "keypoints" if persons else "segm"]
 
         def change(file: dict[str, Any], changes: dict[str, Any] = changes) -> None:
             file["annotations"][1].update(changes)
 
-        scenes = read_changed(tmp_path / str(number), key, change)
+        kind: CocoKind = "person_keypoints" if persons else "instances"
+        scenes = read_changed(tmp_path / str(number), [CAT, DOG], change, kind)
         assert len(scenes.faults) == 1, changes
         for values in coco_ap([as_found([CAT], [0.9])], scenes, kinds).values():
             assert values["AP"] == pytest.approx(100), changes
             assert "AP/dog" not in values, changes
 
 
-def test_odd_entries_that_harm_no_object(tmp_path: Path) -> None:
-    """An image listed twice, a short outline beside a sound one, and an object's number 0."""
+def make_odd(file: dict[str, Any]) -> None:
+    """A flat box, long numbers, the number 0, a short outline, broken objects, an image twice."""
+    entries = file["annotations"]
+    entries[2] |= {"bbox": [10, 10, 0, 5]}
+    entries[3] |= {"num_keypoints": 3, "area": 1e-17}
+    entries[4] |= {"area": 10**4, "bbox": [1, 2, 30, 40]}
+    entries[5] |= {"image_id": [1]}
+    entries[6] |= {"id": 0, "segmentation": [[1, 2, 3, 4], *entries[6]["segmentation"]]}
+    entries[7].pop("area")
+    file["images"].append(file["images"][0] | {"width": 1})
 
-    def change(file: dict[str, Any]) -> None:
-        file["images"].append(file["images"][0] | {"width": 1})
-        outlines = [[1, 2, 3, 4], *CAT["segmentation"]]
-        file["annotations"][0].update(segmentation=outlines, id=0)
 
-    scenes = read_changed(tmp_path, "boxes", change)
-    for values in coco_ap([as_found([CAT], [0.9])], scenes, ["bbox", "segm"]).values():
-        assert (values["AP/cat"], values["AP/dog"]) == pytest.approx((100, 0))
+def entries_of(found: Detections, scenes: Scenes, image_id: object, kind: Kind) -> list[Any]:
+    """Return detections in pycocotools' form."""
+    entries = []
+    for i, (left, top, right, bottom) in enumerate(found.boxes.tolist()):
+        place: dict[str, Any] = {"bbox": [left, top, right - left, bottom - top]}
+        if kind == "segm":
+            assert found.masks is not None
+            place = {"segmentation": {"size": [HEIGHT, WIDTH], "counts": found.masks[i]}}
+        elif kind == "keypoints":
+            assert found.keypoints is not None
+            place["keypoints"] = (found.keypoints[i] - torch.tensor([0.5, 0.5, 0])).ravel().tolist()
+        category, score = scenes.category_ids[int(found.classes[i])], found.scores[i].item()
+        entries.append({"image_id": image_id, "category_id": category, "score": score} | place)
+    return entries
+
+
+def own_summary(scenes: Scenes, results: list[Any], kind: Kind) -> list[float]:
+    """Return what pycocotools tells of a file that holds the sound annotations only."""
+    assert scenes.annotations is not None
+    content = json.loads(scenes.annotations.read_text())
+    content["images"] = content["images"][: len(scenes)]
+    pairs = enumerate(content["annotations"])
+    sound = [{**one, "id": n + 1} for n, one in pairs if n not in scenes.faulty]
+    for one in sound:
+        if isinstance(one["segmentation"], list):
+            one["segmentation"] = [part for part in one["segmentation"] if len(part) >= 6]
+    scenes.annotations.write_text(json.dumps(content | {"annotations": sound}))
+    with redirect_stdout(io.StringIO()):
+        truth = COCO(str(scenes.annotations))
+        evaluation = COCOeval(truth, truth.loadRes(results), kind)
+        evaluation.evaluate()
+        evaluation.accumulate()
+        evaluation.summarize()
+    return [100 * float(value) for value in evaluation.stats]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_odd_annotations_give_the_precisions_of_pycocotools_itself(
+    kind: Kind, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(0)
+    by_image = random_annotations(rng, 4)
+    file: CocoKind = "person_keypoints" if kind == "keypoints" else "instances"
+    scenes = read_changed(tmp_path, list(chain(*by_image)), make_odd, file)
+    assert len(scenes.faulty) == 2
+    small = torch.empty(3, HEIGHT // 2, WIDTH // 2)
+    found = [
+        to_original_size(random_found(objects, rng), scene, small)
+        for objects, scene in zip(by_image, scenes, strict=True)
+    ]
+    ap = coco_ap(found, scenes, [kind])[kind]
+    results = [entries_of(f, scenes, i + 1, kind) for i, f in enumerate(found)]
+    expected = own_summary(scenes, list(chain(*results)), kind)
+    assert (ap["AP"], ap["AP50"]) == (expected[0], expected[1])
+    assert 1 < ap["AP"] < 99
 
 
 def test_no_detections_are_0_and_no_objects_an_error(tmp_path: Path) -> None:
-    objects = [annotation(1, "cat", (5, 5, 60, 70))]
     nothing = [as_found([], [])]
-    ap = coco_ap(nothing, scenes_of(tmp_path, objects), KINDS)
+    ap = coco_ap(nothing, scenes_of(tmp_path, [CAT]), KINDS)
     assert ap["segm"] == dict.fromkeys(("AP", "AP50", "AP75", "APm", "AP/cat"), 0.0)
     with pytest.raises(ValueError, match="no object on the 1 images can be found as bbox"):
         coco_ap(nothing, scenes_of(tmp_path, []), ["bbox"])
@@ -205,7 +266,7 @@ def test_a_kind_that_was_not_detected_and_a_foreign_file_are_refused(tmp_path: P
     found = Detections(**(vars(as_found([CAT], [0.9])) | {"masks": None}))
     with pytest.raises(ValueError, match="masks"):
         coco_ap([found], scenes, ["segm"])
-    scenes_of(tmp_path, [annotation(2, "cat", (5, 5, 60, 70))], images=[2])
+    scenes_of(tmp_path, [CAT | {"image_id": 2}], images=[2])
     with pytest.raises(ValueError, match="0 of the 1 images"):
         coco_ap([found], scenes, ["bbox"])
 

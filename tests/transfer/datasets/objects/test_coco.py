@@ -5,7 +5,7 @@ import io
 import json
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,26 +19,28 @@ from transfer.datasets.check import check, require
 from transfer.datasets.expected import DataError, Sizes, mark_small, small_sizes
 from transfer.datasets.scenes import Scene, usable_for_training
 
-Change = Callable[[dict[str, Any]], None]
 INSTANCES = Path("coco", "annotations", "instances_val2017.json")
 PERSONS = Path("coco", "annotations", "person_keypoints_val2017.json")
 REAL = ("coco17", "coco17_keypoints")
 
 
-def api(file: Path) -> COCO:
-    with contextlib.redirect_stdout(io.StringIO()):
-        return COCO(file)
+@contextlib.contextmanager
+def rewritten(file: Path) -> Iterator[dict[str, Any]]:
+    """Let the content of a JSON file be changed."""
+    content = json.loads(file.read_text())
+    yield content
+    file.write_text(json.dumps(content))
 
 
-def changed(data: Path, file: Path, change: Change) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads((data / file).read_text())
-    change(content)
-    (data / file).write_text(json.dumps(content))
-    return content
+@pytest.fixture
+def data(copy_of: Callable[[str], Path]) -> Path:
+    return copy_of("coco17")
 
 
 def test_scenes_hold_what_pycocotools_reads(small_data: Path) -> None:
-    scenes, coco = open_scenes("coco17", small_data, "test"), api(small_data / INSTANCES)
+    scenes = open_scenes("coco17", small_data, "test")
+    with contextlib.redirect_stdout(io.StringIO()):
+        coco = COCO(small_data / INSTANCES)
     assert [scene.image_id for scene in scenes] == sorted(coco.imgs)
     for scene in scenes:
         entries = coco.imgToAnns[scene.image_id]
@@ -54,18 +56,12 @@ def test_scenes_hold_what_pycocotools_reads(small_data: Path) -> None:
             assert [outline.tolist() for outline in outlines] == published
 
 
-def test_classes_are_the_categories_in_the_order_of_their_numbers(
-    copy_of: Callable[[str], Path],
-) -> None:
-    data = copy_of("coco17")
-    changed(data, INSTANCES, lambda content: content["categories"].reverse())
+def test_classes_are_the_categories_in_the_order_of_their_numbers(data: Path) -> None:
+    with rewritten(data / INSTANCES) as content:
+        content["categories"].reverse()
     scenes = open_scenes("coco17", data, "test")
     assert scenes.category_ids == (1, 3, 17, 18, 62)
     assert scenes.class_names == ("person", "car", "cat", "dog", "chair")
-
-
-def _annotation(**values: object) -> Change:
-    return lambda content: content["annotations"][1].update(values)
 
 
 NAN = float("nan")
@@ -116,15 +112,13 @@ def test_every_broken_annotation_is_named_and_left_out(
     key: str, file: Path, broken: dict[str, dict[str, Any]], copy_of: Callable[[str], Path]
 ) -> None:
     data = copy_of(key)
-
-    def damage(content: dict[str, Any]) -> None:
-        for entry, values in zip(content["annotations"], broken.values(), strict=False):
+    objects = sum(len(scene.boxes) for scene in open_scenes(key, data, "test"))
+    with rewritten(data / file) as content:
+        entries = content["annotations"]
+        for entry, values in zip(entries, broken.values(), strict=False):
             entry.update(values)
             for name in [name for name, value in values.items() if value is LEFT_OUT]:
                 del entry[name]
-
-    objects = sum(len(scene.boxes) for scene in open_scenes(key, data, "test"))
-    entries = changed(data, file, damage)["annotations"]
     report = check(key, data, decode=False)
     assert [p for p in report.problems if "annotation" in p] == list(report.faults)
     expected = [
@@ -143,19 +137,18 @@ def test_every_broken_annotation_is_named_and_left_out(
 
 @pytest.mark.parametrize("box", [[10, 10, 0, 4], [10, 10, 400, 4]])
 def test_a_box_without_area_or_one_that_passes_the_border_is_no_fault(
-    box: list[int], copy_of: Callable[[str], Path]
+    box: list[int], data: Path
 ) -> None:
-    data = copy_of("coco17")
-    changed(data, INSTANCES, _annotation(bbox=box))
+    with rewritten(data / INSTANCES) as content:
+        content["annotations"][1]["bbox"] = box
     assert check("coco17", data, decode=False).ok
 
 
-def test_an_image_of_another_size_is_named_before_a_run_and_left_out(
-    copy_of: Callable[[str], Path],
-) -> None:
-    data = copy_of("coco17")
+def test_an_image_of_another_size_is_named_before_a_run_and_left_out(data: Path) -> None:
     name = next(scene.name for scene in open_scenes("coco17", data, "test") if not len(scene.boxes))
-    changed(data, INSTANCES, lambda content: _widen(content["images"], Path(name).name))
+    with rewritten(data / INSTANCES) as content:
+        (image,) = (one for one in content["images"] if one["file_name"] == Path(name).name)
+        image["width"] = 140
     for decode in (False, True):
         report = check("coco17", data, decode=decode)
         assert report.problems == (f"{name}: (128, 96) px, annotated as (140, 96)",)
@@ -164,10 +157,7 @@ def test_an_image_of_another_size_is_named_before_a_run_and_left_out(
     assert require("coco17", data, tolerated=1).unreadable == (name,)
 
 
-def test_an_image_that_exif_turns_upright_has_its_annotated_size(
-    copy_of: Callable[[str], Path],
-) -> None:
-    data = copy_of("coco17")
+def test_an_image_that_exif_turns_upright_has_its_annotated_size(data: Path) -> None:
     file = data / open_scenes("coco17", data, "test").name(0)
     with Image.open(file) as upright:
         exif = Image.Exif()
@@ -176,14 +166,7 @@ def test_an_image_that_exif_turns_upright_has_its_annotated_size(
     assert check("coco17", data, decode=True).ok
 
 
-def _widen(images: list[dict[str, Any]], file_name: str) -> None:
-    for image in images:
-        if image["file_name"] == file_name:
-            image["width"] = 140
-
-
-def test_a_file_that_is_not_cocos_is_named_with_advice(copy_of: Callable[[str], Path]) -> None:
-    data = copy_of("coco17")
+def test_a_file_that_is_not_cocos_is_named_with_advice(data: Path) -> None:
     lists = '"annotations": [{}], "categories": [{"id": 1'
     for content, message in {
         "{": "is no JSON",
@@ -202,41 +185,34 @@ def test_a_file_that_is_not_cocos_is_named_with_advice(copy_of: Callable[[str], 
         require("coco17", data, tolerated=0)
 
 
-def test_an_excerpt_may_lack_objects_of_a_class(copy_of: Callable[[str], Path]) -> None:
-    data = copy_of("coco17")
-    counts = {"trainval": 48, "test": 24}
-    changed(data, INSTANCES, lambda content: _remove(content, category=62))
+def test_an_excerpt_may_lack_objects_of_a_class(data: Path) -> None:
+    with rewritten(data / INSTANCES) as content:
+        entries = content["annotations"]
+        content["annotations"] = [entry for entry in entries if entry["category_id"] != 62]
     report = check("coco17", data, decode=False)
     assert report.classes == (4, 5)
     assert "test: class chair has no image" in report.problems
-    mark_small(data, "coco17", Sizes(classes=5, counts=counts))
-    report = check("coco17", data, decode=False)
-    assert report.ok
+    mark_small(data, "coco17", Sizes(classes=5, counts={"trainval": 48, "test": 24}))
+    assert check("coco17", data, decode=False).ok
     with pytest.raises(DataError, match="does not say how many images to hold out"):
         open_scenes("coco17", data, "val")
 
 
-def _remove(content: dict[str, Any], *, category: int) -> None:
-    kept = [entry for entry in content["annotations"] if entry["category_id"] != category]
-    content["annotations"] = kept
-
-
-def test_the_fingerprint_follows_annotations_and_images(copy_of: Callable[[str], Path]) -> None:
-    data = copy_of("coco17")
+def test_the_fingerprint_follows_annotations_and_images(data: Path) -> None:
+    file = data / INSTANCES
     seen = [open_any("coco17", data, "test").fingerprint]
-    changed(data, INSTANCES, _annotation(bbox=[10, 10, 20, 20]))
+    with rewritten(file) as content:
+        content["annotations"][1]["bbox"] = [10, 10, 20, 20]
     seen.append(open_any("coco17", data, "test").fingerprint)
     with (data / open_any("coco17", data, "test").name(3)).open("ab") as image:
         image.write(b"\0")
     seen.append(open_any("coco17", data, "test").fingerprint)
-    assert len(set(seen)) == 3
-    assert open_any("coco17", data, "test").fingerprint == seen[-1]
-    file = data / INSTANCES
     times = file.stat()
     file.write_bytes(file.read_bytes().replace(b"[10, 10, 20, 20]", b"[10, 10, 20, 21]"))
     os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))  # as tar and cp -p do
     assert file.stat().st_size == times.st_size
-    assert open_any("coco17", data, "test").fingerprint not in seen
+    seen.append(open_any("coco17", data, "test").fingerprint)
+    assert len(set(seen)) == 4
 
 
 @pytest.mark.data
@@ -278,10 +254,7 @@ def _real(key: str) -> Path:
 def test_detectron2_reads_and_chooses_the_same(
     key: str, split: str, real: bool, small_data: Path
 ) -> None:
-    compare_with_detectron2(key, split, _real(key) if real else small_data)
-
-
-def compare_with_detectron2(key: str, split: str, data: Path) -> None:
+    data = _real(key) if real else small_data
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # deprecations of torch.jit at its import
         from detectron2.data.build import (
