@@ -1,4 +1,4 @@
-"""Folders of a request: what cannot be written is refused before any work, with the reason."""
+"""Folders that nobody can write, and names that no row can have, are refused with the reason."""
 
 import os
 from pathlib import Path
@@ -12,14 +12,6 @@ from transfer.datasets.folders import (
     check_row_name,
     check_writable,
 )
-
-
-def test_a_place_that_can_be_no_folder_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    (tmp_path / "link").symlink_to(tmp_path / "gone")
-    for place, found in (("file", "file"), ("file/below", "file"), ("link/below", "link")):
-        with pytest.raises(FolderError, match=rf"^--runs .*/{found}: .*give another --runs$"):
-            check_writable(tmp_path / place, "--runs")
 
 
 def test_a_folder_below_one_that_is_read_only_or_may_not_be_searched_is_refused(

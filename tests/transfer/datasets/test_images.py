@@ -33,12 +33,8 @@ def test_every_format_decodes_to_the_rgb_pixels_of_pillow(tmp_path: Path) -> Non
     forms: list[tuple[str, str, dict[str, Any]]] = [
         *((mode, "JPEG", {}) for mode in ("RGB", "L", "CMYK")),
         *(("RGB", "PNG", {}), ("P", "GIF", {}), ("RGBA", "PNG", {})),
-        *(
-            ("RGB", "JPEG", {"quality": quality, "subsampling": sampling, "progressive": later})
-            for quality in (30, 75, 95)
-            for sampling in (0, 1, 2)
-            for later in (False, True)
-        ),
+        *(("RGB", "JPEG", {"quality": 30, "subsampling": sampling}) for sampling in (0, 1, 2)),
+        ("RGB", "JPEG", {"progressive": True}),
     ]
     for mode, kind, options in forms:
         picture(mode).save(file, kind, **options)

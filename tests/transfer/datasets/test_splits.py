@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,13 +25,13 @@ NAMES = [f"folder/{i:03d}.jpg" for i in range(60)]
 
 
 def pool(names: list[str]) -> Images:
-    return image_files(
-        Path("data"), names, [int(name[7:10]) % 3 for name in names], ["a", "b", "c"]
-    )
+    """Names of one folder, in three classes."""
+    labels = [int(name[-7:-4]) % 3 for name in names]
+    return image_files(Path("data"), names, labels, ["a", "b", "c"])
 
 
-def names_of(images: Images) -> set[str]:
-    return {images.name(i) for i in range(len(images))}
+def names_of(images: Images) -> list[str]:
+    return [images.name(i) for i in range(len(images))]
 
 
 def test_ranks_follow_the_hash_of_seed_and_name() -> None:
@@ -46,16 +46,15 @@ def test_ranks_follow_the_hash_of_seed_and_name() -> None:
 
 def test_the_draw_of_this_seed_never_changes() -> None:
     val = balanced_split(pool(NAMES), "val", val_per_class=1)
-    expected = ["folder/019.jpg", "folder/038.jpg", "folder/048.jpg"]
-    assert [val.name(i) for i in range(3)] == expected
+    assert names_of(val) == ["folder/019.jpg", "folder/038.jpg", "folder/048.jpg"]
 
 
 def test_a_missing_image_is_replaced_by_one_other() -> None:
     val = names_of(balanced_split(pool(NAMES), "val", val_per_class=5))
-    without_one = [name for name in NAMES if name != min(val)]
+    without_one = [name for name in NAMES if name != val[0]]
     again = names_of(balanced_split(pool(without_one), "val", val_per_class=5))
     assert len(again) == 15
-    assert len(again - val) == 1
+    assert len({*again} - {*val}) == 1
 
 
 def test_a_class_too_small_to_hold_out_is_named() -> None:
@@ -69,31 +68,24 @@ def test_a_class_too_small_to_hold_out_is_named() -> None:
 def test_the_order_of_a_directory_does_not_matter(
     key: str, small_data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = {s: open_split(key, small_data, s).fingerprint for s in ("train", "val", "test")}
-    monkeypatch.setattr("transfer.datasets.images.os.scandir", _reversed_scandir(os.scandir))
-    after = {s: open_split(key, small_data, s).fingerprint for s in ("train", "val", "test")}
-    assert after == before
+    scandir = os.scandir
 
-
-def _reversed_scandir(scandir: Callable[[Any], Any]) -> Callable[[Any], Any]:
     @contextmanager
     def backwards(folder: Any) -> Iterator[list[Any]]:
         with scandir(folder) as entries:
             yield sorted(entries, key=lambda entry: str(entry.name), reverse=True)
 
-    return backwards
+    before = {s: open_split(key, small_data, s).fingerprint for s in ("train", "val", "test")}
+    monkeypatch.setattr("transfer.datasets.images.os.scandir", backwards)
+    after = {s: open_split(key, small_data, s).fingerprint for s in ("train", "val", "test")}
+    assert after == before
 
 
 def test_shares_are_balanced_nested_and_the_same_everywhere() -> None:
-    images = image_files(Path(), [f"train/{i:03d}.jpg" for i in range(60)], THIRDS, ["a", "b", "c"])
-    few, some, more, all_of_them = (
-        draw_balanced_share(images, share) for share in (0.1, 0.25, 0.5, 1.0)
-    )
+    images = pool([f"train/{i:03d}.jpg" for i in range(60)])
+    few, some, more, whole = (draw_balanced_share(images, part) for part in (0.1, 0.25, 0.5, 1.0))
     assert np.bincount(some.labels.numpy()).tolist() == [5, 5, 5]
-    assert names_of(few) < names_of(more) < names_of(all_of_them)
-    assert len(all_of_them) == 60
+    assert {*names_of(few)} < {*names_of(more)} < {*names_of(whole)}
+    assert len(whole) == 60
     drawn = ["002", "007", "016", "030", "033", "035"]
-    assert [few.name(i)[6:9] for i in range(len(few))] == drawn
-
-
-THIRDS = [i % 3 for i in range(60)]
+    assert names_of(few) == [f"train/{number}.jpg" for number in drawn]

@@ -55,12 +55,10 @@ def test_sets_that_share_a_folder_are_written_together(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_leaves_no_half_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    left = 50
+    left = iter(range(49))
 
     def write_until_full(file: Path, content: bytes) -> int:
-        nonlocal left
-        left -= 1
-        if left == 0:
+        if next(left, None) is None:
             raise OSError(errno.ENOSPC, "No space left on device")
         with file.open("wb") as out:
             return out.write(content)
