@@ -113,6 +113,14 @@ def write_devkit(folder: Path, wnids: Sequence[str], labels: Sequence[str]) -> P
     return devkit
 
 
+def write_kaggles_list(folder: Path, labels: Sequence[str]) -> Path:
+    """Write the classes of val images, and boxes behind them."""
+    lines = [f"ILSVRC2012_val_{i:08d},{wnid} 1 2 3 4" for i, wnid in enumerate(labels, start=1)]
+    file = folder / "LOC_val_solution.csv"
+    file.write_text("\n".join(["ImageId,PredictionString", *lines, ""]))
+    return file
+
+
 def _voc07(data: Path, inner: Path) -> dict[str, Content]:
     voc = data / "VOCdevkit" / "VOC2007"
     tested = set((voc / "ImageSets/Main/test.txt").read_text().split())

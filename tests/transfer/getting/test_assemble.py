@@ -1,9 +1,12 @@
 """One source, interrupted anywhere: a set appears under its name when it is whole."""
 
+import errno
 import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,65 +25,40 @@ class KilledError(Exception):
     """Stands for the end of the process at this point."""
 
 
-@pytest.mark.parametrize("step", ["download", "unpack", "_stage", "find_all", "_require_whole"])
+FULL = OSError(errno.ENOSPC, "No space left on device")
+ENDS: dict[str, tuple[Any, int, Exception]] = {
+    "download": (assemble, 2, KilledError()),
+    "unpack": (assemble, 2, KilledError()),
+    "exit_if_requested": (stop, 21, KilledError()),  # within an archive
+    "_stage": (assemble, 1, KilledError()),
+    "find_all": (assemble, 1, KilledError()),
+    "_require_whole": (assemble, 1, KilledError()),
+    "rename": (Path, 1, FULL),
+}
+"""Functions, where they are, and the call of each at which a run ends."""
+
+
+@pytest.mark.parametrize("step", ENDS)
 def test_a_run_that_ends_at_any_step_goes_on(
     step: str, publish: Publish, data: Path, monkeypatch: pytest.MonkeyPatch, server: Server
 ) -> None:
-    source = publish("pets")
-    real, calls = getattr(assemble, step), 0
+    source, (place, last, error), calls = publish("pets"), ENDS[step], count(1)
+    real = getattr(place, step)
 
     def end_at_the_last_call(*words: object) -> object:
-        nonlocal calls
-        calls += 1
-        if calls == (2 if step in ("download", "unpack") else 1):
-            raise KilledError
+        if next(calls) == last:
+            raise error
         return real(*words)
 
     with monkeypatch.context() as patch:
-        patch.setattr(assemble, step, end_at_the_last_call)
-        with pytest.raises(KilledError):
+        patch.setattr(place, step, end_at_the_last_call)
+        with pytest.raises(WriteError if error is FULL else KilledError):
             get_source(source, Getting(data=data))
     assert not (data / source.folder).exists()
     get_source(source, Getting(data=data))
     assert check("pets", data, decode=True).ok
     assert not (data / WORK).exists()
     assert len(server.requests) == len(source.archives)
-
-
-def test_a_run_that_was_killed_within_an_archive_unpacks_it_again(
-    publish: Publish, data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source, calls = publish("pets"), iter(range(20))
-
-    def end_soon() -> None:
-        if next(calls, None) is None:
-            raise stop.Stopped(stop.EXIT_RESUMABLE)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(stop, "exit_if_requested", end_soon)
-        with pytest.raises(stop.Stopped):
-            get_source(source, Getting(data=data))
-    assert list((data / WORK / "pets" / "raw").rglob("*.jpg"))
-    assert not (data / source.folder).exists()
-    get_source(source, Getting(data=data))
-    assert check("pets", data, decode=True).ok
-
-
-def test_a_full_disk_is_named_and_the_same_command_goes_on(
-    publish: Publish, data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source = publish("dtd")
-
-    def full(source: object, target: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "rename", full)
-        with pytest.raises(WriteError, match="free some space"):
-            get_source(source, Getting(data=data))
-    assert not (data / source.folder).exists()
-    get_source(source, Getting(data=data))
-    assert check("dtd", data, decode=True).ok
 
 
 def test_a_file_in_the_place_of_an_archive_is_verified(

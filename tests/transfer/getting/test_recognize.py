@@ -6,7 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.transfer.getting.published import val_images, write_archive, write_devkit
+from tests.transfer.getting.published import (
+    val_images,
+    write_archive,
+    write_devkit,
+    write_kaggles_list,
+)
 from transfer.__main__ import main
 from transfer.datasets.check import check
 from transfer.getting.overview import all_sources
@@ -59,17 +64,15 @@ def put_packed_devkit(folder: Path, wnids: list[str], labels: list[str]) -> None
 
 
 def put_kaggles_list(folder: Path, wnids: list[str], labels: list[str]) -> None:
-    lines = [f"ILSVRC2012_val_{i:08d},{w} 1 2 3 4" for i, w in enumerate(labels, start=1)]
-    folder.joinpath("LOC_val_solution.csv").write_text(
-        "ImageId,PredictionString\n" + "\n".join(lines) + "\n"
-    )
+    write_kaggles_list(folder, labels)
 
 
 def put_openmmlabs_list(folder: Path, wnids: list[str], labels: list[str]) -> None:
-    places = {wnid: i for i, wnid in enumerate(wnids)}
-    lines = [f"ILSVRC2012_val_{i:08d}.JPEG {places[w]}" for i, w in enumerate(labels, start=1)]
+    lines = enumerate(labels, start=1)
     (folder / "meta").mkdir()
-    (folder / "meta" / "val.txt").write_text("\n".join(lines) + "\n")
+    (folder / "meta" / "val.txt").write_text(
+        "".join(f"ILSVRC2012_val_{i:08d}.JPEG {wnids.index(wnid)}\n" for i, wnid in lines)
+    )
 
 
 @pytest.mark.parametrize(
@@ -101,29 +104,34 @@ def test_flat_val_images_without_a_list_are_named(
 
 
 @pytest.mark.parametrize(
-    ("train", "val"),
-    [("train", "validation"), ("ILSVRC/Data/CLS-LOC/train", "ILSVRC/Data/CLS-LOC/val")],
+    ("key", "places"),
+    [
+        ("in1k", {"train": "imagenet/train", "validation": "imagenet/val"}),
+        (
+            "in1k",
+            {
+                "ILSVRC/Data/CLS-LOC/train": "imagenet/train",
+                "ILSVRC/Data/CLS-LOC/val": "imagenet/val",
+            },
+        ),
+        (
+            "coco17",
+            {
+                "annotations": "coco/annotations",
+                "images/train2017": "coco/train2017",
+                "images/val2017": "coco/val2017",
+            },
+        ),
+    ],
 )
-def test_other_suites_folders_of_imagenet_are_known(
-    train: str, val: str, small_data: Path, data: Path, tmp_path: Path
+def test_other_suites_folders_are_known(
+    key: str, places: dict[str, str], small_data: Path, data: Path, tmp_path: Path
 ) -> None:
-    for name, place in (("train", train), ("val", val)):
+    for place, path in places.items():
         (tmp_path / "x" / place).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "x" / place).symlink_to(small_data / "imagenet" / name)
-    assert link(data, tmp_path / "x", "in1k") == 0
-    assert check("in1k", data, decode=False).ok
-
-
-def test_coco_with_a_folder_of_images_is_linked(
-    small_data: Path, data: Path, tmp_path: Path
-) -> None:
-    found = tmp_path / "mscoco"
-    shutil.copytree(small_data / "coco" / "annotations", found / "annotations")
-    (found / "images").mkdir()
-    for part in ("train2017", "val2017"):
-        (found / "images" / part).symlink_to(small_data / "coco" / part)
-    assert link(data, found, "coco17", "coco17_keypoints") == 0
-    assert check("coco17", data, decode=False).ok
+        (tmp_path / "x" / place).symlink_to(small_data / path)
+    assert link(data, tmp_path / "x", key) == 0
+    assert check(key, data, decode=False).ok
 
 
 def test_masks_are_never_written_into_a_found_voc(
