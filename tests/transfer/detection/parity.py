@@ -1,15 +1,13 @@
 """Cases in which two engines are compared, and the differences of their answers."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from tests.transfer.detection.fixed_detector import everything_sampled
 from transfer.detection import recipe as recipes
-from transfer.detection.detector import ResizedDetections
-from transfer.detection.recipe import DetectorRecipe
 
 NUM_CLASSES = 3
 
@@ -27,36 +25,22 @@ UNSEEN = "keypoint_head.1.kps_score_lowres.bias"
 """Adds one number to a whole map, which the softmax over its places ignores: gradient 0."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Case:
-    """One detector whose engines are compared."""
-
-    recipe: DetectorRecipe
-    arch: str = "resnet18"
-
-
-FPN = everything_sampled(recipes.COCO_FPN)
-CO2 = everything_sampled(recipes.VOC_C4)
-
 CASES = {
-    "fpn boxes": Case(recipe=FPN, arch="resnet50"),
-    "fpn masks": Case(recipe=everything_sampled(recipes.COCO_FPN_MASKS), arch="resnet50"),
-    "fpn keypoints": Case(recipe=everything_sampled(recipes.COCO_FPN_KEYPOINTS), arch="resnet50"),
-    "4conv1fc boxes": Case(recipe=everything_sampled(recipes.COCO_4CONV1FC), arch="resnet50"),
-    "4conv1fc masks": Case(recipe=everything_sampled(recipes.COCO_4CONV1FC_MASKS), arch="resnet50"),
-    "c4": Case(recipe=everything_sampled(recipes.VOC_C4_NONE), arch="resnet50"),
-    "c4 moco": Case(recipe=everything_sampled(recipes.VOC_C4_MOCO), arch="resnet50"),
-    "c4 co2": Case(recipe=CO2, arch="resnet50"),
-    "fpn boxes resnet18": Case(recipe=FPN),
-    "c4 co2 resnet18": Case(recipe=CO2),
-    "keypoints all norms": Case(
-        recipe=replace(
-            everything_sampled(recipes.COCO_FPN_KEYPOINTS),
-            normed=("fpn", "box_head", "keypoint_head", "rpn_head"),
-            box_head_convs=2,
-        )
+    "fpn boxes": everything_sampled(recipes.COCO_FPN),
+    "fpn masks": everything_sampled(recipes.COCO_FPN_MASKS),
+    "fpn keypoints": everything_sampled(recipes.COCO_FPN_KEYPOINTS),
+    "4conv1fc boxes": everything_sampled(recipes.COCO_4CONV1FC),
+    "4conv1fc masks": everything_sampled(recipes.COCO_4CONV1FC_MASKS),
+    "c4": everything_sampled(recipes.VOC_C4_NONE),
+    "c4 moco": everything_sampled(recipes.VOC_C4_MOCO),
+    "c4 co2": everything_sampled(recipes.VOC_C4),
+    "keypoints all norms": replace(
+        everything_sampled(recipes.COCO_FPN_KEYPOINTS),
+        normed=("fpn", "box_head", "keypoint_head", "rpn_head"),
+        box_head_convs=2,
     ),
 }
+"""Detectors whose engines are compared."""
 
 
 def worst_loss(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> float:
@@ -78,18 +62,3 @@ def worst_tensor(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> floa
         for name in one
         if name != UNSEEN or max(one[name].abs().max(), other[name].abs().max()) > 1e-6
     )
-
-
-def worst_found(
-    one: Sequence[ResizedDetections], other: Sequence[ResizedDetections]
-) -> dict[str, float]:
-    """Largest differences of boxes and keypoints (px), scores and masks; classes must be equal."""
-    worst: dict[str, float] = {}
-    for mine, theirs in zip(one, other, strict=True):
-        assert torch.equal(mine.classes, theirs.classes)
-        for name in ("boxes", "scores", "masks", "keypoints"):
-            a, b = getattr(mine, name), getattr(theirs, name)
-            assert (a is None) == (b is None)
-            if a is not None and len(a):
-                worst[name] = max(worst.get(name, 0.0), (a - b).abs().max().item())
-    return worst

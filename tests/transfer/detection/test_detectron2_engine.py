@@ -65,13 +65,9 @@ def test_settings_are_those_of_detectron2s_own_files_but_for_a_few(
         ("VOC_C4_MOCO", VOC, 20, C4),
         ("VOC_C4_NONE", VOC, 20, C4),
     ]:
-        with subtests.test(name=name, file=file, num_classes=num_classes, intended=intended):
-            theirs = settings_of(file)
-            ours = flat(
-                config(
-                    getattr(recipes, name), arch="resnet50", num_classes=num_classes, norm="SyncBN"
-                )
-            )
+        with subtests.test(name=name):
+            theirs, recipe = settings_of(file), getattr(recipes, name)
+            ours = flat(config(recipe, arch="resnet50", num_classes=num_classes, norm="SyncBN"))
             assert ours.keys() == theirs.keys()
             differing = {key: value for key, value in ours.items() if value != theirs[key]}
             assert differing == SET_BY_OUR_TASKS | OF_TORCHVISIONS_BACKBONES | intended

@@ -17,9 +17,9 @@ from transfer.detection.torchvision_engine.network import RCNN
 
 
 def test_the_answer_is_that_of_detectron2(subtests: pytest.Subtests) -> None:
-    for name, case in GOLDEN.items():
-        with subtests.test(name=name, case=case):
-            detector = RCNN(case.recipe, arch=case.arch, num_classes=NUM_CLASSES, norm="BN")
+    for name, (arch, recipe) in GOLDEN.items():
+        with subtests.test(name=name):
+            detector = RCNN(recipe, arch=arch, num_classes=NUM_CLASSES, norm="BN")
             fill(detector.state_dict())
             in_double(detector)
             found = answer(detector, small_samples(2, NUM_CLASSES))

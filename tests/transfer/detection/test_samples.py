@@ -9,9 +9,10 @@ import pytest
 import torch
 from PIL import Image
 
+from tests.transfer.detection.scenes import scene
 from tests.transfer.detection.tiny_training import RECIPE, tiny_scenes
 from transfer.datasets.expected import DataError
-from transfer.datasets.scenes import Scene, Scenes
+from transfer.datasets.scenes import Scenes
 from transfer.detection.detector import Sample
 from transfer.detection.detectron2_engine import silence_known_warnings
 from transfer.detection.recipe import Finds
@@ -36,18 +37,10 @@ def one_scene(folder: Path, **changes: Any) -> Scenes:
     Image.fromarray(pixels).save(folder / "0.png")
     keypoints = np.zeros((1, 17, 3))
     keypoints[0, LEFT] = [9, 4, 2]
-    scene = Scene(
-        name="0.png",
-        image_id=0,
-        width=40,
-        height=20,
-        boxes=np.array([[4.0, 2.0, 10.0, 12.0]]),
-        classes=np.array([0]),
-        aside=np.array([False]),
-        polygons=((np.array([4.0, 2.0, 10.0, 2.0, 10.0, 12.0]),),),
-        keypoints=keypoints,
-    )
-    return Scenes(folder, [replace(scene, **changes)], ("a",), category_ids=(1,))
+    outline = np.array([4.0, 2.0, 10.0, 2.0, 10.0, 12.0])
+    shapes = {"polygons": ((outline,),), "keypoints": keypoints}
+    one = scene("0.png", 0, 40, 20, [[4.0, 2.0, 10.0, 12.0]], [0], **shapes)
+    return Scenes(folder, [replace(one, **changes)], ("a",), category_ids=(1,))
 
 
 def resized(
@@ -199,28 +192,22 @@ def detectron2_mapper(finds: Finds, flipped: bool, short_px: int, long_px: int) 
 def as_record(scenes: Scenes, index: int) -> dict[str, Any]:
     """A scene in detectron2's form."""
     scene = scenes.scene(index)
-    assert scene.polygons is not None
-    assert scene.keypoints is not None
+    annotations = [
+        {
+            "bbox": box.tolist(),
+            "bbox_mode": 0,  # left, top, right, bottom
+            "category_id": int(number),
+            "iscrowd": int(aside),
+        }
+        for box, number, aside in zip(scene.boxes, scene.classes, scene.aside, strict=True)
+    ]
+    shapes = zip(annotations, scene.polygons or (), scene.keypoints, strict=True)  # type: ignore[arg-type]
+    for annotation, outlines, points in shapes:
+        annotation["segmentation"] = [outline.tolist() for outline in outlines]
+        annotation["keypoints"] = (points + np.array([0.5, 0.5, 0])).flatten().tolist()
     return {
         "file_name": str(scenes.source.folder / scene.name),
         "width": scene.width,
         "height": scene.height,
-        "annotations": [
-            {
-                "bbox": box.tolist(),
-                "bbox_mode": 0,  # left, top, right, bottom
-                "category_id": int(number),
-                "iscrowd": int(aside),
-                "segmentation": [outline.tolist() for outline in outlines],
-                "keypoints": (points + np.array([0.5, 0.5, 0])).flatten().tolist(),
-            }
-            for box, number, aside, outlines, points in zip(
-                scene.boxes,
-                scene.classes,
-                scene.aside,
-                scene.polygons,
-                scene.keypoints,
-                strict=True,
-            )
-        ],
+        "annotations": annotations,
     }

@@ -107,13 +107,6 @@ def slow_ap(recalls: list[float], precisions: list[float]) -> tuple[float, float
     return 100 * sum(points) / 11, 100 * float(area)
 
 
-def test_difficult_objects_are_neither_hits_nor_misses_nor_missed() -> None:
-    scenes = one_class(scene("1", [column(0), column(3), column(5)], [0, 0, 0], [0, 1, 1]))
-    boxes = [column(3), column(3), column(0)]
-    ap = voc_ap([found(boxes, [0.9, 0.8, 0.7], [0, 0, 0])], scenes)
-    assert ap["AP"] == pytest.approx(100)
-
-
 def test_only_iou_above_the_threshold_hits_and_edge_pixels_count() -> None:
     # 10 pixels, of which 5 are covered: 0.5; and 6 of 10
     scenes = one_class(scene("1", [(0, 0, 10, 1)], [0], [0]))

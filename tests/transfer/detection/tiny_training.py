@@ -11,7 +11,8 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, dropout
 
-from transfer.datasets.scenes import Scene, Scenes
+from tests.transfer.detection.scenes import scene
+from transfer.datasets.scenes import Scenes
 from transfer.detection.detector import Detector, Sample
 from transfer.detection.recipe import COCO_FPN, DetectorRecipe
 
@@ -36,31 +37,16 @@ def tiny_scenes(folder: Path, *, coco: bool = True) -> Scenes:
         Image.fromarray(pixels // (1 + number % 3)).resize((width, height)).save(folder / name)
         # some reach beyond the image
         corners = np.sort(random.uniform(-0.1, 1.1, (3, 2, 2)), axis=1) * [width, height]
-        scenes.append(_scene(name, number, width, height, corners.reshape(3, 4).round(2), random))
+        boxes = corners.reshape(3, 4).round(2)
+        places = random.integers(-3, (width + 3, height + 3), (3, 17, 2))
+        labels = random.integers(0, 3, (3, 17, 1))
+        shapes = {
+            "aside": np.array([False, False, True]),
+            "polygons": tuple((box[[0, 1, 2, 1, 2, 3]], box[[0, 1, 0, 3, 2, 3]]) for box in boxes),
+            "keypoints": np.concatenate([places * (labels > 0), labels], axis=2).astype(float),
+        }
+        scenes.append(scene(name, number, width, height, boxes, [number % 3, 1, 2], **shapes))
     return Scenes(folder, scenes, ("a", "b", "c"), category_ids=(1, 5, 7) if coco else ())
-
-
-def _scene(
-    name: str,
-    number: int,
-    width: int,
-    height: int,
-    boxes: np.ndarray[tuple[int, int], np.dtype[np.float64]],
-    random: np.random.Generator,
-) -> Scene:
-    places = random.integers(-3, (width + 3, height + 3), (3, 17, 2))
-    labels = random.integers(0, 3, (3, 17, 1))
-    return Scene(
-        name=name,
-        image_id=number,
-        width=width,
-        height=height,
-        boxes=boxes,
-        classes=np.array([number % 3, 1, 2]),
-        aside=np.array([False, False, True]),
-        polygons=tuple((box[[0, 1, 2, 1, 2, 3]], box[[0, 1, 0, 3, 2, 3]]) for box in boxes),
-        keypoints=np.concatenate([places * (labels > 0), labels], axis=2).astype(np.float64),
-    )
 
 
 class TinyDetector(Detector):

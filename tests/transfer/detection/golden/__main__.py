@@ -28,15 +28,15 @@ def rounded(value: Any) -> Any:
 
 
 if __name__ == "__main__":
-    for name, case in GOLDEN.items():
+    for name, (arch, recipe) in GOLDEN.items():
         detector = detectron2_engine.build_detector(
-            case.recipe, arch=case.arch, num_classes=NUM_CLASSES, norm="BN"
+            recipe, arch=arch, num_classes=NUM_CLASSES, norm="BN"
         )
         tensors = detector.state_dict()
-        fill({torchvision_name(theirs, case.recipe): values for theirs, values in tensors.items()})
+        fill({torchvision_name(theirs, recipe): values for theirs, values in tensors.items()})
         in_double(detector)
         found = answer(detector, small_samples(2, NUM_CLASSES))
-        gradients = to_torchvision(found.gradients, case.recipe, NUM_CLASSES)
+        gradients = to_torchvision(found.gradients, recipe)
         path = path_of(name)
         path.write_text(json.dumps(rounded(summary(found, gradients))) + "\n")
         print(path, path.stat().st_size, "bytes")

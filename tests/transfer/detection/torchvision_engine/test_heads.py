@@ -42,16 +42,7 @@ def test_layers_start_uniform_within_the_square_root_of_three_over_the_inputs() 
     assert not first.bias.any()
 
 
-def test_one_proposal_may_be_two_classes_and_doubles_of_a_class_are_dropped() -> None:
-    proposals = torch.tensor([[0.0, 0, 10, 10], [0.0, 0, 10, 11], [50.0, 50, 70, 90]])
-    scores = torch.tensor([[0.5, 0.4, 0.1], [0.6, 0.01, 0.39], [0.02, 0.01, 0.97]])
-    found = select_detections(scores.log(), torch.zeros(3, 2, 4), proposals, (60, 60), COCO_FPN)
-    assert found.classes.tolist() == [0, 1]
-    assert found.scores.tolist() == pytest.approx([0.6, 0.4])
-    assert found.boxes.tolist() == [[0, 0, 10, 11], [0, 0, 10, 10]]
-
-
-def test_boxes_end_at_the_image_and_what_is_not_finite_is_dropped() -> None:
+def test_what_is_not_finite_is_not_detected() -> None:
     proposals = torch.tensor([[0.0, 0, 10, 10], [50.0, 50, 70, 90]])
     logits = torch.tensor([[float("nan"), 0.0], [5.0, 0.0]])
     found = select_detections(logits, torch.zeros(2, 1, 4), proposals, (80, 60), COCO_FPN)

