@@ -15,7 +15,7 @@ def scene(
     image_id: int | str,
     width: int,
     height: int,
-    boxes: Sequence[Sequence[float]] = (),
+    boxes: Sequence[Sequence[float]] | np.ndarray = (),
     classes: Sequence[int] = (),
     **more: Any,
 ) -> Scene:

@@ -10,11 +10,7 @@ from torch import Tensor
 from transfer.backbone import random_backbone
 from transfer.detection import detectron2_engine
 from transfer.detection import recipe as recipes
-from transfer.detection.detector import (
-    Detector,
-    num_new_norms,
-    prove,
-)
+from transfer.detection.detector import Detector, prove
 from transfer.detection.recipe import DetectorRecipe
 from transfer.detection.torchvision_engine.network import RCNN
 
@@ -98,15 +94,3 @@ def test_frozen_norms_are_found_out_though_features_are_the_same() -> None:
     FrozenBatchNorm2d.convert_frozen_batchnorm(detector.rcnn)
     with pytest.raises(ValueError, match="has 0 batch norms"):
         prove(detector, backbone(), "resnet18", recipe)
-
-
-def test_norms_are_counted_by_hand() -> None:
-    for recipe, added in [
-        (recipes.COCO_FPN, 8),
-        (recipes.COCO_4CONV1FC_MASKS, 8 + 4 + 4),
-        (replace(recipes.COCO_FPN, normed=("fpn", "mask_head")), 8),
-        (replace(recipes.COCO_FPN_KEYPOINTS, normed=("keypoint_head", "rpn_head")), 8 + 1),
-        (recipes.VOC_C4_MOCO, 1),
-        (recipes.VOC_C4, 2),
-    ]:
-        assert num_new_norms(recipe) == added

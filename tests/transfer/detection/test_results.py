@@ -4,11 +4,10 @@ import warnings
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from pycocotools import mask as coco_mask
 
 from pretrain.running.processes import this_process
-from tests.transfer.detection.scenes import scene as any_scene
-from transfer.datasets.scenes import Scene
+from tests.transfer.detection.scenes import scene
 from transfer.detection.detector import ResizedDetections
 from transfer.detection.results import (
     Detections,
@@ -19,55 +18,21 @@ from transfer.detection.results import (
 from transfer.detection.train import kept_detections
 
 
-def scene(width: int, height: int) -> Scene:
-    return any_scene("image.jpg", 1, width, height)
-
-
-def random_found(k: int, *, seed: int, side: float) -> ResizedDetections:
-    """Boxes that partly leave a square image of this side; the last lies outside."""
-    generator = torch.Generator().manual_seed(seed)
-    corner = torch.rand(k, 2, generator=generator) * side - side / 8
-    size = torch.rand(k, 2, generator=generator) ** 2 * side
-    boxes = torch.cat([corner, corner + size], dim=1)
-    boxes[-1] = torch.tensor([side + 5, 3, side + 9, 8])
-    return ResizedDetections(
-        boxes=boxes,
-        scores=torch.rand(k, generator=generator).sort(descending=True).values,
-        classes=torch.randint(5, (k,), generator=generator),
-        masks=torch.rand(k, 28, 28, generator=generator),
-        keypoints=torch.rand(k, 17, 3, generator=generator) * side,
-    )
-
-
-def decoded(counts: str, height: int, width: int) -> Tensor:
-    from pycocotools import mask as coco_mask
-
-    with warnings.catch_warnings():
-        # its arrays do not know numpy 2's copy argument
-        warnings.filterwarnings("ignore", "__array__ implementation", DeprecationWarning)
-        pixels = coco_mask.decode({"size": [height, width], "counts": counts.encode()})
-    return torch.from_numpy(pixels).bool()
-
-
 def test_boxes_are_scaled_and_clipped_and_empty_ones_go_with_their_score() -> None:
     found = ResizedDetections(
         boxes=torch.tensor([[2.0, 4, 10, 8], [-4, -4, 400, 400], [200, 4, 210, 8]]),
         scores=torch.tensor([0.9, 0.8, 0.7]),
         classes=torch.tensor([2, 0, 1]),
+        keypoints=torch.rand(3, 17, 3),
     )
-    original = to_original_size(found, scene(50, 200), torch.empty(3, 100, 100))
+    original = to_original_size(found, scene("image.jpg", 1, 50, 200), torch.empty(3, 100, 100))
     assert original.boxes.tolist() == [[1, 8, 5, 16], [0, 0, 50, 200]]
     assert original.scores.tolist() == found.scores[:2].tolist()
     assert original.classes.tolist() == [2, 0]
-
-
-def test_keypoints_are_scaled_but_not_their_scores() -> None:
-    found = random_found(4, seed=0, side=100)
     assert found.keypoints is not None
-    original = to_original_size(found, scene(50, 200), torch.empty(3, 100, 100))
     assert original.keypoints is not None
-    factors = torch.tensor([0.5, 2, 1])
-    torch.testing.assert_close(original.keypoints, found.keypoints[:3] * factors)
+    factors = torch.tensor([0.5, 2, 1])  # the score is none of the image
+    torch.testing.assert_close(original.keypoints, found.keypoints[:2] * factors)
 
 
 def test_a_full_mask_covers_the_pixels_whose_centers_are_in_its_box() -> None:
@@ -99,7 +64,11 @@ def test_a_mask_is_its_probabilities_interpolated_between_cell_centers() -> None
 
 def test_run_lengths_decode_to_the_mask() -> None:
     mask = torch.rand(31, 23, generator=torch.Generator().manual_seed(2)) > 0.4
-    assert torch.equal(decoded(run_lengths(mask), 31, 23), mask)
+    with warnings.catch_warnings():
+        # its arrays do not know numpy 2's copy argument
+        warnings.filterwarnings("ignore", "__array__ implementation", DeprecationWarning)
+        pixels = coco_mask.decode({"size": [31, 23], "counts": run_lengths(mask).encode()})
+    assert torch.equal(torch.from_numpy(pixels).bool(), mask)
 
 
 ENTRY = Detections(
