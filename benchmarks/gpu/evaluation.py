@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from benchmarks.gpu.timing import Facts, first_that_fits, seconds_per_call, with_peak_memory
 from transfer.backbone import Precision as FeaturePrecision
 from transfer.backbone import random_backbone
+from transfer.convert.resnet import load_into_mmseg
 from transfer.detection.detector import Detector, Sample
 from transfer.detection.engines import EngineName, build_detector
 from transfer.detection.recipe import DetectorRecipe
@@ -29,7 +30,7 @@ from transfer.frozen.head_optimizer import HeadOptimizer, new_heads
 from transfer.frozen.network import forward, frozen_network
 from transfer.frozen.probe_training import ProbeTraining
 from transfer.frozen.transforms import Normalization
-from transfer.segmentation.network import FCN, build_network, load_backbone
+from transfer.segmentation.network import FCN, build_network
 from transfer.segmentation.recipe import VOC_FCN
 from transfer.segmentation.samples import Sample as Crop
 from transfer.tasks import semi_supervised
@@ -202,7 +203,8 @@ def new_fcn(arch: str, folder: Path, *, px: int, head_channels: int) -> FCN:
         network = build_network(
             recipe, arch=arch, num_classes=NUM_CLASSES, norm="BN", log=folder / "mmseg.log"
         )
-    load_backbone(network, random_backbone(arch=arch, stem="imagenet", seed=0).state_dict)
+    backbone = random_backbone(arch=arch, stem="imagenet", seed=0)
+    load_into_mmseg(network.backbone, backbone.state_dict)
     return network
 
 

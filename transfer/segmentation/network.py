@@ -18,7 +18,6 @@ from torchvision.models import ResNet
 from torchvision.models.resnet import Bottleneck
 
 from transfer.convert.architectures import FEATURE_DIM, PLAIN
-from transfer.convert.resnet import load_into_mmseg
 from transfer.datasets.segmented import IGNORED
 from transfer.finetuning.norms import Norm, norm_layer
 from transfer.finetuning.proof import prove_maps
@@ -79,7 +78,7 @@ def pixel_loss(logits: Tensor, masks: Tensor) -> Tensor:
 def build_network(
     recipe: SegmentationRecipe, *, arch: str, num_classes: int, norm: Norm, log: Path
 ) -> FCN:
-    """Return a new network on the CPU; `load_backbone` comes next. mmengine writes to the log."""
+    """Return a new network on the CPU; `load_into_mmseg` comes next. mmengine writes to the log."""
     if arch not in PLAIN:
         raise ValueError(f"a network on {arch} was asked for; known are {', '.join(PLAIN)}")
     with redirect_output(log):
@@ -123,11 +122,6 @@ def config(recipe: SegmentationRecipe, *, arch: str, num_classes: int) -> dict[s
         "align_corners": recipe.align_corners,
     }
     return {"backbone": backbone, "decode_head": head, "train_cfg": {}, "test_cfg": {}}
-
-
-def load_backbone(network: FCN, state_dict: Mapping[str, Tensor]) -> int:
-    """Load a backbone of torchvision's names and shapes; return how many tensors it has."""
-    return load_into_mmseg(network.backbone, state_dict)
 
 
 @contextmanager

@@ -106,13 +106,14 @@ class Segmentation(RecipeTraining[SegmentationRecipe]):
 
     def build(self, backbone: Backbone, num_classes: int, norm: Norm, folders: Folders) -> FCN:
         """Return the network with the backbone's weights; torch's generator draws the others."""
-        from transfer.segmentation.network import build_network, load_backbone
+        from transfer.convert.resnet import load_into_mmseg
+        from transfer.segmentation.network import build_network
 
         log = folders.work / f"mmengine-{this_process().rank}.log"
         network = build_network(
             self.recipe, arch=backbone.arch, num_classes=num_classes, norm=norm, log=log
         )
-        load_backbone(network, backbone.state_dict)
+        load_into_mmseg(network.backbone, backbone.state_dict)
         return network
 
     def prove(self, network: FCN, backbone: Backbone) -> dict[str, float]:

@@ -6,22 +6,13 @@ from typing import Any
 
 import pytest
 import torch
-import torchvision
 from torch import Tensor, nn
-from torchvision.models.resnet import Bottleneck
 
 from transfer.backbone import random_backbone
+from transfer.convert.resnet import load_into_mmseg
 from transfer.finetuning.norms import NaiveSyncBatchNorm, Norm
-from transfer.finetuning.proof import fixed_images, torchvision_maps
 from transfer.segmentation import network as networks
-from transfer.segmentation.network import (
-    FCN,
-    build_network,
-    dilate_layer4,
-    load_backbone,
-    prove,
-    redirect_output,
-)
+from transfer.segmentation.network import FCN, build_network, prove, redirect_output
 from transfer.segmentation.recipe import VOC_FCN, SegmentationRecipe
 from transfer.segmentation.samples import Sample
 
@@ -39,21 +30,19 @@ def built(
     *,
     arch: str = "resnet18",
     norm: Norm = "BN",
-    loaded: bool = True,
 ) -> FCN:
+    """A network on these weights."""
     torch.manual_seed(0)
     network = build_network(recipe, arch=arch, num_classes=21, norm=norm, log=folder / "log")
-    if loaded:
-        load_backbone(network, weights(arch))
+    load_into_mmseg(network.backbone, weights(arch))
     return network
 
 
 def batch(side: int) -> list[Sample]:
     """Two crops, one smaller than the side, with ignored pixels."""
     generator = torch.Generator().manual_seed(0)
-    sizes = ((side, side), (side - 9, side - 20))
     samples = []
-    for size in sizes:
+    for size in ((side, side), (side - 9, side - 20)):
         image = torch.randint(0, 256, (3, *size), dtype=torch.uint8, generator=generator)
         mask = torch.randint(0, 21, size, dtype=torch.uint8, generator=generator)
         mask[:5] = 255
@@ -69,9 +58,7 @@ def scale(recipe: SegmentationRecipe) -> dict[str, Any]:
 
 @pytest.mark.parametrize("arch", ["resnet18", "resnet50"])
 def test_every_tensor_has_its_place_and_maps_are_torchvisions(arch: str, tmp_path: Path) -> None:
-    network = built(tmp_path, arch=arch, loaded=False)
-    assert load_backbone(network, weights(arch)) == len(weights(arch))
-    differences = prove(network, weights(arch), arch, TINY)
+    differences = prove(built(tmp_path, arch=arch), weights(arch), arch, TINY)
     assert list(differences) == ["layer1", "layer2", "layer3", "layer4"]
     # float32, up to 49 layers: 256 eps of each map's largest value
     assert max(differences.values()) < 256 * torch.finfo(torch.float32).eps
@@ -85,9 +72,8 @@ def test_the_whole_recipe_has_a_stride_of_16_and_mocos_head(tmp_path: Path) -> N
     three = [m.conv2 for m in network.backbone.layer4]  # type: ignore[union-attr]
     assert [(c.dilation, c.stride) for c in three] == [((2, 2), (1, 1))] * 3
     with torch.no_grad():
-        assert network.eval().head(network.backbone(torch.zeros(1, 3, 513, 513))).shape[2:] == (
-            *(33, 33),
-        )
+        coarse = network.eval().head(network.backbone(torch.zeros(1, 3, 513, 513)))
+    assert coarse.shape[2:] == (33, 33)
 
 
 def test_another_network_than_the_recipes_is_found_out(
@@ -100,8 +86,9 @@ def test_another_network_than_the_recipes_is_found_out(
     ]:
         with pytest.raises(ValueError, match=message):
             prove(built(tmp_path), weights(), "resnet18", replace(TINY, **change))  # type: ignore[arg-type]
+    new = build_network(TINY, arch="resnet18", num_classes=21, norm="BN", log=tmp_path / "log")
     with pytest.raises(ValueError, match="layer1 differs"):
-        prove(built(tmp_path, loaded=False), weights(), "resnet18", TINY)
+        prove(new, weights(), "resnet18", TINY)
     plain = networks.config
 
     def with_deep_stem(*args: Any, **names: Any) -> dict[str, Any]:
@@ -135,16 +122,10 @@ def test_the_loss_is_mmsegmentations(tmp_path: Path) -> None:
         from mmseg.models.data_preprocessor import SegDataPreProcessor
         from mmseg.structures import SegDataSample
 
-        prepare = SegDataPreProcessor(
-            **scale(TINY),
-            size=(65, 65),
-            pad_val=0,
-            seg_pad_val=255,
-        ).double()
-        truth = [
-            SegDataSample(gt_sem_seg=PixelData(data=sample.mask[None].long()))
-            for sample in batch(65)
-        ]
+        padding = {"size": (65, 65), "pad_val": 0, "seg_pad_val": 255}
+        prepare = SegDataPreProcessor(**scale(TINY), **padding).double()
+        masks = [PixelData(data=sample.mask[None].long()) for sample in batch(65)]
+        truth = [SegDataSample(gt_sem_seg=mask) for mask in masks]
         images = [sample.image for sample in batch(65)]
         given = prepare({"inputs": images, "data_samples": truth}, training=True)
         head: Any = network.head
@@ -175,28 +156,3 @@ def test_the_classes_of_an_odd_size_are_mmsegmentations(
     assert found.shape == (47, 71)
     assert len(found.unique()) > 3
     assert torch.equal(found.long(), expected.pred_sem_seg.data[0])
-
-
-def shortcut(num_in: int, num_out: int) -> nn.Module:
-    """Return the shortcut of a first block, with stride 1."""
-    return nn.Sequential(nn.Conv2d(num_in, num_out, 1, bias=False), nn.BatchNorm2d(num_out))
-
-
-def test_the_twins_layer4_is_three_of_torchvisions_dilated_blocks() -> None:
-    torch.manual_seed(0)
-    twin = dilate_layer4(torchvision.models.resnet50(), 2).eval()
-    blocks = nn.Sequential(
-        Bottleneck(1024, 512, downsample=shortcut(1024, 2048), dilation=2),
-        Bottleneck(2048, 512, dilation=2),
-        Bottleneck(2048, 512, dilation=2),
-    ).eval()
-    blocks.load_state_dict(twin.layer4.state_dict())
-    maps = torch.randn(1, 1024, 5, 7, dtype=torch.float64)
-    with torch.inference_mode():
-        torch.testing.assert_close(twin.double().layer4(maps), blocks.double()(maps))
-
-
-def test_the_twin_keeps_stride_and_shape_of_a_basic_block() -> None:
-    twin = dilate_layer4(torchvision.models.resnet18(), 2).eval()
-    maps = torchvision_maps(twin, fixed_images(), (0.5, 0.5, 0.5), (0.2, 0.2, 0.2))
-    assert maps["layer4"].shape[2:] == maps["layer3"].shape[2:] == (4, 6)

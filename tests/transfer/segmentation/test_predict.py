@@ -7,7 +7,6 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 import pytest
@@ -21,7 +20,7 @@ from tests.transfer.segmentation.drawn_split import COLORS, drawn_split
 from tests.two_processes import two_processes
 from transfer.datasets.segmented import IGNORED, read_mask, voc_palette
 from transfer.segmentation.network import FCN, pixel_loss
-from transfer.segmentation.recipe import VOC_FCN, SegmentationRecipe
+from transfer.segmentation.recipe import VOC_FCN
 from transfer.segmentation.samples import Sample
 from transfer.segmentation.train import predict, prediction_path
 
@@ -33,36 +32,30 @@ FOLDER = "SEGMENTATIONS"
 
 
 class Pass(nn.Module):
-    """A stand-in for the backbone, whose only map is the image."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: list[Tensor] = []
-        """All images (n, 3, H, W) that came, normalized."""
+    """A stand-in for the backbone, whose only map is the image; it keeps what it saw."""
 
     def forward(self, images: Tensor) -> list[Tensor]:
         """images: (n, 3, H, W)."""
-        self.seen.append(images)
+        self.seen = images
         return [images]
 
 
 class Nearest(nn.Module):
-    """A stand-in for the head."""
+    """A stand-in for the head: a class is the better, the nearer its color is."""
 
-    def __init__(self, recipe: SegmentationRecipe) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        mean, std = torch.tensor(recipe.pixel_mean), torch.tensor(recipe.pixel_std)
-        colors = (torch.tensor(COLORS) / 255 - mean) / std
-        self.colors = nn.Parameter(colors)
+        mean, std = torch.tensor(RECIPE.pixel_mean), torch.tensor(RECIPE.pixel_std)
+        self.colors = nn.Parameter((torch.tensor(COLORS) / 255 - mean) / std)
 
     def forward(self, maps: Sequence[Tensor]) -> Tensor:
-        """(n, 3, H, W): a class is the better, the nearer its color is."""
+        """(n, 3, H, W)."""
         return -(maps[-1][:, None] - self.colors[:, :, None, None]).pow(2).sum(dim=2)
 
 
-def color_reader(recipe: SegmentationRecipe = RECIPE) -> FCN:
+def color_reader() -> FCN:
     """Exact on the images of `drawn_split`."""
-    return FCN(Pass(), Nearest(recipe), recipe)
+    return FCN(Pass(), Nearest(), RECIPE)
 
 
 def crop(height: int, width: int, label: int = 1) -> Sample:
@@ -87,7 +80,7 @@ def test_the_loss_is_the_logarithm_of_each_classs_share_by_a_slow_loop() -> None
 def test_small_crops_are_filled_on_the_right_and_below_with_the_mean_color() -> None:
     network = color_reader()
     network([crop(SIDE, SIDE), crop(30, 20)])
-    whole, filled = cast(Pass, network.backbone).seen[0]
+    whole, filled = network.backbone.seen  # type: ignore[misc]
     assert filled.shape == (3, SIDE, SIDE)
     assert torch.equal(filled[:, :30, :20], whole[:, :30, :20])
     filled[:, :30, :20] = 0
