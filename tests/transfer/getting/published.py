@@ -157,15 +157,14 @@ PACKERS: dict[str, Callable[[Path, Path], dict[str, Content]]] = {
     "voc12": _voc12,
 }
 """What returns the archives of a data folder; it gets a folder for archives inside them."""
+LABELS_OF_CARS = "cars_test_annos_withlabels.mat"
 PLACES: dict[str, dict[str, dict[str, str]]] = {
     "aircraft": {"fgvc-aircraft-2013b.tar.gz": {"fgvc-aircraft-2013b": "fgvc-aircraft-2013b"}},
     "cars": {
         "cars_train.tgz": {"cars_train": "stanford_cars/cars_train"},
         "cars_test.tgz": {"cars_test": "stanford_cars/cars_test"},
         "car_devkit.tgz": {"devkit": "stanford_cars/devkit"},
-        "cars_test_annos_withlabels.mat": {
-            "cars_test_annos_withlabels.mat": "stanford_cars/cars_test_annos_withlabels.mat"
-        },
+        LABELS_OF_CARS: {LABELS_OF_CARS: f"stanford_cars/{LABELS_OF_CARS}"},
     },
     "cifar10": {"cifar-10-python.tar.gz": {"cifar-10-batches-py": "cifar-10-batches-py"}},
     "cifar100": {"cifar-100-python.tar.gz": {"cifar-100-python": "cifar-100-python"}},
@@ -190,14 +189,12 @@ PLACES: dict[str, dict[str, dict[str, str]]] = {
         name: {name: f"imagenet_subsets/{name}"} for name in ("1percent.txt", "10percent.txt")
     },
     "inat2019": {
-        "train_val2019.tar.gz": {"train_val2019": "inat2019/train_val2019"},
-        "train2019.json.tar.gz": {"train2019.json": "inat2019/train2019.json"},
-        "val2019.json.tar.gz": {"val2019.json": "inat2019/val2019.json"},
+        f"{name}.tar.gz": {name: f"inat2019/{name}"}
+        for name in ("train_val2019", "train2019.json", "val2019.json")
     },
     "objectnet": {"objectnet-1.0.zip": {"objectnet-1.0": "objectnet-1.0"}},
     "pets": {
-        "images.tar.gz": {"images": "oxford-iiit-pet/images"},
-        "annotations.tar.gz": {"annotations": "oxford-iiit-pet/annotations"},
+        f"{name}.tar.gz": {name: f"oxford-iiit-pet/{name}"} for name in ("images", "annotations")
     },
 }
 """Place in an archive, and path below the data folder, of what the archives of a source hold."""
