@@ -73,7 +73,7 @@ def test_processes_and_passes_share_the_batch_or_it_is_refused() -> None:
     for batch_size, passes in ((16, 2), (8, 1)):
         recipe = tiny_recipe(batch_size=batch_size, accumulated=passes)
         assert images_per_pass(recipe, one_of(4, 0)) == 2
-    with pytest.raises(ValueError, match="16 images does not divide by 3 processes"):
+    with pytest.raises(ValueError, match=r"16 images .* 3 processes"):
         images_per_pass(tiny_recipe(batch_size=16), one_of(3, 0))
 
 

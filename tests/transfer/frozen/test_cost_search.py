@@ -87,7 +87,8 @@ def test_other_settings_or_costs_below_never_read_these_stages(tmp_path: Path) -
     others += [{"num_folds": 4}, {"solver": "scikit-learn"}]
     features, positive = toy()
     keys = {search_key(replace(SEARCH, **other), features, positive) for other in others}
-    assert len(keys | {search_key(SEARCH, features + 1, positive)}) == len(others) + 1
+    keys |= {search_key(SEARCH, features + 1, positive), search_key(SEARCH, features, ~positive)}
+    assert len(keys) == len(others) + 2
     search(tmp_path)
     search(tmp_path, replace(SEARCH, costs=(0.02, *SEARCH.costs[1:])))
     assert len(list(tmp_path.glob("*.stage"))) == 8

@@ -52,7 +52,7 @@ def test_a_separable_set_is_solved_exactly_by_the_smallest_cost_which_is_flagged
 
 def test_the_paper_protocol_refuses_a_set_with_fewer_classes() -> None:
     split = Features(torch.rand(6, 3), -torch.ones(6, 20, dtype=torch.int8))
-    with pytest.raises(DataError, match=r"0 classes have 2 positive images .* expected 20"):
+    with pytest.raises(DataError, match="expected 20"):
         VOCSVM().measurable(split, split, tuple(f"class {i}" for i in range(20)))
 
 
@@ -61,7 +61,8 @@ def test_difficult_images_are_negatives_in_training(tmp_path: Path) -> None:
     assert bool((data.train.labels == 0).any())
     relabeled = data.train.labels.where(data.train.labels != 0, -1)
     as_negative = replace(data, train=Features(data.train.features, relabeled))
-    left, right = (QUICK.run(one, folders(tmp_path), seed=0) for one in (data, as_negative))
+    left = QUICK.run(data, folders(tmp_path / "left"), seed=0)
+    right = QUICK.run(as_negative, folders(tmp_path / "right"), seed=0)
     assert torch.equal(left.scores, right.scores)
 
 
@@ -89,7 +90,7 @@ def test_features_are_divided_by_their_length_and_an_offset() -> None:
     scaled = unit_length(torch.tensor([[3.0, 4.0], [0.0, 0.0]]), 1e-5)
     expected = torch.tensor([[3 / 5.00001, 4 / 5.00001], [0.0, 0.0]])
     torch.testing.assert_close(scaled, expected)
-    with pytest.raises(ValueError, match="1 of 2 features are not finite"):
+    with pytest.raises(ValueError, match="1 of 2"):
         unit_length(torch.tensor([[1.0, 2.0], [float("inf"), 0.0]]), 1e-5)
 
 
