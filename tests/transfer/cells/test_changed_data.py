@@ -1,7 +1,7 @@
 """Whatever ends a process while data change, nobody finds what it made of them."""
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -26,8 +26,6 @@ from transfer.datasets.unchanged import (
 )
 from transfer.frozen.network import forward as forward_pass
 
-Forward = Callable[[nn.Module, Tensor], Tensor]
-
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,17 +44,6 @@ def restore_images(data: Path) -> None:
     """Put the images back with their times, as tar does."""
     for file in (data.parent / "original").glob("stanford_cars/cars_*/*.jpg"):
         shutil.copy2(file, data / file.relative_to(data.parent / "original"))
-
-
-def at_calls(happens: Mapping[int, Callable[[], object]]) -> Forward:
-    """Return a forward pass of which these calls are preceded by something."""
-    numbers = count(1)
-
-    def forward(network: nn.Module, pixels: Tensor) -> Tensor:
-        happens.get(next(numbers), lambda: None)()
-        return forward_pass(network, pixels)
-
-    return forward
 
 
 def features(cell: Cell) -> dict[str, bytes]:
@@ -95,13 +82,17 @@ def test_no_row_of_replaced_images_survives_another_error(
 ) -> None:
     runs = own_cell.settings.data.parent / "undisturbed"
     expected = features(replace(own_cell, settings=replace(own_cell.settings, runs=runs), seed=1))
-    changes = change(own_cell.settings.data)
+    changes, calls = change(own_cell.settings.data), count(1)
 
-    def end() -> None:
-        raise error
+    def forward(network: nn.Module, pixels: Tensor) -> Tensor:
+        match next(calls):
+            case 1:
+                next(changes)
+            case 4:
+                raise error
+        return forward_pass(network, pixels)
 
     with monkeypatch.context() as patch:
-        forward = at_calls({1: lambda: next(changes), 4: end})
         patch.setattr(transfer.frozen.extraction, "forward", forward)
         with pytest.raises(type(error)):
             evaluate(own_cell)

@@ -5,7 +5,6 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -27,14 +26,23 @@ def swap_an_image(data: Path, pattern: str = "stanford_cars/cars_train/*.jpg") -
     shutil.copy(other, first)
 
 
-def before(method: Callable[..., Any], change: Callable[[], object]) -> Callable[..., Any]:
-    """Return the method with a change of the data before it."""
+Before = Callable[[type, str, Callable[[], object]], None]
 
-    def changed(*arguments: object) -> Any:
-        change()
-        return method(*arguments)
 
-    return changed
+@pytest.fixture
+def before(monkeypatch: pytest.MonkeyPatch) -> Before:
+    """Let a change of the data happen before a method of a task."""
+
+    def patch(kind: type, name: str, change: Callable[[], object]) -> None:
+        method = getattr(kind, name)
+
+        def changed(*arguments: object) -> object:
+            change()
+            return method(*arguments)
+
+        monkeypatch.setattr(kind, name, changed)
+
+    return patch
 
 
 def rewrite_an_image(data: Path) -> None:
@@ -45,22 +53,17 @@ def rewrite_an_image(data: Path) -> None:
     first.write_bytes(content)
 
 
-def remove_the_set(data: Path) -> None:
-    shutil.rmtree(data / "stanford_cars")
-
-
 @pytest.mark.parametrize(
     ("method", "change"),
     [
         *itertools.product(("prepare", "run", "metrics"), (swap_an_image, rewrite_an_image)),
-        ("metrics", remove_the_set),
+        ("metrics", lambda data: shutil.rmtree(data / "stanford_cars")),
     ],
 )
 def test_a_set_that_changes_or_is_replaced_and_put_back_within_a_cell_leaves_no_record(
-    own_cell: Cell, method: str, change: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+    own_cell: Cell, method: str, change: Callable[[Path], None], before: Before
 ) -> None:
-    changing = before(getattr(KNN, method), lambda: change(own_cell.settings.data))
-    monkeypatch.setattr(KNN, method, changing)
+    before(KNN, method, lambda: change(own_cell.settings.data))
     told = "trainval: image files were" if change == rewrite_an_image else "data set cars has"
     with pytest.raises(ChangedDataError, match=told):
         evaluate(own_cell)
@@ -70,10 +73,9 @@ def test_a_set_that_changes_or_is_replaced_and_put_back_within_a_cell_leaves_no_
 
 
 def test_a_preparation_during_which_an_image_was_replaced_leaves_no_features(
-    own_cell: Cell, monkeypatch: pytest.MonkeyPatch
+    own_cell: Cell, before: Before, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    changing = before(KNN.prepare, lambda: rewrite_an_image(own_cell.settings.data))
-    monkeypatch.setattr(KNN, "prepare", changing)
+    before(KNN, "prepare", lambda: rewrite_an_image(own_cell.settings.data))
     monkeypatch.setattr(KNN, "extract_together", lambda *_: False)
     with pytest.raises(ChangedDataError, match="image files were written meanwhile"):
         prepare([own_cell])
@@ -102,19 +104,13 @@ SETS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("key", SETS)
 def test_sets_of_every_kind_are_compared_where_they_are_opened(
-    key: str,
-    small_backbone: Backbone,
-    settings: CellSettings,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    key: str, small_backbone: Backbone, settings: CellSettings, tmp_path: Path, before: Before
 ) -> None:
     name, pattern = SETS[key]
     generate(tmp_path / "data", keys=(name,))
     settings = replace(settings, data=tmp_path / "data")
     cell = Cell(key=key, backbone=small_backbone, seed=0, settings=settings)
-    kind = type(cell.task)
-    changing = before(kind.prepare, lambda: swap_an_image(settings.data, pattern))
-    monkeypatch.setattr(kind, "prepare", changing)
+    before(type(cell.task), "prepare", lambda: swap_an_image(settings.data, pattern))
     with pytest.raises(ChangedDataError, match="has changed while it was being used"):
         evaluate(cell)
 
@@ -129,7 +125,7 @@ def test_a_change_between_two_cells_is_checked_again_and_recorded_or_told(own_ce
     assert evaluate(own_cell).data["cars"]["fingerprint"] == now  # though it was finished
     assert evaluate(third).data["cars"]["fingerprint"] == now
     assert first.data["cars"]["fingerprint"] != now
-    image = min((own_cell.settings.data / "stanford_cars" / "cars_train").glob("*.jpg"))
+    image = min(own_cell.settings.data.glob("stanford_cars/cars_train/*.jpg"))
     image.unlink()
     with pytest.raises(ValueError, match=image.name):
         evaluate(replace(own_cell, seed=3))

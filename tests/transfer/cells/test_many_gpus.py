@@ -8,6 +8,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -22,13 +23,17 @@ from transfer.finetuning.options import TrainingOptions
 TWO = TrainingOptions(gpus=2)
 
 
+@pytest.fixture
+def cell(small_backbone: Backbone, settings: CellSettings) -> Cell:
+    """A detector in two processes."""
+    settings = replace(settings, training=TWO)
+    return Cell(key="coco_det", backbone=small_backbone, seed=0, settings=settings)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("key", ["coco_insseg", "voc0712_det_c4", "voc12_seg_fcn"])
-def test_two_processes_share_batch_norms_and_test_images(
-    key: str, small_backbone: Backbone, small_data: Path, settings: CellSettings
-) -> None:
-    settings = replace(settings, data=small_data, training=TWO)
-    cell = Cell(key=key, backbone=small_backbone, seed=0, settings=settings)
+def test_two_processes_share_batch_norms_and_test_images(key: str, cell: Cell) -> None:
+    cell = replace(cell, key=key)
     record = evaluate_on_gpus(cell)
     assert (record.details["norm"], record.details["num_processes"]) == ("naiveSyncBN", 2)
     assert record.details["num_test"] == record.data[cell.task.datasets()[0]]["counts"]["test"]
@@ -36,14 +41,10 @@ def test_two_processes_share_batch_norms_and_test_images(
 
 
 @pytest.mark.slow
-def test_what_a_process_raises_is_raised_here(
-    small_backbone: Backbone, small_data: Path, settings: CellSettings
-) -> None:
-    options = replace(TWO, learning_rates=(1e6,))
-    settings = replace(settings, data=small_data, training=options)
-    cell = Cell(key="coco_det", backbone=small_backbone, seed=0, settings=settings)
+def test_what_a_process_raises_is_raised_here(cell: Cell) -> None:
+    settings = replace(cell.settings, training=replace(TWO, learning_rates=(1e6,)))
     with pytest.raises(NotFiniteError, match="iteration"):
-        evaluate_on_gpus(cell)
+        evaluate_on_gpus(replace(cell, settings=settings))
 
 
 @pytest.mark.parametrize(("line", "killed"), [("kill -9 $$", True), ("exit 3", False)])
@@ -60,34 +61,22 @@ def test_the_first_death_is_the_reason(
         assert wait_for_workers(workers) == [3, 1, -6]
 
 
-def test_missing_data_are_told_before_a_process_starts(
-    small_backbone: Backbone, settings: CellSettings, tmp_path: Path
-) -> None:
-    settings = replace(settings, data=tmp_path / "nothing", training=TWO)
-    cell = Cell(key="coco_det", backbone=small_backbone, seed=0, settings=settings)
+def test_missing_data_are_told_before_a_process_starts(cell: Cell, tmp_path: Path) -> None:
+    settings = replace(cell.settings, data=tmp_path / "nothing")
     with pytest.raises(DataError, match="is not there"):
-        evaluate_on_gpus(cell)
+        evaluate_on_gpus(replace(cell, settings=settings))
 
 
 def test_a_process_that_dies_after_the_record_was_written_is_no_failure(
-    small_backbone: Backbone,
-    small_data: Path,
-    settings: CellSettings,
-    monkeypatch: pytest.MonkeyPatch,
+    cell: Cell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = replace(settings, data=small_data, training=TWO)
-    cell = Cell(key="coco_det", backbone=small_backbone, seed=0, settings=settings)
-
-    def dies(workers: object) -> list[int]:
-        raise KilledError(-signal.SIGABRT)
-
     record: Any = object()
-    found = [None, record, record]
-    monkeypatch.setattr("transfer.cells.many_gpus.start_workers", lambda *_: [])
-    monkeypatch.setattr("transfer.cells.many_gpus.wait_for_workers", dies)
-    monkeypatch.setattr("transfer.cells.many_gpus.finished", lambda _: found.pop(0))
+    module = "transfer.cells.many_gpus"
+    monkeypatch.setattr(f"{module}.start_workers", lambda *_: [])
+    died = Mock(side_effect=KilledError(-signal.SIGABRT))
+    monkeypatch.setattr(f"{module}.wait_for_workers", died)
+    monkeypatch.setattr(f"{module}.finished", Mock(side_effect=[None, record, record, None, None]))
     assert evaluate_on_gpus(cell) is record
-    found[:] = [None, None]
     with pytest.raises(KilledError, match="SIGABRT"):
         evaluate_on_gpus(cell)
 

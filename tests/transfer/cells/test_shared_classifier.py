@@ -1,10 +1,10 @@
 """Tasks that use another task's classifier: found by its record, trained if missing, and said."""
 
 import json
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -13,10 +13,10 @@ from benchmarks.execution.sequence import run_cells
 from benchmarks.planning.options import RunAll
 from benchmarks.planning.plan import PlannedCell, plan_cell, with_classifiers
 from benchmarks.run_all import plan
-from pretrain.running.lock import lock_folder, wait_for_lock
+from pretrain.running.lock import lock_folder
 from transfer.backbone import Backbone, random_backbone
 from transfer.cells.execution import evaluate, prepare
-from transfer.cells.request import Cell, CellSettings, ClassifierError, classifier_hash, finished
+from transfer.cells.request import Cell, CellSettings, ClassifierError, finished
 from transfer.datasets.images import Images
 from transfer.datasets.synthetic.generate import generate
 from transfer.frozen.classifier import Heads, classifier_file, save_classifier
@@ -33,23 +33,25 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def cell(small_backbone: Backbone, settings: CellSettings, data: Path) -> Cell:
-    return Cell(
-        key="objectnet13_eval",
-        backbone=small_backbone,
-        seed=0,
-        settings=replace(settings, data=data),
-    )
+    settings = replace(settings, data=data)
+    return Cell(key="objectnet13_eval", backbone=small_backbone, seed=0, settings=settings)
+
+
+@pytest.fixture
+def needed(cell: Cell) -> Cell:
+    """The cell whose classifier the other one uses."""
+    assert cell.needed is not None
+    return cell.needed
 
 
 @pytest.mark.slow
 def test_a_missing_classifier_is_trained_and_said_a_finished_one_is_used(
-    cell: Cell, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    cell: Cell, needed: Cell, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = evaluate(cell)
     assert "needs that of in100_linear@looc, but it has no record" in capsys.readouterr().err
-    assert cell.needed is not None
-    assert finished(cell.needed) is not None
-    assert first.details["classifier"] == read_record(cell.needed.path).protocol["hash"]
+    assert finished(needed) is not None
+    assert first.details["classifier"] == read_record(needed.path).protocol["hash"]
     cell.path.unlink()
     monkeypatch.setattr("transfer.frozen.linear_heads.train_and_score", None)
     again = evaluate(cell)
@@ -79,22 +81,14 @@ def trained(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-def twin(cell: Cell) -> Cell:
-    """Return a cell of another network with the same name."""
-    form = cell.backbone.input
-    name = cell.backbone.name
-    other = random_backbone(arch="resnet18", stem="imagenet", seed=1, input=form, name=name)
-    return replace(cell, backbone=other)
-
-
 def test_two_backbones_of_one_name_and_folder_keep_their_own_classifiers(
     cell: Cell, trained: list[str]
 ) -> None:
     first = evaluate(cell)
-    other = replace(
-        twin(cell), settings=replace(cell.settings, results=cell.settings.results / "other")
-    )
-    second = evaluate(other)
+    form, name = cell.backbone.input, cell.backbone.name
+    other = random_backbone(arch="resnet18", stem="imagenet", seed=1, input=form, name=name)
+    elsewhere = replace(cell.settings, results=cell.settings.results / "other")
+    second = evaluate(replace(cell, backbone=other, settings=elsewhere))
     cell.path.unlink()
     again = evaluate(cell)
     assert len(trained) == 2
@@ -104,43 +98,31 @@ def test_two_backbones_of_one_name_and_folder_keep_their_own_classifiers(
 
 
 def test_weights_of_a_training_that_left_no_record_are_not_used(
-    cell: Cell, trained: list[str], capsys: pytest.CaptureFixture[str]
+    cell: Cell, needed: Cell, trained: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cell.needed is not None
-    first = evaluate(cell)
-    work = cell.needed.folders.work
+    first, work = evaluate(cell), needed.folders.work
     classifier_file(work, first.details["classifier_weights"]).unlink()
     save_classifier(work, Heads(torch.zeros(1, 100, 512), torch.zeros(1, 100)))
     cell.path.unlink()
     assert evaluate(cell).metrics == first.metrics
-    told = capsys.readouterr().err
-    assert "but its weights are gone: training it first" in told
+    assert "its weights are gone" in capsys.readouterr().err
 
 
-def test_the_record_of_another_backbone_is_not_believed(
-    cell: Cell, trained: list[str], capsys: pytest.CaptureFixture[str]
+def test_a_classifier_of_other_arithmetic_is_told(
+    cell: Cell, needed: Cell, trained: list[str]
 ) -> None:
-    evaluate(cell)
-    assert evaluate(twin(cell)).backbone["sha256"] == twin(cell).backbone.sha256
-    told = capsys.readouterr().err
-    assert "but it has no record of this training: training it first" in told
-    assert len(trained) == 2
-
-
-def test_a_classifier_of_other_arithmetic_is_told(cell: Cell, trained: list[str]) -> None:
     first = evaluate(cell)
-    assert first.details["classifier_features_in"] == "float32"
-    assert not [line for line in first.departures if "features in" in line]
-    assert cell.needed is not None
-    lender = read_record(cell.needed.path)
+    lender = read_record(needed.path)
     details = {**lender.details, "features_in": "bfloat16"}
-    write_json_record(cell.needed.path, replace(lender, details=details))
+    write_json_record(needed.path, replace(lender, details=details))
     cell.path.unlink()
     second = evaluate(cell)
     assert len(trained) == 1
-    assert second.details["classifier_features_in"] == "bfloat16"
+    told = [record.details["classifier_features_in"] for record in (first, second)]
+    assert told == ["float32", "bfloat16"]
     assert second.details["features_in"] == "float32"
-    assert "classifier: trained on features in bfloat16" in second.departures
+    departure = "classifier: trained on features in bfloat16"
+    assert [departure in record.departures for record in (first, second)] == [False, True]
 
 
 def test_a_training_that_leaves_no_weights_ends_the_search(
@@ -152,58 +134,43 @@ def test_a_training_that_leaves_no_weights_ends_the_search(
         evaluate(cell)
 
 
-def test_a_classifier_that_was_trained_before_the_lock_came_is_not_trained_again(
-    cell: Cell, trained: list[str], monkeypatch: pytest.MonkeyPatch
+def test_a_classifier_that_another_process_trains_is_waited_for_and_not_trained_again(
+    cell: Cell,
+    needed: Cell,
+    trained: list[str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert cell.needed is not None
-    needed = cell.needed
-    plain = wait_for_lock
+    other = ExitStack()
+    needed.folders.work.mkdir(parents=True)
+    other.enter_context(lock_folder(needed.folders.work))
 
-    def another_was_faster(
-        path: Path, option: str, note: Callable[[], None]
-    ) -> AbstractContextManager[None]:
+    def train_meanwhile(seconds: float) -> None:
+        other.close()
         evaluate(needed)
-        return plain(path, option, note)
 
-    monkeypatch.setattr("transfer.cells.request.wait_for_lock", another_was_faster)
+    monkeypatch.setattr("time.sleep", train_meanwhile)
     evaluate(cell)
     assert len(trained) == 1
+    assert "waits for that of in100_linear@looc" in capsys.readouterr().err
 
 
-@pytest.mark.slow
-def test_a_classifier_that_another_process_trains_is_waited_for(
-    cell: Cell, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert cell.needed is not None
-    other = ExitStack()
-    (cell.needed.folders.work).mkdir(parents=True)
-    other.enter_context(lock_folder(cell.needed.folders.work))
-    monkeypatch.setattr("time.sleep", lambda seconds: other.close())  # it ends in the meantime
-    assert evaluate(cell).metrics
-    told = capsys.readouterr().err
-    assert told.index("waits for that of in100_linear@looc") < told.index("training it first")
-
-
-def test_another_classifier_makes_a_record_stale(
-    cell: Cell, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    mine = classifier_hash(cell)
-    longer = replace(cell, settings=replace(cell.settings, schedule="short"))
-    assert classifier_hash(longer) != mine
-    knn = replace(cell, key="in100_knn")
-    assert classifier_hash(knn) == ""
+def test_another_classifier_makes_a_record_stale(cell: Cell, trained: list[str]) -> None:
+    record = evaluate(cell)
+    assert finished(cell) == record
+    details = record.details | {"classifier": "other"}
+    write_json_record(cell.path, replace(record, details=details))
+    assert finished(cell) is None
 
 
 @pytest.mark.parametrize("key", ["objectnet13_eval", "imagenet_c100_eval"])
 def test_preparing_extracts_what_the_task_itself_looks_at_and_trains_no_classifier(
-    cell: Cell, key: str, monkeypatch: pytest.MonkeyPatch
+    cell: Cell, needed: Cell, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = replace(cell, key=key)
+    other, work = replace(cell, key=key), needed.folders.work
     prepare([other])
-    assert other.needed is not None
-    assert not other.needed.folders.work.exists()
+    assert not work.exists()
     monkeypatch.setattr("transfer.frozen.extraction.extract", None)  # all is there
-    work = other.needed.folders.work
     name = save_classifier(work, Heads(torch.zeros(1, 1, 512), torch.zeros(1, 1)))
     folders = replace(other.folders, classifier=classifier_file(work, name))
     assert len(other.task.prepare(other.computing, folders).test.features)
@@ -228,48 +195,37 @@ def test_the_plan_counts_a_classifier_that_nobody_asked_for_once(
 
 
 def test_the_plan_trains_again_where_the_weights_of_a_finished_record_are_gone(
-    cell: Cell, trained: list[str]
+    cell: Cell, needed: Cell, trained: list[str]
 ) -> None:
-    assert cell.needed is not None
-    asked = replace(cell.needed, with_weights=False)
+    asked = replace(needed, with_weights=False)
     name = evaluate(cell).details["classifier_weights"]
     cell.path.unlink()
-    classifier_file(cell.needed.folders.work, name).unlink()
+    classifier_file(needed.folders.work, name).unlink()
     assert plan_cell(asked).state == "cached"
     rows = with_classifiers([plan_cell(asked), plan_cell(cell)])
     assert keys_of(rows) == [(asked.key, "run"), (cell.key, "run")]
     assert run_cells(rows, {}) == []
     assert len(trained) == 2  # by the cell of its own, not by the one that uses it
-    assert finished(cell.needed) is not None
+    assert finished(needed) is not None
 
 
 def test_a_classifier_that_fails_is_tried_once_and_its_users_say_so(
-    cell: Cell, monkeypatch: pytest.MonkeyPatch
+    cell: Cell, needed: Cell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tries: list[object] = []
-
-    def diverges(*arguments: object) -> None:
-        tries.append(arguments)
-        raise ArithmeticError("the probe diverged")
-
-    monkeypatch.setattr("transfer.frozen.linear_heads.train_and_score", diverges)
+    training = Mock(side_effect=ArithmeticError("the probe diverged"))
+    monkeypatch.setattr("transfer.frozen.linear_heads.train_and_score", training)
     cells = [cell, replace(cell, key="imagenet_c100_eval")]
     failed = run_cells(with_classifiers([plan_cell(one) for one in cells]), {})
-    assert (len(failed), len(tries)) == (3, 1)
-    assert cell.needed is not None
-    assert "the probe diverged" in failure_path(cell.needed.path).read_text()
-    for one in cells:
-        reason = json.loads(failure_path(one.path).read_text())["reason"]
-        expected = "classifier in100_linear@looc failed: the probe diverged"
-        assert reason == f"ClassifierError: {expected}"
+    assert (len(failed), training.call_count) == (3, 1)
+    reasons = [json.loads(failure_path(one.path).read_text())["reason"] for one in (needed, *cells)]
+    reason = "ClassifierError: classifier in100_linear@looc failed: the probe diverged"
+    assert reasons == ["ArithmeticError: the probe diverged", reason, reason]
 
 
 def test_cells_of_one_task_are_extracted_together_one_after_another(
     cell: Cell, trained: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    form = cell.backbone.input
-    other = random_backbone(arch="resnet18", stem="imagenet", seed=1, input=form, name="other")
-    cells = [cell, replace(cell, backbone=other)]
+    cells = [cell, replace(cell, backbone=replace(cell.backbone, name="other", sha256="b"))]
     assert run_cells(with_classifiers([plan_cell(one) for one in cells]), {}) == []
     assert capsys.readouterr().err.count("objectnet13 test for 2 backbones") > 0
 
@@ -277,21 +233,14 @@ def test_cells_of_one_task_are_extracted_together_one_after_another(
 def test_a_request_with_classifiers_still_knows_its_checkpoints(
     cell: Cell, checkpoint: Path, trained: list[str]
 ) -> None:
-    settings = cell.settings
-    request = RunAll(
-        ckpt=(checkpoint,),
-        random=True,
-        data=settings.data,
-        results=settings.results,
-        runs=settings.runs,
-        schedule="smoke",
-        tasks="objectnet13_eval",
-        plan=True,
-    )
-    assert [row.cell.backbone.name for row in plan(request)[0]] == [*["mine"] * 2, *["random"] * 2]
-    needed = plan(request)[0][0].cell
-    evaluate(replace(needed, backbone=replace(cell.backbone, name="mine")))
+    folders = {name: getattr(cell.settings, name) for name in ("data", "results", "runs")}
+    task = "objectnet13_eval"
+    request = RunAll(ckpt=(checkpoint,), random=True, schedule="smoke", tasks=task, **folders)
     rows, origins, _ = plan(request)
-    assert [row.cell.backbone.name for row in rows] == ["mine", "random", "random"]
-    assert not origins["mine"].random
-    assert origins["random"].random
+    assert [row.cell.backbone.name for row in rows] == [*["mine"] * 2, *["random"] * 2]
+    assert {name: origin.random for name, origin in origins.items()} == {
+        "mine": False,
+        "random": True,
+    }
+    evaluate(replace(rows[0].cell, backbone=replace(cell.backbone, name="mine")))
+    assert [row.cell.backbone.name for row in plan(request)[0]] == ["mine", "random", "random"]
