@@ -1,9 +1,12 @@
 """Every method in a few milliseconds: its smoke recipe's settings made smaller, a thin ResNet."""
 
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor, nn
 from torch.nn.functional import avg_pool2d
 from torchvision.models import ResNet
@@ -84,6 +87,16 @@ def tiny_batch(method: Any, *, num_images: int = 8) -> Batch:
         indices % 2 if method.num_classes else None,
         indices if method.num_images else None,
     )
+
+
+def write_images(folder: Path, count: int = 20) -> Path:
+    """Write 24 px images of noise of two classes; return their folder."""
+    generator = np.random.default_rng(0)
+    for number in range(count):
+        file = folder / f"class{number % 2}" / f"{number}.png"
+        file.parent.mkdir(exist_ok=True)
+        Image.fromarray(generator.integers(256, size=(24, 24, 3), dtype=np.uint8)).save(file)
+    return folder
 
 
 def forward(network: nn.Module, batch: Batch, progress: float = 1.0) -> dict[str, Tensor]:

@@ -9,7 +9,6 @@ subjects.py     the commands and their inputs
 processes.py    commands in forked processes, and all processes below them
 trial.py        one trial: the kinds of kills, and when one is survived
 outcome.py      the result of a command, as a digest of each part
-corruptions.py  make-corruptions with noise in place of its package
 """
 
 import json
@@ -32,7 +31,6 @@ IMPORTED = (
     "benchmarks.tables",
     "pretrain.start",
     "tensorboard.compat",
-    "tests.campaign.corruptions",
     "torch.distributed",
     "transfer.cells.command",
     "transfer.cells.many_gpus",

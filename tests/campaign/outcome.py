@@ -17,8 +17,8 @@ VOLATILE_DETAILS = ("training",)
 """Details with times and rates."""
 CACHE = "runs/cache/"
 """Folder of entries that a hash of their content's origin names: a surplus one does no harm."""
-EXACT_SUFFIXES = (".md", ".csv", ".JPEG")
-"""Files that are compared byte by byte: tables, figures, corrupted images."""
+EXACT_SUFFIXES = (".md", ".csv")
+"""Files that are compared byte by byte: tables and figures."""
 
 
 def outcome(folder: Path) -> dict[str, str]:

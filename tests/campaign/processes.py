@@ -11,9 +11,10 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -32,12 +33,13 @@ def adopt_orphans() -> None:
 def descendants(pid: int) -> list[int]:
     """Return all processes below this one that have not ended, in the order of their numbers."""
     found: list[int] = []
-    for child in _children(pid):
+    for child in children(pid):
         found += [*([child] if _runs(child) else []), *descendants(child)]
     return sorted(found)
 
 
-def _children(pid: int) -> Iterator[int]:
+def children(pid: int) -> Iterator[int]:
+    """Yield the processes that any thread of a process has started."""
     for task in Path(f"/proc/{pid}/task").glob("*"):
         with suppress(OSError):  # the thread has ended meanwhile
             yield from map(int, (task / "children").read_text().split())
@@ -71,10 +73,9 @@ class Running:
         """Start `python -m WORDS` in a fork."""
         sys.stdout.flush()
         sys.stderr.flush()
-        parent = os.getpid()
         pid = os.fork()
         if not pid:
-            _become(words, self.log, parent)
+            become(partial(_run_module, words), self.log)
         self.leaders.append(pid)
 
     def have_ended(self) -> bool:
@@ -109,10 +110,6 @@ class Running:
         """Return all that the commands have printed."""
         return self.log.read_text(errors="replace") if self.log.exists() else ""
 
-    def last_line(self) -> str:
-        """Return the last line of all commands."""
-        return ["", *self.printed().splitlines()][-1]
-
     def kill_all(self) -> None:
         """Kill every process below this one, also those that start meanwhile."""
         while pids := descendants(os.getpid()):
@@ -133,22 +130,18 @@ def running(commands: Commands, run: Running) -> Iterator[Running]:
         run.kill_all()
 
 
-def _become(words: tuple[str, ...], log: Path, parent: int) -> NoReturn:
-    """Run a module as the main program of this fork, and end with its exit status."""
+def become(run: Callable[[], int], log: Path) -> NoReturn:
+    """Run a function in this fork, which leads a session, and end with its exit status."""
     status = 1
     try:
         os.setsid()
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
-            os._exit(1)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(output, 1)
         os.dup2(output, 2)
         sys.stdout, sys.stderr = (os.fdopen(number, "w", 1) for number in (1, 2))
-        sys.argv = list(words)
-        runpy.run_module(words[0], run_name="__main__", alter_sys=True)
-        status = 0
+        status = run()
     except SystemExit as error:
         status = error.code if isinstance(error.code, int) else int(error.code is not None)
     except BaseException:
@@ -158,3 +151,9 @@ def _become(words: tuple[str, ...], log: Path, parent: int) -> NoReturn:
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(status)
+
+
+def _run_module(words: tuple[str, ...]) -> int:
+    sys.argv = list(words)
+    runpy.run_module(words[0], run_name="__main__", alter_sys=True)
+    return 0

@@ -6,17 +6,20 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from tests.campaign.processes import Commands
+from tests.tiny_methods import write_images
 from tests.transfer.cells.many_images import generate_many
 from transfer.datasets.synthetic.generate import generate
-from transfer.datasets.synthetic.patterns import jpeg, paint
 
 ROOT = Path(__file__).parents[2]
-DATA_KEYS = ("cifar10", "in1k_1pct", "in100", "voc07", "coco17", "voc12_seg")
-NUM_IMAGES, NUM_KINDS = 32, 4
-"""Unlabeled images for pre-training, and the folders that they lie in."""
+DATA_KEYS = ("cifar10", "in1k_1pct", "voc07", "coco17", "voc12_seg")
+NUM_IMAGES = 32
+"""Images for pre-training."""
+PRETRAINED = {
+    "random": ("random/smoke",),
+    "trained": ("moco/smoke", "--snapshot-epochs", "1"),
+}
+"""Runs whose files are evaluated, and the words of their commands."""
 MANY_PER_CLASS = 1_400
 """Images of each of six classes: an extraction with loader processes, in two parts."""
 
@@ -86,7 +89,6 @@ SUBJECTS: Mapping[str, Commands] = {
     "run_all": (_run_all("cifar10_knn,cifar10_linear,voc07_svm"),),
     "run_all --workers 2": (_run_all("cifar10_knn,cifar10_lowshot_knn", "--workers", "2"),),
     "tables": (("benchmarks.tables", "--results", "OUT/results"),),
-    "make-corruptions": (("tests.campaign.corruptions", "OUT/data"),),
 }
 """Words after `python -m` of commands that are started together; INPUTS and OUT are folders."""
 
@@ -95,47 +97,22 @@ def prepare(subject: str, places: Places) -> None:
     """Put into a trial's folder what its commands find there and write beside."""
     if subject == "tables":
         shutil.copytree(ROOT / "results" / "records", places.out / "results" / "records")
-    if subject == "make-corruptions":
-        data = places.inputs / "data"
-        (places.out / "data").mkdir(parents=True)
-        for name in ("imagenet", "imagenet_subsets"):
-            (places.out / "data" / name).symlink_to(data / name)
-        shutil.copy(data / "small-data.json", places.out / "data")
 
 
 def write_inputs(inputs: Path, subjects: Iterable[str], run: Callable[[Commands], None]) -> None:
-    """Write what these subjects read, unless it is there already.
-
-    run: runs commands to their end.
-    """
+    """Write what these subjects read; `run` runs commands to their end."""
     words = " ".join(word for name in subjects for command in SUBJECTS[name] for word in command)
     names = set(re.findall(r"INPUTS/(\w+)", words))
-    names |= {"data"} if "make-corruptions" in subjects else set()
-    names |= {"images"} if names & {"random", "trained"} else set()
-    for name in sorted(names):  # images come before what is trained on them
-        if (inputs / name / "complete").exists():
-            continue
-        shutil.rmtree(inputs / name, ignore_errors=True)
-        if name == "data":
-            generate(inputs / name, keys=DATA_KEYS)
-        elif name == "many":
-            generate_many(inputs / name, MANY_PER_CLASS)
-        elif name == "images":
-            _write_images(inputs / name)
-        else:
-            recipe, options = {
-                "random": ("random/smoke", ()),
-                "trained": ("moco/smoke", ("--snapshot-epochs", "1")),
-            }[name]
-            place = ("--data", str(inputs / "images"), "--out", str(inputs / name))
-            run((("pretrain", recipe, *place, *options),))
-            (inputs / name / "checkpoint.pt").unlink(missing_ok=True)
-        (inputs / name / "complete").touch()
-
-
-def _write_images(folder: Path) -> None:
-    rng = np.random.default_rng(0)
-    for i in range(NUM_IMAGES):
-        file = folder / str(i % NUM_KINDS) / f"{i:03d}.jpg"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(jpeg(paint(i % NUM_KINDS, (40, 48), rng)))
+    shutil.rmtree(inputs, ignore_errors=True)
+    inputs.mkdir(parents=True)
+    if "data" in names:
+        generate(inputs / "data", keys=DATA_KEYS)
+    if "many" in names:
+        generate_many(inputs / "many", MANY_PER_CLASS)
+    if names & {"images", *PRETRAINED}:
+        (inputs / "images").mkdir()
+        write_images(inputs / "images", NUM_IMAGES)
+    for name in names & PRETRAINED.keys():
+        place = ("--data", str(inputs / "images"), "--out", str(inputs / name))
+        run((("pretrain", *PRETRAINED[name], *place),))
+        (inputs / name / "checkpoint.pt").unlink(missing_ok=True)

@@ -22,8 +22,6 @@ BUSY = ("another process works here", "another process works on this cell")
 """Parts of the messages of a command whose folder another process has locked."""
 ORPHANS_S = 120.0
 """Time that processes may outlive their command until they have saved."""
-PAUSES_S = (0.2, 3.0)
-"""Shortest and longest time for which a process is stopped before it continues."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,50 +67,22 @@ def run_undisturbed(subject: str, places: Places) -> Undisturbed:
     return Undisturbed(duration_s=time.monotonic() - start_s, parts=outcome(places.out))
 
 
-def kill_every_process(run: Running, draw: random.Random) -> None:
-    """Kill all at once, as a machine that loses power or a scheduler at a limit does."""
-    run.kill_all()
-
-
-def kill_the_group(run: Running, draw: random.Random) -> None:
-    """Kill a command and those of its processes that share its group."""
-    os.killpg(draw.choice(run.leaders), signal.SIGKILL)
-
-
-def kill_one_process(run: Running, draw: random.Random) -> None:
+def kill_one_process(_: Running, draw: random.Random) -> None:
     """Kill one of all processes, as the kernel does where memory runs out."""
     pids = descendants(os.getpid())
     send(signal.SIGKILL, [draw.choice(pids)] if pids else [])
 
 
-def ask_the_command(run: Running, draw: random.Random) -> None:
-    """Ask one command to stop."""
-    send(signal.SIGTERM, [draw.choice(run.leaders)])
-
-
-def ask_every_process(run: Running, draw: random.Random) -> None:
-    """Ask all processes to stop, as a scheduler before its limit does."""
-    send(signal.SIGTERM, descendants(os.getpid()))
-
-
-def stop_and_continue(run: Running, draw: random.Random) -> None:
-    """Stop one process or all of them for a while, as a suspended job is."""
-    pids = descendants(os.getpid())
-    if pids and draw.random() < 0.5:
-        pids = [draw.choice(pids)]
-    send(signal.SIGSTOP, pids)
-    time.sleep(draw.uniform(*PAUSES_S))
-    send(signal.SIGCONT, pids)
-
-
 KILLS: Mapping[str, Callable[[Running, random.Random], None]] = {
-    "kill -9 of every process": kill_every_process,
-    "kill -9 of the process group": kill_the_group,
+    "kill -9 of every process": lambda run, _: run.kill_all(),
+    "kill -9 of the process group": lambda run, draw: os.killpg(
+        draw.choice(run.leaders), signal.SIGKILL
+    ),
     "kill -9 of one process": kill_one_process,
-    "SIGTERM to the command": ask_the_command,
-    "SIGTERM to every process": ask_every_process,
-    "SIGSTOP, then SIGCONT": stop_and_continue,
+    "SIGTERM to the command": lambda run, draw: send(signal.SIGTERM, [draw.choice(run.leaders)]),
+    "SIGTERM to every process": lambda *_: send(signal.SIGTERM, descendants(os.getpid())),
 }
+"""What loss of power, the end of a session, lack of memory, a user and a scheduler do."""
 
 
 def run_trial(name: str, subject: str, expected: Undisturbed, places: Places) -> Trial:
@@ -160,7 +130,7 @@ def start_again(
                 run.wait_for_orphans(5)
                 return ""
             if not any(words in run.printed() for words in BUSY):
-                return f"start {attempt + 1} ends with {run.results()}: {run.last_line()}"
+                return f"start {attempt + 1} ends with {run.results()}: {run.printed()[-200:]}"
             if run.wait_for_orphans(ORPHANS_S):
                 return f"processes outlive the command by {ORPHANS_S:.0f} s"
     return f"not finished after {MAX_STARTS} further starts"

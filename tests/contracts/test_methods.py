@@ -5,10 +5,8 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
-from PIL import Image
 from torch import nn
 
 from pretrain.__main__ import main
@@ -25,7 +23,15 @@ from pretrain.recipes import RECIPES
 from pretrain.run import Job
 from pretrain.running.processes import Process
 from tests.stop_after import stop_after
-from tests.tiny_methods import IDLE, LEARNING, forward, tiny_batch, tiny_config, tiny_method
+from tests.tiny_methods import (
+    IDLE,
+    LEARNING,
+    forward,
+    tiny_batch,
+    tiny_config,
+    tiny_method,
+    write_images,
+)
 from transfer.backbone import load_backbone
 
 every_method = pytest.mark.parametrize("name", LEARNING)
@@ -132,14 +138,7 @@ def test_all_randomness_of_a_step_comes_from_the_seed_that_the_loop_sets(name: s
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two classes of ten 24 px images of noise."""
-    folder = tmp_path_factory.mktemp("images")
-    generator = np.random.default_rng(0)
-    for number in range(20):
-        file = folder / f"class{number % 2}" / f"{number}.png"
-        file.parent.mkdir(exist_ok=True)
-        Image.fromarray(generator.integers(256, size=(24, 24, 3), dtype=np.uint8)).save(file)
-    return folder
+    return write_images(tmp_path_factory.mktemp("images"))
 
 
 def job(name: str, images: Path, folder: Path) -> Job:

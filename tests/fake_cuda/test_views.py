@@ -4,10 +4,8 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
-from PIL import Image
 
 from pretrain.data.feed import Batch, Feed
 from pretrain.data.images import BatchPlan
@@ -17,6 +15,7 @@ from pretrain.parts.view import View
 from pretrain.recipes.recipe import BYOL_VIEWS, MOCO_V2_VIEWS, SWAV_VIEWS
 from tests.fake_cuda.pretend import CUDA, pretend_cuda
 from tests.fake_cuda.watch import Watch, allowed_waits
+from tests.tiny_methods import write_images
 
 TWO = (View(), View())
 RECIPES: dict[str, tuple[ViewRecipe, tuple[View, ...]]] = {
@@ -29,14 +28,7 @@ NUM_IMAGES = 8
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two classes of images of noise."""
-    root = tmp_path_factory.mktemp("images")
-    generator = np.random.default_rng(0)
-    for number in range(NUM_IMAGES):
-        file = root / f"class{number % 2}" / f"{number}.png"
-        file.parent.mkdir(exist_ok=True)
-        Image.fromarray(generator.integers(256, size=(24, 24, 3), dtype=np.uint8)).save(file)
-    return root
+    return write_images(tmp_path_factory.mktemp("images"))
 
 
 def second_batch(folder: Path, name: str, *, memory_gb: float) -> tuple[Batch, Watch]:

@@ -2,16 +2,16 @@
 
 import os
 import signal
-import sys
 import time
-import traceback
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import NoReturn
 
 import torch
 
 from pretrain.running import stop
+from tests.campaign.processes import become, children
 
 PATIENCE_S = 300.0
 """Time limit for work that takes seconds on an idle machine."""
@@ -24,10 +24,10 @@ class ForkedCommand:
         self.log = log
         self.pid = os.fork()
         if not self.pid:
-            _run(main, words, log)
+            become(partial(_run, main, words), log)
 
     def wait_for_workers(self) -> None:
-        """Until it has started loader processes; AssertionError if it ends before."""
+        """Wait until it has started loader processes; AssertionError if it ends before."""
         until = time.monotonic() + PATIENCE_S
         while not loader_processes(self.pid):
             ended, _ = os.waitpid(self.pid, os.WNOHANG)
@@ -51,13 +51,8 @@ class ForkedCommand:
         raise AssertionError("a process of the group has outlived the command")
 
     def last_line(self) -> str:
-        """Return its last line."""
+        """Return the last line that it has printed."""
         return self.log.read_text().splitlines()[-1]
-
-
-def children(pid: int) -> list[int]:
-    """Processes that this one has started."""
-    return [int(child) for child in _read(f"/proc/{pid}/task/{pid}/children").split()]
 
 
 def loader_processes(pid: int) -> list[int]:
@@ -68,24 +63,11 @@ def loader_processes(pid: int) -> list[int]:
 
 
 def _read(file: str) -> str:
-    try:
+    with suppress(FileNotFoundError, ProcessLookupError):  # it has ended
         return Path(file).read_text()
-    except (FileNotFoundError, ProcessLookupError):  # it has ended
-        return ""
+    return ""
 
 
-def _run(main: Callable[[list[str]], int], words: list[str], log: Path) -> NoReturn:
-    status = 1
-    try:
-        os.setsid()
-        output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        os.dup2(output, 1)
-        os.dup2(output, 2)
-        sys.stdout, sys.stderr = (os.fdopen(number, "w", 1) for number in (1, 2))
-        torch.set_num_threads(1)
-        status = stop.exit_status(main, words)
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stderr.flush()
-        os._exit(status)
+def _run(main: Callable[[list[str]], int], words: list[str]) -> int:
+    torch.set_num_threads(1)
+    return stop.exit_status(main, words)

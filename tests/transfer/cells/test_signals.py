@@ -10,10 +10,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 
 import pytest
 from PIL import Image
@@ -22,7 +21,8 @@ import benchmarks.execution.one_cell
 import transfer.__main__
 from pretrain.running import stop
 from pretrain.running.loader import _packed
-from tests.transfer.cells.forked_command import ForkedCommand, children, loader_processes
+from tests.campaign.processes import children
+from tests.transfer.cells.forked_command import ForkedCommand, loader_processes
 from tests.transfer.cells.many_images import generate_many
 from tests.transfer.datasets.imagenet.test_make_corruptions import contents
 from tests.transfer.datasets.imagenet.test_make_corruptions import data as data_to_corrupt
@@ -62,24 +62,19 @@ def closed_gate(tmp_path: Path) -> Iterator[Path]:
         yield gate
 
 
-@dataclass(frozen=True)
-class OneCell:
-    """A cell's command line; results and working files lie below `home`."""
+def start_cell(home: Path, words: tuple[str, ...]) -> ForkedCommand:
+    """Start a cell whose results and working files lie below `home`."""
+    places = ["--results", str(home / "results"), "--runs", str(home / "runs")]
+    main = benchmarks.execution.one_cell.main
+    return ForkedCommand(main, [*words, *places], home.with_suffix(".log"))
 
-    home: Path
-    words: tuple[str, ...]
 
-    def start(self) -> ForkedCommand:
-        places = ["--results", str(self.home / "results"), "--runs", str(self.home / "runs")]
-        words, log = [*self.words, *places], self.home.with_suffix(".log")
-        return ForkedCommand(benchmarks.execution.one_cell.main, words, log)
-
-    def record(self, name: str = "*") -> dict[str, Any]:
-        """Return the part of a record that does not depend on time and load."""
-        (file,) = (self.home / "results").rglob(f"{name}.json")
-        record = json.loads(file.read_text())
-        details = {k: v for k, v in record["details"].items() if k not in ("weights", "training")}
-        return {"metrics": record["metrics"], "details": details}
+def result(home: Path, name: str = "*") -> dict[str, Any]:
+    """Return the part of a record that does not depend on time and load."""
+    (file,) = (home / "results").rglob(f"{name}.json")
+    record = json.loads(file.read_text())
+    details = {k: v for k, v in record["details"].items() if k not in ("weights", "training")}
+    return {"metrics": record["metrics"], "details": details}
 
 
 CELLS = {
@@ -113,20 +108,20 @@ def test_a_cell_that_all_processes_were_asked_to_stop_goes_on_to_the_same_record
     generate(tmp_path / "data", keys=(key,))
     words = (*words, "--ckpt", str(checkpoint), "--data", str(tmp_path / "data"))
     words = (*words, "--schedule", "smoke")
-    undisturbed, disturbed = (OneCell(tmp_path / name, words) for name in ("a", "b"))
-    assert undisturbed.start().wait() == 0
+    undisturbed, disturbed = tmp_path / "a", tmp_path / "b"
+    assert start_cell(undisturbed, words).wait() == 0
     if "linear" in words[0]:  # the first loader that starts is to be the training's
         shutil.copytree(tmp_path / "a/runs/cache/features", tmp_path / "b/runs/cache/features")
     with closed_gate(tmp_path) as gate:
-        command = disturbed.start()
+        command = start_cell(disturbed, words)
         command.wait_for_workers()
         command.signal_all(number)
         gate.touch()
     assert command.wait() == stop.EXIT_RESUMABLE, command.log.read_text()
     assert command.last_line() == f"stopped by {number.name}, run the same command to go on"
-    assert not list((disturbed.home / "results").rglob("*.json"))
-    assert disturbed.start().wait() == 0
-    assert disturbed.record() == undisturbed.record()
+    assert not list((disturbed / "results").rglob("*.json"))
+    assert start_cell(disturbed, words).wait() == 0
+    assert result(disturbed) == result(undisturbed)
 
 
 def test_cells_side_by_side_go_on_after_a_signal_to_all_their_processes(
@@ -150,9 +145,8 @@ def test_cells_side_by_side_go_on_after_a_signal_to_all_their_processes(
     assert told[-1] == "stopped by SIGTERM, run the same command to go on"
     assert not list(tmp_path.rglob("*.failed.json"))
     subprocess.run(command, cwd=ROOT, stderr=subprocess.DEVNULL, check=True)
-    undisturbed = OneCell(tmp_path / "a", ("cifar10_linear", *words))
-    assert undisturbed.start().wait() == 0
-    assert OneCell(tmp_path / "b", ()).record("cifar10_linear*") == undisturbed.record()
+    assert start_cell(tmp_path / "a", ("cifar10_linear", *words)).wait() == 0
+    assert result(tmp_path / "b", "cifar10_linear*") == result(tmp_path / "a")
 
 
 def test_corruptions_go_on_after_a_signal_to_all_processes(
@@ -173,14 +167,13 @@ def test_corruptions_go_on_after_a_signal_to_all_processes(
     assert contents(data_to_corrupt) == made
 
 
-def extracting(tmp_path: Path, checkpoint: Path) -> OneCell:
+def start_extraction(tmp_path: Path, checkpoint: Path) -> ForkedCommand:
     generate(tmp_path / "data", keys=("cifar10",))
     words = ("cifar10_knn", "--ckpt", str(checkpoint), "--data", str(tmp_path / "data"))
-    return OneCell(tmp_path / "a", words)
+    return start_cell(tmp_path / "a", words)
 
 
-def slow_images(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
-    """Do this before each image is opened."""
+def before_each_image(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     open_image = Images.__getitem__
 
     def opened(images: Images, index: int) -> tuple[Image.Image, int]:
@@ -193,8 +186,8 @@ def slow_images(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> N
 def test_the_second_ctrl_c_means_now(
     tmp_path: Path, checkpoint: Path, workers: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slow_images(monkeypatch, lambda: time.sleep(600))
-    command = extracting(tmp_path, checkpoint).start()
+    before_each_image(monkeypatch, lambda: time.sleep(600))
+    command = start_extraction(tmp_path, checkpoint)
     command.wait_for_workers()
     command.signal_all(signal.SIGINT)
     time.sleep(1)
@@ -203,15 +196,11 @@ def test_the_second_ctrl_c_means_now(
     assert command.last_line() == "KeyboardInterrupt"
 
 
-def broken() -> None:
-    raise DataError("cat.jpg does not decode")
-
-
 @pytest.mark.parametrize(
     ("happens", "told"),
     [
         (lambda: signal.raise_signal(signal.SIGKILL), "WorkerKilledError: .*SIGKILL.*memory"),
-        (broken, r"DataError: cat\.jpg does not decode$"),
+        (Mock(side_effect=DataError("cat.jpg is torn")), r"DataError: cat\.jpg is torn$"),
     ],
 )
 def test_a_cell_whose_worker_was_killed_or_could_not_read_a_file_has_failed_and_says_why(
@@ -222,8 +211,7 @@ def test_a_cell_whose_worker_was_killed_or_could_not_read_a_file_has_failed_and_
     happens: Callable[[], object],
     told: str,
 ) -> None:
-    slow_images(monkeypatch, happens)
-    cell = extracting(tmp_path, checkpoint)
-    assert cell.start().wait() == 1
-    (file,) = cell.home.rglob("*.failed.json")
+    before_each_image(monkeypatch, happens)
+    assert start_extraction(tmp_path, checkpoint).wait() == 1
+    (file,) = tmp_path.rglob("*.failed.json")
     assert re.match(told, json.loads(file.read_text())["reason"])
