@@ -7,6 +7,7 @@ torch raises where it meets one that was not.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -39,19 +40,6 @@ def pretend_processes(num_processes: int) -> Iterator[None]:
         dist.destroy_process_group()
 
 
-class PretendStream:
-    """A stream whose work has always ended."""
-
-    def __init__(self, *_: object) -> None:
-        pass
-
-    def record_event(self) -> None:
-        """Mark nothing."""
-
-    def wait_event(self, _: None) -> None:
-        """Wait for nothing."""
-
-
 class PretendEvent:
     """An event that has always happened."""
 
@@ -76,9 +64,9 @@ def pretend_cuda() -> Iterator[None]:
         patch.setattr(torch.cuda, "_lazy_init", lambda: None)
         patch.setattr(torch.cuda, "get_device_capability", lambda *_: (9, 0))
         patch.setattr(torch.cuda, "manual_seed_all", lambda _: None)
-        patch.setattr(torch.cuda, "Stream", PretendStream)
+        patch.setattr(torch.cuda, "Stream", Mock())
         patch.setattr(torch.cuda, "Event", PretendEvent)
-        patch.setattr(torch.cuda, "current_stream", PretendStream)
+        patch.setattr(torch.cuda, "current_stream", Mock())
         patch.setattr(torch.cuda, "stream", nullcontext)
         patch.setattr(torch.cuda, "is_bf16_supported", lambda *_, **__: True)
         patch.setattr(torch.cuda.amp.common, "amp_definitely_not_available", lambda: False)

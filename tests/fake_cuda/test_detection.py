@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from tests.fake_cuda.fine_tuning import FineTuningStep, check_step, take_fine_tuning_step
 from tests.fake_cuda.pretend import CUDA, on_cuda, pretend_cuda, pretend_processes
+from tests.fake_cuda.steps import Step, check_step, take_fine_tuning_step
 from tests.fake_cuda.watch import Watch, allowed_waits
 from transfer.detection import recipe as recipes
 from transfer.detection.detector import Detector, Sample
@@ -53,7 +53,7 @@ def sample(recipe: DetectorRecipe) -> Sample:
     )
 
 
-def training_step_of(name: str, num_processes: int = 1, norm: Norm = "BN") -> FineTuningStep:
+def training_step_of(name: str, num_processes: int = 1, norm: Norm = "BN") -> Step:
     """Return a step; it raises if any tensor was left on the CPU."""
     recipe = tiny_recipe(name)
     with pretend_processes(num_processes):

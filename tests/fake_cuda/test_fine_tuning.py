@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.fake_cuda.fine_tuning import FineTuningStep, check_step, take_fine_tuning_step
 from tests.fake_cuda.pretend import CUDA, on_cuda, pretend_cuda
+from tests.fake_cuda.steps import Step, check_step, take_fine_tuning_step
 from tests.fake_cuda.watch import Watch
 from transfer.backbone import Backbone
 from transfer.finetuning.classification import Classifier, Crops, FineTuning
@@ -75,7 +75,7 @@ def crops() -> list[Sample]:
     ]
 
 
-def take_segmentation_step(fcn: FCN) -> FineTuningStep:
+def take_segmentation_step(fcn: FCN) -> Step:
     return take_fine_tuning_step(
         fcn, lambda: torch.optim.SGD(fcn.parameters(), lr=0.1, momentum=0.9), RECIPE, crops()
     )
