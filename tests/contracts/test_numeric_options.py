@@ -46,14 +46,13 @@ class Door:
             return end.code
 
 
-def bench(name: str, *words: str) -> Door:
+def bench(name: str) -> Door:
     """Return a pair of the speed benchmarks."""
+    words = {"features": NO_FILE, "encoders": ("--photographs", "none")}.get(name, ())
     options = import_module(f"benchmarks.speed.{name}").Settings
     return Door(options, lambda rest: speed.main([name, *rest]), speed.RANGES, words)
 
 
-WORDS_OF_PAIRS = {"features": NO_FILE, "encoders": ("--photographs", "none")}
-PAIRS = {f"speed {name}": bench(name, *WORDS_OF_PAIRS.get(name, ())) for name in speed.PAIRS}
 DOORS = {
     "transfer TASK": Door(Evaluate, transfer.__main__.main, RANGES, ("cifar10_knn", *NO_FILE)),
     **{
@@ -68,7 +67,7 @@ DOORS = {
     "slurm": Door(
         slurm.__main__.Request, slurm.__main__.main, RESOURCE_LIMITS, last=("--", "true")
     ),
-    **PAIRS,
+    **{f"speed {name}": bench(name) for name in speed.PAIRS},
     "gpu_check": Door(
         benchmarks.gpu_check.Request, benchmarks.gpu_check.main, benchmarks.gpu_check.RANGES
     ),
@@ -114,16 +113,6 @@ def test_a_numeric_option_refuses_what_it_cannot_mean(capsys: pytest.CaptureFixt
                     right = ended == 2 and fact in said and "Traceback" not in said
                 offenders += [(name, flag, value)] * (not right)
     assert offenders == []
-
-
-def test_every_range_belongs_to_an_option() -> None:
-    options = {name: set(dict(numeric_fields(door.options))) for name, door in DOORS.items()}
-    of_transfer = options["transfer TASK"] | options["generate-data"] | options["make-corruptions"]
-    assert of_transfer == set(RANGES)
-    assert options["run_all"] | {"seed", "heads"} | set(RANGES) == set(OPTION_RANGES)
-    assert options["slurm"] == set(RESOURCE_LIMITS)
-    assert set(speed.RANGES) <= set().union(*(options[name] for name in PAIRS))
-    assert options["gpu_check"] == set(benchmarks.gpu_check.RANGES)
 
 
 def test_lists_of_numbers_and_lengths_are_checked_as_well(
