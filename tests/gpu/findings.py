@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.gpu.evaluation import summed_losses
-from tests.gpu.rounding import FLOAT32_UNITS, Results, compare
+from tests.gpu.rounding import FLOAT32_UNITS, Results, compare, require_same_names
 from transfer.finetuning.schedule import Precision
 
 NETWORK_ROUNDINGS = 500
@@ -93,8 +93,7 @@ def worst_relative_difference(found: Mapping[str, Tensor], expected: Mapping[str
 
     NaN counts as most.
     """
-    if found.keys() != expected.keys():
-        raise ValueError(f"found {sorted(found)[:3]}..., expected {sorted(expected)[:3]}...")
+    require_same_names(found, expected)
     each = [relative_difference(found[name], expected[name]) for name in expected]
     return max(each, key=lambda value: float("inf") if value != value else value)
 
@@ -104,8 +103,7 @@ def norm_difference(found: Mapping[str, Tensor], expected: Mapping[str, Tensor])
 
     Both have the same names and shapes.
     """
-    if found.keys() != expected.keys():
-        raise ValueError(f"found {sorted(found)[:3]}..., expected {sorted(expected)[:3]}...")
+    require_same_names(found, expected)
     apart, norm = 0.0, 0.0
     for name, theirs in expected.items():
         exact = theirs.detach().cpu().double()

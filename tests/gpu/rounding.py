@@ -48,14 +48,18 @@ def compare(
     moved: what is expected after all inputs were changed by one unit of rounding of the dtype.
     Integers and names must be equal. Results have no gradient and any shape.
     """
-    if found.keys() != expected.keys():
-        apart = sorted(found.keys() ^ expected.keys())
-        raise ValueError(f"only one of the two computations has {', '.join(apart[:5])}")
+    require_same_names(found, expected)
     differences = [
         difference(name, found[name], value, [one[name] for one in moved], units, dtype)
         for name, value in expected.items()
     ]
     return sorted(differences, key=_share_of_bound, reverse=True)
+
+
+def require_same_names(found: Results, expected: Results) -> None:
+    """Raise a ValueError if only one of two computations has a result."""
+    if apart := sorted(found.keys() ^ expected.keys()):
+        raise ValueError(f"only one of the two computations has {', '.join(apart[:5])}")
 
 
 def difference(

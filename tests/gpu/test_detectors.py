@@ -79,7 +79,8 @@ def test_a_detector(key: str, engine: EngineName, place: Place, findings: Findin
     compare(findings, fixed_answer(recipe, engine, place.device, double=True), expected)
     rounded = fixed_answer(recipe, engine, place.device, double=False)
     bound = SMALL_BATCH * roundings(torch.float32)
-    findings.add("float32 losses", worst_loss(rounded, expected), bound)
+    worst = worst_relative_difference(rounded.losses, expected.losses)
+    findings.add("float32 losses", worst, bound)
     share = share_found_again(rounded.found, expected.found)
     findings.add("float32 detections not found again", 1 - share, 0.1)
 
@@ -104,19 +105,15 @@ def test_a_detector_in_low_precision(
 
 def compare(findings: Findings, found: Answer, expected: Answer) -> None:
     """Note the differences of two float64 answers that only roundings of boxes tell apart."""
-    findings.add("losses", worst_loss(found, expected), LOSS)
+    findings.add("losses", worst_relative_difference(found.losses, expected.losses), LOSS)
     findings.add("gradients", norm_difference(found.gradients, expected.gradients), GRADIENT)
     pairs = list(zip(found.found, expected.found, strict=True))
     same = all(torch.equal(one.classes.cpu(), other.classes) for one, other in pairs)
     findings.require("classes of detections", same, "not those of the CPU")
     if not same:
         return
-    for kind, bound in (
-        ("boxes", BOX_PX),
-        ("scores", SCORE),
-        ("masks", SCORE),
-        ("keypoints", BOX_PX),
-    ):
+    bounds = {"boxes": BOX_PX, "scores": SCORE, "masks": SCORE, "keypoints": BOX_PX}
+    for kind, bound in bounds.items():
         worst = max(largest(getattr(one, kind), getattr(other, kind)) for one, other in pairs)
         findings.add(kind, worst, bound)
 
@@ -126,11 +123,6 @@ def largest(one: Tensor | None, other: Tensor | None) -> float:
     if one is None or other is None or not one.numel():
         return 0.0
     return float((one.cpu().double() - other.cpu().double()).abs().max())
-
-
-def worst_loss(found: Answer, expected: Answer) -> float:
-    """Return the largest relative difference of a loss; NaN if one is not finite."""
-    return worst_relative_difference(found.losses, expected.losses)
 
 
 def share_found_again(

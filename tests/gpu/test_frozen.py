@@ -9,7 +9,7 @@ from torch.nn.functional import cosine_similarity, normalize
 
 from tests.gpu.findings import Findings, relative_difference, roundings
 from tests.gpu.started import Place
-from transfer.backbone import Backbone, Precision, random_backbone
+from transfer.backbone import Backbone, random_backbone
 from transfer.frozen.classifier import Heads
 from transfer.frozen.features import Features
 from transfer.frozen.head_optimizer import HeadOptimizer, new_heads
@@ -47,7 +47,7 @@ def test_features_in_bfloat16(arch: str, place: Place, findings: Findings) -> No
         findings.add(name, float(1 - cosine), 2 * bound)
 
 
-def lived_in_backbone(arch: str, precision: Precision = "float32") -> Backbone:
+def lived_in_backbone(arch: str) -> Backbone:
     """Return a random backbone whose norms have means, variances and scales of their own."""
     backbone = random_backbone(arch=arch, stem="imagenet", seed=0)
     generator = torch.Generator().manual_seed(1)
@@ -56,7 +56,7 @@ def lived_in_backbone(arch: str, precision: Precision = "float32") -> Backbone:
             tensor.copy_(0.1 * torch.randn(tensor.shape, generator=generator))
         elif name.endswith(("running_var", "bn1.weight", "bn2.weight")):
             tensor.copy_(0.5 + torch.rand(tensor.shape, generator=generator))
-    return replace(backbone, precision=precision)
+    return backbone
 
 
 def noise_images(place: Place) -> Tensor:

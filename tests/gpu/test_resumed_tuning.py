@@ -32,9 +32,8 @@ of float32 differ, and each step enlarges them tenfold or more. A lost momentum 
 
 def detector(device: torch.device) -> Subject:
     """Return a detector of boxes of the torchvision engine, and two small images."""
-    recipe = small_recipe(COCO_FPN)
+    recipe, samples = small_recipe(COCO_FPN), small_samples(2, NUM_CLASSES)
     made = new_detector(recipe, "torchvision", "resnet18", NUM_CLASSES)
-    samples = small_samples(2, NUM_CLASSES)
     return detector_subject(made, recipe, samples, device, learning_rate=1e-3)
 
 
@@ -46,12 +45,8 @@ SUBJECTS = {
 
 def training_of(subject: Subject, folder: Path) -> Training:
     """Return the training in the folder before its first step."""
-    return Training(
-        network=subject.network.train(),
-        optimizer=subject.optimizer,
-        course=COCO_FPN,
-        folder=folder,
-    )
+    network = subject.network.train()
+    return Training(network=network, optimizer=subject.optimizer, course=COCO_FPN, folder=folder)
 
 
 @pytest.mark.parametrize("kind", SUBJECTS)
@@ -87,10 +82,8 @@ def take_steps(subject: Subject, place: Place) -> None:
 
 def state_of(subject: Subject) -> dict[str, Tensor]:
     """Return copies of weights, statistics and momenta, on the CPU."""
-    tensors = {
-        name: tensor.detach().double().cpu()
-        for name, tensor in subject.network.state_dict().items()
-    }
+    state = subject.network.state_dict()
+    tensors = {name: tensor.detach().double().cpu() for name, tensor in state.items()}
     for name, parameter in subject.network.named_parameters():
         momentum = subject.optimizer.state.get(parameter, {}).get("momentum_buffer")
         if momentum is not None:
@@ -100,13 +93,9 @@ def state_of(subject: Subject) -> dict[str, Tensor]:
 
 def layouts_agree(subject: Subject) -> bool:
     """Return whether there are momenta, all in the memory layout of their weights."""
-    pairs = [
-        (parameter, subject.optimizer.state[parameter].get("momentum_buffer"))
-        for parameter in subject.optimizer.state
-    ]
-    return bool(pairs) and all(
-        momentum is not None and momentum.stride() == parameter.stride()
-        for parameter, momentum in pairs
+    momenta = {w: state["momentum_buffer"] for w, state in subject.optimizer.state.items()}
+    return bool(momenta) and all(
+        momentum.stride() == weight.stride() for weight, momentum in momenta.items()
     )
 
 

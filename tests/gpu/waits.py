@@ -46,15 +46,10 @@ def count_waits(place: Place, name: str, findings: Findings) -> None:
             reads = job.is_read_step(step + 1)
             with counted_waits() as waits:
                 training_step(job, training, training.method, next(batches))
-            allowed, reason = allowed_waits(name, reads)
+            known = WAITS | WAITS_OF_METRICS if reads else WAITS
+            allowed, reason = known.get(name, (0, ""))
             title = "waits of a step with metrics" if reads else "waits of a step"
             findings.add(f"{title}, {reason}" if reason else title, len(waits), allowed)
-
-
-def allowed_waits(name: str, reads: bool) -> tuple[int, str]:
-    """Return how often a method's step may wait, and why; metrics are read after it or not."""
-    none = (0, "")
-    return WAITS.get(name, none) if not reads else (WAITS | WAITS_OF_METRICS).get(name, none)
 
 
 @contextmanager
