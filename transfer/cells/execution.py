@@ -34,7 +34,6 @@ from transfer.cells.request import (
 )
 from transfer.datasets.catalog import DATASETS, map_annotations, open_split
 from transfer.datasets.check import Report
-from transfer.datasets.folders import Folders
 from transfer.datasets.splits import write_list
 from transfer.encoders.encoder import Encoder
 from transfer.finetuning.options import TrainingOptions
@@ -201,14 +200,9 @@ def prepare(cells: Sequence[Cell]) -> None:
             explain_memory_errors(task),
             checked_data(task.datasets(), first.folders, tolerated, since_s=start) as (_, folders),
         ):
-            _fill_cache(task, backbones, folders)
-
-
-def _fill_cache(task: Task, backbones: Sequence[Backbone], folders: Folders) -> None:
-    """Extract what a task needs of each backbone, in one pass over the images where possible."""
-    if not task.extract_together(backbones, folders):
-        for backbone in backbones:
-            task.prepare(backbone, folders)
+            if not task.extract_together(backbones, folders):
+                for backbone in backbones:
+                    task.prepare(backbone, folders)
 
 
 def note_failure(cell: Cell, error: BaseException) -> None:

@@ -254,7 +254,8 @@ def obtain_classifier(user: str, needed: Cell, train: Callable[[Cell], object]) 
             # another process may have trained it before this one got the lock
             record = finished(needed)
             if record is None:
-                why = without_classifier(needed)
+                trained = finished(replace(needed, with_weights=False)) is not None
+                why = "its weights are gone" if trained else "it has no record of this training"
                 told = f"{user} needs that of {needed.key}, but {why}: training it first"
                 print_line("classifier", told)
                 train(needed)
@@ -263,11 +264,3 @@ def obtain_classifier(user: str, needed: Cell, train: Callable[[Cell], object]) 
         raise ClassifierError(needed.key, f"its training has left no weights below {work}")
     print_line("classifier", f"{user} uses that of {needed.key}: {needed.path}")
     return record
-
-
-def without_classifier(needed: Cell) -> str:
-    """Return why the classifier that the cell trains cannot be used yet; empty if it can."""
-    if finished(needed) is not None:
-        return ""
-    is_trained = finished(replace(needed, with_weights=False)) is not None
-    return "its weights are gone" if is_trained else "it has no record of this training"
