@@ -40,76 +40,48 @@ def _tested(task: str, metric: str, score: float) -> dict[str, Any]:
 
 
 def record(results: Path, score: float, **changes: Any) -> None:
-    """A comparable record of voc07_svm, except for what changes.
+    """Write a comparable record of voc07_svm, except for what changes.
 
-    content: entries of the file, in place of those made of the other changes.
+    changes: entries of a record, of its backbone, protocol or data set, the names of backbone and
+    protocol, `metric`, and `content` with whole entries of the file.
     """
-    cell: dict[str, Any] = {
-        "backbone": "mine",
-        "sha256": "a" * 64,
-        "arch": "resnet50",
-        "made_by": {},
-        "task": "voc07_svm",
-        "metric": "",
-        "protocol": "co2-2021/1",
+    metric, content = changes.pop("metric", ""), changes.pop("content", {})
+    backbone: dict[str, Any] = {"name": "mine", "arch": "resnet50", "stem": "imagenet"}
+    backbone |= {"sha256": "a" * 64, "source": "", "made_by": {}}
+    protocol: dict[str, Any] = {
+        "name": "co2-2021/1",
         "hash": "paper",
+        "paper_hash": "paper",
+        "fields": {},
+    }
+    data: dict[str, Any] = {"fingerprint": "f", "small": "", "tolerated": 0, "counts": {}}
+    written: dict[str, Any] = {
+        "format": "ssl-record/1",
+        "backbone": backbone,
+        "task": "voc07_svm",
+        "protocol": protocol,
         "schedule": "paper",
         "seed": 0,
         "engine": "batched",
-        "small": "",
-        "fingerprint": "f",
-        "tolerated": 0,
-        "counts": {},
+        "data": {"set": data},
         "departures": [],
         "details": {},
         "finished": "2026-01-01T00:00:00Z",
-        "content": {},
-    } | changes
-    shown = _shown(cell["task"])
-    metric = cell["metric"] or shown["primary_metric"]
-    stem = f"{cell['task']}.{cell['protocol'].replace('/', '-')}"
-    put(
-        results / cell["backbone"],
-        f"{stem}.{cell['schedule']}.{cell['hash']}.seed{cell['seed']}.json",
-        {
-            "format": "ssl-record/1",
-            **shown,
-            "backbone": {
-                "name": cell["backbone"],
-                "arch": cell["arch"],
-                "stem": "imagenet",
-                "sha256": cell["sha256"],
-                "source": "",
-                "made_by": cell["made_by"],
-            },
-            "task": cell["task"],
-            "protocol": {
-                "name": cell["protocol"],
-                "hash": cell["hash"],
-                "paper_hash": "paper",
-                "fields": {},
-            },
-            "schedule": cell["schedule"],
-            "seed": cell["seed"],
-            "engine": cell["engine"],
-            "metrics": {metric: score},
-            "data": {
-                "set": {
-                    "fingerprint": cell["fingerprint"],
-                    "small": cell["small"],
-                    "tolerated": cell["tolerated"],
-                    "counts": cell["counts"],
-                }
-            },
-            "departures": cell["departures"],
-            "details": _tested(cell["task"], metric, score) | cell["details"],
-            "finished": cell["finished"],
-            "wall_s": 1.0,
-            "peak_memory_gb": 1.0,
-            "request": {},
-        }
-        | cell["content"],
-    )
+        "wall_s": 1.0,
+        "peak_memory_gb": 1.0,
+        "request": {},
+    }
+    for name, value in changes.items():
+        if name in ("backbone", "protocol"):
+            written[name]["name"] = value
+        else:
+            next(part for part in (backbone, protocol, data, written) if name in part)[name] = value
+    shown = _shown(written["task"])
+    metric = metric or shown["primary_metric"]
+    written["details"] = _tested(written["task"], metric, score) | written["details"]
+    stem = f"{written['task']}.{protocol['name'].replace('/', '-')}.{written['schedule']}"
+    name = f"{stem}.{protocol['hash']}.seed{written['seed']}.json"
+    put(results / backbone["name"], name, written | shown | {"metrics": {metric: score}} | content)
 
 
 def failure(results: Path, task: str, reason: str, schedule: str = "paper") -> None:
