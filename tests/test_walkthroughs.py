@@ -1,4 +1,4 @@
-"""The walk-throughs of the rooms' READMEs, done as they are printed in a copy of the tree."""
+"""The README's commands as they are printed, and the walk-throughs in a copy of the tree."""
 
 import os
 import re
@@ -72,6 +72,19 @@ def run(copy: Path, command: str) -> str:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_readme_run(tmp_path: Path) -> None:
+    shown = re.findall(r"`python ([^`]*runs/small[^`]*)`", (ROOT / "README.md").read_text())
+    shown.sort(key=lambda command: "generate-data" not in command)
+    assert len(shown) == 5
+    for command in shown:
+        words = shlex.split(command.replace("runs/", f"{tmp_path}/runs/"))
+        if "--ckpt" in words:
+            words += ["--results", str(tmp_path / "results"), "--runs", str(tmp_path / "runs")]
+        subprocess.run([sys.executable, *words], cwd=ROOT, check=True, capture_output=True)
+    assert len(list((tmp_path / "results" / "records" / "backbone").glob("*.json"))) == 3
 
 
 WALKTHROUGHS = (

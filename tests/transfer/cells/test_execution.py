@@ -103,6 +103,21 @@ def test_a_loss_that_is_not_finite_leaves_no_record(
     assert not linear.path.exists()
 
 
+@pytest.mark.parametrize("of_gpu", [True, False])
+def test_a_cell_without_memory_fails_in_one_line_that_names_what_needs_less(
+    cell: Cell, monkeypatch: pytest.MonkeyPatch, of_gpu: bool
+) -> None:
+    def fails(*_: object) -> None:
+        if of_gpu:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB.\nframes")
+        torch.empty(2**52, dtype=torch.uint8)
+
+    monkeypatch.setattr(type(cell.task), "run", fails)
+    with pytest.raises(RuntimeError, match=r"llocate.* --features-in") as error:
+        evaluate(cell)
+    assert "\n" not in str(error.value)
+
+
 def test_records_of_both_arithmetics_lie_beside_each_other(cell: Cell) -> None:
     rounded, exact = (
         replace(cell, settings=replace(cell.settings, features_in=asked))
