@@ -13,15 +13,11 @@ ROOMS = ("pretrain.", "transfer.", "tests.")
 """Modules whose autograd Functions must return gradients just like their inputs."""
 
 
-class GradientError(TypeError):
-    """A gradient that does not suit its input."""
-
-
 @torch.no_grad()
 def run_backward(root: Tensor) -> None:
     """Add the gradient of a scalar to `.grad` of each leaf, as Tensor.backward does.
 
-    Raises a GradientError if a gradient is on another device than its input, and if one from a
+    Raises a TypeError if a gradient is on another device than its input, and if one from a
     Function of this project has another data type or shape as well; the engine would change these
     in silence.
     """
@@ -95,7 +91,7 @@ def _suit(node: Node, gradient: Tensor, expected: Any) -> Tensor:
     found = (gradient.device, gradient.dtype, tuple(gradient.shape))
     wanted = (expected.device, expected.dtype, tuple(expected.shape))
     if found[0] != wanted[0] or (own and found != wanted):
-        raise GradientError(f"{node.name()} returns a gradient {found} for an input {wanted}")
+        raise TypeError(f"{node.name()} returns a gradient {found} for an input {wanted}")
     return gradient.sum_to_size(expected.shape).to(expected.dtype)
 
 

@@ -52,15 +52,6 @@ def _all_places(mask: Tensor) -> list[Tensor | None]:
     return [mask.new_zeros(mask.numel(), dtype=torch.int64) for _ in range(mask.ndim)]
 
 
-def count_sync_norms(name: str) -> int:
-    """Return 1 for the first operation of a pass through nn.SyncBatchNorm, else 0."""
-    return int(name == "batch_norm_stats")
-
-
-class LayoutError(ValueError):
-    """Tensors of different memory layouts, which a fused kernel refuses."""
-
-
 def _fused_sgd(weights: list[Tensor], gradients: list[Tensor], momenta: list[Tensor]) -> None:
     """Check what the fused kernel of SGD checks."""
     for lists in (gradients, momenta):
@@ -68,7 +59,7 @@ def _fused_sgd(weights: list[Tensor], gradients: list[Tensor], momenta: list[Ten
             found = (other.dtype, other.device, other.shape, other.stride())
             wanted = (weight.dtype, weight.device, weight.shape, weight.stride())
             if found != wanted:
-                raise LayoutError(f"a gradient or momentum {found} of a weight {wanted}")
+                raise ValueError(f"a gradient or momentum {found} of a weight {wanted}")
 
 
 def _statistics(rows: Tensor, *_: Any) -> tuple[Tensor, Tensor]:

@@ -1,8 +1,6 @@
 """Features of a frozen backbone, and what is trained on them, on pretend CUDA tensors."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -101,21 +99,21 @@ def extract_on_cuda(
 ) -> tuple[list[str], Watch]:
     """Return the order of forward passes, events and writes, with one image per batch."""
     log: list[str] = []
-    write = UnfinishedRows.write
 
-    def logged(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        def run(*words: Any) -> Any:
+    def note(patch: pytest.MonkeyPatch, owner: object, name: str) -> None:
+        function = getattr(owner, name)
+
+        def noted(*words: object) -> object:
             log.append(name)
             return function(*words)
 
-        return run
+        patch.setattr(owner, name, noted)
 
     with monkeypatch.context() as patch, pretend_cuda(), Watch() as watch:
         patch.setattr(extraction, "IMAGES_PER_BATCH", 1)
-        patch.setattr(extraction, "forward", logged("forward", forward))
-        patch.setattr(UnfinishedRows, "write", logged("write", write))
-        arrived = logged("arrived", torch.cuda.Event.synchronize)
-        patch.setattr(torch.cuda.Event, "synchronize", arrived)
+        note(patch, extraction, "forward")
+        note(patch, UnfinishedRows, "write")
+        note(patch, torch.cuda.Event, "synchronize")
         extraction.extract({path: backbone}, images, EvalTransform(resize_px=32, crop_px=32), "")
     return log, watch
 
@@ -125,7 +123,7 @@ def test_features_are_read_back_while_the_next_batch_runs(
 ) -> None:
     path = tmp_path / "entry.npy"
     log, watch = extract_on_cuda(small_backbone, folder, path, monkeypatch)
-    arrived = ["arrived", "write"]
+    arrived = ["synchronize", "write"]
     assert log == ["forward", *["forward", *arrived] * 3, *arrived]
     two = folder.subset([0, 1])
     _, shorter = extract_on_cuda(small_backbone, two, tmp_path / "two.npy", monkeypatch)

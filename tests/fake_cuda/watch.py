@@ -5,7 +5,6 @@ budget.yaml holds the waits that are allowed. Only pinned memory copies without 
 
 import sys
 from collections import Counter
-from functools import cache
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -17,7 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from tests.fake_cuda.kernels import answer_read, count_sync_norms, run_without_kernel
+from tests.fake_cuda.kernels import answer_read, run_without_kernel
 
 ROOT = f"{Path(__file__).parents[2]}/"
 ROOMS = (f"{ROOT}pretrain/", f"{ROOT}transfer/")
@@ -127,7 +126,7 @@ class Watch(TorchDispatchMode):
         if cuda:
             self._note_reads(name, args)
             self._check_precision(name, cuda)
-            self.num_sync_norms += count_sync_norms(name)
+            self.num_sync_norms += name == "batch_norm_stats"
         result = answer_read(name, args, true=self.true) if cuda else None
         if result is None:
             result = run_without_kernel(func, name, args, kwargs) if cuda else func(*args, **kwargs)
@@ -230,18 +229,14 @@ def half_precision(name: str, tensors: list[Tensor]) -> str:
     return "" if here in (LAYER, AUTOGRAD) else here
 
 
-@cache
-def load_budget() -> dict[str, list[dict[str, Any]]]:
-    """Return the allowances of all that is measured, by its name."""
-    text = Path(__file__).with_name("budget.yaml").read_text()
-    budget: dict[str, list[dict[str, Any]]] = yaml.safe_load(text)
-    return budget
+BUDGET = yaml.safe_load(Path(__file__).with_name("budget.yaml").read_text())
+"""Allowances of all that is measured, by its name."""
 
 
 def allowed_waits(measured: str, case: str = "", *, num_passes: int = 0) -> Counter[Wait]:
     """Return the waits of a case, with `num_passes` through layers that wait in each pass."""
     allowed: Counter[Wait] = Counter()
-    for entry in load_budget().get(measured, []):
+    for entry in BUDGET.get(measured, []):
         waits = entry.get("waits", 0)
         number = waits.get(case, 0) if isinstance(waits, dict) else waits
         number += entry.get("of_each_pass", 0) * num_passes
