@@ -3,11 +3,9 @@
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
-from itertools import chain
 
 import pytest
 import torch
-from torch import Tensor
 
 from pretrain.data.feed import Batch, Feed
 from tests.gpu.findings import Findings
@@ -64,12 +62,10 @@ def two_batches(feed: Feed, place: Place) -> list[Batch]:
 
 def largest_difference(feed: Feed, found: list[Batch], expected: list[Batch]) -> float:
     """Return how many gray levels two lists of batches are apart at most; nan where undefined."""
-    pairs = chain.from_iterable(
-        zip(one.views, other.views, strict=True) for one, other in zip(found, expected, strict=True)
-    )
     std = torch.tensor(feed.recipe.std, dtype=torch.float64)[:, None, None]
-    return float(torch.stack([_levels_apart(one, other, std) for one, other in pairs]).max())
-
-
-def _levels_apart(one: Tensor, other: Tensor, std: Tensor) -> Tensor:
-    return ((one.cpu().double() - other.cpu().double()) * std).abs().max() * LEVELS
+    apart = [
+        ((one.cpu().double() - other.cpu().double()) * std).abs().max()
+        for ours, theirs in zip(found, expected, strict=True)
+        for one, other in zip(ours.views, theirs.views, strict=True)
+    ]
+    return LEVELS * float(torch.stack(apart).max())
