@@ -67,10 +67,12 @@ def tiny_config(name: str) -> Any:
     return replace(config, **smaller | OPTIONS.get(name, {}))
 
 
-def tiny_method(name: str, *, seed: int = 0, norm: type[nn.Module] = nn.BatchNorm2d) -> Any:
-    """A method on a thin ResNet, all drawn from the seed."""
+def tiny_method(
+    name: str, *, seed: int = 0, norm: type[nn.Module] = nn.BatchNorm2d, **changes: Any
+) -> Any:
+    """A method on a thin ResNet, all drawn from the seed, with changes of its tiny settings."""
     torch.manual_seed(seed)
-    return METHODS[name][0](thin_resnet(norm), WIDTHS[-1], tiny_config(name))
+    return METHODS[name][0](thin_resnet(norm), WIDTHS[-1], replace(tiny_config(name), **changes))
 
 
 def tiny_batch(method: Any, *, num_images: int = 8) -> Batch:

@@ -1,68 +1,80 @@
-"""BYOL against its equations by other routes: Grill et al., arXiv:2006.07733."""
+"""BYOL and SimSiam against their equations: arXiv:2006.07733 and arXiv:2011.10566."""
 
-import copy
-import math
-from typing import Any
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import normalize
 
-from pretrain.methods.byol import BYOL, byol_loss
-from pretrain.recipes.byol import BYOLConfig
+from pretrain.command import parse
+from pretrain.data.listing import find_images
+from pretrain.loop import Training, training_step
+from pretrain.methods.byol import byol_loss
+from pretrain.methods.simsiam import simsiam_loss
+from pretrain.run import prepare
+from pretrain.running.processes import Process
+from tests.tiny_methods import tiny_batch, tiny_method
 
 
-def tiny_byol(**changes: Any) -> Any:
-    """BYOL on a linear backbone of 3x4x4 images."""
-    torch.manual_seed(0)
-    backbone = nn.Sequential(nn.Flatten(), nn.Linear(48, 12))
-    settings = {"hidden_dim": 16, "embedding_dim": 8, "momentum": 0.9}
-    return BYOL(backbone, 12, BYOLConfig(**(settings | changes)))
+def rows() -> list[Tensor]:
+    """p1, p2, z1, z2 (n, d), of any length."""
+    generator = torch.Generator().manual_seed(0)
+    return [torch.randn(6, 8, generator=generator) for _ in range(4)]
 
 
-def two_views(n: int = 5) -> list[Tensor]:
-    """2 of (n, 3, 4, 4)."""
-    return list(torch.randn(2, n, 3, 4, 4, generator=torch.Generator().manual_seed(1)))
-
-
-def test_loss_is_the_squared_distance_of_the_normalized_rows() -> None:
-    prediction, target = torch.randn(2, 6, 8, generator=torch.Generator().manual_seed(0))
+def test_byols_loss_is_the_squared_distance_of_the_normalized_rows() -> None:
+    prediction, target, *_ = rows()
     distances = [
-        sum((a / a.norm() - b / b.norm()).square()) for a, b in zip(prediction, target, strict=True)
+        (a / a.norm() - b / b.norm()).square().sum()
+        for a, b in zip(prediction, target, strict=True)
     ]
-    expected = torch.stack([torch.as_tensor(distance) for distance in distances]).mean()
-    torch.testing.assert_close(byol_loss(prediction, target), expected)
+    torch.testing.assert_close(byol_loss(prediction, target), torch.stack(distances).mean())
 
 
-def test_a_step_sums_both_directions_each_against_the_target_of_the_other_view() -> None:
-    method, views = tiny_byol(), two_views()
-    twin = tiny_byol()
-    predictions = [twin.predictor(twin.encoder(images)) for images in views]
-    with torch.no_grad():  # before the first step the target encoder is a copy
-        targets = [normalize(twin.encoder(images), dim=1) for images in views]
-    expected = torch.stack(
-        [
-            (normalize(predictions[view], dim=1) - targets[1 - view]).square().sum(dim=1).mean()
-            for view in range(2)
-        ]
-    ).sum()
-    torch.testing.assert_close(method(views, 0.5)["loss"], expected)
+def test_simsiams_loss_is_the_mean_of_both_negative_cosines_written_out() -> None:
+    p1, p2, z1, z2 = rows()
+    expected = [
+        -(a @ b / a.norm() / b.norm()) / 2
+        for predictions, targets in ((p1, z2), (p2, z1))
+        for a, b in zip(predictions, targets, strict=True)
+    ]
+    torch.testing.assert_close(simsiam_loss(p1, p2, z1, z2), torch.stack(expected).sum() / 6)
 
 
-@pytest.mark.parametrize("progress", [0.0, 0.3, 1.0])
-def test_the_target_encoder_follows_at_the_rate_of_its_schedule(progress: float) -> None:
-    method = tiny_byol()
-    with torch.no_grad():
-        for parameter in method.encoder.parameters():
-            parameter.add_(torch.randn_like(parameter))
-    before = copy.deepcopy(method.target_encoder.network)
-    rate = 1 - (1 - 0.9) * (math.cos(math.pi * progress) + 1) / 2
-    method.after_step(progress)
-    for old, online, new in zip(
-        before.parameters(),
-        method.encoder.parameters(),
-        method.target_encoder.network.parameters(),
-        strict=True,
-    ):
-        torch.testing.assert_close(new, rate * old + (1 - rate) * online)
+@pytest.mark.parametrize("name", ["byol", "simsiam"])
+def test_a_step_predicts_each_view_from_the_other_with_the_targets_constant(name: str) -> None:
+    method, twin = tiny_method(name), tiny_method(name)
+    views = tiny_batch(method).views
+    z1, z2 = (twin.encoder(images) for images in views)
+    t1, t2 = (z.detach().clone() for z in (z1, z2))  # byol's target encoder is still a copy
+    p1, p2 = twin.predictor(z1), twin.predictor(z2)
+    if name == "byol":
+        squares = [(normalize(p) - normalize(t)).square() for p, t in ((p1, t2), (p2, t1))]
+        expected = torch.stack(squares).sum() / len(p1)
+    else:
+        expected = simsiam_loss(p1, p2, t1, t2)
+    loss = method(views, 0.5)["loss"]
+    torch.testing.assert_close(loss, expected)
+    loss.backward()
+    expected.backward()
+    for ours, theirs in zip(method.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(ours.grad, theirs.grad)
+
+
+def test_the_predictor_keeps_its_rate_while_that_of_the_encoder_falls(image_folder: Path) -> None:
+    options = ["--data", str(image_folder), "--out", str(image_folder.parent), "--batch-size", "4"]
+    cpu = Process(device=torch.device("cpu"))
+    job = prepare("simsiam/smoke", parse("simsiam/smoke", options), cpu, find_images(image_folder))
+    job = replace(job, method=tiny_method("simsiam"))
+    training = Training(job)
+    scheduled, fixed = training.optimizer.param_groups
+    assert {*fixed["params"]} == {*job.method.get_submodule("predictor").parameters()}
+    assert {*scheduled["params"]} == {*job.method.get_submodule("encoder").parameters()}
+    rates = []
+    for batch in job.feed.batches(0, job.num_steps):
+        training_step(job, training, job.method, batch)
+        rates.append((scheduled["lr"], fixed["lr"]))
+    assert [rate for _, rate in rates] == [job.recipe.learning_rate] * job.num_steps
+    assert rates[-1][0] < 0.6 * rates[0][0]

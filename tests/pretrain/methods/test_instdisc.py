@@ -8,13 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from pretrain.methods.instdisc import (
-    InstDisc,
-    nce_loss,
-    softmax_loss,
-)
-from pretrain.recipes.instdisc import InstDiscConfig
+from pretrain.methods.instdisc import nce_loss, softmax_loss
 from tests.rounding import assert_equal_up_to_rounding
+from tests.tiny_methods import tiny_method
 
 NUM_IMAGES = 50
 
@@ -45,18 +41,14 @@ def slow_loss(
     return torch.stack(losses).sum() / len(query)
 
 
-def tiny_instdisc(**changes: Any) -> InstDisc:
-    """Instance discrimination on a linear backbone of 3x4x4 images."""
-    torch.manual_seed(0)
-    backbone = nn.Sequential(nn.Flatten(), nn.Linear(48, 12))
-    settings = {"num_images": NUM_IMAGES, "num_negatives": 10, "embedding_dim": 8}
-    return InstDisc(backbone, 12, InstDiscConfig(**(settings | changes)))
+def tiny_instdisc(**changes: Any) -> Any:
+    settings = {"num_images": NUM_IMAGES, "num_negatives": 10, "temperature": 0.07, **changes}
+    return tiny_method("instdisc", norm=nn.Identity, **settings)
 
 
 def batch() -> tuple[list[Tensor], Tensor]:
-    """1 view of (n, 3, 4, 4), and the places of its images."""
-    images = torch.randn(5, 3, 4, 4, generator=torch.Generator().manual_seed(1))
-    return [images], torch.tensor([3, 49, 0, 17, 8])
+    """One view of five images, and their places."""
+    return [torch.randn(5, 3, 8, 8)], torch.tensor([3, 49, 0, 17, 8])
 
 
 @pytest.mark.parametrize("temperature", [0.07, 0.5])
@@ -115,18 +107,7 @@ def test_the_partition_is_estimated_by_the_first_batch_and_stays() -> None:
     assert torch.equal(method.log_partition, first)
 
 
-def test_a_step_moves_the_rows_of_its_images_half_way_and_no_other() -> None:
-    method, (views, indices) = tiny_instdisc(), batch()
-    before = method.bank.clone()
-    with torch.no_grad():
-        query = normalize(method.encoder(views[0]), dim=1)
-    method(views, 0.5, indices)
-    expected = before.clone()
-    expected[indices] = normalize((before[indices] + query) / 2, dim=1)
-    torch.testing.assert_close(method.bank, expected)
-
-
-def test_the_loss_of_a_step_is_that_of_the_bank_before_it() -> None:
+def test_a_step_compares_with_the_bank_before_it_and_moves_its_images_rows_half_way() -> None:
     method, (views, indices) = tiny_instdisc(), batch()
     before = method.bank.clone()
     with torch.no_grad():
@@ -138,20 +119,18 @@ def test_the_loss_of_a_step_is_that_of_the_bank_before_it() -> None:
     expected = slow_loss(query, before[indices], noise, 0.07, method.log_partition.exp().item())
     # logarithms of shares are differences of similarities over the temperature
     assert_equal_up_to_rounding(loss, expected, magnitude=10 / 0.07)
+    before[indices] = normalize((before[indices] + query) / 2, dim=1)
+    torch.testing.assert_close(method.bank, before)
 
 
-@pytest.mark.parametrize("weight", [0.0, 30.0])
-def test_the_proximal_term_is_the_squared_distance_to_the_row_before_the_step(
-    weight: float,
-) -> None:
+def test_the_proximal_term_is_the_squared_distance_to_the_row_before_the_step() -> None:
     views, indices = batch()
-    plain, pulled = tiny_instdisc(), tiny_instdisc(proximal_weight=weight)
-    own = pulled.bank[indices].clone()
+    plain, pulled = tiny_instdisc(proximal_weight=0.0), tiny_instdisc(proximal_weight=30.0)
     with torch.no_grad():
         query = normalize(pulled.encoder(views[0]), dim=1)
+    expected = 30 * (query - pulled.bank[indices]).square().sum(dim=1).mean()
     losses = []
     for method in (plain, pulled):
         torch.manual_seed(3)
         losses.append(method(views, 0.5, indices)["loss"])
-    expected = weight * (query - own).square().sum(dim=1).mean()
     assert_equal_up_to_rounding(losses[1] - losses[0], expected, magnitude=losses[1].item())

@@ -1,19 +1,16 @@
 """LooC against its equations by other routes: Xiao et al., arXiv:2008.05659."""
 
-from typing import Any
-
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
-from torchvision.models import ResNet
-from torchvision.models.resnet import BasicBlock
 
-from pretrain.methods.looc import LooC, MoCoPP, key_views, looc_loss, moco_pp_loss
+from pretrain.methods.looc import key_views, looc_loss, moco_pp_loss
 from pretrain.parts.resnet import BranchedResNet
 from pretrain.parts.view import View
-from pretrain.recipes.looc import LooCConfig, MoCoPPConfig
+from pretrain.recipes.looc import LooCConfig
 from tests.rounding import assert_equal_up_to_rounding
+from tests.tiny_methods import tiny_batch, tiny_method
 
 
 def problem(
@@ -66,93 +63,57 @@ def test_moco_pp_is_the_mean_of_its_heads_info_nce() -> None:
     torch.testing.assert_close(moco_pp_loss(queries, keys[:, 0], queues, temperature=0.2), expected)
 
 
-def tiny_looc(**changes: object) -> LooC:
-    """LooC on a linear backbone of 3x4x4 images."""
-    torch.manual_seed(0)
-    settings: dict[str, object] = {"queue_size": 16, "embedding_dim": 8}
-    backbone = nn.Sequential(nn.Flatten(), nn.Linear(48, 12))
-    return LooC(backbone, 12, LooCConfig(**(settings | changes)))  # type: ignore[arg-type]
-
-
-def small_resnet(*, norm: type[nn.Module] = nn.BatchNorm2d) -> ResNet:
-    """One block per stage, (n, 3, H, W) -> (n, 512)."""
-    torch.manual_seed(0)
-    network = ResNet(BasicBlock, [1, 1, 1, 1], norm_layer=norm)
-    network.fc = nn.Identity()
-    return network
-
-
-def tiny_looc_pp(**changes: object) -> LooC:
-    settings: dict[str, object] = {"queue_size": 16, "embedding_dim": 8, "conv5_heads": True}
-    return LooC(small_resnet(), 512, LooCConfig(**(settings | changes)))  # type: ignore[arg-type]
-
-
-def tiny_moco_pp() -> MoCoPP:
-    config = MoCoPPConfig(num_heads=3, queue_size=16, embedding_dim=8)
-    return MoCoPP(small_resnet(), 512, config)
-
-
-def tiny_views(num_views: int, *, num_images: int = 5, size_px: int = 4) -> list[Tensor]:
-    generator = torch.Generator().manual_seed(1)
-    return list(torch.randn(num_views, num_images, 3, size_px, size_px, generator=generator))
-
-
 def test_key_view_i_copies_designated_augmentation_i_alone() -> None:
     views = (View(), View(), View(copies=("rotation",)), View(copies=("texture",)))
-    assert tiny_looc(designated=("rotation", "texture")).views == views
-    assert tiny_moco_pp().views == (View(), View())
+    assert tiny_method("looc", designated=("rotation", "texture")).views == views
+    assert tiny_method("mocopp").views == (View(), View())
 
 
-@pytest.mark.parametrize("build", [tiny_looc, tiny_looc_pp])
-def test_queue_i_gets_view_i_of_head_i_after_the_loss(build: Any) -> None:
-    method = build()
-    views = tiny_views(4)
-    before = method.queues.keys()
+@pytest.mark.parametrize("name", ["looc", "loocpp", "mocopp"])
+def test_queue_i_gets_view_i_of_head_i_after_the_loss(name: str) -> None:
+    method = tiny_method(name, norm=nn.Identity)
+    views, before = tiny_batch(method).views, method.queues.keys()
     with torch.no_grad():
         queries = normalize(method.encoder(views[0]), dim=2).transpose(0, 1)
         seen = [normalize(method.key_encoder.network(v), dim=2) for v in views[1:]]
     keys = torch.stack(seen).permute(2, 0, 1, 3)
-    expected = looc_loss(queries, keys, before, temperature=0.2)
+    num_heads, temperature = len(queries), method.config.temperature
+    if name == "mocopp":
+        keys = keys[:, 0]
+        expected = moco_pp_loss(queries, keys, before, temperature=temperature)
+        pushed = list(keys)
+    else:
+        expected = looc_loss(queries, keys, before, temperature=temperature)
+        pushed = [keys[i, i] for i in range(num_heads)]
     logged = method(views, 1.0)
     assert_equal_up_to_rounding(logged["loss"], expected)
     after = method.queues.keys()
-    for i in range(3):
-        assert_equal_up_to_rounding(after[i, :5], keys[i, i])
-        assert torch.equal(after[i, 5:], before[i, 5:])
-    of_others = [(queries[i] * keys[i, j]).sum(1) for i in (1, 2) for j in range(3) if i != j]
-    assert_equal_up_to_rounding(
-        logged["same_image_similarity"], torch.stack(of_others).mean(), magnitude=1
-    )
-
-
-def test_moco_pp_contrasts_one_pair_in_every_head() -> None:
-    method = tiny_moco_pp()
-    views = tiny_views(2)
-    before = method.queues.keys()
-    with torch.no_grad():
-        queries = normalize(method.encoder(views[0]), dim=2).transpose(0, 1)
-        keys = normalize(method.key_encoder(views[1]), dim=2).transpose(0, 1)
-    expected = moco_pp_loss(queries, keys, before, temperature=0.2)
-    assert_equal_up_to_rounding(method(views, 1.0)["loss"], expected)
-    assert_equal_up_to_rounding(method.queues.keys()[:, :5], keys)
+    for i in range(num_heads):
+        assert_equal_up_to_rounding(after[i, :8], pushed[i])
+        assert torch.equal(after[i, 8:], before[i, 8:])
+    if name != "mocopp":
+        pairs = [(i, j) for i in range(1, num_heads) for j in range(num_heads) if i != j]
+        of_others = torch.stack([(queries[i] * keys[i, j]).sum(1) for i, j in pairs]).mean()
+        assert_equal_up_to_rounding(logged["same_image_similarity"], of_others, magnitude=1)
 
 
 @pytest.mark.parametrize("num_designated", [1, 2, 3])
 def test_key_views_cost_as_many_last_stages_as_the_loss_reads(num_designated: int) -> None:
-    method = tiny_looc_pp(designated=("color", "rotation", "texture")[:num_designated])
+    designated = ("color", "rotation", "texture")[:num_designated]
+    method = tiny_method("loocpp", designated=designated, bn_splits=1)
     passes = []
     backbone = method.key_encoder.network.get_submodule("backbone")
     assert isinstance(backbone, BranchedResNet)
     for head, branch in enumerate(backbone.layer4):
         branch.register_forward_hook(lambda *_, head=head: passes.append(head))
-    method(tiny_views(2 + num_designated), 1.0)
+    method(tiny_batch(method).views, 1.0)
     assert passes.count(0) == 1
     assert len(passes) == 1 + num_designated * (num_designated + 1)
 
 
 def test_an_augmentation_named_twice_is_refused() -> None:
     with pytest.raises(ValueError, match="name each once"):
-        tiny_looc(designated=("color", "color"))
+        tiny_method("looc", designated=("color", "color"))
 
 
 def test_key_views_may_be_made_to_differ_from_the_query_where_they_share_nothing() -> None:

@@ -12,6 +12,7 @@ from pretrain.parts.momentum_encoder import (
     similarities,
 )
 from pretrain.parts.view import KeyForward
+from tests.tiny_methods import tiny_method
 
 
 def test_follow_equals_a_loop_over_parameters_and_leaves_buffers_alone() -> None:
@@ -27,6 +28,20 @@ def test_follow_equals_a_loop_over_parameters_and_leaves_buffers_alone() -> None
         torch.testing.assert_close(own, 0.9 * old + 0.1 * new)
     statistics = dict(follower.named_buffers())["network.1.running_mean"]
     assert torch.equal(statistics, torch.zeros(4))
+
+
+@pytest.mark.parametrize("name", ["byol", "dino", "simaffinity"])
+def test_a_target_encoder_follows_after_the_step_at_a_rate_that_rises_to_one(name: str) -> None:
+    for progress in (0.0, 0.5, 1.0):
+        method = tiny_method(name)
+        before = [parameter.clone() for parameter in method.target_encoder.parameters()]
+        with torch.no_grad():
+            for parameter in method.encoder.parameters():
+                parameter.add_(1)
+        method.after_step(progress)
+        rate = rising_momentum(method.config.momentum, progress)
+        expected = [parameter + 1 - rate for parameter in before]
+        torch.testing.assert_close([*method.target_encoder.parameters()], expected)
 
 
 def test_momentum_rises_to_one_by_half_a_cosine() -> None:

@@ -24,21 +24,48 @@ def test_pushes_wrap_when_the_batch_does_not_divide_the_queue() -> None:
     assert queue.position.item() == 2
 
 
+def logsumexp(query: Tensor, key: Tensor, queue: Tensor, *, temperature: float) -> Tensor:
+    """Return the streamed sum (n,), which has no key."""
+    return queue_logsumexp(query, queue, temperature=temperature)
+
+
+def plain_logsumexp(query: Tensor, key: Tensor, queue: Tensor, temperature: float) -> Tensor:
+    return (query @ queue.T / temperature).logsumexp(dim=1)
+
+
+def plain_divergence(query: Tensor, key: Tensor, queue: Tensor, temperature: float) -> Tensor:
+    """Both distributions (n, K) in memory."""
+    log_q = (query @ queue.T / temperature).log_softmax(dim=1)
+    log_p = (key @ queue.T / temperature).log_softmax(dim=1)
+    return ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum(dim=1) / 2
+
+
+PAIRS = {
+    "logsumexp": (logsumexp, plain_logsumexp),
+    "divergence": (queue_divergence, plain_divergence),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
 @pytest.mark.parametrize("block", [1, 7, 100, 4096])
-def test_blocks_of_any_size_give_the_logsumexp_and_its_gradient(
-    block: int, monkeypatch: pytest.MonkeyPatch
+def test_blocks_of_any_size_give_the_value_and_its_gradient(
+    name: str, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "BLOCK_KEYS", block)
-    query = normalize(torch.randn(5, 8), dim=1)
+    in_blocks, plain = PAIRS[name]
+    query, key = normalize(torch.randn(2, 5, 8), dim=2)
     queue = normalize(torch.randn(101, 8), dim=1)
     streamed, simple = query.clone().requires_grad_(), query.clone().requires_grad_()
-    result = queue_logsumexp(streamed, queue, temperature=0.07)
-    expected = (simple @ queue.T / 0.07).logsumexp(dim=1)
+    result = in_blocks(streamed, key, queue, temperature=0.1)
+    expected = plain(simple, key, queue, 0.1)
     weights = torch.arange(1.0, 6.0)
     (result * weights).sum().backward()
     (expected * weights).sum().backward()
-    torch.testing.assert_close(result, expected)
-    assert_equal_up_to_rounding(streamed.grad, simple.grad)
+    assert_equal_up_to_rounding(result, expected, magnitude=1 / 0.1, operations=SHORT_CHAIN)
+    # similarities are rounded, over the temperature twice; the last row counts five times
+    assert_equal_up_to_rounding(
+        streamed.grad, simple.grad, magnitude=5 / 0.1**2, operations=SHORT_CHAIN
+    )
 
 
 def test_a_gpu_compares_as_many_keys_at_once_as_its_budget_of_logits_allows() -> None:
@@ -50,9 +77,10 @@ def test_a_gpu_compares_as_many_keys_at_once_as_its_budget_of_logits_allows() ->
         assert keys * num_queries <= module.BLOCK_LOGITS < (keys + module.BLOCK_KEYS) * num_queries
 
 
-def test_large_logits_do_not_overflow() -> None:
-    query = torch.ones(1, 1)
-    result = queue_logsumexp(query, torch.tensor([[1.0], [0.5]]), temperature=1e-3)
+@pytest.mark.parametrize("name", PAIRS)
+def test_large_logits_do_not_overflow(name: str) -> None:
+    query, key = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0]])
+    result = PAIRS[name][0](query, key, torch.eye(2), temperature=1e-3)
     assert_equal_up_to_rounding(result, torch.tensor([1000.0]))
 
 
@@ -67,37 +95,3 @@ def test_the_largest_similarity_comes_along_without_gradient(
     torch.testing.assert_close(largest, (query @ queue.T / 0.5).amax(dim=1).detach())
     assert total.requires_grad
     assert not largest.requires_grad
-
-
-def plain_divergence(query: Tensor, key: Tensor, queue: Tensor, temperature: float) -> Tensor:
-    """Both distributions (n, K) in memory."""
-    log_q = (query @ queue.T / temperature).log_softmax(dim=1)
-    log_p = (key @ queue.T / temperature).log_softmax(dim=1)
-    return ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum(dim=1) / 2
-
-
-@pytest.mark.parametrize("block", [1, 7, 100, 4096])
-def test_blocks_of_any_size_give_the_divergence_and_its_gradient(
-    block: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "BLOCK_KEYS", block)
-    torch.manual_seed(0)
-    query, key = normalize(torch.randn(2, 5, 8), dim=2)
-    queue = normalize(torch.randn(101, 8), dim=1)
-    streamed, simple = query.clone().requires_grad_(), query.clone().requires_grad_()
-    result = queue_divergence(streamed, key, queue, temperature=0.1)
-    expected = plain_divergence(simple, key, queue, 0.1)
-    weights = torch.arange(1.0, 6.0)
-    (result * weights).sum().backward()
-    (expected * weights).sum().backward()
-    assert_equal_up_to_rounding(result, expected, magnitude=1 / 0.1, operations=SHORT_CHAIN)
-    # similarities are rounded, over the temperature twice; the last row counts five times
-    assert_equal_up_to_rounding(
-        streamed.grad, simple.grad, magnitude=5 / 0.1**2, operations=SHORT_CHAIN
-    )
-
-
-def test_large_logits_of_a_divergence_do_not_overflow() -> None:
-    query, key = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0]])
-    result = queue_divergence(query, key, torch.eye(2), temperature=1e-3)
-    assert_equal_up_to_rounding(result, torch.tensor([1000.0]))
