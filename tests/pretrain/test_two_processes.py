@@ -1,6 +1,5 @@
 """Two processes with half a batch each equal one process with the whole batch."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -32,22 +31,6 @@ FLOAT32 = {
     ),
 }
 """Tensors that meet embeddings after their cast to float32; all others are float64 here."""
-ALL_NORMS_SYNCHRONIZED = {
-    "simaffinity",
-    "simwhitening",
-    "simtrace",
-    "simclr",
-    "byol",
-    "simsiam",
-    "swav",
-    "dino",
-    "barlow_twins",
-    "vicreg",
-    "wmse",
-    "zero_cl",
-    "nnclr",
-}
-"""The others have statistics per process, at least of the keys: they are tested without norms."""
 
 
 def rows() -> Tensor:
@@ -88,8 +71,9 @@ def measure_losses(rank: int, num_processes: int) -> dict[str, Any]:
 
 def train_share(name: str, mine: slice, num_processes: int) -> dict[str, Any]:
     """Losses of two training steps of a method, gradients of the first, state after both."""
-    norm = nn.BatchNorm2d if name in ALL_NORMS_SYNCHRONIZED else nn.Identity
-    method = tiny_method(name, norm=norm)
+    # the others have statistics per process, at least of the keys: they are tested without norms
+    synchronized = batch_norm_groups(RECIPES[f"{name}/smoke"], 2) == 1
+    method = tiny_method(name, norm=nn.BatchNorm2d if synchronized else nn.Identity)
     in_double(method, FLOAT32.get(name, ()))
     whole = tiny_batch(method, num_images=NUM_IMAGES)
     labels, indices = (None if rows is None else rows[mine] for rows in whole[1:])
@@ -113,21 +97,6 @@ def train_share(name: str, mine: slice, num_processes: int) -> dict[str, Any]:
         optimizer.step()
         method.after_step(step / 2)
     return {"losses": torch.stack(losses), "gradients": gradients, "state": method.state_dict()}
-
-
-def test_where_all_norms_are_synchronized_two_processes_have_one_group(
-    subtests: pytest.Subtests,
-) -> None:
-    for name in LEARNING:
-        with subtests.test(name=name):
-            recipe = RECIPES[f"{name}/smoke"]
-            recipe = replace(recipe, config=replace(recipe.config, **_one_split(recipe.config)))
-            groups = batch_norm_groups(recipe, 2)
-            assert groups == (1 if name in ALL_NORMS_SYNCHRONIZED else 2)
-
-
-def _one_split(config: Any) -> dict[str, int]:
-    return {"bn_splits": 1} if hasattr(config, "bn_splits") else {}
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
 """A file is as it was before or as it was to become, and what stands in the way is explained."""
 
-import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +9,6 @@ import torch
 
 from pretrain.running.atomic_files import (
     WriteError,
-    explain_write_errors,
     load_stage,
     save_stage,
     write_whole,
@@ -26,22 +24,6 @@ def test_a_full_disk_leaves_the_file_before_and_nothing_else(
         write_whole(tmp_path / "file", b"after")
     assert (tmp_path / "file").read_bytes() == b"before"
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
-
-
-def test_an_error_says_what_to_do(subtests: pytest.Subtests) -> None:
-    for number, advice in [
-        (errno.ENOSPC, "free some space there, or give another --results"),
-        (errno.EDQUOT, "free some of your quota there, or give another --results"),
-        (errno.EACCES, "make it writable, or give another --results"),
-        (errno.EIO, "see that it can be written, or give another --results"),
-    ]:
-        with subtests.test(number=number, advice=advice):
-            words = f"^/a/file: cannot.*{advice}; the same command goes on$"
-            with (
-                pytest.raises(WriteError, match=words),
-                explain_write_errors(Path("/a/file"), "--results"),
-            ):
-                raise OSError(number, os.strerror(number))
 
 
 def test_two_writers_of_a_file_do_not_share_its_unfinished_half(

@@ -30,12 +30,6 @@ def test_an_unknown_option_is_named_with_the_nearest(
     )
 
 
-def test_a_wrong_value_is_told_as_tyro_tells_it(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        parse(Request, ["--batch-size", "three"])
-    assert "--batch-size" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     "words",
     [
@@ -57,15 +51,8 @@ def test_a_reader_that_ends_ends_the_command_in_silence(words: str) -> None:
 )
 def test_what_resembles_most_comes_first(name: str, first: str) -> None:
     known = ("cifar100_knn", "coco_det", "voc07_svm", "cifar10_knn", "in1k_linear")
-    assert nearest(name, known).split(",")[0] == first
-    assert nearest(name, known).count(",") == 1
-    assert " or " in nearest(name, known)
-
-
-def test_few_or_no_names_are_no_error() -> None:
-    assert nearest("a", ()) == ""
-    assert nearest("a", ("b",)) == "b"
-    assert nearest("", ("b", "c")) in ("b or c", "c or b")
+    assert nearest(name, known).startswith(f"{first}, ")
+    assert (nearest(name, ()), nearest(name, ("b",))) == ("", "b")
 
 
 def test_commands_propose_the_name_that_was_meant(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,9 +11,7 @@ import pytest
 
 from pretrain.running import console
 from pretrain.running.console import (
-    is_live,
     live_bars,
-    print_line,
     progress,
     progress_file,
 )
@@ -66,18 +64,6 @@ def test_a_dumb_terminal_gets_plain_lines_and_quiet_none() -> None:
     assert in_terminal(SHOW, **{console.QUIET: "1"}) == ""
 
 
-def test_elsewhere_only_the_last_line_of_short_work_is_printed(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert not is_live()
-    with live_bars() as bars, progress("features", "cifar10", 2) as counter:
-        assert bars is None
-        counter.add(1)
-        counter.add(1)
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "features    cifar10  2/2 images" in line
-
-
 def test_a_notebook_with_widgets_has_bars(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ipykernel", console)
     for module in (None, "ipywidgets"):
@@ -103,11 +89,6 @@ def test_progress_is_told_in_a_file_that_goes_with_the_work_and_may_fail_to_be_w
     assert counter.done == 2
 
 
-def test_lines_name_time_and_step(capsys: pytest.CaptureFixture[str]) -> None:
-    print_line("svm", "person  C 1")
-    assert capsys.readouterr().err[8:] == "  svm         person  C 1\n"
-
-
 def test_without_a_terminal_a_line_comes_after_10_s_and_then_every_half_minute(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -120,3 +101,4 @@ def test_without_a_terminal_a_line_comes_after_10_s_and_then_every_half_minute(
             printed += capsys.readouterr().err.count("\n")
             assert printed == lines
         assert counter.rate == pytest.approx(160 / 42)
+    assert capsys.readouterr().err[8:].startswith("  train       jcl/smoke  480/3200 images")
