@@ -79,24 +79,14 @@ class Answer:
 
 def answer(detector: Detector, samples: Sequence[Sample]) -> Answer:
     """Return losses and gradients in training mode, and detections with that batch's statistics."""
-    network = detector
-    settle_at_once(network)
-    network.train()
-    losses = network(samples)
+    settle_at_once(detector)
+    losses = detector.train()(samples)
     torch.stack(list(losses.values())).sum().backward()
-    gradients = {
-        name: values.grad.clone()
-        for name, values in network.named_parameters()
-        if values.grad is not None
-    }
-    network.zero_grad()
-    network.eval()
-    found = detector.find([sample.image for sample in samples])
-    return Answer(
-        losses={name: loss.detach() for name, loss in losses.items()},
-        gradients=gradients,
-        found=found,
-    )
+    gradients = {n: p.grad.clone() for n, p in detector.named_parameters() if p.grad is not None}
+    detector.zero_grad()
+    found = detector.eval().find([sample.image for sample in samples])
+    losses = {name: loss.detach() for name, loss in losses.items()}
+    return Answer(losses=losses, gradients=gradients, found=found)
 
 
 def settle_at_once(network: nn.Module) -> None:

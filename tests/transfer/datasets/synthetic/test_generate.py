@@ -44,14 +44,9 @@ def test_a_copy_is_replaced_but_foreign_data_and_excerpts_are_not(tmp_path: Path
     assert foreign.read_bytes() == b"precious"
 
 
-def test_sets_that_share_a_folder_are_written_together(tmp_path: Path) -> None:
+def test_a_set_is_written_with_the_one_that_it_needs(tmp_path: Path) -> None:
     generate(tmp_path, keys=["coco17_keypoints"])
     assert set(small_sizes(tmp_path)) == {"coco17", "coco17_keypoints"}
-    generate(tmp_path, keys=["voc07"])
-    assert "voc0712" not in small_sizes(tmp_path)
-    generate(tmp_path, keys=["voc0712"])
-    assert {"voc07", "voc12", "voc0712"} <= set(small_sizes(tmp_path))
-    assert check("voc0712", tmp_path, decode=False).ok
 
 
 def test_a_full_disk_leaves_no_half_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
