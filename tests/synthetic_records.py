@@ -84,10 +84,10 @@ def record(results: Path, score: float, **changes: Any) -> None:
     put(results / backbone["name"], name, written | shown | {"metrics": {metric: score}} | content)
 
 
-def failure(results: Path, task: str, reason: str, schedule: str = "paper") -> None:
+def failure(results: Path, task: str, reason: str, schedule: str = "paper", seed: int = 0) -> None:
     put(
         results / "mine",
-        f"{task}.failed.json",
+        f"{task}.seed{seed}.failed.json",
         {
             "format": "ssl-failure/1",
             **_shown(task),
@@ -95,7 +95,7 @@ def failure(results: Path, task: str, reason: str, schedule: str = "paper") -> N
             "task": task,
             "protocol": "lorac-2021/1" if task in transfer_tasks() else "co2-2021/1",
             "schedule": schedule,
-            "seed": 0,
+            "seed": seed,
             "reason": reason,
         },
     )

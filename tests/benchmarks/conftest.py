@@ -21,14 +21,14 @@ def started(backbone: str) -> StartedCell:
 
 @pytest.fixture
 def rows(small_backbone: Backbone, settings: CellSettings) -> Rows:
-    """Cells to run of these tasks, of one backbone or several, each of these hours."""
+    """Cells to run of these tasks, of one backbone or several, each of these hours and settings."""
 
     def make(
-        *keys: str, names: tuple[str, ...] = (), seeds: int = 1, hours: float = 1.0
+        *keys: str, names: tuple[str, ...] = (), seeds: int = 1, hours: float = 1.0, **settled: str
     ) -> list[PlannedCell]:
         named = [replace(small_backbone, name=name, sha256=name) for name in names]
         cells = [
-            Cell(key=key, backbone=backbone, seed=seed, settings=settings)
+            Cell(key=key, backbone=backbone, seed=seed, settings=replace(settings, **settled))
             for backbone in named or [small_backbone]
             for key in keys
             for seed in range(seeds)

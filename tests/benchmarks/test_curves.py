@@ -36,9 +36,12 @@ def words(snapshots: Path, data: Path, folder: Path) -> list[str]:
 
 
 def test_a_curve_has_a_row_per_epoch_in_its_csv_and_in_the_table(
-    snapshots: Path, small_data: Path, tmp_path: Path
+    snapshots: Path, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(words(snapshots, small_data, tmp_path)) == 0
+    assert "3 cells, 0 failed, " in capsys.readouterr().err
+    states = [(one.cell.names[0], one.state) for one in local_states(tmp_path / "runs")]
+    assert states == [(f"mine@epoch00{epoch}", "done") for epoch in ("00", "01", "10")]
     folder = tmp_path / "results" / "figures"
     with (folder / "mine.cifar10_knn.uniclr-2022-1.smoke.generated-data.csv").open() as file:
         rows = list(csv.DictReader(file))
@@ -50,24 +53,6 @@ def test_a_curve_has_a_row_per_epoch_in_its_csv_and_in_the_table(
     ]
     assert read_results(tmp_path / "results").done == ()
     assert "mine" not in (tmp_path / "results" / "tables" / "overview.md").read_text()
-
-
-def test_snapshots_end_and_show_their_states_as_other_runs_do(
-    snapshots: Path, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(words(snapshots, small_data, tmp_path)) == 0
-    shown, told = capsys.readouterr()
-    names = [f"mine@epoch00{epoch}" for epoch in ("00", "01", "10")]
-    begun = [
-        told.index(f"[{number}/3] {name}  cifar10_knn") for number, name in enumerate(names, 1)
-    ]
-    assert begun == sorted(begun)
-    assert "3 cells, 0 failed, " in told
-    assert shown.index("task         metric") < shown.index("report ")
-    states = [(one.cell.names[0], one.state) for one in local_states(tmp_path / "runs")]
-    assert states == [(name, "done") for name in names]
-    assert "3 done" in (tmp_path / "runs" / "status.html").read_text()
-    assert f"report {tmp_path / 'results' / 'report' / 'index.html'}" in shown
 
 
 def test_a_snapshot_that_is_torn_after_the_plan_fails_alone(

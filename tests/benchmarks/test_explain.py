@@ -89,14 +89,6 @@ def test_what_names_no_record_is_refused_with_advice(
     assert said in error
 
 
-def test_an_edited_record_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = changed_record(tmp_path / "records" / "mine")
-    path.write_text(path.read_text().replace("cifar10_knn", "cifar10_svm"))
-    for words in ([str(path)], ["--name", "mine", "--task", "cifar10_knn"]):
-        assert main([*words, "--results", str(tmp_path)]) == 2
-        assert f"{path}: not a record that can be used (edited" in capsys.readouterr().err
-
-
 def test_text_is_not_wider_than_a_screen_and_a_command_can_be_copied(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -1,13 +1,10 @@
 """The command that draws figures, and figures at the end of other commands."""
 
 import copy
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from benchmarks import run_all
 from benchmarks.drawing import FIGURES
 from benchmarks.drawing.figure import Picture
 from benchmarks.figures import list_lines, main, read_material, update_figures
@@ -93,21 +90,3 @@ def test_tables_draw_what_is_new(tmp_path: Path, capsys: pytest.CaptureFixture[s
     for expected in (True, False):
         assert update_tables(tmp_path)
         assert ("figures  " in capsys.readouterr().out) is expected
-
-
-def test_the_list_imports_neither_torch_nor_matplotlib(tmp_path: Path) -> None:
-    code = (
-        "import sys; from benchmarks.figures import main; "
-        "main(sys.argv[1:]); print({'torch', 'matplotlib'} & set(sys.modules))"
-    )
-    command = [sys.executable, "-c", code, "--list", "--results", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "set()"
-
-
-def test_a_run_of_all_takes_snapshots_or_checkpoints(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ["--snapshots", str(tmp_path), "--ckpt", "a.pt", "--seeds", "0,1"]
-    assert run_all.main(words) == 2
-    assert "--snapshots does not go with --ckpt, --seeds" in capsys.readouterr().err

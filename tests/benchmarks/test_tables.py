@@ -40,7 +40,9 @@ def test_a_torn_file_is_a_warning_below_the_overview(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", ["records", "records/snapshots"])
-def test_an_edited_record_is_named_and_not_used(tmp_path: Path, folder: str) -> None:
+def test_an_edited_record_is_named_and_not_used(
+    tmp_path: Path, folder: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     record(tmp_path / folder, 46.0)
     (path,) = tmp_path.rglob("*.json")
     path.write_text(path.read_text().replace("46.0", "96.0"))
@@ -48,6 +50,10 @@ def test_an_edited_record_is_named_and_not_used(tmp_path: Path, folder: str) -> 
     assert f"{path.relative_to(tmp_path)}: not used (edited" in text
     assert f"{path.relative_to(tmp_path)}: not used (edited" in report_page(tmp_path)
     assert "96.0" not in text
+    named = ["--results", str(tmp_path), "--name", "mine", "--task", "voc07_svm"]
+    for words in ([str(path)], *[named] * (folder == "records")):
+        assert explain(words) == 2
+        assert f"{path}: not a record that can be used (edited" in capsys.readouterr().err
 
 
 def test_a_record_that_lacks_a_nested_entry_is_named_and_not_used(

@@ -7,6 +7,7 @@ addresses, so that processes find each other by the names of their nodes. GPUs a
 
 import contextlib
 import os
+import pwd
 import random
 import shutil
 import signal
@@ -129,7 +130,7 @@ class PretendCluster:
         return [pid for pid in found if pid != os.getpid()]
 
     def _lines(self) -> list[str]:
-        folder, port, user = self.folder, self.port, _user()
+        folder, port, user = self.folder, self.port, pwd.getpwuid(os.getuid()).pw_name
         loopback = socket.gethostbyname(socket.gethostname()).startswith("127.")
         last = port + len(NODES)
         return [
@@ -213,10 +214,6 @@ def pretend_cluster(folder: Path) -> Iterator[PretendCluster]:
         yield cluster
     finally:
         cluster.stop()
-
-
-def _user() -> str:
-    return subprocess.run(["id", "-un"], capture_output=True, text=True, check=True).stdout.strip()
 
 
 def _free_ports(count: int) -> int:

@@ -24,17 +24,6 @@ def both(results: Path, jcl: list[int], moco: list[int], **of_moco: Any) -> None
     views(results, "moco/cifar10-cpu", {"mean_cosine": moco}, **({"settings": MLP} | of_moco))
 
 
-def test_methods_stand_in_one_panel(tmp_path: Path) -> None:
-    both(tmp_path, [0, 1, 2, 1], [1, 2, 1, 0])
-    (picture,) = drawn(tmp_path).pictures
-    (panel,) = picture.panels
-    assert isinstance(panel, HistogramPanel)
-    assert [(h.label, h.counts, h.mean) for h in panel.histograms] == [
-        ("JCL", (0, 1, 2, 1), 0.625),
-        ("MoCo v2", (1, 2, 1, 0), 0.375),
-    ]
-
-
 def test_the_caption_has_two_standard_errors_over_images_and_the_papers_order(
     tmp_path: Path,
 ) -> None:
@@ -60,18 +49,11 @@ def test_unlike_statistics_do_not_share_a_picture(tmp_path: Path) -> None:
 
 def test_a_record_without_a_whole_histogram_is_named_and_costs_only_itself(tmp_path: Path) -> None:
     edges = [0.0, 0.5, 1.0]
-    for place, histogram in enumerate(
-        (
-            None,
-            {"edges": edges, "counts": []},
-            {"edges": edges, "counts": [0, 0]},
-            {"edges": edges, "counts": [1, 2, 3]},
-            {"edges": None, "counts": [1]},
-            {"edges": ["a", "b"], "counts": [1]},
-            {"edges": [0.0, float("nan")], "counts": [1]},
-            {"edges": edges, "counts": [2, -1]},
-        )
-    ):
+    counts: tuple[list[int], ...] = ([], [0, 0], [1, 2, 3], [2, -1])
+    own: tuple[object, ...] = (None, ["a", "b"], [0.0, float("nan")])
+    foreign: list[object] = [{"edges": edges, "counts": one} for one in counts]
+    foreign += [{"edges": one, "counts": [1]} for one in own]
+    for place, histogram in enumerate((None, *foreign)):
         folder = tmp_path / str(place)
         both(folder, [0, 1, 2, 1], [1, 2, 1, 0])
         details = {"histograms": {"mean_cosine": histogram}}

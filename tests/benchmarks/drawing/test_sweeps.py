@@ -26,21 +26,18 @@ def lines(picture: Picture) -> tuple[Line, ...]:
     return panel.lines
 
 
-def test_points_are_those_of_the_records_in_the_order_of_the_setting(tmp_path: Path) -> None:
+def test_seeds_become_a_mean_and_a_backbone_with_two_names_counts_once(tmp_path: Path) -> None:
     jcl_keys(tmp_path, {5: 80.0})
     assert pictures(tmp_path) == []
-    jcl_keys(tmp_path, {1: 75.0, 2: 77.0})
-    (picture,) = pictures(tmp_path)
-    (line,) = lines(picture)
-    assert [(p.x, p.y) for p in line.points] == [(1, 75.0), (2, 77.0), (5, 80.0)]
-
-
-def test_seeds_become_a_mean_and_a_standard_deviation(tmp_path: Path) -> None:
     for seed, score in ((0, 79.0), (1, 80.0), (2, 81.0)):
-        jcl_keys(tmp_path, {1: score - 5, 5: score}, seed=seed)
+        for suffix in ("", "-again"):
+            same = {"seed": seed, "suffix": suffix}
+            jcl_keys(tmp_path, {5: score}, sha256="5" * 64, **same)
+            jcl_keys(tmp_path, {1: score - 5}, sha256="1" * 64, **same)
     (picture,) = pictures(tmp_path)
-    point = lines(picture)[0].points[1]
-    assert (point.y, point.spread, point.num_runs) == (80.0, 1.0, 3)
+    first, last = lines(picture)[0].points
+    assert (first.x, first.y, last.x) == (1, 75.0, 5)
+    assert (last.y, last.spread, last.num_runs) == (80.0, 1.0, 3)
     assert any("3 runs, seeds 0, 1, 2" in text for text in picture.caption)
 
 
@@ -77,13 +74,6 @@ def test_another_length_data_or_engine_is_another_picture(tmp_path: Path) -> Non
         assert [p.y for p in lines(second)[0].points] == [5.0, 8.0], change
         assert first.file_name == "jcl_figure2a"
         assert second.file_name.startswith("jcl_figure2a.")
-
-
-def test_a_backbone_with_two_names_counts_once(tmp_path: Path) -> None:
-    jcl_keys(tmp_path, {1: 75.0, 5: 80.0}, sha256="")
-    jcl_keys(tmp_path, {1: 75.0, 5: 80.0}, sha256="", suffix="-again")
-    (picture,) = pictures(tmp_path)
-    assert {p.num_runs for p in lines(picture)[0].points} == {1}
 
 
 def test_other_data_than_the_papers_are_said_and_get_no_published_number(tmp_path: Path) -> None:

@@ -4,8 +4,6 @@ import json
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
@@ -16,54 +14,36 @@ from benchmarks.pages.numbers import write_csv
 from benchmarks.pages.published import transfer_tasks
 from benchmarks.pages.records import read_results
 from benchmarks.planning.options import RunAll
-from tests.synthetic_records import put, record
+from tests.benchmarks.conftest import Rows
+from tests.synthetic_records import failure, put, record
 
 REASON = " ".join(["a long reason"] * 22)
 COLUMNS = 80
 
 
-def failed_cell(results: Path, task: str, seed: int) -> None:
-    content = {"format": "ssl-failure/1", "backbone": "mine", "task": task, "seed": seed}
-    content |= {"protocol": "lorac-2021/1", "schedule": "paper", "reason": REASON}
-    content |= {"primary_metric": "top1", "heading": "Linear transfer"}
-    put(results / "mine", f"{task}.seed{seed}.failed.json", content)
-
-
-def row(name: str, task: str, seed: int) -> Any:
-    """Return what the ending reads of a planned cell."""
-    return SimpleNamespace(
-        cell=SimpleNamespace(
-            backbone=SimpleNamespace(name=name, file=""),
-            key=task,
-            task=SimpleNamespace(protocol="lorac-2021/1"),
-            settings=SimpleNamespace(schedule="paper"),
-            seed=seed,
-        ),
-        state="run",
-        missing=(),
-    )
-
-
 def test_the_whole_end_fits_60_lines_of_80_columns(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    rows: Rows,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", str(COLUMNS))
     results = Path("results")
     names = [f"checkpoint-{number}" for number in range(5)]
-    rows = [row(name, task, 0) for task in transfer_tasks() for name in names]
+    planned = rows(*transfer_tasks(), names=tuple(names), schedule="paper")
     for number, name in enumerate(names):
         for task in transfer_tasks():
             changes = {"backbone": name, "sha256": f"{number:064d}", "task": task}
             record(results, 40.0, protocol="lorac-2021/1", **changes)
     for seed in range(10):
-        failed_cell(results, transfer_tasks()[0], seed)
-        rows.append(row("mine", transfer_tasks()[0], seed))
+        failure(results, transfer_tasks()[0], REASON, seed=seed)
+    planned += rows(transfer_tasks()[0], names=("mine",), seeds=10, schedule="paper")
     for place in range(7):  # problems of figures, too
         put(results / "training", f"{place}.json", {})
     request = RunAll(results=results, runs=tmp_path / "runs")
-    failed = [one.cell for one in rows[-10:]]
-    assert finish_run(rows, failed, request, time.monotonic(), {"torn": REASON}) == 1
+    failed = [one.cell for one in planned[-10:]]
+    assert finish_run(planned, failed, request, time.monotonic(), {"torn": REASON}) == 1
     printed = capsys.readouterr()
     lines = (printed.out + printed.err).splitlines()
     assert sum(-(-max(len(line), 1) // COLUMNS) for line in lines) <= 60

@@ -8,15 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import benchmarks.execution.one_cell
 import transfer.frozen.extraction
 from benchmarks.execution.jobs import PREPARE, Job, arguments_of, joined
 from benchmarks.execution.one_cell import cell_from_arguments, main, run
-from benchmarks.planning.checkpoints import Origin
+from benchmarks.planning.checkpoints import Origin, origins
+from benchmarks.planning.options import RunAll
 from benchmarks.planning.plan import PlannedCell
 from pretrain.running.lock import BusyError
-from transfer.backbone import Backbone, load_backbone
+from transfer.backbone import Backbone, load_backbone, random_backbone
 from transfer.cells.execution import evaluate
 from transfer.cells.many_gpus import KilledError
 from transfer.cells.request import Cell, CellSettings
@@ -34,9 +36,24 @@ def cell(checkpoint: Path, settings: CellSettings) -> Cell:
     return Cell(key="cifar10_knn", backbone=load_backbone(checkpoint), seed=3, settings=settings)
 
 
+@pytest.fixture
+def distilled(tmp_path: Path) -> Path:
+    """A student with a CIFAR stem and a teacher without, in one file."""
+    content = {
+        "student": random_backbone(arch="resnet18", stem="cifar", seed=0).state_dict,
+        "teacher": random_backbone(arch="resnet18", stem="imagenet", seed=0).state_dict,
+    }
+    torch.save(content, tmp_path / "kd.pth")
+    return tmp_path / "kd.pth"
+
+
 def test_a_cells_words_mean_the_cell(
-    checkpoint: Path, four_heads: Path, settings: CellSettings
+    checkpoint: Path, four_heads: Path, distilled: Path, settings: CellSettings
 ) -> None:
+    recipe = "moco/in1k-r50-v1"
+    branches = {"branch": ("student", "teacher"), "declared": (recipe, "")}
+    student, teacher = origins(RunAll(ckpt=(distilled,) * 2, name=("s", "t"), **branches))  # type: ignore[arg-type]
+    assert [student.load().stem, teacher.load().stem] == ["cifar", "imagenet"]
     settings = replace(settings, training=SPARE, features_in="bfloat16", image_memory_gb=0.5)
     settings = replace(settings, keep_crops=True)
     for key, origin in (
@@ -44,6 +61,7 @@ def test_a_cells_words_mean_the_cell(
         ("in100_knn", Origin(ckpt=checkpoint, name="a name", random=True)),
         ("objectnet13_eval", Origin(ckpt=four_heads, heads=(2, 0))),
         ("objectnet13_eval", Origin(ckpt=four_heads, random=True)),
+        ("in100_knn", student),
     ):
         backbone = origin.load()
         for with_weights in (False, True):
@@ -52,6 +70,7 @@ def test_a_cells_words_mean_the_cell(
             other = cell_from_arguments(arguments_of(cell, {backbone.name: origin}))
             assert other.backbone.sha256 == backbone.sha256
             assert other.backbone.made_by == backbone.made_by
+            assert other.backbone.declared == (recipe if origin is student else "")
             assert replace(other, backbone=backbone) == cell
 
 

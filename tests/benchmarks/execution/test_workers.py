@@ -98,7 +98,10 @@ def test_of_a_pass_those_fail_that_have_left_no_record(
     files[1].parent.mkdir(parents=True)
     done = {first.path: "a record"}
     monkeypatch.setattr(benchmarks.execution.workers, "finished", lambda cell: done.get(cell.path))
-    for line, reason in (("exit 1", "exit status 1"), ("kill -9 $$", "killed by SIGKILL")):
+    killed = "killed by SIGKILL"
+    stopped = "stopped by another process; the same command goes on"
+    lines = {"exit 1": "exit status 1", "kill -9 $$": killed, "exit 137": killed, "exit 75": stopped}
+    for line, reason in lines.items():
         files[1].write_text('{"reason": "of an earlier run"}')
         instead(monkeypatch, f"echo '{{\"reason\": \"own\"}}' > '{files[0]}'; {line}")
         assert Workers(planned, ORIGINS, 1).run() == [second, third]
@@ -119,21 +122,6 @@ def test_cells_of_several_backbones_wait_for_their_features_even_if_these_fail(
     instead(monkeypatch, f"[ $1 = --prepare ] && {{ {prepares}; }}; echo $1 >> {tmp_path}/log")
     assert Workers(planned, origins, 3).run() == []
     assert (tmp_path / "log").read_text().split() == ["--prepare", *["imagenet_c100_eval"] * 2]
-
-
-def test_one_that_can_tell_no_reason_has_one_in_the_tables(
-    four: list[PlannedCell], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for line, reason in (
-        ("kill -9 $$", "SIGKILL"),
-        ("exit 137", "SIGKILL"),
-        ("exit 75", "stopped by another process; the same command goes on"),
-        ("exit 2", "exit status 2"),
-    ):
-        instead(monkeypatch, line)
-        (failed,) = Workers(four[:1], ORIGINS, 1).run()
-        assert reason in json.loads(failure_path(failed.path).read_text())["reason"]
-        failure_path(failed.path).unlink()
 
 
 def test_a_signal_that_a_cell_hears_first_is_no_failure_of_the_cell(

@@ -1,6 +1,5 @@
 """A paper's table with our rows in it, from synthetic result files."""
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ import pytest
 
 from benchmarks.pages.published import transfer_tasks
 from benchmarks.pages.records import UNTRAINED
-from tests.synthetic_records import blocks, failure, page, put, record, transfer_records
+from tests.synthetic_records import blocks, failure, page, record, transfer_records
 
 COCO = {"task": "coco_det", "protocol": "jcl-2020/1", "engine": "torchvision"}
 
@@ -93,14 +92,8 @@ def test_an_average_with_a_missing_member_is_not_told(tmp_path: Path) -> None:
 def test_a_note_of_every_number_is_said_once_and_one_of_some_is_numbered(tmp_path: Path) -> None:
     shared, special = "crop_px 64 instead of 224", "steps 3 instead of 5000"
     transfer_records(tmp_path, transfer_tasks()[:2], schedule="smoke", departures=[shared])
-    record(
-        tmp_path,
-        40.0,
-        task=transfer_tasks()[2],
-        protocol="lorac-2021/1",
-        schedule="smoke",
-        departures=[shared, special],
-    )
+    both = {"schedule": "smoke", "departures": [shared, special]}
+    record(tmp_path, 40.0, task=transfer_tasks()[2], protocol="lorac-2021/1", **both)
     text = page(tmp_path, "lorac_table2.md")
     assert text.count(shared) == 1
     assert f"1. {special}" in text
@@ -116,11 +109,8 @@ def test_uniclr_table_3_takes_our_row_into_the_block_of_its_data_set(tmp_path: P
 
 
 def test_an_interval_over_trials_stands_behind_a_mean(tmp_path: Path) -> None:
-    record(tmp_path, 70.0, task="flowers102_fewshot", protocol="looc-2020/1")
-    (path,) = (tmp_path / "mine").glob("*.json")
-    content = json.loads(path.read_text())
-    content["details"] = {"interval95": {"acc_5shot": 0.44}}
-    put(path.parent, path.name, content)
+    cell = {"task": "flowers102_fewshot", "protocol": "looc-2020/1"}
+    record(tmp_path, 70.0, details={"interval95": {"acc_5shot": 0.44}}, **cell)
     text = page(tmp_path, "looc_table4.md")
     assert "70.0 ± 0.4" in blocks(text)[0]["→ mine"]
     assert "95 % interval over its trials" in text

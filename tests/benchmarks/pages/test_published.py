@@ -38,16 +38,6 @@ def test_lorac_took_four_coco_rows_from_jcl() -> None:
     assert [row.values for row in jcl.rows[:4]] == [row.values for row in lorac.rows[:4]]
 
 
-def test_the_printed_all_is_no_mean_over_the_fifteen_printed_in_groups() -> None:
-    table = published_table("looc/table3")
-    for row in table.rows:
-        noise, blur, weather, digital, of_all = (
-            row.values[f"inc_{part}"] or 0.0
-            for part in ("noise", "blur", "weather", "digital", "all")
-        )
-        assert 1.1 < of_all - (3 * noise + 4 * (blur + weather + digital)) / 15 < 1.7
-
-
 def printed(paper: Paper, recipe: str, one: Measurement) -> list[float]:
     """Return what a paper's tables print for a recipe and a number."""
     return [

@@ -35,26 +35,16 @@ def line_of(results: Path, words: str) -> list[str]:
 
 def test_imagenet_100_of_co2_gets_verdicts(tmp_path: Path) -> None:
     put(tmp_path, 69.0, "co2/in100-r18")
-    assert line_of(tmp_path, "best_top1")[1:] == [
-        "69.2",
-        "69.00",
-        "-0.20",
-        "[-2.2, +1.8]",
-        "undecided",
-    ]
+    judged = ["69.2", "69.00", "-0.20", "[-2.2, +1.8]", "undecided"]
+    assert line_of(tmp_path, "best_top1")[1:] == judged
     assert line_of(tmp_path, "without_consistency_top1")[2] == "not run"
 
 
 def test_the_accuracy_during_pre_training_comes_with_the_backbone(tmp_path: Path) -> None:
     means = {"last_epoch": {"instance_accuracy": 97.2}}
     put(tmp_path, 10.0, "moco/in100-r18-v1", schedule="smoke", made_by=means)
-    assert line_of(tmp_path, "inst_acc_moco_final")[1:] == [
-        "97.57",
-        "97.20",
-        "-0.37",
-        "[-1.2, +0.5]",
-        "undecided",
-    ]
+    judged = ["97.57", "97.20", "-0.37", "[-1.2, +0.5]", "undecided"]
+    assert line_of(tmp_path, "inst_acc_moco_final")[1:] == judged
 
 
 def test_a_difference_to_a_cited_number_is_not_judged(tmp_path: Path) -> None:

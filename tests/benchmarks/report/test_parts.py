@@ -13,7 +13,7 @@ from benchmarks.report_parts.charts import Chart, Draft, Series, line_charts
 from benchmarks.report_parts.checkpoints import task_hours
 from benchmarks.report_parts.contents import read_contents
 from benchmarks.report_parts.galleries import figures
-from benchmarks.report_parts.page import MOST_CHARACTERS, parts_by_task, report_page, with_share
+from benchmarks.report_parts.page import MOST_CHARACTERS, parts_by_task, report_page
 from benchmarks.report_parts.pretraining import Log, loss_of, pretraining
 from tests.benchmarks.report.complete_records import HOSTILE, LORAC, complete
 from transfer.galleries.tile import Tile, write_gallery
@@ -21,7 +21,6 @@ from transfer.galleries.tile import Tile, write_gallery
 TASK = transfer_tasks()[0]
 SEARCH = Draft(title="Search", x="rate", y="accuracy", series=(), log_x=True, edges=True)
 NUMBERS = ((1.0, 1.0), (2.0, 2.0))
-SHORT = {"schedule": "smoke"}
 
 
 def charts(*lines: Series, **changes: Any) -> list[Chart]:
@@ -63,6 +62,7 @@ def test_a_search_is_drawn_without_the_rates_that_diverged(tmp_path: Path) -> No
     (part,) = parts_by_task(read_contents(tmp_path))
     (chart,) = part.charts
     assert chart.title == "Search over the learning rate"
+    assert chart.note.startswith("Ring")
     assert "Diverged and left out: 1." in chart.note
 
 
@@ -113,31 +113,6 @@ def test_a_caption_never_leads_to_a_file_elsewhere(tmp_path: Path) -> None:
     captions = folder / "captions.jsonl"
     captions.write_text(captions.read_text().replace("00.jpg", str(tmp_path / "secret.jpg")))
     assert parts_by_task(read_contents(tmp_path)) == []
-
-
-def test_a_share_of_the_pictures_is_spread_over_all_of_them(tmp_path: Path) -> None:
-    complete(tmp_path, "mine", TASK)
-    contents = read_contents(tmp_path)
-    (result,) = contents.results.done
-    write_gallery(tmp_path / result.file, [tile(caption=str(i)) for i in range(12)])
-    (part,) = parts_by_task(contents)
-    shown = with_share(part, 0.25)
-    assert [picture.caption for picture in shown.galleries[0].pictures] == ["0", "4", "8"]
-    assert (part.num_pictures, shown.num_pictures) == (12, 3)
-
-
-def test_queries_are_spread_over_the_classes(tmp_path: Path) -> None:
-    def query(name: str, number: int) -> dict[str, Any]:
-        image = {"class": name, "file": f"{name}{number}", "jpeg_base64": "/9j/"}
-        return image | {"neighbors": [image, image | {"class": "other"}]}
-
-    queries = [query(name, number) for name in "abcdefgh" for number in range(3)]
-    complete(tmp_path, "mine", TASK, details={"queries": queries})
-    (part,) = parts_by_task(read_contents(tmp_path))
-    rows = part.queries[0].rows
-    assert [row[0].caption for row in rows] == list("abcefg")
-    assert [one.group for one in rows[0][1:]] == ["same class", "other class"]
-    assert "Nearest images" in report_page(tmp_path)
 
 
 def test_logs_are_read_up_to_a_torn_line(tmp_path: Path) -> None:
@@ -230,36 +205,16 @@ def snapshot(results: Path, epoch: int, **changes: Any) -> None:
     complete(results, folder, TASK, **({"backbone": backbone} | changes))
 
 
-def snapshot_chart(results: Path) -> Chart:
-    """Return the only chart over pre-training."""
-    (part,) = parts_by_task(read_contents(results))
-    (chart,) = part.charts
-    return chart
-
-
 def test_snapshots_of_each_schedule_and_engine_have_a_line_of_their_own(tmp_path: Path) -> None:
     for epoch in (1, 2):
         snapshot(tmp_path, epoch)
-        snapshot(tmp_path, epoch, **SHORT)
+        snapshot(tmp_path, epoch, schedule="smoke")
         snapshot(tmp_path, epoch, engine="other")
-    names = [name for _, _, name in snapshot_chart(tmp_path).legend]
+    (part,) = parts_by_task(read_contents(tmp_path))
+    names = [name for _, _, name in part.charts[0].legend]
     assert len(names) == len({*names}) == 3
     assert sum("smoke" in name for name in names) == 1
     assert sum("engine" in name for name in names) == 1
-
-
-def test_a_ring_is_explained_only_where_one_is_drawn(tmp_path: Path) -> None:
-    scores = {"0.1": 40.0, "1.0": 50.0, "10.0": 45.0}
-    found: tuple[dict[str, Any], ...] = (
-        {"mean_cross_validated_AP": scores},
-        {"val_accuracy": scores, "learning_rate": 1.0},
-    )
-    rings = []
-    for place, details in enumerate(found):
-        complete(tmp_path / str(place), "mine", TASK, details=details)
-        (part,) = parts_by_task(read_contents(tmp_path / str(place)))
-        rings.append(part.charts[0].note.startswith("Ring"))
-    assert rings == [False, True]
 
 
 FOREIGN: dict[str, Any] = {

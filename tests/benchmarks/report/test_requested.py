@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from benchmarks.execution.ending import remember_request
@@ -16,6 +15,7 @@ from benchmarks.report_parts.requested import (
     not_run,
     remember_requested,
 )
+from tests.benchmarks.conftest import Rows
 from tests.benchmarks.report.complete_records import HOSTILE
 from tests.synthetic_records import failure, record
 
@@ -57,24 +57,11 @@ def test_each_reason_has_what_to_do(tmp_path: Path) -> None:
     assert absent.how_to_get == ("python -m transfer get-data food aircraft --data DATA",)
 
 
-def test_without_named_tasks_those_with_data_are_asked_for(tmp_path: Path) -> None:
+def test_without_named_tasks_those_with_data_are_asked_for(rows: Rows, tmp_path: Path) -> None:
+    planned = rows(TASK, "transfer_linear/food", names=("mine",), schedule="paper")
+    planned[1] = replace(planned[1], state="no data", missing=("food",))
     for named, tasks in ((True, [TASK, "transfer_linear/food"]), (False, [TASK])):
-        rows: list[Any] = [
-            SimpleNamespace(
-                cell=SimpleNamespace(
-                    backbone=SimpleNamespace(name="mine"),
-                    key=key,
-                    task=SimpleNamespace(protocol="lorac-2021/1"),
-                    settings=SimpleNamespace(schedule="paper"),
-                    seed=0,
-                ),
-                state="no data" if missing else "run",
-                missing=missing,
-                why="",
-            )
-            for key, missing in ((TASK, ()), ("transfer_linear/food", ("food",)))
-        ]
-        remember_request(rows, tmp_path, named=named)
+        remember_request(planned, tmp_path, named=named)
         assert [task for own, _ in left(tmp_path) for task in own] == tasks
 
 
