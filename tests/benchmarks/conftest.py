@@ -14,21 +14,25 @@ Rows = Callable[..., list[PlannedCell]]
 
 
 def started(backbone: str) -> StartedCell:
-    """Return a cell that has no files."""
     described = {"backbone": backbone, "seed": 0}
     return StartedCell(key="task", described=described, record="", work="", before=(0, 0))
 
 
 @pytest.fixture
 def rows(small_backbone: Backbone, settings: CellSettings) -> Rows:
-    """Cells to run of these tasks, of one backbone or several, each of these hours and settings."""
+    """Cells to run of these tasks, of one backbone or several, each of these hours."""
 
     def make(
-        *keys: str, names: tuple[str, ...] = (), seeds: int = 1, hours: float = 1.0, **settled: str
+        *keys: str,
+        names: tuple[str, ...] = (),
+        seeds: int = 1,
+        hours: float = 1.0,
+        schedule: str = "smoke",
     ) -> list[PlannedCell]:
         named = [replace(small_backbone, name=name, sha256=name) for name in names]
+        own = replace(settings, schedule=schedule)
         cells = [
-            Cell(key=key, backbone=backbone, seed=seed, settings=replace(settings, **settled))
+            Cell(key=key, backbone=backbone, seed=seed, settings=own)
             for backbone in named or [small_backbone]
             for key in keys
             for seed in range(seeds)

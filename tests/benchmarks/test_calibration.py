@@ -48,7 +48,6 @@ def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def publish(monkeypatch: pytest.MonkeyPatch, value: float, **changes: Any) -> None:
-    """Make a number of the stand-in known."""
     made: dict[str, Any] = {"key": "cifar10_fewshot", "metric": "acc_5shot", "data": "generated"}
     number = KnownNumber(value=value, source=SOURCE, **(made | changes))
     known = {"stand_in.pth": (number,)}
@@ -57,7 +56,6 @@ def publish(monkeypatch: pytest.MonkeyPatch, value: float, **changes: Any) -> No
 
 @pytest.fixture
 def no_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither tables nor a report are made."""
     monkeypatch.setattr(benchmarks.execution.calibration, "update_tables", lambda *_: True)
     monkeypatch.setattr(benchmarks.report, "update_report", lambda *_: True)
     monkeypatch.setattr(benchmarks.run_all, "finish_run", lambda _, failed, *__: int(bool(failed)))
@@ -110,7 +108,6 @@ NETWORK = {"name": "stand_in", "arch": "resnet18", "stem": "cifar"}
 
 
 def backbone_of() -> Backbone:
-    """The checkpoint of the records, as a plan knows it."""
     backbone = random_backbone(arch="resnet18", stem="cifar", seed=0)
     return replace(backbone, made_by={}, file_sha256="f" * 64)
 

@@ -10,8 +10,6 @@ import torch
 from benchmarks.execution.states import local_states
 from benchmarks.pages.records import read_results
 from benchmarks.run_all import main
-from benchmarks.tables import write_tables
-from tests.synthetic_records import record
 
 
 @pytest.fixture
@@ -103,25 +101,6 @@ def test_a_broken_snapshot_or_cell_is_told_and_the_others_are_finished(
     (path,) = (tmp_path / "results" / "figures").glob("*.csv")
     with path.open() as file:
         assert [row["epoch"] for row in csv.DictReader(file)] == ["10"]
-
-
-def test_every_protocol_and_state_of_the_data_has_a_file_and_a_heading(tmp_path: Path) -> None:
-    kinds: tuple[dict[str, str], ...] = ({}, {"protocol": "looc-2020/1"}, {"small": "excerpt"})
-    probe = {"task": "in100_linear", "protocol": "jcl-2020/1", "metric": "top1"}
-    about = {"backbone": "mine@epoch1", "made_by": {"epochs": 1.0}}
-    for number, kind in enumerate(kinds):
-        folder = tmp_path / "records" / "snapshots" / str(number)
-        record(folder, 60.0 + number, **probe | about | kind)
-    write_tables(tmp_path)
-    found = {path.name: path.read_text() for path in (tmp_path / "figures").glob("*.csv")}
-    assert {name: text.split()[1] for name, text in found.items()} == {
-        "mine.in100_linear.jcl-2020-1.paper.csv": "1,60.0000",
-        "mine.in100_linear.looc-2020-1.paper.csv": "1,61.0000",
-        "mine.in100_linear.jcl-2020-1.paper.excerpt-of-the-data.csv": "1,62.0000",
-    }
-    page = (tmp_path / "tables" / "curves_in100_linear.md").read_text()
-    headings = [line for line in page.splitlines() if line.startswith("## ")]
-    assert len(set(headings)) == len(headings) == 3
 
 
 def test_a_plan_of_snapshots_writes_nothing(

@@ -32,6 +32,8 @@ def test_the_list_says_what_is_missing_and_how_to_make_it(tmp_path: Path) -> Non
     text = "\n".join(list_lines(tmp_path, read_material(tmp_path)))
     assert f"can be drawn: {tmp_path / 'figures' / 'jcl_figure2a.png'}" in text
     assert "python -m pretrain co2/in100-r18 --data $IMAGENET100/train" in text
+    assert "jcl/in100-r18-keys2 " in text
+    assert "jcl/in100-r18-keys1 " not in text
     assert list(tmp_path.iterdir()) == [tmp_path / "records"]
 
 

@@ -104,6 +104,13 @@ def test_everything_is_measured_on_a_cpu(tmp_path: Path, monkeypatch: pytest.Mon
     assert measured == set(MEASUREMENTS)
 
 
+MACHINE = Machine(device="", gpu="NVIDIA H200", software="", commit="abc", date="2026-11-22")
+
+
+def answer(check: str, status: Status, facts: Facts) -> Answer:
+    return Answer(check=check, group="rates", status=status, seconds=1.0, facts=facts)
+
+
 def test_measured_facts_become_the_rates_of_plans() -> None:
     facts = {"seconds per iteration in float32": 1.5, "images per pass in float32": 16.0}
     measured: dict[str, Facts] = {
@@ -112,18 +119,14 @@ def test_measured_facts_become_the_rates_of_plans() -> None:
         "rate of coco_det": {**facts},
         "step of moco": {"images/s": 1.0},
     }
-    machine = Machine(device="", gpu="NVIDIA H200", software="", commit="abc", date="2026-11-22")
-    answers = [
-        Answer(check=name, group="rates", status="measured", seconds=1.0, facts=facts)
-        for name, facts in measured.items()
-    ]
-    rates = rates_of(machine, answers)
+    answers = [answer(name, "measured", facts) for name, facts in measured.items()]
+    rates = rates_of(MACHINE, answers)
     assert rates is not None
     assert (rates.gpu, rates.measured, rates.commit) == ("NVIDIA H200", "2026-11-22", "abc")
     assert rates.features == {"resnet50": {"float32": 3000.0}}
     assert rates.probe_crops == 4500.0
     assert rates.trainings == {"coco_det": {"float32": {"images": 16.0, "seconds": 1.5}}}
-    assert rates_of(machine, answers[-1:]) is None
+    assert rates_of(MACHINE, answers[-1:]) is None
 
 
 def test_the_floor_of_an_h200_is_the_one_derived_by_hand() -> None:
@@ -141,12 +144,8 @@ def test_the_page_begins_with_each_method() -> None:
         "a step in bfloat16: moco": "failed",
         "a step in float32: jcl": "passed",
     }
-    answers = [
-        Answer(check=check, group="rates", status=status, seconds=1.0, facts=facts)
-        for check, status in statuses.items()
-    ]
-    machine = Machine(device="", gpu="", software="", commit="", date="")
-    page = render(machine, answers, []).partition("## ")[0]
+    answers = [answer(check, status, facts) for check, status in statuses.items()]
+    page = render(MACHINE, answers, []).partition("## ")[0]
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines()]
     assert ["moco", "2000", "2.5", "36", "wrong"] in rows
     assert ["jcl", "2000", "2.5", "36", "right"] in rows

@@ -51,7 +51,6 @@ def pretend(
 
 
 def wait_for_all(jobs: list[str]) -> dict[str, JobState]:
-    """How these jobs have ended."""
     until = time.monotonic() + PATIENCE_S
     while True:
         states = job_states(jobs)

@@ -66,7 +66,6 @@ class PretendCluster:
         self.wait_for_nodes()
 
     def wait_for_nodes(self) -> None:
-        """Until all are idle."""
         self._until(
             "nodes",
             lambda: (
@@ -87,7 +86,6 @@ class PretendCluster:
         self._until("the end of slurmctld", lambda: not self.processes("slurmctld"))
 
     def kill(self, *pids: int) -> None:
-        """Kill processes at once."""
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

@@ -4,7 +4,6 @@ import json
 import re
 import shutil
 import tempfile
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +20,7 @@ from slurm.requeue import Command
 from slurm.resources import Queue, Resources
 from slurm.submit import Array, submit
 from tests.campaign.outcome import result_of
-from tests.slurm.conftest import PATIENCE_S, wait_for_all, wait_until
+from tests.slurm.conftest import wait_for_all, wait_until
 from tests.slurm.pretend_cluster import PretendCluster
 from tests.slurm.test_faults_on_cluster import running
 from tests.transfer.cells.many_images import generate_many
@@ -88,21 +87,6 @@ def test_six_cells_in_an_array_leave_the_records_of_a_local_run(request_here: Ru
     assert len(list(submissions(request.runs))) == before
 
 
-def test_readings_of_one_pass_are_one_job_and_leave_the_records_of_a_local_run(
-    request_here: RunAll,
-) -> None:
-    readings = ",".join(f"in100_linear@{reading}" for reading in ("jcl", "looc", "lorac"))
-    here = replace(request_here, tasks=readings, random=False)
-    request = there(here)
-    assert run(request) == 0
-    assert [status.state for status in finished(request)] == ["done"] * 3
-    (submission,) = submissions(request.runs)
-    assert len({cell.job for cell in submission.cells}) == 1
-    assert len(list((request.runs / "cache" / "heads").glob("stream-*"))) == 1
-    assert run(here) == 0
-    assert load_records(request.results) == load_records(here.results)
-
-
 def test_a_cell_that_fails_tells_why_and_succeeds_once_the_reason_is_gone(
     request_here: RunAll, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -125,17 +109,6 @@ def test_a_cell_that_fails_tells_why_and_succeeds_once_the_reason_is_gone(
     shutil.move(home / "images", images)
     main(["--retry-failed", "--runs", str(request.runs)])
     assert [status.state for status in finished(request)] == ["done", "done"]
-
-
-def test_cancelled_cells_are_told_and_can_be_submitted_again(request_here: RunAll) -> None:
-    request = replace(there(request_here), tasks="in100_knn")
-    assert run(request) == 0
-    assert main(["--cancel", "--runs", str(request.runs)]) == 1
-    until = time.monotonic() + PATIENCE_S
-    while {status.state for status in submitted_states(request.runs)[0]} != {"cancelled"}:
-        assert time.monotonic() < until
-        time.sleep(0.5)
-    assert not list(request.results.rglob("*.failed.json"))
 
 
 @pytest.mark.parametrize("fault", ["signal to all", "preemption"])

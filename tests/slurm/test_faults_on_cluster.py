@@ -196,7 +196,6 @@ def of_cluster(pretend: PretendCluster) -> Iterator[tuple[int, list[str], set[st
 
 
 def processes() -> Iterator[tuple[int, list[str], set[str]]]:
-    """Yield id, command line and environment of every process."""
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")

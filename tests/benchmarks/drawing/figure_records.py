@@ -28,14 +28,12 @@ def origin(recipe: str, **changes: Any) -> dict[str, Any]:
 
 
 def settings_of(recipe: str) -> dict[str, object]:
-    """Return the settings that a run of a recipe leaves in its backbone's file."""
     return flatten(asdict(RECIPES[recipe]))
 
 
 def point(
     results: Path, recipe: str, score: float, settings: dict[str, Any], **changes: Any
 ) -> None:
-    """Write the record of one backbone of a sweep."""
     name = recipe.replace("/", "-") + changes.pop("suffix", "")
     made_by = origin(recipe, settings=settings) | changes.pop("made_by", {})
     cell = {

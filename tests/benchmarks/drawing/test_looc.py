@@ -31,7 +31,6 @@ def heads(results: Path, task: str, shares: list[float] | None, **changes: Any) 
 
 
 def bars(results: Path) -> list[BarPanel]:
-    """Return the panels of bars of all pictures."""
     pictures = drawn(results, "looc/fig4").pictures
     return [panel for p in pictures for panel in p.panels if isinstance(panel, BarPanel)]
 

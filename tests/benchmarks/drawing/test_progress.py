@@ -120,7 +120,6 @@ def run_folder(folder: Path, checkpoint: Path, steps: int = 2) -> Path:
 
 
 def write_lines(run: Path, lines: Sequence[dict[str, float]]) -> None:
-    """Write the log of a run."""
     text = "".join(json.dumps(line) + "\n" for line in lines)
     (run / "metrics.jsonl").write_text(text)
 

@@ -45,7 +45,6 @@ PANELS: tuple[Panel, ...] = (
 
 
 def width_in(*panels: Panel) -> float:
-    """Return the width of a picture of these panels."""
     picture = Picture(
         file_name="jcl_figure2a",
         title="JCL, Figure 2(a)",

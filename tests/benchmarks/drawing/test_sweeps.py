@@ -152,10 +152,3 @@ def test_recipes_and_tasks_of_a_sweep_exist_and_differ_in_its_setting_only() -> 
             right = TASKS[probe.key].protocol.startswith(f"{probe.protocol}/")
             wrong += [] if right else [probe.key]
     assert wrong == []
-
-
-def test_list_names_only_recipes_without_a_result(tmp_path: Path) -> None:
-    jcl_keys(tmp_path, {1: 75.0, 5: 80.0})
-    (command,) = FIGURES["jcl/fig2a"].needed(read_material(tmp_path))
-    assert "jcl/in100-r18-keys2 " in command
-    assert "jcl/in100-r18-keys1 " not in command

@@ -24,7 +24,6 @@ from transfer.cells.request import Cell, CellSettings
 
 @pytest.fixture
 def cell(small_backbone: Backbone, settings: CellSettings) -> Cell:
-    """Return a cell whose run has begun."""
     cell = Cell(key="cifar10_knn", backbone=small_backbone, seed=0, settings=settings)
     write_run_file([cell], settings.runs)
     return cell
@@ -37,7 +36,6 @@ def state(cell: Cell) -> tuple[str, str]:
 
 
 def change(cell: Cell, **changes: Any) -> None:
-    """Change the run's file."""
     (path,) = (cell.settings.runs / FOLDER).glob("*.json")
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 

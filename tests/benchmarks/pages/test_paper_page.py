@@ -89,17 +89,6 @@ def test_an_average_with_a_missing_member_is_not_told(tmp_path: Path) -> None:
     assert "1. failed: DataError: no folder sun397" in text
 
 
-def test_a_note_of_every_number_is_said_once_and_one_of_some_is_numbered(tmp_path: Path) -> None:
-    shared, special = "crop_px 64 instead of 224", "steps 3 instead of 5000"
-    transfer_records(tmp_path, transfer_tasks()[:2], schedule="smoke", departures=[shared])
-    both = {"schedule": "smoke", "departures": [shared, special]}
-    record(tmp_path, 40.0, task=transfer_tasks()[2], protocol="lorac-2021/1", **both)
-    text = page(tmp_path, "lorac_table2.md")
-    assert text.count(shared) == 1
-    assert f"1. {special}" in text
-    assert blocks(text)[1]["→ mine"][:3] == ["50.0", "51.0", "40.0 ¹"]
-
-
 def test_uniclr_table_3_takes_our_row_into_the_block_of_its_data_set(tmp_path: Path) -> None:
     record(tmp_path, 66.0, task="cifar100_linear", protocol="uniclr-2022/1", arch="resnet18")
     lines = [line for line in page(tmp_path, "uniclr_table3.md").splitlines() if "|" in line]

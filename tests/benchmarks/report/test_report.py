@@ -83,7 +83,6 @@ def test_other_networks_and_conditions_are_other_experiments(tmp_path: Path) -> 
 
 
 def groups_of(results: Path) -> dict[str, tuple[str, ...]]:
-    """Return the checkpoints of each group of the comparison."""
     contents = read_contents(results)
     groups = comparisons(contents, explained_records(contents))
     return {group.conditions.partition("; Paper")[0]: group.names for group in groups}

@@ -24,7 +24,6 @@ TASK = transfer_tasks()[0]
 
 
 def asked(key: str, **changes: Any) -> Requested:
-    """Return SVM's request, for another task."""
     return replace(SVM, key=key, **({"protocol": "lorac-2021/1"} | changes))
 
 

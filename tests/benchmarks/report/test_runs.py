@@ -16,7 +16,6 @@ LINES = [{"step": float(i), "epoch": i / 2, "loss": 4.0 - i} for i in (1, 2)]
 
 
 def run_folder(folder: Path) -> Path:
-    """Return a run's folder with its log."""
     folder.mkdir(parents=True)
     text = "".join(json.dumps(line) + "\n" for line in LINES)
     (folder / "metrics.jsonl").write_text(text)
