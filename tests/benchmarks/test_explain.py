@@ -81,16 +81,13 @@ def test_what_names_no_record_is_refused_with_advice(
     assert said in error
 
 
-def test_text_is_not_wider_than_a_screen_and_a_command_can_be_copied(
+def test_a_command_is_one_line_that_can_be_copied(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     path = KEPT / "coco_det_random.json"
     assert main([str(path)]) == 0
     out = capsys.readouterr().out
     command_line = next(line for line in out.splitlines() if line.startswith("  command  "))
-    # a path is never cut
-    others = [line for line in out.splitlines() if line != command_line and str(path) not in line]
-    assert all(len(line) <= 100 for line in others)
     assert main([str(path), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["Protocol"]["recipe.iterations"] == "600   (paper: 90000)"

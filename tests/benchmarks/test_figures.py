@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.drawing import FIGURES
 from benchmarks.drawing.figure import Picture
-from benchmarks.figures import list_lines, main, read_material, update_figures
+from benchmarks.figures import list_lines, main, read_material
 from benchmarks.pages.table_rows import csv_text, escape
 from benchmarks.tables import update_tables
 from tests.benchmarks.drawing.figure_records import jcl_keys, point
@@ -73,18 +73,6 @@ def test_a_figure_that_cannot_be_drawn_leaves_the_others(
     assert "cannot be drawn: TypeError: no number" in capsys.readouterr().err
     assert (tmp_path / "figures" / "co2_figure2a.svg").exists()
     assert not (tmp_path / "figures" / "jcl_figure2a.svg").exists()
-
-
-def test_problems_are_said_at_the_end_of_an_evaluation(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "training").mkdir()
-    for place in range(7):
-        (tmp_path / "training" / f"{place}.json").write_text("{}")
-    update_figures(tmp_path)
-    first, last = capsys.readouterr().err.splitlines()
-    assert "not a log of pre-training" in first
-    assert last.startswith("6 more problems of figures: python -m benchmarks.figures")
 
 
 def test_tables_draw_what_is_new(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -33,17 +33,6 @@ def test_ways_run_in_turn_after_a_warm_up() -> None:
     assert "".join(called) == "baabba"
 
 
-def test_a_ratio_is_that_of_processor_times(capsys: Output) -> None:
-    def spin(number: int) -> None:
-        for _ in range(number):
-            pass
-
-    compare("", {"slow": lambda: spin(4_000_000), "fast": lambda: spin(400_000)}, 3)
-    _, slow, fast = capsys.readouterr().out.splitlines()
-    assert "1.00 times" in slow
-    assert 5 < float(fast.split(" times")[0].split()[-1]) < 20
-
-
 def test_losses_have_the_gradients_of_the_usual_ways(capsys: Output) -> None:
     small = {"num_queries": 16, "queue_size": 64, "embedding_dim": 16}
     losses.run(losses.Settings(device="cpu", rounds=1, **small))

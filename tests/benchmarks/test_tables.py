@@ -86,22 +86,6 @@ def test_a_missing_results_folder_is_told(tmp_path: Path) -> None:
         write_tables(tmp_path / "nowhere")
 
 
-def test_an_interrupted_write_leaves_the_old_table(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = page(tmp_path)
-    record(tmp_path, 86.0)
-
-    def full(descriptor: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(OSError, match="No space left"):
-        write_tables(tmp_path)
-    assert [path.name for path in (tmp_path / "tables").glob(".*")] == []
-    assert (tmp_path / "tables" / "co2_table3.md").read_text() == before
-
-
 PAGE = f"""# Title
 
 Text.

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from benchmarks.pages.final_screen import MOST_LINES, final_screen
+from benchmarks.pages.final_screen import final_screen
 from benchmarks.pages.published import transfer_tasks
 from benchmarks.pages.records import RequestedCell, read_results
 from tests.synthetic_records import failure, record
@@ -48,23 +48,6 @@ def test_a_failed_cell_shows_its_reason(tmp_path: Path) -> None:
     lines = screen(tmp_path, SVM)
     assert "failed" in lines[1]
     assert lines[-1] == "failed  mine  voc07_svm  CUDA out of memory"
-
-
-def test_long_reasons_are_cut_and_rows_that_a_terminal_breaks_are_counted(tmp_path: Path) -> None:
-    names = [f"a-checkpoint-with-a-long-name-{number}" for number in range(4)]
-    asked = [cell(backbone=name, task=f"task{n}") for name in names for n in range(40)]
-    for number, one in enumerate(asked):
-        record(tmp_path, 50.0, task=one.task, backbone=one.backbone, sha256=f"{number // 40:064d}")
-    unreadable = {f"bad{number}": "torn\n" + 300 * "x" for number in range(10)}
-    text = final_screen(read_results(tmp_path), asked, unreadable, width=80)
-    lines = text.splitlines()
-    assert len(lines[0]) > 80  # each row takes two lines
-    assert "more below tables/" in lines[-10]
-    assert MOST_LINES - 4 <= sum(-(-len(line) // 80) for line in lines) <= MOST_LINES
-    assert lines[-1] == "... and 2 more failures below tables/"
-    assert lines[-2].startswith("failed  bad7  torn xxx")
-    assert len(lines[-2]) == 160
-    assert lines[-2].endswith("…")
 
 
 def test_the_newest_of_two_records_under_unlike_conditions_counts(tmp_path: Path) -> None:

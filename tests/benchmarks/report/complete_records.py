@@ -46,12 +46,3 @@ def usual(results: Path) -> Path:
     )
     failure(results, transfer_tasks()[3], f"no such file {HOSTILE}")
     return results
-
-
-def many(results: Path, number: int) -> Path:
-    """A folder of that many records: fifty checkpoints, all tasks of linear transfer, seeds."""
-    tasks = transfer_tasks()
-    for i in range(number):
-        task, seed = tasks[i // 50 % len(tasks)], i // 50 // len(tasks)
-        complete(results, f"checkpoint-{i % 50}", task, seed, metrics={"top1": 40.0 + i % 37})
-    return results

@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.pages.published import transfer_tasks
 from benchmarks.report import write_report
-from tests.benchmarks.report.complete_records import HOSTILE, complete, many, usual
+from tests.benchmarks.report.complete_records import HOSTILE, complete, usual
 from tests.benchmarks.report.test_report import results_of_two
 
 selenium = pytest.importorskip("selenium", reason="needs selenium, of the extra dev")
@@ -229,39 +229,3 @@ def test_axe_finds_nothing(browser: Browser, page: Path) -> None:
             "axe.run().then((found) => arguments[0](found.violations))"
         )
         assert [(one["id"], [n["html"][:200] for n in one["nodes"]]) for one in found] == []
-
-
-def test_bars_of_one_table_have_one_scale_and_end_before_the_numbers(
-    browser: Browser, tmp_path: Path
-) -> None:
-    for name, accuracy in (("a", 100.0), ("a-name-that-makes-its-column-wide", 34.0)):
-        details = {"accuracy_per_class": {"cat": accuracy, "dog": 45.0}}
-        complete(tmp_path, name, transfer_tasks()[0], details=details)
-    browser.open(write_report(tmp_path).absolute())
-    browser.find("#tasks summary").click()
-    cells = browser.run(
-        "[...document.querySelectorAll('#tasks td.bar')].map((cell) => {"
-        "const style = getComputedStyle(cell), probe = document.createElement('i');"
-        "probe.style.cssText = 'display: block; height: 0; width: ' + "
-        "style.backgroundSize.split(' ')[0];"
-        "cell.append(probe); const length = probe.getBoundingClientRect().width; probe.remove();"
-        "const range = document.createRange(); range.selectNodeContents(cell);"
-        "const left = range.getBoundingClientRect().left - cell.getBoundingClientRect().left;"
-        "return [Number(cell.dataset.sort), length, left]})"
-    )
-    assert len(cells) == 4
-    longest = max(length for _, length, _ in cells)
-    for value, length, number_starts in cells:
-        assert length == pytest.approx(longest * value / 100, abs=0.5)
-        assert length < number_starts
-
-
-@pytest.mark.slow
-def test_a_thousand_records_are_one_page_that_can_be_used(browser: Browser, tmp_path: Path) -> None:
-    path = write_report(many(tmp_path, 1000)).absolute()
-    browser.open(path, width=PHONE_PX)
-    assert path.stat().st_size < 10_000_000
-    assert browser.run("document.querySelectorAll('#all-numbers tbody tr').length") == 1000
-    assert browser.run("document.documentElement.scrollWidth") == PHONE_PX
-    browser.find("#filter-numbers").send_keys("checkpoint-7 ")
-    assert browser.errors() == []
