@@ -2,45 +2,25 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from benchmarks.explain import main
 from benchmarks.pages.published import transfer_tasks
-from tests.synthetic_records import put
+from tests.benchmarks.report.complete_records import complete
 
 ROOT = Path(__file__).parents[2]
 RECORDS = ROOT / "results" / "records"
 KEPT = Path(__file__).with_name("records")
 """Records of detectors, which the results do not hold."""
 OWN = ["--results", str(ROOT / "results"), "--name", "cifar10-vicreg"]
-LORAC = {"method": "lorac", "recipe": "lorac/in1k-r50", "epochs": 200.0, "data": "in1k"}
-
-
-def changed_record(folder: Path, **changes: Any) -> Path:
-    """One of the suite's own records with other entries."""
-    (path,) = (ROOT / "results" / "records" / "cifar10-vicreg").glob("cifar10_knn.*.json")
-    content = json.loads(path.read_text()) | changes
-    copy = folder / "record.json"
-    put(copy.parent, copy.name, content)
-    return copy
 
 
 def test_a_number_stands_beside_its_published_counterpart(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    backbone = {"name": "mine", "arch": "resnet50", "stem": "imagenet", "sha256": "a" * 64}
-    path = changed_record(
-        tmp_path,
-        backbone=backbone | {"source": "", "made_by": LORAC},
-        task=transfer_tasks()[0],
-        protocol={"name": "lorac-2021/1", "hash": "a", "paper_hash": "a", "fields": {}},
-        metrics={"mean_per_class": 47.5},
-        data={"aircraft": {"fingerprint": "f", "small": "", "counts": {"test": 3}, "tolerated": 0}},
-        departures=[],
-        schedule="paper",
-    )
+    complete(tmp_path, "mine", transfer_tasks()[0])
+    (path,) = tmp_path.rglob("*.json")
     assert main([str(path)]) == 0
     out = capsys.readouterr().out
     assert "LORAC, Table II: LORAC, Aircraft" in out

@@ -135,7 +135,7 @@ def test_the_floor_of_an_h200_is_the_one_derived_by_hand() -> None:
 
 
 def test_the_page_begins_with_each_method() -> None:
-    facts = {"images/s": 2000.0, "hours of the recipe on this device alone": 36.0}
+    facts: Facts = {"images/s": 2000.0, "hours of the recipe on this device alone": 36.0}
     facts["times the fused floor"] = 2.5
     statuses: dict[str, Status] = {
         "step of moco": "measured",

@@ -114,9 +114,9 @@ def disturb(pretend: PretendCluster, outcome: Outcome) -> None:
     outcome.submit(outcome.counting("time_limit", steps=LIMITED_STEPS, gate="."), SHORT, NODES[0])
     outcome.submit(outcome.counting("preempted"), ONE, NODES[1])
     deaf = DEAF.replace("{file}", str(outcome.folder / "deaf"))
-    outcome.submit({"deaf": _bash(deaf)}, SHORT, NODES[0])
+    outcome.submit({"deaf": bash(deaf)}, SHORT, NODES[0])
     broken = {"always_killed": "kill -9 $$", "always_fails": "echo no such file >&2; exit 3"}
-    outcome.submit({name: _bash(line) for name, line in broken.items()}, ONE, NODES[0])
+    outcome.submit({name: bash(line) for name, line in broken.items()}, ONE, NODES[0])
     for name in (*asked, "cancelled", "preempted", "time_limit"):
         wait_until((outcome.folder / name).exists)
     jobs = outcome.jobs
@@ -126,16 +126,16 @@ def disturb(pretend: PretendCluster, outcome: Outcome) -> None:
     pretend.tell("scancel", jobs["cancelled"])
     pretend.kill(*running(str(outcome.folder / "command_killed")))
     pretend.kill(*leaders(pretend, jobs["job_killed"]))
-    outcome.submit({"urgent": _bash("sleep 1")}, WHOLE, NODES[1], partition="urgent")
+    outcome.submit({"urgent": bash("sleep 1")}, WHOLE, NODES[1], partition="urgent")
     (outcome.folder / "gate").touch()
     wait_for_all([jobs["urgent"]])
     file = outcome.folder / "rank_killed"
-    outcome.submit({"rank_killed": _bash(RANK_KILLED.format(file=file))}, BOTH)
-    outcome.submit({"rank_fails": _bash(RANK_FAILS)}, BOTH)
+    outcome.submit({"rank_killed": bash(RANK_KILLED.format(file=file))}, BOTH)
+    outcome.submit({"rank_fails": bash(RANK_FAILS)}, BOTH)
     wait_for_all([jobs["rank_killed"], jobs["rank_fails"]])
     outcome.submit(outcome.counting("node_died", gate="second_gate"), ONE, NODES[1])
     pair = outcome.folder / "node_of_two_died"
-    outcome.submit({pair.name: _bash(PEER_GONE.replace("{file}", str(pair)))}, BOTH)
+    outcome.submit({pair.name: bash(PEER_GONE.replace("{file}", str(pair)))}, BOTH)
     wait_until((outcome.folder / "node_died").exists)
     wait_until(pair.with_suffix(".starts").exists)
     pretend.kill(*everything_on(pretend, NODES[1]))
@@ -145,7 +145,7 @@ def disturb(pretend: PretendCluster, outcome: Outcome) -> None:
     pretend.start_node(NODES[1])
 
 
-def _bash(line: str) -> Command:
+def bash(line: str) -> Command:
     return Command(("bash", "-c", line))
 
 

@@ -18,16 +18,10 @@ from slurm.requeue import (
     killing_signal,
     restart_after_kill,
 )
+from tests.slurm.conftest import wait_until
 from tests.slurm.fake_programs import fake_programs
 
 COUNTING = (sys.executable, str(Path(__file__).with_name("counting.py")))
-
-
-def patient(path: Path) -> None:
-    until = time.monotonic() + 120
-    while not path.exists():
-        assert time.monotonic() < until
-        time.sleep(0.05)
 
 
 def test_a_command_that_nobody_asks_leaves_before_the_limit() -> None:
@@ -86,7 +80,7 @@ def test_a_command_ends_with_its_parent(tmp_path: Path) -> None:
         "_Requests().run(words, dict(os.environ), 600.0)"
     )
     parent = subprocess.Popen([sys.executable, "-c", code])
-    patient(tmp_path / "count")
+    wait_until((tmp_path / "count").exists)
     parent.kill()
     parent.wait()
     time.sleep(0.5)

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from slurm.cluster import ClusterError, cluster
-from slurm.requeue import Command
 from slurm.resources import Queue, Resources
 from slurm.state import last_log_line, log_path, saved_error
 from slurm.submit import Array, submit
 from tests.slurm.conftest import wait_for_all, wait_until
 from tests.slurm.pretend_cluster import PretendCluster
+from tests.slurm.test_faults_on_cluster import bash
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.xdist_group("slurm")]
 SMALL = Resources(cpus=1, hours=1)
@@ -23,10 +23,6 @@ SPAN = "date +%s.%N > {file}; sleep 1; date +%s.%N >> {file}"
 def folder(pretend: PretendCluster) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as name:
         yield Path(name)
-
-
-def bash(line: str) -> Command:
-    return Command(("bash", "-c", line))
 
 
 def span(file: Path) -> tuple[float, float]:

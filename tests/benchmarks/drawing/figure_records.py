@@ -4,11 +4,24 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from benchmarks.drawing import FIGURES
+from benchmarks.drawing.figure import Drawn
+from benchmarks.drawing.panels import LinePanel
+from benchmarks.figures import read_material
 from pretrain.recipes import RECIPES
 from pretrain.run import flatten
 from tests.synthetic_records import put, record
 
 IN100 = "train (126689 images, fingerprint f)"
+
+
+def drawn(results: Path, figure: str) -> Drawn:
+    return FIGURES[figure].draw(read_material(results))
+
+
+def line_panels(results: Path, figure: str) -> list[LinePanel]:
+    pictures = drawn(results, figure).pictures
+    return [panel for one in pictures for panel in one.panels if isinstance(panel, LinePanel)]
 
 
 def origin(recipe: str, **changes: Any) -> dict[str, Any]:

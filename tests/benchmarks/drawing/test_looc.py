@@ -8,19 +8,13 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from benchmarks.drawing import FIGURES
 from benchmarks.drawing.figure import Drawn
 from benchmarks.drawing.panels import BarPanel, TilePanel
-from benchmarks.figures import read_material
-from tests.benchmarks.drawing.figure_records import point
+from tests.benchmarks.drawing.figure_records import drawn, point
 
 RECIPE = "loocpp/in100-r50-color-rotation-texture"
 DESIGNATED = {"config.designated": ["color", "rotation", "texture"]}
 SHARES = [0.1, 0.2, 0.3, 0.4]
-
-
-def drawn(results: Path, figure: str) -> Drawn:
-    return FIGURES[figure].draw(read_material(results))
 
 
 def heads(results: Path, task: str, shares: list[float] | None, **changes: Any) -> None:

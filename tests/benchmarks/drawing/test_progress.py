@@ -9,22 +9,15 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks.drawing import FIGURES
-from benchmarks.drawing.figure import Drawn
 from benchmarks.drawing.logs import keep, read_logs, read_run
-from benchmarks.drawing.panels import LinePanel
-from benchmarks.figures import main, read_material
-from tests.benchmarks.drawing.figure_records import snapshot, training_log
+from benchmarks.figures import main
+from tests.benchmarks.drawing.figure_records import drawn, line_panels, snapshot, training_log
 
 MOCO = {
     "instance_discrimination": [3.0, 1.0],
     "consistency": [0.1, 0.5],
     "instance_accuracy": [10.0, 90.0],
 }
-
-
-def drawn(results: Path, figure: str) -> Drawn:
-    return FIGURES[figure].draw(read_material(results))
 
 
 def variant(results: Path, ending: str, scores: dict[int, float], **changes: Any) -> None:
@@ -52,9 +45,7 @@ def test_the_caption_says_which_lines_are_surely_apart(tmp_path: Path) -> None:
 def test_runs_of_a_variant_become_a_mean(tmp_path: Path) -> None:
     variant(tmp_path, "", {0: 10.0, 10: 60.0})
     variant(tmp_path, "", {0: 12.0, 10: 64.0}, again="-b")
-    (picture,) = drawn(tmp_path, "uniclr/fig2a").pictures
-    (panel,) = picture.panels
-    assert isinstance(panel, LinePanel)
+    (panel,) = line_panels(tmp_path, "uniclr/fig2a")
     assert [(p.y, p.num_runs) for p in panel.lines[0].points] == [(11, 2), (62, 2)]
 
 
@@ -78,10 +69,7 @@ def test_readings_stand_at_the_middle_of_their_steps_or_where_they_were_measured
         content["metrics"] |= {"step": [100 * e for e in ends], "epoch": ends}
         content["made_by"]["steps"] = 46
         path.write_text(json.dumps(content))
-    (picture,) = drawn(tmp_path, "co2/fig3").pictures
-    loss, consistency, _ = picture.panels
-    assert isinstance(loss, LinePanel)
-    assert isinstance(consistency, LinePanel)
+    loss, consistency, _ = line_panels(tmp_path, "co2/fig3")
     middles = [0.1, 0.3, 0.43]
     assert [p.x for p in loss.lines[0].points] == pytest.approx(middles)
     assert [p.y for p in loss.lines[0].points] == [0, 1, 2]
@@ -94,10 +82,7 @@ def test_many_readings_become_means_at_the_middle_of_their_part(tmp_path: Path) 
     both: dict[str, list[float]] = {name: [float(i) for i in range(100)] for name in MOCO}
     for name in ("moco", "co2"):
         training_log(tmp_path, name, f"{name}/cifar10-cpu", both)
-    (picture,) = drawn(tmp_path, "co2/fig3").pictures
-    panel = picture.panels[0]
-    assert isinstance(panel, LinePanel)
-    points = panel.lines[0].points
+    points = line_panels(tmp_path, "co2/fig3")[0].lines[0].points
     assert len(points) == 50
     assert (points[0].x, points[0].y) == pytest.approx((0.1, 0.5))
 

@@ -8,8 +8,7 @@ from benchmarks.drawing import FIGURES
 from benchmarks.drawing.figure import Line, Picture
 from benchmarks.drawing.panels import LinePanel
 from benchmarks.drawing.sweeps import Sweep
-from benchmarks.figures import read_material
-from tests.benchmarks.drawing.figure_records import jcl_keys, point, settings_of
+from tests.benchmarks.drawing.figure_records import drawn, jcl_keys, line_panels, point, settings_of
 from transfer.tasks import TASKS
 
 SWEEPS = [figure for figure in FIGURES.values() if isinstance(figure, Sweep)]
@@ -17,7 +16,7 @@ CIFAR = {"recipe": "jcl/cifar10-cpu", "data": "train (50000 images, fingerprint 
 
 
 def pictures(results: Path, figure: str = "jcl/fig2a") -> list[Picture]:
-    return list(FIGURES[figure].draw(read_material(results)).pictures)
+    return list(drawn(results, figure).pictures)
 
 
 def lines(picture: Picture) -> tuple[Line, ...]:
@@ -80,19 +79,10 @@ def test_other_data_than_the_papers_are_said_and_get_no_published_number(tmp_pat
     for weight in (1.0, 10.0):
         settings = {"config.consistency_weight": weight}
         made_by = CIFAR | {"recipe": "co2/cifar10-cpu"}
-        point(
-            tmp_path,
-            "co2/cifar10-cpu",
-            40 + weight,
-            settings,
-            made_by=made_by,
-            suffix=f"{weight}",
-            task="cifar10_linear",
-            protocol="uniclr-2022/1",
-        )
+        cell = {"task": "cifar10_linear", "protocol": "uniclr-2022/1", "made_by": made_by}
+        point(tmp_path, "co2/cifar10-cpu", 40 + weight, settings, suffix=f"{weight}", **cell)
     (picture,) = pictures(tmp_path, "co2/fig2a")
-    (panel,) = picture.panels
-    assert isinstance(panel, LinePanel)
+    (panel,) = line_panels(tmp_path, "co2/fig2a")
     assert panel.published == ()
     assert panel.y_label == "CIFAR-10 linear top-1 (%)"
     assert any(text.startswith("Not the paper's runs or data") for text in picture.caption)
@@ -100,17 +90,10 @@ def test_other_data_than_the_papers_are_said_and_get_no_published_number(tmp_pat
 
 def test_the_papers_own_runs_stand_beside_its_stated_numbers(tmp_path: Path) -> None:
     for recipe, weight in (("co2/in100-r18", 10.0), ("co2/in100-r18-weight1", 1.0)):
-        point(
-            tmp_path,
-            recipe,
-            60 + weight,
-            {"config.consistency_weight": weight},
-            protocol="co2-2021/1",
-            made_by={"epochs": 200.0},
-        )
+        settings, cell = {"config.consistency_weight": weight}, {"protocol": "co2-2021/1"}
+        point(tmp_path, recipe, 60 + weight, settings, made_by={"epochs": 200.0}, **cell)
     (picture,) = pictures(tmp_path, "co2/fig2a")
-    (panel,) = picture.panels
-    assert isinstance(panel, LinePanel)
+    (panel,) = line_panels(tmp_path, "co2/fig2a")
     assert [(p.x, p.y) for p in panel.published] == [(10, 69.2), (0, 63.6)]
     assert "Not run: MoCo." in picture.caption
 
@@ -127,8 +110,7 @@ def test_the_level_of_co2_is_moco_with_its_projector(tmp_path: Path) -> None:
             point(folder, "co2/cifar10-cpu", 40 + weight, settings, suffix=f"{weight}")
         own = {"config.projector": projector, "config.label_smoothing": smoothing}
         point(folder, "moco/cifar10-cpu", 30.0, own)
-        (panel,) = pictures(folder, "co2/fig2a")[0].panels
-        assert isinstance(panel, LinePanel)
+        panel = line_panels(folder, "co2/fig2a")[0]
         assert [level.label for level in panel.levels] == levels
 
 

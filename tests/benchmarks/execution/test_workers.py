@@ -4,7 +4,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from benchmarks.planning.plan import PlannedCell
 from pretrain.running import stop
 from pretrain.running.memory import SHARERS
 from tests.benchmarks.conftest import Rows
+from tests.slurm.conftest import wait_until
 from transfer.record import failure_path
 
 ORIGINS = {"random": Origin(ckpt=Path("x.pth"), random=True)}
@@ -164,14 +164,7 @@ def test_cells_end_with_the_process_that_runs_them(tmp_path: Path) -> None:
         "    preexec_fn=stop.signal_at_parents_end).wait()"
     )
     parent = subprocess.Popen([sys.executable, "-c", code])
-    appears(tmp_path / "on")
+    wait_until((tmp_path / "on").exists)
     parent.kill()
     parent.wait()
-    appears(tmp_path / "asked")
-
-
-def appears(path: Path) -> None:
-    until = time.monotonic() + 60
-    while not path.exists():
-        assert time.monotonic() < until
-        time.sleep(0.05)
+    wait_until((tmp_path / "asked").exists)
