@@ -31,7 +31,6 @@ pytestmark = [
     pytest.mark.xdist_group("browser"),
 ]
 PHONE_PX = 360
-PAPER_PX = 760
 
 
 class Browser:
@@ -45,9 +44,7 @@ class Browser:
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
         self.driver = webdriver.Chrome(options, Service(str(shutil.which("chromedriver"))))
 
-    def open(
-        self, path: Path, *, width: int = 1200, dark: bool = False, paper: bool = False
-    ) -> None:
+    def open(self, path: Path, *, width: int = 1200, dark: bool = False) -> None:
         """Open a page; forget what happened before."""
         size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
@@ -58,14 +55,6 @@ class Browser:
         self.driver.get("about:blank")
         self.errors(), self.requests()
         self.driver.get(path.as_uri())
-        if paper:
-            self.show_on("print")
-
-    def show_on(self, media: str) -> None:
-        """Show the page on paper ("print") or on the screen, and wait until it has noticed."""
-        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media})
-        # the page's listeners to the change run before the callbacks of the next frame
-        self.driver.execute_async_script("requestAnimationFrame(arguments[0])")
 
     def errors(self) -> list[dict[str, Any]]:
         return self._log("browser")
@@ -162,7 +151,10 @@ def test_on_a_phone_only_tables_scroll_sideways(browser: Browser, tmp_path: Path
 
 
 def test_paper_has_the_answer_and_the_tables_only(browser: Browser, page: Path) -> None:
-    browser.open(page, width=PAPER_PX, paper=True)
+    browser.open(page, width=760)
+    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    # the page's listeners to the change run before the callbacks of the next frame
+    browser.driver.execute_async_script("requestAnimationFrame(arguments[0])")
     assert browser.find(".page-head").is_displayed()
     assert browser.texts("#numbers") == browser.texts("#tasks") == browser.texts("nav") == []
 
