@@ -35,12 +35,13 @@ def array(number: int, after: tuple[int, ...] = ()) -> Array:
     return Array(name="cells", work=(JOB,) * number, resources=Resources(), after=after)
 
 
-OPTIONS = """array=0-5%2 gpus-per-node=a100:2 ntasks-per-node=1 cpus-per-task=4 mem=1536MB time=180
-partition=cpu qos=high account=me constraint=big exclude='n[1-2]' signal=USR2@120 requeue"""
+OPTIONS = """array=0-5%2 nodes=2 gpus-per-node=a100:2 ntasks-per-node=1 cpus-per-task=4 mem=1536MB
+time=180 partition=cpu qos=high account=me constraint=big exclude='n[1-2]'
+signal=USR2@120 requeue"""
 
 
 def test_the_script_asks_for_what_the_array_asks_for() -> None:
-    size = Resources(gpus=2, processes=1, cpus=4, memory_gb=1.5, hours=3)
+    size = Resources(nodes=2, gpus=2, processes=1, cpus=4, memory_gb=1.5, hours=3)
     asked = replace(array(6), resources=size, parallel=2, partition="cpu")
     names = {"qos": "high", "account": "me", "constraint": "big", "exclude_nodes": "n[1-2]"}
     queue = Queue(partition="gpu", gpu_type="a100", setup=("module load cuda",), **names)  # type: ignore[arg-type]
