@@ -98,9 +98,9 @@ def test_of_a_pass_those_fail_that_have_left_no_record(
     files[1].parent.mkdir(parents=True)
     done = {first.path: "a record"}
     monkeypatch.setattr(benchmarks.execution.workers, "finished", lambda cell: done.get(cell.path))
-    killed = "killed by SIGKILL"
-    stopped = "stopped by another process; the same command goes on"
-    lines = {"exit 1": "exit status 1", "kill -9 $$": killed, "exit 137": killed, "exit 75": stopped}
+    killed, stopped = "killed by SIGKILL", "stopped by another process; the same command goes on"
+    lines = {"exit 1": "exit status 1", "kill -9 $$": killed, "exit 137": killed}
+    lines["exit 75"] = stopped
     for line, reason in lines.items():
         files[1].write_text('{"reason": "of an earlier run"}')
         instead(monkeypatch, f"echo '{{\"reason\": \"own\"}}' > '{files[0]}'; {line}")
