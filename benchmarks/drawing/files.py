@@ -34,7 +34,7 @@ def write_picture(picture: Picture, folder: Path) -> bool:
 
 def is_drawn(picture: Picture, folder: Path) -> bool:
     """Return whether all three files are there, with these numbers and this caption."""
-    csv_file, png, svg = (folder / f"{picture.file_name}.{suffix}" for suffix in SUFFIXES)
+    png, svg, csv_file = (folder / f"{picture.file_name}.{suffix}" for suffix in SUFFIXES)
     return (
         csv_file.is_file()
         and png.is_file()
