@@ -306,6 +306,7 @@ def _read_foreign(contents: Contents, path: Path, branch: str) -> Loaded:
 
 def _read_own(contents: Contents, path: Path, branch: str) -> Loaded:
     """Read our own file; check every field, and that names and shapes are the architecture's."""
+    import torch
     from torch import Tensor
 
     from transfer.convert.account import Group
@@ -336,14 +337,17 @@ def _read_own(contents: Contents, path: Path, branch: str) -> Loaded:
                 f"state_dict; expected format {FORMAT!r}, arch, stem ({', '.join(STEMS)}), "
                 f"state_dict, input and made_by: export it again with this version"
             )
+    try:  # before any is copied: in a damaged file one may repeat a number without end
+        network_with(
+            arch, stem, {n: torch.empty(t.shape, device="meta") for n, t in tensors.items()}
+        )
+    except RuntimeError as error:  # names or shapes differ
+        raise BackboneError(f"{' '.join(str(error).split())}; export it again") from error
     weights = {
         name: tensor.clone() if is_optional(name) else plain_floats(name, tensor)
         for name, tensor in tensors.items()
     }
-    try:
-        network = network_with(arch, stem, weights).requires_grad_(False)
-    except RuntimeError as error:  # names or shapes differ
-        raise BackboneError(f"{' '.join(str(error).split())}; export it again") from error
+    network = network_with(arch, stem, weights).requires_grad_(False)
     check_response(network(fixed_images()))
     groups = [Group("state_dict.", "backbone", len(tensors), _num_values(tensors.values()))]
     beside = [t for name, t in contents.tensors.items() if not name.startswith("state_dict.")]

@@ -51,17 +51,20 @@ def per_image(right: NDArray[Any], labels: NDArray[Any], *, of: int = 1) -> dict
 
 
 def read_per_image(details: Mapping[str, Any]) -> PerImage | None:
-    """Return what a record's details hold for each image; None if nothing."""
+    """Return what a record's details hold for each image; None if nothing, or not as many."""
     if PER_IMAGE not in details:
         return None
     told = details[PER_IMAGE]
-    right = _bytes(told["right"])
+    count = told["images"]
+    right, labels = (_bytes(told[name], 2 * count) for name in ("right", "labels"))
     if told["of"] == 1:
-        numbers = np.unpackbits(np.frombuffer(right, np.uint8), count=told["images"])
+        numbers = np.unpackbits(np.frombuffer(right, np.uint8), count=count)
     else:
         numbers = np.frombuffer(right, "<u2")
-    labels = np.frombuffer(_bytes(told["labels"]), "<u2").astype(np.int64)
-    return PerImage(numbers / told["of"], labels)
+    classes = np.frombuffer(labels, "<u2").astype(np.int64)
+    if not len(numbers) == len(classes) == count:
+        return None
+    return PerImage(numbers / told["of"], classes)
 
 
 def resampled(metrics: Mapping[str, Floats], num_images: int) -> dict[str, Any]:
@@ -117,5 +120,6 @@ def _text(numbers: NDArray[Any]) -> str:
     return base64.b64encode(zlib.compress(numbers.tobytes(), 9)).decode()
 
 
-def _bytes(text: str) -> bytes:
-    return zlib.decompress(base64.b64decode(text))
+def _bytes(text: str, most: int) -> bytes:
+    """Return the bytes of a text, at most so many: a record may come from others."""
+    return zlib.decompressobj().decompress(base64.b64decode(text), most)

@@ -67,16 +67,21 @@ def explain_memory_errors(task: Task) -> Iterator[None]:
         on_cpu = type(error) is RuntimeError and "DefaultCPUAllocator" in str(error)
         if on_cpu or isinstance(error, MemoryError | torch.OutOfMemoryError):
             reason = str(error).partition("\n")[0] or "out of memory"
-            error.args = (f"{reason}; these may need less: {LESS_MEMORY[task.trains_backbone]}",)
+            heeded = [LESS_MEMORY[name] for name in LESS_MEMORY if name in task.heeded_options]
+            if not torch.cuda.is_available() or task.trains_backbone:
+                error.args = (f"{reason}; these may need less: {', '.join(heeded)}",)
+            else:  # features are in bfloat16 there already
+                error.args = (reason,)
         raise
 
 
 LESS_MEMORY = {
-    True: "--images-per-gpu or --batch-size with fewer images, --precision bfloat16, "
-    "--rates-at-once 1",
-    False: "--features-in bfloat16",
+    "images_per_gpu": "--images-per-gpu or --batch-size with fewer images",
+    "precision": "--precision bfloat16",
+    "rates_at_once": "--rates-at-once 1",
+    "features_in": "--features-in bfloat16",
 }
-"""Options of tasks that train the backbone, and of those that do not."""
+"""Options, for the tasks that heed them."""
 
 
 def evaluate(cell: Cell) -> Record:

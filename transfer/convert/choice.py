@@ -34,6 +34,11 @@ OTHERS = (
         r"(^|\.)(embedder\.embedder|encoder\.stages\.\d+\.layers)\.",
         "Hugging Face's ResNet: say --encoder hf:FOLDER with its config.json and model.safetensors",
     ),
+    (
+        r"(^|\.)\d\.0\.shortcut\.0\.weight$",
+        "lightly's own ResNet for CIFAR in an nn.Sequential, which lacks the ReLU before the first "
+        "stage: build it in a file of yours and say --encoder my_file.py:build",
+    ),
     (r"^\d+$", "a list of tensors without names: save model.state_dict()"),
 )
 """Patterns of names that tell what a file is, and what to do."""

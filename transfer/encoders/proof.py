@@ -175,8 +175,10 @@ def under_timm_names(weights: Weights) -> Weights:
     if parts:
         renamed.pop("embeddings.mask_token", None)  # which replaces patches in training
     for name in [name for name in renamed if ".attention.q_proj." in name]:
-        qkv = [renamed.pop(name.replace("q_proj", f"{one}_proj")) for one in "qkv"]
-        renamed[name.replace("attention.q_proj", "attn.qkv")] = torch.cat(qkv)
+        three = [name.replace("q_proj", f"{one}_proj") for one in "qkv"]
+        if all(one in renamed for one in three):
+            joined = name.replace("attention.q_proj", "attn.qkv")
+            renamed[joined] = torch.cat([renamed.pop(one) for one in three])
     return renamed
 
 

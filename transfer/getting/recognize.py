@@ -57,9 +57,15 @@ def link_set(source: Source, root: Path, target: Path) -> None:
     if all(path == place for path, place in places.items()):
         target.symlink_to(root)
         return
-    for path, place in places.items():
-        (target / path).parent.mkdir(parents=True, exist_ok=True)
-        (target / path).symlink_to(root / place)
+    moved = [place for path, place in places.items() if path != place]
+    links = {target / path: root / place for path, place in places.items()}
+    for entry in sorted(root.iterdir()):  # what the source does not list, too
+        if not any(f"{place}/".startswith(f"{entry.name}/") for place in moved):
+            links.setdefault(target / entry.name, entry)
+    for link, place in sorted(links.items()):
+        if not link.exists():
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(place)
 
 
 def move_parts(source: Source, root: Path) -> None:

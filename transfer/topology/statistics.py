@@ -116,8 +116,13 @@ def natural_images(folder: Path, *, count: int, size_px: int) -> Tensor:
 def _photographs(folder: Path) -> list[Path]:
     """Return a few photographs of every folder below `folder`, in order of their names."""
     found: list[Path] = []
-    for current, below, names in itertools.islice(os.walk(folder), MAX_FOLDERS):
-        below.sort()
+    seen: set[str] = set()
+    walk = os.walk(folder, followlinks=True)  # sets of data are often links
+    for current, below, names in itertools.islice(walk, MAX_FOLDERS):
+        place = os.path.realpath(current)
+        below[:] = [] if place in seen else sorted(below)
+        names = [] if place in seen else names
+        seen.add(place)
         files = sorted(name for name in names if Path(name).suffix.lower() in SUFFIXES)
         step = max(1, len(files) // PER_FOLDER)
         found += [Path(current, name) for name in files[::step][:PER_FOLDER]]

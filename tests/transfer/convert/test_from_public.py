@@ -259,7 +259,7 @@ REFUSED: dict[str, tuple[Callable[[GetWeights], Weights], tuple[str, ...]]] = {
             name.replace("downsample", "shortcut"): tensor
             for name, tensor in numbered(w(stem="cifar"), first_layer=2).items()
         },
-        ("no complete ResNet",),
+        ("lightly's own ResNet for CIFAR", "--encoder my_file.py:build"),
     ),
 }
 

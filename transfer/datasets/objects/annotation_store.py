@@ -56,7 +56,10 @@ def read_once(file: Path, cache: Path, parse: Parse) -> Scenes:
                 # the process that held the lock may have written the entry
                 scenes = _load(path, file)
                 if scenes is None:
-                    _store(path, parse(file))
+                    parsed = parse(file)
+                    if path != _entry(file, cache):  # it was replaced meanwhile
+                        return parsed
+                    _store(path, parsed)
                     scenes = _load(path, file)
         except WriteError as error:
             print_line("data", f"{error}. Until then each process parses {file.name} by itself")
