@@ -56,6 +56,11 @@ DEVIATIONS: dict[str, tuple[dict[str, object], str]] = {
     "a classifier": ({"fc.weight": torch.ones(10, 512)}, "Unexpected key.*fc.weight"),
     "NaN": ({"bn1.bias": torch.full((64,), float("nan"))}, "bn1.bias holds 64 values"),
     "another shape": ({"bn1.bias": torch.ones(63)}, "size mismatch for bn1.bias"),
+    "a number repeated without end": (
+        {"bn1.num_batches_tracked": torch.zeros((), dtype=torch.long).expand(2**40)},
+        "size mismatch for bn1.num_batches_tracked",
+    ),
+    "the mark of a tensor": ({"made_by": {"\0tensor": 9999}}, "fields cannot be read"),
     "text in place of a tensor": ({"bn1.bias": "text"}, "Missing key.*bn1.bias"),
 }
 

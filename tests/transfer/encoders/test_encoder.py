@@ -159,6 +159,11 @@ def test_plain_functions_know_networks_of_transformers(kind: str, settings: dict
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
 
 
+def test_attention_without_a_part_is_no_network_that_plain_functions_know() -> None:
+    weights = {f"blocks.0.attention.{one}_proj.weight": torch.ones(4, 4) for one in "qv"}
+    assert plain_features(weights, images(32), "") is None
+
+
 @pytest.fixture
 def own_file(tmp_path: Path) -> tuple[str, Path, nn.Module]:
     """The words for a user's file, a checkpoint, and the network in it."""

@@ -134,6 +134,17 @@ def test_other_suites_folders_are_known(
     assert check(key, data, decode=False).ok
 
 
+def test_folders_that_a_source_does_not_list_are_linked_too(
+    small_data: Path, data: Path, tmp_path: Path
+) -> None:
+    for place in (small_data / "SUN397").iterdir():
+        folder = tmp_path / "x" / ("Partitions" if place.suffix == ".txt" else "")
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / place.name).symlink_to(place)
+    assert link(data, tmp_path / "x", "sun397") == 0
+    assert check("sun397", data, decode=False).ok
+
+
 def test_masks_are_never_written_into_a_found_voc(
     small_data: Path, data: Path, tmp_path: Path
 ) -> None:

@@ -24,6 +24,14 @@ def test_photographs_of_all_folders_are_taken_in_turn(tmp_path: Path) -> None:
     assert torch.equal(images, natural_images(tmp_path, count=6, size_px=32))
 
 
+def test_sets_behind_links_are_looked_into_once(tmp_path: Path) -> None:
+    write(tmp_path / "elsewhere/set/0.jpg", 40)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/linked").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere/loop").symlink_to(tmp_path / "data")
+    assert len(natural_images(tmp_path / "data", count=6, size_px=32)) == 1
+
+
 def test_masks_small_and_broken_images_are_left_out(tmp_path: Path) -> None:
     write(tmp_path / "mask.png", 40)
     write(tmp_path / "small.jpg", 31)

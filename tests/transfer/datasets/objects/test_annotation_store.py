@@ -2,6 +2,7 @@
 
 import json
 import multiprocessing
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,20 @@ def test_an_unreadable_store_is_made_again(published: Path, tmp_path: Path) -> N
     assert_same(read_once(published, tmp_path, coco._parse_scenes), expected)
     assert (path / "coordinates.npy").exists()
     assert {entry.suffix for entry in path.parent.iterdir()} == {".scenes", ".lock"}
+
+
+def test_a_file_that_is_replaced_while_it_is_parsed_is_not_stored(
+    published: Path, tmp_path: Path
+) -> None:
+    file = Path(shutil.copy(published, tmp_path))
+
+    def parse(file: Path) -> Scenes:
+        scenes = coco._parse_scenes(file)
+        file.write_text("{}")
+        return scenes
+
+    read_once(file, tmp_path, parse)
+    assert not list(tmp_path.rglob("*.scenes"))
 
 
 def test_what_an_evaluation_has_stored_is_mapped_by_a_plan_that_writes_nothing(
