@@ -119,7 +119,7 @@ def _answer(path: Path, numbers: BinaryIO) -> str:
 
 ALIGNED = 16
 """Bytes of which each storage takes a multiple; no type of number has more."""
-View = tuple[int, str, list[int], tuple[int, ...], int]
+View = tuple[int, str, Sequence[int], Sequence[int], int]
 """Place of the storage, type, shape, strides and offset of a tensor."""
 
 
@@ -132,9 +132,9 @@ def views_of(tensors: Iterable[Tensor]) -> tuple[list[View], list[Tensor]]:
         storage = tensor.untyped_storage()
         if storage._cdata not in places:
             places[storage._cdata] = len(storages)
-            storages.append(torch.empty(0, dtype=torch.uint8).set_(storage))  # type: ignore[call-overload]
+            storages.append(torch.empty(0, dtype=torch.uint8).set_(storage))
         place, name = places[storage._cdata], str(tensor.dtype).removeprefix("torch.")
-        views.append((place, name, [*tensor.shape], tensor.stride(), tensor.storage_offset()))
+        views.append((place, name, [*tensor.shape], tensor.stride(), int(tensor.storage_offset())))
     return views, storages
 
 
@@ -151,7 +151,7 @@ def write_storages(storages: Sequence[Tensor], file: BinaryIO) -> None:
     header += " " * (-(8 + len(header)) % ALIGNED)
     file.write(len(header).to_bytes(8, "little") + header.encode())
     for storage, size in zip(storages, sizes, strict=True):
-        file.write(memoryview(storage.numpy()))
+        file.write(storage.numpy().data)
         file.write(bytes(size - len(storage)))
 
 

@@ -1,4 +1,4 @@
-"""Images with objects, the content of detection sets, and what is broken or odd about them."""
+"""Images with objects, the content of detection sets, and what is broken in them."""
 
 import copy
 import hashlib
