@@ -115,7 +115,10 @@ def wanted(names: Sequence[str], suite: str) -> tuple[tuple[str, ...], tuple[Sou
     ValueError for a name that means nothing.
     """
     if suite and suite not in SUITES:
-        raise ValueError(f"--suite {suite}: expected one of {', '.join(SUITES)}")
+        raise ValueError(
+            f"--suite {suite}: expected one of {', '.join(SUITES)}; of another paper, "
+            f"run_all.py --suite {suite} --plan names the sets"
+        )
     available = [key for key, info in DATASETS.items() if info.sources]
     if "all" in names:
         names, suite = available, ""

@@ -2,7 +2,9 @@
 
 from benchmarks.pages.published import AVERAGE, ELSEWHERE, papers
 from benchmarks.planning.cells import suites
-from transfer.tasks import TASKS, reading_of
+from transfer.datasets.catalog import DATASETS
+from transfer.getting.overview import SUITES
+from transfer.tasks import TASKS, reading_of, task_of
 
 SIZES = {"jcl": 5, "co2": 9, "lorac": 21, "uniclr": 7, "looc": 7, "dino": 2, "nnclr": 6, "ressl": 1}
 """Tasks of each paper, counted in its sheet."""
@@ -15,6 +17,12 @@ def test_a_suite_has_the_tasks_of_its_papers_tables() -> None:
         also = {reading_of(key)[0] for key in paper.also}
         assert {reading_of(key)[0] for key in suite} == named | also, paper.id
         assert len(suite) == SIZES.get(paper.id, len(suite)), paper.id
+
+
+def test_get_data_gets_what_a_suite_needs() -> None:
+    for name, keys in suites().items():
+        needed = {data for key in keys for data in task_of(key).datasets()}
+        assert {data for data in needed if DATASETS[data].sources} <= set(SUITES[name]), name
 
 
 def test_every_published_number_has_a_task_with_its_protocol() -> None:
