@@ -33,13 +33,13 @@ def read_results(results: Path | str = "results") -> pd.DataFrame:
     A number under a paper's protocol on full data has a row for each published counterpart, whose
     paper, table, row and task join it with `read_published`; these are empty for other numbers.
     """
-    from benchmarks.pages.numbers import with_counterparts
+    from benchmarks.pages.results_csv import with_counterparts
 
     return with_counterparts(Path(results))
 
 
 def read_published() -> pd.DataFrame:
     """Return every published number: paper, table, row, task, metric, value in percent."""
-    from benchmarks.pages.numbers import published_numbers
+    from benchmarks.pages.results_csv import published_numbers
 
     return published_numbers()

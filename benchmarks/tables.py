@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Literal
 
 from benchmarks.pages.calibration import calibration_line, with_line
-from benchmarks.pages.numbers import write_csv
 from benchmarks.pages.overview import curve_files, curve_pages, method_page, overview_page
 from benchmarks.pages.paper_page import paper_page, settings_page, tasks_of
 from benchmarks.pages.published import papers
 from benchmarks.pages.records import FIGURES, TABLES, read_results
+from benchmarks.pages.results_csv import write_csv
 from benchmarks.pages.stated import stated_page
 from pretrain.running.atomic_files import explain_write_errors, write_whole
 from pretrain.running.command_line import parse

@@ -4,7 +4,7 @@ __main__.py  python -m pretrain
 command.py   the options of a run, and their ranges
 start.py     starts a command, and turns errors into exit statuses
 run.py       turns a command into a job, and a job into its backbone file
-memory.py    the memory that a step needs at least, before it is made
+step_memory.py  the memory that a step needs at least, before it is made
 loop.py      the only pre-training loop
 launch.py    processes, devices, and one run per folder
 checkpoint.py saves and loads a run's state

@@ -22,7 +22,6 @@ from pretrain.data.images import (
 from pretrain.data.listing import find_styles
 from pretrain.data.views import ViewRecipe
 from pretrain.export import commit, export, versions
-from pretrain.memory import memory_needs
 from pretrain.method import Method
 from pretrain.methods import METHODS
 from pretrain.metrics import means_after
@@ -37,6 +36,7 @@ from pretrain.settings import (
     count_steps,
     local_prior_images,
 )
+from pretrain.step_memory import memory_needs
 
 MOST_WORKERS = 32
 """Loader processes beyond which one GPU gains nothing."""

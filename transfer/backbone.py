@@ -306,7 +306,6 @@ def _read_foreign(contents: Contents, path: Path, branch: str) -> Loaded:
 
 def _read_own(contents: Contents, path: Path, branch: str) -> Loaded:
     """Read our own file; check every field, and that names and shapes are the architecture's."""
-    import torch
     from torch import Tensor
 
     from transfer.convert.account import Group
@@ -337,12 +336,7 @@ def _read_own(contents: Contents, path: Path, branch: str) -> Loaded:
                 f"state_dict; expected format {FORMAT!r}, arch, stem ({', '.join(STEMS)}), "
                 f"state_dict, input and made_by: export it again with this version"
             )
-    try:  # before any is copied: in a damaged file one may repeat a number without end
-        network_with(
-            arch, stem, {n: torch.empty(t.shape, device="meta") for n, t in tensors.items()}
-        )
-    except RuntimeError as error:  # names or shapes differ
-        raise BackboneError(f"{' '.join(str(error).split())}; export it again") from error
+    _require_shapes(arch, stem, tensors)
     weights = {
         name: tensor.clone() if is_optional(name) else plain_floats(name, tensor)
         for name, tensor in tensors.items()
@@ -367,6 +361,19 @@ def _read_own(contents: Contents, path: Path, branch: str) -> Loaded:
         made_by=dict(made_by),
     )
     return dict(network.state_dict()), _input_format(input_fields), inspection
+
+
+def _require_shapes(arch: str, stem: Stem, tensors: Mapping[str, Tensor]) -> None:
+    """Raise BackboneError for other names or shapes; none is copied, and may repeat a number."""
+    import torch
+
+    from transfer.convert.resnet import network_with
+
+    shapes = {name: torch.empty(t.shape, device="meta") for name, t in tensors.items()}
+    try:
+        network_with(arch, stem, shapes)
+    except RuntimeError as error:
+        raise BackboneError(f"{' '.join(str(error).split())}; export it again") from error
 
 
 def _num_values(tensors: Iterable[Tensor]) -> int:

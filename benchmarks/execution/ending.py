@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.pages.final_screen import final_screen
-from benchmarks.pages.numbers import FILE
 from benchmarks.pages.records import read_results
+from benchmarks.pages.results_csv import FILE
 from benchmarks.planning.options import RunAll
 from benchmarks.planning.plan import PlannedCell
 from benchmarks.tables import update_tables

@@ -20,7 +20,7 @@ from benchmarks.execution.states import REFRESH_S, StartedCell, write_status_pag
 from benchmarks.planning.plan import PlannedCell
 from pretrain.running import stop
 from pretrain.running.console import is_quiet
-from pretrain.running.memory import SHARERS
+from pretrain.running.host_memory import SHARERS
 from slurm.requeue import killing_signal
 from transfer.cells.execution import note_failure
 from transfer.cells.request import Cell, ClassifierError, finished

@@ -34,11 +34,11 @@ from pretrain.data.feed import Batch
 from pretrain.data.listing import find_images
 from pretrain.data.side_stream import made_aside, unpack
 from pretrain.loop import Training, training_step
-from pretrain.memory import memory_needs
 from pretrain.method import Method
 from pretrain.parts.momentum_encoder import MomentumEncoder
 from pretrain.run import Job, prepare, usual_workers
 from pretrain.running.processes import Process
+from pretrain.step_memory import memory_needs
 
 RECIPES: Mapping[str, str] = {
     "moco": "moco/in1k-r50-v2",

@@ -4,7 +4,7 @@ records.py     reads the result files, tolerant of torn ones
 published.py   reads benchmarks/published
 blocks.py      groups of results that may share a table, a column, a mean
 explanation.py everything behind one record, and the command that makes it again
-numbers.py     one row per record and metric, and results.csv
+results_csv.py one row per record and metric, and results.csv
 entries.py     entries of a table: mean, deviation, number of runs
 differences.py whether two numbers differ, and the verdict on a published one
 against.py     the published rows of a backbone, and our numbers beside theirs

@@ -12,7 +12,7 @@ from slurm.resources import Queue
 from transfer.datasets.folders import data_folder
 from transfer.encoders.options import AnyEncoder, EncoderOptions
 from transfer.finetuning.options import COUNT, RANGES, TrainingOptions
-from transfer.frozen.features import RequestedPrecision
+from transfer.frozen.feature_cache import RequestedPrecision
 
 OPTION_RANGES: Mapping[str, Range] = {
     **RANGES,

@@ -12,10 +12,10 @@ from benchmarks.drawing.neighbors import evenly
 from benchmarks.pages.blocks import reasons_of
 from benchmarks.pages.differences import SIGNS
 from benchmarks.pages.explanation import explain, file_of
-from benchmarks.pages.numbers import numbers_of
 from benchmarks.pages.paper_page import paper_tables, tasks_of
 from benchmarks.pages.published import papers
 from benchmarks.pages.records import Result
+from benchmarks.pages.results_csv import numbers_of
 from benchmarks.report_parts.charts import Chart
 from benchmarks.report_parts.checkpoints import checkpoints, missing_tasks, task_hours
 from benchmarks.report_parts.comparison import (

@@ -17,7 +17,7 @@ from benchmarks.speed.harness import compare
 from benchmarks.speed.views import usual_batches
 from pretrain.data.views import ViewRecipe
 from pretrain.parts.view import View
-from pretrain.running.memory import image_memory
+from pretrain.running.host_memory import image_memory
 from transfer.backbone import InputFormat
 from transfer.datasets.folders import data_folder
 from transfer.datasets.images import class_names, read_class_folders

@@ -17,7 +17,7 @@ from transfer.datasets.catalog import open_split
 from transfer.datasets.folders import data_folder
 from transfer.datasets.images import Images
 from transfer.frozen.extraction import EvalImages, raw_batches
-from transfer.frozen.features import Features
+from transfer.frozen.feature_cache import Features
 from transfer.frozen.nearest import knn_scores
 from transfer.frozen.network import device, forward, frozen_network
 from transfer.frozen.transforms import EvalTransform, Normalization

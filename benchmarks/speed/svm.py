@@ -15,7 +15,7 @@ from torch import Tensor
 
 from benchmarks.speed.harness import compare, tell_numbers
 from transfer.datasets.folders import Folders
-from transfer.frozen.features import Features, Predictions
+from transfer.frozen.feature_cache import Features, Predictions
 from transfer.tasks.voc_svm import VOCSVM, SVMData
 
 # fmt: off

@@ -20,7 +20,7 @@ from transfer.cells.request import Cell, CellSettings
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.images import Images, image_files
 from transfer.frozen.cost_search import search_key
-from transfer.frozen.features import cache_key
+from transfer.frozen.feature_cache import cache_key
 from transfer.frozen.linear_heads import _file
 from transfer.frozen.probe_training import ProbeTraining
 from transfer.frozen.transforms import EvalTransform

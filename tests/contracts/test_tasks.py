@@ -19,7 +19,7 @@ from transfer.cells.request import Cell, CellSettings, departures
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.imagenet.imagenet_c import KINDS
 from transfer.encoders.encoder import Encoder
-from transfer.frozen.features import Predictions
+from transfer.frozen.feature_cache import Predictions
 from transfer.record import Record, protocol_hash, read_record
 from transfer.tasks import TASKS, reading_of
 from transfer.tasks.detection import Detection

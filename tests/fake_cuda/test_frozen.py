@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pretrain.running.memory import image_memory
+from pretrain.running.host_memory import image_memory
 from tests.fake_cuda.pretend import CUDA, on_cuda, pretend_cuda
 from tests.fake_cuda.watch import Watch, allowed_waits
 from tests.pretrain.pixels.photographs import as_jpeg, photograph
@@ -14,8 +14,8 @@ from transfer.backbone import Backbone, InputFormat
 from transfer.datasets.images import Images, image_files
 from transfer.frozen import crops, extraction, few_shot_heads, nearest, network
 from transfer.frozen.crops import CropSource
+from transfer.frozen.feature_cache import Features
 from transfer.frozen.feature_file import UnfinishedRows
-from transfer.frozen.features import Features
 from transfer.frozen.few_shot_heads import Problem, train_together
 from transfer.frozen.head_optimizer import HeadOptimizer, new_heads
 from transfer.frozen.nearest import knn_scores

@@ -11,7 +11,7 @@ from tests.gpu.findings import Findings, relative_difference, roundings
 from tests.gpu.started import Place
 from transfer.backbone import Backbone, random_backbone
 from transfer.frozen.classifier import Heads
-from transfer.frozen.features import Features
+from transfer.frozen.feature_cache import Features
 from transfer.frozen.head_optimizer import HeadOptimizer, new_heads
 from transfer.frozen.nearest import knn_scores
 from transfer.frozen.network import forward, frozen_network, in_bfloat16

@@ -19,7 +19,7 @@ from transfer.detection.engines import engine_for
 from transfer.encoders.encoder import load
 from transfer.encoders.options import AnyEncoder, EncoderOptions
 from transfer.finetuning.options import RANGES, TrainingOptions, length_fraction
-from transfer.frozen.features import RequestedPrecision
+from transfer.frozen.feature_cache import RequestedPrecision
 from transfer.record import Record, file_for_record
 from transfer.tasks import task_of
 from transfer.tasks.task import require_heeded

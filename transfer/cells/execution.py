@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from pretrain.running.console import PROGRESS_FILE, print_line, progress_file
+from pretrain.running.host_memory import image_memory
 from pretrain.running.lock import lock_folder
-from pretrain.running.memory import image_memory
 from pretrain.running.processes import Process, this_process
 from transfer.backbone import Backbone
 from transfer.cells.checked_data import (
@@ -37,7 +37,7 @@ from transfer.datasets.check import Report
 from transfer.datasets.splits import write_list
 from transfer.encoders.encoder import Encoder
 from transfer.finetuning.options import TrainingOptions
-from transfer.frozen.features import measured_speed
+from transfer.frozen.feature_cache import measured_speed
 from transfer.galleries.tile import keep_gallery
 from transfer.record import (
     Record,

@@ -20,7 +20,7 @@ from transfer.datasets.catalog import DATASETS
 from transfer.datasets.folders import Folders
 from transfer.encoders.encoder import Encoder
 from transfer.finetuning.options import TrainingOptions
-from transfer.frozen.features import RequestedPrecision, feature_precision
+from transfer.frozen.feature_cache import RequestedPrecision, feature_precision
 from transfer.record import (
     RECORDS,
     SNAPSHOTS,

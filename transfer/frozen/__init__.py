@@ -1,6 +1,6 @@
 """Features of a frozen backbone, and everything that is trained on them.
 
-features.py        features and predictions; the cache of features, its keys, its precision
+feature_cache.py   features and predictions; the cache of features, its keys, its precision
 transforms.py      evaluation transforms, settings of random views
 network.py         a frozen network: device, folded batch norms, forward pass
 extraction.py      extraction of what the cache lacks

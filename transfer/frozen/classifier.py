@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transfer.frozen.features import Features, hash_of
+from transfer.frozen.feature_cache import Features, hash_of
 from transfer.metrics import top1
 
 if TYPE_CHECKING:

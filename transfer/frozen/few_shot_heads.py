@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from transfer.frozen.features import Features
+from transfer.frozen.feature_cache import Features
 from transfer.frozen.network import device
 
 WEIGHT_STD = 0.01

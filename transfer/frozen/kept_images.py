@@ -19,8 +19,8 @@ from pretrain.pixels.decoding import Pixels, image_sizes
 from pretrain.running import stop
 from pretrain.running.console import print_line, progress
 from pretrain.running.errors import SuiteError
+from pretrain.running.host_memory import OPTION, free_memory, image_memory_bytes
 from pretrain.running.loader import load_batches
-from pretrain.running.memory import OPTION, free_memory, image_memory_bytes
 from transfer.datasets.expected import DataError
 from transfer.datasets.images import ImageFiles, Images
 from transfer.frozen.extraction import num_workers

@@ -27,7 +27,7 @@ from transfer.datasets.images import Images
 from transfer.datasets.unchanged import UnprovenFile, prove_if_cheap, proving
 from transfer.frozen.classifier import Heads, class_results, save_classifier
 from transfer.frozen.crops import CROPS, CropSource
-from transfer.frozen.features import Features, Predictions
+from transfer.frozen.feature_cache import Features, Predictions
 from transfer.frozen.head_optimizer import new_heads
 from transfer.frozen.head_shares import share_details
 from transfer.frozen.network import forward, frozen_network

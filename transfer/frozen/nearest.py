@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from transfer.frozen.features import Features
+from transfer.frozen.feature_cache import Features
 from transfer.frozen.network import device
 
 QUERIES_PER_PART = 512  # their float32 cosines with all of ImageNet-1k take 2.6 GB

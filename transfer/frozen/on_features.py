@@ -6,7 +6,7 @@ They compute what the tasks compute on features of whole images, without data se
 import torch
 from torch import Tensor
 
-from transfer.frozen.features import Features
+from transfer.frozen.feature_cache import Features
 from transfer.frozen.few_shot_heads import Problem, train_together
 from transfer.frozen.linear_svm import Problems, eigenbasis, solve_batched
 from transfer.frozen.nearest import knn_scores

@@ -13,7 +13,7 @@ from pretrain.running.errors import NotFiniteError
 from transfer.datasets.unchanged import UnprovenFile
 from transfer.frozen.classifier import Heads
 from transfer.frozen.crops import Maker
-from transfer.frozen.features import Features
+from transfer.frozen.feature_cache import Features
 from transfer.frozen.head_optimizer import HeadOptimizer
 from transfer.frozen.probe_training import ProbeTraining
 

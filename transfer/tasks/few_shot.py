@@ -20,7 +20,7 @@ from transfer.datasets.catalog import expected_sizes
 from transfer.datasets.folders import Folders
 from transfer.finetuning.options import length_fraction
 from transfer.frozen.classifier import class_results
-from transfer.frozen.features import Features, TrainAndTest, open_images
+from transfer.frozen.feature_cache import Features, TrainAndTest, open_images
 from transfer.galleries.mistakes import mistakes
 from transfer.metrics import top1
 from transfer.tasks.task import CenterCrops

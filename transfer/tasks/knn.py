@@ -11,7 +11,7 @@ from typing import ClassVar, Self
 from transfer.datasets.catalog import too_small_bank
 from transfer.datasets.folders import Folders
 from transfer.frozen.classifier import class_results
-from transfer.frozen.features import Predictions, TrainAndTest
+from transfer.frozen.feature_cache import Predictions, TrainAndTest
 from transfer.metrics import top1
 from transfer.tasks.task import CenterCrops
 

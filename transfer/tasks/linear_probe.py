@@ -15,7 +15,7 @@ from transfer.backbone import Backbone
 from transfer.datasets.folders import Folders
 from transfer.datasets.images import describe_image
 from transfer.finetuning.options import length_fraction
-from transfer.frozen.features import Features, Predictions, open_images
+from transfer.frozen.feature_cache import Features, Predictions, open_images
 from transfer.frozen.pass_hours import ASSUMED, Rates, probe_hours
 from transfer.frozen.probe_training import Decay, ProbeTraining
 from transfer.frozen.transforms import QUARTER_TURNS, EvalTransform

@@ -16,7 +16,7 @@ from transfer.datasets.catalog import DATASETS
 from transfer.datasets.folders import Folders
 from transfer.finetuning.options import length_fraction
 from transfer.frozen.classifier import Metric, class_results
-from transfer.frozen.features import Features, Predictions, open_images
+from transfer.frozen.feature_cache import Features, Predictions, open_images
 from transfer.frozen.pass_hours import ASSUMED, Rates, probe_hours
 from transfer.frozen.probe_training import ProbeTraining
 from transfer.frozen.transforms import EvalTransform

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Never
 from transfer.datasets.catalog import too_small_bank
 from transfer.datasets.folders import Folders
 from transfer.datasets.images import describe_image
-from transfer.frozen.features import TrainAndTest, open_images
+from transfer.frozen.feature_cache import TrainAndTest, open_images
 from transfer.outcomes import per_image
 from transfer.tasks.task import CenterCrops
 

@@ -25,7 +25,7 @@ from transfer.frozen.classifier import (
     labels_among,
     load_classifier,
 )
-from transfer.frozen.features import (
+from transfer.frozen.feature_cache import (
     Features,
     Predictions,
     features_of_backbones,

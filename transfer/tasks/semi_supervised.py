@@ -23,7 +23,7 @@ from transfer.encoders.encoder import Encoder
 from transfer.finetuning.options import TrainingOptions, length_fraction
 from transfer.finetuning.schedule import Precision
 from transfer.frozen.classifier import class_results
-from transfer.frozen.features import Predictions, open_images
+from transfer.frozen.feature_cache import Predictions, open_images
 from transfer.frozen.pass_hours import ASSUMED, BACKWARD_COST, Rates, forward_hours, training_hours
 from transfer.frozen.transforms import EvalTransform
 from transfer.metrics import top1

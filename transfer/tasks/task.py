@@ -16,7 +16,7 @@ from transfer.backbone import Backbone
 from transfer.datasets.folders import Folders
 from transfer.finetuning.options import TrainingOptions
 from transfer.finetuning.schedule import TrainingSchedule
-from transfer.frozen.features import Features, TrainAndTest, features_of_backbones, open_images
+from transfer.frozen.feature_cache import Features, TrainAndTest, features_of_backbones, open_images
 from transfer.frozen.pass_hours import ASSUMED, Rates, probe_hours
 from transfer.frozen.transforms import EvalTransform
 from transfer.galleries.mistakes import mistakes

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Never
 from transfer.backbone import Backbone
 from transfer.datasets.folders import Folders
 from transfer.finetuning.options import length_fraction
-from transfer.frozen.features import open_images
+from transfer.frozen.feature_cache import open_images
 from transfer.frozen.pass_hours import ASSUMED, Rates, forward_hours
 from transfer.frozen.transforms import ViewSettings
 from transfer.tasks.task import Task

@@ -17,7 +17,7 @@ from transfer.backbone import Backbone
 from transfer.datasets.expected import DataError
 from transfer.datasets.folders import Folders
 from transfer.encoders.encoder import Encoder
-from transfer.frozen.features import Features, Predictions, TrainAndTest, open_images
+from transfer.frozen.feature_cache import Features, Predictions, TrainAndTest, open_images
 from transfer.frozen.transforms import EvalTransform
 from transfer.galleries.mistakes import misplaced
 from transfer.metrics import average_precision

@@ -10,9 +10,9 @@ import pytest
 
 from benchmarks.execution import ending
 from benchmarks.execution.ending import finish_run, log_results, require_wandb
-from benchmarks.pages.numbers import write_csv
 from benchmarks.pages.published import transfer_tasks
 from benchmarks.pages.records import read_results
+from benchmarks.pages.results_csv import write_csv
 from benchmarks.planning.options import RunAll
 from tests.benchmarks.conftest import Rows
 from tests.synthetic_records import failure, put, record

@@ -13,7 +13,7 @@ from benchmarks.execution.workers import Workers
 from benchmarks.planning.checkpoints import Origin
 from benchmarks.planning.plan import PlannedCell
 from pretrain.running import stop
-from pretrain.running.memory import SHARERS
+from pretrain.running.host_memory import SHARERS
 from tests.benchmarks.conftest import Rows
 from tests.slurm.conftest import wait_until
 from transfer.record import failure_path

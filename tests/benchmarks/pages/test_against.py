@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from benchmarks.pages.numbers import verdicts_of
 from benchmarks.pages.published import transfer_tasks
 from benchmarks.pages.records import UNTRAINED, read_results
+from benchmarks.pages.results_csv import verdicts_of
 from tests.synthetic_records import blocks, page, record
 
 LORAC = {"method": "lorac", "recipe": "lorac/in1k-r50", "epochs": 200.0, "data": "in1k"}

@@ -20,7 +20,7 @@ from transfer.cells.request import Cell, CellSettings, ClassifierError, finished
 from transfer.datasets.images import Images
 from transfer.datasets.synthetic.generate import generate
 from transfer.frozen.classifier import Heads, classifier_file, save_classifier
-from transfer.frozen.features import Predictions
+from transfer.frozen.feature_cache import Predictions
 from transfer.record import failure_path, read_record, write_json_record
 
 

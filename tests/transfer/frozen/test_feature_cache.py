@@ -16,7 +16,7 @@ from pretrain.running import stop
 from transfer.backbone import Backbone, InputFormat, random_backbone
 from transfer.datasets.catalog import open_split
 from transfer.datasets.folders import Folders
-from transfer.frozen.features import (
+from transfer.frozen.feature_cache import (
     Features,
     feature_precision,
     features_of_backbones,

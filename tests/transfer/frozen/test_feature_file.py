@@ -19,16 +19,16 @@ from torch import Tensor, nn
 
 import transfer.datasets.unchanged
 import transfer.frozen.extraction
+import transfer.frozen.feature_cache
 import transfer.frozen.feature_file
-import transfer.frozen.features
 from pretrain.running.atomic_files import WriteError
 from transfer.backbone import Backbone
 from transfer.datasets.catalog import open_split
 from transfer.datasets.folders import Folders
 from transfer.datasets.unchanged import working_on
 from transfer.frozen.extraction import EvalImages
+from transfer.frozen.feature_cache import features_of_backbones
 from transfer.frozen.feature_file import read_rows, unfinished_rows
-from transfer.frozen.features import features_of_backbones
 from transfer.frozen.transforms import EvalTransform
 
 TRANSFORM = EvalTransform(resize_px=32, crop_px=32)
@@ -55,7 +55,7 @@ def extract(
     )
     folders = Folders(small_data, tmp_path / "cache", tmp_path / "work")
     patch = monkeypatch.setattr
-    patch(transfer.frozen.features, "open_images", lambda *_: images)
+    patch(transfer.frozen.feature_cache, "open_images", lambda *_: images)
     patch(EvalImages, "__getitem__", lambda _, index: pixels[index])
     patch(transfer.frozen.extraction, "frozen_network", lambda _: nn.Identity())
     patch(transfer.frozen.extraction, "forward", lambda _, pixels: pixels.flatten(1)[:, :512])

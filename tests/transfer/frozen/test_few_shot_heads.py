@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from transfer.frozen.features import Features
+from transfer.frozen.feature_cache import Features
 from transfer.frozen.few_shot_heads import WEIGHT_STD, Problem, _order, draw_support, train_together
 
 ITERATIONS, RATE, BATCH_SIZE = 12, 0.03, 8

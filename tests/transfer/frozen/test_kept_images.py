@@ -11,7 +11,7 @@ import transfer.frozen.crops
 import transfer.frozen.kept_images
 from pretrain.pixels.decoding import Pixels
 from pretrain.running import stop
-from pretrain.running.memory import image_memory
+from pretrain.running.host_memory import image_memory
 from tests.pretrain.pixels.photographs import as_jpeg, photograph
 from transfer.backbone import InputFormat
 from transfer.datasets.expected import DataError

@@ -15,7 +15,7 @@ from pretrain.running import stop
 from transfer.backbone import Backbone
 from transfer.datasets.catalog import open_split
 from transfer.frozen.classifier import Heads
-from transfer.frozen.features import Features, Predictions
+from transfer.frozen.feature_cache import Features, Predictions
 from transfer.frozen.head_optimizer import HeadOptimizer, new_heads
 from transfer.frozen.linear_heads import (
     NotFrozenError,

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from transfer.frozen.features import Features
+from transfer.frozen.feature_cache import Features
 from transfer.frozen.nearest import QUERIES_PER_PART, knn_scores
 
 

@@ -15,15 +15,15 @@ import transfer.frozen.running_probe
 from pretrain.running import stop
 from pretrain.running.atomic_files import write_whole
 from pretrain.running.errors import NotFiniteError
+from pretrain.running.host_memory import image_memory
 from pretrain.running.lock import lock_folder
-from pretrain.running.memory import image_memory
 from transfer.backbone import Backbone
 from transfer.datasets import unchanged
 from transfer.datasets.catalog import open_split
 from transfer.datasets.images import Images
 from transfer.datasets.unchanged import working_on
 from transfer.frozen.classifier import Heads
-from transfer.frozen.features import Features, Predictions
+from transfer.frozen.feature_cache import Features, Predictions
 from transfer.frozen.linear_heads import train_and_score, train_heads
 from transfer.frozen.probe_training import ProbeTraining
 

@@ -12,7 +12,7 @@ from transfer.datasets.imagenet.imagenet_c import EXTRA_KINDS, GROUPS, MAIN_KIND
 from transfer.datasets.imagenet.objectnet import WNIDS
 from transfer.datasets.images import ImageArrays, Images, encode_names
 from transfer.frozen.classifier import Heads
-from transfer.frozen.features import Features
+from transfer.frozen.feature_cache import Features
 from transfer.tasks.robustness import Corrupted, CorruptionEval, ObjectNetEval, Prepared
 
 

@@ -9,7 +9,7 @@ from torch.nn.functional import one_hot
 
 from transfer.datasets.catalog import open_split
 from transfer.datasets.folders import Folders
-from transfer.frozen.features import Features, TrainAndTest
+from transfer.frozen.feature_cache import Features, TrainAndTest
 from transfer.metrics import top1
 from transfer.tasks.few_shot import FewShot, LowShotKNN, TrialScores, trial_scores
 

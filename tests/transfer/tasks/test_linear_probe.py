@@ -12,7 +12,7 @@ from transfer.backbone import Backbone
 from transfer.cells.request import Cell, CellSettings, departures
 from transfer.datasets.catalog import open_split
 from transfer.datasets.folders import Folders
-from transfer.frozen.features import Predictions
+from transfer.frozen.feature_cache import Predictions
 from transfer.frozen.network import forward
 from transfer.frozen.transforms import EvalTransform, normalize_pixels
 from transfer.tasks import TASKS

@@ -14,7 +14,7 @@ from transfer.backbone import Backbone
 from transfer.datasets.folders import Folders
 from transfer.datasets.images import ImageArrays, Images
 from transfer.frozen.classifier import Heads
-from transfer.frozen.features import Features
+from transfer.frozen.feature_cache import Features
 from transfer.frozen.probe_training import ProbeTraining
 from transfer.tasks.linear_transfer import LinearTransfer, Prepared
 

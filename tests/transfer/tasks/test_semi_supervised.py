@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import transfer.finetuning.classification
 from pretrain.running.errors import NotFiniteError
-from tests.pretrain.test_memory import maps_of
+from tests.pretrain.test_step_memory import maps_of
 from transfer.backbone import Backbone
 from transfer.cells.request import Cell, CellSettings, departures
 from transfer.datasets.catalog import open_split
@@ -22,7 +22,7 @@ from transfer.datasets.images import Images
 from transfer.datasets.synthetic.generate import generate
 from transfer.finetuning.classification import FineTuning
 from transfer.finetuning.options import TrainingOptions
-from transfer.frozen.features import Predictions
+from transfer.frozen.feature_cache import Predictions
 from transfer.record import protocol_hash
 from transfer.tasks.semi_supervised import IMAGE_GB, TASKS
 

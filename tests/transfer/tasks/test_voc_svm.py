@@ -12,7 +12,7 @@ from benchmarks.speed.svm import Settings, column, synthetic_voc
 from transfer import Encoder
 from transfer.datasets.expected import DataError
 from transfer.datasets.folders import Folders
-from transfer.frozen.features import Features, Predictions
+from transfer.frozen.feature_cache import Features, Predictions
 from transfer.frozen.transforms import EvalTransform
 from transfer.metrics import average_precision
 from transfer.tasks.voc_svm import VOCSVM, SVMData, unit_length

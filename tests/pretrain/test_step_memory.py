@@ -4,12 +4,12 @@ import pytest
 import torch
 from torch import nn
 
-from pretrain.memory import memory_needs
 from pretrain.methods import METHODS
 from pretrain.parts.resnet import build_resnet, checkpoint_activations
 from pretrain.recipes import RECIPES
 from pretrain.settings import SettingsError
 from pretrain.start import require_memory
+from pretrain.step_memory import memory_needs
 from tests.tiny_methods import LEARNING, tiny_method
 
 

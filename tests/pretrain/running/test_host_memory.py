@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-import pretrain.running.memory
-from pretrain.running.memory import (
+import pretrain.running.host_memory
+from pretrain.running.host_memory import (
     CPU_MEMORY,
     DEFAULT_SHARE,
     JOB_CPUS,
@@ -76,7 +76,7 @@ def test_a_job_has_no_more_than_slurm_gave_it_in_all_or_per_core(
 
 
 def test_processes_side_by_side_share_what_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pretrain.running.memory, "free_memory", lambda: 8_000_000)
+    monkeypatch.setattr(pretrain.running.host_memory, "free_memory", lambda: 8_000_000)
     for text, parts in [("4", 4), ("", 1), ("0", 1), ("many", 1)]:
         monkeypatch.setenv(SHARERS, text)
         assert image_memory_bytes() == int(8_000_000 * DEFAULT_SHARE) // parts
