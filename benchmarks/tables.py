@@ -131,7 +131,7 @@ def latex_tables(page: str) -> str:
 def _with_signs(text: str) -> str:
     """Return escaped LaTeX with bold and italic as in markdown, and signs that compilers know."""
     text = re.sub(r"\*\*(.+?)\*\*", r"\\textbf{\1}", text)
-    italic = r"(^|& )\*([^*&]+)\*(?= &| \\\\)"
+    italic = r"(^|& )\*((?:\\&|[^*&])+)\*(?= &| \\\\)"
     text = re.sub(italic, r"\1\\textit{\2}", text, flags=re.MULTILINE)
     for sign, command in SIGNS.items():
         text = text.replace(sign, command)

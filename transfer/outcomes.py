@@ -56,15 +56,15 @@ def read_per_image(details: Mapping[str, Any]) -> PerImage | None:
         return None
     told = details[PER_IMAGE]
     count = told["images"]
-    right, labels = (_bytes(told[name], 2 * count) for name in ("right", "labels"))
+    lengths = {"right": -(-count // 8) if told["of"] == 1 else 2 * count, "labels": 2 * count}
+    right, labels = (_bytes(told[name], length) for name, length in lengths.items())
+    if count < 1 or right is None or labels is None:
+        return None
     if told["of"] == 1:
         numbers = np.unpackbits(np.frombuffer(right, np.uint8), count=count)
     else:
         numbers = np.frombuffer(right, "<u2")
-    classes = np.frombuffer(labels, "<u2").astype(np.int64)
-    if not len(numbers) == len(classes) == count:
-        return None
-    return PerImage(numbers / told["of"], classes)
+    return PerImage(numbers / told["of"], np.frombuffer(labels, "<u2").astype(np.int64))
 
 
 def resampled(metrics: Mapping[str, Floats], num_images: int) -> dict[str, Any]:
@@ -120,6 +120,7 @@ def _text(numbers: NDArray[Any]) -> str:
     return base64.b64encode(zlib.compress(numbers.tobytes(), 9)).decode()
 
 
-def _bytes(text: str, most: int) -> bytes:
-    """Return the bytes of a text, at most so many: a record may come from others."""
-    return zlib.decompressobj().decompress(base64.b64decode(text), most)
+def _bytes(text: str, length: int) -> bytes | None:
+    """Return the bytes of a text; None if they are not so many: a record may come from others."""
+    found = zlib.decompressobj().decompress(base64.b64decode(text), max(1, length + 1))
+    return found if len(found) == length else None

@@ -37,6 +37,7 @@ from pretrain.loop import Training, training_step
 from pretrain.method import Method
 from pretrain.parts.momentum_encoder import MomentumEncoder
 from pretrain.run import Job, prepare, usual_workers
+from pretrain.running.loader import BATCHES_AHEAD
 from pretrain.running.processes import Process
 from pretrain.step_memory import memory_needs
 
@@ -83,8 +84,9 @@ def fed_rate(device: torch.device, folder: Path) -> Facts:
             seconds = seconds_per_call(
                 lambda: training_step(job, training, training.method, next(batches)),
                 device,
-                warm_up=WARM_UP_STEPS if on_gpu else 0,
-                calls=TIMED_STEPS if on_gpu else 1,
+                # the workers' first batches, of which they make several ahead, tell no rate
+                warm_up=WARM_UP_STEPS + BATCHES_AHEAD * workers if on_gpu else 0,
+                calls=max(TIMED_STEPS, BATCHES_AHEAD * workers) if on_gpu else 1,
             )
         facts: Facts = {"recipe": recipe, "images per GPU": batch_size, "workers": workers}
         return facts | {RATE: batch_size / seconds, "ms": 1e3 * seconds}

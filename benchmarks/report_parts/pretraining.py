@@ -15,6 +15,8 @@ from benchmarks.report_parts.galleries import jpeg_address
 from pretrain.running.atomic_files import write_whole
 
 VIEW_SHEET = "views.jpg"
+SAME_LOSS = 1e-4
+"""Relative difference of losses of one run; kept logs have six digits."""
 TITLES = {
     "loss": "Loss",
     "learning_rate": "Learning rate",
@@ -116,21 +118,23 @@ def _read(path: Path) -> Log:
 def loss_of(model: Model, logs: Sequence[Log]) -> Chart | None:
     """Return the loss of the run that made a checkpoint; None if its log is not here.
 
-    The log is that whose mean loss over the last epoch the checkpoint states.
+    The log is that whose mean loss over the last epoch the checkpoint states, up to its digits.
     """
     stated = model.last_epoch.get("loss", math.nan)
-    for log in logs:
-        if math.isclose(_last_epoch_loss(log), stated, rel_tol=1e-3):
-            points = [(line["epoch"], line.get("loss", math.nan)) for line in log.lines]
-            series = [Series(name=log.name, points=points)]
-            draft = Draft(title="Loss", x="epoch", y="loss", series=series, markers=False)
-            return next(iter(line_charts([draft])), None)
-    return None
+    apart = {log.name: abs(_last_epoch_loss(log) - stated) for log in logs}
+    near = [log for log in logs if apart[log.name] <= SAME_LOSS * abs(stated)]
+    if not near:
+        return None
+    log = min(near, key=lambda log: apart[log.name])
+    points = [(line["epoch"], line.get("loss", math.nan)) for line in log.lines]
+    series = [Series(name=log.name, points=points)]
+    draft = Draft(title="Loss", x="epoch", y="loss", series=series, markers=False)
+    return next(iter(line_charts([draft])), None)
 
 
 def _last_epoch_loss(log: Log) -> float:
     """Return the mean loss over the steps of the last epoch; NaN if the log does not hold it."""
-    if not log.lines or not all("epoch" in line for line in log.lines):
+    if not log.lines or not all(line.get("epoch", 0) > 0 for line in log.lines):
         return math.nan
     last = log.lines[-1]
     first_step = last["step"] - last["step"] / last["epoch"]

@@ -200,7 +200,10 @@ def test_the_plan_tells_the_grid_and_the_missing_lists_of_few_labels(
     keys = ("in1k_semi_10pct@lorac", "in1k_semi_10pct@co2")
     cells = [Cell(key=key, backbone=small_backbone, seed=0, settings=paper) for key in keys]
     rows = [plan_cell(cell) for cell in cells]
-    # a search on four fifths for each of seven rates
+    # forward and backward of 32 px images: a search on four fifths for each of seven rates
+    cost = 0.44 * (32 / 224) ** 2 / 2500 / 3600
+    expected = cost * (3 * 50 * 128_116.7 * (1 + 7 * 0.8) + 50_000)
+    assert rows[0].gpu_hours == pytest.approx(expected, rel=0.01)
     assert rows[0].gpu_hours / rows[1].gpu_hours == pytest.approx(6.6 * 50 / 20, rel=0.01)
     told = render_plan(rows)
     assert "7 learning rates are tried" in told

@@ -4,6 +4,7 @@ nothing, and what it exports can be evaluated."""
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -259,3 +260,18 @@ def test_random_exports_its_initialization(images: Path, tmp_path: Path) -> None
     found = load_backbone(tmp_path / "backbone.pt").state_dict
     assert found.keys() == expected.keys()
     assert all(torch.equal(found[name], expected[name]) for name in found)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "told"),
+    [
+        ("swav", {"num_assigned_views": 3}, "num_assigned_views is 3"),
+        ("lorac", {"num_keys": 4}, "num_keys 4"),
+        ("moco", {"key_only": ("color",), "symmetric": True}, "choose one of the two"),
+    ],
+)
+def test_settings_that_make_another_method_are_refused(
+    name: str, changes: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(ValueError, match=told):
+        tiny_method(name, **changes)

@@ -60,13 +60,14 @@ class PretendEvent:
 @contextmanager
 def pretend_cuda() -> Iterator[None]:
     """Make tensors on "cuda" fake ones, with the rules of autocast on GPUs."""
+    stream = Mock(return_value=Mock(spec=["record_event", "wait_event", "wait_stream"]))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch.cuda, "_lazy_init", lambda: None)
         patch.setattr(torch.cuda, "get_device_capability", lambda *_: (9, 0))
         patch.setattr(torch.cuda, "manual_seed_all", lambda _: None)
-        patch.setattr(torch.cuda, "Stream", Mock())
+        patch.setattr(torch.cuda, "Stream", stream)
         patch.setattr(torch.cuda, "Event", PretendEvent)
-        patch.setattr(torch.cuda, "current_stream", Mock())
+        patch.setattr(torch.cuda, "current_stream", stream)
         patch.setattr(torch.cuda, "stream", nullcontext)
         patch.setattr(torch.cuda, "is_bf16_supported", lambda *_, **__: True)
         patch.setattr(torch.cuda.amp.common, "amp_definitely_not_available", lambda: False)

@@ -156,7 +156,13 @@ def test_settings_that_do_not_fit_are_refused_before_the_run(
 
 @pytest.mark.parametrize(
     ("name", "options", "groups"),
-    [("moco", ("--bn-splits", "2"), 4), ("simclr", (), 1), ("simclr", ("--no-sync-bn",), 2)],
+    [
+        ("moco", ("--bn-splits", "2"), 4),
+        ("simclr", (), 1),
+        ("simclr", ("--no-sync-bn",), 2),
+        ("swav", (), 1),
+        ("dino", (), 1),
+    ],
 )
 def test_batch_norm_groups_are_those_of_two_processes(
     image_folder: Path, name: str, options: tuple[str, ...], groups: int

@@ -1,5 +1,6 @@
 """What records keep of test images: it survives the record, and resampling is resampling."""
 
+import base64
 import json
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from transfer.detection.voc_ap import resampled_voc_ap, voc_ap
 from transfer.metrics import average_precision
 from transfer.outcomes import (
     NUM_RESAMPLES,
+    PER_IMAGE,
     per_image,
     read_per_image,
     resampled_precision,
@@ -39,6 +41,14 @@ def test_weights_are_those_of_the_metric() -> None:
     assert kept is not None
     assert kept.weights("top1") @ kept.shares == pytest.approx(1 / 2)
     assert kept.weights("mean_per_class") @ kept.shares == pytest.approx((2 / 3 + 0) / 2)
+
+
+def test_answers_that_are_cut_off_or_too_few_are_none() -> None:
+    right = np.random.default_rng(0).random(4000) < 0.7
+    told = per_image(right, np.arange(4000) % 10)[PER_IMAGE]
+    half = base64.b64encode(base64.b64decode(told["right"])[:200]).decode()
+    for wrong in ({"right": half}, {"images": 3991}, {"images": 0}):
+        assert read_per_image({PER_IMAGE: told | wrong}) is None
 
 
 @pytest.mark.parametrize("points", ["area", "11"])

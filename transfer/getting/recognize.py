@@ -57,10 +57,11 @@ def link_set(source: Source, root: Path, target: Path) -> None:
     if all(path == place for path, place in places.items()):
         target.symlink_to(root)
         return
-    moved = [place for path, place in places.items() if path != place]
+    moved = {name for path, place in places.items() if path != place for name in (path, place)}
+    taken = {Path(name).parts[0] for name in moved}
     links = {target / path: root / place for path, place in places.items()}
     for entry in sorted(root.iterdir()):  # what the source does not list, too
-        if not any(f"{place}/".startswith(f"{entry.name}/") for place in moved):
+        if entry.name not in taken:
             links.setdefault(target / entry.name, entry)
     for link, place in sorted(links.items()):
         if not link.exists():

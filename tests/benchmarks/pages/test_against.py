@@ -20,6 +20,7 @@ def test_only_the_same_pretraining_gets_a_verdict_and_makes_the_row(
     cases: list[tuple[dict[str, Any], str]] = [
         ({}, "| → mine | LORAC | Aircraft | 47.50 | 47.8 | -0.30 | [-2.8, +2.2] | undecided |"),
         ({"recipe": "byol/in1k-r50"}, "no row of the table is of byol/in1k-r50"),
+        ({"recipe": "byol/in1k-r50", "heads": ["color"]}, "byol/in1k-r50 with heads color alone"),
         ({"epochs": 2.0}, "epochs 200, ours 2"),
         ({"data": "in1k (5000 images)"}, "data in1k, ours in1k (5000 images)"),
         ({"changed": {"batch_size": 8}}, "ours changed its recipe in batch_size"),

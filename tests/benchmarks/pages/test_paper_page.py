@@ -9,6 +9,7 @@ import pytest
 from benchmarks.pages.published import transfer_tasks
 from benchmarks.pages.records import UNTRAINED
 from tests.synthetic_records import blocks, failure, page, record, transfer_records
+from transfer.backbone import random_backbone
 
 COCO = {"task": "coco_det", "protocol": "jcl-2020/1", "engine": "torchvision"}
 
@@ -17,6 +18,10 @@ def test_a_detector_no_better_than_a_random_one_is_doubted(tmp_path: Path) -> No
     for points, doubted in ((31.0, True), (33.0, True), (33.5, False)):  # the paper's has 30.0
         record(tmp_path, points, **COCO)
         assert ("weights may not be loaded" in page(tmp_path, "jcl_table2.md")) == doubted
+
+
+def test_random_weights_are_told_by_the_word_that_the_suite_writes() -> None:
+    assert random_backbone(arch="resnet18", stem="cifar", seed=0).made_by["method"] == UNTRAINED
 
 
 def test_where_the_paper_has_no_random_row_ours_counts(tmp_path: Path) -> None:

@@ -68,7 +68,8 @@ def test_the_head_is_three_layers_and_one_with_weight_norm_of_gain_one(head_norm
     (expected * mark).sum().backward()
     direction = last.parametrizations.weight.original1
     torch.testing.assert_close(head.last_layer.weight.grad, direction.grad)
-    assert any(isinstance(layer, nn.BatchNorm1d) for layer in head.layers) == head_norm
+    hidden = [nn.Linear, *[nn.BatchNorm1d] * head_norm, nn.GELU]
+    assert [type(layer) for layer in head.layers] == [*hidden, *hidden, nn.Linear]
 
 
 def tiny_dino(**changes: Any) -> Any:
@@ -96,6 +97,7 @@ def test_a_step_predicts_both_large_views_centered_by_past_steps_and_moves_the_c
     num_small: int,
 ) -> None:
     method = tiny_dino(num_small_views=num_small, target_temperature=0.05, temperature=0.1)
+    assert [view.small for view in method.views] == [False] * 2 + [True] * num_small
     views, center = tiny_batch(method).views, method.center.clone()
     with torch.no_grad():
         logits = slow_logits(method.encoder, views)

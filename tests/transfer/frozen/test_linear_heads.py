@@ -85,6 +85,16 @@ def test_each_head_equals_torch_sgd_of_its_own_with_its_own_decay(weight_decay: 
         assert_equal(together, index, weight, bias)
 
 
+def test_a_probe_that_is_fed_in_parts_takes_its_optimizers_steps(tmp_path: Path) -> None:
+    training = ProbeTraining(learning_rates=RATES, steps=10, batch_size=16)
+    probe = RunningProbe(tmp_path / "heads.pt", training, 160, start(), CPU)
+    for step, (features, labels) in enumerate(batches(10)):
+        for first in (0, 6, 12):
+            part = slice(first, first + 6)
+            probe.receive(16 * step + first, features[part], labels[part])
+    assert torch.equal(probe.optimizer.heads().weight, train(training).weight)
+
+
 def test_a_saved_state_is_found_and_one_that_a_dying_machine_has_torn_counts_as_none(
     tmp_path: Path,
 ) -> None:

@@ -50,6 +50,20 @@ def test_views_of_an_image_differ_and_depend_on_seed_and_index_alone(images: Ima
     assert not torch.equal(first, views(image, 0, 4))
 
 
+def test_a_view_without_changes_is_the_image(images: Images) -> None:
+    still = ViewSettings(
+        num_views=1,
+        size_px=20,
+        crop_area=(1.0, 1.0),
+        jitter_probability=0,
+        gray_probability=0,
+        blur_probability=0,
+        flip_probability=0,
+    )
+    image = images[0][0]
+    assert (RandomViews(still)(image, 0, 0)[0].permute(1, 2, 0).numpy() == np.asarray(image)).all()
+
+
 def test_an_interrupted_computation_goes_on_to_the_same_statistics(
     images: Images, small_backbone: Backbone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -114,6 +114,7 @@ def test_the_rate_best_on_held_out_labels_is_trained_on_all_of_them(
     assert found["held_out_top1"] == {"0.1": 50.0, "1": 100.0, "10": 50.0}
     assert (found["head_rate"], found["at_grid_edge"]) == (1.0, False)
     assert (found["labels"], found["diverged_rates"]) == ("published list", [100.0])
+    assert found["crops"] == "crops/2"
     assert task.metrics(predictions)["top1"] == 100.0
     with pytest.raises(NotFiniteError, match="rate 100"):
         run(replace(task, head_rates=(100.0,)), small_backbone, listed, tmp_path)
