@@ -1,12 +1,11 @@
 """Checkpoints that were evaluated, failed cells, tasks without a result, and hours of tasks."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Any
 
 from benchmarks.pages.explanation import checkpoint_lines
 from benchmarks.pages.records import Model, grouped, machine
 from benchmarks.pages.table_rows import backbones_of, description, row_label
-from benchmarks.report_parts.charts import Chart
 from benchmarks.report_parts.contents import Contents
 from benchmarks.report_parts.pretraining import Log, loss_of
 from benchmarks.report_parts.requested import how_to_get, requested_tasks
@@ -14,24 +13,11 @@ from transfer.datasets.catalog import DATASETS
 from transfer.tasks import TASKS, reading_of
 
 
-@dataclass(frozen=True, kw_only=True)
-class Checkpoint:
-    """One evaluated checkpoint."""
-
-    name: str
-    what: str
-    """Network and pre-training, in a line."""
-    lines: tuple[tuple[str, str], ...]
-    """Identity, how the file was recognized, and what was proven, by label."""
-    loss: Chart | None
-    """Loss of its pre-training; None if its log is not here."""
-    num_results: int
-    num_failed: int
-
-
-def checkpoints(contents: Contents, logs: Sequence[Log] = ()) -> list[Checkpoint]:
+def checkpoints(contents: Contents, logs: Sequence[Log] = ()) -> list[dict[str, Any]]:
     """Return every checkpoint with a result or a failure, in order of their names.
 
+    Of each there are its name, network and pre-training in a line, lines on its identity and what
+    was proven, the loss of its pre-training if its log is here, and the numbers of its cells.
     logs: of pre-training runs, which may have made some of them.
     """
     done, failed = contents.results.done, contents.results.failed
@@ -42,14 +28,14 @@ def checkpoints(contents: Contents, logs: Sequence[Log] = ()) -> list[Checkpoint
     found = []
     for model in models:
         records = [result.record for result in done if result.model == model]
-        checkpoint = Checkpoint(
-            name=row_label(model, models),
-            what=description(model),
-            lines=tuple(checkpoint_lines(records)) if records else (),
-            loss=loss_of(model, logs),
-            num_results=len(records),
-            num_failed=sum(one.backbone == model.name for one in failed),
-        )
+        checkpoint = {
+            "name": row_label(model, models),
+            "what": description(model),
+            "lines": [*checkpoint_lines(records)] if records else [],
+            "loss": loss_of(model, logs),
+            "num_results": len(records),
+            "num_failed": sum(one.backbone == model.name for one in failed),
+        }
         found.append(checkpoint)
     return found
 
@@ -73,31 +59,19 @@ def missing_tasks(contents: Contents) -> list[tuple[list[str], list[str], list[s
     ]
 
 
-@dataclass(frozen=True, kw_only=True)
-class TaskHours:
-    """Time that the results of one task on one kind of machine took."""
-
-    task: str
-    machine: str
-    num_results: int
-    hours: float
-    longest: float
-    peak_memory_gb: float
-
-
-def task_hours(contents: Contents) -> list[TaskHours]:
-    """Return the hours by task and machine, the longest first."""
+def task_hours(contents: Contents) -> list[dict[str, Any]]:
+    """Return the hours of all results and of the longest by task and machine, most first."""
     done = contents.results.done
     groups = grouped(((result.task, machine(result.record)), result.record) for result in done)
     rows = [
-        TaskHours(
-            task=task,
-            machine=where,
-            num_results=len(records),
-            hours=sum(record.wall_s for record in records) / 3600,
-            longest=max(record.wall_s for record in records) / 3600,
-            peak_memory_gb=max(record.peak_memory_gb for record in records),
-        )
+        {
+            "task": task,
+            "machine": where,
+            "num_results": len(records),
+            "hours": sum(record.wall_s for record in records) / 3600,
+            "longest": max(record.wall_s for record in records) / 3600,
+            "peak_memory_gb": max(record.peak_memory_gb for record in records),
+        }
         for (task, where), records in groups.items()
     ]
-    return sorted(rows, key=lambda row: -row.hours)
+    return sorted(rows, key=lambda row: -row["hours"])

@@ -65,22 +65,17 @@ class Gallery:
         return INTRODUCTIONS[groups[0] if groups else MOST_WRONG]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Queries:
-    """Queries of one backbone."""
-
-    backbone: str
-    rows: tuple[tuple[Picture, ...], ...]
-    """Each query and its nearest images."""
+Queries = tuple[str, tuple[tuple[Picture, ...], ...]]
+"""A backbone, and queries with their nearest images, each a row."""
 
 
 def galleries_of(folder: Path, records: Sequence[Named]) -> list[Gallery]:
     """Return the pictures of a task's best backbones; a torn gallery is shown as far as it goes."""
     found: list[Gallery] = []
-    for one in records:
-        pictures = tuple(_pictures(gallery_folder(folder / one.result.file)))
+    for name, result in records:
+        pictures = tuple(_pictures(gallery_folder(folder / result.file)))
         if pictures and len(found) < MOST_RECORDS:
-            found.append(Gallery(backbone=one.name, pictures=pictures))
+            found.append(Gallery(backbone=name, pictures=pictures))
     return found
 
 
@@ -108,14 +103,14 @@ def _pictures(folder: Path) -> Iterator[Picture]:
 def queries_of(records: Sequence[Named]) -> list[Queries]:
     """Return a few queries with their nearest images, of a task's best backbones."""
     found = []
-    for one in records[:MOST_RECORDS]:
+    for name, result in records[:MOST_RECORDS]:
         rows = [
             tuple(_described(image, query["class"]) for image in (query, *query["neighbors"]))
-            for query in one.details.get("queries", ())
+            for query in result.details.get("queries", ())
         ]
-        whole = [row for row in rows if row[0].source and len(row) > 1]
-        found.append(Queries(backbone=one.name, rows=tuple(evenly(whole, MOST_QUERIES))))
-    return [one for one in found if one.rows]
+        if whole := [row for row in rows if row[0].source and len(row) > 1]:
+            found.append((name, tuple(evenly(whole, MOST_QUERIES))))
+    return found
 
 
 def _described(image: Mapping[str, Any], of_class: str) -> Picture:
@@ -143,19 +138,11 @@ LARGEST_BYTES = 1_000_000
 """Largest figure that is embedded."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Figure:
-    """One figure."""
+def figures(results: Path) -> list[tuple[str, str]]:
+    """Return title and address of the SVG files of a results folder in order of their names.
 
-    title: str
-    source: str
-    """Address that holds the whole image; empty for a figure that is too large."""
-
-
-def figures(results: Path) -> list[Figure]:
-    """Return the SVG files of a results folder in order of their names.
-
-    In an image element, a browser runs no script of an SVG and loads nothing for it.
+    The address holds the whole image, and is empty for one that is too large. In an image element,
+    a browser runs no script of an SVG and loads nothing for it.
     """
     found = []
     for path in sorted((results / FIGURES).rglob("*.svg")):
@@ -164,5 +151,5 @@ def figures(results: Path) -> list[Figure]:
             text = base64.b64encode(path.read_bytes()).decode()
             source = f"data:image/svg+xml;base64,{text}"
         title = metadata_of(path).get("title") or path.stem.replace("_", " ")
-        found.append(Figure(title=title, source=source))
+        found.append((title, source))
     return found

@@ -26,7 +26,6 @@ from benchmarks.report_parts.comparison import (
 )
 from benchmarks.report_parts.contents import Contents, Details, read_contents
 from benchmarks.report_parts.galleries import (
-    Figure,
     Gallery,
     Queries,
     figures,
@@ -57,7 +56,7 @@ class TaskPart:
     @property
     def num_pictures(self) -> int:
         """Number of pictures in galleries and beside queries."""
-        rows = [row for one in self.queries for row in one.rows]
+        rows = [row for _, own in self.queries for row in own]
         return sum(map(len, [*(one.pictures for one in self.galleries), *rows]))
 
     @property
@@ -116,15 +115,15 @@ def with_share(part: TaskPart, share: float) -> TaskPart:
         return tuple(evenly(items, math.ceil(share * len(items))))
 
     galleries = (replace(one, pictures=thinned(one.pictures)) for one in part.galleries)
-    queries = (replace(one, rows=thinned(one.rows)) for one in part.queries)
+    queries = ((name, thinned(rows)) for name, rows in part.queries)
     return replace(part, galleries=tuple(galleries), queries=tuple(queries))
 
 
-def shown_figures(figures: Sequence[Figure]) -> list[Figure]:
+def shown_figures(figures: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     """Return the figures, in their order, that are not too large together."""
-    sizes = accumulate(len(one.source) for one in figures)
+    sizes = accumulate(len(source) for _, source in figures)
     fitting = zip(figures, sizes, strict=True)
-    return [one for one, size in fitting if one.source and size <= MOST_OF_FIGURES]
+    return [one for one, size in fitting if one[1] and size <= MOST_OF_FIGURES]
 
 
 def shown_views(logs: Sequence[Log]) -> tuple[Log, ...]:

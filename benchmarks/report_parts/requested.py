@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from benchmarks.pages.records import REPORT, RequestedCell, Results, grouped
 from pretrain.running.atomic_files import write_whole
@@ -39,21 +40,6 @@ class Requested:
         return RequestedCell(self.backbone, task, self.protocol, self.schedule, self.seed)
 
 
-@dataclass(frozen=True, kw_only=True)
-class NotRun:
-    """Requested tasks without a result, for one reason."""
-
-    backbones: tuple[str, ...]
-    tasks: tuple[str, ...]
-    why: str
-    how_to_get: tuple[str, ...]
-    """Commands and advice that get the absent data."""
-    command: str
-    """Command that runs them; empty if it could not."""
-    num: int
-    """Number of cells."""
-
-
 def remember_requested(results: Path, requested: Sequence[Requested]) -> None:
     """Write the cells of a run in place of those that earlier runs had of the same checkpoints."""
     again = {one.backbone for one in requested}
@@ -63,8 +49,12 @@ def remember_requested(results: Path, requested: Sequence[Requested]) -> None:
     write_whole(results / REPORT / FILE, content.encode(), "--results")
 
 
-def not_run(folder: Path, results: Results) -> list[NotRun]:
-    """Return the requested tasks that have neither a result nor a failure, by reason."""
+def not_run(folder: Path, results: Results) -> list[dict[str, Any]]:
+    """Return the requested tasks that have neither a result nor a failure, by reason.
+
+    Beside backbones and tasks stand the reason, how to get the absent data, the command that runs
+    them, which is empty if none could, and the number of cells.
+    """
     ended = {result.cell for result in results.done} | {one.cell for one in results.failed}
     left = [one for one in _stored(folder) if one.cell not in ended]
     groups = grouped(((one.why, bool(one.data), one.schedule), one) for one in left)
@@ -93,21 +83,21 @@ def run_command(
     return shlex.join(words)
 
 
-def _group(group: Sequence[Requested]) -> NotRun:
+def _group(group: Sequence[Requested]) -> dict[str, Any]:
     first = group[0]
     backbones = tuple(dict.fromkeys(one.backbone for one in group))
     tasks = tuple(dict.fromkeys(one.key for one in group))
     command = run_command(tasks, backbones, first.schedule, sorted({one.seed for one in group}))
     data = tuple(dict.fromkeys(key for one in group for key in one.data))
     absent = f"no {', '.join(data)}" if data else NOT_FINISHED
-    return NotRun(
-        backbones=backbones,
-        tasks=tasks,
-        why=first.why or absent,
-        how_to_get=tuple(how_to_get(data)),
-        command="" if first.why else command,
-        num=len(group),
-    )
+    return {
+        "backbones": backbones,
+        "tasks": tasks,
+        "why": first.why or absent,
+        "how_to_get": how_to_get(data),
+        "command": "" if first.why else command,
+        "num": len(group),
+    }
 
 
 def _stored(results: Path) -> list[Requested]:

@@ -2,9 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
 
 from benchmarks.pages.blocks import sort_into_blocks
 from benchmarks.pages.overview import curve_of, run_of
@@ -22,17 +20,8 @@ SEARCHES = (
 PASSES = "top1_after_each_pass"
 
 
-@dataclass(frozen=True)
-class Named:
-    """A result with a name that no other record of the task has."""
-
-    name: str
-    result: Result
-
-    @property
-    def details(self) -> Mapping[str, Any]:
-        """Everything that the task wrote down beside its metrics."""
-        return self.result.details
+Named = tuple[str, Result]
+"""A result behind a name that no other record of the task has."""
 
 
 def named_records(results: Iterable[Result]) -> list[Named]:
@@ -46,9 +35,7 @@ def named_records(results: Iterable[Result]) -> list[Named]:
         same = [_traits(r) for r in ordered if r.model.name == result.model.name]
         each = zip(_traits(result), *same, strict=True)
         apart = [mine for mine, *others in each if {mine} != {*others}]
-        named.append(
-            Named(f"{result.model.label} ({', '.join(apart)})".removesuffix(" ()"), result)
-        )
+        named.append((f"{result.model.label} ({', '.join(apart)})".removesuffix(" ()"), result))
     return named
 
 
@@ -74,15 +61,15 @@ def charts_of(records: Sequence[Named], snapshots: Sequence[Result]) -> list[Cha
 
     A backbone has the same color in all of them.
     """
-    passes = {one.name: enumerate(one.details.get(PASSES, ()), 1) for one in records}
-    losses = {one.name: one.details.get("training", {}).get("curve", ()) for one in records}
+    passes = {name: enumerate(one.details.get(PASSES, ()), 1) for name, one in records}
+    losses = {name: one.details.get("training", {}).get("curve", ()) for name, one in records}
     drafts = [
         *_searches(records),
         Draft(
             title="Accuracy by severity of the corruption",
             x="severity",
             y="top-1, percent",
-            series=_series({one.name: _severities(one) for one in records}),
+            series=_series({name: _severities(one) for name, one in records}),
         ),
         *_costs(records),
         *_snapshots(snapshots),
@@ -103,7 +90,7 @@ def _series(curves: Mapping[str, Iterable[tuple[float, float]]]) -> list[Series]
     return [Series(name=name, points=list(points)) for name, points in curves.items()]
 
 
-def _severities(one: Named) -> list[tuple[float, float]]:
+def _severities(one: Result) -> list[tuple[float, float]]:
     """Return top-1 by severity of the corruptions, as the mean over their kinds."""
     kinds = one.details.get("top1", {}).values()
     by_severity = grouped((float(s), value) for kind in kinds for s, value in kind.items())
@@ -114,14 +101,14 @@ def _searches(records: Sequence[Named]) -> Iterator[Draft]:
     """Yield a chart for each kind of search."""
     for scores, chosen, words in SEARCHES:
         series, diverged = [], 0
-        for one in records:
+        for name, one in records:
             found = sorted((float(rate), s) for rate, s in one.details.get(scores, {}).items())
             points = [(rate, score) for rate, score in found if score is not None and score >= 0]
             diverged += sum(score is not None and score < 0 for _, score in found)
             rates, value = [rate for rate, _ in points], one.details.get(chosen)
             # rates are stored with few digits
             place = min(rates, key=lambda rate: abs(rate - value), default=None) if value else None
-            series.append(Series(name=one.name, points=points, chosen=place))
+            series.append(Series(name=name, points=points, chosen=place))
         setting = "learning rate" if chosen else "cost"
         ring = "Ring: chosen. " * any(one.chosen is not None for one in series)
         yield Draft(
@@ -138,7 +125,7 @@ def _searches(records: Sequence[Named]) -> Iterator[Draft]:
 
 def _costs(records: Sequence[Named]) -> Iterator[Draft]:
     """Yield accuracy against parameters and against speed, where the networks differ."""
-    whole = [one.result.record for one in records]
+    whole = [one.record for _, one in records]
     millions = [record.backbone.get("num_parameters", math.nan) / 1e6 for record in whole]
     if len({size for size in millions if math.isfinite(size)}) < 2:
         return
@@ -150,12 +137,12 @@ def _costs(records: Sequence[Named]) -> Iterator[Draft]:
         note = f"Network alone, without reading of images; {side} px; {machines.pop()}."
         rates = [record.speed[side] for record in whole]
         kinds.append(("speed", "images per second", note, rates))
-    y = f"{records[0].result.primary_metric}, percent"
-    for what, x, note, numbers in kinds:
-        points = zip(numbers, map(_main_number, (one.result for one in records)), strict=True)
-        series = _series({one.name: [point] for one, point in zip(records, points, strict=True)})
+    y = f"{records[0][1].primary_metric}, percent"
+    for what, label, note, numbers in kinds:
+        places = zip(records, numbers, strict=True)
+        series = _series({name: [(x, _main_number(one))] for (name, one), x in places})
         yield Draft(
-            title=f"Accuracy against {what}", x=x, y=y, series=series, note=note, log_x=True
+            title=f"Accuracy against {what}", x=label, y=y, series=series, note=note, log_x=True
         )
 
 

@@ -50,11 +50,11 @@ def confusions_of(records: Sequence[Named]) -> list[Confusions]:
     keys = ("class", "taken_for", "images", "of")
     return [
         Confusions(
-            backbone=one.name,
+            backbone=name,
             pairs=tuple(tuple(pair[key] for key in keys) for pair in pairs),
-            note=_counted_over([one]),
+            note=_counted_over([(name, one)]),
         )
-        for one in records
+        for name, one in records
         if (pairs := one.details.get("most_confused"))
     ][:MOST_COLUMNS]
 
@@ -66,8 +66,8 @@ def _sizes(records: Sequence[Named]) -> NumberTable:
         first="backbone",
         columns=("AP", "AP50", "AP75", "small", "medium", "large"),
         rows=tuple(
-            (f"{one.name}, {KINDS.get(kind, kind)}", tuple(_finite(found.get(n)) for n in SIZES))
-            for one in records
+            (f"{name}, {KINDS.get(kind, kind)}", tuple(_finite(found.get(n)) for n in SIZES))
+            for name, one in records
             for kind, found in one.details.get("precisions", {}).items()
         ),
         bars=False,
@@ -77,18 +77,18 @@ def _sizes(records: Sequence[Named]) -> NumberTable:
 def _classes(records: Sequence[Named]) -> Iterator[NumberTable]:
     """Yield a table of classes for each kind of number that the records hold."""
     values: dict[str, dict[str, Mapping[str, float]]] = {}
-    for one in records:
+    for name, one in records:
         for key, title in PER_CLASS.items():
             if found := one.details.get(key):
-                values.setdefault(title, {})[one.name] = found
+                values.setdefault(title, {})[name] = found
         for kind, of_kind in one.details.get("precisions", {}).items():
             own = {k.removeprefix("AP/"): v for k, v in of_kind.items() if k.startswith("AP/")}
             if len(own) > 1:
                 title = f"Average precision of {KINDS.get(kind, kind)} by class"
-                values.setdefault(title, {})[one.name] = own
+                values.setdefault(title, {})[name] = own
         if choices := one.details.get("classes"):
-            own = {name: choice["AP"] for name, choice in choices.items()}
-            values.setdefault("Average precision by class", {})[one.name] = own
+            own = {label: choice["AP"] for label, choice in choices.items()}
+            values.setdefault("Average precision by class", {})[name] = own
     for title, by_backbone in values.items():
         table = _beside(title, "class", by_backbone)
         counted = _counted_over(records) if title == PER_CLASS["accuracy_per_class"] else ""
@@ -117,7 +117,7 @@ def _apart(table: NumberTable) -> NumberTable:
 
 def _counted_over(records: Sequence[Named]) -> str:
     """Return over what the numbers of classes are counted where that is not each image once."""
-    over = dict.fromkeys(filter(None, (r.details.get("classes_counted_over") for r in records)))
+    over = dict.fromkeys(filter(None, (r.details.get("classes_counted_over") for _, r in records)))
     return f"Counted over {' or '.join(over)}." if over else ""
 
 
@@ -135,8 +135,8 @@ def _beside(title: str, first: str, columns: Mapping[str, Mapping[str, float]]) 
 def _corruptions(records: Sequence[Named]) -> NumberTable:
     """Return top-1 by kind of corruption, as the mean over its severities."""
     columns = {
-        one.name: {name: fmean(severities.values()) for name, severities in kinds.items()}
-        for one in records
+        name: {kind: fmean(severities.values()) for kind, severities in kinds.items()}
+        for name, one in records
         if (kinds := one.details.get("top1"))
     }
     return _beside("Top-1 by corruption, mean over severities", "corruption", columns)

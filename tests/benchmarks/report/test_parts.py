@@ -151,7 +151,7 @@ def test_hours_are_summed_by_task_and_machine(tmp_path: Path) -> None:
     complete(tmp_path, "mine", TASK, wall_s=7200.0)
     complete(tmp_path, "mine", TASK, 1, wall_s=3600.0)
     (row,) = task_hours(read_contents(tmp_path))
-    assert (row.num_results, row.hours, row.longest) == (2, 3.0, 2.0)
+    assert (row["num_results"], row["hours"], row["longest"]) == (2, 3.0, 2.0)
 
 
 def test_figures_are_images_that_can_run_nothing(tmp_path: Path) -> None:
@@ -159,8 +159,8 @@ def test_figures_are_images_that_can_run_nothing(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "jcl_figure2.svg").write_text("<svg><script>alert(1)</script></svg>")
     (one,) = figures(tmp_path)
-    assert one.title == "jcl figure2"
-    assert one.source.startswith("data:image/svg+xml;base64,")
+    assert one[0] == "jcl figure2"
+    assert one[1].startswith("data:image/svg+xml;base64,")
     assert "alert(1)" not in report_page(tmp_path)
 
 

@@ -28,7 +28,7 @@ def asked(key: str, **changes: Any) -> Requested:
 
 
 def left(results: Path) -> list[tuple[tuple[str, ...], str]]:
-    return [(group.tasks, group.why) for group in not_run(results, read_results(results))]
+    return [(group["tasks"], group["why"]) for group in not_run(results, read_results(results))]
 
 
 def test_only_what_has_no_result_is_left(tmp_path: Path) -> None:
@@ -47,13 +47,13 @@ def test_each_reason_has_what_to_do(tmp_path: Path) -> None:
     ]
     remember_requested(tmp_path, requests)
     stopped, unfit, absent = not_run(tmp_path, read_results(tmp_path))
-    assert stopped.why == NOT_FINISHED
+    assert stopped["why"] == NOT_FINISHED
     command = "python benchmarks/run_all.py --ckpt FILE --name mine --data DATA --tasks"
-    assert stopped.command == f"{command} voc07_svm"
-    assert (unfit.why, unfit.command) == ("its strides are not 4 to 32", "")
-    assert absent.why == "no food, aircraft"
-    assert absent.command == f"{command} transfer_linear/food,{TASK} --seeds 0,1"
-    assert absent.how_to_get == ("python -m transfer get-data food aircraft --data DATA",)
+    assert stopped["command"] == f"{command} voc07_svm"
+    assert (unfit["why"], unfit["command"]) == ("its strides are not 4 to 32", "")
+    assert absent["why"] == "no food, aircraft"
+    assert absent["command"] == f"{command} transfer_linear/food,{TASK} --seeds 0,1"
+    assert absent["how_to_get"] == ["python -m transfer get-data food aircraft --data DATA"]
 
 
 def test_without_named_tasks_those_with_data_are_asked_for(rows: Rows, tmp_path: Path) -> None:
