@@ -27,6 +27,7 @@ from pathlib import Path
 
 from benchmarks.execution.ending import finish_run, remember_request, require_wandb
 from benchmarks.execution.states import write_run_file
+from benchmarks.pages.table_rows import first_lines
 from benchmarks.planning.cells import require_data_folder, split_numbers, task_keys
 from benchmarks.planning.checkpoints import (
     Origins,
@@ -41,13 +42,13 @@ from benchmarks.planning.options import (
     given_options,
 )
 from benchmarks.planning.plan import (
+    MOST_LINES,
     PlannedCell,
     get_data_command,
     plan_cell,
     protocol_notes,
     render_plan,
     render_plan_groups,
-    shortened,
     with_classifiers,
     with_passes_counted_once,
 )
@@ -167,7 +168,11 @@ def print_plan(rows: list[PlannedCell], request: RunAll, where: Cluster | None) 
     """Print the plan, the departures of its cells, and notes on the cluster to stderr."""
     shown = render_plan(rows) if request.plan_full else render_plan_groups(rows)
     departing = protocol_notes(rows)
-    departing = departing if request.plan_full else shortened(departing)
+    departing = (
+        departing
+        if request.plan_full
+        else first_lines(departing, MOST_LINES, "more, see --plan full")
+    )
     print("\n".join([shown, *departing]), file=sys.stderr)
     for warning in where.warnings() if where is not None else ():
         print(warning, file=sys.stderr)

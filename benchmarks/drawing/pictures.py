@@ -12,6 +12,7 @@ from benchmarks.pages.blocks import schedule_words
 from benchmarks.pages.entries import run_notes
 from benchmarks.pages.published import Paper, Statement, papers
 from benchmarks.pages.records import STAND_IN_TEXTURE, Model, Result
+from transfer.record import features_in
 
 
 class Candidate(NamedTuple):
@@ -91,7 +92,7 @@ def evaluation_sentences(results: Sequence[Result]) -> list[str]:
     protocols = ", ".join(sorted({result.protocol for result in results}))
     by_seed = {result.seed: result for result in reversed(results)}
     notes = run_notes([by_seed[seed] for seed in sorted(by_seed)])
-    words = [f"protocol {protocols}", *notes, f"features in {results[0].features_in}"]
+    words = [f"protocol {protocols}", *notes, f"features in {features_in(results[0].record)}"]
     sentences = [f"Evaluation: {tasks}, {'; '.join(words)}."]
     departures = "; ".join(dict.fromkeys(text for one in results for text in one.departures))
     return [*sentences, f"Departures from the protocol: {departures}."] if departures else sentences

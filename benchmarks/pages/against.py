@@ -15,7 +15,7 @@ from benchmarks.pages.differences import (
     run_deviation,
 )
 from benchmarks.pages.entries import table_entry
-from benchmarks.pages.published import Column, Paper, Row, Table, papers, published_score
+from benchmarks.pages.published import Column, Paper, Row, Table, published_score, result_tables
 from benchmarks.pages.records import STAND_IN_TEXTURE, Model, Result
 from benchmarks.pages.table_rows import table
 
@@ -105,11 +105,9 @@ def compared_numbers(published: Table, block: Block) -> tuple[list[Pair], dict[M
 def compared_everywhere(results: Sequence[Result]) -> Iterator[tuple[Paper, Table, Pair]]:
     """Yield every number that we and a paper have, with where it is printed."""
     block = comparable_block(results)
-    for paper in papers():
-        for published in paper.tables:
-            if published.kind != "settings":
-                for pair in compared_numbers(published, block)[0]:
-                    yield paper, published, pair
+    for paper, published in result_tables():
+        for pair in compared_numbers(published, block)[0]:
+            yield paper, published, pair
 
 
 def comparable_block(results: Sequence[Result]) -> Block:

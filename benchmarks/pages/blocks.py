@@ -12,6 +12,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from benchmarks.pages.records import SMALL_DATA, Failure, Model, Result, grouped
+from transfer import record
 
 SCHEDULES = ("paper", "short", "smoke")
 Column = tuple[str, str]
@@ -99,7 +100,7 @@ class Conditions(NamedTuple):
 def conditions(result: Result) -> Conditions:
     """Return the conditions under which a result was computed, and its data."""
     return Conditions(
-        features=f"features in {result.features_in}",
+        features=f"features in {record.features_in(result.record)}",
         engine=f"engine {result.engine}",
         processes=processes_words(result),
         data=SMALL_DATA.get(result.small, "full data"),
@@ -111,10 +112,9 @@ def conditions(result: Result) -> Conditions:
 
 def processes_words(result: Result) -> str:
     """Return words such as "1 process" or "2 processes with naiveSyncBN"."""
-    if result.num_processes == 1:
-        return "1 process"
-    norm = f" with {result.shared_norm}" if result.shared_norm else ""
-    return f"{result.num_processes} processes{norm}"
+    stored = record.conditions(result.record)
+    norm = f" with {stored['shared_norm']}" if stored["shared_norm"] else ""
+    return f"{stored['num_processes']} process{'es' * (stored['num_processes'] > 1)}{norm}"
 
 
 def tolerated_words(result: Result) -> list[str]:

@@ -138,7 +138,8 @@ def run_notes(done: Sequence[Result]) -> list[str]:
     """Return notes on schedule, engine, seeds and data of runs that differ in their seeds only."""
     first = done[0]
     notes = [schedule_words(first.schedule), f"engine {first.engine}"]
-    notes += [processes_words(first)] * (first.num_processes > 1)
+    processes = processes_words(first)
+    notes += [processes] if processes != "1 process" else []
     seeds = ", ".join(str(result.seed) for result in done)
     notes.append(f"seed {seeds}" if len(done) == 1 else f"{len(done)} runs, seeds {seeds}")
     notes += [SMALL_DATA[first.small]] if first.small else []

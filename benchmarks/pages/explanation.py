@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.pages.against import comparable_block, compared_numbers
 from benchmarks.pages.overview import CURVE_SEPARATOR
-from benchmarks.pages.published import papers
+from benchmarks.pages.published import result_tables
 from benchmarks.pages.records import UNTRAINED, Result, grouped
 from transfer.convert.architectures import network_words
 from transfer.record import (
@@ -96,24 +96,23 @@ def _published(result: Result) -> Iterator[Line]:
     reasons: dict[str, str] = {}
     found = False
     block = comparable_block([result])
-    for paper in papers():
-        for table in paper.tables:
-            tasks = {row.task or column.task for row in table.rows for column in table.columns}
-            if table.kind == "settings" or result.task not in tasks:
-                continue
-            pairs, apart = compared_numbers(table, block)
-            label = f"{paper.name}, {table.number}"
-            if apart:
-                reasons[label] = next(iter(apart.values()))
-            for pair in (pair for pair in pairs if pair.task == result.task):
-                found = True
-                difference = pair.difference
-                text = f"{pair.paper:g}, ours {pair.ours.mean:.2f} ({difference.points:+.2f}): "
-                if pair.judged:
-                    text += f"{pair.word}, 95 % interval {difference.interval_text()}"
-                else:
-                    text += f"not judged, {pair.why_not_judged}"
-                yield f"{label}: {pair.row.label}, {pair.column.label}", text
+    for paper, table in result_tables():
+        tasks = {row.task or column.task for row in table.rows for column in table.columns}
+        if result.task not in tasks:
+            continue
+        pairs, apart = compared_numbers(table, block)
+        label = f"{paper.name}, {table.number}"
+        if apart:
+            reasons[label] = next(iter(apart.values()))
+        for pair in (pair for pair in pairs if pair.task == result.task):
+            found = True
+            difference = pair.difference
+            text = f"{pair.paper:g}, ours {pair.ours.mean:.2f} ({difference.points:+.2f}): "
+            if pair.judged:
+                text += f"{pair.word}, 95 % interval {difference.interval_text()}"
+            else:
+                text += f"not judged, {pair.why_not_judged}"
+            yield f"{label}: {pair.row.label}, {pair.column.label}", text
     if found:
         return
     if result.small:

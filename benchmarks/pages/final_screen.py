@@ -11,6 +11,7 @@ from benchmarks.pages.differences import SIGNS, Difference, Word
 from benchmarks.pages.entries import score_of
 from benchmarks.pages.published import best_published
 from benchmarks.pages.records import Failure, RequestedCell, Result, Results, grouped
+from benchmarks.pages.table_rows import aligned, first_lines
 
 MOST_LINES = 46
 """Longest screen in lines of the terminal, so that everything that a run prints after its last cell
@@ -53,20 +54,14 @@ def final_screen(
     reasons += [f"failed  {one.backbone}  {one.task}  {one.reason}" for one in failed]
     below = [shortened(note, 2 * width) for note in _notes(done)]
     shown = [shortened(reason, 2 * width) for reason in reasons]
-    below += _first(shown, MOST_FAILURES, "more failures")
+    below += first_lines(shown, MOST_FAILURES, "more failures below tables/")
     room = MOST_LINES - 1 - 2 * len(below)
-    return "\n".join([*_first(rows, room // lines_of_row, "more"), *below])
+    return "\n".join([*first_lines(rows, room // lines_of_row, "more below tables/"), *below])
 
 
 def shortened(text: str, length: int) -> str:
     """Return the text, cut to a length in columns."""
     return text if cell_len(text) <= length else f"{set_cell_size(text, length - 1)}…"
-
-
-def _first(lines: Sequence[str], most: int, what: str) -> list[str]:
-    """Return the first lines, and how many are left out."""
-    more = len(lines) - most
-    return [*lines[:most], *[f"... and {more} {what} below tables/"] * (more > 0)]
 
 
 def _table(
@@ -99,7 +94,8 @@ def _table(
         return ["no number of this run"]
     titles = ["metric", *(shortened(name, NAME_WIDTH) for name in names)]
     titles = titles if beside else ["checkpoint", "metric", "ours"]
-    return _aligned([["task", *titles, "published", "verdict"], *rows], 2 if beside else 3)
+    header = ["task", *titles, "published", "verdict"]
+    return aligned([header, *rows], (0, 1, *[2] * (not beside), len(header) - 1))
 
 
 def _verdict(judged: Difference) -> str:
@@ -123,19 +119,6 @@ def _number(own: Sequence[Result], failed: bool) -> str:
     if alike:
         return " / ".join(score_of(values).text(1) for values in alike.values())
     return "failed" if failed else "-"
-
-
-def _aligned(rows: Sequence[Sequence[str]], num_words: int) -> list[str]:
-    """Return lines with `num_words` columns of words, numbers at the right, and the verdict."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    last = len(widths) - 1
-    return [
-        "  ".join(
-            text.ljust(width) if i < num_words or i == last else text.rjust(width)
-            for i, (text, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
 
 
 def verdicts_of(done: Iterable[Result]) -> dict[tuple[str, str, str], Difference]:

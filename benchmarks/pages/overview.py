@@ -11,7 +11,6 @@ from benchmarks.pages.entries import table_entry
 from benchmarks.pages.published import AVERAGE, transfer_tasks
 from benchmarks.pages.records import Model, Results, grouped
 from benchmarks.pages.table_rows import (
-    Heading,
     Notes,
     backbone_lines,
     backbones_of,
@@ -64,7 +63,7 @@ def _block(block: Block, notes: Notes) -> list[str]:
             for model in block.models
             if any((model, column) in filled for column in columns)
         ]
-        headings = [Heading(label, column[0]) for label, column in _with_labels(columns)]
+        headings = [(label, column[0]) for label, column in _with_labels(columns)]
         grid, everywhere = our_table(rows, headings, notes)
         parts += [f"### {kind}", grid, "\n".join(_notes_lines(block, columns, everywhere))]
     return parts
@@ -163,7 +162,7 @@ def _methods(size: str, models: Sequence[Model], blocks: Sequence[Block]) -> lis
         for model in shown
     ]
     notes = Notes()
-    headings = [Heading(f"{column[0]} {metric}", column[0]) for _, column, metric in columns]
+    headings = [(f"{column[0]} {metric}", column[0]) for _, column, metric in columns]
     grid, everywhere = our_table(rows, headings, notes)
     protocols = [
         f"- {column[0]}: protocol {block.protocols([column])}; {block.heading.lower()}."

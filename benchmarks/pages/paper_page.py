@@ -32,7 +32,6 @@ from benchmarks.pages.published import (
 )
 from benchmarks.pages.records import Failure, Model, Result, Results, grouped
 from benchmarks.pages.table_rows import (
-    Heading,
     Line,
     Notes,
     PrintedTable,
@@ -62,25 +61,13 @@ def tasks_of(published: Table) -> set[str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PaperBlock:
-    """One of a page's tables: the paper's rows with ours, or a block that stands apart."""
-
-    heading: str = ""
-    """Conditions of a block that stands apart; empty for the table with the paper's rows."""
-    block: Block
-    table: PrintedTable
-    legend: tuple[str, ...]
-    """Meaning of the signs."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class PaperTables:
     """Tables of one page, and the notes below them."""
 
-    paper: Paper
-    published: Table
-    blocks: tuple[PaperBlock, ...]
-    """The table with the paper's rows first."""
+    tables: tuple[PrintedTable, ...]
+    """The table with the paper's rows, then our rows that stand apart."""
+    models: tuple[Model, ...]
+    """Our rows of all tables."""
     notes: Notes
     done: tuple[Result, ...]
     """All results that the page shows."""
@@ -88,23 +75,23 @@ class PaperTables:
     @property
     def num_ours(self) -> int:
         """Number of our rows."""
-        return sum(line.ours for block in self.blocks for line in block.table.lines)
+        return sum(line.ours for table in self.tables for line in table.lines)
 
 
 def paper_page(published: Table, paper: Paper, results: Results, command: str) -> str:
     """Return the page."""
-    tables = paper_tables(published, paper, results)
-    ours = comparable_block(tables.done)
+    shown = paper_tables(published, results)
+    ours = comparable_block(shown.done)
     parts = [_page_head(published, paper, command)]
-    for block in tables.blocks:
-        parts += [f"## {block.heading}"] if block.heading else []
-        parts += [block.table.markdown() if block.table.lines else "No row yet."]
-        parts += [block.table.notes, "\n".join(f"- {line}" for line in block.legend)]
-    parts += ["## Notes", "\n".join(tables.notes.lines())] if tables.notes.texts else []
+    for table in shown.tables:
+        parts += [f"## {table.title}"] if table.title else []
+        parts += [table.markdown() if table.lines else "No row yet."]
+        parts += [table.notes, "\n".join(f"- {line}" for line in table.legend)]
+    parts += ["## Notes", "\n".join(shown.notes.lines())] if shown.notes.texts else []
     parts += ["## Against the paper", "\n".join(comparison_lines(published, ours))]
     if needed := missing_row_lines(published, ours):
         parts += ["## Missing rows (`python -m pretrain RECIPE`)", "\n".join(needed)]
-    if models := backbones_of(m for block in tables.blocks for m in block.block.models):
+    if models := backbones_of(shown.models):
         parts += ["## Backbones", *backbone_lines(models)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -117,7 +104,7 @@ def settings_page(published: Table, paper: Paper, command: str) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def paper_tables(published: Table, paper: Paper, results: Results) -> PaperTables:
+def paper_tables(published: Table, results: Results) -> PaperTables:
     """Return the paper's rows with ours, then our rows that stand apart, block by block."""
     protocol = published.columns[0].protocol
     named = {column.task: column.protocol for column in published.columns}
@@ -139,29 +126,16 @@ def paper_tables(published: Table, paper: Paper, results: Results) -> PaperTable
     others = [b for b in found if b is not comparable]
     others.sort(key=lambda block: not _rows_with_protocol(published, block))
     notes = Notes()
-    blocks = [
-        PaperBlock(
-            block=comparable,
-            table=_table(published, comparable, notes, printed=True),
-            legend=tuple(_legend(published, comparable, printed=True)),
-        )
-    ]
+    tables = [_table(published, comparable, notes, printed=True)]
     for block in others:
         rows = _rows_with_protocol(published, block)
         beside = ": not comparable with the rows above" if published.rows else ""
         if rows:
             beside = f": the paper's protocol for {', '.join(row.label for row in rows)}"
-        shown = replace(published, rows=rows or published.rows)
-        one = PaperBlock(
-            heading=f"{block.heading}{beside}",
-            block=block,
-            table=_table(shown, block, notes, printed=bool(rows)),
-            legend=tuple(_legend(published, block, printed=False)),
-        )
-        blocks.append(one)
-    return PaperTables(
-        paper=paper, published=published, blocks=tuple(blocks), notes=notes, done=done
-    )
+        shown, title = replace(published, rows=rows or published.rows), f"{block.heading}{beside}"
+        tables.append(_table(shown, block, notes, printed=bool(rows), title=title))
+    models = tuple(model for block in (comparable, *others) for model in block.models)
+    return PaperTables(tables=tuple(tables), models=models, notes=notes, done=done)
 
 
 EMPTY = Block(done={}, failed={})
@@ -240,7 +214,9 @@ def _sections(published: Table) -> list[tuple[str, str, tuple[Row, ...]]]:
     return [*groups, ("measured here" if any(title for title, *_ in groups) else "", "", ())]
 
 
-def _table(published: Table, block: Block, notes: Notes, *, printed: bool) -> PrintedTable:
+def _table(
+    published: Table, block: Block, notes: Notes, *, printed: bool, title: str = ""
+) -> PrintedTable:
     """Return a table with our rows, and on request with the paper's."""
     entries = {
         (task, model): [
@@ -253,7 +229,7 @@ def _table(published: Table, block: Block, notes: Notes, *, printed: bool) -> Pr
     everywhere = shared_notes(entry for row in entries.values() for entry in row)
     decimals = [_decimals(published, column) for column in published.columns]
     lines: list[Line] = []
-    for title, task, rows in _sections(published):
+    for group, task, rows in _sections(published):
         own = [_printed_line(published, row) for row in rows] if printed else []
         for model in block.models if task or not rows else ():
             known = {"arch": model.arch, "epochs": model.epochs}
@@ -266,18 +242,16 @@ def _table(published: Table, block: Block, notes: Notes, *, printed: bool) -> Pr
                 attributes=[known.get(key, "") for key in published.attributes],
             )
             own.append(one)
-        lines += [Line(label=title)] if title and own else []
+        lines += [Line(label=group)] if group and own else []
         lines += [replace(line, scope=task) for line in own]
-    headings = tuple(
-        Heading(column.label, column.task, column.higher_is_better is not False)
-        for column in published.columns
-    )
     of_all = notes_line(block.protocols(block.columns), everywhere)
     return PrintedTable(
         ("method", *published.attributes.values()),
-        headings,
-        with_best(lines, headings),
+        published.columns,
+        with_best(lines, published.columns),
         f"All → rows: {of_all}." if lines and block.done else "",
+        title,
+        tuple(_legend(published, block, printed=not title)),
     )
 
 

@@ -318,14 +318,18 @@ def published_table(table_id: str) -> Table:
     return {table.id: table for paper in papers() for table in paper.tables}[table_id]
 
 
+def result_tables() -> list[tuple[Paper, Table]]:
+    """Return every table of results or text on a figure, behind its paper, in their order."""
+    return [(paper, one) for paper in papers() for one in paper.tables if one.kind != "settings"]
+
+
 def printed_numbers() -> Iterator[tuple[Paper, Table, Row, Column, float]]:
     """Yield every number that tables of results or texts on figures print, in their order."""
-    for paper in papers():
-        for table in paper.tables:
-            for row in table.rows if table.kind != "settings" else ():
-                for column in table.columns:
-                    if (value := row.number(column)) is not None:
-                        yield paper, table, row, column, value
+    for paper, table in result_tables():
+        for row in table.rows:
+            for column in table.columns:
+                if (value := row.number(column)) is not None:
+                    yield paper, table, row, column, value
 
 
 @cache

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from benchmarks.pages.published import Pretraining, published_recipes
-from transfer.record import RECORDS, SNAPSHOTS, Record, features_in, record_of
+from transfer.record import RECORDS, SNAPSHOTS, Record, record_of
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
@@ -104,12 +104,6 @@ class Result:
     schedule: str
     seed: int
     engine: str
-    features_in: str
-    """Arithmetic of frozen features."""
-    num_processes: int
-    """Number of processes that trained the network."""
-    shared_norm: str
-    """Kind of norm that several processes share, such as naiveSyncBN; empty for one process."""
     metrics: Mapping[str, float] = field(hash=False)
     """Metrics in percent; head_entropy_bits in bits, for networks with several heads."""
     fingerprint: str
@@ -204,7 +198,6 @@ def result_of(record: Record, path: Path) -> Result:
     """Return a record as tables read it."""
     data, details = record.data, record.details
     extra = {name: details[name] for name in (HEAD_ENTROPY,) if name in details}
-    num_processes = int(details.get("num_processes", 1))
     return Result(
         model=model_of(record.backbone, record.declared),
         task=record.task,
@@ -215,9 +208,6 @@ def result_of(record: Record, path: Path) -> Result:
         schedule=record.schedule,
         seed=int(record.seed),
         engine=record.engine,
-        features_in=features_in(record),
-        num_processes=num_processes,
-        shared_norm=str(details.get("norm", "")) if num_processes > 1 else "",
         metrics={name: float(value) for name, value in (record.metrics | extra).items()},
         fingerprint=" ".join(f"{key}:{data[key]['fingerprint']}" for key in sorted(data)),
         small=max((str(entry["small"]) for entry in data.values()), default=""),

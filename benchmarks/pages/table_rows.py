@@ -5,25 +5,16 @@ entries.py makes the entries of a line from records.
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from benchmarks.pages.differences import best_index
 from benchmarks.pages.entries import Entry
+from benchmarks.pages.published import Column
 from benchmarks.pages.records import DECLARED, STAND_IN_TEXTURE, Model
 from transfer.convert.architectures import network_words
 
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
-
-
-@dataclass(frozen=True)
-class Heading:
-    """Heading of a column of numbers."""
-
-    label: str
-    task: str
-    """Task whose errors decide what is bold; a line's scope takes precedence."""
-    higher_is_better: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,14 +35,19 @@ class PrintedTable:
     """A table as it will be printed: columns of text, columns of numbers, rows."""
 
     header: tuple[str, ...]
-    headings: tuple[Heading, ...]
+    columns: tuple[Column, ...]
+    """Columns of numbers."""
     lines: tuple[Line, ...]
     notes: str = ""
     """Notes that hold for all our rows."""
+    title: str = ""
+    """Conditions of rows that stand apart; empty for the table with the paper's rows."""
+    legend: tuple[str, ...] = ()
+    """Meaning of the signs."""
 
     def markdown(self) -> str:
         """Return the table as markdown; the best numbers are bold."""
-        width = len(self.header) - 1 + len(self.headings)
+        width = len(self.header) - 1 + len(self.columns)
         rows = []
         for line in self.lines:
             numbers = [
@@ -60,18 +56,21 @@ class PrintedTable:
             ]
             label = line.label if numbers else f"*{line.label}*"
             rows.append([label, *line.attributes, *numbers] + [""] * (0 if numbers else width))
-        return table([*self.header, *(heading.label for heading in self.headings)], rows)
+        return table([*self.header, *(column.label for column in self.columns)], rows)
 
 
-def with_best(lines: Sequence[Line], headings: Sequence[Heading]) -> tuple[Line, ...]:
-    """Return the lines with the best number of each column and scope marked."""
+def with_best(lines: Sequence[Line], columns: Sequence[Column]) -> tuple[Line, ...]:
+    """Return the lines with the best number of each column and scope marked.
+
+    The errors of a line's scope, or else of the column's task, decide.
+    """
     best: set[tuple[int, int]] = set()
     for scope in {line.scope for line in lines}:
         rows = [i for i, line in enumerate(lines) if line.numbers and line.scope == scope]
-        for j, heading in enumerate(headings):
+        for j, column in enumerate(columns):
             scores = [lines[i].numbers[j].score for i in rows]
-            higher = heading.higher_is_better
-            leader = best_index(scores, scope or heading.task, higher_is_better=higher)
+            higher = column.higher_is_better is not False
+            leader = best_index(scores, scope or column.task, higher_is_better=higher)
             best |= set() if leader is None else {(rows[leader], j)}
     return tuple(
         replace(line, numbers=tuple(replace(n, best=(i, j) in best) for j, n in numbered))
@@ -136,13 +135,19 @@ def backbone_line(
 
 
 def our_table(
-    rows: Sequence[tuple[str, Sequence[Entry]]], headings: Sequence[Heading], notes: Notes
+    rows: Sequence[tuple[str, Sequence[Entry]]], headings: Iterable[tuple[str, str]], notes: Notes
 ) -> tuple[str, tuple[str, ...]]:
-    """Return a table of labelled rows of ours, to one decimal, and the notes that all share."""
+    """Return a table of labelled rows of ours, to one decimal, and the notes that all share.
+
+    headings: label and task of each column.
+    """
+    columns = tuple(
+        Column(key=label, label=label, task=task, higher_is_better=True) for label, task in headings
+    )
     everywhere = shared_notes(entry for _, row in rows for entry in row)
-    decimals = [1] * len(headings)
+    decimals = [1] * len(columns)
     lines = [backbone_line(label, row, everywhere, notes, decimals=decimals) for label, row in rows]
-    printed = PrintedTable(("backbone",), tuple(headings), with_best(lines, headings))
+    printed = PrintedTable(("backbone",), columns, with_best(lines, columns))
     return printed.markdown(), everywhere
 
 
@@ -210,6 +215,24 @@ def _line(texts: Sequence[str], widths: Sequence[int], left: int) -> str:
         for i, (text, width) in enumerate(zip(texts, widths, strict=True))
     ]
     return "| " + " | ".join(padded) + " |"
+
+
+def aligned(rows: Sequence[Sequence[str]], left: Container[int]) -> list[str]:
+    """Return lines with the columns of these places at the left and the others at the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            text.ljust(width) if i in left else text.rjust(width)
+            for i, (text, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def first_lines(lines: Sequence[str], most: int, rest: str) -> list[str]:
+    """Return the first lines, and how many more there are with words on these."""
+    more = len(lines) - most
+    return [*lines[:most], *[f"... and {more} {rest}"] * (more > 0)]
 
 
 def escape(text: str) -> str:

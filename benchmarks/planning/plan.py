@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
 
+from benchmarks.pages.table_rows import aligned, first_lines
 from pretrain.running.processes import num_gpus
 from transfer.cells.request import Cell, departures, finished
 from transfer.datasets.catalog import DATASETS, expected_sizes
@@ -203,15 +204,9 @@ def render_plan_groups(rows: Sequence[PlannedCell]) -> str:
     for row in rows:
         groups.setdefault(row.cell.task.heading, []).append(row)
     lines = [_line(name, group) for name, group in groups.items()]
-    text = _aligned([HEADER, *lines, _line("all", rows)])
+    text = aligned([HEADER, *lines, _line("all", rows)], (0,))
     memory = [line for line in _task_notes(rows) if "a GPU needs at least" in line]
     return "\n".join([*text, _rate_line(rows), *memory, *_kept_crops(rows), *_missing_lines(rows)])
-
-
-def shortened(lines: Sequence[str], where: str = ", see --plan full") -> list[str]:
-    """Return the first lines, how many more there are, and where."""
-    more = len(lines) - MOST_LINES
-    return [*lines[:MOST_LINES], *[f"... and {more} more{where}"] * (more > 0)]
 
 
 def _line(name: str, rows: Sequence[PlannedCell]) -> tuple[str, ...]:
@@ -223,20 +218,13 @@ def _line(name: str, rows: Sequence[PlannedCell]) -> tuple[str, ...]:
     return (name, str(len(rows)), *words, " ".join(shown) or "-")
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows
-    ]
-
-
 def _missing_lines(rows: Sequence[PlannedCell]) -> list[str]:
     """Return the absent data sets, the other reasons why cells do not run, and how to see all."""
     missing = sorted({key for row in rows for key in row.missing})
     kept_from = [row for row in rows if row.why and row.state in ("unfit", "no data")]
     whys = list(dict.fromkeys(f"{row.cell.key}: {row.why}" for row in kept_from))
     lines = [f"missing data, whose hours stand in brackets: {', '.join(missing)}"] * bool(missing)
-    lines += shortened(whys, where="")
+    lines += first_lines(whys, MOST_LINES, "more")
     if any(row.state == "no data" and not row.missing for row in rows):
         lines.append("python -m transfer describe-data KEY announces an excerpt of a data set")
     return [*lines, "--plan full prints a line per cell, and how to get each data set"]

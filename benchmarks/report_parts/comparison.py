@@ -11,7 +11,7 @@ from benchmarks.pages.against import TRAIN_IMAGES, Pair, compared_everywhere, tr
 from benchmarks.pages.blocks import Block, Column, sort_into_blocks
 from benchmarks.pages.differences import NOT_A_NUMBER, SIGNS, Score, compare, holm, how_compared
 from benchmarks.pages.entries import table_entry
-from benchmarks.pages.published import papers
+from benchmarks.pages.published import result_tables
 from benchmarks.pages.records import Model, grouped
 from benchmarks.pages.table_rows import row_label
 from benchmarks.report_parts.contents import Contents, Details
@@ -265,7 +265,7 @@ class BesidePapers:
 
 def beside_papers(contents: Contents) -> BesidePapers:
     """Return every number that we and a paper have, in the order of the papers' tables."""
-    tables = [table for paper in papers() for table in paper.tables if table.kind != "settings"]
+    tables = [table for _, table in result_tables()]
     tasks = (r.task or column.task for t in tables for r in t.rows for column in t.columns)
     by_task: dict[str, list[tuple[str, Pair]]] = {task: [] for task in tasks}
     for paper, table, pair in compared_everywhere(contents.results.done):

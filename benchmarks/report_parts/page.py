@@ -13,7 +13,7 @@ from benchmarks.pages.blocks import reasons_of
 from benchmarks.pages.differences import SIGNS
 from benchmarks.pages.explanation import explain, file_of
 from benchmarks.pages.paper_page import paper_tables, tasks_of
-from benchmarks.pages.published import papers
+from benchmarks.pages.published import result_tables
 from benchmarks.pages.records import Result
 from benchmarks.pages.results_csv import numbers_of
 from benchmarks.report_parts.charts import Chart
@@ -165,10 +165,9 @@ def report_page(results: Path, runs: Sequence[Path] = ()) -> str:
         "signs": SIGNS,
         "meanings": MEANINGS,
         "tables": [
-            paper_tables(table, paper, contents.results)
-            for paper in papers()
-            for table in paper.tables
-            if table.kind != "settings" and tasks_of(table)
+            (paper, table, paper_tables(table, contents.results))
+            for paper, table in result_tables()
+            if tasks_of(table)
         ],
         "hours": task_hours(contents),
         "numbers": numbers_of(contents.results),
