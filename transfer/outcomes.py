@@ -101,18 +101,20 @@ def resampled_precision(
     and its image; positives (n,): what there is to find in each image; counts (B, n). Precision is
     interpolated; its mean is over `recalls`, or over all by area. Without positives: NaN.
     """
-    means = np.empty(len(counts))
+    means = np.full(len(counts), np.nan)
     for b, times in enumerate(counts):
-        found = (times[images] * hits).cumsum()
-        seen = found + (times[images] * misses).cumsum()
         total = times @ positives
-        best = np.maximum.accumulate((found / np.maximum(seen, 1))[::-1])[::-1]
+        if not total:
+            continue
+        found = (times[images] * hits).cumsum()
+        # the first may be neither right nor wrong: precision 0
+        seen = np.maximum(found + (times[images] * misses).cumsum(), 1)
+        recall, best = found / total, np.maximum.accumulate((found / seen)[::-1])[::-1]
         if recalls is None:
-            area = (np.diff(found, prepend=0) * best).sum()
-            means[b] = area / total if total else np.nan
+            means[b] = (np.diff(recall, prepend=0) * best).sum()
         else:
-            places = np.searchsorted(found / max(total, 1e-9), recalls)
-            means[b] = np.append(best, 0)[places].mean() if total else np.nan
+            # no answer reaches the recalls behind the last one
+            means[b] = np.append(best, 0)[np.searchsorted(recall, recalls)].mean()
     return 100 * means
 
 

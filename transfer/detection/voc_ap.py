@@ -21,6 +21,7 @@ POINTS = np.arange(0.0, 1.1, 0.1)
 reach it. This is kept, since published numbers are computed so."""
 
 
+Sort = Literal["quicksort", "stable"]
 Outcomes = list[tuple[NDArray[np.bool_], NDArray[np.bool_]]]
 """Which detections (k,) of a class are hits, and which are misses, at each IoU threshold."""
 
@@ -32,23 +33,13 @@ def voc_ap(detections: Sequence[Detections], scenes: Scenes) -> dict[str, float]
     image of the scenes, in their order. Difficult objects are neither hits nor misses. As in
     detectron2, a class without an object counts as 0 in the mean. ValueError if all are difficult.
     """
-    by_class = np.zeros((len(scenes.class_names), 2, len(THRESHOLDS)))
-    num_objects = 0
-    # rounded scores are often equal, and this sort is not stable; the reference makes the same
-    # call, so that both orders are equal on one machine
-    for c, (positives, images, outcomes) in enumerate(_matches(detections, scenes, "quicksort")):
-        num_objects += positives.sum()
-        for t, (hits, misses) in enumerate(outcomes):
-            if positives.any() and len(images):
-                recall = hits.cumsum() / positives.sum()
-                # the first may be on difficult objects, neither hits nor misses: precision 0
-                precision = hits.cumsum() / np.maximum((hits | misses).cumsum(), 1)
-                by_class[c, 0, t] = 100 * _eleven_points(recall, precision)
-                by_class[c, 1, t] = 100 * _area(recall, precision)
-    if not num_objects:
+    if all(scene.aside.all() for scene in scenes):
         raise ValueError(
             f"all objects on {len(scenes)} images are difficult; expected at least one that is not"
         )
+    # rounded scores are often equal, and this sort is not stable; the reference makes the same
+    # call, so that both orders are equal on one machine
+    by_class = _precisions(detections, scenes, np.ones((1, len(scenes))), "quicksort")[..., 0]
     ap = _summaries(by_class.mean(axis=0))
     for name, values in zip(scenes.class_names, by_class[:, 0], strict=True):
         ap[f"AP/{name}"] = values.mean()
@@ -61,15 +52,28 @@ def resampled_voc_ap(detections: Sequence[Detections], scenes: Scenes) -> dict[s
 
     Percent; see `voc_ap`.
     """
-    counts = resamples(len(scenes))
-    by_class = np.zeros((len(scenes.class_names), 2, len(THRESHOLDS), len(counts)))
-    for c, (positives, images, outcomes) in enumerate(_matches(detections, scenes, "stable")):
-        for t, (hits, misses) in enumerate(outcomes):
-            for summary, points in enumerate((POINTS, None)):
-                by_class[c, summary, t] = resampled_precision(
-                    hits, misses, images, positives.astype(float), counts, points
-                )
-    return _summaries(np.nan_to_num(by_class).mean(axis=0))
+    by_class = _precisions(detections, scenes, resamples(len(scenes)), "stable")
+    return _summaries(by_class.mean(axis=0))
+
+
+def _precisions(
+    detections: Sequence[Detections], scenes: Scenes, counts: Floats, sort: Sort
+) -> Floats:
+    """Return the average precision (L, 2, thresholds, B) of classes at 11 points and by area.
+
+    counts (B, n): how often each image occurs. Percent; 0 for a class without an object.
+    """
+    by_class = [
+        [
+            [
+                resampled_precision(hits, misses, images, positives.astype(float), counts, recalls)
+                for hits, misses in outcomes
+            ]
+            for recalls in (POINTS, None)
+        ]
+        for positives, images, outcomes in _matches(detections, scenes, sort)
+    ]
+    return np.nan_to_num(np.array(by_class))
 
 
 def _summaries(means: Floats) -> dict[str, Any]:
@@ -86,7 +90,7 @@ def _summaries(means: Floats) -> dict[str, Any]:
 
 
 def _matches(
-    detections: Sequence[Detections], scenes: Scenes, sort: Literal["quicksort", "stable"]
+    detections: Sequence[Detections], scenes: Scenes, sort: Sort
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], Outcomes]]:
     """Yield, by class, its objects by image (n,), the images of its k detections and outcomes.
 
@@ -160,22 +164,3 @@ def _hits_and_misses(
     misses = ~reached
     misses[counted] = True
     return hits, misses & ~hits
-
-
-def _eleven_points(recall: Floats, precision: Floats) -> float:
-    """Return the mean over 11 recalls of the best precision at that recall or above.
-
-    The precision is 0 where no detection reaches the recall.
-    """
-    best = np.append(_maximum_from_each_on(precision), 0)
-    return float(best[np.searchsorted(recall, POINTS)].mean())
-
-
-def _area(recall: Floats, precision: Floats) -> float:
-    """Return the area under the curve of the best precision at each recall or above."""
-    return float((np.diff(recall, prepend=0) * _maximum_from_each_on(precision)).sum())
-
-
-def _maximum_from_each_on(precision: Floats) -> Floats:
-    best: Floats = np.maximum.accumulate(precision[::-1])[::-1]
-    return best
