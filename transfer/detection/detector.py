@@ -65,6 +65,8 @@ class Detector(nn.Module, ABC):
     names: loss_rpn_cls, loss_rpn_loc, loss_cls, loss_box_reg, and loss_mask or loss_keypoint.
     """
 
+    recipe: DetectorRecipe
+
     @abstractmethod
     def find(self, images: Sequence[Tensor]) -> list[ResizedDetections]:
         """Return the k detections, boxes (k, 4), on each image (3, H, W) uint8, in eval mode."""
@@ -88,6 +90,21 @@ class Detector(nn.Module, ABC):
     def is_rpn(self, parameter: str) -> bool:
         """Return whether a parameter of the network belongs to the RPN or the norm before it."""
 
+    def prove(self, state_dict: Mapping[str, Tensor], arch: str) -> dict[str, float]:
+        """Return the largest difference of each stage's map from that of the loaded backbone.
+
+        ValueError as of `prove_maps`.
+        """
+        return prove_maps(
+            self,
+            lambda images: self.feature_maps(list(images)),
+            state_dict,
+            arch,
+            mean=self.recipe.pixel_mean,
+            std=self.recipe.pixel_std,
+            num_new_norms=num_new_norms(self.recipe),
+        )
+
 
 def scale_gradient(input: Tensor, factor: float) -> Tensor:
     """Return the input, of any shape, unchanged; its gradient is multiplied by the factor.
@@ -99,24 +116,6 @@ def scale_gradient(input: Tensor, factor: float) -> Tensor:
     if scaled.requires_grad:
         scaled.register_hook(lambda gradient: gradient * factor)
     return scaled
-
-
-def prove(
-    detector: Detector, state_dict: Mapping[str, Tensor], arch: str, recipe: DetectorRecipe
-) -> dict[str, float]:
-    """Return the largest difference of each stage's map; ValueError as of `prove_maps`.
-
-    state_dict: the backbone that was loaded, torchvision's names and shapes.
-    """
-    return prove_maps(
-        detector,
-        lambda images: detector.feature_maps(list(images)),
-        state_dict,
-        arch,
-        mean=recipe.pixel_mean,
-        std=recipe.pixel_std,
-        num_new_norms=num_new_norms(recipe),
-    )
 
 
 def num_new_norms(recipe: DetectorRecipe) -> int:

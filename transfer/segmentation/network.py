@@ -61,6 +61,24 @@ class FCN(nn.Module):
         maps = self.backbone(self._normalize(images))
         return {f"layer{number}": each for number, each in enumerate(maps, start=1)}
 
+    def prove(self, state_dict: Mapping[str, Tensor], arch: str) -> dict[str, float]:
+        """Return the largest difference of each stage's map from that of the loaded backbone.
+
+        ValueError as of `prove_maps`.
+        """
+        recipe = self.recipe
+        return prove_maps(
+            self,
+            self.feature_maps,
+            state_dict,
+            arch,
+            mean=recipe.pixel_mean,
+            std=recipe.pixel_std,
+            num_new_norms=recipe.head_convs,
+            changed=lambda source: dilate_layer4(source, recipe.layer4_dilation),
+            advice=f"layer4 is not dilated by {recipe.layer4_dilation}, or ",
+        )
+
     def _normalize(self, pixels: Tensor) -> Tensor:
         return (pixels - self.mean) / self.std
 
@@ -160,30 +178,12 @@ def _pad_to(values: Tensor, side: int, value: float) -> Tensor:
     return pad(values, (0, side - values.shape[-1], 0, side - values.shape[-2]), value=value)
 
 
-def prove(
-    network: FCN, state_dict: Mapping[str, Tensor], arch: str, recipe: SegmentationRecipe
-) -> dict[str, float]:
-    """Return the largest difference of each stage's map; ValueError as of `prove_maps`.
-
-    state_dict: the backbone that was loaded, torchvision's names and shapes. The source's layer4
-    gets stride 1 and dilation in every block; torchvision's own replace_stride_with_dilation does
-    not dilate the first block, which gives other features of the same shape.
-    """
-    return prove_maps(
-        network,
-        network.feature_maps,
-        state_dict,
-        arch,
-        mean=recipe.pixel_mean,
-        std=recipe.pixel_std,
-        num_new_norms=recipe.head_convs,
-        changed=lambda source: dilate_layer4(source, recipe.layer4_dilation),
-        advice=f"layer4 is not dilated by {recipe.layer4_dilation}, or ",
-    )
-
-
 def dilate_layer4(network: ResNet, dilation: int) -> ResNet:
-    """Return the network with stride 1 and dilation in layer4; it is changed in place."""
+    """Return the network with stride 1 and dilation in all blocks of layer4, changed in place.
+
+    torchvision's own replace_stride_with_dilation does not dilate the first block, which gives
+    other features of the same shape.
+    """
     for block in network.layer4:
         convolution = block.conv2 if isinstance(block, Bottleneck) else block.conv1
         convolution.stride = (1, 1)

@@ -32,13 +32,7 @@ from transfer.detection.recipe import (
 from transfer.finetuning.options import EngineChoice, TrainingOptions
 from transfer.frozen.pass_hours import Rates
 from transfer.outcomes import resampled
-from transfer.tasks.recipe_training import (
-    Portion,
-    Prepared,
-    RecipeTraining,
-    StepCost,
-    why_not_whole,
-)
+from transfer.tasks.recipe_training import Portion, RecipeTraining, StepCost, why_not_whole
 from transfer.tasks.task import PlannedTask
 
 if TYPE_CHECKING:
@@ -179,13 +173,6 @@ class Detection(RecipeTraining[DetectorRecipe]):
             lines.append(f"detection: the torchvision engine, {why}")
         return lines
 
-    def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
-        """Open all annotations, load the backbone into a detector and check its maps."""
-        from transfer.finetuning.loop import use_expandable_segments
-
-        use_expandable_segments()
-        return super().prepare(backbone, folders)
-
     def open(self, data: Path, split: str) -> Scenes:
         """Open a split of the data set."""
         return open_scenes(self.dataset, data, split)
@@ -197,12 +184,6 @@ class Detection(RecipeTraining[DetectorRecipe]):
         )
         detector.load_backbone(backbone.state_dict)
         return detector
-
-    def prove(self, network: Detector, backbone: Backbone) -> dict[str, float]:
-        """Return the largest difference of each stage's map; ProofError if one is too large."""
-        from transfer.detection.detector import prove
-
-        return prove(network, backbone.state_dict, backbone.arch, self.recipe)
 
     def train_and_test(
         self,

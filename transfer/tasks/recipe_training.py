@@ -166,13 +166,6 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
         """Return the network with the backbone's weights; torch's generator draws the others."""
 
     @abstractmethod
-    def prove(self, network: Any, backbone: Backbone) -> dict[str, float]:
-        """Return the largest difference of each stage's map from the backbone's own.
-
-        ProofError if one is too large.
-        """
-
-    @abstractmethod
     def train_and_test(
         self,
         network: Any,
@@ -202,14 +195,18 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
 
         BackboneError if no network can be built on the backbone.
         """
+        from transfer.finetuning.loop import use_expandable_segments
         from transfer.finetuning.norms import norm_for
 
         if reason := self.unfit(backbone):
             raise BackboneError(f"{backbone.name}: no network can be built on it: {reason}")
+        if self.varied_image_sizes:
+            use_expandable_segments()
         process = this_process()
         norm = norm_for(self.recipe.synchronized_norm, process.device, process.num_processes)
         images = self.portion(folders, "trainval", "test")
-        differences = self.prove(self.initial(backbone, images, norm, folders, 0), backbone)
+        network = self.initial(backbone, images, norm, folders, 0)
+        differences = network.prove(backbone.state_dict, backbone.arch)
         if process.is_main:
             placed, worst = len(backbone.state_dict), max(differences.values())
             print_line(

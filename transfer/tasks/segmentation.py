@@ -116,12 +116,6 @@ class Segmentation(RecipeTraining[SegmentationRecipe]):
         load_into_mmseg(network.backbone, backbone.state_dict)
         return network
 
-    def prove(self, network: FCN, backbone: Backbone) -> dict[str, float]:
-        """Return the largest difference of each stage's map; ProofError if one is too large."""
-        from transfer.segmentation.network import prove
-
-        return prove(network, backbone.state_dict, backbone.arch, self.recipe)
-
     def train_and_test(
         self,
         network: FCN,

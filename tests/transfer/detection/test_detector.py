@@ -10,7 +10,7 @@ from torch import Tensor
 from transfer.backbone import random_backbone
 from transfer.detection import detectron2_engine
 from transfer.detection import recipe as recipes
-from transfer.detection.detector import Detector, prove
+from transfer.detection.detector import Detector
 from transfer.detection.recipe import DetectorRecipe
 from transfer.detection.torchvision_engine.network import RCNN
 
@@ -56,7 +56,7 @@ def test_a_loaded_backbone_gives_the_features_of_its_source(build: Build) -> Non
         detector.load_backbone(state_dict)
         detector.train()
         before = {name: tensor.clone() for name, tensor in detector.state_dict().items()}
-        differences = prove(detector, state_dict, arch, recipe.tiny())
+        differences = detector.prove(state_dict, arch)
         assert list(differences) == ["layer1", "layer2", "layer3", "layer4"]
         # float32, up to 49 layers: 256 eps of each map's largest value
         assert max(differences.values()) < 256 * torch.finfo(torch.float32).eps
@@ -81,8 +81,9 @@ def test_wrong_weights_channels_and_norms_are_found_out(build: Build) -> None:
         (frozen, fpn, "1 parameters .* frozen"),
         (loaded(build, replace(fpn, normed=()), backbone()), fpn, "20 .* 28"),
     ]:
+        detector.recipe = recipe
         with pytest.raises(ValueError, match=fault):
-            prove(detector, backbone(), "resnet18", recipe)
+            detector.prove(backbone(), "resnet18")
 
 
 @pytest.mark.detectron2
@@ -93,4 +94,4 @@ def test_frozen_norms_are_found_out_though_features_are_the_same() -> None:
     detector = loaded(detectron2_engine.build_detector, recipe, backbone())
     FrozenBatchNorm2d.convert_frozen_batchnorm(detector.rcnn)
     with pytest.raises(ValueError, match="has 0 batch norms"):
-        prove(detector, backbone(), "resnet18", recipe)
+        detector.prove(backbone(), "resnet18")

@@ -12,7 +12,7 @@ from transfer.backbone import random_backbone
 from transfer.convert.resnet import load_into_mmseg
 from transfer.finetuning.norms import NaiveSyncBatchNorm, Norm
 from transfer.segmentation import network as networks
-from transfer.segmentation.network import FCN, build_network, prove, redirect_output
+from transfer.segmentation.network import FCN, build_network, redirect_output
 from transfer.segmentation.recipe import VOC_FCN, SegmentationRecipe
 from transfer.segmentation.samples import Sample
 
@@ -58,7 +58,7 @@ def scale(recipe: SegmentationRecipe) -> dict[str, Any]:
 
 @pytest.mark.parametrize("arch", ["resnet18", "resnet50"])
 def test_every_tensor_has_its_place_and_maps_are_torchvisions(arch: str, tmp_path: Path) -> None:
-    differences = prove(built(tmp_path, arch=arch), weights(arch), arch, TINY)
+    differences = built(tmp_path, arch=arch).prove(weights(arch), arch)
     assert list(differences) == ["layer1", "layer2", "layer3", "layer4"]
     # float32, up to 49 layers: 256 eps of each map's largest value
     assert max(differences.values()) < 256 * torch.finfo(torch.float32).eps
@@ -84,11 +84,13 @@ def test_another_network_than_the_recipes_is_found_out(
         ({"pixel_mean": (0.406, 0.456, 0.485)}, "mean"),
         ({"head_convs": 3}, "22 .* 23"),
     ]:
+        network = built(tmp_path)
+        network.recipe = replace(TINY, **change)  # type: ignore[arg-type]
         with pytest.raises(ValueError, match=message):
-            prove(built(tmp_path), weights(), "resnet18", replace(TINY, **change))  # type: ignore[arg-type]
+            network.prove(weights(), "resnet18")
     new = build_network(TINY, arch="resnet18", num_classes=21, norm="BN", log=tmp_path / "log")
     with pytest.raises(ValueError, match="layer1 differs"):
-        prove(new, weights(), "resnet18", TINY)
+        new.prove(weights(), "resnet18")
     plain = networks.config
 
     def with_deep_stem(*args: Any, **names: Any) -> dict[str, Any]:
@@ -111,7 +113,7 @@ def test_all_norms_are_of_the_decided_kind(tmp_path: Path) -> None:
         norms = [m for m in network.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
         assert {type(m) for m in norms} == {kind}
         assert len(norms) == 20 + 2
-        prove(network, weights(), "resnet18", TINY)
+        network.prove(weights(), "resnet18")
 
 
 def test_the_loss_is_mmsegmentations(tmp_path: Path) -> None:
