@@ -28,7 +28,7 @@ from transfer.detection.recipe import DetectorRecipe
 from transfer.detection.results import Detections, to_original_size
 from transfer.detection.samples import test_image, training_sample
 from transfer.finetuning.loop import fused, place, train_one
-from transfer.finetuning.state import TrainingSummary
+from transfer.finetuning.state import Training, TrainingSummary
 from transfer.finetuning.stream import Place, Samples
 
 Indices = Sequence[int] | NDArray[np.int64]
@@ -61,16 +61,15 @@ def train(
 ) -> TrainingSummary:
     """Train a detector on the images at these indices; see `finetuning.loop.train`."""
     place(detector, process.device)
-    return train_one(
-        detector,
-        sgd(detector, recipe),
-        recipe,
-        training_samples(scenes, indices, recipe, seed),
-        seed=seed,
+    training = Training(
+        network=detector,
+        optimizer=sgd(detector, recipe),
+        course=recipe,
         folder=folder,
         name=recipe.finds,
-        process=process,
     )
+    samples = training_samples(scenes, indices, recipe, seed)
+    return train_one(training, samples, seed=seed, process=process)
 
 
 NORMS = (_BatchNorm, nn.GroupNorm, nn.LayerNorm)

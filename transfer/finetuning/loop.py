@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import islice
-from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -25,7 +24,7 @@ from pretrain.running.errors import NotFiniteError
 from pretrain.running.processes import Process, any_process
 from transfer.datasets.unchanged import UnprovenFile, prove_if_cheap, proving
 from transfer.finetuning.norms import set_precise_norms
-from transfer.finetuning.schedule import TrainingSchedule, learning_rate, set_rate
+from transfer.finetuning.schedule import learning_rate, set_rate
 from transfer.finetuning.state import Training, TrainingSummary, restore, save, summary
 from transfer.finetuning.stream import Sample, Samples, Stream, images_per_pass
 
@@ -110,14 +109,10 @@ def train(
 
 
 def train_one(
-    network: nn.Module,
-    optimizer: torch.optim.SGD,
-    course: TrainingSchedule,
+    training: Training,
     samples: Samples[Sample],
     *,
     seed: int,
-    folder: Path,
-    name: str,
     process: Process,
     one_size: bool = False,
 ) -> TrainingSummary:
@@ -125,9 +120,6 @@ def train_one(
 
     NotFiniteError if it diverges.
     """
-    training = Training(
-        network=network, optimizer=optimizer, course=course, folder=folder, name=name
-    )
     train([training], samples, seed=seed, process=process, one_size=one_size)
     if training.error is not None:
         raise training.error

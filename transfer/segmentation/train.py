@@ -10,7 +10,7 @@ from pretrain.running.console import progress
 from pretrain.running.processes import Process, indices_of_process
 from transfer.datasets.segmented import Segmented, write_mask
 from transfer.finetuning.loop import fused, place, train_one
-from transfer.finetuning.state import TrainingSummary
+from transfer.finetuning.state import Training, TrainingSummary
 from transfer.segmentation.network import FCN
 from transfer.segmentation.recipe import SegmentationRecipe
 from transfer.segmentation.samples import pixels, training_samples
@@ -34,17 +34,11 @@ def train(
         weight_decay=recipe.weight_decay,
         fused=fused(network),
     )
-    return train_one(
-        network,
-        optimizer,
-        recipe,
-        training_samples(split, recipe, seed),
-        seed=seed,
-        folder=folder,
-        name="masks",
-        process=process,
-        one_size=True,
+    training = Training(
+        network=network, optimizer=optimizer, course=recipe, folder=folder, name="masks"
     )
+    samples = training_samples(split, recipe, seed)
+    return train_one(training, samples, seed=seed, process=process, one_size=True)
 
 
 def predict(network: FCN, split: Segmented, folder: Path, process: Process) -> None:
