@@ -79,7 +79,11 @@ def average_precision(scores: Tensor, positive: Tensor, *, points: Points) -> fl
     num_positive = int(positive.sum())
     if num_positive == 0:
         raise ValueError(f"no positive among {len(positive)} images: no average precision")
-    hits, seen = hits_by_threshold(scores, positive)
+    _, group = torch.unique(scores, return_inverse=True)
+    images = torch.bincount(group)
+    hits = torch.bincount(group[positive], minlength=len(images))
+    # positives and images at or above each distinct score, highest first
+    hits, seen = hits.flip(0).cumsum(0), images.flip(0).cumsum(0)
     envelope = (hits.double() / seen).flip(0).cummax(dim=0).values.flip(0)
     if points == "area":
         steps = hits.diff(prepend=hits.new_zeros(1))
@@ -87,19 +91,6 @@ def average_precision(scores: Tensor, positive: Tensor, *, points: Points) -> fl
     # integers are compared to find the threshold that reaches a recall: in floats, 0.1 * 30 > 3
     reached = torch.searchsorted(hits * RECALL_STEPS, torch.arange(RECALL_STEPS + 1) * num_positive)
     return 100 * float(envelope[reached].mean())
-
-
-def hits_by_threshold(scores: Tensor, positive: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the numbers of positives and of images at or above each distinct score.
-
-    scores (n,), positive (n,) bool. Two (t,) int64 for the t distinct scores, highest first.
-    """
-    import torch
-
-    _, group = torch.unique(scores, return_inverse=True)
-    images = torch.bincount(group)
-    hits = torch.bincount(group[positive], minlength=len(images))
-    return hits.flip(0).cumsum(0), images.flip(0).cumsum(0)
 
 
 def percent(correct: Tensor) -> float:

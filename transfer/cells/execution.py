@@ -1,7 +1,6 @@
 """The execution of a cell, from data to record."""
 
 import json
-import resource
 import time
 import traceback
 from collections.abc import Iterator, Sequence
@@ -12,7 +11,7 @@ from typing import Any
 
 from pretrain.running.console import PROGRESS_FILE, print_line, progress_file
 from pretrain.running.host_memory import image_memory
-from pretrain.running.lock import lock_folder
+from pretrain.running.lock import lock_folder, wait_for_lock
 from pretrain.running.processes import Process, this_process
 from transfer.backbone import Backbone
 from transfer.cells.checked_data import (
@@ -29,7 +28,6 @@ from transfer.cells.request import (
     departures,
     failure_fields,
     finished,
-    obtain_classifier,
     weights_file,
 )
 from transfer.datasets.catalog import DATASETS, map_annotations, open_split
@@ -118,7 +116,7 @@ def _compute(cell: Cell, process: Process) -> Path | None:
     needed, lender, classifier = cell.needed, None, None
     if needed is not None:
         folders_with_reports(keys, cell.folders, tolerated)  # before a training of hours
-        lender = obtain_classifier(cell.key, needed, _train_classifier)
+        lender = _obtain_classifier(cell.key, needed)
         classifier = weights_file(lender, needed.folders.work)
     given = replace(cell.folders, classifier=classifier)
     with (
@@ -140,6 +138,8 @@ def _compute(cell: Cell, process: Process) -> Path | None:
 def _record(
     cell: Cell, predictions: Any, reports: dict[str, Report], lender: Record | None, start_s: float
 ) -> Record:
+    from transfer.finetuning.state import peak_memory_gb
+
     return Record(
         backbone=_backbone_fields(cell.backbone),
         task=reading_of(cell.key)[0],
@@ -152,7 +152,7 @@ def _record(
         data={key: _data_fields(report) for key, report in reports.items()},
         departures=departures(cell, lender),
         wall_s=round(time.monotonic() - start_s, 1),
-        peak_memory_gb=_peak_memory_gb(),
+        peak_memory_gb=round(peak_memory_gb(), 2),
         request=request_of(cell, lender),
         primary_metric=cell.task.primary_metric,
         heading=cell.task.heading,
@@ -180,12 +180,33 @@ def _run_details(cell: Cell, lender: Record | None) -> dict[str, object]:
     return details
 
 
-def _train_classifier(needed: Cell) -> None:
-    try:
-        _compute(needed, this_process())
-    except Exception as error:  # whatever it is, the tables must not blame the cell that uses it
-        note_failure(needed, error)
-        raise ClassifierError(needed.key, error) from error
+def _obtain_classifier(user: str, needed: Cell) -> Record:
+    """Return the record of the cell that the task `user` needs; the weights that it names exist.
+
+    If they do not, train them, or wait while another process does; log each of these steps.
+    ClassifierError if there are none then.
+    """
+    record, work = finished(needed), needed.folders.work
+    waits = f"{user} waits for that of {needed.key}: {work}: another process works on this cell"
+    if record is None:
+        with wait_for_lock(work / "lock", "--runs", lambda: print_line("classifier", waits)):
+            # another process may have trained it before this one got the lock
+            record = finished(needed)
+            if record is None:
+                trained = finished(replace(needed, with_weights=False)) is not None
+                why = "its weights are gone" if trained else "it has no record of this training"
+                told = f"{user} needs that of {needed.key}, but {why}: training it first"
+                print_line("classifier", told)
+                try:
+                    _compute(needed, this_process())
+                except Exception as error:  # the tables must not blame the cell that uses it
+                    note_failure(needed, error)
+                    raise ClassifierError(needed.key, error) from error
+                record = finished(needed)
+    if record is None:
+        raise ClassifierError(needed.key, f"its training has left no weights below {work}")
+    print_line("classifier", f"{user} uses that of {needed.key}: {needed.path}")
+    return record
 
 
 def prepare(cells: Sequence[Cell]) -> None:
@@ -278,12 +299,3 @@ def _data_fields(report: Report) -> dict[str, Any]:
         "counts": {split: found for split, (found, _) in report.counts.items()},
         "tolerated": report.num_bad,
     }
-
-
-def _peak_memory_gb() -> float:
-    """Return the peak memory of the GPU if there is one, else of this process, in GB."""
-    import torch
-
-    if torch.cuda.is_available():
-        return round(torch.cuda.max_memory_allocated() / 1e9, 2)
-    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, 2)

@@ -5,15 +5,12 @@ cells use a classifier that another cell trains; that cell's record names the we
 to the same backbone, data, protocol, seed and arithmetic.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
-from pretrain.running.console import print_line
 from pretrain.running.errors import SuiteError
-from pretrain.running.lock import wait_for_lock
 from transfer.backbone import Backbone
 from transfer.cells.checked_data import fingerprint
 from transfer.datasets.catalog import DATASETS
@@ -98,7 +95,7 @@ class Cell:
 
     @property
     def path(self) -> Path:
-        """Path of the first record; `record.file_of` gives those of records of other conditions."""
+        """Path of the first record; `record.file_for_record` gives those of other conditions."""
         return record_path(
             self.settings.records,
             self.backbone.name,
@@ -239,28 +236,3 @@ class ClassifierError(SuiteError, RuntimeError):
     def __init__(self, key: str, reason: object) -> None:
         super().__init__(f"classifier {key} failed: {reason}")
         self.reason = str(reason)
-
-
-def obtain_classifier(user: str, needed: Cell, train: Callable[[Cell], object]) -> Record:
-    """Return the record of the cell that the task `user` needs; the weights that it names exist.
-
-    If they do not, train them, or wait while another process does; log each of these steps.
-    ClassifierError if there are none then.
-    """
-    record, work = finished(needed), needed.folders.work
-    waits = f"{user} waits for that of {needed.key}: {work}: another process works on this cell"
-    if record is None:
-        with wait_for_lock(work / "lock", "--runs", lambda: print_line("classifier", waits)):
-            # another process may have trained it before this one got the lock
-            record = finished(needed)
-            if record is None:
-                trained = finished(replace(needed, with_weights=False)) is not None
-                why = "its weights are gone" if trained else "it has no record of this training"
-                told = f"{user} needs that of {needed.key}, but {why}: training it first"
-                print_line("classifier", told)
-                train(needed)
-                record = finished(needed)
-    if record is None:
-        raise ClassifierError(needed.key, f"its training has left no weights below {work}")
-    print_line("classifier", f"{user} uses that of {needed.key}: {needed.path}")
-    return record

@@ -54,15 +54,12 @@ def learning_rate(course: TrainingSchedule, iteration: int) -> float:
     The warm-up rises linearly to the value that the milestones give at its end.
     """
     warmup = course.warmup_iterations
-    end = course.learning_rate * _decay(course, max(iteration, warmup))
+    drops = sum(max(iteration, warmup) >= milestone for milestone in course.milestones)
+    end = course.learning_rate * float(course.decay**drops)
     if iteration >= warmup:
         return end
     start = course.learning_rate * course.warmup_factor
     return start + (end - start) * iteration / warmup
-
-
-def _decay(course: TrainingSchedule, iteration: int) -> float:
-    return float(course.decay ** sum(iteration >= milestone for milestone in course.milestones))
 
 
 class FineTuningRecipe(TrainingSchedule, ABC):

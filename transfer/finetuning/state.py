@@ -148,12 +148,14 @@ def _update_time(training: Training) -> None:
     now = time.monotonic()
     training.seconds += now - training.since
     training.since = now
-    device = next(training.network.parameters()).device
-    if device.type == "cuda":
-        peak = torch.cuda.max_memory_allocated(device) / 1e9
-    else:
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
-    training.peak_memory_gb = max(training.peak_memory_gb, peak)
+    training.peak_memory_gb = max(training.peak_memory_gb, peak_memory_gb())
+
+
+def peak_memory_gb() -> float:
+    """Return the peak memory in GB of the GPU, if there is one, else of this process."""
+    if torch.cuda.is_available():
+        return torch.cuda.max_memory_allocated() / 1e9
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
 
 
 def _all_losses(training: Training) -> Tensor:
