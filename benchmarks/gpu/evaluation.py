@@ -26,9 +26,9 @@ from transfer.finetuning.loop import fused, measured_convolutions
 from transfer.finetuning.loop import place as place_network
 from transfer.finetuning.schedule import Precision
 from transfer.frozen.extraction import ReadBack
-from transfer.frozen.head_optimizer import HeadOptimizer, new_heads
 from transfer.frozen.network import forward, frozen_network
 from transfer.frozen.probe_training import ProbeTraining
+from transfer.frozen.running_probe import HeadOptimizer, new_heads
 from transfer.frozen.transforms import Normalization
 from transfer.segmentation.network import FCN, build_network
 from transfer.segmentation.recipe import VOC_FCN

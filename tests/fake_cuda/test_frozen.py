@@ -17,10 +17,10 @@ from transfer.frozen.crops import CropSource
 from transfer.frozen.feature_cache import Features
 from transfer.frozen.feature_file import UnfinishedRows
 from transfer.frozen.few_shot_heads import Problem, train_together
-from transfer.frozen.head_optimizer import HeadOptimizer, new_heads
 from transfer.frozen.nearest import knn_scores
 from transfer.frozen.network import forward, in_bfloat16
 from transfer.frozen.probe_training import Labels, ProbeTraining
+from transfer.frozen.running_probe import HeadOptimizer, new_heads
 from transfer.frozen.transforms import EvalTransform, normalize_pixels
 
 

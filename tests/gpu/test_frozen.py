@@ -12,10 +12,10 @@ from tests.gpu.started import Place
 from transfer.backbone import Backbone, random_backbone
 from transfer.frozen.classifier import Heads
 from transfer.frozen.feature_cache import Features
-from transfer.frozen.head_optimizer import HeadOptimizer, new_heads
 from transfer.frozen.nearest import knn_scores
 from transfer.frozen.network import forward, frozen_network, in_bfloat16
 from transfer.frozen.probe_training import ProbeTraining
+from transfer.frozen.running_probe import HeadOptimizer, new_heads
 
 ARCHITECTURES = ("resnet18", "resnet50")
 

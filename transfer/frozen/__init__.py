@@ -11,8 +11,8 @@ crops.py           random crops of training images: draws, order, cuts on the ho
 kept_images.py     decoded images of a small set, in memory
 probe_training.py  settings of a training on random crops
 linear_heads.py    linear classifiers on random crops, several probes on one stream of crops
-running_probe.py   one of these probes while it is trained: its batches, its state on disk
-head_optimizer.py  SGD and LARS for several learning rates at once
+running_probe.py   one of these probes while it is trained: SGD and LARS for several learning rates
+                   at once, its batches, its state on disk
 classifier.py      linear classifiers: file, results by class, test on another data set
 head_shares.py     shares of a network's heads in correct predictions
 few_shot_heads.py  many small classifiers on features, trained at once

@@ -28,11 +28,10 @@ from transfer.datasets.unchanged import UnprovenFile, prove_if_cheap, proving
 from transfer.frozen.classifier import Heads, class_results, save_classifier
 from transfer.frozen.crops import CROPS, CropSource
 from transfer.frozen.feature_cache import Features, Predictions
-from transfer.frozen.head_optimizer import new_heads
 from transfer.frozen.head_shares import share_details
 from transfer.frozen.network import forward, frozen_network
 from transfer.frozen.probe_training import ProbeTraining
-from transfer.frozen.running_probe import RunningProbe
+from transfer.frozen.running_probe import RunningProbe, new_heads
 from transfer.frozen.transforms import QUARTER_TURNS
 
 SAVE_EVERY_S = 120

@@ -16,7 +16,6 @@ from transfer.backbone import Backbone
 from transfer.datasets.catalog import open_split
 from transfer.frozen.classifier import Heads
 from transfer.frozen.feature_cache import Features, Predictions
-from transfer.frozen.head_optimizer import HeadOptimizer, new_heads
 from transfer.frozen.linear_heads import (
     NotFrozenError,
     require_frozen,
@@ -25,7 +24,7 @@ from transfer.frozen.linear_heads import (
     weights_of,
 )
 from transfer.frozen.probe_training import ProbeTraining
-from transfer.frozen.running_probe import RunningProbe
+from transfer.frozen.running_probe import HeadOptimizer, RunningProbe, new_heads
 from transfer.metrics import top1
 
 CPU = torch.device("cpu")
