@@ -73,7 +73,7 @@ def _precisions(
         ]
         for positives, images, outcomes in _matches(detections, scenes, sort)
     ]
-    return np.nan_to_num(np.array(by_class))
+    return np.asarray(np.nan_to_num(by_class))
 
 
 def _summaries(means: Floats) -> dict[str, Any]:
