@@ -3,24 +3,9 @@
 A run is method, data, views, schedule and batch. The settings stand here, not beside the method,
 so that recipes are listed and their options are shown without torch.
 
+Each paper has a file with the name of its method in pretrain/methods. The others are:
+
 recipe.py  the recipe of a run, and the views that papers share
-moco.py    MoCo and its variants
-jcl.py     JCL
-co2.py     CO2
-lorac.py   LORAC and MoCo-M
-uniclr.py  SimAffinity, SimWhitening, SimTrace
-instdisc.py  instance discrimination by a bank
-simclr.py  SimCLR
-byol.py    BYOL
-simsiam.py SimSiam
-swav.py    SwAV
-dino.py    DINO
-ressl.py   ReSSL
-nnclr.py   NNCLR
-barlow_twins.py  Barlow Twins
-vicreg.py  VICReg
-wmse.py    W-MSE
-zero_cl.py Zero-CL
 looc.py    LooC, its baselines, and supervised training
 baselines.py  settings of supervised training and of a random network
 small.py   every method on CIFAR-10, and for tests

@@ -5,11 +5,9 @@ method's `loss_scale` sets the rate of biases and batch norm, and the paper's de
 it too. The code's first release scaled its loss but not its decay.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from pretrain.recipes.recipe import BYOL_VIEWS, LARS, Recipe, linear_rate
+from pretrain.recipes.recipe import BYOL_VIEWS, LARS, Recipe, Recipes, linear_rate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +28,7 @@ class BarlowTwinsConfig:
     """Batch norm over the images of all processes."""
 
 
-RECIPES: Mapping[str, Recipe[Any]] = {
+RECIPES: Recipes = {
     "barlow_twins/in1k-r50": Recipe(
         method="barlow_twins",
         config=BarlowTwinsConfig(),

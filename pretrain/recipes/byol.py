@@ -3,11 +3,10 @@
 Departure: the target network starts as a copy of the online one; the code draws its own weights.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pretrain.recipes.recipe import BYOL_VIEWS, LARS, Recipe, linear_rate
+from pretrain.recipes.recipe import BYOL_VIEWS, LARS, Recipe, Recipes, linear_rate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +58,7 @@ def with_epochs(epochs: int, table_row: str) -> Recipe[Any]:
     )
 
 
-RECIPES: Mapping[str, Recipe[Any]] = {
+RECIPES: Recipes = {
     "byol/in1k-r50": IN1K,
     "byol/in1k-r50-epochs300": EPOCHS300,
     "byol/in1k-r50-epochs200": with_epochs(200, "uniclr/table2: BYOL"),

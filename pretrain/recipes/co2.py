@@ -1,11 +1,9 @@
 """Runs of CO2: Wei et al., ICLR 2021, arXiv:2010.02217."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from pretrain.parts.view import Projector
-from pretrain.recipes.recipe import MOCO_V1_VIEWS, STEPS, KeySettings, Recipe, with_config
+from pretrain.recipes.recipe import MOCO_V1_VIEWS, STEPS, KeySettings, Recipe, Recipes, sweep
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +20,7 @@ class CO2Config(KeySettings):
     """Kind of the projector; "linear" on MoCo v1."""
 
 
-IN1K_V2: Recipe[Any] = Recipe(
+IN1K_V2 = Recipe(
     method="co2",
     config=CO2Config(),
     epochs=200,
@@ -50,20 +48,17 @@ IN100_R18 = replace(
 )
 
 
-RECIPES: Mapping[str, Recipe[Any]] = {
+RECIPES: Recipes = {
     "co2/in1k-r50-v1": IN1K_V1,
     "co2/in1k-r50-v2": IN1K_V2,
     "co2/in100-r18": IN100_R18,
-    **{  # weight 0 is moco/in100-r18-v1
-        f"co2/in100-r18-weight{weight:g}": with_config(
-            IN100_R18, f"co2/fig2a: alpha {weight:g}", consistency_weight=weight
-        )
-        for weight in (1.0, 3.0, 5.0, 20.0, 30.0)
-    },
-    **{
-        f"co2/in100-r18-temperature{tau:g}": with_config(
-            IN100_R18, f"co2/fig2b: tau_con {tau:g}", consistency_temperature=tau
-        )
-        for tau in (0.01, 0.02, 0.07, 0.1, 0.2)
-    },
+    # weight 0 is moco/in100-r18-v1
+    **sweep(
+        *(IN100_R18, "co2/in100-r18-weight", "co2/fig2a: alpha"),
+        consistency_weight=(1.0, 3.0, 5.0, 20.0, 30.0),
+    ),
+    **sweep(
+        *(IN100_R18, "co2/in100-r18-temperature", "co2/fig2b: tau_con"),
+        consistency_temperature=(0.01, 0.02, 0.07, 0.1, 0.2),
+    ),
 }

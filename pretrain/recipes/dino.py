@@ -1,10 +1,9 @@
 """Runs of DINO on ResNets: Caron et al., ICCV 2021, arXiv:2104.14294."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from pretrain.recipes.recipe import LARS, MOCO_V2_VIEWS, Recipe, linear_rate
+from pretrain.recipes.recipe import LARS, MOCO_V2_VIEWS, Recipe, Recipes, linear_rate
 from pretrain.recipes.uniclr import CIFAR10, CIFAR100, IN100
 
 
@@ -78,7 +77,7 @@ def uniclr_row(recipe: Recipe[Any], epochs: int, dataset: str) -> Recipe[Any]:
     )
 
 
-RECIPES: Mapping[str, Recipe[Any]] = {
+RECIPES: Recipes = {
     "dino/in1k-r50": Recipe(
         method="dino",
         config=DINOConfig(),

@@ -1,10 +1,8 @@
 """Runs of instance discrimination: Wu et al., CVPR 2018, arXiv:1805.01978."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from pretrain.recipes.recipe import MOCO_V1_VIEWS, STEPS, Recipe
+from pretrain.recipes.recipe import MOCO_V1_VIEWS, STEPS, Recipe, Recipes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +24,7 @@ class InstDiscConfig:
     """d."""
 
 
-RECIPES: Mapping[str, Recipe[Any]] = {
+RECIPES: Recipes = {
     "instdisc/in1k-r50": Recipe(
         method="instdisc",
         config=InstDiscConfig(),

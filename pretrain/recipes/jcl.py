@@ -4,12 +4,11 @@ By the paper the oldest 256 keys leave the queue at each step, while its batches
 512; the queue would not keep its length. Here as many leave as enter, as in the released code.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 from pretrain.parts.view import KeyForward
-from pretrain.recipes.recipe import KeySettings, Recipe, with_config
+from pretrain.recipes.recipe import KeySettings, Recipe, Recipes, sweep, with_config
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +28,7 @@ class JCLConfig(KeySettings):
     one view at a time."""
 
 
-IN1K: Recipe[Any] = Recipe(
+IN1K = Recipe(
     method="jcl",
     config=JCLConfig(),
     epochs=200,
@@ -50,7 +49,7 @@ IN100 = replace(
 )
 
 
-RECIPES: Mapping[str, Recipe[Any]] = {
+RECIPES: Recipes = {
     "jcl/in1k-r50": IN1K,
     "jcl/in1k-r50-code": replace(
         IN1K,
@@ -60,23 +59,14 @@ RECIPES: Mapping[str, Recipe[Any]] = {
         paper="JCL (arXiv:2009.14776), as in the released script",
     ),
     "jcl/in100-r18": IN100,
-    **{
-        f"jcl/in100-r18-keys{number}": with_config(
-            IN100, f"jcl/fig2a: M' {number}", num_keys=number
-        )
-        for number in (1, 2, 3, 7, 11)
-    },
+    **sweep(IN100, "jcl/in100-r18-keys", "jcl/fig2a: M'", num_keys=(1, 2, 3, 7, 11)),
     "jcl/in100-r18-keys9": with_config(IN100, "jcl/fig2a: M' 9; jcl/fig3: JCL", num_keys=9),
-    **{
-        f"jcl/in100-r18-covariance{weight:g}": with_config(
-            IN100, f"jcl/fig2b: lambda {weight:g}", covariance_weight=weight
-        )
-        for weight in (0.0, 0.2, 0.5, 1.0, 2.0, 6.0, 8.0, 10.0)
-    },
-    **{
-        f"jcl/in100-r18-temperature{tau:g}": with_config(
-            IN100, f"jcl/fig2c: temperature {tau:g}", temperature=tau
-        )
-        for tau in (0.05, 0.07, 0.1, 0.3, 0.4, 0.5)
-    },
+    **sweep(
+        *(IN100, "jcl/in100-r18-covariance", "jcl/fig2b: lambda"),
+        covariance_weight=(0.0, 0.2, 0.5, 1.0, 2.0, 6.0, 8.0, 10.0),
+    ),
+    **sweep(
+        *(IN100, "jcl/in100-r18-temperature", "jcl/fig2c: temperature"),
+        temperature=(0.05, 0.07, 0.1, 0.3, 0.4, 0.5),
+    ),
 }

@@ -6,7 +6,6 @@ spaces, and the 2 bits of entropy in figure 4 need four heads. Here it counts: t
 have four heads and 8192 dimensions, and MoCo++ has as many.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -20,6 +19,7 @@ from pretrain.recipes.recipe import (
     SUPERVISED_VIEWS,
     KeySettings,
     Recipe,
+    Recipes,
     with_config,
 )
 
@@ -113,7 +113,7 @@ def imagenet_row(recipe: Recipe[Any], table_row: str) -> Recipe[Any]:
     )
 
 
-RECIPES: Mapping[str, Recipe[Any]] = {
+RECIPES: Recipes = {
     "supervised/in1k-r50": SUPERVISED,
     "supervised/in100-r50": replace(
         SUPERVISED,

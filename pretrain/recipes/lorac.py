@@ -11,7 +11,6 @@ an image, as in Q, centered for each image.
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -21,6 +20,8 @@ from pretrain.recipes.recipe import (
     SWAV_VIEWS,
     KeySettings,
     Recipe,
+    Recipes,
+    sweep,
     with_config,
 )
 
@@ -113,7 +114,7 @@ EQUAL_VIEWS = {
 }
 """Points of figure 4(b): views of one size, one of them the key."""
 
-RECIPES: Mapping[str, Recipe[Any]] = {
+RECIPES: Recipes = {
     "lorac/in1k-r50": IN1K,
     "lorac/in1k-r50-code": replace(
         IN1K,
@@ -130,10 +131,9 @@ RECIPES: Mapping[str, Recipe[Any]] = {
         IN100,
         "lorac/table5, lorac/fig4c: MoCo-M; lorac/fig3: beta infinite; lorac/fig4a: 100 epochs",
     ),
-    **{
-        f"lorac/in100-r18-beta{beta:g}": with_config(IN100, f"lorac/fig3: beta {beta:g}", beta=beta)
-        for beta in (0.25, 0.5, 1.0, 4.0, 8.0, 16.0)
-    },
+    **sweep(
+        IN100, "lorac/in100-r18-beta", "lorac/fig3: beta", beta=(0.25, 0.5, 1.0, 4.0, 8.0, 16.0)
+    ),
     **{f"lorac/in100-r18-epochs{epochs}": recipe for epochs, recipe in LONGER.items()},
     **{
         f"moco_m/in100-r18-epochs{epochs}": without_prior(recipe)

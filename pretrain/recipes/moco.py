@@ -1,6 +1,5 @@
 """Runs of MoCo: He et al., arXiv:1911.05722; Chen et al., arXiv:2003.04297; and their variants."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +10,8 @@ from pretrain.recipes.recipe import (
     STEPS,
     KeySettings,
     Recipe,
-    with_config,
+    Recipes,
+    sweep,
 )
 
 
@@ -79,7 +79,7 @@ IN100_R18_V2 = replace(
 )
 
 
-RECIPES: Mapping[str, Recipe[Any]] = {
+RECIPES: Recipes = {
     "moco/in1k-r50-v1": IN1K_V1,
     "moco/in1k-r50-v2": IN1K_V2,
     "moco/in1k-r50-v2+": replace(
@@ -90,12 +90,10 @@ RECIPES: Mapping[str, Recipe[Any]] = {
         table_row="lorac/table1: MoCo-v2+",
     ),
     "moco/in100-r18-v1": IN100_R18_V1,
-    **{
-        f"moco/in100-r18-v1-smoothing{amount:g}": with_config(
-            IN100_R18_V1, f"co2/label_smoothing: {amount:g}", label_smoothing=amount
-        )
-        for amount in (0.1, 0.01, 0.001)
-    },
+    **sweep(
+        *(IN100_R18_V1, "moco/in100-r18-v1-smoothing", "co2/label_smoothing:"),
+        label_smoothing=(0.1, 0.01, 0.001),
+    ),
     "moco/in100-r18-v2": IN100_R18_V2,
     **{
         f"moco/in100-r18-v2-epochs{epochs}": replace(

@@ -6,12 +6,10 @@ and over rows and columns; BYOL's views; LARS with 0.3 per 256 images, weight de
 epochs of 4096 images. Projector and predictor are as the paper describes them.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from pretrain.data.views import ViewRecipe
-from pretrain.recipes.recipe import BYOL_VIEWS, LARS, Recipe, linear_rate
+from pretrain.recipes.recipe import BYOL_VIEWS, LARS, Recipe, Recipes, linear_rate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +30,7 @@ class NNCLRConfig:
     """Batch norm over the images of all processes; a reading."""
 
 
-IN1K: Recipe[Any] = Recipe(
+IN1K = Recipe(
     method="nnclr",
     config=NNCLRConfig(),
     views=BYOL_VIEWS,
@@ -63,7 +61,7 @@ CIFAR10 = replace(
     table_row="nnclr/reproductions: NNCLR (MNN benchmark)",
 )
 
-RECIPES: Mapping[str, Recipe[Any]] = {
+RECIPES: Recipes = {
     "nnclr/in1k-r50": IN1K,
     "nnclr/cifar10": CIFAR10,
     "nnclr/cifar100": replace(CIFAR10, images="CIFAR-100 train, as images"),

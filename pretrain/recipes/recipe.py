@@ -3,7 +3,7 @@
 `learning_rate` is what the optimizer gets; where it follows from the batch, a function is called.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
@@ -109,11 +109,10 @@ class Recipe(Generic[Config]):
     """Published results that this run reproduces."""
 
 
-LARS: Mapping[str, Any] = {
-    "warmup_epochs": 10,
-    "schedule_unit": "step",
-    "optimizer": "lars",
-}
+Recipes = Mapping[str, Recipe[Any]]
+"""Name -> recipe of a run."""
+
+LARS: Mapping[str, Any] = {"warmup_epochs": 10, "schedule_unit": "step", "optimizer": "lars"}
 """Optimizer and schedule of SimCLR and of most papers after it."""
 STEPS: Mapping[str, Any] = {"schedule": "step", "milestones": (0.6, 0.8)}
 """Schedule of MoCo v1: epochs 120 and 160 of 200."""
@@ -124,6 +123,17 @@ LONGER_EPOCHS = (200, 400, 600, 800, 1000, 1200)
 def with_config(recipe: Recipe[Any], table_row: str, **settings: Any) -> Recipe[Any]:
     """Return the same run with other settings of its method, for another published row."""
     return replace(recipe, config=replace(recipe.config, **settings), table_row=table_row)
+
+
+def sweep(
+    recipe: Recipe[Any], name: str, table_row: str, **values: Sequence[float]
+) -> dict[str, Recipe[Any]]:
+    """Return the same run at each value of one setting, which ends its name and its row."""
+    ((setting, points),) = values.items()
+    return {
+        f"{name}{point:g}": with_config(recipe, f"{table_row} {point:g}", **{setting: point})
+        for point in points
+    }
 
 
 def linear_rate(batch_size: int, *, per_256: float) -> float:

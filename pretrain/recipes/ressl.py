@@ -4,12 +4,10 @@ The code excludes biases and norms from weight decay by name, except the norms o
 all have it. The length on CIFAR is that of code derived from the authors': they state none.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from pretrain.data.views import ViewRecipe
-from pretrain.recipes.recipe import Recipe
+from pretrain.recipes.recipe import Recipe, Recipes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +30,7 @@ class ReSSLConfig:
     """Groups of images in one process, each with its own batch-norm statistics."""
 
 
-IN1K: Recipe[Any] = Recipe(
+IN1K = Recipe(
     method="ressl",
     config=ReSSLConfig(),
     epochs=200,
@@ -59,7 +57,7 @@ CIFAR10 = replace(
     table_row="ressl/reproductions: ReSSL (MNN benchmark)",
 )
 
-RECIPES: Mapping[str, Recipe[Any]] = {
+RECIPES: Recipes = {
     "ressl/in1k-r50": IN1K,
     "ressl/cifar10": CIFAR10,
     "ressl/cifar100": replace(

@@ -6,11 +6,10 @@ torchvision, not at zero; and images are normalized, which the code does not sho
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pretrain.recipes.recipe import LARS, SIMCLR_VIEWS, Recipe, linear_rate
+from pretrain.recipes.recipe import LARS, SIMCLR_VIEWS, Recipe, Recipes, linear_rate
 from pretrain.recipes.uniclr import CIFAR10, CIFAR100
 
 
@@ -52,20 +51,6 @@ def root_rate(batch_size: int) -> float:
     return 0.075 * math.sqrt(batch_size)
 
 
-def run_of_200_epochs(
-    batch_size: int, learning_rate: float, growth: str, table_row: str
-) -> Recipe[Any]:
-    """Return a run of 200 epochs; `growth` says how the rate grows with the batch."""
-    return replace(
-        IN1K,
-        epochs=200,
-        batch_size=batch_size,
-        learning_rate=learning_rate,
-        paper=f"SimCLR (arXiv:2002.05709), table B.1, rate by {growth}",
-        table_row=table_row,
-    )
-
-
 def uniclr_row(recipe: Recipe[Any], dataset: str) -> Recipe[Any]:
     """Return a row of UniCLR's Table 3 on small images."""
     return replace(
@@ -78,20 +63,23 @@ def uniclr_row(recipe: Recipe[Any], dataset: str) -> Recipe[Any]:
     )
 
 
-RECIPES: Mapping[str, Recipe[Any]] = {
+RECIPES: Recipes = {
     "simclr/in1k-r50": IN1K,
-    "simclr/in1k-r50-epochs200-batch8192": run_of_200_epochs(
-        8192,
-        linear_rate(8192, per_256=0.3),
-        "the batch, as in figure 9",
-        "jcl/table1: SimCLR",
-    ),
-    "simclr/in1k-r50-epochs200-batch4096": run_of_200_epochs(
-        4096, root_rate(4096), "the batch's root", "uniclr/table2: SimCLR, batch 4096"
-    ),
-    "simclr/in1k-r50-epochs200-batch256": run_of_200_epochs(
-        256, root_rate(256), "the batch's root", "uniclr/table2: SimCLR, batch 256"
-    ),
+    **{
+        f"simclr/in1k-r50-epochs200-batch{size}": replace(
+            IN1K,
+            epochs=200,
+            batch_size=size,
+            learning_rate=rate,
+            paper=f"SimCLR (arXiv:2002.05709), table B.1, rate by the batch{root}",
+            table_row=row,
+        )
+        for size, rate, root, row in (
+            (8192, linear_rate(8192, per_256=0.3), ", as in figure 9", "jcl/table1: SimCLR"),
+            (4096, root_rate(4096), "'s root", "uniclr/table2: SimCLR, batch 4096"),
+            (256, root_rate(256), "'s root", "uniclr/table2: SimCLR, batch 256"),
+        )
+    },
     "simclr/in100-r50": replace(
         IN1K,
         images="ImageNet-100 train",

@@ -4,11 +4,10 @@ Departure: the last norm of each residual branch starts at one, as in torchvisio
 starts it at zero.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pretrain.recipes.recipe import MOCO_V2_VIEWS, Recipe, linear_rate
+from pretrain.recipes.recipe import MOCO_V2_VIEWS, Recipe, Recipes, linear_rate
 from pretrain.recipes.uniclr import CIFAR10, CIFAR100
 
 
@@ -59,7 +58,7 @@ def cifar_row(recipe: Recipe[Any], dataset: str) -> Recipe[Any]:
     )
 
 
-RECIPES: Mapping[str, Recipe[Any]] = {
+RECIPES: Recipes = {
     "simsiam/in1k-r50": IN1K,
     "simsiam/in1k-r50-epochs200": EPOCHS200,
     "simsiam/in100-r50": replace(

@@ -21,7 +21,7 @@ from pretrain.recipes.looc import LooCConfig, MoCoPPConfig
 from pretrain.recipes.lorac import LORACConfig
 from pretrain.recipes.moco import MoCoConfig, MultiKeyConfig
 from pretrain.recipes.nnclr import NNCLRConfig
-from pretrain.recipes.recipe import Recipe, linear_rate
+from pretrain.recipes.recipe import Recipe, Recipes, linear_rate
 from pretrain.recipes.ressl import ReSSLConfig
 from pretrain.recipes.simclr import SimCLRConfig
 from pretrain.recipes.simsiam import SimSiamConfig
@@ -157,7 +157,7 @@ def at_scale(recipe: Recipe[Any], method: str, config: Any, **queue: Any) -> Rec
 # Keys must be replaced in far fewer steps than 1 / (1 - momentum): otherwise queries recognize the
 # positive by its age, and all outputs drift together. While a queue holds its initial noise all
 # outputs are attracted to one point, so a short run needs a short queue
-RECIPES: Mapping[str, Recipe[Any]] = {
+RECIPES: Recipes = {
     **{
         f"{method}/cifar10": at_scale(
             CIFAR10, method, config, queue_size=2048, momentum=0.99, bn_splits=4

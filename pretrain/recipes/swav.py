@@ -5,11 +5,10 @@ warms up from 0 and not from 0.3, and batch norm is synchronized over all proces
 of eight.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from pretrain.recipes.recipe import LARS, LONGER_EPOCHS, SWAV_VIEWS, Recipe, with_config
+from pretrain.recipes.recipe import LARS, LONGER_EPOCHS, SWAV_VIEWS, Recipe, Recipes, with_config
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +44,7 @@ class SwAVConfig:
     """Batch norm is over the images of all processes."""
 
 
-LARGE_BATCH: Recipe[Any] = Recipe(
+LARGE_BATCH = Recipe(
     method="swav",
     config=SwAVConfig(),
     views=SWAV_VIEWS,
@@ -91,7 +90,7 @@ IN100 = replace(
 )
 
 
-RECIPES: Mapping[str, Recipe[Any]] = {
+RECIPES: Recipes = {
     "swav/in1k-r50": LARGE_BATCH,
     "swav/in1k-r50-2x224": replace(
         LARGE_BATCH,

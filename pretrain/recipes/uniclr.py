@@ -25,7 +25,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from pretrain.recipes.recipe import LARS, MOCO_V2_VIEWS, Recipe, linear_rate
+from pretrain.recipes.recipe import LARS, MOCO_V2_VIEWS, Recipe, Recipes, linear_rate
 
 Variant = Literal["affinity", "whitening", "trace", "trace_unscaled"]
 SymmetryOn = Literal["logits", "affinity"]
@@ -221,7 +221,7 @@ def table1_rows() -> Iterator[tuple[str, Recipe[Any]]]:
         )
 
 
-RECIPES: Mapping[str, Recipe[Any]] = {
+RECIPES: Recipes = {
     **dict(table1_rows()),
     "simtrace/in1k-r50-plain": with_loss(IN1K, "trace", "uniclr/table2: SimTrace, plain"),
     "simtrace/in1k-r50-multicrop": with_loss(

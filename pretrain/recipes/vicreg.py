@@ -3,11 +3,9 @@
 Departures: crops are bilinear, and residual branches start as in torchvision, not at zero.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
-from pretrain.recipes.recipe import BYOL_VIEWS, LARS, Recipe, linear_rate
+from pretrain.recipes.recipe import BYOL_VIEWS, LARS, Recipe, Recipes, linear_rate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +26,7 @@ class VICRegConfig:
     """Batch norm over the images of all processes."""
 
 
-IN1K: Recipe[Any] = Recipe(
+IN1K = Recipe(
     method="vicreg",
     config=VICRegConfig(),
     # one distribution for both views, the mean of BYOL's two
@@ -48,7 +46,7 @@ IN1K: Recipe[Any] = Recipe(
     paper="VICReg (arXiv:2105.04906), as printed",
     table_row="uniclr/table2: VICReg",
 )
-RECIPES: Mapping[str, Recipe[Any]] = {
+RECIPES: Recipes = {
     "vicreg/in1k-r50": IN1K,
     "vicreg/in1k-r50-code": replace(
         IN1K,

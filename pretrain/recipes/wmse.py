@@ -8,11 +8,9 @@ Departure from the released loss, which cuts the batch in the order of its rows:
 order, as in the authors' code for smaller images. That code uses Adam, which is not here.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from pretrain.recipes.recipe import LARS, SIMCLR_VIEWS, Recipe, linear_rate
+from pretrain.recipes.recipe import LARS, SIMCLR_VIEWS, Recipe, Recipes, linear_rate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +42,7 @@ class WMSEConfig:
             )
 
 
-RECIPES: Mapping[str, Recipe[Any]] = {
+RECIPES: Recipes = {
     "wmse/in1k-r50": Recipe(
         method="wmse",
         config=WMSEConfig(num_views=4, hidden_dim=2048, num_hidden=2),

@@ -7,11 +7,10 @@ the scripts have 8192, and the batch on CIFAR. Crops are bilinear, and residual 
 torchvision, not at zero. Decays are the scripts' times the method's `loss_scale`.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pretrain.recipes.recipe import BYOL_VIEWS, LARS, Recipe, linear_rate
+from pretrain.recipes.recipe import BYOL_VIEWS, LARS, Recipe, Recipes, linear_rate
 from pretrain.recipes.uniclr import CIFAR10, CIFAR100
 
 
@@ -87,7 +86,7 @@ def cifar_row(uniclr: Recipe[Any], dataset: str) -> Recipe[Any]:
     )
 
 
-RECIPES: Mapping[str, Recipe[Any]] = {
+RECIPES: Recipes = {
     "zero_cl/in1k-r50": IN1K,
     "zero_cl/in100-r50": replace(
         AT_256,
