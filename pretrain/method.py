@@ -1,23 +1,14 @@
-"""The `Method` protocol: all that the loop, the settings and the export may read of a method.
-
-And the bases of several methods: losses of both views of all images, and queues of keys.
-"""
+"""The `Method` protocol: all that the loop, the settings and the export may read of a method."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any
 
-from torch import Tensor, nn
-from torch.nn.functional import normalize
+from torch import nn
 
-from pretrain.parts.gather import gather_with_gradient
-from pretrain.parts.heads import mlp_with_norm
-from pretrain.parts.losses import at_least_float32
-from pretrain.parts.momentum_encoder import MomentumEncoder, positive_keys
-from pretrain.parts.queue import KeyQueue
-from pretrain.parts.sync_bn import split_forward, synchronize_batch_norms
-from pretrain.parts.view import KeyForward, View
+from pretrain.parts.sync_bn import synchronize_batch_norms
+from pretrain.parts.view import View
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,47 +97,3 @@ class Method(nn.Module):
     def cautions(self, batch_size: int) -> list[str]:
         """Return warnings about a run with batches of this size, to be printed before it."""
         return []
-
-
-class TwoViews(Method):
-    """An encoder for both views; the loss is over the images of all processes.
-
-    The projector has two hidden layers with batch norm, as that of Barlow Twins.
-    """
-
-    def __init__(self, backbone: nn.Module, feature_dim: int, config: Any) -> None:
-        super().__init__()
-        self.config = config
-        projector = mlp_with_norm(
-            feature_dim, config.hidden_dim, config.embedding_dim, num_hidden=2
-        )
-        self.set_encoder(backbone, projector, sync_bn=config.sync_bn)
-
-    def embeddings(self, views: list[Tensor]) -> list[Tensor]:
-        """Return embeddings (N, d) of all processes for each of the views (n, 3, H, W)."""
-        return [gather_with_gradient(at_least_float32(self.encoder(view))) for view in views]
-
-
-class KeyMethod(Method):
-    """An encoder, its momentum encoder, and a queue of past keys; its settings are KeySettings."""
-
-    def set_networks(self, backbone: nn.Module, projector: nn.Module, config: Any) -> None:
-        """Set the networks and the queue."""
-        self.set_encoder(backbone, projector)
-        self.key_encoder = MomentumEncoder(self.encoder, config.momentum)
-        self.queue = KeyQueue(config.queue_size, config.embedding_dim)
-
-    def query_and_keys(
-        self, views: list[Tensor], bn_splits: int, key_forward: KeyForward = "concatenated"
-    ) -> tuple[Tensor, Tensor]:
-        """Return the query (n, d) of the first view and its keys (n, M, d), after an update.
-
-        views: 1 + M of (n, 3, H, W). Both results are float32 and of unit length; the keys get no
-        gradient.
-        """
-        self.key_encoder.update(self.encoder)
-        keys = positive_keys(
-            self.key_encoder, views[1:], bn_splits=bn_splits, key_forward=key_forward
-        )
-        query = split_forward(self.encoder, views[0], bn_splits)
-        return normalize(query.float(), dim=1), keys

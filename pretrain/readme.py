@@ -43,7 +43,7 @@ def method_markdown() -> str:
     from pretrain.methods import METHODS  # it imports torch
 
     names: dict[str, list[str]] = {}
-    for name, (method, _) in METHODS.items():
+    for name, method in METHODS.items():
         names.setdefault(method.__module__, []).append(f"`{name}`")
     rows = []
     for module, methods in names.items():

@@ -154,10 +154,9 @@ def _method(command: Command[Any]) -> Method:
     """Build the networks from the seed; SettingsError if the settings contradict each other."""
     recipe = command.recipe
     torch.manual_seed(command.seed)  # every process builds the same networks
-    module, _ = METHODS[recipe.method]
     try:
         backbone, feature_dim = build_resnet(recipe.arch, recipe.stem)
-        method: Method = module(backbone, feature_dim, recipe.config)
+        method = METHODS[recipe.method](backbone, feature_dim, recipe.config)
     except ValueError as error:
         raise SettingsError(str(error)) from error
     if command.execution.checkpoint_activations:

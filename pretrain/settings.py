@@ -38,8 +38,7 @@ def count_steps(recipe: Recipe[Any], steps: int, plan: BatchPlan) -> int:
 
 def check_batch(recipe: Recipe[Any], num_processes: int) -> None:
     """Raise a SettingsError if a batch does not split as needed or does not fit into the queue."""
-    method, _ = METHODS[recipe.method]
-    needs = method.batch_needs(recipe.config)
+    needs = METHODS[recipe.method].batch_needs(recipe.config)
     num_images = recipe.batch_size // num_processes
     if needs.bn_splits and num_images % needs.bn_splits:
         raise SettingsError(
@@ -92,13 +91,13 @@ def batch_norm_groups(recipe: Recipe[Any], num_processes: int) -> int:
     1 where batch norm is over all processes; else each process has --bn-splits groups. Apart from
     rounding and a local prior, the number of processes changes a run's numbers only through this.
     """
-    needs = METHODS[recipe.method][0].batch_needs(recipe.config)
+    needs = METHODS[recipe.method].batch_needs(recipe.config)
     return 1 if needs.sync_bn else num_processes * max(1, needs.bn_splits)
 
 
 def local_prior_images(recipe: Recipe[Any], num_processes: int) -> int:
     """Return the number of images in LORAC's batch-wise prior; 0 without a local prior."""
-    needs = METHODS[recipe.method][0].batch_needs(recipe.config)
+    needs = METHODS[recipe.method].batch_needs(recipe.config)
     return recipe.batch_size // num_processes if needs.local_prior else 0
 
 

@@ -72,7 +72,7 @@ def tiny_method(
 ) -> Any:
     """A method on a thin ResNet, all drawn from the seed, with changes of its tiny settings."""
     torch.manual_seed(seed)
-    return METHODS[name][0](thin_resnet(norm), WIDTHS[-1], replace(tiny_config(name), **changes))
+    return METHODS[name](thin_resnet(norm), WIDTHS[-1], replace(tiny_config(name), **changes))
 
 
 def tiny_batch(method: Any, *, num_images: int = 8) -> Batch:

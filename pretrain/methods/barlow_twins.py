@@ -4,10 +4,12 @@ Zbontar et al., ICML 2021, arXiv:2103.03230.
 """
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import batch_norm
 
-from pretrain.method import TwoViews
+from pretrain.method import Method
+from pretrain.parts.gather import gather_with_gradient
+from pretrain.parts.heads import mlp_with_norm
 from pretrain.parts.losses import at_least_float32, off_diagonal_squares
 from pretrain.recipes.barlow_twins import BarlowTwinsConfig
 
@@ -36,13 +38,18 @@ def barlow_twins_loss(z1: Tensor, z2: Tensor, *, off_diagonal_weight: float) -> 
         }
 
 
-class BarlowTwins(TwoViews):
+class BarlowTwins(Method):
     """An encoder for both views; correlations are over the images of all processes."""
 
-    config: BarlowTwinsConfig
+    def __init__(self, backbone: nn.Module, feature_dim: int, config: BarlowTwinsConfig) -> None:
+        super().__init__()
+        self.config = config
+        widths = config.hidden_dim, config.embedding_dim
+        projector = mlp_with_norm(feature_dim, *widths, num_hidden=2)
+        self.set_encoder(backbone, projector, sync_bn=config.sync_bn)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
         """Return the loss and its terms of two views (n, 3, H, W); progress has no effect."""
-        z1, z2 = self.embeddings(views)
+        z1, z2 = (gather_with_gradient(at_least_float32(self.encoder(view))) for view in views)
         metrics = barlow_twins_loss(z1, z2, off_diagonal_weight=self.config.off_diagonal_weight)
         return {**metrics, "loss": self.config.loss_scale * metrics["loss"]}

@@ -5,10 +5,11 @@ Wei et al., ICLR 2021, arXiv:2010.02217.
 
 from torch import Tensor, nn
 
-from pretrain.method import KeyMethod
+from pretrain.method import Method
 from pretrain.parts.heads import moco_projector
 from pretrain.parts.losses import instance_discrimination
-from pretrain.parts.queue import queue_divergence
+from pretrain.parts.momentum_encoder import MomentumEncoder
+from pretrain.parts.queue import KeyQueue, queue_divergence
 from pretrain.recipes.co2 import CO2Config
 
 
@@ -22,19 +23,21 @@ def consistency_loss(query: Tensor, key: Tensor, queue: Tensor, *, temperature: 
     return queue_divergence(query, key, queue, temperature=temperature).mean()
 
 
-class CO2(KeyMethod):
+class CO2(Method):
     """MoCo with one more loss: an encoder, its momentum encoder, and a queue of keys."""
 
     def __init__(self, backbone: nn.Module, feature_dim: int, config: CO2Config) -> None:
         super().__init__()
         self.config = config
         projector = moco_projector(config.projector, feature_dim, config.embedding_dim)
-        self.set_networks(backbone, projector, config)
+        self.set_encoder(backbone, projector)
+        self.key_encoder = MomentumEncoder(self.encoder, config.momentum)
+        self.queue = KeyQueue(config.queue_size, config.embedding_dim)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
         """Return the loss of two views (n, 3, H, W), query first; progress has no effect."""
         config = self.config
-        query, keys = self.query_and_keys(views, config.bn_splits)
+        query, keys = self.key_encoder.query_and_keys(self.encoder, views, config.bn_splits)
         key = keys[:, 0]
         negatives = self.queue.keys
         metrics = instance_discrimination(query, key, negatives, temperature=config.temperature)

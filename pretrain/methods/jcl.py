@@ -1,18 +1,20 @@
 """JCL: contrast each query with the mean and the covariance of many positive keys.
 
-Cai et al., NeurIPS 2020, arXiv:2009.14776. Settings and their defaults: pretrain/recipes/jcl.py.
+Cai et al., NeurIPS 2020, arXiv:2009.14776. The vanilla loss is InfoNCE with each of the keys,
+averaged; JCL bounds its limit of infinitely many keys.
 """
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from pretrain.method import KeyMethod
+from pretrain.method import Method
 from pretrain.parts.heads import mlp
-from pretrain.parts.momentum_encoder import positive_metrics, similarities
-from pretrain.parts.queue import queue_logsumexp
+from pretrain.parts.momentum_encoder import MomentumEncoder, positive_metrics, similarities
+from pretrain.parts.queue import KeyQueue, queue_logsumexp
 from pretrain.parts.view import View
 from pretrain.recipes.jcl import JCLConfig
+from pretrain.recipes.moco import MultiKeyConfig
 
 
 def jcl_loss(
@@ -33,7 +35,18 @@ def jcl_loss(
     return (torch.logaddexp(positive_logit, negative) - attraction).mean()
 
 
-class JCL(KeyMethod):
+def multi_key_loss(query: Tensor, keys: Tensor, queue: Tensor, *, temperature: float) -> Tensor:
+    """Return eq. 3, mean over the batch, in nats; float32, also under autocast.
+
+    query (n, d), keys (n, M, d), queue (K, d); rows of unit length. Only the query gets a gradient
+    through the queue. One key gives InfoNCE.
+    """
+    positive = similarities(query, keys) / temperature
+    negative = queue_logsumexp(query, queue, temperature=temperature)  # the same for all M keys
+    return (torch.logaddexp(positive, negative[:, None]) - positive).mean()
+
+
+class JCL(Method):
     """An encoder, its momentum encoder, and a queue of mean keys."""
 
     def __init__(self, backbone: nn.Module, feature_dim: int, config: JCLConfig) -> None:
@@ -41,12 +54,16 @@ class JCL(KeyMethod):
         self.config = config
         self.views = (View(),) * (1 + config.num_keys)
         projector = mlp(feature_dim, feature_dim, config.embedding_dim)
-        self.set_networks(backbone, projector, config)
+        self.set_encoder(backbone, projector)
+        self.key_encoder = MomentumEncoder(self.encoder, config.momentum)
+        self.queue = KeyQueue(config.queue_size, config.embedding_dim)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
         """Return the loss of 1 + M views (n, 3, H, W), query first, at a share of the run done."""
         config = self.config
-        query, keys = self.query_and_keys(views, config.bn_splits, config.key_forward)
+        query, keys = self.key_encoder.query_and_keys(
+            self.encoder, views, config.bn_splits, config.key_forward
+        )
         ramp = progress if config.covariance_ramp == "linear" else 1.0
         loss = jcl_loss(
             query,
@@ -58,4 +75,28 @@ class JCL(KeyMethod):
         mean_key = keys.mean(dim=1)
         # after the loss: negatives are those of past steps
         self.queue.push(normalize(mean_key, dim=1) if config.unit_mean else mean_key)
+        return {"loss": loss, **positive_metrics(query, keys)}
+
+
+class MultiKey(Method):
+    """An encoder, its momentum encoder, and a queue of first keys; with one key it is MoCo v2."""
+
+    def __init__(self, backbone: nn.Module, feature_dim: int, config: MultiKeyConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.views = (View(),) * (1 + config.num_keys)
+        projector = mlp(feature_dim, feature_dim, config.embedding_dim)
+        self.set_encoder(backbone, projector)
+        self.key_encoder = MomentumEncoder(self.encoder, config.momentum)
+        self.queue = KeyQueue(config.queue_size, config.embedding_dim)
+
+    def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
+        """Return the loss of 1 + M views (n, 3, H, W), query first; progress has no effect."""
+        config = self.config
+        query, keys = self.key_encoder.query_and_keys(
+            self.encoder, views, config.bn_splits, config.key_forward
+        )
+        loss = multi_key_loss(query, keys, self.queue.keys, temperature=config.temperature)
+        # the paper does not say what is queued: one key per image, of unit length, as in MoCo
+        self.queue.push(keys[:, 0])
         return {"loss": loss, **positive_metrics(query, keys)}

@@ -61,21 +61,7 @@ def negative_logsumexp(queries: Tensor, queues: Tensor, *, temperature: float) -
     )
 
 
-class ManyHeads(Method):
-    """An encoder of several heads, its momentum encoder, and a queue for each head."""
-
-    def set_heads(
-        self, backbone: nn.Module, feature_dim: int, config: LooCConfig | MoCoPPConfig, heads: int
-    ) -> None:
-        """Set the networks and queues of this number of heads."""
-        self.backbone = backbone
-        self.encoder = ProjectorHeads(backbone, feature_dim, config.embedding_dim, heads)
-        self.projectors = tuple(self.encoder.projectors)
-        self.key_encoder = MomentumEncoder(self.encoder, config.momentum)
-        self.queues = HeadQueues(heads, config.queue_size, config.embedding_dim)
-
-
-class LooC(ManyHeads):
+class LooC(Method):
     """An encoder of n + 1 heads, its momentum encoder, and a queue for each head.
 
     Head 0 is MoCo's; head i keeps what designated augmentation i changes. The first view is the
@@ -92,9 +78,11 @@ class LooC(ManyHeads):
         self.config = config
         self.views = (View(), *key_views(config))
         num_heads = 1 + len(config.designated)
-        if config.conv5_heads:
-            backbone = BranchedResNet(backbone, num_heads)
-        self.set_heads(backbone, feature_dim, config, num_heads)
+        self.backbone = BranchedResNet(backbone, num_heads) if config.conv5_heads else backbone
+        self.encoder = ProjectorHeads(self.backbone, feature_dim, config.embedding_dim, num_heads)
+        self.projectors = tuple(self.encoder.projectors)
+        self.key_encoder = MomentumEncoder(self.encoder, config.momentum)
+        self.queues = HeadQueues(num_heads, config.queue_size, config.embedding_dim)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
         """Return the loss of the query and key views (n, 3, H, W); progress has no effect."""
@@ -140,14 +128,18 @@ def unit_rows(embeddings: Tensor) -> Tensor:
     return normalize(embeddings.float(), dim=2).transpose(0, 1)
 
 
-class MoCoPP(ManyHeads):
+class MoCoPP(Method):
     """MoCo with the heads of LooC++: one pair of views for all heads, a queue for each."""
 
     def __init__(self, backbone: nn.Module, feature_dim: int, config: MoCoPPConfig) -> None:
         super().__init__()
         self.config = config
-        branched = BranchedResNet(backbone, config.num_heads)
-        self.set_heads(branched, feature_dim, config, config.num_heads)
+        num_heads, dim = config.num_heads, config.embedding_dim
+        self.backbone = BranchedResNet(backbone, num_heads)
+        self.encoder = ProjectorHeads(self.backbone, feature_dim, dim, num_heads)
+        self.projectors = tuple(self.encoder.projectors)
+        self.key_encoder = MomentumEncoder(self.encoder, config.momentum)
+        self.queues = HeadQueues(num_heads, config.queue_size, dim)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
         """Return the loss of two views (n, 3, H, W), query first; progress has no effect."""

@@ -8,17 +8,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from pretrain.method import KeyMethod
+from pretrain.method import Method
 from pretrain.parts.heads import moco_projector
 from pretrain.parts.losses import instance_discrimination
-from pretrain.parts.momentum_encoder import positive_keys
-from pretrain.parts.queue import queue_divergence
+from pretrain.parts.momentum_encoder import MomentumEncoder, positive_keys
+from pretrain.parts.queue import KeyQueue, queue_divergence
 from pretrain.parts.sync_bn import split_forward
 from pretrain.parts.view import View
 from pretrain.recipes.moco import MoCoConfig
 
 
-class MoCo(KeyMethod):
+class MoCo(Method):
     """An encoder, its momentum encoder, and a queue of keys."""
 
     def __init__(self, backbone: nn.Module, feature_dim: int, config: MoCoConfig) -> None:
@@ -36,7 +36,9 @@ class MoCo(KeyMethod):
         self.config = config
         self.views = (View(without=config.key_only), View(copies=config.shared))
         projector = moco_projector(config.projector, feature_dim, config.embedding_dim)
-        self.set_networks(backbone, projector, config)
+        self.set_encoder(backbone, projector)
+        self.key_encoder = MomentumEncoder(self.encoder, config.momentum)
+        self.queue = KeyQueue(config.queue_size, config.embedding_dim)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
         """Return the loss of two views (n, 3, H, W), query first; progress has no effect.

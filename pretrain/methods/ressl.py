@@ -4,13 +4,11 @@ Zheng et al., NeurIPS 2021, arXiv:2107.09282, as in the authors' code.
 """
 
 from torch import Tensor, nn
-from torch.nn.functional import normalize
 
 from pretrain.method import Method
 from pretrain.parts.heads import mlp
-from pretrain.parts.momentum_encoder import MomentumEncoder, positive_keys
+from pretrain.parts.momentum_encoder import MomentumEncoder
 from pretrain.parts.queue import KeyQueue, expected_key, queue_logsumexp
-from pretrain.parts.sync_bn import split_forward
 from pretrain.parts.view import View
 from pretrain.recipes.ressl import ReSSLConfig
 
@@ -49,10 +47,8 @@ class ReSSL(Method):
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
         """Return the loss of a strong and a weak view (n, 3, H, W); progress has no effect."""
         config = self.config
-        self.teacher.update(self.encoder)
-        key = positive_keys(self.teacher, views[1:], bn_splits=config.bn_splits)[:, 0]
-        query = split_forward(self.encoder, views[0], config.bn_splits)
-        query = normalize(query.float(), dim=1)
+        query, keys = self.teacher.query_and_keys(self.encoder, views, config.bn_splits)
+        key = keys[:, 0]
         loss = relation_loss(
             query,
             key,

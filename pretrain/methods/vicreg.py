@@ -4,10 +4,12 @@ Bardes et al., ICLR 2022, arXiv:2105.04906.
 """
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
-from pretrain.method import TwoViews
+from pretrain.method import Method
+from pretrain.parts.gather import gather_with_gradient
+from pretrain.parts.heads import mlp_with_norm
 from pretrain.parts.losses import at_least_float32, off_diagonal_squares
 from pretrain.recipes.vicreg import VICRegConfig
 
@@ -58,14 +60,19 @@ def redundancy(rows: Tensor) -> Tensor:
     return off_diagonal_squares(scaled, scaled) / rows.shape[1]
 
 
-class VICReg(TwoViews):
+class VICReg(Method):
     """An encoder for both views; moments are over the images of all processes."""
 
-    config: VICRegConfig
+    def __init__(self, backbone: nn.Module, feature_dim: int, config: VICRegConfig) -> None:
+        super().__init__()
+        self.config = config
+        widths = config.hidden_dim, config.embedding_dim
+        projector = mlp_with_norm(feature_dim, *widths, num_hidden=2)
+        self.set_encoder(backbone, projector, sync_bn=config.sync_bn)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
         """Return the loss and its terms of two views (n, 3, H, W); progress has no effect."""
-        z1, z2 = self.embeddings(views)
+        z1, z2 = (gather_with_gradient(at_least_float32(self.encoder(view))) for view in views)
         return vicreg_loss(
             z1,
             z2,

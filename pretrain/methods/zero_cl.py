@@ -7,10 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import batch_norm, layer_norm
 
-from pretrain.method import TwoViews
+from pretrain.method import Method
+from pretrain.parts.gather import gather_with_gradient
+from pretrain.parts.heads import mlp_with_norm
 from pretrain.parts.losses import at_least_float32
 from pretrain.recipes.zero_cl import ZeroCLConfig
 
@@ -109,17 +111,22 @@ def decompose(moments: Tensor) -> list[Spectrum]:
     return [Spectrum(*parts) for parts in zip(values, vectors, broken, strict=True)]
 
 
-class ZeroCL(TwoViews):
+class ZeroCL(Method):
     """An encoder for both views; whitening is over the images of all processes.
 
     In the released code each process whitens its own part of the batch and correlations are
     averaged over processes, although the images at one place are different ones.
     """
 
-    config: ZeroCLConfig
+    def __init__(self, backbone: nn.Module, feature_dim: int, config: ZeroCLConfig) -> None:
+        super().__init__()
+        self.config = config
+        widths = config.hidden_dim, config.embedding_dim
+        projector = mlp_with_norm(feature_dim, *widths, num_hidden=2)
+        self.set_encoder(backbone, projector, sync_bn=config.sync_bn)
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
         """Return the loss and its terms of two views (n, 3, H, W); progress has no effect."""
-        z1, z2 = self.embeddings(views)
+        z1, z2 = (gather_with_gradient(at_least_float32(self.encoder(view))) for view in views)
         metrics = zero_cl_loss(z1, z2, ridge=self.config.ridge)
         return {**metrics, "loss": self.config.loss_scale * metrics["loss"]}

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from pretrain.parts.sync_bn import shuffled_forward
+from pretrain.parts.sync_bn import shuffled_forward, split_forward
 from pretrain.parts.view import KeyForward
 
 
@@ -43,6 +43,23 @@ class MomentumEncoder(nn.Module):
         """Return embeddings (n, d) of images (n, 3, H, W), without gradient."""
         embeddings: Tensor = self.network(images)
         return embeddings
+
+    def query_and_keys(
+        self,
+        encoder: nn.Module,
+        views: list[Tensor],
+        bn_splits: int,
+        key_forward: KeyForward = "concatenated",
+    ) -> tuple[Tensor, Tensor]:
+        """Follow the encoder; return its query (n, d) of the first view, and own keys (n, M, d).
+
+        views: 1 + M of (n, 3, H, W). Both results are float32 and of unit length; the keys get no
+        gradient.
+        """
+        self.update(encoder)
+        keys = positive_keys(self, views[1:], bn_splits=bn_splits, key_forward=key_forward)
+        query = split_forward(encoder, views[0], bn_splits)
+        return normalize(query.float(), dim=1), keys
 
 
 def rising_momentum(start: float, progress: float) -> float:

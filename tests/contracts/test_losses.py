@@ -13,10 +13,9 @@ from pretrain.methods.byol import byol_loss
 from pretrain.methods.co2 import consistency_loss
 from pretrain.methods.dino import dino_loss
 from pretrain.methods.instdisc import nce_loss, softmax_loss
-from pretrain.methods.jcl import jcl_loss
+from pretrain.methods.jcl import jcl_loss, multi_key_loss
 from pretrain.methods.looc import looc_loss, moco_pp_loss
 from pretrain.methods.lorac import lorac_loss
-from pretrain.methods.multi_key import multi_key_loss
 from pretrain.methods.nnclr import neighbor_loss
 from pretrain.methods.ressl import relation_loss
 from pretrain.methods.simclr import nt_xent_loss

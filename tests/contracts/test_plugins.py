@@ -64,7 +64,7 @@ from benchmarks.pages.published import papers
 from benchmarks.planning.cells import suites
 assert "torch" not in sys.modules
 from pretrain.methods import METHODS
-print(RECIPES["mine/in1k-r50"].method, METHODS["mine"][0].__name__, TASKS["mine_knn"].protocol,
+print(RECIPES["mine/in1k-r50"].method, METHODS["mine"].__name__, TASKS["mine_knn"].protocol,
       DATASETS["mine"].title, papers()[-1].name, *suites()["mine"])
 """
 

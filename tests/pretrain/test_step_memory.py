@@ -51,7 +51,7 @@ def test_activations_are_the_maps_of_every_view_that_learns(
 ) -> None:
     settings = RECIPES[recipe]
     backbone, width = build_resnet(settings.arch, settings.stem)
-    method = METHODS[settings.method][0](backbone, width, settings.config)
+    method = METHODS[settings.method](backbone, width, settings.config)
     small, large = (memory_needs(method, settings, n, torch.bfloat16) for n in (16, 32))
     views = 2 * 4 * 3 * (VIEWS[recipe] * 224**2 + num_small * 96**2)  # two batches, float32
     # weights, and their copies in bfloat16, do not grow with the batch
@@ -61,7 +61,7 @@ def test_activations_are_the_maps_of_every_view_that_learns(
 
 def test_checkpointed_blocks_keep_their_inputs_alone() -> None:
     backbone, width = build_resnet("resnet50", "imagenet")
-    method = METHODS["simclr"][0](backbone, width, RECIPES["simclr/in1k-r50"].config)
+    method = METHODS["simclr"](backbone, width, RECIPES["simclr/in1k-r50"].config)
     checkpoint_activations(method)
     kept = [
         memory_needs(method, RECIPES["simclr/in1k-r50"], num, torch.bfloat16) for num in (16, 32)

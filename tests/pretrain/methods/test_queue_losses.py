@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, kl_div, normalize
 
 from pretrain.methods.co2 import consistency_loss
-from pretrain.methods.jcl import JCL, jcl_loss
-from pretrain.methods.multi_key import multi_key_loss
+from pretrain.methods.jcl import JCL, jcl_loss, multi_key_loss
 from pretrain.methods.ressl import relation_loss
 from pretrain.parts.losses import instance_discrimination
 from pretrain.parts.momentum_encoder import MomentumEncoder

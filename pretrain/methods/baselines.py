@@ -1,21 +1,23 @@
-"""Supervised: cross entropy with the true labels, the reference for methods without labels."""
+"""References: cross entropy with the true labels, and the initialization itself."""
 
+import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from pretrain.method import Method
 from pretrain.parts.view import View
-from pretrain.recipes.baselines import SupervisedConfig
+from pretrain.recipes.baselines import RandomConfig, SupervisedConfig
 
 
 class Supervised(Method):
     """A backbone and a linear classifier with torch's initialization, as in torchvision."""
 
+    views = (View(),)
+
     def __init__(self, backbone: nn.Module, feature_dim: int, config: SupervisedConfig) -> None:
         super().__init__()
         self.config = config
         self.num_classes = config.num_classes
-        self.views = (View(),)
         self.backbone = backbone  # what export.py writes
         self.classifier = nn.Linear(feature_dim, config.num_classes)
 
@@ -25,3 +27,20 @@ class Supervised(Method):
         loss = cross_entropy(scores, labels, label_smoothing=self.config.label_smoothing)
         correct = scores.detach().argmax(dim=1) == labels
         return {"loss": loss, "accuracy": 100 * correct.float().mean()}
+
+
+class Random(Method):
+    """A backbone that learns nothing, for runs of zero steps, which export their initialization."""
+
+    views = (View(),)
+
+    def __init__(self, backbone: nn.Module, feature_dim: int, config: RandomConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.backbone = backbone  # what export.py writes
+
+    def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
+        """Return a loss of zero with gradients of zero; the view (n, 3, H, W) has no effect."""
+        # all parameters take part: DistributedDataParallel waits for the gradient of each
+        sums = torch.stack([parameter.sum() for parameter in self.backbone.parameters()])
+        return {"loss": 0 * sums.sum()}
