@@ -11,7 +11,7 @@ from typing import NoReturn
 from pretrain.command import parse
 from pretrain.readme import recipe_list
 from pretrain.recipes import RECIPES
-from pretrain.running.command_line import OptionError, end_with_the_pipe, nearest
+from pretrain.running.command_line import OptionError, end_with_the_pipe
 
 
 def main(arguments: list[str]) -> int:
@@ -28,13 +28,6 @@ def main(arguments: list[str]) -> int:
         told = f"The first argument is a recipe, one of {len(RECIPES)}, of {', '.join(families)}"
         print(f"{__doc__}\n{told}; --list shows them.", file=sys.stderr)
         return 0 if name else 2
-    if name not in RECIPES:
-        print(
-            f"error: no recipe {name!r}; did you mean {nearest(name, RECIPES)}? "
-            f"python -m pretrain --list shows all {len(RECIPES)}",
-            file=sys.stderr,
-        )
-        return 2
     try:
         command = parse(name, arguments[1:])
     except OptionError as error:

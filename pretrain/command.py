@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal
 import tyro
 
 from pretrain.recipes import RECIPES, Config, Recipe
-from pretrain.running.command_line import OptionError, Range, check_ranges, numbers
+from pretrain.running.command_line import OptionError, Range, check_ranges, nearest, numbers
 from pretrain.running.command_line import parse as parse_words
 
 if TYPE_CHECKING:
@@ -97,9 +97,14 @@ class Command(Generic[Config]):
 def parse(name: str, arguments: list[str]) -> Command[Any]:
     """Return a recipe's command: options from the dataclasses, defaults from the recipe.
 
-    An OptionError names a number that is out of range; the two ends of a range, such as
-    --crop-area, must be in order.
+    An OptionError names an unknown recipe or a number that is out of range; the two ends of a
+    range, such as --crop-area, must be in order.
     """
+    if name not in RECIPES:
+        raise OptionError(
+            f"no recipe {name!r}; did you mean {nearest(name, RECIPES)}? "
+            f"python -m pretrain --list shows all {len(RECIPES)}"
+        )
     recipe = RECIPES[name]
     config: Any = type(recipe.config)
     command: Command[Any] = parse_words(

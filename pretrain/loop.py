@@ -13,19 +13,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.optim import Optimizer
 
 from pretrain import checkpoint
 from pretrain.data.feed import Batch
 from pretrain.data.side_stream import made_aside
 from pretrain.method import Method
-from pretrain.metrics import Log, NotFiniteError, Window, start_wandb, write_view_sheet
-from pretrain.optim import fit_to_device, lars, scheduled_rate, sgd
+from pretrain.metrics import Log, Window, start_wandb, write_view_sheet
+from pretrain.optim import build_optimizer, fit_to_device, scheduled_rate
 from pretrain.parts.resnet import BranchedResNet
-from pretrain.recipes import RECIPES, Recipe
+from pretrain.recipes import RECIPES
 from pretrain.run import Job, flatten, write_snapshot
 from pretrain.running import stop
 from pretrain.running.console import Progress, print_line, progress
+from pretrain.running.errors import NotFiniteError
 from pretrain.running.processes import any_process
 
 
@@ -55,14 +55,13 @@ class Training:
     """State of a run: networks, optimizer, step, unread metrics."""
 
     def __init__(self, job: Job) -> None:
-        recipe = job.recipe
         self.job = job
         self.method = job.method.to(job.process.device).train()
         # views have one or two sizes, for which cudnn measures its algorithms once
         torch.backends.cudnn.benchmark = job.process.device.type == "cuda"
         if job.command.execution.channels_last:
             self.method = self.method.to(memory_format=torch.channels_last)
-        self.optimizer = _optimizer(self.method, recipe)
+        self.optimizer = build_optimizer(self.method, job.recipe)
         # every name is looked up, even if its share of the run is over, so that a wrong one fails
         self.frozen_until = [
             (self.method.get_parameter(name), share)
@@ -85,18 +84,6 @@ class Training:
         self.optimizer.load_state_dict(state["optimizer"])
         fit_to_device(self.optimizer)
         self.window.load_state_dict(state["window"])
-
-
-def _optimizer(method: nn.Module, recipe: Recipe[Any]) -> Optimizer:
-    numbers = {
-        "learning_rate": recipe.learning_rate,
-        "momentum": recipe.sgd_momentum,
-        "weight_decay": recipe.weight_decay,
-    }
-    if recipe.optimizer == "sgd":
-        return sgd(method, **numbers)
-    trust, vectors = recipe.trust_coefficient, recipe.exclude_vectors
-    return lars(method, **numbers, trust_coefficient=trust, exclude_vectors=vectors)
 
 
 def train(job: Job) -> int:

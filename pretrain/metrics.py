@@ -52,10 +52,6 @@ RATES = ("step", "epoch", "learning_rate", "images_per_s", "data_share")
 """Entries of a line of the log that are no metrics of the method."""
 
 
-class NotFiniteError(ArithmeticError):
-    """An infinite or undefined loss."""
-
-
 class Window:
     """Metrics of the steps since they were last read; nothing waits for the device until then.
 

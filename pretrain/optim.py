@@ -29,15 +29,35 @@ def scheduled_rate(recipe: Recipe[Any], done: float, started: float) -> float:
     return recipe.final_learning_rate + span * falling
 
 
-def sgd(network: nn.Module, *, learning_rate: float, momentum: float, weight_decay: float) -> SGD:
-    """Return SGD over all trainable parameters, with batch norm and biases decayed as in MoCo."""
-    optimizer = SGD(
-        split_by_rate([{"params": trainable_parameters(network)}], network),
-        lr=learning_rate,
-        momentum=momentum,
-        weight_decay=weight_decay,
-        foreach=True,
-    )
+def build_optimizer(network: nn.Module, recipe: Recipe[Any]) -> Optimizer:
+    """Return a recipe's optimizer over all parameters that require gradients.
+
+    SGD decays batch norm and biases as well, as in MoCo. LARS with exclude_vectors neither scales
+    nor decays them, as in BYOL and MoCo v3; without it does both, as apex's LARC in SwAV and LORAC.
+    Parameters of the submodules in a method's `fixed_rate` have groups of their own at the end.
+    """
+    excluding = recipe.optimizer == "lars" and recipe.exclude_vectors
+    names = network.fixed_rate if isinstance(network, Method) else ()
+    fixed = {weight for name in names for weight in network.get_submodule(name).parameters()}
+    groups: dict[tuple[bool, bool], list[nn.Parameter]] = {}
+    for weight in filter(lambda each: each.requires_grad, network.parameters()):
+        kind = (weight in fixed, excluding and weight.ndim <= 1)
+        groups.setdefault(kind, []).append(weight)
+    parts: list[dict[str, Any]] = [
+        {
+            "params": weights,
+            "fixed_rate": is_fixed,
+            "adaptive": not is_plain,
+            "weight_decay": 0.0 if is_plain else recipe.weight_decay,
+        }
+        for (is_fixed, is_plain), weights in sorted(groups.items())
+    ]
+    rate, momentum, trust = recipe.learning_rate, recipe.sgd_momentum, recipe.trust_coefficient
+    optimizer: Optimizer
+    if recipe.optimizer == "sgd":
+        optimizer = SGD(parts, lr=rate, momentum=momentum, foreach=True)
+    else:
+        optimizer = LARS(parts, {"lr": rate, "momentum": momentum, "trust_coefficient": trust})
     fit_to_device(optimizer)
     return optimizer
 
@@ -61,59 +81,6 @@ def fit_to_device(optimizer: Optimizer) -> None:
             if momentum.stride() != weight.stride():
                 own_layout = torch.empty_like(weight).copy_(momentum)
                 optimizer.state[weight]["momentum_buffer"] = own_layout
-
-
-def trainable_parameters(network: nn.Module) -> list[nn.Parameter]:
-    """Return the parameters that require gradients; those of a momentum encoder do not."""
-    return [parameter for parameter in network.parameters() if parameter.requires_grad]
-
-
-def split_by_rate(groups: list[dict[str, Any]], network: nn.Module) -> list[dict[str, Any]]:
-    """Split each group in two: scheduled parameters, then those whose rate follows no schedule.
-
-    The latter are those of the submodules that a method names in `fixed_rate`. Their groups come
-    last; empty groups are dropped.
-    """
-    names = network.fixed_rate if isinstance(network, Method) else ()
-    modules = [network.get_submodule(name) for name in names]
-    fixed = {parameter for module in modules for parameter in module.parameters()}
-    split_groups = [
-        {
-            **group,
-            "params": [weight for weight in group["params"] if (weight in fixed) == is_fixed],
-            "fixed_rate": is_fixed,
-        }
-        for is_fixed in (False, True)
-        for group in groups
-    ]
-    return [group for group in split_groups if group["params"]]
-
-
-def lars(
-    network: nn.Module,
-    *,
-    learning_rate: float,
-    momentum: float,
-    weight_decay: float,
-    trust_coefficient: float,
-    exclude_vectors: bool,
-) -> "LARS":
-    """Return LARS over all trainable parameters.
-
-    With exclude_vectors biases and batch-norm parameters are neither scaled nor decayed, as in BYOL
-    and MoCo v3; otherwise all are, as by apex's LARC in SwAV and LORAC.
-    """
-    weights = trainable_parameters(network)
-    plain = [weight for weight in weights if exclude_vectors and weight.ndim <= 1]
-    scaled = [weight for weight in weights if not exclude_vectors or weight.ndim > 1]
-    groups = [
-        {"params": scaled, "weight_decay": weight_decay, "adaptive": True},
-        {"params": plain, "weight_decay": 0.0, "adaptive": False},
-    ]
-    numbers = {"lr": learning_rate, "momentum": momentum, "trust_coefficient": trust_coefficient}
-    optimizer = LARS(split_by_rate(groups, network), numbers)
-    fit_to_device(optimizer)
-    return optimizer
 
 
 class LARS(Optimizer):

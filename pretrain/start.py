@@ -16,7 +16,6 @@ from pretrain.data.images import ChangedError, DataError, DecodeError, last_writ
 from pretrain.data.listing import find_images
 from pretrain.launch import LaunchError, LostProcessError, folder_lock, join_processes
 from pretrain.loop import train
-from pretrain.metrics import NotFiniteError
 from pretrain.run import (
     cautions,
     describe,
@@ -27,6 +26,7 @@ from pretrain.run import (
 )
 from pretrain.running import stop
 from pretrain.running.console import format_duration, print_line
+from pretrain.running.errors import NotFiniteError
 from pretrain.running.loader import WorkerKilledError
 from pretrain.settings import SettingsError, check_batch, check_schedule
 

@@ -83,15 +83,6 @@ def mlp(in_features: int, hidden_features: int, out_features: int) -> nn.Sequent
     )
 
 
-def normed(in_features: int, out_features: int) -> list[nn.Module]:
-    """Return a layer with batch norm, (n, in) -> (n, out); the norm takes any bias away."""
-    return [
-        nn.Linear(in_features, out_features, bias=False),
-        nn.BatchNorm1d(out_features),
-        nn.ReLU(inplace=True),
-    ]
-
-
 def mlp_with_norm(
     in_features: int,
     hidden_features: int,
@@ -109,9 +100,11 @@ def mlp_with_norm(
     arXiv:2103.03230, the expander of VICReg and, with a norm without parameters at the end, the
     projector of SimSiam, arXiv:2011.10566.
     """
-    layers = normed(in_features, hidden_features)
-    for _ in range(num_hidden - 1):
-        layers += normed(hidden_features, hidden_features)
+    layers: list[nn.Module] = []
+    for width in (in_features, *[hidden_features] * (num_hidden - 1)):
+        # the norm takes any bias away
+        layers += nn.Linear(width, hidden_features, bias=False), nn.BatchNorm1d(hidden_features)
+        layers.append(nn.ReLU(inplace=True))
     # no bias: losses that center features cancel it, and BYOL's released code has none either
     layers.append(nn.Linear(hidden_features, out_features, bias=bias))
     if final_norm != "none":

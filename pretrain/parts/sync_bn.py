@@ -21,23 +21,11 @@ def synchronize_batch_norms(network: nn.Module) -> nn.Module:
     """
     if num_processes() == 1:
         return network
-    for module in list(network.modules()):
-        for name, child in list(module.named_children()):
-            if isinstance(child, _BatchNorm):
-                setattr(module, name, _synchronous_copy(child))
+    for module in network.modules():
+        if isinstance(module, _BatchNorm):
+            # the layer and its tensors stay: one that is frozen, or known to an optimizer, stays so
+            module.__class__ = FusedBatchNorm
     return network
-
-
-def _synchronous_copy(norm: _BatchNorm) -> _BatchNorm:
-    twin = FusedBatchNorm(
-        norm.num_features, norm.eps, norm.momentum, norm.affine, norm.track_running_stats
-    )
-    # the tensors themselves: one that is frozen, or known to an optimizer, stays so
-    for name, parameter in norm.named_parameters():
-        setattr(twin, name, parameter)
-    for name, buffer in norm.named_buffers():
-        setattr(twin, name, buffer)
-    return twin.train(norm.training)
 
 
 def split_forward(network: Network, images: Tensor, num_splits: int) -> Tensor:

@@ -14,7 +14,6 @@ import contextlib
 import ctypes
 import multiprocessing
 import os
-import pickle
 import queue
 import shutil
 import signal
@@ -83,14 +82,6 @@ def load_batches(
 
 
 @dataclass(frozen=True)
-class _Failure:
-    """An error that is sent instead of a batch."""
-
-    error: bytes
-    """Result of `pickled_error`."""
-
-
-@dataclass(frozen=True)
 class _Worker:
     """One process, and this process's end of the connection to it."""
 
@@ -130,8 +121,8 @@ class _Workers(Generic[Place, Batch]):
             worker = asked.popleft()
             with _death_explained(worker.process):
                 result = worker.connection.recv()
-            if isinstance(result, _Failure):
-                raise pickle.loads(result.error)
+            if isinstance(result, Exception):
+                raise result
             self._ask(worker, remaining, asked)
             yield result
 
@@ -215,7 +206,7 @@ def _packed(make: Callable[[Any], Any], place: object) -> memoryview:
     except Exception as error:  # raised again in the parent process
         where = "".join(traceback.format_exception(error))
         error.add_note(f"In a process that loads images:\n{where}")
-        return ForkingPickler.dumps(_Failure(pickled_error(error)))
+        return memoryview(pickled_error(error))
 
 
 class _Packer(ForkingPickler):

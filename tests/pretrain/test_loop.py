@@ -19,12 +19,12 @@ from pretrain.data.views import ViewRecipe
 from pretrain.loop import train
 from pretrain.method import Method
 from pretrain.methods.jcl import JCL
-from pretrain.metrics import NotFiniteError
 from pretrain.parts.view import View
 from pretrain.recipes import RECIPES, Recipe
 from pretrain.recipes.jcl import JCLConfig
 from pretrain.run import Job
 from pretrain.running.atomic_files import WriteError
+from pretrain.running.errors import NotFiniteError
 from pretrain.running.processes import Process
 from tests.stop_after import stop_after
 

@@ -1,6 +1,7 @@
 """Optimizers and schedules against numbers written out and against timm's LARS."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from pretrain.method import Method
-from pretrain.optim import fit_to_device, lars, scheduled_rate, sgd
+from pretrain.optim import build_optimizer, fit_to_device, scheduled_rate
 from pretrain.recipes import RECIPES
 from pretrain.recipes.recipe import Schedule
 from tests.rounding import assert_equal_up_to_rounding
@@ -21,10 +22,15 @@ def test_steps_divide_by_ten_at_each_milestone() -> None:
     assert rates == pytest.approx([0.03, 0.03, 0.003, 0.003, 0.0003])
 
 
+def optimizer_of(kind: Any, network: nn.Module, **changes: Any) -> Optimizer:
+    numbers = {"learning_rate": 0.1, "weight_decay": 0.1, "trust_coefficient": 0.1, **changes}
+    return build_optimizer(network, replace(RECIPES["moco/smoke"], optimizer=kind, **numbers))
+
+
 def test_sgd_decays_and_remembers_as_written_out() -> None:
     layer = nn.Linear(1, 1, bias=False)
     nn.init.constant_(layer.weight, 2.0)
-    optimizer = sgd(layer, learning_rate=0.1, momentum=0.9, weight_decay=0.5)
+    optimizer = optimizer_of("sgd", layer, weight_decay=0.5)
     weight, velocity = 2.0, 0.0
     for _ in range(3):
         optimizer.zero_grad()
@@ -72,11 +78,8 @@ class TwoRates(Method):
 
 def test_what_keeps_its_rate_is_in_groups_of_its_own_that_come_last() -> None:
     network = TwoRates()
-    numbers = {"learning_rate": 0.1, "momentum": 0.9, "weight_decay": 0.5}
-    by_sgd = sgd(network, **numbers)
-    by_lars = lars(network, **numbers, trust_coefficient=0.1, exclude_vectors=True)
-    for optimizer, decays in ((by_sgd, [0.5, 0.5]), (by_lars, [0.5, 0.0, 0.5, 0.0])):
-        groups = optimizer.param_groups
+    for kind, decays in (("sgd", [0.5, 0.5]), ("lars", [0.5, 0.0, 0.5, 0.0])):
+        groups = optimizer_of(kind, network, weight_decay=0.5).param_groups
         assert [group["weight_decay"] for group in groups] == decays
         for is_fixed, module in ((False, network.first), (True, network.second)):
             held = [
@@ -84,7 +87,7 @@ def test_what_keeps_its_rate_is_in_groups_of_its_own_that_come_last() -> None:
             ]
             assert {*held} == {p for p in module.parameters() if p.requires_grad}
             assert len(held) == len({*held})
-    assert by_sgd.param_groups[0]["fixed_rate"] is False
+        assert groups[0]["fixed_rate"] is False
 
 
 class Weights(nn.Module):
@@ -128,8 +131,8 @@ def timms(network: Weights, *, exclude_vectors: bool = True) -> Optimizer:
 @pytest.mark.parametrize("exclude_vectors", [True, False])
 def test_lars_is_timms(exclude_vectors: bool) -> None:
     network, twin = Weights(), Weights()
-    numbers = {"learning_rate": 0.7, "momentum": 0.9, "weight_decay": 0.01}
-    ours = lars(network, **numbers, trust_coefficient=0.02, exclude_vectors=exclude_vectors)
+    numbers = {"learning_rate": 0.7, "weight_decay": 0.01, "trust_coefficient": 0.02}
+    ours = optimizer_of("lars", network, **numbers, exclude_vectors=exclude_vectors)
     run(network, ours, range(20))
     run(twin, timms(twin, exclude_vectors=exclude_vectors), range(20))
     for found, expected in zip(network.parameters(), twin.parameters(), strict=True):
@@ -150,13 +153,6 @@ def gradients(network: nn.Module, step: int) -> None:
     for weight in network.parameters():
         noise = torch.randn(weight.shape, generator=generator)
         weight.grad = torch.empty_like(weight).copy_(noise)
-
-
-def optimizer_of(kind: str, network: nn.Module) -> Optimizer:
-    numbers = {"learning_rate": 0.1, "momentum": 0.9, "weight_decay": 0.1}
-    if kind == "sgd":
-        return sgd(network, **numbers)
-    return lars(network, **numbers, trust_coefficient=0.1, exclude_vectors=True)
 
 
 @pytest.mark.parametrize("kind", ["sgd", "fused sgd", "lars"])

@@ -5,6 +5,7 @@ Bardes et al., arXiv:2105.04906.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,7 +18,8 @@ from pretrain.methods.barlow_twins import barlow_twins_loss
 from pretrain.methods.simclr import nt_xent_loss
 from pretrain.methods.vicreg import vicreg_loss
 from pretrain.methods.zero_cl import zero_cl_loss
-from pretrain.optim import lars
+from pretrain.optim import build_optimizer
+from pretrain.recipes import RECIPES
 from tests.rounding import SHORT_CHAIN, assert_equal_up_to_rounding
 from tests.tiny_methods import tiny_batch, tiny_method
 
@@ -140,14 +142,9 @@ def step_of_lars(loss_scale: float, weight_decay: float) -> Metrics:
     """How far each parameter of Barlow Twins goes in one step."""
     method = tiny_method("barlow_twins", norm=nn.Identity, loss_scale=loss_scale)
     before = {name: weight.detach().clone() for name, weight in method.named_parameters()}
-    optimizer = lars(
-        method,
-        learning_rate=1.0,
-        momentum=0.9,
-        weight_decay=weight_decay,
-        trust_coefficient=0.001,
-        exclude_vectors=True,
-    )
+    recipe = RECIPES["barlow_twins/in1k-r50"]
+    recipe = replace(recipe, learning_rate=1.0, weight_decay=weight_decay)
+    optimizer = build_optimizer(method, recipe)
     method(tiny_batch(method).views, 1.0)["loss"].backward()
     optimizer.step()
     return {name: weight.detach() - before[name] for name, weight in method.named_parameters()}

@@ -2,7 +2,9 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -10,7 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import transfer.frozen.linear_heads
-from pretrain.optim import lars
+from pretrain.optim import build_optimizer
+from pretrain.recipes import RECIPES
 from pretrain.running import stop
 from transfer.backbone import Backbone
 from transfer.datasets.catalog import open_split
@@ -126,8 +129,15 @@ def test_lars_is_that_of_pre_training_for_each_head_alone() -> None:
     for index, rate in enumerate(RATES):
         head = nn.Linear(8, 5, dtype=torch.float64)
         head.load_state_dict({"weight": start().weight[0], "bias": start().bias[0]})
-        settings = {"momentum": 0.9, "weight_decay": 0.01, "trust_coefficient": 0.02}
-        optimizer = lars(head, learning_rate=rate, exclude_vectors=False, **settings)
+        settings: dict[str, Any] = {
+            "weight_decay": 0.01,
+            "trust_coefficient": 0.02,
+            "exclude_vectors": False,
+        }
+        optimizer = build_optimizer(
+            head,
+            replace(RECIPES["swav/in1k-r50"], learning_rate=rate, **settings),
+        )
         for step, (features, labels) in enumerate(batches(20)):
             optimizer.param_groups[0]["lr"] = rate * training.rate_factors(step / 20)[index]
             optimizer.zero_grad()
