@@ -13,35 +13,9 @@ from torch import Tensor
 
 from transfer.convert.architectures import FEATURE_DIM, BackboneError, is_optional
 from transfer.convert.candidates import Candidate
+from transfer.convert.layouts import NAMES
 from transfer.convert.messages import list_briefly
 
-OTHERS = (
-    (
-        r"(^|\.)attn_?pool\.",
-        "CLIP's modified ResNet (attention pooling), whose stem and strides differ: only "
-        "torchvision's ResNets can be transferred",
-    ),
-    (r"(^|[._])flat_param(_\d+)?$", "parameters that FSDP has flattened: save a full state dict"),
-    (
-        r"(fp32_groups|fp32_flat_groups|single_partition_of)",
-        "a part of DeepSpeed's optimizer: its script zero_to_fp32.py makes one state dict of all",
-    ),
-    (
-        r"(^|\.)(res\d_\d+_branch\d\w*|res_conv1_bn)_[wbs]$",
-        "Caffe2's names of a ResNet with other strides and inputs: convert them to detectron2's",
-    ),
-    (
-        r"(^|\.)(embedder\.embedder|encoder\.stages\.\d+\.layers)\.",
-        "Hugging Face's ResNet: say --encoder hf:FOLDER with its config.json and model.safetensors",
-    ),
-    (
-        r"(^|\.)\d\.0\.shortcut\.0\.weight$",
-        "lightly's own ResNet for CIFAR in an nn.Sequential, which lacks the ReLU before the first "
-        "stage: build it in a file of yours and say --encoder my_file.py:build",
-    ),
-    (r"^\d+$", "a list of tensors without names: save model.state_dict()"),
-)
-"""Patterns of names that tell what a file is, and what to do."""
 MOMENTUM_SIDE = (
     r"encoder_k|key_encoder|momentum|moco_encoder|target|teacher|(^|[._])ema([._]|$)|_k\."
 )
@@ -142,9 +116,9 @@ def _same_values(one: Candidate, other: Candidate, tensors: Mapping[str, Tensor]
 
 def _refusal(candidates: list[Candidate], tensors: Mapping[str, Tensor]) -> str:
     """Return a message that says what was found instead of a complete ResNet."""
-    for pattern, sentence in OTHERS:
-        if other := next((name for name in tensors if re.search(pattern, name)), None):
-            return f"it holds {sentence} ({other})"
+    for row in NAMES["others"]:
+        if other := next((name for name in tensors if re.search(row["names"], name)), None):
+            return f"it holds {row['is']} ({other})"
     if not candidates:
         transformer = any(re.search("cls_token|pos_embed|patch_embed", name) for name in tensors)
         kind = "look like a Vision Transformer's" if transformer else "belong to no ResNet"

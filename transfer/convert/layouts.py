@@ -7,6 +7,9 @@ are typical of a project. Recognition needs the scheme only; the layout is for t
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
 
 from transfer.convert.architectures import STEMS_BY_SHAPE, Stem
 
@@ -67,29 +70,10 @@ SCHEMES = (
     DETECTRON2,
 )
 
-LAYOUTS: tuple[tuple[str, str, str], ...] = (
-    # pattern of the prefix's end, pattern in the name of some other tensor, name of the project
-    (r"_feature_blocks\.", "", "VISSL"),
-    (r"encoder_q\.0\.", "", "OpenMMLab MoCo"),
-    (r"encoder_q\.", "", "MoCo"),
-    (r"base_encoder\.", "", "MoCo v3"),
-    (r"module\.encoder\.", r"predictor\.", "SimSiam"),
-    (r"(teacher|student)\.(\w+\.)*", "", "DINO"),
-    (r"online\w*\.(\w+\.)*", "", "BYOL"),
-    (r"(^|\.)net\.", r"online_encoder\.", "BYOL"),
-    (r"module\.backbone\.", r"(^|\.)module\.bn\.running_mean$", "Barlow Twins"),
-    (r"module\.backbone\.", r"(^|\.)module\.projector\.0\.bias$", "VICReg"),
-    (r"module\.backbone\.", r"(^|\.)module\.projector\.", "Barlow Twins"),
-    (r"encoder\.", r"(^|\.)projector\.linear1\.", "PixPro"),
-    (r"backbone\.", r"(^|\.)backbone\.fc\.0\.", "SimCLR of sthalles"),
-    (r"(backbone|encoder)\.", r"(^|\.)(classifier|projector|momentum_backbone)\.", "solo-learn"),
-    (r"backbone\.", r"(projection|prediction)_head\.", "lightly"),
-    (r"backbone\.", "", "OpenMMLab"),
-    (r"module\.", r"prototypes\.", "SwAV"),
-    (r"module\.", "", "DistributedDataParallel"),
-    (r"(^|state_dict\.|model\.|network\.)", r"(^|\.)fc\.weight$", "torchvision or timm"),
-    (r"(^|state_dict\.|model\.|network\.)", "", "bare torchvision"),
+NAMES: dict[str, list[dict[str, str]]] = yaml.safe_load(
+    Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")
 )
+"""Names that tell a project, and those that tell another network than torchvision's ResNet."""
 
 
 def layout_name(scheme: Scheme, prefix: str, others: Iterable[str]) -> str:
@@ -99,9 +83,10 @@ def layout_name(scheme: Scheme, prefix: str, others: Iterable[str]) -> str:
     if scheme.name.startswith("nn.Sequential"):
         return "lightly" if prefix.endswith("backbone.") else "nn.Sequential"
     names = list(others)
-    for ending, beside, layout in LAYOUTS:
-        if re.search(f"{ending}$", prefix) and any(
+    for row in NAMES["layouts"]:
+        beside = row.get("beside", "")
+        if re.search(f"{row['prefix']}$", prefix) and any(
             re.search(beside, name) for name in ["", *names]
         ):
-            return layout
+            return row["name"]
     return "unknown"

@@ -19,34 +19,21 @@ class PublicFile:
     digest: str
     """First hex digits of the hash, as many as are published."""
     source: str
+    """Place where the hash is published."""
     recipe: str = ""
     """Recipe of `python -m pretrain --list` for this training; empty if there is none."""
 
 
-SOURCES = {
-    "md5": "README of github.com/facebookresearch/moco",
-    "sha256": "torchvision's file names",
-}
-"""Addresses at which the hashes are published."""
 PUBLIC_FILES = tuple(
-    PublicFile(
-        file=row["file"],
-        what=row["what"],
-        algorithm=algorithm,
-        digest=row[algorithm],
-        source=source,
-        recipe=row.get("recipe", ""),
-    )
+    PublicFile(**row)
     for row in yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
-    for algorithm, source in SOURCES.items()
-    if algorithm in row
 )
 
 
 def recognize_file(path: Path) -> PublicFile | None:
     """Return the published file that a file is, by its content; None if it is not known."""
     digests = {}
-    for algorithm in SOURCES:
+    for algorithm in ("md5", "sha256"):
         with path.open("rb") as file:
             digests[algorithm] = hashlib.file_digest(file, algorithm).hexdigest()
     fitting = (f for f in PUBLIC_FILES if digests[f.algorithm].startswith(f.digest))

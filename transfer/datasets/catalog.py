@@ -17,10 +17,7 @@ from pathlib import Path
 
 from pretrain.running.command_line import nearest
 from pretrain.running.plugins import with_plugins
-from transfer.datasets import (
-    cifar,
-    labeled,
-)
+from transfer.datasets import cifar, labeled
 from transfer.datasets.expected import DataError, Sizes, small_sizes
 from transfer.datasets.imagenet import imagenet, imagenet_c, objectnet
 from transfer.datasets.images import Images
@@ -31,15 +28,7 @@ from transfer.datasets.segmented import Segmented
 from transfer.datasets.splits import Split
 
 SPLITS = ("train", "val", "trainval", "test")
-FILES = (
-    labeled,
-    cifar,
-    imagenet,
-    imagenet_c,
-    objectnet,
-    voc,
-    coco,
-)
+FILES = (labeled, cifar, imagenet, imagenet_c, objectnet, voc, coco)
 """The files that describe data sets."""
 DAMAGES = (OSError, RuntimeError, ValueError, LookupError, TypeError, OverflowError)
 """Errors of torchvision, scipy and our own readers on absent and damaged annotation files."""
@@ -48,11 +37,10 @@ CONTENTS = {
     "Scenes": "objects in images",
     "Segmented": "masks of classes",
 }
-OWN: dict[str, DatasetInfo] = in_order(
-    {key: info for file in FILES for key, info in file.DATASETS.items()}
+DATASETS: dict[str, DatasetInfo] = with_plugins(
+    in_order({key: info for file in FILES for key, info in file.DATASETS.items()}), "datasets"
 )
-"""The sets of the suite, in the order of the tables of `check-data`."""
-DATASETS = with_plugins(OWN, "datasets")
+"""The sets of the suite, in the order of the tables of `check-data`, then those of plugins."""
 
 
 def dataset_info(key: str) -> DatasetInfo:

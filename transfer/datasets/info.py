@@ -196,12 +196,12 @@ FILE = Path(__file__).with_name("facts.yaml")
 
 
 @cache
-def _facts() -> dict[str, dict[str, dict[str, Any]]]:
+def facts() -> dict[str, dict[str, Any]]:
     """Return the content of the file, with tuples in place of lists."""
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # five times as fast where it is there
-    content: dict[str, dict[str, dict[str, Any]]] = _tuples(yaml.load(FILE.read_text(), loader))
+    content: dict[str, dict[str, Any]] = _tuples(yaml.load(FILE.read_text(), loader))
     return content
 
 
@@ -216,16 +216,16 @@ def source(key: str, **functions: Any) -> Source:
 
     TypeError names a field that is missing, or that no source has.
     """
-    facts = _facts()["sources"][key]
-    groups = (facts["archives"], *facts.get("variants", ()))
+    known = facts()["sources"][key]
+    groups = (known["archives"], *known.get("variants", ()))
     archives, *variants = (tuple(Archive(**entry) for entry in group) for group in groups)
-    parts = ({"path": part} if isinstance(part, str) else part for part in facts["parts"])
+    parts = ({"path": part} if isinstance(part, str) else part for part in known["parts"])
     lists = {
         "archives": archives,
         "variants": tuple(variants),
         "parts": tuple(Part(**part) for part in parts),
     }
-    return Source(key=key, **(facts | lists), **functions)
+    return Source(key=key, **(known | lists), **functions)
 
 
 def info(key: str, **functions: Any) -> DatasetInfo:
@@ -233,14 +233,14 @@ def info(key: str, **functions: Any) -> DatasetInfo:
 
     These are `read` and `small`, often `sources`. TypeError names one that is missing or unknown.
     """
-    facts = _facts()["datasets"][key]
-    counts = facts["counts"]
+    known = facts()["datasets"][key]
+    counts = known["counts"]
     if "train" in counts:
         counts = split_counts(**counts)
-    return DatasetInfo(**(facts | {"counts": counts}), **functions)
+    return DatasetInfo(**(known | {"counts": counts}), **functions)
 
 
 def in_order(datasets: Mapping[str, DatasetInfo]) -> dict[str, DatasetInfo]:
     """Return the sets in the order of facts.yaml, others behind these."""
-    keys = (*_facts()["datasets"], *datasets)
+    keys = (*facts()["datasets"], *datasets)
     return {key: datasets[key] for key in keys if key in datasets}

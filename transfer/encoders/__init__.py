@@ -4,5 +4,5 @@ options.py  the options that name one
 encoder.py  an encoder and its file: network, input, pooling, random twin
 sources.py  builds the network: timm, torchvision, transformers, the user's own file or module
 weights.py  places every tensor of a file in the network
-proof.py    proves that the weights arrived
+proof.py    proves that the weights arrived; names.yaml: other libraries' names of tensors
 """

@@ -12,10 +12,12 @@ import copy
 import re
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from typing import Literal
 
 import torch
 import torch.nn.functional as F
+import yaml
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
@@ -28,55 +30,9 @@ HEAD_DIM = {1280: 80}
 """Channels of an attention head by the width of a Vision Transformer: 64 but in ViT-H."""
 EPS = 1e-6
 """Epsilon of their layer norms."""
-RENAMED: dict[str, dict[str, str]] = {
-    "class_token": {  # torchvision's ViT
-        "class_token": "cls_token",
-        "conv_proj": "patch_embed.proj",
-        r"encoder\.pos_embedding": "pos_embed",
-        r"encoder\.ln\b": "norm",
-        r"encoder\.layers\.encoder_layer_": "blocks.",
-        "ln_": "norm",
-        r"self_attention\.in_proj_": "attn.qkv.",
-        r"self_attention\.out_proj": "attn.proj",
-        r"mlp\.0": "mlp.fc1",
-        r"mlp\.3": "mlp.fc2",
-    },
-    "features.0.0.weight": {  # torchvision's ConvNeXt
-        r"features\.0\.": "stem.",
-        r"classifier\.0": "head.norm",
-        **{rf"features\.{2 * stage}\.": f"stages.{stage}.downsample." for stage in (1, 2, 3)},
-        **{rf"features\.{2 * stage + 1}\.": f"stages.{stage}.blocks." for stage in range(4)},
-        r"block\.0": "conv_dw",
-        r"block\.2": "norm",
-        r"block\.3": "mlp.fc1",
-        r"block\.5": "mlp.fc2",
-        "layer_scale": "gamma",
-    },
-    "embeddings.cls_token": {  # ViT and DINOv2 of transformers
-        r"embeddings\.cls_token": "cls_token",
-        r"embeddings\.register_tokens": "reg_token",
-        r"embeddings\.position_embeddings": "pos_embed",
-        r"embeddings\.patch_embeddings\.projection": "patch_embed.proj",
-        r"^(encoder\.layer|layers)\.": "blocks.",
-        "layernorm_before": "norm1",
-        "layernorm_after": "norm2",
-        "layernorm": "norm",
-        r"attention\.o_proj": "attn.proj",
-        r"layer_scale(\d)\.lambda1": r"ls\1.gamma",
-    },
-    "embeddings.patch_embeddings.weight": {  # ConvNeXt of transformers
-        r"embeddings\.patch_embeddings": "stem.0",
-        r"embeddings\.layernorm": "stem.1",
-        r"^layernorm": "head.norm",
-        r"encoder\.stages": "stages",
-        r"\.layers\.": ".blocks.",
-        "downsampling_layer": "downsample",
-        "dwconv": "conv_dw",
-        "layernorm": "norm",
-        "pwconv": "mlp.fc",
-        "layer_scale_parameter": "gamma",
-    },
-}
+RENAMED: dict[str, dict[str, str]] = yaml.safe_load(
+    Path(__file__).with_name("names.yaml").read_text(encoding="utf-8")
+)
 """Parts of other libraries' names, in order, and timm's, by a name that tells the library."""
 
 Weights = Mapping[str, Tensor]

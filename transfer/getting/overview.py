@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from pretrain.running.command_line import nearest
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.check import table
-from transfer.datasets.info import Archive, Source
+from transfer.datasets.info import Archive, Source, facts
 from transfer.getting.assemble import Getting
 
 HEADER = ("source", "state", "download", "folder", "from")
@@ -80,20 +80,7 @@ def _row(source: Source, getting: Getting) -> tuple[str, ...]:
     return source.key, state, size, source.folder, place
 
 
-SUITES: Mapping[str, tuple[str, ...]] = {
-    "jcl": ("in1k", "coco17", "coco17_keypoints", "in100"),
-    "co2": ("in1k", "in1k_1pct", "in1k_10pct", "voc07", "voc0712", "voc12_seg", "in100"),
-    "lorac": (
-        *("in1k", "aircraft", "birdsnap", "caltech101", "cars", "cifar10", "cifar100", "dtd"),
-        *("flowers", "food", "pets", "places365", "sun397", "in1k_1pct", "in1k_10pct"),
-        *("coco17", "coco17_keypoints", "in100"),
-    ),
-    "uniclr": ("in1k", "cifar10", "cifar100", "in100"),
-    "dino": ("in1k",),
-    "nnclr": ("in1k", "aircraft", "caltech101", "cifar10", "cifar100", "dtd", "flowers"),
-    "ressl": ("in1k",),
-    "looc": ("in100", "inat1k", "cub200", "flowers", "objectnet13", "imagenet_c100"),
-}
+SUITES: Mapping[str, tuple[str, ...]] = facts()["suites"]
 """Data sets of each paper's tasks. The papers' tasks are known to `benchmarks`, which this room may
 not import; a test compares the two."""
 
