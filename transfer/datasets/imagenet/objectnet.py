@@ -25,7 +25,7 @@ WNIDS = {
     for line in Path(__file__).with_suffix(".txt").read_text().splitlines()
     for wnid, _, label in [line.partition(" ")]
 }
-"""ImageNet-100's class for each label of ObjectNet; of chairs, wheels and helmets it has one kind."""
+"""ImageNet-100's class for each label of ObjectNet, such as the rocking chair for chairs."""
 PUBLISHED_IMAGES = 50_000
 """Images of all 313 classes, in round numbers; the number per class is not published."""
 LEAST_IMAGES = 49_500
