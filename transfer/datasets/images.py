@@ -7,6 +7,7 @@ import hashlib
 import io
 import os
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,11 +27,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-@dataclass(frozen=True, eq=False)
-class ImageFiles:
-    """Images in files; names are relative to the folder, with forward slashes."""
+class NamedImages(ABC):
+    """Images by name, in files or in memory."""
 
-    folder: Path
     encoded_names: NDArray[np.bytes_]
     """(n,): an array, since a list of a million strings is copied into every loading process."""
 
@@ -45,8 +44,19 @@ class ImageFiles:
         """Return an RGB image."""
         return Image.fromarray(self.read(i))
 
+    @abstractmethod
     def read(self, i: int) -> Pixels:
         """Return RGB pixels (H, W, 3), uint8; DataError names a file that cannot be read."""
+
+
+@dataclass(frozen=True, eq=False)
+class ImageFiles(NamedImages):
+    """Images in files; names are relative to the folder, with forward slashes."""
+
+    folder: Path
+    encoded_names: NDArray[np.bytes_]
+
+    def read(self, i: int) -> Pixels:
         return read_pixels(self.folder / self.name(i))
 
     def take(self, indices: NDArray[np.int64]) -> ImageFiles:
@@ -80,25 +90,13 @@ class ImageFiles:
 
 
 @dataclass(frozen=True, eq=False)
-class ImageArrays:
+class ImageArrays(NamedImages):
     """Images in memory, pixels (n, H, W, 3) uint8; names only serve messages and seeded splits."""
 
     pixels: NDArray[np.uint8]
     encoded_names: NDArray[np.bytes_]
 
-    def __len__(self) -> int:
-        return len(self.encoded_names)
-
-    def name(self, i: int) -> str:
-        """Return the name of an image, for messages."""
-        return str(self.encoded_names[i], "utf-8")
-
-    def decode(self, i: int) -> Image.Image:
-        """Return an RGB image."""
-        return Image.fromarray(self.pixels[i])
-
     def read(self, i: int) -> Pixels:
-        """Return RGB pixels (H, W, 3), uint8."""
         pixels: Pixels = self.pixels[i]
         return pixels
 
@@ -111,7 +109,26 @@ class ImageArrays:
         return bytes(self.pixels[i].tobytes())
 
 
-class Images:
+class ImageSplit:
+    """One split of a data set, of any kind."""
+
+    source: ImageFiles | ImageArrays
+    class_names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def name(self, i: int) -> str:
+        """Return the file of an image below the data folder, for messages."""
+        return self.source.name(i)
+
+    @property
+    def files(self) -> tuple[ImageFiles, ...]:
+        """Return the files that are read later; none if the pixels are in memory."""
+        return (self.source,) if isinstance(self.source, ImageFiles) else ()
+
+
+class Images(ImageSplit):
     """One split: (RGB image, label) pairs.
 
     labels (n,) int64; for VOC (n, 20) int8 with 1 present, 0 difficult objects only, -1 absent.
@@ -141,26 +158,14 @@ class Images:
 
         return torch.from_numpy(self.label_array)
 
-    def __len__(self) -> int:
-        return len(self.source)
-
     def __getitem__(self, i: int) -> tuple[Image.Image, Any]:
         label = self.labels[i]
         return self.source.decode(i), int(label) if label.ndim == 0 else label
-
-    def name(self, i: int) -> str:
-        """Return the file of an image below the data folder, for messages."""
-        return self.source.name(i)
 
     def subset(self, indices: Sequence[int] | NDArray[np.int64] | Tensor) -> Images:
         """Return the images at these positions (n,), in this order."""
         positions = np.asarray(indices, dtype=np.int64)
         return Images(self.source.take(positions), self.label_array[positions], self.class_names)
-
-    @property
-    def files(self) -> tuple[ImageFiles, ...]:
-        """Return the files that are read later; none if the pixels are in memory."""
-        return (self.source,) if isinstance(self.source, ImageFiles) else ()
 
     @cached_property
     def fingerprint(self) -> str:

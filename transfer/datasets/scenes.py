@@ -13,7 +13,7 @@ from typing import Literal, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from transfer.datasets.images import ImageFiles
+from transfer.datasets.images import ImageFiles, ImageSplit
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -150,8 +150,10 @@ def _ends(parts: Sequence[Sequence[object] | NDArray[np.float64]]) -> NDArray[np
 ARRAY_NAMES = tuple(field.name for field in fields(SceneArrays))
 
 
-class Scenes:
+class Scenes(ImageSplit):
     """One split of a detection set."""
+
+    source: ImageFiles
 
     def __init__(
         self,
@@ -187,9 +189,6 @@ class Scenes:
         self.wide = self.sizes[:, 0] > self.sizes[:, 1]
         """Whether the image is wider than high (n,), for batches of one orientation."""
 
-    def __len__(self) -> int:
-        return len(self.order)
-
     def __iter__(self) -> Iterator[Scene]:
         return (self.scene(i) for i in range(len(self)))
 
@@ -202,21 +201,12 @@ class Scenes:
         """Return one image with its objects."""
         return self.arrays.scene(int(self.order[i]))
 
-    def name(self, i: int) -> str:
-        """Return the file of an image below the data folder."""
-        return self.source.name(i)
-
     def subset(self, indices: Sequence[int] | NDArray[np.int64]) -> "Scenes":
         """Return the images at these positions, in this order."""
         part = copy.copy(self)
         vars(part).pop("fingerprint", None)
         part._take(self.source.folder, self.order[np.asarray(indices, dtype=np.int64)])
         return part
-
-    @property
-    def files(self) -> tuple[ImageFiles, ...]:
-        """Return the files that are read later."""
-        return (self.source,)
 
     def objects_per_class(self) -> NDArray[np.int64]:
         """Return the number of objects of each class (L,), those aside not counted."""

@@ -14,7 +14,7 @@ from PIL import Image
 
 from pretrain.running.atomic_files import write_whole
 from transfer.datasets.expected import DataError
-from transfer.datasets.images import ImageFiles, encode_names
+from transfer.datasets.images import ImageFiles, ImageSplit, encode_names
 
 IGNORED = 255
 """Value of outlines and of pixels of no class in a mask; they are not trained on or counted."""
@@ -23,8 +23,10 @@ Mask = NDArray[np.uint8]
 THREADS = 8
 
 
-class Segmented:
+class Segmented(ImageSplit):
     """One split of a segmentation set."""
+
+    source: ImageFiles
 
     def __init__(
         self,
@@ -42,13 +44,6 @@ class Segmented:
         self.class_names = tuple(class_names)
         self.notes = tuple(notes)
         """Lines on the origin of the masks."""
-
-    def __len__(self) -> int:
-        return len(self.source)
-
-    def name(self, i: int) -> str:
-        """Return the file of an image below the data folder."""
-        return self.source.name(i)
 
     @property
     def files(self) -> tuple[ImageFiles, ...]:
