@@ -6,7 +6,7 @@ read_file.py      reads a file's tensors: format from its first bytes, names fro
 child.py          the process that opens pickles by torch.load, within limits of time and memory
 inert.py          Python's reader of pickles, and what stands for what they name
 messages.py       values of a file in messages
-layouts.py        the names that each project gives a ResNet's tensors; layouts.yaml lists them
+layouts.py        the names that each project gives a ResNet's tensors; reads names.yaml
 candidates.py     finds the ResNets in a file
 choice.py         chooses the backbone among them
 statements.py     what the file says of its network, and the variant that its tensors agree with

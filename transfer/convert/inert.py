@@ -31,41 +31,16 @@ from torch import Tensor
 from torch.storage import TypedStorage
 
 from transfer.convert.architectures import BackboneError
+from transfer.convert.layouts import NAMES
 from transfer.convert.messages import shorten
 
 LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 """First pickle of a file that torch before 1.6 wrote."""
 
-# fmt: off
-INERT_PACKAGES = frozenset({
-    "argparse", "pathlib", "datetime", "uuid", "typing", "types.SimpleNamespace", "decimal.Decimal",
-    "fractions.Fraction", "functools.partial", "logging", "random.Random", "re._compile",
-    "omegaconf", "yacs", "addict", "easydict", "ml_collections", "munch",
-    "box", "lightning", "pytorch_lightning", "lightning_fabric",
-    "lightning_utilities", "mmengine", "mmcv", "vissl", "classy_vision", "fvcore", "numpy.random",
-})
-# fmt: on
+INERT_PACKAGES = frozenset(NAMES["inert_packages"])
 """Packages (or single names) whose objects in checkpoints are configuration and logs."""
-
-# fmt: off
-RUNNING_MODULES = frozenset({
-    # programs, processes and threads
-    "os", "posix", "nt", "subprocess", "_posixsubprocess", "pty", "multiprocessing", "concurrent",
-    "asyncio", "threading", "_thread", "sched", "signal", "webbrowser", "platform", "commands",
-    "popen2", "ensurepip", "venv", "idlelib", "turtledemo", "tkinter", "antigravity",
-    # Python code, its import, compilation and examination
-    "sys", "importlib", "imp", "runpy", "pkgutil", "zipimport", "zipapp", "site", "code", "codeop",
-    "timeit", "pdb", "bdb", "cmd", "profile", "cProfile", "_lsprof", "trace", "doctest", "pydoc",
-    "py_compile", "compileall", "inspect", "gc", "ast", "symtable", "atexit", "faulthandler",
-    # functions, code and frames as objects, and ways to call them
-    "types", "operator", "_operator", "functools", "_functools", "weakref",
-    # programs in files, and memory of the process
-    "pickle", "_pickle", "cPickle", "marshal", "shelve", "copyreg", "ctypes", "_ctypes", "mmap",
-    "unittest", "distutils", "lib2to3",
-})
-# fmt: on
+RUNNING_MODULES = frozenset(NAMES["running_modules"])
 """Modules of Python, also of Python 2, that run code or programs, or hand out what does."""
-
 LIBRARY = sys.stdlib_module_names | RUNNING_MODULES
 """Python's own modules."""
 

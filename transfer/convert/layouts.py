@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -70,10 +71,10 @@ SCHEMES = (
     DETECTRON2,
 )
 
-NAMES: dict[str, list[dict[str, str]]] = yaml.safe_load(
-    Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")
+NAMES: dict[str, Any] = yaml.safe_load(
+    Path(__file__).with_name("names.yaml").read_text(encoding="utf-8")
 )
-"""Names that tell a project, and those that tell another network than torchvision's ResNet."""
+"""Names in checkpoints that tell projects, networks, settings and classes."""
 
 
 def layout_name(scheme: Scheme, prefix: str, others: Iterable[str]) -> str:
@@ -88,5 +89,5 @@ def layout_name(scheme: Scheme, prefix: str, others: Iterable[str]) -> str:
         if re.search(f"{row['prefix']}$", prefix) and any(
             re.search(beside, name) for name in ["", *names]
         ):
-            return row["name"]
+            return str(row["name"])
     return "unknown"

@@ -15,6 +15,7 @@ from typing import NamedTuple, NoReturn
 
 from transfer.convert.architectures import BackboneError, Stem
 from transfer.convert.candidates import Candidate
+from transfer.convert.layouts import NAMES
 from transfer.convert.messages import shorten
 
 Value = str | int | float
@@ -45,50 +46,22 @@ MAX_NUMBER = 10**6
 MAX_CONFIG_TEXT = 200_000
 """Longest configuration text that is searched."""
 
-# fmt: off
-NETWORK_KEYS = frozenset({
-    "arch", "architecture", "encoder", "backbone", "base_encoder", "base_model", "base_network",
-    "model", "net", "network", "resnet", "trunk", "backbone_name", "encoder_name", "model_name",
-    "arch_name",
-})
-# fmt: on
+NETWORK_KEYS = frozenset(NAMES["network_keys"])
 """Keys whose value is a network's name."""
-PARTS = frozenset(["arch", "backbone", "encoder", "model", "network", "resnet", "resnets", "trunk"])
+PARTS = frozenset(NAMES["network_parts"])
 """Keys of configurations of a network, in which `name` and `depth` describe it."""
 ELSEWHERE = re.compile(
     r"transform|augment|resize|crop|layer_?norm|head|neck|decode|aspp|project|predict|optim|schedul|teacher|target|momentum|classifier"
 )
 """Pattern of keys whose entries describe another part of the training."""
 
-FLAGS = {
-    **dict.fromkeys(
-        ("maxpool1", "first_maxpool", "maxpool", "max_pool", "use_maxpool"), ("max_pool", True)
-    ),
-    **dict.fromkeys(
-        ("no_maxpool", "nomaxpool", "remove_maxpool", "no_max_pool"), ("max_pool", False)
-    ),
-    "first_conv": ("large_stem", True),
-    "cifar_stem": ("large_stem", False),
-    "small_stem": ("large_stem", False),
+FLAGS: dict[str, tuple[str, bool]] = {
+    key: (kind, meaning)
+    for kind, meanings in NAMES["flags"].items()
+    for meaning, keys in meanings.items()
+    for key in keys
 }
 """Keys of flags: the kind of statement, and its value if the flag is true."""
-# fmt: off
-DILATION = (
-    "dilation", "dilations", "dilated", "dilate", "replace_stride_with_dilation",
-    "layer4_dilation", "res5_dilation",
-)
-# fmt: on
-NORM_EPS = ("bn_eps", "batchnorm_eps", "bn_epsilon", "batch_norm_epsilon")
-NORM_PARTS = ("norm_cfg", "bn_cfg", "bn", "batch_norm", "batchnorm")
-"""Keys of configurations of batch norms, in which `eps` is theirs."""
-
-# fmt: off
-SOLO_LEARN = frozenset({
-    "classifier_lr", "exclude_bias_n_norm", "extra_optimizer_args", "num_large_crops",
-    "method_kwargs", "exclude_bias_n_norm_wd",
-})
-# fmt: on
-"""Keys of solo-learn's hyper-parameters; no other project has two of them."""
 LIGHTNING = "pytorch-lightning_version"
 """Name of the value that Lightning stores in every checkpoint."""
 
@@ -189,7 +162,7 @@ def _number(text: str) -> Value:
 def _meanings(own: str, parent: str, values: list[Value]) -> Iterator[tuple[str, Value]]:
     """Yield kind and meaning of the values of one key."""
     value, flag = values[0], _flag(values[0])
-    is_eps = own in NORM_EPS or (own == "eps" and parent in NORM_PARTS)
+    is_eps = own in NAMES["norm_eps"] or (own == "eps" and parent in NAMES["norm_parts"])
     if isinstance(value, str) and (own in NETWORK_KEYS or (own == "name" and parent in PARTS)):
         yield from _name_meanings(value)
     elif own == "depth" and parent in PARTS and isinstance(value, int) and 9 < value < MAX_NUMBER:
@@ -202,7 +175,7 @@ def _meanings(own: str, parent: str, values: list[Value]) -> Iterator[tuple[str,
             yield "stem_padding", value
     elif own in ("output_stride", "outputstride") and value in (8, 16):
         yield "unbuildable", f"an output stride of {value} instead of 32"
-    elif own in DILATION and any(
+    elif own in NAMES["dilation"] and any(
         _flag(one) is True if isinstance(one, bool | str) else one > 1 for one in values
     ):
         yield "unbuildable", "dilated convolutions"
@@ -251,7 +224,7 @@ def _in_words(values: list[Value]) -> str:
 def _solo_learn_padding(values: Mapping[str, Value], names: Iterable[str]) -> Statement | None:
     """Return the padding of solo-learn's stem for CIFAR, if the file is one of solo-learn's."""
     words = {word for name in values for word in name.split(".")}
-    marks = sorted(words & SOLO_LEARN)
+    marks = sorted(words.intersection(NAMES["solo_learn"]))
     parts = {name.split(".")[1] for name in names if name.startswith("state_dict.")}
     # the backbone stands beside the parts that all of solo-learn's methods have
     has_all = parts & {"backbone", "encoder"} and "classifier" in parts
