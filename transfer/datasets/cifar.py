@@ -16,7 +16,7 @@ import numpy as np
 
 from transfer.datasets.expected import DataError, Sizes
 from transfer.datasets.images import ImageArrays, Images, class_names, read_class_folders
-from transfer.datasets.info import DatasetInfo, SmallVersion, info, source
+from transfer.datasets.info import DatasetInfo, SmallVersion, facts, info, source
 from transfer.datasets.splits import with_val
 from transfer.datasets.synthetic.labeled import PerClass, write_file
 from transfer.datasets.synthetic.patterns import kinds_of_classes, paint
@@ -41,28 +41,7 @@ class Layout:
     """Kind of the first class of the small version."""
 
 
-CIFAR10 = Layout(
-    image_folder="cifar10",
-    pickle_folder="cifar-10-batches-py",
-    train_files=tuple(f"data_batch_{i}" for i in range(1, 6)),
-    test_file="test_batch",
-    names_file="batches.meta",
-    names_field="label_names",
-    labels_field="labels",
-    small_classes=("airplane", "automobile", "bird", "cat", "deer", "dog"),
-    small_kind=10,
-)
-CIFAR100 = Layout(
-    image_folder="cifar100",
-    pickle_folder="cifar-100-python",
-    train_files=("train",),
-    test_file="test",
-    names_file="meta",
-    names_field="fine_label_names",
-    labels_field="fine_labels",
-    small_classes=("apple", "aquarium_fish", "baby", "bear", "beaver", "bed", "bee", "beetle"),
-    small_kind=11,
-)
+LAYOUTS = {key: Layout(**fields) for key, fields in facts()["cifar"].items()}
 
 
 def read_cifar(layout: Layout, data: Path, split: str, sizes: Sizes) -> Images:
@@ -123,7 +102,7 @@ def write_small(layout: Layout, per_class: PerClass, data: Path, rng: np.random.
     kinds = kinds_of_classes(count, layout.small_kind)
     train_labels = np.arange(count * per_class.trainval) % count
     test_labels = np.arange(count * per_class.test) % count
-    if layout is CIFAR10:
+    if layout is LAYOUTS["cifar10"]:
         test_labels = test_labels[::-1]
     batches = [*np.array_split(train_labels, len(layout.train_files)), test_labels]
     for file, labels in zip((*layout.train_files, layout.test_file), batches, strict=True):
@@ -147,7 +126,4 @@ def _describe(key: str, layout: Layout) -> DatasetInfo:
     )
 
 
-DATASETS = {
-    "cifar10": _describe("cifar10", CIFAR10),
-    "cifar100": _describe("cifar100", CIFAR100),
-}
+DATASETS = {key: _describe(key, layout) for key, layout in LAYOUTS.items()}

@@ -6,7 +6,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from transfer.datasets.catalog import DATASETS
-from transfer.datasets.cifar import CIFAR10, write_small
+from transfer.datasets.cifar import LAYOUTS, write_small
 from transfer.datasets.info import SmallVersion
 from transfer.datasets.synthetic.generate import generate
 from transfer.datasets.synthetic.labeled import PerClass
@@ -23,6 +23,6 @@ def generate_many(data: Path, per_class: int = PER_CLASS) -> None:
     many = PerClass(classes=6, train=per_class, val=8, test=20)
     assert num_workers(many.classes * many.trainval)
     info = DATASETS["cifar10"]
-    small = SmallVersion(sizes=many.sizes, write=partial(write_small, CIFAR10, many))
+    small = SmallVersion(sizes=many.sizes, write=partial(write_small, LAYOUTS["cifar10"], many))
     with patch.dict(DATASETS, {"cifar10": replace(info, small=small)}):
         generate(data, keys=("cifar10",))
