@@ -64,8 +64,7 @@ def evaluate(
     cannot do, DataError for data that are absent or broken, BusyError if another process
     computes the same.
     """
-    asked = task
-    named = get(asked) if isinstance(asked, str) else asked
+    named = get(task) if isinstance(task, str) else task
     length_fraction(schedule)
     if why := named.task.unfit(encoder):
         raise TaskError(f"{named.key}: {why}")

@@ -46,10 +46,6 @@ class Heads:
         scores, labels = self.scores(features.features), features.labels
         return [metric(own, labels) if bool(own.isfinite().all()) else -1.0 for own in scores]
 
-    def only(self, index: int) -> Heads:
-        """Return the classifier at this index alone, R = 1."""
-        return Heads(self.weight[index : index + 1], self.bias[index : index + 1])
-
 
 def weights_hash(head: Heads) -> str:
     """Return sixteen hex digits that hash every weight."""

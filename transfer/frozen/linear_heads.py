@@ -187,7 +187,9 @@ def train_and_score(
     with _lock_stream(own_file, stream) as place:
         together = () if place is None else peers
         probe = _train(backbone, images, training, seed, place or folder, together, test)
-    heads = probe.optimizer.heads().only(head)
+    own = slice(head, head + 1)
+    trained = probe.optimizer.heads()
+    heads = Heads(trained.weight[own], trained.bias[own])
     scores = heads.scores(test.features)[0]
     if not bool(scores.isfinite().all()):
         raise NotFiniteError(

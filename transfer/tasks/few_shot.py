@@ -122,7 +122,7 @@ class FewShot(CenterCrops):
 
         from transfer.frozen.few_shot_heads import Problem, draw_support, train_together
 
-        labels, num_classes = prepared.train.labels, prepared.num_classes
+        labels, num_classes = prepared.train.labels, len(prepared.class_names)
         # one seed per trial nests the images of its shots; the seeds of runs lie 2^20 apart
         problems = [
             Problem(
@@ -228,14 +228,14 @@ class LowShotKNN(CenterCrops):
         def votes(percent: int, draw: int) -> Tensor:
             support = draw_support(
                 train.labels,
-                shots=shots_of(len(train.labels), prepared.num_classes, percent),
-                num_classes=prepared.num_classes,
+                shots=shots_of(len(train.labels), len(prepared.class_names), percent),
+                num_classes=len(prepared.class_names),
                 seed=(seed << 20) + draw,
             )
             return knn_scores(
                 Features(train.features[support], train.labels[support]),
                 prepared.test.features,
-                num_classes=prepared.num_classes,
+                num_classes=len(prepared.class_names),
                 num_neighbors=self.num_neighbors,
                 temperature=self.temperature,
             )

@@ -50,7 +50,7 @@ class KNN(CenterCrops):
         scores = knn_scores(
             prepared.train,
             prepared.test.features,
-            num_classes=prepared.num_classes,
+            num_classes=len(prepared.class_names),
             num_neighbors=self.num_neighbors,
             temperature=self.temperature,
         )
