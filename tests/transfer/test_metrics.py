@@ -4,11 +4,7 @@ import itertools
 
 import pytest
 import torch
-from sklearn.metrics import (
-    average_precision_score,
-    balanced_accuracy_score,
-    top_k_accuracy_score,
-)
+from sklearn.metrics import balanced_accuracy_score, top_k_accuracy_score
 from torch import Tensor
 
 from transfer.metrics import Points, average_precision, mean_per_class, top1, topk
@@ -66,21 +62,6 @@ def test_average_precision_is_its_definition(points: Points, levels: int | None)
         assert average_precision(scores, positive, points=points) == pytest.approx(expected)
 
 
-def test_area_equals_scikit_learn_where_precision_needs_no_interpolation() -> None:
-    scores = torch.arange(10, 0, -1).float()
-    # precision falls from hit to hit
-    positive = torch.tensor([1, 1, 1, 0, 1, 0, 0, 1, 0, 0]).bool()
-    expected = 100 * average_precision_score(positive.numpy(), scores.numpy())
-    assert average_precision(scores, positive, points="area") == pytest.approx(expected)
-
-
-def test_eleven_points_of_a_known_ranking() -> None:
-    scores = torch.tensor([4.0, 3.0, 2.0, 1.0])
-    positive = torch.tensor([True, False, False, True])
-    # recalls 0 to 0.5 are reached at precision 1, the five above at 1/2
-    assert average_precision(scores, positive, points="11") == pytest.approx(100 * (6 + 5 / 2) / 11)
-
-
 @pytest.mark.parametrize("num_positive", [10, 30, 70, 110])
 def test_eleven_points_meet_recalls_that_floats_miss(num_positive: int) -> None:
     positive = torch.ones(2 * num_positive, dtype=torch.bool)
@@ -88,14 +69,6 @@ def test_eleven_points_meet_recalls_that_floats_miss(num_positive: int) -> None:
     scores = -torch.arange(2 * num_positive).float()
     expected = brute_force(scores, positive, "11")
     assert average_precision(scores, positive, points="11") == pytest.approx(expected, rel=1e-12)
-
-
-@pytest.mark.parametrize("points", BOTH)
-def test_equal_scores_give_the_share_of_positives_in_any_order(points: Points) -> None:
-    positive = torch.tensor([True, False, False, False])
-    for shift in range(4):
-        rolled = positive.roll(shift)
-        assert average_precision(torch.zeros(4), rolled, points=points) == pytest.approx(25)
 
 
 def test_scores_that_are_nan_are_an_error() -> None:

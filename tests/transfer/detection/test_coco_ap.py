@@ -1,9 +1,8 @@
-"""COCO's average precision against the objects themselves, hand-counted curves, and detectron2."""
+"""COCO's average precision against the objects themselves, hand-counted curves, pycocotools."""
 
 import io
 import json
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from itertools import chain
@@ -287,46 +286,3 @@ def random_annotations(rng: np.random.Generator, num_images: int) -> list[list[d
         ]
         for image in range(num_images)
     ]
-
-
-@pytest.mark.detectron2
-@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
-def test_all_precisions_are_those_of_detectron2(tmp_path: Path) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it imports what torch has deprecated
-        from detectron2.data import MetadataCatalog
-        from detectron2.evaluation import COCOEvaluator
-        from detectron2.modeling.postprocessing import detector_postprocess
-        from detectron2.structures import Boxes, Instances
-    rng = np.random.default_rng(0)
-    by_image = random_annotations(rng, 12)
-    images = list(range(1, 13))
-    scenes = scenes_of(tmp_path, list(chain(*by_image)), images)
-    MetadataCatalog.get(str(tmp_path)).set(
-        json_file=str(scenes.annotations),
-        thing_classes=list(CATEGORIES),
-        thing_dataset_id_to_contiguous_id={n: i for i, n in enumerate(CATEGORIES.values())},
-    )
-    evaluator = COCOEvaluator(str(tmp_path), KINDS, distributed=False)
-    evaluator.reset()
-    ours = []
-    small = torch.empty(3, HEIGHT // 2, WIDTH // 2)
-    for i, annotations in enumerate(by_image):
-        found = random_found(annotations, rng)
-        ours.append(to_original_size(found, scenes.scene(i), small))
-        assert found.masks is not None
-        theirs = Instances(
-            (HEIGHT // 2, WIDTH // 2),
-            pred_boxes=Boxes(found.boxes.clone()),
-            scores=found.scores,
-            pred_classes=found.classes,
-            pred_masks=found.masks[:, None],
-            pred_keypoints=found.keypoints,
-        )
-        instances = detector_postprocess(theirs, HEIGHT, WIDTH)
-        evaluator.process([{"image_id": i + 1}], [{"instances": instances}])
-    expected = evaluator.evaluate()
-    for kind, ap in coco_ap(ours, scenes, KINDS).items():
-        known = {n.replace("-", "/"): v for n, v in expected[kind].items() if not math.isnan(v)}
-        assert ap == pytest.approx(known, abs=1e-9), kind
-        assert 2 < ap["AP"] < 98

@@ -1,10 +1,8 @@
 """Detections in the original image against hand-made pixels, a slow loop and detectron2."""
 
-import warnings
 from pathlib import Path
 
 import torch
-from pycocotools import mask as coco_mask
 
 from pretrain.running.processes import this_process
 from tests.transfer.detection.scenes import scene
@@ -12,7 +10,6 @@ from transfer.detection.detector import ResizedDetections
 from transfer.detection.results import (
     Detections,
     paste_mask,
-    run_lengths,
     to_original_size,
 )
 from transfer.detection.train import kept_detections
@@ -60,15 +57,6 @@ def test_a_mask_is_its_probabilities_interpolated_between_cell_centers() -> None
     clear = (expected - 0.5).abs() > 1e-5  # no rounding of float32 decides of these
     assert torch.equal(found[clear], expected[clear] >= 0.5)
     assert clear.double().mean() > 0.99
-
-
-def test_run_lengths_decode_to_the_mask() -> None:
-    mask = torch.rand(31, 23, generator=torch.Generator().manual_seed(2)) > 0.4
-    with warnings.catch_warnings():
-        # its arrays do not know numpy 2's copy argument
-        warnings.filterwarnings("ignore", "__array__ implementation", DeprecationWarning)
-        pixels = coco_mask.decode({"size": [31, 23], "counts": run_lengths(mask).encode()})
-    assert torch.equal(torch.from_numpy(pixels).bool(), mask)
 
 
 ENTRY = Detections(

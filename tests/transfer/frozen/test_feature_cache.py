@@ -18,7 +18,6 @@ from transfer.datasets.catalog import open_split
 from transfer.datasets.folders import Folders
 from transfer.frozen.feature_cache import (
     Features,
-    feature_precision,
     features_of_backbones,
 )
 from transfer.frozen.transforms import EvalTransform, normalize_pixels
@@ -127,12 +126,3 @@ def test_features_in_bfloat16_differ_but_little(small_backbone: Backbone, folder
     assert not torch.equal(exact, rounded)
     # forty roundings by 2^-9 at most, of weights and maps, make an angle of 0.045 if all agree
     assert torch.cosine_similarity(exact, rounded).min() > 0.999
-
-
-@pytest.mark.gpu
-def test_a_gpu_makes_nearly_the_features_of_a_cpu(
-    small_backbone: Backbone, folders: Folders, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fast = extract(replace(small_backbone, precision=feature_precision("auto")), folders).features
-    monkeypatch.setattr(transfer.frozen.network, "device", lambda: torch.device("cpu"))
-    assert torch.cosine_similarity(fast, extract(small_backbone, folders).features).min() > 0.999

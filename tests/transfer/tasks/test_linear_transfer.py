@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 import transfer.frozen.linear_heads
 from pretrain.running.errors import NotFiniteError
@@ -71,9 +70,3 @@ def test_a_diverged_head_is_never_chosen() -> None:
     heads = heads_scoring([1, 3])
     heads.weight[1, 0, 0] = float("nan")
     assert heads.accuracies(EYE) == [20.0, -1.0]
-
-
-def test_mean_per_class_weighs_classes_not_images() -> None:
-    scores: Tensor = torch.eye(2)[[0, 0, 0, 0]]
-    task = LinearTransfer(dataset="pets", steps=1)
-    assert task.metric(scores, torch.tensor([0, 0, 0, 1])) == 50.0

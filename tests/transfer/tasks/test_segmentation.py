@@ -17,7 +17,7 @@ from transfer.backbone import Backbone
 from transfer.cells.execution import evaluate
 from transfer.cells.request import Cell, CellSettings, finished
 from transfer.datasets.catalog import open_segmented
-from transfer.datasets.segmented import IGNORED, Segmented, read_mask
+from transfer.datasets.segmented import IGNORED, read_mask
 from transfer.finetuning.options import TrainingOptions
 from transfer.tasks.segmentation import Predicted, Segmentation
 
@@ -30,11 +30,6 @@ def cell(
 ) -> Cell:
     settings = replace(settings, data=data, training=options)
     return Cell(key=KEY, backbone=backbone, seed=0, settings=settings)
-
-
-def names(split: Segmented) -> set[str]:
-    """VOC's, of its images."""
-    return {Path(split.name(i)).stem for i in range(len(split))}
 
 
 @pytest.mark.slow
@@ -74,20 +69,6 @@ def test_the_record_tells_how_and_its_miou_is_scikit_learns_on_the_saved_predict
     found = [details["IoU_per_class"][name] for name in split.class_names]
     assert found == pytest.approx(expected.tolist())
     assert record.metrics["mIoU"] == pytest.approx(float(expected.mean()))
-
-
-def test_held_out_images_are_training_images_and_none_of_vals(
-    small_backbone: Backbone, small_data: Path, settings: CellSettings
-) -> None:
-    asked = cell(small_backbone, settings, small_data)
-    task: Any = asked.task
-    whole, search = (
-        task.portion(asked.folders, *splits) for splits in (("trainval", "test"), ("train", "val"))
-    )
-    learned, held_out = names(search.train), names(search.test)
-    assert learned | held_out == names(whole.train)
-    assert not learned & held_out
-    assert not names(whole.train) & names(whole.test)
 
 
 def test_the_rate_with_the_best_held_out_miou_trains_on_all_images(
