@@ -27,8 +27,8 @@ from transfer.detection.detector import Detector, Sample
 from transfer.detection.recipe import DetectorRecipe
 from transfer.detection.results import Detections, to_original_size
 from transfer.detection.samples import test_image, training_sample
-from transfer.finetuning.loop import fused, place, train_one
-from transfer.finetuning.state import Training, TrainingSummary
+from transfer.finetuning.loop import fused
+from transfer.finetuning.state import Training
 from transfer.finetuning.stream import Place, Samples
 
 Indices = Sequence[int] | NDArray[np.int64]
@@ -49,27 +49,12 @@ def training_samples(
     return Samples(len(chosen), batch, scenes.wide[chosen] if recipe.group_by_aspect else None)
 
 
-def train(
-    detector: Detector,
-    scenes: Scenes,
-    indices: Indices,
-    recipe: DetectorRecipe,
-    *,
-    seed: int,
-    folder: Path,
-    process: Process,
-) -> TrainingSummary:
-    """Train a detector on the images at these indices; see `finetuning.loop.train`."""
-    place(detector, process.device)
-    training = Training(
-        network=detector,
-        optimizer=sgd(detector, recipe),
-        course=recipe,
-        folder=folder,
-        name=recipe.finds,
+def training(detector: Detector, recipe: DetectorRecipe, folder: Path) -> Training:
+    """Return the training of a detector, which is on its device, for the loop of finetuning/."""
+    optimizer = sgd(detector, recipe)
+    return Training(
+        network=detector, optimizer=optimizer, course=recipe, folder=folder, name=recipe.finds
     )
-    samples = training_samples(scenes, indices, recipe, seed)
-    return train_one(training, samples, seed=seed, process=process)
 
 
 NORMS = (_BatchNorm, nn.GroupNorm, nn.LayerNorm)

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from pretrain.running.processes import Process
-from transfer.finetuning.schedule import TrainingSchedule
 from transfer.finetuning.stream import Sample
 
 Norm = Literal["BN", "SyncBN", "naiveSyncBN"]
@@ -31,12 +30,6 @@ def norm_for(
     if num_processes == 1:
         return "BN"
     return synchronized if device.type == "cuda" else "naiveSyncBN"
-
-
-def images_per_norm(course: TrainingSchedule, norm: Norm, process: Process) -> int:
-    """Return the number of images that a norm layer averages over in training."""
-    shared = 1 if norm != "BN" else process.num_processes
-    return course.batch_size // (course.accumulated * shared)
 
 
 def norm_layer(norm: Norm) -> Callable[[int], nn.Module]:

@@ -9,24 +9,15 @@ import torch.distributed as dist
 from pretrain.running.console import progress
 from pretrain.running.processes import Process, indices_of_process
 from transfer.datasets.segmented import Segmented, write_mask
-from transfer.finetuning.loop import fused, place, train_one
-from transfer.finetuning.state import Training, TrainingSummary
+from transfer.finetuning.loop import fused
+from transfer.finetuning.state import Training
 from transfer.segmentation.network import FCN
 from transfer.segmentation.recipe import SegmentationRecipe
-from transfer.segmentation.samples import pixels, training_samples
+from transfer.segmentation.samples import pixels
 
 
-def train(
-    network: FCN,
-    split: Segmented,
-    recipe: SegmentationRecipe,
-    *,
-    seed: int,
-    folder: Path,
-    process: Process,
-) -> TrainingSummary:
-    """Train all layers on the images of a split; see `finetuning.loop.train`."""
-    place(network, process.device)
+def training(network: FCN, recipe: SegmentationRecipe, folder: Path) -> Training:
+    """Return the training of a network, which is on its device, for the loop of finetuning/."""
     optimizer = torch.optim.SGD(
         network.parameters(),
         lr=recipe.learning_rate,
@@ -34,11 +25,9 @@ def train(
         weight_decay=recipe.weight_decay,
         fused=fused(network),
     )
-    training = Training(
+    return Training(
         network=network, optimizer=optimizer, course=recipe, folder=folder, name="masks"
     )
-    samples = training_samples(split, recipe, seed)
-    return train_one(training, samples, seed=seed, process=process, one_size=True)
 
 
 def predict(network: FCN, split: Segmented, folder: Path, process: Process) -> None:

@@ -39,10 +39,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from transfer.detection.coco_ap import Kind
-    from transfer.detection.detector import Detector
+    from transfer.detection.detector import Detector, Sample
     from transfer.detection.results import Detections
     from transfer.finetuning.norms import Norm
-    from transfer.finetuning.state import TrainingSummary
+    from transfer.finetuning.state import Training
+    from transfer.finetuning.stream import Samples
     from transfer.galleries.tile import Tile
     from transfer.outcomes import Floats
 
@@ -185,30 +186,27 @@ class Detection(RecipeTraining[DetectorRecipe]):
         detector.load_backbone(backbone.state_dict)
         return detector
 
-    def train_and_test(
-        self,
-        network: Detector,
-        portion: Portion,
-        recipe: DetectorRecipe,
-        seed: int,
-        folder: Path,
-        folders: Folders,
-    ) -> tuple[TrainingSummary, Detected]:
-        """Train; return a summary and the detections of the last weights on the test images."""
-        from transfer.detection.train import detect, kept_detections, train
+    def samples(self, images: Scenes, seed: int) -> Samples[Sample]:
+        """Return the samples of the images from which the detector can learn."""
+        from transfer.detection.train import training_samples
 
-        learned, tested, process = portion.train, portion.test, this_process()
-        usable = usable_for_training(learned, recipe.finds)
-        training = train(
-            network, learned, usable, recipe, seed=seed, folder=folder, process=process
-        )
-        detections = kept_detections(
-            folder / f"detections-{tested.fingerprint}.pt",
-            partial(detect, network, tested, recipe, process),
-            process,
-        )
-        details = {"num_train": len(usable)}
-        return training, Detected(detections, tested, self.kinds, details)
+        usable = usable_for_training(images, self.recipe.finds)
+        return training_samples(images, usable, self.recipe, seed)
+
+    def training(self, network: Detector, recipe: DetectorRecipe, folder: Path) -> Training:
+        """Return the training of a detector."""
+        from transfer.detection.train import training
+
+        return training(network, recipe, folder)
+
+    def test(self, network: Detector, portion: Portion, folder: Path, folders: Folders) -> Detected:
+        """Return the detections on the test images."""
+        from transfer.detection.train import detect, kept_detections
+
+        scenes, process = portion.test, this_process()
+        file = folder / f"detections-{scenes.fingerprint}.pt"
+        test = partial(detect, network, scenes, self.recipe, process)
+        return Detected(kept_detections(file, test, process), scenes, self.kinds)
 
     @property
     def kinds(self) -> tuple[Kind, ...]:

@@ -29,7 +29,8 @@ from transfer.tasks.task import PlannedTask, Task
 
 if TYPE_CHECKING:
     from transfer.finetuning.norms import Norm
-    from transfer.finetuning.state import TrainingSummary
+    from transfer.finetuning.state import Training
+    from transfer.finetuning.stream import Samples
 
 CODE_VERSION = 1
 """Part of every training's identity: raise it when the weights would change."""
@@ -166,16 +167,16 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
         """Return the network with the backbone's weights; torch's generator draws the others."""
 
     @abstractmethod
-    def train_and_test(
-        self,
-        network: Any,
-        portion: Portion,
-        recipe: AnyRecipe,
-        seed: int,
-        folder: Path,
-        folders: Folders,
-    ) -> tuple[TrainingSummary, Any]:
-        """Train; return a summary and the predictions of the last weights for the test images.
+    def samples(self, images: Any, seed: int) -> Samples[Any]:
+        """Return the randomly transformed samples of training images."""
+
+    @abstractmethod
+    def training(self, network: Any, recipe: AnyRecipe, folder: Path) -> Training:
+        """Return the training of a network, which is on its device, with its state in a folder."""
+
+    @abstractmethod
+    def test(self, network: Any, portion: Portion, folder: Path, folders: Folders) -> Any:
+        """Return the predictions of the trained network for the test images.
 
         folder: that of the training's state.
         """
@@ -248,14 +249,24 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
         """Train on a portion's images; return the predictions of the last weights for its test."""
         import torch
 
-        from transfer.finetuning.norms import images_per_norm
+        from transfer.finetuning import loop
 
         recipe, process = replace(self.recipe, learning_rate=rate), this_process()
         network = self.initial(prepared.backbone, portion, prepared.norm, folders, seed)
         images = portion.train.fingerprint
         same = training_hash(prepared, recipe, seed, engine=self.engine, images=images)
         folder = folders.work / f"{name}-{same}"
-        training, found = self.train_and_test(network, portion, recipe, seed, folder, folders)
+        loop.place(network, process.device)
+        training, samples = (
+            self.training(network, recipe, folder),
+            self.samples(portion.train, seed),
+        )
+        summary = loop.train_one(
+            training, samples, seed=seed, process=process, one_size=not self.varied_image_sizes
+        )
+        found = self.test(network, portion, folder, folders)
+        # a plain norm sees the images of its process alone
+        several = process.num_processes if prepared.norm == "BN" else 1
         # float32 convolutions in TF32 have 10 bits of mantissa
         tf32 = recipe.precision == "float32" and torch.backends.cudnn.allow_tf32
         details = {
@@ -263,12 +274,13 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
             "num_processes": process.num_processes,
             "tensors_placed": len(prepared.backbone.state_dict),
             "largest_difference_of_maps": prepared.differences,
-            "images_per_norm_statistic": images_per_norm(recipe, prepared.norm, process),
+            "images_per_norm_statistic": recipe.batch_size // (recipe.accumulated * several),
             "learning_rate": rate,
             "tf32_convolutions": tf32
             and torch.cuda.is_available()
             and torch.cuda.get_device_capability() >= (8, 0),
-            "training": asdict(training),
+            "training": asdict(summary),
+            "num_train": samples.num_images,
             "num_test": len(portion.test),
         }
         return replace(found, details={**details, **found.details})

@@ -26,10 +26,12 @@ from transfer.tasks.recipe_training import Portion, RecipeTraining, StepCost, wh
 
 if TYPE_CHECKING:
     from transfer.finetuning.norms import Norm
-    from transfer.finetuning.state import TrainingSummary
+    from transfer.finetuning.state import Training
+    from transfer.finetuning.stream import Samples
     from transfer.galleries.tile import Tile
     from transfer.segmentation.iou import Confusion, Overlap
     from transfer.segmentation.network import FCN
+    from transfer.segmentation.samples import Sample
 
 IMAGES_PER_GPU_SECOND = 20.0
 """Training speed of a ResNet-50 in float32 on crops of 513 px. It is assumed, not measured: the
@@ -116,27 +118,27 @@ class Segmentation(RecipeTraining[SegmentationRecipe]):
         load_into_mmseg(network.backbone, backbone.state_dict)
         return network
 
-    def train_and_test(
-        self,
-        network: FCN,
-        portion: Portion,
-        recipe: SegmentationRecipe,
-        seed: int,
-        folder: Path,
-        folders: Folders,
-    ) -> tuple[TrainingSummary, Predicted]:
-        """Train; return a summary and the predictions of the last weights for the test images."""
-        from transfer.segmentation.train import predict, train
+    def samples(self, images: Segmented, seed: int) -> Samples[Sample]:
+        """Return the random crops of the images."""
+        from transfer.segmentation.samples import training_samples
 
-        process, masks = this_process(), folder / "predictions"
-        training = train(network, portion.train, recipe, seed=seed, folder=folder, process=process)
-        predict(network, portion.test, masks, process)
-        details = {
-            "masks": list(portion.train.notes),
-            "num_train": len(portion.train),
-            "predictions": masks.relative_to(folders.work).as_posix(),
-        }
-        return training, Predicted(masks, portion.test, details)
+        return training_samples(images, self.recipe, seed)
+
+    def training(self, network: FCN, recipe: SegmentationRecipe, folder: Path) -> Training:
+        """Return the training of a network."""
+        from transfer.segmentation.train import training
+
+        return training(network, recipe, folder)
+
+    def test(self, network: FCN, portion: Portion, folder: Path, folders: Folders) -> Predicted:
+        """Return the predicted masks of the test images, in files."""
+        from transfer.segmentation.train import predict
+
+        masks = folder / "predictions"
+        predict(network, portion.test, masks, this_process())
+        stored = masks.relative_to(folders.work).as_posix()
+        details = {"masks": list(portion.train.notes), "predictions": stored}
+        return Predicted(masks, portion.test, details)
 
     def metrics(self, predicted: Predicted) -> dict[str, float]:
         """Return mIoU in percent."""

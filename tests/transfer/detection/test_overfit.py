@@ -15,7 +15,8 @@ from transfer.datasets.scenes import Scenes
 from transfer.detection.coco_ap import coco_ap
 from transfer.detection.engines import build_detector
 from transfer.detection.recipe import COCO_FPN_MASKS
-from transfer.detection.train import detect, train
+from transfer.detection.train import detect, training, training_samples
+from transfer.finetuning.loop import train_one
 
 HEIGHT, WIDTH = 96, 128
 COLORS = ("crimson", "royalblue")
@@ -74,7 +75,7 @@ def test_four_images_are_learned_by_heart(tmp_path: Path) -> None:
     detector = build_detector("torchvision", BY_HEART, arch="resnet18", num_classes=2, norm="BN")
     backbone = random_backbone(arch="resnet18", stem="imagenet", seed=0)
     detector.load_backbone(backbone.state_dict)
-    every = np.arange(len(images))
-    train(detector, images, every, BY_HEART, seed=0, folder=tmp_path, process=process)
+    samples = training_samples(images, range(len(images)), BY_HEART, 0)
+    train_one(training(detector, BY_HEART, tmp_path), samples, seed=0, process=process)
     found = coco_ap(detect(detector, images, BY_HEART, process), images, ["bbox", "segm"])
     assert all(found[kind]["AP50"] > 80 for kind in found)

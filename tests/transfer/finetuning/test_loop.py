@@ -19,7 +19,7 @@ from tests.two_processes import two_processes
 from transfer.datasets import unchanged
 from transfer.datasets.unchanged import working_on
 from transfer.detection.recipe import DetectorRecipe
-from transfer.detection.train import train
+from transfer.detection.train import training, training_samples
 from transfer.finetuning import loop, stream
 from transfer.finetuning.state import TrainingSummary
 
@@ -61,15 +61,10 @@ def trained(
 ) -> tuple[TrainingSummary, dict[str, Tensor]]:
     """Summary and final state of a training in the folder."""
     detector = detector or TinyDetector()
-    summary = train(
-        detector,
-        tiny_scenes(folder / f"images-{process.rank}"),
-        range(7),
-        recipe or tiny_recipe(),
-        seed=1,
-        folder=folder,
-        process=process,
-    )
+    recipe = recipe or tiny_recipe()
+    scenes = tiny_scenes(folder / f"images-{process.rank}")
+    samples = training_samples(scenes, range(7), recipe, 1)
+    summary = loop.train_one(training(detector, recipe, folder), samples, seed=1, process=process)
     return summary, detector.state_dict()
 
 
