@@ -64,7 +64,8 @@ def evaluate(
     cannot do, DataError for data that are absent or broken, BusyError if another process
     computes the same.
     """
-    named = get(task) if isinstance(task, str) else task
+    asked = task
+    named = get(asked) if isinstance(asked, str) else asked
     length_fraction(schedule)
     if why := named.task.unfit(encoder):
         raise TaskError(f"{named.key}: {why}")
