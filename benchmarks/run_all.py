@@ -311,6 +311,6 @@ def main(words: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    if {"--plan", "--status"}.intersection(sys.argv):
+    if {"--plan", "--plan-full", "--status"}.intersection(sys.argv):
         end_with_the_pipe()
     sys.exit(stop.exit_status(main, sys.argv[1:]))

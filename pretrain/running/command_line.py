@@ -18,6 +18,8 @@ Request = TypeVar("Request")
 
 def parse(request: Callable[..., Request], words: Sequence[str], **settings: Any) -> Request:
     """Return the request that words describe, as tyro reads it; exit with 2 if they are wrong."""
+    if {"-h", "--help"}.intersection(words):
+        end_with_the_pipe()
     said = io.StringIO()
     try:
         with redirect_stderr(said):

@@ -35,6 +35,7 @@ def test_an_unknown_option_is_named_with_the_nearest(
     [
         "pretrain --list",
         "benchmarks.figures --list",
+        "benchmarks.run_all --help",
         "transfer check-data",
         "transfer get-data cifar10 --plan",
     ],
