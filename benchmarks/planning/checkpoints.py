@@ -7,7 +7,6 @@ the origins.
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from pathlib import Path
 
 from benchmarks.pages.overview import CURVE_SEPARATOR
@@ -16,6 +15,7 @@ from benchmarks.planning.cells import split_numbers
 from benchmarks.planning.options import RunAll
 from benchmarks.planning.plan import PlannedCell
 from pretrain.running import stop
+from pretrain.running.command_line import nearest
 from transfer.backbone import Backbone, BackboneError, require_file, with_heads
 from transfer.cells.declaration import settle_declaration, with_declared_recipe
 from transfer.datasets.folders import check_row_name
@@ -155,10 +155,9 @@ def require_published(declared: Sequence[str]) -> None:
     known = published_recipes()
     for recipe in declared:
         if recipe and recipe not in known:
-            close = get_close_matches(recipe, known, n=3, cutoff=0.3)
             raise ValueError(
                 f"--as {recipe}: no published number is of this recipe; close are "
-                f"{', '.join(close) or 'none'}. `python -m pretrain --list` shows all"
+                f"{nearest(recipe, known)}. `python -m pretrain --list` shows all"
             )
 
 

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from pretrain.running.command_line import nearest
 from transfer.convert.architectures import BackboneError
 from transfer.encoders.options import Pool
 
@@ -140,7 +141,7 @@ def _timm(name: str, size_px: int) -> Built:
     timm = _library("timm", f"timm:{name}")
     plain, _, tag = name.partition(".")
     if not timm.is_model(plain):
-        close = timm.list_models(f"*{plain[:8]}*")[:5]
+        close = nearest(plain, timm.list_models())
         raise BackboneError(f"timm {timm.__version__} has no model {plain!r}; close are {close}")
     network: Any
     try:
