@@ -97,8 +97,7 @@ class Inspect:
             )
         require_file(self.file)
         from transfer.convert.inspection import render as render_inspection  # imports torch
-        from transfer.topology.check import render_scores
-        from transfer.topology.require import compare_with_photographs, write_as_fits
+        from transfer.topology.check import compare_with_photographs, render_scores, write_as_fits
 
         self.network.check()
         if self.network.encoder and self.images is not None:

@@ -118,7 +118,7 @@ def backbones(request: RunAll) -> tuple[list[Backbone], Origins, dict[str, str]]
         if backbone.name in found:
             raise ValueError(f"two checkpoints are called {backbone.name!r}; give each a --name")
         if here and not origin.random:
-            from transfer.topology.require import with_checked_topology
+            from transfer.topology.check import with_checked_topology
 
             cache, trusted = request.runs / "cache", request.trust_topology
             backbone = with_checked_topology(backbone, request.data, cache, trusted=trusted)

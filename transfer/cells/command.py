@@ -125,7 +125,7 @@ class Evaluate:
         self.check()
         backbone = load(self.ckpt, self.network, name=self.name, branch=self.branch)
         if not (self.random or self.dry_run):
-            from transfer.topology.require import with_checked_topology
+            from transfer.topology.check import with_checked_topology
 
             backbone = with_checked_topology(
                 backbone, self.data, self.runs / "cache", trusted=self.trust_topology

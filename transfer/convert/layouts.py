@@ -14,6 +14,11 @@ import yaml
 
 from transfer.convert.architectures import STEMS_BY_SHAPE, Stem
 
+NAMES: dict[str, Any] = yaml.safe_load(
+    Path(__file__).with_name("names.yaml").read_text(encoding="utf-8")
+)
+"""Names in checkpoints that tell projects, networks, settings and classes."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Scheme:
@@ -46,35 +51,11 @@ class Scheme:
         return ".".join([self.layers[int(first[-1]) - 1], block, module, *rest])
 
 
-DETECTRON2 = Scheme(
-    name="detectron2",
-    conv1="stem.conv1",
-    bn1="stem.conv1.norm",
-    layers=("res2", "res3", "res4", "res5"),
-    norm="conv{}.norm",
-    shortcut=("shortcut", "shortcut.norm"),
-    # MoCo's converter puts every name without "layer" below the stem, and so its head
-    heads="stem.",
+SCHEMES = tuple(
+    Scheme(**{key: tuple(v) if isinstance(v, list) else v for key, v in fields.items()})  # type: ignore[arg-type]
+    for fields in NAMES["schemes"]
 )
-SCHEMES = (
-    Scheme(name="torchvision"),
-    Scheme(name="torchvision with shortcut", shortcut=("shortcut.0", "shortcut.1")),
-    # nn.Sequential numbers a ResNet's children: conv1, bn1, relu, maxpool, layer1 to layer4
-    Scheme(name="nn.Sequential", conv1="0", bn1="1", layers=("4", "5", "6", "7")),
-    Scheme(
-        name="nn.Sequential without maxpool",
-        conv1="0",
-        bn1="1",
-        layers=("3", "4", "5", "6"),
-        stems=("cifar",),
-    ),
-    DETECTRON2,
-)
-
-NAMES: dict[str, Any] = yaml.safe_load(
-    Path(__file__).with_name("names.yaml").read_text(encoding="utf-8")
-)
-"""Names in checkpoints that tell projects, networks, settings and classes."""
+DETECTRON2 = SCHEMES[-1]
 
 
 def layout_name(scheme: Scheme, prefix: str, others: Iterable[str]) -> str:

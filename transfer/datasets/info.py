@@ -196,12 +196,12 @@ FILE = Path(__file__).with_name("facts.yaml")
 
 
 @cache
-def facts() -> dict[str, dict[str, Any]]:
+def facts() -> dict[str, Any]:
     """Return the content of the file, with tuples in place of lists."""
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # five times as fast where it is there
-    content: dict[str, dict[str, Any]] = _tuples(yaml.load(FILE.read_text(), loader))
+    content: dict[str, Any] = _tuples(yaml.load(FILE.read_text(), loader))
     return content
 
 

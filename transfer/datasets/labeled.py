@@ -98,11 +98,11 @@ def read_cub200(data: Path, split: str, sizes: Sizes) -> Images:
     Read CUB_200_2011/{images, image_class_labels, train_test_split, classes}.txt, images/.
     """
     folder = data / "CUB_200_2011"
-    files = _numbered_words(folder / "images.txt")
-    classes = _numbered_words(folder / "classes.txt")
+    files, classes, class_of, is_train = (
+        dict(_rows(folder / f"{name}.txt"))
+        for name in ("images", "classes", "image_class_labels", "train_test_split")
+    )
     label_of = {number: label for label, number in enumerate(classes)}
-    class_of = _numbered_words(folder / "image_class_labels.txt")
-    is_train = _numbered_words(folder / "train_test_split.txt")
     mark = "0" if split == "test" else "1"
     numbers = [number for number in files if is_train[number] == mark]
     names = [f"CUB_200_2011/images/{files[number]}" for number in numbers]
@@ -111,10 +111,9 @@ def read_cub200(data: Path, split: str, sizes: Sizes) -> Images:
     return with_val(images, split, sizes)
 
 
-def _numbered_words(file: Path) -> dict[str, str]:
-    """Return the lines of a file, each a number and a word."""
-    with file.open() as lines:
-        return dict(line.split() for line in lines)
+def _rows(file: Path) -> list[list[str]]:
+    """Return the words of each line of a file that has any."""
+    return [line.split() for line in file.read_text().splitlines() if line.strip()]
 
 
 def read_dtd(data: Path, split: str, sizes: Sizes) -> Images:
@@ -224,7 +223,7 @@ def read_pets(data: Path, split: str, sizes: Sizes) -> Images:
     folder = data / "oxford-iiit-pet"
     file = folder / "annotations" / ("test.txt" if split == "test" else "trainval.txt")
     # a line is a name, the class, the species, and the breed within the species
-    rows = [line.split() for line in file.read_text().splitlines()]
+    rows = _rows(file)
     labels = [int(row[1]) - 1 for row in rows]
     breeds = {y: row[0].rpartition("_")[0] for row, y in zip(rows, labels, strict=True)}
     classes = [breeds[label].replace("_", " ").title() for label in sorted(breeds)]
@@ -253,20 +252,15 @@ def read_places365(data: Path, split: str, sizes: Sizes) -> Images:
     Read places365/categories_places365.txt, the lists beside it and the images they name.
     """
     folder = data / "places365"
-    classes, _ = _words_and_numbers(folder / "categories_places365.txt")
+    classes = [name for name, _ in _rows(folder / "categories_places365.txt")]
     list_name, choices = PLACES_FILES["test" if split == "test" else "train"]
     present = [name for name in choices if (folder / name).is_dir()]
     if not present:
         raise DataError(f"{folder}: none of the image folders {', '.join(choices)} is there")
-    files, labels = _words_and_numbers(folder / list_name)
-    names = [f"places365/{present[0]}/{file.lstrip('/')}" for file in files]
+    rows = _rows(folder / list_name)
+    names = [f"places365/{present[0]}/{file.lstrip('/')}" for file, _ in rows]
+    labels = [int(label) for _, label in rows]
     return with_val(image_files(data, names, labels, classes), split, sizes)
-
-
-def _words_and_numbers(file: Path) -> tuple[list[str], list[int]]:
-    """Return the columns of a file, whose lines are a name and a number."""
-    words = file.read_text().split()
-    return words[::2], [int(number) for number in words[1::2]]
 
 
 def read_sun397(data: Path, split: str, sizes: Sizes) -> Images:

@@ -26,7 +26,6 @@ from transfer.datasets.splits import Split, without
 
 if TYPE_CHECKING:
     from transfer.datasets.check import Report
-    from transfer.datasets.info import AnySplit
 
 CHEAP_SHARE = 0.01
 """Share of the running time that comparisons amid the work may take."""
@@ -43,18 +42,14 @@ def usable_split(folders: Folders, key: str, split: str, opened: Split) -> Split
 
     ChangedDataError if it is not the split that was checked.
     """
-    if key in folders.reports:
-        require_unchanged(folders.reports[key], split, opened)
+    report = folders.reports.get(key)
+    checked = report.fingerprints.get(split) if report else None
+    if checked not in (None, opened.fingerprint):
+        what = (
+            f"names, sizes, classes or labels of its {len(opened):,} images are not those checked"
+        )
+        raise changed_data_error(key, f"{split}: {what}")
     return without(opened, folders.broken) if folders.broken else opened
-
-
-def require_unchanged(report: Report, split: str, opened: AnySplit) -> None:
-    """Raise ChangedDataError unless an opened split is the one that was checked."""
-    checked = report.fingerprints.get(split)
-    if checked is None or checked == opened.fingerprint:
-        return
-    what = f"names, sizes, classes or labels of its {len(opened):,} images are not those checked"
-    raise changed_data_error(report.key, f"{split}: {what}")
 
 
 def require_same_files(report: Report) -> None:

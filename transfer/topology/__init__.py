@@ -2,6 +2,5 @@
 
 known_networks.py known networks and inputs that share names and shapes of tensors
 statistics.py      distance between the stored statistics and those of natural images
-check.py           scores of all variants, and what they prove
-require.py         the check of a backbone before its evaluation, once per file
+check.py           scores of all variants, what they prove, and the check before an evaluation
 """

@@ -25,7 +25,7 @@ import numpy as np
 
 from transfer.datasets.expected import DataError, Sizes
 from transfer.datasets.images import Images, class_names, image_files, read_class_folders, read_mat
-from transfer.datasets.info import SmallVersion, info, source
+from transfer.datasets.info import SmallVersion, facts, info, source
 from transfer.datasets.splits import with_val
 from transfer.datasets.synthetic.labeled import (
     Draw,
@@ -43,14 +43,8 @@ IMAGENET1K = Path(__file__).with_name("imagenet1k.txt")
 LISTS = "imagenet_subsets"
 """Folder of SimCLR's lists, below the data folder; its name in SimCLR's repository."""
 ONE_PERCENT, TEN_PERCENT = "1percent.txt", "10percent.txt"
-# fmt: off
-SMALL_WNIDS = (
-    "n01440764", "n01749939", "n02107142", "n02488291", "n02869837", "n02877765", "n03085013",
-    "n03594734", "n04517823", "n15075141",
-)
-# fmt: on
-"""Classes of the small ImageNet: all but the first and the last are in ImageNet-100, and four
-(bottle cap, keyboard, jeans, vacuum cleaner) are in ObjectNet."""
+SMALL_WNIDS: tuple[str, ...] = facts()["small_imagenet"]
+"""Classes of the small ImageNet."""
 SMALL = PerClass(classes=len(SMALL_WNIDS))
 SMALL_FIRST_KIND = 12
 SMALL_LABELED = {ONE_PERCENT: 6, TEN_PERCENT: 12}

@@ -25,18 +25,13 @@ from transfer.datasets.imagenet.imagenet import (
     small_in100_wnids,
 )
 from transfer.datasets.images import Images, class_names, image_files, read_class_folders
-from transfer.datasets.info import SmallVersion, info, source
+from transfer.datasets.info import SmallVersion, facts, info, source
 from transfer.datasets.synthetic.labeled import write_file
 from transfer.datasets.synthetic.patterns import jpeg
 
-GROUPS: dict[str, tuple[str, ...]] = {
-    "noise": ("gaussian_noise", "shot_noise", "impulse_noise"),
-    "blur": ("defocus_blur", "glass_blur", "motion_blur", "zoom_blur"),
-    "weather": ("snow", "frost", "fog", "brightness"),
-    "digital": ("contrast", "elastic_transform", "pixelate", "jpeg_compression"),
-}
+GROUPS: dict[str, tuple[str, ...]] = dict(facts()["corruptions"])
 """The fifteen corruptions, in the benchmark's groups."""
-EXTRA_KINDS = ("speckle_noise", "gaussian_blur", "spatter", "saturate")
+EXTRA_KINDS = GROUPS.pop("extra")
 """Four more corruptions, published beside the fifteen (extra.tar)."""
 MAIN_KINDS = tuple(kind for kinds in GROUPS.values() for kind in kinds)
 KINDS = MAIN_KINDS + EXTRA_KINDS

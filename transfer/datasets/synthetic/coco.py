@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
+from transfer.datasets.info import facts
 from transfer.datasets.synthetic.labeled import write_file
 from transfer.datasets.synthetic.patterns import Pixels, jpeg, kinds_of_classes, paint
 
@@ -24,19 +25,7 @@ FIRST_KIND = 14
 CATEGORIES = {1: "person", 3: "car", 17: "cat", 18: "dog", 62: "chair"}
 PERSON = 1
 HEIGHT_PX, WIDTH_PX = 96, 128
-# fmt: off
-KEYPOINTS = {
-    "nose": (0.5, 0.12),
-    "left_eye": (0.6, 0.08), "right_eye": (0.4, 0.08),
-    "left_ear": (0.7, 0.14), "right_ear": (0.3, 0.14),
-    "left_shoulder": (0.75, 0.3), "right_shoulder": (0.25, 0.3),
-    "left_elbow": (0.85, 0.45), "right_elbow": (0.15, 0.45),
-    "left_wrist": (0.9, 0.6), "right_wrist": (0.1, 0.6),
-    "left_hip": (0.65, 0.6), "right_hip": (0.35, 0.6),
-    "left_knee": (0.68, 0.78), "right_knee": (0.32, 0.78),
-    "left_ankle": (0.7, 0.94), "right_ankle": (0.3, 0.94),
-}
-# fmt: on
+KEYPOINTS: dict[str, tuple[float, float]] = facts()["keypoints"]
 """Place of each keypoint in shares of the figure's width and height, in COCO's order."""
 MARK_SHARES = (0.1, 0.1, 0.8)
 """Shares of keypoints that are not labeled, hidden, visible."""

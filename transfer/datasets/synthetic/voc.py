@@ -9,17 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
+from transfer.datasets.info import facts
 from transfer.datasets.segmented import IGNORED, write_mask
 from transfer.datasets.synthetic.labeled import write_file, write_lines
 from transfer.datasets.synthetic.patterns import Pixels, jpeg, kinds_of_classes, paint
 
-# fmt: off
-CLASSES = (
-    "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow",
-    "diningtable", "dog", "horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train",
-    "tvmonitor",
-)
-# fmt: on
+CLASSES: tuple[str, ...] = facts()["voc_classes"]
 """VOC's twenty classes."""
 SMALL_IMAGES: dict[str, dict[str, int]] = {
     "2007": {"train": 100, "val": 100, "test": 160},
