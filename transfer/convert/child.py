@@ -205,45 +205,41 @@ def check_zip(file: BinaryIO) -> None:
             raise BackboneError(f"{shorten(damaged)} does not match its checksum; {AGAIN}")
 
 
-class Walk:
-    """A walk through what a file holds, which may be shared, cyclic or very deep.
+def walk(tree: object) -> tuple[list[tuple[str, object]], dict[str, tuple[str, bool]]]:
+    """Return what a file holds, which may be shared, cyclic or very deep, by dotted names.
 
-    Each container is visited once, so that cycles end, and those inside objects of unknown classes
-    last.
+    First the leaves, in file order; then the objects of unknown classes, the outermost only: the
+    class, and whether tensors or their storages are inside, beside those that also stand elsewhere.
+    Each container is visited once, so that cycles end, and those inside such objects last.
     """
+    seen: set[int] = set()
+    closed: list[tuple[str, Inert]] = []
 
-    def __init__(self, tree: object) -> None:
-        self.seen: set[int] = set()
-        self.closed: list[tuple[str, Inert]] = []
-        self.visible = list(self._leaves(tree))
-        """Leaves by dotted name, in file order."""
-        self.opaque: dict[str, tuple[str, bool]] = {}
-        """Objects of unknown classes by dotted name, the outermost only: path, and whether tensors
-        or their storages are inside, beside those that also stand elsewhere."""
-        holders: dict[int, bool] = {}
-        for name, outermost in self.closed:
-            if id(outermost) not in holders:
-                # all are walked through, since the next object must not claim what is inside this
-                within = [leaf for _, leaf in self._leaves(outermost.parts, is_inside=True)]
-                holders[id(outermost)] = any(
-                    isinstance(leaf, Tensor | TypedStorage) for leaf in within
-                )
-            self.opaque[name] = type(outermost).path, holders[id(outermost)]
-
-    def _leaves(self, tree: object, *, is_inside: bool = False) -> Iterator[tuple[str, object]]:
+    def leaves(tree: object, *, is_inside: bool = False) -> Iterator[tuple[str, object]]:
         """Yield the leaves; an object of an unknown class is closed, except inside of another."""
         waiting: list[tuple[str, Any]] = [("", tree)]
         while waiting:
             name, node = waiting.pop()
             if isinstance(node, Inert) and not node.is_known and not is_inside:
-                self.closed.append((name, node))
+                closed.append((name, node))
                 continue
             children = _children(node)
             if children is None:
                 yield name, _as_tensor(node)
-            elif id(node) not in self.seen:
-                self.seen.add(id(node))
+            elif id(node) not in seen:
+                seen.add(id(node))
                 waiting.extend((_join(name, key), child) for key, child in reversed(children))
+
+    visible = list(leaves(tree))
+    opaque: dict[str, tuple[str, bool]] = {}
+    holders: dict[int, bool] = {}
+    for name, outermost in closed:
+        if id(outermost) not in holders:
+            # all are walked through, since the next object must not claim what is inside this
+            within = [leaf for _, leaf in leaves(outermost.parts, is_inside=True)]
+            holders[id(outermost)] = any(isinstance(one, Tensor | TypedStorage) for one in within)
+        opaque[name] = type(outermost).path, holders[id(outermost)]
+    return visible, opaque
 
 
 def _join(name: str, key: object) -> str:
@@ -289,7 +285,7 @@ def describe(tree: object) -> tuple[dict[str, Any], list[Tensor]]:
 
     BackboneError for names that do not tell.
     """
-    walk = Walk(tree)
+    visible, opaque = walk(tree)
     tensors: list[Tensor] = []
 
     def place(tensor: Tensor) -> int:
@@ -301,7 +297,7 @@ def describe(tree: object) -> tuple[dict[str, Any], list[Tensor]]:
         return {TENSOR: place(node)} if isinstance(node, Tensor) else type(node).__name__
 
     named: dict[str, int] = {}
-    for name, leaf in walk.visible:
+    for name, leaf in visible:
         if isinstance(leaf, Tensor):
             if len(name) >= MAX_NAME:
                 raise BackboneError(f"the name of a tensor is too long: {shorten(name)}")
@@ -310,7 +306,7 @@ def describe(tree: object) -> tuple[dict[str, Any], list[Tensor]]:
                     f"two tensors are called {shorten(name)}; expected distinct names"
                 )
             named[name] = place(leaf)
-    for name, (path, holds_numbers) in walk.opaque.items():
+    for name, (path, holds_numbers) in opaque.items():
         if holds_numbers and not named:
             raise BackboneError(needs_code(path))
         if name in named:
@@ -322,8 +318,8 @@ def describe(tree: object) -> tuple[dict[str, Any], list[Tensor]]:
     own = tree if isinstance(form, str) and form.startswith(OWN_FORMATS) else None
     told = {
         "tensors": named,
-        "values": {n: leaf for n, leaf in walk.visible if isinstance(leaf, str | int | float)},
-        "opaque": walk.opaque,
+        "values": {n: leaf for n, leaf in visible if isinstance(leaf, str | int | float)},
+        "opaque": opaque,
         "tree": json.dumps(own, default=mark),
     }
     return told, tensors
