@@ -167,7 +167,7 @@ def _kept_crops(rows: Sequence[PlannedCell]) -> list[str]:
     }
     if not crops:
         return []
-    from transfer.getting.overview import free_space
+    from transfer.getting.command import free_space
 
     settings = rows[0].cell.settings
     size = sum(
@@ -235,11 +235,11 @@ def get_data_command(rows: Sequence[PlannedCell]) -> str:
     missing = dict.fromkeys(key for row in rows for key in row.missing if DATASETS[key].sources)
     if not missing:
         return ""
-    from transfer.getting import overview
     from transfer.getting.assemble import Getting
+    from transfer.getting.command import sources_of, summary
 
     data = rows[0].cell.settings.data
-    sources = overview.sources_of(tuple(missing))
+    sources = sources_of(tuple(missing))
     getting = Getting(data=data)
     by_hand = [
         source.key
@@ -249,6 +249,5 @@ def get_data_command(rows: Sequence[PlannedCell]) -> str:
     note = f"; {', '.join(by_hand)} from your own archives, --from FOLDER" if by_hand else ""
     words = ["get-data", *missing, "--data", str(data)]
     return (
-        f"missing data: {overview.summary(sources, getting)}{note}:\n"
-        f"python -m transfer {shlex.join(words)}"
+        f"missing data: {summary(sources, getting)}{note}:\npython -m transfer {shlex.join(words)}"
     )

@@ -85,17 +85,9 @@ INPUTS: tuple[Input, ...] = (
 )
 
 
-def _nothing(network: ResNet) -> None:
-    pass
-
-
-def _max_pool(pool: nn.Module) -> Change:
-    """Replace the max-pool behind the stem, or put one there."""
-    return lambda network: setattr(network, "maxpool", pool)
-
-
-def _padding_2(network: ResNet) -> None:
-    network.conv1.padding = (2, 2)
+def _set(module: str, name: str, value: object) -> Change:
+    """Set an attribute of a part of the network."""
+    return lambda network: setattr(network.get_submodule(module), name, value)
 
 
 def _dilated(*stages: int) -> Change:
@@ -160,12 +152,12 @@ POOL = nn.MaxPool2d(kernel_size=3, stride=2, padding=1)
 CEIL_POOL = nn.MaxPool2d(kernel_size=3, stride=2, ceil_mode=True)
 
 NETWORKS: tuple[Network, ...] = (
-    Network("as torchvision", _nothing, True, "imagenet"),
-    Network("no max-pool", _max_pool(nn.Identity()), True, "imagenet-nopool"),
-    Network("max-pool without padding", _max_pool(CEIL_POOL), True),
-    Network("3x3 stem, padding 1, no max-pool", _nothing, False, "cifar"),
-    Network("padding 2 in the stem", _padding_2, False, "cifar-pad2"),
-    Network("max-pool after the stem", _max_pool(POOL), False, "cifar-maxpool"),
+    Network("as torchvision", lambda network: None, True, "imagenet"),
+    Network("no max-pool", _set("", "maxpool", nn.Identity()), True, "imagenet-nopool"),
+    Network("max-pool without padding", _set("", "maxpool", CEIL_POOL), True),
+    Network("3x3 stem, padding 1, no max-pool", lambda network: None, False, "cifar"),
+    Network("padding 2 in the stem", _set("conv1", "padding", (2, 2)), False, "cifar-pad2"),
+    Network("max-pool after the stem", _set("", "maxpool", POOL), False, "cifar-maxpool"),
     Network("dilated, output stride halved", _dilated(4)),
     Network("dilated, output stride quartered", _dilated(3, 4)),
     Network("anti-aliased by blur-pool", _anti_aliased),

@@ -3,7 +3,7 @@
 from benchmarks.pages.published import AVERAGE, ELSEWHERE, papers
 from benchmarks.planning.cells import suites
 from transfer.datasets.catalog import DATASETS
-from transfer.getting.overview import SUITES
+from transfer.getting.command import SUITES
 from transfer.tasks import TASKS, reading_of, task_of
 
 SIZES = {"jcl": 5, "co2": 9, "lorac": 21, "uniclr": 7, "looc": 7, "dino": 2, "nnclr": 6, "ressl": 1}

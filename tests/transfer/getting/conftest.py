@@ -14,7 +14,7 @@ from transfer.datasets.catalog import DATASETS
 from transfer.datasets.expected import SMALL_DATA
 from transfer.datasets.info import Source
 from transfer.getting import download
-from transfer.getting.overview import all_sources
+from transfer.getting.command import all_sources
 
 Publish = Callable[..., Source]
 

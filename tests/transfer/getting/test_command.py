@@ -19,7 +19,7 @@ from tests.transfer.getting.server import Server
 from transfer.__main__ import main
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.check import check
-from transfer.getting.overview import all_sources
+from transfer.getting.command import all_sources
 
 ROOT = Path(__file__).parents[3]
 FREE = [key for key in SOURCES if all_sources()[key].access == "download"]
