@@ -24,8 +24,8 @@ from pretrain.running.loader import _packed
 from tests.campaign.processes import children
 from tests.transfer.cells.forked_command import ForkedCommand, loader_processes
 from tests.transfer.cells.many_images import generate_many
-from tests.transfer.datasets.imagenet.test_make_corruptions import contents
-from tests.transfer.datasets.imagenet.test_make_corruptions import data as data_to_corrupt
+from tests.transfer.datasets.imagenet.test_imagenet import contents
+from tests.transfer.datasets.imagenet.test_imagenet import data as data_to_corrupt
 from transfer.datasets.expected import DataError
 from transfer.datasets.images import Images
 from transfer.datasets.synthetic.generate import generate

@@ -1,12 +1,14 @@
-"""Random networks whose every tensor matters, for the tests of conversions."""
+"""Random networks whose every tensor matters, and other projects' names of their tensors."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
+from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
+from transfer.backbone import BackboneError, load_backbone
 from transfer.convert.architectures import Stem
 from transfer.convert.resnet import build_resnet
 
@@ -35,3 +37,53 @@ def _weights(arch: str, stem: Stem) -> Weights:
 def weights() -> GetWeights:
     """Random networks, each made once."""
     return lambda arch="resnet18", *, stem="imagenet": dict(_weights(arch, stem))
+
+
+def below(prefix: str, weights: Mapping[str, Tensor]) -> Weights:
+    return {prefix + name: tensor for name, tensor in weights.items()}
+
+
+def another(weights: Weights) -> Weights:
+    """Another network of the same shapes; each tensor repeats a value, to take no space on disk."""
+    values = {
+        name: t.shape[1:].numel() ** -1
+        if t.ndim > 1
+        else float("bias" not in name and "mean" not in name)
+        for name, t in weights.items()
+    }
+    return {n: torch.tensor(values[n]).to(t.dtype).expand(t.shape) for n, t in weights.items()}
+
+
+def linear(name: str, *shape: int) -> Weights:
+    return {f"{name}.weight": torch.ones(shape), f"{name}.bias": torch.ones(shape[0])}
+
+
+def numbered(weights: Weights, first_layer: int = 4) -> Weights:
+    """The names that nn.Sequential gives to the children of a network."""
+    numbers = {"conv1": "0", "bn1": "1"}
+    numbers |= {f"layer{i + 1}": str(first_layer + i) for i in range(4)}
+    return {
+        ".".join([numbers[name.split(".")[0]], *name.split(".")[1:]]): tensor
+        for name, tensor in weights.items()
+    }
+
+
+def detectron2_names(weights: Weights) -> Weights:
+    """Return the names as MoCo's own script replaces them, for encoders with a head, too."""
+    renamed = {}
+    for name, tensor in weights.items():
+        name = name if "layer" in name else f"stem.{name}"
+        for i in (1, 2, 3, 4):
+            name = name.replace(f"layer{i}", f"res{i + 1}").replace(f"bn{i}", f"conv{i}.norm")
+        name = name.replace("downsample.0", "shortcut").replace("downsample.1", "shortcut.norm")
+        renamed[name] = tensor
+    return renamed
+
+
+def refuse(content: object, path: Path, *words: str) -> None:
+    """The file is refused, and the message holds its path and these words."""
+    torch.save(content, path)
+    with pytest.raises(BackboneError) as error:
+        load_backbone(path)
+    for word in (str(path), *words):
+        assert word in str(error.value)

@@ -120,98 +120,72 @@ def zeroed(form: str, dice: random.Random, _: Path) -> Damaged:
     return _written(bytes(content), _ends(form))
 
 
-def _saved(
-    dice: random.Random, change: Callable[[Weights, str], object], expected: frozenset[str]
-) -> Damaged:
-    """Return a file of changed weights; `change` gets the name of a tensor of the network."""
+Change = Callable[[random.Random, Weights, str], object]
+"""Function that changes weights by dice; it gets the name of a tensor of the network."""
+
+
+def changed(change: Change, expected: frozenset[str], dice: random.Random, _: Path) -> Damaged:
+    """Return a file of changed weights in any format."""
     weights = dict(base_weights())
-    name = dice.choice([name for name in weights if not is_optional(name)])
-    content = {"state_dict": weights, "epoch": 3}
-    change(weights, name)
+    change(dice, weights, dice.choice([name for name in weights if not is_optional(name)]))
     save = dice.choice((zip_bytes, legacy_bytes, lambda tree: pickle.dumps(tree, protocol=2)))
-    return _written(save(content), expected)
+    return _written(save({"state_dict": weights, "epoch": 3}), expected)
 
 
-def dropped(dice: random.Random, _: Path) -> Damaged:
-    """Leave a tensor out."""
-    return _saved(dice, lambda weights, name: weights.pop(name), REFUSED)
+def renamed(dice: random.Random, weights: Weights, name: str) -> None:
+    weights[name + dice.choice(("s", ".1", "_orig", "\x00", " "))] = weights.pop(name)
 
 
-def renamed(dice: random.Random, _: Path) -> Damaged:
-    """Give a tensor another name."""
-    suffix = dice.choice(("s", ".1", "_orig", "\x00", " "))
-
-    def change(weights: Weights, name: str) -> None:
-        weights[name + suffix] = weights.pop(name)
-
-    return _saved(dice, change, REFUSED)
-
-
-def reshaped(dice: random.Random, _: Path) -> Damaged:
+def reshaped(dice: random.Random, weights: Weights, name: str) -> None:
     """Give a tensor another shape with the same values."""
-
-    def change(weights: Weights, name: str) -> None:
-        tensor = weights[name]
-        flat = dice.random() < 0.5 and tensor.ndim > 1
-        weights[name] = tensor.flatten()[:100] if flat else tensor[None]
-
-    return _saved(dice, change, REFUSED)
+    tensor = weights[name]
+    flat = dice.random() < 0.5 and tensor.ndim > 1
+    weights[name] = tensor.flatten()[:100] if flat else tensor[None]
 
 
-def duplicated(dice: random.Random, _: Path) -> Damaged:
+def duplicated(dice: random.Random, weights: Weights, name: str) -> None:
     """Store a tensor under a second name of the network, or twice under one name."""
-
-    def change(weights: Weights, name: str) -> None:
-        if dice.random() < 0.5:
-            outer, _, inner = name.partition(".")
-            weights[outer] = {inner: weights[name]}  # type: ignore[assignment]
-        else:
-            weights[f"layer5.{name}"] = weights[name]
-
-    return _saved(dice, change, REFUSED)
+    outer, _, inner = name.partition(".")
+    if dice.random() < 0.5:
+        weights[outer] = {inner: weights[name]}  # type: ignore[assignment]
+    else:
+        weights[f"layer5.{name}"] = weights[name]
 
 
-def other_float(dice: random.Random, _: Path) -> Damaged:
-    """Store a tensor in another type that holds the same values."""
-    dtype = dice.choice((torch.float32, torch.float64))
-
-    def change(weights: Weights, name: str) -> None:
-        small = base_weights()[name]
-        first = small.flatten()[:1].to(dtype)
-        weights[name] = first.expand(small.shape) if small.ndim > 1 else small.to(dtype)
-
-    return _saved(dice, change, EQUAL)
+def retyped(
+    dtypes: tuple[torch.dtype, ...], dice: random.Random, weights: Weights, name: str
+) -> None:
+    """Store a tensor in another type."""
+    small, dtype = weights[name], dice.choice(dtypes)
+    first = small.flatten()[:1].to(dtype)
+    weights[name] = first.expand(small.shape) if small.ndim > 1 else small.to(dtype)
 
 
-def other_type(dice: random.Random, _: Path) -> Damaged:
-    """Store a tensor in a type that holds no weights."""
-    dtype = dice.choice((torch.int8, torch.int64, torch.uint8, torch.bool, torch.complex64))
-
-    def change(weights: Weights, name: str) -> None:
-        weights[name] = torch.ones(1, dtype=dtype).expand(weights[name].shape)
-
-    return _saved(dice, change, REFUSED)
-
-
-def not_finite(dice: random.Random, _: Path) -> Damaged:
-    """Put a value that is not finite into a tensor."""
-    value = dice.choice((float("nan"), float("inf"), -float("inf")))
-
-    def change(weights: Weights, name: str) -> None:
-        tensor = weights[name]
-        if tensor.ndim == 4:
-            weights[name] = torch.full((1,), value).half().expand(tensor.shape)
-        else:
-            weights[name] = tensor.clone()
-            weights[name][dice.randrange(len(tensor))] = value
-
-    return _saved(dice, change, REFUSED)
+def not_finite(dice: random.Random, weights: Weights, name: str) -> None:
+    """Put a value that is not finite into a tensor, everywhere if it repeats one."""
+    tensor, value = weights[name], dice.choice((float("nan"), float("inf"), -float("inf")))
+    if tensor.ndim == 4:
+        weights[name] = torch.full((1,), value).half().expand(tensor.shape)
+    else:
+        weights[name] = tensor.clone()
+        weights[name][dice.randrange(len(tensor))] = value
 
 
-def repeated(dice: random.Random, _: Path) -> Damaged:
-    """Let a tensor claim a huge number of values."""
-    huge = torch.zeros(1).expand(10**12)
-    return _saved(dice, lambda weights, name: weights.update({name: huge}), REFUSED)
+FLOATS = torch.float32, torch.float64
+NO_WEIGHTS = torch.int8, torch.int64, torch.uint8, torch.bool, torch.complex64
+CHANGES: dict[str, tuple[Change, frozenset[str]]] = {
+    "dropped tensor": (lambda dice, weights, name: weights.pop(name), REFUSED),
+    "renamed tensor": (renamed, REFUSED),
+    "reshaped tensor": (reshaped, REFUSED),
+    "duplicated tensor": (duplicated, REFUSED),
+    "other float type": (partial(retyped, FLOATS), EQUAL),
+    "type that holds no weights": (partial(retyped, NO_WEIGHTS), REFUSED),
+    "NaN or infinity": (not_finite, REFUSED),
+    "huge repeated tensor": (
+        lambda dice, weights, name: weights.update({name: torch.zeros(1).expand(10**12)}),
+        REFUSED,
+    ),
+}
 
 
 class Call:
@@ -256,16 +230,6 @@ def foreign_object(dice: random.Random, _: Path) -> Damaged:
     return _written(start + tree[2:-1] + b"u.", EQUAL)
 
 
-def bomb(dice: random.Random, _: Path) -> Damaged:
-    """Return a file that asks for gigabytes or ages."""
-    return _written(FILES[dice.choice(sorted(FILES))], REFUSED)
-
-
-def sparse(dice: random.Random, _: Path) -> Damaged:
-    """Return a file that is far longer than what the disk holds of it."""
-    return Damaged(SPARSE[dice.choice(sorted(SPARSE))], REFUSED)
-
-
 FORMATS = ("zip", "legacy", "safetensors", "NumPy pickle")
 KINDS: dict[str, Kind] = {
     **{
@@ -273,16 +237,9 @@ KINDS: dict[str, Kind] = {
         for name, make in (("truncated", truncated), ("flipped bit", flipped), ("zeroed", zeroed))
         for form in FORMATS
     },
-    "dropped tensor": dropped,
-    "renamed tensor": renamed,
-    "reshaped tensor": reshaped,
-    "duplicated tensor": duplicated,
-    "other float type": other_float,
-    "type that holds no weights": other_type,
-    "NaN or infinity": not_finite,
-    "huge repeated tensor": repeated,
+    **{name: partial(changed, *change) for name, change in CHANGES.items()},
     "hidden call": payload,
     "object of an unknown class": foreign_object,
-    "bomb": bomb,
-    "sparse file": sparse,
+    "bomb": lambda dice, _: _written(FILES[dice.choice(sorted(FILES))], REFUSED),
+    "sparse file": lambda dice, _: Damaged(SPARSE[dice.choice(sorted(SPARSE))], REFUSED),
 }

@@ -11,8 +11,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.transfer.convert.conftest import GetWeights, Weights
-from tests.transfer.convert.naming import (
+from tests.transfer.convert.conftest import (
+    GetWeights,
+    Weights,
     another,
     below,
     detectron2_names,

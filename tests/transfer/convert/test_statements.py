@@ -12,8 +12,7 @@ from torch import nn
 from torchvision.models import ResNet
 from torchvision.transforms.functional import normalize
 
-from tests.transfer.convert.conftest import GetWeights
-from tests.transfer.convert.naming import another, below, linear, numbered, refuse
+from tests.transfer.convert.conftest import GetWeights, another, below, linear, numbered, refuse
 from transfer.backbone import (
     IMAGENET_MEAN,
     IMAGENET_STD,

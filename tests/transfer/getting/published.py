@@ -1,5 +1,6 @@
 """Small archives of every set, in the layouts of the published ones."""
 
+import re
 import shutil
 import tarfile
 import zipfile
@@ -11,6 +12,7 @@ from scipy.io import savemat
 
 from transfer.datasets.imagenet.imagenet_c import EXTRA_KINDS, GROUPS
 from transfer.datasets.segmented import read_mask
+from transfer.getting.command import all_sources
 
 Content = Mapping[str, Path]
 """Files and folders by their places in an archive."""
@@ -37,13 +39,7 @@ def write_archive(file: Path, content: Content) -> Path:
 
 def pack(key: str, data: Path, folder: Path) -> dict[str, Path]:
     """Pack the small version of a source below a data folder; return the archives by name."""
-    if key in PACKERS:
-        archives = PACKERS[key](data, folder / "inner")
-    else:
-        archives = {
-            name: {place: data / path for place, path in content.items()}
-            for name, content in PLACES[key].items()
-        }
+    archives = PACKERS[key](data, folder / "inner") if key in PACKERS else _by_name(key, data)
     return {name: write_archive(folder / name, content) for name, content in archives.items()}
 
 
@@ -147,9 +143,17 @@ def _sbd(data: Path, inner: Path) -> dict[str, Content]:
     return {"benchmark.tgz": {"benchmark_RELEASE/dataset/cls": inner / "cls"}}
 
 
+def _imagenet_c(data: Path, inner: Path) -> dict[str, Content]:
+    return {
+        f"{group}.tar": {kind: data / "imagenet-c" / kind for kind in kinds}
+        for group, kinds in {**GROUPS, "extra": EXTRA_KINDS}.items()
+    }
+
+
 PACKERS: dict[str, Callable[[Path, Path], dict[str, Content]]] = {
     "caltech101": _caltech101,
     "imagenet": _imagenet,
+    "imagenet-c": _imagenet_c,
     "places365": _places365,
     "sbd": _sbd,
     "sun397": _sun397,
@@ -157,46 +161,26 @@ PACKERS: dict[str, Callable[[Path, Path], dict[str, Content]]] = {
     "voc12": _voc12,
 }
 """What returns the archives of a data folder; it gets a folder for archives inside them."""
-LABELS_OF_CARS = "cars_test_annos_withlabels.mat"
-PLACES: dict[str, dict[str, dict[str, str]]] = {
-    "aircraft": {"fgvc-aircraft-2013b.tar.gz": {"fgvc-aircraft-2013b": "fgvc-aircraft-2013b"}},
-    "cars": {
-        "cars_train.tgz": {"cars_train": "stanford_cars/cars_train"},
-        "cars_test.tgz": {"cars_test": "stanford_cars/cars_test"},
-        "car_devkit.tgz": {"devkit": "stanford_cars/devkit"},
-        LABELS_OF_CARS: {LABELS_OF_CARS: f"stanford_cars/{LABELS_OF_CARS}"},
-    },
-    "cifar10": {"cifar-10-python.tar.gz": {"cifar-10-batches-py": "cifar-10-batches-py"}},
-    "cifar100": {"cifar-100-python.tar.gz": {"cifar-100-python": "cifar-100-python"}},
-    "coco": {
-        "train2017.zip": {"train2017": "coco/train2017"},
-        "val2017.zip": {"val2017": "coco/val2017"},
-        "annotations_trainval2017.zip": {"annotations": "coco/annotations"},
-    },
-    "cub200": {"CUB_200_2011.tgz": {"CUB_200_2011": "CUB_200_2011"}},
-    "dtd": {"dtd-r1.0.1.tar.gz": {"dtd": "dtd/dtd"}},
-    "flowers": {
-        "102flowers.tgz": {"jpg": "flowers-102/jpg"},
-        "imagelabels.mat": {"imagelabels.mat": "flowers-102/imagelabels.mat"},
-        "setid.mat": {"setid.mat": "flowers-102/setid.mat"},
-    },
-    "food": {"food-101.tar.gz": {"food-101": "food-101"}},
-    "imagenet-c": {
-        f"{group}.tar": {kind: f"imagenet-c/{kind}" for kind in kinds}
-        for group, kinds in {**GROUPS, "extra": EXTRA_KINDS}.items()
-    },
-    "imagenet-lists": {
-        name: {name: f"imagenet_subsets/{name}"} for name in ("1percent.txt", "10percent.txt")
-    },
-    "inat2019": {
-        f"{name}.tar.gz": {name: f"inat2019/{name}"}
-        for name in ("train_val2019", "train2019.json", "val2019.json")
-    },
-    "objectnet": {"objectnet-1.0.zip": {"objectnet-1.0": "objectnet-1.0"}},
-    "pets": {
-        f"{name}.tar.gz": {name: f"oxford-iiit-pet/{name}"} for name in ("images", "annotations")
-    },
+INSIDE = {
+    "102flowers.tgz": "jpg",
+    "annotations_trainval2017.zip": "annotations",
+    "car_devkit.tgz": "devkit",
+    "dtd-r1.0.1.tar.gz": "dtd",
 }
-"""Place in an archive, and path below the data folder, of what the archives of a source hold."""
-SOURCES = (*PACKERS, *PLACES)
+"""Folders in archives of another name."""
+
+
+def _by_name(key: str, data: Path) -> dict[str, Content]:
+    """Pack the folder of a source of one archive, else the parts that archives are named after."""
+    source = all_sources()[key]
+    names = [archive.name for archive in source.archives]
+    if len(names) == 1 and names[0] not in INSIDE:
+        return {names[0]: {source.folder: data / source.folder}}
+    inside = {
+        name: INSIDE.get(name, re.sub(r"(\.tar\.gz|\.tgz|\.zip)$", "", name)) for name in names
+    }
+    return {name: {part: data / source.folder / part} for name, part in inside.items()}
+
+
+SOURCES = tuple(key for key, source in all_sources().items() if source.archives)
 """Every source that has archives."""

@@ -6,8 +6,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
+import torchvision
+from PIL import Image
 from torch import Tensor, nn
 from torchvision.transforms.functional import normalize
 
@@ -25,8 +29,8 @@ from transfer.topology.check import (
     with_checked_topology,
     write_as_fits,
 )
-from transfer.topology.known_networks import INPUTS, NETWORKS, Input, Network
-from transfer.topology.statistics import MAX_DIVERGENCE, divergence
+from transfer.topology.known_networks import INPUTS, NETWORKS, BlurPool, Input, Network
+from transfer.topology.statistics import MAX_DIVERGENCE, divergence, natural_images
 
 CASES: tuple[tuple[str, Stem], ...] = (
     ("resnet18", "imagenet"),
@@ -224,3 +228,79 @@ def test_an_encoder_whose_first_norm_saw_other_inputs_is_refused(
     with pytest.raises(BackboneError, match=f"another input: {re.escape(other.name)}"):
         checked(other)
     assert " fit another " in checked(other, trusted=True)
+
+
+IMAGES = torch.rand(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize(
+    ("name", "replaced"),
+    [
+        ("dilated, output stride halved", [False, False, True]),
+        ("dilated, output stride quartered", [False, True, True]),
+    ],
+)
+def test_dilated_networks_are_torchvisions(name: str, replaced: list[bool]) -> None:
+    network = build_resnet("resnet50", "imagenet").eval()
+    expected = torchvision.models.resnet50(weights=None, replace_stride_with_dilation=replaced)
+    expected.fc = nn.Identity()
+    expected.load_state_dict(network.state_dict())
+    BY_NAME[name].change(network)
+    with torch.inference_mode():
+        assert torch.equal(network(IMAGES), expected.eval()(IMAGES))
+
+
+def test_blur_pool_is_the_binomial_filter_at_every_second_pixel() -> None:
+    maps = torch.arange(2.0 * 6 * 6).reshape(1, 2, 6, 6).square()
+    padded = F.pad(maps, (1, 1, 1, 1), mode="reflect")
+    line = torch.tensor([1.0, 2.0, 1.0]) / 4
+    expected = torch.zeros(1, 2, 3, 3)
+    for y in range(3):
+        for x in range(3):
+            patch = padded[:, :, 2 * y : 2 * y + 3, 2 * x : 2 * x + 3]
+            expected[:, :, y, x] = torch.einsum("ncij,i,j->nc", patch, line, line)
+    assert torch.equal(BlurPool()(maps), expected)  # all values are multiples of 1/16
+
+
+@pytest.mark.parametrize("arch", ["resnet18", "resnet50"])
+def test_an_anti_aliased_network_has_no_strided_3x3_convolution(arch: str) -> None:
+    network = build_resnet(arch, "imagenet").eval()
+    shape = network(IMAGES).shape
+    BY_NAME["anti-aliased by blur-pool"].change(network)
+    with torch.inference_mode():
+        assert network(IMAGES).shape == shape
+    convolutions = [m for m in network.modules() if isinstance(m, nn.Conv2d)]
+    strided = {m.kernel_size for m in convolutions if m.stride == (2, 2)}
+    assert strided == {(7, 7), (1, 1)}  # the stem and the shortcuts, as in timm
+    assert {m.stride for m in convolutions} == {(1, 1), (2, 2)}
+
+
+def write(path: Path, side_px: int, gray: int = 128) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(np.full((side_px, side_px + 8, 3), gray, np.uint8)).save(path)
+
+
+def test_photographs_of_all_folders_are_taken_in_turn(tmp_path: Path) -> None:
+    for folder in range(6):
+        for number in range(10):
+            write(tmp_path / f"set/{folder}/{number}.jpg", 40, gray=40 * folder)
+    images = natural_images(tmp_path, count=6, size_px=32)
+    assert images.shape == (6, 3, 32, 32)
+    assert len({round(float(image.mean()), 2) for image in images}) >= 5
+    assert torch.equal(images, natural_images(tmp_path, count=6, size_px=32))
+
+
+def test_sets_behind_links_are_looked_into_once(tmp_path: Path) -> None:
+    write(tmp_path / "elsewhere/set/0.jpg", 40)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/linked").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere/loop").symlink_to(tmp_path / "data")
+    assert len(natural_images(tmp_path / "data", count=6, size_px=32)) == 1
+
+
+def test_masks_small_and_broken_images_are_left_out(tmp_path: Path) -> None:
+    write(tmp_path / "mask.png", 40)
+    write(tmp_path / "small.jpg", 31)
+    (tmp_path / "broken.jpg").write_bytes(b"\xff\xd8 no image")
+    write(tmp_path / "good.JPEG", 40)
+    assert len(natural_images(tmp_path, count=4, size_px=32)) == 1

@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ from pycocotools.coco import COCO
 from transfer.datasets.catalog import open_any, open_scenes
 from transfer.datasets.check import check, require
 from transfer.datasets.expected import DataError, Sizes, mark_small, small_sizes
-from transfer.datasets.scenes import Scene, usable_for_training
+from transfer.datasets.scenes import Scene, Scenes, usable_for_training
 
 INSTANCES = Path("coco", "annotations", "instances_val2017.json")
 PERSONS = Path("coco", "annotations", "person_keypoints_val2017.json")
@@ -291,3 +291,37 @@ def _assert_equal(scene: Scene, record: dict[str, Any]) -> None:
         if scene.keypoints is not None:
             moved = scene.keypoints[i] + (0.5, 0.5, 0)  # detectron2 counts from the pixel's corner
             assert moved.ravel().tolist() == thing["keypoints"]
+
+
+KEYS = ("coco17", "coco17_keypoints", "voc0712")
+Finds = Literal["boxes", "masks", "keypoints"]
+
+
+def usable_by_a_loop(scenes: Scenes, finds: Finds) -> list[int]:
+    usable = []
+    for i, scene in enumerate(scenes):
+        keep = not scene.aside.all() if scenes.aside_are_crowds else len(scene.boxes) > 0
+        if finds == "keypoints":
+            labeled = scene.keypoints is not None and (scene.keypoints[..., 2] > 0).any()
+            keep = keep and bool(labeled)
+        if keep:
+            usable.append(i)
+    return usable
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_usable_images_are_those_of_a_loop(key: str, small_data: Path) -> None:
+    for split in ("train", "test"):
+        scenes = open_scenes(key, small_data, split)
+        for finds in get_args(Finds):
+            assert usable_for_training(scenes, finds).tolist() == usable_by_a_loop(scenes, finds)
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_objects_per_class_are_those_of_a_loop(key: str, small_data: Path) -> None:
+    scenes = open_scenes(key, small_data, "trainval").subset([7, 3, 3, 11, 2])
+    counts = np.zeros(len(scenes.class_names), dtype=np.int64)
+    for scene in scenes:
+        np.add.at(counts, scene.classes[~scene.aside], 1)
+    assert counts.any()
+    assert scenes.objects_per_class().tolist() == counts.tolist()

@@ -1,4 +1,4 @@
-"""Wide and grouped ResNets are distinguished from plain ones by their shapes, and built."""
+"""Wide and grouped ResNets are told by their shapes and built; detectron2's names are its own."""
 
 from pathlib import Path
 from typing import Any
@@ -7,10 +7,10 @@ import pytest
 import torch
 import torchvision
 
-from tests.transfer.convert.naming import another
+from tests.transfer.convert.conftest import another
 from transfer.backbone import load_backbone, random_backbone
 from transfer.convert.architectures import FEATURE_DIM, WIDE
-from transfer.convert.resnet import build_resnet, tensor_shapes
+from transfer.convert.resnet import build_resnet, tensor_shapes, to_detectron2
 from transfer.detection.detectron2_engine import config
 from transfer.detection.engines import build_detector
 from transfer.segmentation.network import build_network
@@ -95,3 +95,32 @@ def test_what_an_engine_cannot_build_is_unfit_before_training(
     monkeypatch.setattr("transfer.detection.engines.is_available", lambda: False)
     assert task.unfit(backbone) == ""
     assert "resnext50_32x4d" in TASKS["voc12_seg_fcn"].unfit(backbone)
+
+
+NAMES = {  # torchvision: (with a feature pyramid, without)
+    "conv1.weight": ("backbone.bottom_up.stem.conv1.weight", "backbone.stem.conv1.weight"),
+    "bn1.running_var": (
+        "backbone.bottom_up.stem.conv1.norm.running_var",
+        "backbone.stem.conv1.norm.running_var",
+    ),
+    "layer1.0.downsample.1.bias": (
+        "backbone.bottom_up.res2.0.shortcut.norm.bias",
+        "backbone.res2.0.shortcut.norm.bias",
+    ),
+    "layer4.2.bn3.weight": (
+        "backbone.bottom_up.res5.2.conv3.norm.weight",
+        "roi_heads.res5.2.conv3.norm.weight",
+    ),
+}
+
+
+def test_names_are_those_of_detectron2s_released_models() -> None:
+    tensors = {name: torch.ones(1) for name in NAMES}
+    found = zip(to_detectron2(tensors, "fpn"), to_detectron2(tensors, "c4"), strict=True)
+    assert list(found) == list(NAMES.values())
+
+
+def test_every_tensor_gets_a_name_of_its_own() -> None:
+    for arch in FEATURE_DIM:
+        tensors = {name: torch.ones(1) for name in tensor_shapes(arch, "imagenet")}
+        assert len(to_detectron2(tensors, "fpn")) == len(tensors), arch

@@ -1,0 +1,244 @@
+"""What a file holds beside a ResNet or instead of one is named; the user chooses among several."""
+
+import bz2
+import io
+import lzma
+import pickle
+import tarfile
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torchvision
+from torch import Tensor
+
+from tests.transfer.convert.conftest import GetWeights, Weights, another, below, linear, refuse
+from tests.transfer.convert.damage import zip_bytes
+from transfer.__main__ import main
+from transfer.__main__ import main as transfer_main
+from transfer.backbone import Backbone, BackboneError, inspect_file, load_backbone
+from transfer.convert.resnet import tensor_shapes
+
+
+def archive(entries: dict[str, bytes], compression: int = zipfile.ZIP_STORED) -> bytes:
+    """Return a zip archive with these entries."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", compression) as file:
+        for name, content in entries.items():
+            file.writestr(name, content)
+    return buffer.getvalue()
+
+
+def tar_bytes() -> bytes:
+    """Return a tar archive as torch wrote in 2017, without the mark of later ones."""
+    header = bytearray(tarfile.TarInfo("\x80\x02\x8a\nl").tobuf(tarfile.GNU_FORMAT))
+    magic = pickle.dumps(0x1950A86A20F9469CFC6C, protocol=2)
+    header[: len(magic)], header[257:265] = magic, bytes(8)
+    header[148:156] = b"%06o\0 " % (sum(header[:148]) + 256 + sum(header[156:]))
+    return bytes(header) + bytes(1024)
+
+
+def numpy_bytes() -> bytes:
+    """Return what NumPy writes."""
+    buffer = io.BytesIO()
+    np.save(buffer, np.zeros(3))
+    return buffer.getvalue()
+
+
+def other_files() -> dict[str, tuple[bytes, str]]:
+    """Return content and a fact of the refusal by name."""
+    network = torchvision.models.resnet18()
+    some, program = torch.zeros(3), {"net/data.pkl": pickle.dumps({"zeros": [0] * 1000})}
+    whole = dict(network.state_dict())
+    deep = {**whole, "conv1.0.weight": torch.zeros(32, 3, 3, 3)}
+    deep["layer1.0.conv1.weight"] = torch.zeros(64, 64, 1, 1)
+    return {
+        "joblib": (b"\x80\x04\x95\x00cjoblib.numpy_pickle\nNumpyArrayWrapper\n.", "joblib"),
+        "joblib, compressed": (b"x\x9c" + bytes(50), "joblib"),
+        "parameters": (zip_bytes(dict(network.named_parameters())), "parameters alone"),
+        "list of parameters": (zip_bytes(list(network.parameters())), "without names"),
+        "FSDP": (zip_bytes({"_fsdp_wrapped_module._flat_param": some}), "FSDP"),
+        "DeepSpeed": (zip_bytes({"single_partition_of_fp32_groups": [some]}), "zero_to_fp32"),
+        "Caffe2": (pickle.dumps({"blobs": {"res2_0_branch2a_w": np.zeros(3)}}), "Caffe2"),
+        "transformers": (zip_bytes({"resnet.encoder.stages.0.layers.0.w": some}), "hf:FOLDER"),
+        "timm": (zip_bytes(deep), "--encoder timm:"),
+        "ViT": (zip_bytes({"cls_token": some, "pos_embed": some}), "--encoder"),
+        "zip in zip": (archive({"model.pth": zip_bytes(whole)}), "unpack"),
+        "npz": (archive({"weight.npy": numpy_bytes()}), ".npz"),
+        "npy": (numpy_bytes(), "NumPy"),
+        "ONNX": (b"\x08\x08\x12\x07pytorch\x1a\x052.0.0" + bytes(90), "ONNX"),
+        "bzip2": (bz2.compress(b"abc"), "bzip2"),
+        "xz": (lzma.compress(b"abc"), "xz"),
+        "zstd": (b"\x28\xb5\x2f\xfd" + bytes(90), "zstd"),
+        "gzip": (b"\x1f\x8b\x08\x00" + bytes(40), "unpack"),
+        "empty": (b"", "is empty"),
+        "web page": (b"<!DOCTYPE html><html>404</html>", "web page"),
+        "git lfs": (b"version https://git-lfs.github.com/spec/v1\noid sha256:1\n", "git lfs pull"),
+        "text": (b"hello, this is no checkpoint at all", "no checkpoint"),
+        "image": (b"\xff\xd8\xff\xe0\x00\x10JFIF\x00" + bytes(40), "no checkpoint"),
+        "torchscript": (archive(program | {"net/code/__torch__.py": b"def"}), "TorchScript"),
+        "constants of torchscript": (archive(program | {"net/constants.pkl": b""}), "TorchScript"),
+        "tar": (tar_bytes(), "tar archive"),
+        "compressed": (archive(program, zipfile.ZIP_DEFLATED), "compressed"),
+    }
+
+
+FOLDERS = {
+    "dcp/.metadata": "dcp_to_torch_save",
+    "deepspeed/global_step1/zero_pp_rank_0_mp_rank_00_optim_states.pt": "zero_to_fp32",
+    "hf/config.json": "--encoder hf:",
+}
+"""A file in a folder that holds a checkpoint in parts, and a fact of the folder's refusal."""
+
+
+def test_a_refusal_says_what_it_is_and_what_to_do(tmp_path: Path) -> None:
+    facts = {}
+    for name, fact in FOLDERS.items():
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).touch()
+        facts[name.partition("/")[0]] = fact
+    for name, (content, fact) in other_files().items():
+        (tmp_path / name).write_bytes(content)
+        facts[name] = fact
+    wrong = []
+    for name, fact in facts.items():
+        with pytest.raises(BackboneError) as refused:
+            load_backbone(tmp_path / name)
+        if fact not in str(refused.value):
+            wrong.append((name, str(refused.value)))
+    assert wrong == []
+
+
+@pytest.fixture
+def distilled(weights: GetWeights, tmp_path: Path) -> Path:
+    """A ResNet-18 that learned from a ResNet-34, in one file."""
+    teacher = another(weights("resnet34"))
+    content = {**below("student.backbone.", weights()), **below("teacher.backbone.", teacher)}
+    torch.save(content, tmp_path / "kd.pth")
+    return tmp_path / "kd.pth"
+
+
+def is_resnet18(backbone: Backbone, expected: Weights) -> bool:
+    conv1 = backbone.state_dict["conv1.weight"]
+    return backbone.arch == "resnet18" and torch.equal(conv1, expected["conv1.weight"])
+
+
+@pytest.mark.parametrize(
+    ("branch", "words"),
+    [("backbone", "names 2 of them"), ("momentum", "names none of them"), ("", "no name tells")],
+)
+def test_a_branch_that_names_not_one_network_is_refused_with_the_list(
+    branch: str, words: str, distilled: Path
+) -> None:
+    networks = r"student\.backbone\. \(resnet18.*teacher\.backbone\. \(resnet34"
+    with pytest.raises(BackboneError, match=rf"{words}.*{networks}"):
+        load_backbone(distilled, branch=branch)
+
+
+@pytest.mark.parametrize("branch", ["net", "net."])
+def test_a_whole_prefix_goes_before_a_part_of_another(
+    branch: str, weights: GetWeights, tmp_path: Path
+) -> None:
+    content = {**below("net.", weights()), **below("target.net.", another(weights()))}
+    torch.save(content, tmp_path / "file")
+    assert is_resnet18(load_backbone(tmp_path / "file", branch=branch), weights())
+
+
+def test_the_teacher_of_a_student_that_is_no_resnet_is_not_taken_silently(
+    weights: GetWeights, tmp_path: Path
+) -> None:
+    student = {"student.patch_embed.proj.weight": torch.ones(8, 3, 16, 16)}
+    content = {**student, **below("teacher.", weights())}
+    refuse(content, tmp_path / "file", "student.patch_embed", "--branch teacher")
+    assert is_resnet18(load_backbone(tmp_path / "file", branch="teacher"), weights())
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("encoder_q.", "encoder_k."), ("online.", "target."), ("query.", "guide.")]
+)
+def test_no_rule_holds_between_different_networks(
+    one: str, other: str, weights: GetWeights, tmp_path: Path
+) -> None:
+    content = {**below(one, weights()), **below(other, another(weights(stem="cifar")))}
+    refuse(content, tmp_path / "file", "no name tells")
+
+
+def test_our_own_file_has_no_branches(checkpoint: Path) -> None:
+    with pytest.raises(BackboneError, match="leave out --branch"):
+        load_backbone(checkpoint, branch="student")
+
+
+def test_a_task_takes_the_branch(
+    distilled: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["cifar10_knn", "--ckpt", str(distilled), "--dry-run", "--results", str(tmp_path)]
+    assert transfer_main(words) == 2
+    assert transfer_main([*words, "--branch", "student"]) == 0
+    assert "asked for by --branch student" in capsys.readouterr().err
+
+
+COUNTERS: dict[str, tuple[Tensor, int]] = {
+    "(3,)": (torch.tensor([7, 8, 9]), 7),
+    "(2, 2)": (torch.full((2, 2), 7), 7),
+    "(0,)": (torch.zeros(0, dtype=torch.int64), 0),
+    "float": (torch.tensor(7.0), 7),
+    "NaN": (torch.tensor(float("nan")), 0),
+    "negative": (torch.tensor(-3), 0),
+    "complex": (torch.tensor([1j]), 0),
+    "bool": (torch.tensor(True), 1),
+    "expanded": (torch.tensor(7).expand(2**20, 2**20), 0),
+}
+
+
+def test_a_step_counter_may_have_any_shape_and_type(weights: GetWeights, tmp_path: Path) -> None:
+    plain = another(weights())
+    names = [name for name in plain if name.endswith("num_batches_tracked")]
+    counters = dict(zip(names, COUNTERS.values(), strict=False))
+    torch.save(plain | {n: counter for n, (counter, _) in counters.items()}, tmp_path / "file")
+    found = load_backbone(tmp_path / "file").state_dict
+    assert [n for n, (_, count) in counters.items() if found[n].item() != count] == []
+
+
+def test_a_feature_pyramid_in_an_encoder_is_left_out_and_named(
+    weights: GetWeights, tmp_path: Path
+) -> None:
+    pyramid = {
+        **linear("fpn_lateral5", 256, 512, 1, 1),
+        **linear("fpn_output4.0", 256, 256, 3, 3),
+        "fpn_output4.1.running_mean": torch.ones(256),
+    }
+    content = {**another(weights()), **pyramid, **linear("fc.0", 512, 512)}
+    torch.save({"state_dict": below("module.encoder_q.", content)}, tmp_path / "file")
+    kinds = {g.kind: g.num_tensors for g in inspect_file(tmp_path / "file").account}
+    assert (kinds["feature pyramid"], kinds["head"]) == (5, 2)
+
+
+@pytest.mark.parametrize("prefix", ["", "module.visual."])
+def test_clips_resnet_is_named_and_refused(prefix: str, tmp_path: Path) -> None:
+    """Its blocks have torchvision's names, its stem and its pooling are others."""
+    shapes = tensor_shapes("resnet50", "imagenet").items()
+    network = {name: torch.tensor(1.0).expand(shape) for name, shape in shapes}
+    network |= {f"conv{i}.weight": torch.ones(32, 3, 3, 3) for i in (1, 2, 3)}
+    network["attnpool.positional_embedding"] = torch.ones(50, 2048)
+    content = {**below(prefix, network), "pos_embed": torch.ones(1)}
+    refuse(content, tmp_path / "file", "CLIP's modified ResNet", "attention pooling")
+
+
+@pytest.mark.parametrize("num_classes", [1000, 128])
+def test_a_classifier_of_imagenet_is_noted(
+    num_classes: int, weights: GetWeights, tmp_path: Path
+) -> None:
+    content = {**another(weights()), **linear("fc", num_classes, 512)}
+    torch.save({"state_dict": below("module.", content)}, tmp_path / "file")
+    notes = " ".join(inspect_file(tmp_path / "file").notes)
+    assert ("state_dict.module.fc.weight tells 1000" in notes) == (num_classes == 1000)
+
+
+@pytest.mark.parametrize("words", [["inspect"], ["cifar10_knn", "--name", "long", "--ckpt"]])
+def test_a_long_name_ends_a_command_with_status_2(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*words, "a" * 300]) == 2
+    assert "too long" in capsys.readouterr().err
