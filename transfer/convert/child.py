@@ -113,8 +113,7 @@ def _answer(path: Path, numbers: BinaryIO) -> str:
         numbers.flush()
     except (MemoryError, OSError, RuntimeError) as error:
         return _refusal(
-            f"its numbers find no room in the folder for temporary files ({error}); free some "
-            f"space there, or set TMPDIR"
+            f"no room in the folder for temporary files ({error}); free some there, or set TMPDIR"
         )
     return text
 
@@ -191,8 +190,7 @@ def check_zip(file: BinaryIO) -> None:
         if any(name.startswith(program) for name in names):
             raise BackboneError(
                 f"this is a TorchScript program ({shorten(roots[0])}/code/), which needs code "
-                f"execution to load; where you trust its source, load it there and save only "
-                f"model.state_dict()"
+                f"execution; where you trust its source, load it and save model.state_dict()"
             )
         if packed:
             raise BackboneError(
@@ -311,8 +309,7 @@ def describe(tree: object) -> tuple[dict[str, Any], list[Tensor]]:
             raise BackboneError(needs_code(path))
         if name in named:
             raise BackboneError(
-                f"a tensor and an object of {shorten(path)} are both called {shorten(name)}; "
-                f"expected distinct names"
+                f"a tensor and an object of {shorten(path)} are both called {shorten(name)}"
             )
     form = tree.get("format") if isinstance(tree, dict) else None
     own = tree if isinstance(form, str) and form.startswith(OWN_FORMATS) else None

@@ -49,8 +49,7 @@ def convert(
     tensors = contents.tensors
     if not tensors:
         raise BackboneError(
-            f"the file holds no tensors but {len(contents.values)} plain values; expected the "
-            f"weights of a ResNet"
+            f"the file holds no tensors, only {len(contents.values)} plain values; expected weights"
         )
     found = find_candidates(tensors, contents.opaque)
     chosen, choice = _choose_or_explain(found, contents, branch)
@@ -140,8 +139,7 @@ def plain_floats(name: str, stored: Tensor) -> Tensor:
     num_bytes = stored.numel() * stored.itemsize
     if num_bytes > MAX_REPEATED_BYTES + stored.untyped_storage().nbytes():
         raise BackboneError(
-            f"{name} repeats stored values and would take {num_bytes:,} bytes; save it again with "
-            f".clone()"
+            f"{name} repeats stored values and would take {num_bytes:,} bytes; save its .clone()"
         )
     tensor = stored.to(torch.float32).clone(memory_format=torch.contiguous_format)
     # the sum is a fast test: NaN and infinity propagate; if only the sum overflows, the count is 0

@@ -275,7 +275,6 @@ BIG_ENDIAN = "the file was written on a big-endian machine; save it again on a l
 def needs_code(path: str) -> str:
     """Return the sentence on a class or function that would have to be called."""
     return (
-        f"the pickle names {shorten(path)}, which is neither a tensor nor plain data: the file "
-        f"needs code execution to load, and untrusted pickles are never executed. Where you "
-        f"trust its source, load it there and save only model.state_dict()"
+        f"the pickle names {shorten(path)}, no tensor and no plain data: it needs code execution, "
+        f"which is never done. Where you trust its source, load it and save model.state_dict()"
     )

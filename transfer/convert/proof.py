@@ -39,8 +39,7 @@ def prove(network: ResNet, raw: Weights, stem: Stem | None = None) -> float:
     finite = torch.isfinite(expected) & torch.isfinite(found)
     if not finite.all():
         raise BackboneError(
-            f"{int((~finite).sum())} of {finite.numel()} features on fixed images are not finite; "
-            f"expected a trained network"
+            f"{int((~finite).sum())} of {finite.numel()} features on fixed images are not finite"
         )
     difference = (expected - found).abs().max().item()
     scale = expected.abs().max().item()
@@ -49,8 +48,7 @@ def prove(network: ResNet, raw: Weights, stem: Stem | None = None) -> float:
     if relative > TOLERANCE:
         raise BackboneError(
             f"the converted network's features differ from those of the file's tensors by "
-            f"{relative:.1e} of their scale; allowed is {TOLERANCE:.0e}. The conversion would "
-            f"change the network: please report the file's layout"
+            f"{relative:.1e} of their scale, above {TOLERANCE:.0e}: please report the file's layout"
         )
     return relative
 
@@ -60,9 +58,8 @@ def check_response(features: Tensor) -> None:
     first, second = features
     if (first - second).abs().max() <= MIN_RESPONSE * features.abs().max():
         raise BackboneError(
-            f"the features do not depend on the image: two different ones give the same, all "
-            f"within {features.abs().max():.3g}. The weights are zero or the training collapsed: "
-            f"take an earlier checkpoint"
+            f"the features do not depend on the image, all are within {features.abs().max():.3g}: "
+            f"the weights are zero or the training collapsed; take an earlier checkpoint"
         )
 
 

@@ -156,8 +156,7 @@ def _of_safetensors(path: Path) -> Contents:
         structured = {name: json.loads(metadata[name]) for name in OWN_FIELDS} if own else {}
     except (SafetensorError, ValueError, LookupError, OSError, MemoryError) as error:
         raise BackboneError(
-            f"the safetensors file is cut off or damaged ({str(error)[:300]}); fetch it again and "
-            f"compare its size with the source"
+            f"the safetensors file is cut off or damaged ({str(error)[:300]}); {child.AGAIN}"
         ) from error
     prefix = "state_dict." if own else ""
     tensors = {escape(prefix + name): tensor for name, tensor in found.items()}
@@ -181,8 +180,7 @@ def _run_child(path: Path, numbers: BinaryIO, told: BinaryIO) -> None:
         raise
     if status == -signal.SIGXCPU:
         raise BackboneError(
-            "reading it takes more processor time than any checkpoint needs; it may be damaged or "
-            "hostile"
+            "reading it takes more processor time than any checkpoint needs: damaged, or hostile"
         )
     if status in (-signal.SIGKILL, -signal.SIGABRT):
         raise BackboneError(child.TOO_MUCH)

@@ -301,8 +301,7 @@ def _agreed(chosen: Candidate, statements: Sequence[Statement], *, usual: int) -
 def _refuse(chosen: Candidate, statements: Sequence[Statement], why: str) -> NoReturn:
     said = ", ".join(statement.words for statement in statements)
     raise BackboneError(
-        f"the file says {said}, {why}; by its tensors the network is "
-        f"{chosen}, and evaluated as such its features would differ. Use a checkpoint of a plain "
-        f"torchvision ResNet; or, if the entry does not describe this network, save its "
-        f"state_dict alone"
+        f"the file says {said}, {why}; by its tensors the network is {chosen}, whose features "
+        f"would differ. Use a checkpoint of a plain torchvision ResNet; or, if the entry does not "
+        f"describe this network, save its state_dict alone"
     )

@@ -143,10 +143,7 @@ class Images(ImageSplit):
         class_names: Sequence[str],
     ) -> None:
         if len(source) != len(labels):
-            raise DataError(
-                f"{len(source)} images but {len(labels)} labels; the annotation files do not "
-                "belong together, unpack the set again"
-            )
+            raise DataError(f"{len(source)} images but {len(labels)} labels; unpack the set again")
         self.source = source
         self.label_array = labels
         self.class_names = tuple(class_names)
@@ -195,8 +192,7 @@ def encode_names(names: Sequence[str]) -> NDArray[np.bytes_]:
     except UnicodeEncodeError as error:
         content = os.fsencode(str(error.object))
         raise DataError(
-            f"{content!r}: the file's name is not UTF-8, unlike those of the published set; "
-            "rename or remove it"
+            f"{content!r}: the file's name is not UTF-8; rename or remove it"
         ) from error
 
 

@@ -57,8 +57,7 @@ def balanced_split(trainval: Images, split: str, *, val_per_class: int) -> Image
     if len(short):
         raise DataError(
             f"{len(short)} of {len(counts)} classes, first {trainval.class_names[short[0]]!r}, "
-            f"have no image left to train on after {val_per_class} are held out; the set is "
-            "incomplete"
+            f"have no image left once {val_per_class} are held out; the set is incomplete"
         )
     return _part(trainval, split, ranks_in_class(trainval) < val_per_class)
 
@@ -82,8 +81,7 @@ def uniform_split(trainval: Split, split: str, sizes: Sizes) -> Split:
     num_val = sizes.counts["val"]
     if num_val >= len(trainval):
         raise DataError(
-            f"{len(trainval)} images in trainval, more than {num_val} are needed to hold out val; "
-            "the set is incomplete"
+            f"{len(trainval)} images in trainval, val alone has {num_val}; the set is incomplete"
         )
     one_group = np.zeros(len(trainval), dtype=np.int64)
     ranks = seeded_ranks(trainval.source.encoded_names, one_group)

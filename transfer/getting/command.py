@@ -108,8 +108,7 @@ class GetData:
         if absent or not found:
             wants = "; ".join(f"{s.key}: {', '.join(p.path for p in s.parts)}" for s in absent)
             raise DataError(
-                f"--link {folder}: not recognized there ({wants or 'no known set'}); a set is a "
-                "folder that holds all these"
+                f"--link {folder}: no folder there holds all of ({wants or 'no known set'})"
             )
         return found
 

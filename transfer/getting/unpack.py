@@ -103,9 +103,8 @@ def _zip_members(archive: zipfile.ZipFile) -> Members:
     for entry in archive.infolist():
         if entry.flag_bits & 1:
             raise DataError(
-                f"{archive.filename}: it needs a password; unpack it with "
-                "`UNZIP_DISABLE_ZIPBOMB_DETECTION=TRUE unzip -P PASSWORD`, then "
-                "get-data --link FOLDER"
+                f"{archive.filename}: it needs a password; `UNZIP_DISABLE_ZIPBOMB_DETECTION=TRUE "
+                "unzip -P PASSWORD` unpacks it, then get-data --link FOLDER"
             )
         member = tarfile.TarInfo(entry.filename)
         member.size = entry.file_size
