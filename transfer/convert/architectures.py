@@ -17,9 +17,6 @@ The others differ as their names say; cifar-pad2 pads the 3x3 convolution by 2, 
 
 STEMS: tuple[Stem, ...] = get_args(Stem)
 
-STEMS_BY_SHAPE: tuple[Stem, ...] = ("imagenet", "cifar")
-"""The stems that tensors alone stand for."""
-
 
 def is_large(stem: Stem) -> bool:
     """Return whether the stem is the 7x7 convolution of stride 2, not the 3x3 one of stride 1."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from transfer.convert.architectures import STEMS_BY_SHAPE, Stem
+from transfer.convert.architectures import Stem
 
 NAMES: dict[str, Any] = yaml.safe_load(
     Path(__file__).with_name("names.yaml").read_text(encoding="utf-8")
@@ -34,7 +34,8 @@ class Scheme:
     """Names of the shortcut's convolution and norm."""
     heads: str = ""
     """Prefix of a head's name beside the backbone, below the backbone's own prefix."""
-    stems: tuple[Stem, ...] = STEMS_BY_SHAPE
+    stems: tuple[Stem, ...] = ("imagenet", "cifar")
+    """Stems that tensors alone stand for."""
 
     def rename(self, name: str) -> str:
         """Translate torchvision's `name`, such as layer1.0.bn2.bias to res2.0.conv2.norm.bias."""

@@ -21,7 +21,7 @@ from transfer.datasets import cifar, labeled
 from transfer.datasets.expected import DataError, Sizes, small_sizes
 from transfer.datasets.imagenet import imagenet, imagenet_c, objectnet
 from transfer.datasets.images import Images
-from transfer.datasets.info import AnySplit, DatasetInfo, in_order
+from transfer.datasets.info import AnySplit, DatasetInfo, facts
 from transfer.datasets.objects import coco, voc
 from transfer.datasets.scenes import Scenes
 from transfer.datasets.segmented import Segmented
@@ -37,8 +37,9 @@ CONTENTS = {
     "Scenes": "objects in images",
     "Segmented": "masks of classes",
 }
+OWN = {key: info for file in FILES for key, info in file.DATASETS.items()}
 DATASETS: dict[str, DatasetInfo] = with_plugins(
-    in_order({key: info for file in FILES for key, info in file.DATASETS.items()}), "datasets"
+    {key: OWN[key] for key in (*facts()["datasets"], *OWN)}, "datasets"
 )
 """The sets of the suite, in the order of the tables of `check-data`, then those of plugins."""
 

@@ -238,9 +238,3 @@ def info(key: str, **functions: Any) -> DatasetInfo:
     if "train" in counts:
         counts = split_counts(**counts)
     return DatasetInfo(**(known | {"counts": counts}), **functions)
-
-
-def in_order(datasets: Mapping[str, DatasetInfo]) -> dict[str, DatasetInfo]:
-    """Return the sets in the order of facts.yaml, others behind these."""
-    keys = (*facts()["datasets"], *datasets)
-    return {key: datasets[key] for key in keys if key in datasets}

@@ -30,11 +30,6 @@ if TYPE_CHECKING:
     from transfer.encoders.proof import Grade
     from transfer.encoders.sources import Built
 
-GRADES = {
-    "outputs": "outputs: a second forward pass in plain functions gives the same features",
-    "values": "values: names, shapes and values are the file's; no second forward pass knows it",
-}
-"""Grades of proof in words."""
 RESNET50_FLOPS = 2 * 4.09e9
 """Floating-point operations of a ResNet-50's forward pass at 224 px, the unit of costs."""
 
@@ -171,6 +166,7 @@ def load_encoder(
 
     from transfer.convert.inspection import Inspection
     from transfer.convert.read_file import read_file
+    from transfer.encoders.proof import GRADES
     from transfer.encoders.sources import Pooled, build, loaded_by_transformers
     from transfer.encoders.weights import place
 

@@ -24,8 +24,11 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from transfer.convert.proof import TOLERANCE, check_response
 
 Grade = Literal["outputs", "values"]
-"""outputs: a second forward pass in plain functions gives the same features; values: names, shapes
-and values are the file's, and each tensor changes the features."""
+GRADES: dict[Grade, str] = {
+    "outputs": "outputs: a second forward pass in plain functions gives the same features",
+    "values": "values: names, shapes and values are the file's; no second forward pass knows it",
+}
+"""How far it is proven that the weights arrived, in words."""
 HEAD_DIM = {1280: 80}
 """Channels of an attention head by the width of a Vision Transformer: 64 but in ViT-H."""
 EPS = 1e-6

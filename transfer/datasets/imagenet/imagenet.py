@@ -36,10 +36,6 @@ from transfer.datasets.synthetic.labeled import (
 )
 from transfer.datasets.synthetic.patterns import Pixels, draw_size_px, kinds_of_classes, paint
 
-IMAGENET100 = Path(__file__).with_name("imagenet100.txt")
-"""The classes of CMC (Tian et al. 2020), used by JCL, LORAC, UniCLR and LooC."""
-IMAGENET1K = Path(__file__).with_name("imagenet1k.txt")
-"""The classes of ILSVRC 2012, as timm lists them (imagenet_synsets.txt)."""
 LISTS = "imagenet_subsets"
 """Folder of SimCLR's lists, below the data folder; its name in SimCLR's repository."""
 ONE_PERCENT, TEN_PERCENT = "1percent.txt", "10percent.txt"
@@ -52,13 +48,13 @@ SMALL_LABELED = {ONE_PERCENT: 6, TEN_PERCENT: 12}
 
 
 def imagenet1k_wnids() -> list[str]:
-    """Return the 1,000 class folders of ImageNet-1k."""
-    return IMAGENET1K.read_text().split()
+    """Return the class folders of ILSVRC 2012, as timm lists them (imagenet_synsets.txt)."""
+    return Path(__file__).with_name("imagenet1k.txt").read_text().split()
 
 
 def imagenet100_wnids() -> list[str]:
-    """Return the 100 class folders of ImageNet-100, in the published order."""
-    return IMAGENET100.read_text().split()
+    """Return CMC's classes (Tian et al. 2020), which JCL, LORAC, UniCLR and LooC use."""
+    return Path(__file__).with_name("imagenet100.txt").read_text().split()
 
 
 def small_in100_wnids() -> list[str]:

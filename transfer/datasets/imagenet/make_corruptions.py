@@ -126,11 +126,6 @@ def _write_unfinished_manifest(folder: Path, manifest: Manifest) -> None:
     write_manifest(folder / UNFINISHED_FILE, manifest)
 
 
-def _corrupted_name(images: Images, i: int) -> str:
-    """Return WNID/FILE of a corrupted image."""
-    return f"{images.class_names[images.label_array[i]]}/{Path(images.name(i)).stem}.JPEG"
-
-
 def _write_missing(
     folder: Path, images: Images, corruptions: dict[tuple[str, int], Corruption], i: int
 ) -> int:
@@ -139,7 +134,7 @@ def _write_missing(
     Images are not synced to the disk one by one, so a machine that dies may cut them short, or
     leave zeros; these are made again.
     """
-    name = _corrupted_name(images, i)
+    name = f"{images.class_names[images.label_array[i]]}/{Path(images.name(i)).stem}.JPEG"
     files = {key: folder / key[0] / str(key[1]) / name for key in corruptions}
     missing = [key for key, file in files.items() if not file.exists() or is_truncated(file)]
     if missing:
