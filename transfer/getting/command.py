@@ -21,8 +21,14 @@ from transfer.datasets.check import Report, check, render, table
 from transfer.datasets.expected import DataError
 from transfer.datasets.folders import check_writable, data_folder
 from transfer.datasets.info import Archive, Source, facts
-from transfer.getting.assemble import Getting, get_source
-from transfer.getting.recognize import files_by_name, find_all, local_archives, with_local_variant
+from transfer.getting.assemble import (
+    Getting,
+    files_by_name,
+    find_all,
+    get_source,
+    local_archives,
+    with_local_variant,
+)
 
 
 @dataclass(frozen=True, kw_only=True)

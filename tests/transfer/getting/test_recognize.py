@@ -14,8 +14,8 @@ from tests.transfer.getting.published import (
 )
 from transfer.__main__ import main
 from transfer.datasets.check import check
+from transfer.getting.assemble import candidate_folders, find_all
 from transfer.getting.command import all_sources
-from transfer.getting.recognize import candidate_folders, find_all
 
 WITH_FOLDERS = [key for key in all_sources() if key != "sbd"]
 
