@@ -33,13 +33,46 @@ def read_results(results: Path | str = "results") -> pd.DataFrame:
     A number under a paper's protocol on full data has a row for each published counterpart, whose
     paper, table, row and task join it with `read_published`; these are empty for other numbers.
     """
-    from benchmarks.pages.results_csv import with_counterparts
+    import pandas as pd
 
-    return with_counterparts(Path(results))
+    from benchmarks.pages.against import compared_everywhere
+    from benchmarks.pages.records import read_results
+    from benchmarks.pages.results_csv import COLUMNS, numbers_of
+
+    found = read_results(Path(results))
+    rows: dict[tuple[str, str], list[dict[str, str]]] = {}
+    for paper, table, pair in compared_everywhere(found.done):
+        where = {"paper": paper.name, "table": table.number, "row": pair.row.label}
+        for file in pair.files:
+            rows.setdefault((file, pair.column.metric), []).append(where)
+    none = [{"paper": "", "table": "", "row": ""}]
+    return pd.DataFrame(
+        [
+            number | where
+            for number in numbers_of(found)
+            for where in rows.get((number["record"], number["metric"]), none)
+        ],
+        columns=[*COLUMNS, *none[0]],
+    )
 
 
 def read_published() -> pd.DataFrame:
     """Return every published number: paper, table, row, task, metric, value in percent."""
-    from benchmarks.pages.results_csv import published_numbers
+    import pandas as pd
 
-    return published_numbers()
+    from benchmarks.pages.published import printed_numbers
+
+    return pd.DataFrame(
+        [
+            {
+                "paper": paper.name,
+                "table": table.number,
+                "row": row.label,
+                "task": row.task or column.task,
+                "metric": column.metric,
+                "value": value,
+            }
+            for paper, table, row, column, value in printed_numbers()
+            if table.kind == "results"
+        ]
+    )

@@ -16,12 +16,8 @@ import tyro
 
 from benchmarks.pages.explanation import TEXT_WIDTH, as_dict, as_text, explain
 from benchmarks.pages.records import result_of
-from pretrain.running.command_line import end_with_the_pipe, nearest, parse
+from pretrain.running.command_line import OptionError, end_with_the_pipe, nearest, parse
 from transfer.record import FAILED, RECORDS, SNAPSHOTS, RecordError, read_record
-
-
-class ExplainError(ValueError):
-    """A request that names no record."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,10 +39,10 @@ class Request:
 def find_records(results: Path, name: str, task: str) -> list[Path]:
     """Return the records of a checkpoint and a task, of all its readings unless one is named.
 
-    ExplainError if there is none.
+    OptionError if there is none.
     """
     if not name or not task:
-        raise ExplainError(
+        raise OptionError(
             f"--name {name!r}, --task {task!r}: give the file of a record, or both of these"
         )
     records = results / RECORDS
@@ -55,7 +51,7 @@ def find_records(results: Path, name: str, task: str) -> list[Path]:
     own = [path for path in files if name_of[path] == name]
     if not own:
         near = nearest(name, {*name_of.values()} - {SNAPSHOTS})
-        raise ExplainError(f"--name {name}: no records in {results}; nearest: {near}")
+        raise OptionError(f"--name {name}: no records in {results}; nearest: {near}")
     tasks, refused = {}, []
     for path in own:
         try:
@@ -66,7 +62,7 @@ def find_records(results: Path, name: str, task: str) -> list[Path]:
     found = [path for path, known in tasks.items() if task in known]
     if not found:
         near = nearest(task, sorted(set[str]().union(*tasks.values())))
-        raise ExplainError(
+        raise OptionError(
             f"--task {task}: {name} has no such record; nearest: {near or 'none'}{''.join(refused)}"
         )
     return found
@@ -81,7 +77,7 @@ def main(words: list[str]) -> int:
         else:
             paths = find_records(request.results, request.name, request.task)
         explanations = [explain(result_of(read_record(path), path)) for path in paths]
-    except (ExplainError, RecordError) as error:
+    except (OptionError, RecordError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except OSError as error:

@@ -27,24 +27,20 @@ class Request:
     """Folders of pre-training runs, whose metrics.jsonl is drawn, now and on later pages."""
 
 
-class ReportError(RuntimeError):
-    """Error for a page that cannot be made on this machine."""
-
-
 def write_report(results: Path, runs: tuple[Path, ...] = ()) -> Path:
     """Write the page; return its path.
 
     runs: folders of pre-training runs. They are drawn now and, as far as they are still there, on
     all later pages of these results.
 
-    FileNotFoundError without a results folder, ReportError without Jinja2 or matplotlib, WriteError
-    if the file cannot be written.
+    FileNotFoundError without a results folder, ModuleNotFoundError without Jinja2 or matplotlib,
+    WriteError if the file cannot be written.
     """
     try:
         remembered = [run for run in remembered_runs(results) if log_files(run)]
         page = report_page(results, (*runs, *remembered))
     except ModuleNotFoundError as error:
-        raise ReportError(
+        raise ModuleNotFoundError(
             f"the report needs the package {error.name}, which this Python lacks: "
             f"{sys.executable} -m pip install {error.name}"
         ) from error
@@ -80,7 +76,7 @@ def main(words: list[str]) -> int:
     try:
         check_writable(request.results, "--results")
         path = write_report(request.results, request.runs)
-    except (FolderError, FileNotFoundError, ReportError) as error:
+    except (FolderError, FileNotFoundError, ModuleNotFoundError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except OSError as error:

@@ -29,7 +29,7 @@ from benchmarks.drawing.neighbors import NeighborGrid
 from benchmarks.drawing.panels import PublishedPoint
 from benchmarks.drawing.pictures import stated
 from benchmarks.drawing.progress import SnapshotCurves
-from benchmarks.drawing.sweeps import Probe, Sweep, Swept, Tradeoff
+from benchmarks.drawing.sweeps import Sweep, Swept, Tradeoff
 
 KINDS = {
     "sweep": Sweep,
@@ -40,7 +40,6 @@ KINDS = {
     "neighbors": NeighborGrid,
     "head_shares": HeadShares,
     "line": Swept,
-    "probe": Probe,
     "point": PublishedPoint,
 }
 """The class that a mapping of the file becomes, by its `kind`."""

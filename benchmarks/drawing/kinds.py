@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
-from benchmarks.drawing.figure import Point
+from benchmarks.drawing.figure import Line, Point
 from benchmarks.pages.against import TRAIN_IMAGES, trained_on
-from benchmarks.pages.blocks import COMPARABLE, conditions, reasons_of
+from benchmarks.pages.blocks import COMPARABLE, conditions, reasons_of, without_version
 from benchmarks.pages.differences import Score, difference
 from benchmarks.pages.entries import sample_of
-from benchmarks.pages.records import STAND_IN_TEXTURE, Result
+from benchmarks.pages.records import STAND_IN_TEXTURE, Result, grouped
+from transfer.tasks import TASKS
 
 DESCRIPTIONS = ("paper", "table_row", "images")
 """Entries of a run's settings that describe it and do not shape it."""
@@ -83,18 +84,56 @@ def line_key(result: Result, varied: Iterable[str]) -> tuple[str, ...]:
     )
 
 
+Points = Mapping[float, tuple[Result, ...]]
+"""Results of one line by their place on the x axis, in order."""
+
+
+def best_points(
+    results: Iterable[tuple[float, Result]],
+    varied: Iterable[str],
+    is_published: Callable[[Result], bool],
+    least: int,
+) -> Points:
+    """Return one line of results with their x: the paper's, or that of most points and runs.
+
+    Among these, the newest. Empty if none has at least so many points. A backbone that has two
+    names counts once.
+    """
+    varied = list(varied)
+    lines = grouped((line_key(result, varied), (x, result)) for x, result in results)
+    every = [grouped(line) for line in lines.values()]
+
+    def rank(points: Mapping[float, Sequence[Result]]) -> tuple[bool, int, int, str]:
+        own = members(points)
+        return all(map(is_published, own)), len(points), len(own), newest(own)
+
+    best = max((points for points in every if len(points) >= least), key=rank, default={})
+    return {x: distinct_runs(best[x]) for x in sorted(best)}
+
+
+def members(points: Mapping[float, Sequence[Result]]) -> list[Result]:
+    """Return all results of a line."""
+    return [result for results in points.values() for result in results]
+
+
+def mean_line(label: str, points: Points, metric: str) -> Line:
+    """Return the mean of a metric at each place."""
+    means = (mean_point(x, [number_of(r, metric) for r in own]) for x, own in points.items())
+    return Line(label=label, points=tuple(means))
+
+
 def distinct_runs(results: Iterable[Result]) -> tuple[Result, ...]:
     """Return one result of each backbone and seed: a backbone that has two names counts once."""
     return tuple({(r.model.sha256, r.seed): r for r in results}.values())
 
 
-def is_published_run(result: Result, recipes: Iterable[str], protocol: str) -> bool:
-    """Return whether a result is that of an unchanged recipe under the paper's protocol."""
+def is_published_run(result: Result, recipes: Iterable[str], key: str) -> bool:
+    """Return whether a result is that of an unchanged recipe under the protocol of TASKS[key]."""
     model = result.model
     data = model.recipe.partition("/")[2].partition("-")[0]
     return (
         reasons_of(result) == COMPARABLE
-        and result.protocol.startswith(f"{protocol}/")
+        and without_version(result.protocol) == without_version(TASKS[key].protocol)
         and model.recipe in recipes
         and not model.changed
         and model.texture != STAND_IN_TEXTURE

@@ -25,17 +25,15 @@ NUM_PARTS = 50
 START: Mapping[str, float] = {"step": 0.0, "epoch": 0.0}
 
 
-class LogError(ValueError):
-    """A folder without the complete log of a run: what was found and what to do."""
-
-
 def read_run(folder: Path, name: str) -> TrainingLog:
-    """Return the log of a run that has ended; LogError for any other folder."""
+    """Return the log of a run that has ended; ValueError for any other folder."""
     path, backbone = folder / LOG_FILE, folder / BACKBONE_FILE
     if not path.is_file():
-        raise LogError(f"{folder}: no {LOG_FILE}; expected the --out folder of python -m pretrain")
+        raise ValueError(
+            f"{folder}: no {LOG_FILE}; expected the --out folder of python -m pretrain"
+        )
     if not backbone.is_file():
-        raise LogError(
+        raise ValueError(
             f"{folder}: no {BACKBONE_FILE}, so the run has not ended; the command that started it "
             "continues it"
         )
@@ -43,7 +41,7 @@ def read_run(folder: Path, name: str) -> TrainingLog:
     try:
         return _whole(name, made_by, read_lines(path))
     except ValueError as error:
-        raise LogError(f"{path}: {error}; the log was cut short, or is another run's") from error
+        raise ValueError(f"{path}: {error}; the log was cut short, or is another run's") from error
 
 
 def read_lines(path: Path) -> list[dict[str, float]]:
@@ -76,9 +74,9 @@ def _origin(backbone: Path) -> dict[str, Any]:
     try:
         made_by = dict(load_backbone(backbone).made_by)
     except BackboneError as error:
-        raise LogError(f"{backbone}: {error}") from error
+        raise ValueError(f"{backbone}: {error}") from error
     if "settings" not in made_by:
-        raise LogError(f"{backbone}: does not say how it was made; expected a file of our own")
+        raise ValueError(f"{backbone}: does not say how it was made; expected a file of our own")
     return made_by
 
 

@@ -63,7 +63,7 @@ class NeighborGrid(Figure):
 
     def is_published(self, one: Result) -> bool:
         """Return whether a result is one of the paper's."""
-        return one.task in TASKS and is_published_run(one, self.recipes, "looc-2020")
+        return one.task in TASKS and is_published_run(one, self.recipes, self.key)
 
     def draw(self, material: Material) -> Drawn:
         """Return a picture for each kind of results with both networks."""

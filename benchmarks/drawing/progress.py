@@ -1,19 +1,19 @@
 """Figures of a metric during pre-training, from snapshots that were evaluated."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from benchmarks.drawing.figure import Drawn, Figure, Line, Material, Picture
+from benchmarks.drawing.figure import Drawn, Figure, Material, Picture
 from benchmarks.drawing.kinds import (
     Kind,
+    Points,
     accuracy_label,
-    distinct_runs,
+    best_points,
     is_published_run,
     kind_of,
-    line_key,
-    mean_point,
+    mean_line,
+    members,
     newest,
-    number_of,
     order_words,
     shares_of_tested,
 )
@@ -29,17 +29,13 @@ from benchmarks.drawing.pictures import (
 )
 from benchmarks.pages.records import Result, grouped
 
-Curve = dict[float, tuple[Result, ...]]
-"""Results of a variant's snapshots by epoch."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class SnapshotCurves(Figure):
     """Accuracy of snapshots over the epochs of pre-training, a line per variant."""
 
     task: str
-    protocol: str
-    """Protocol of the paper, without version."""
+    """Task of a single protocol."""
     variants: Mapping[str, str]
     """Recipe by the line's label, from what the paper finds fastest to slowest."""
 
@@ -50,7 +46,7 @@ class SnapshotCurves(Figure):
 
     def is_published(self, one: Result) -> bool:
         """Return whether a result is one of the paper's."""
-        return is_published_run(one, self.variants.values(), self.protocol)
+        return is_published_run(one, self.variants.values(), self.task)
 
     def draw(self, material: Material) -> Drawn:
         """Return a picture for each kind of runs with at least two evaluated snapshots."""
@@ -64,7 +60,7 @@ class SnapshotCurves(Figure):
             curves = {
                 label: curve
                 for label, recipe in self.variants.items()
-                if (curve := _curve([result for result in own if result.model.recipe == recipe]))
+                if (curve := self._curve(r for r in own if r.model.recipe == recipe))
             }
             if curves:
                 rank = len(curves), newest(own)
@@ -78,18 +74,20 @@ class SnapshotCurves(Figure):
         recipes = [recipe for recipe in self.variants.values() if recipe not in there]
         return pretrain_and_follow(recipes, self.task) if recipes else []
 
-    def _picture(self, kind: Kind, curves: Mapping[str, Curve]) -> Picture:
-        lines = []
-        for label, curve in curves.items():
-            means = [mean_point(x, [number_of(r, "top1") for r in own]) for x, own in curve.items()]
-            lines.append(Line(label=label, points=tuple(means)))
+    def _curve(self, own: Iterable[Result]) -> Points:
+        """Return the snapshots of a variant's line by epoch; empty if it has one only."""
+        found = [(float(r.model.epochs), r) for r in own if r.model.epochs]
+        return best_points(found, (), self.is_published, 2)
+
+    def _picture(self, kind: Kind, curves: Mapping[str, Points]) -> Picture:
+        lines = [mean_line(label, curve, "top1") for label, curve in curves.items()]
         panel = LinePanel(
             x_label="epoch of pre-training", y_label=accuracy_label(kind.task), lines=tuple(lines)
         )
         return captioned(
             self,
             [panel],
-            {label: [r for own in curve.values() for r in own] for label, curve in curves.items()},
+            {label: members(curve) for label, curve in curves.items()},
             findings=[*_unfinished(curves), *_order(curves)],
             runs=runs_words(lines),
             header=("series", "epoch", "top1", "standard_deviation", "runs"),
@@ -97,18 +95,7 @@ class SnapshotCurves(Figure):
         )
 
 
-def _curve(own: Sequence[Result]) -> Curve:
-    """Return the snapshots of a variant's longest, then newest line; empty if it has one only.
-
-    A snapshot that has two names counts once.
-    """
-    runs = grouped((line_key(result, ()), result) for result in own if result.model.epochs)
-    curves = [grouped((float(r.model.epochs), r) for r in run) for run in runs.values()]
-    best = max(curves, key=lambda curve: (len(curve), max(map(newest, curve.values()))), default={})
-    return {x: distinct_runs(best[x]) for x in sorted(best)} if len(best) > 1 else {}
-
-
-def _order(curves: Mapping[str, Curve]) -> list[str]:
+def _order(curves: Mapping[str, Points]) -> list[str]:
     """Return a sentence on the order of the lines' means over the epochs that all have."""
     common = sorted(set[float].intersection(*(set(curve) for curve in curves.values())))
     if len(curves) < 2 or not common:
@@ -119,7 +106,7 @@ def _order(curves: Mapping[str, Curve]) -> list[str]:
     return [f"Means over the epochs {range_words(common)}, from the highest: {words}; {paper}."]
 
 
-def _unfinished(curves: Mapping[str, Curve]) -> list[str]:
+def _unfinished(curves: Mapping[str, Points]) -> list[str]:
     """Return a sentence on lines whose last snapshot is not that of the end of the run."""
     ends = {label: (max(curve), curve[max(curve)][0]) for label, curve in curves.items()}
     parts = [

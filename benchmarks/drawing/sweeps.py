@@ -14,13 +14,15 @@ from typing import Any
 from benchmarks.drawing.figure import Drawn, Figure, Line, Material, Picture
 from benchmarks.drawing.kinds import (
     Kind,
+    Points,
     accuracy_label,
-    distinct_runs,
+    best_points,
     has_number,
     is_published_run,
     kind_of,
-    line_key,
+    mean_line,
     mean_point,
+    members,
     newest,
     number_of,
 )
@@ -41,19 +43,7 @@ ACCURACY_TASKS = tuple(
     for task in ("linear", "knn")
 )
 LEVEL = ""
-"""Setting of runs that have no value on the x axis."""
-Points = Mapping[float, tuple[Result, ...]]
-"""Results of one line by the value of the setting, in order; of a level by NaN."""
-
-
-@dataclass(frozen=True)
-class Probe:
-    """Evaluation that gives a paper's number."""
-
-    protocol: str
-    """Name of the protocol, without version."""
-    key: str
-    """Key in TASKS."""
+"""Setting of runs that have no value on the x axis; their points have NaN."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +60,8 @@ class Swept:
     """Settings that follow from the swept one."""
     shared: tuple[str, ...] = ()
     """Settings that a level has in common with the lines beside it."""
-    probe: Probe
+    key: str
+    """Key in TASKS of the evaluation that gives the paper's number."""
 
     def has(self, result: Result) -> bool:
         """Return whether a result belongs to a line of this kind."""
@@ -83,7 +74,7 @@ class Swept:
 
     def is_published(self, result: Result) -> bool:
         """Return whether a result is one of the paper's."""
-        return is_published_run(result, self.recipes, self.probe.protocol)
+        return is_published_run(result, self.recipes, self.key)
 
     def value(self, result: Result, setting: str) -> float | None:
         """Return the value of the setting in a backbone's pre-training; None if it is not known."""
@@ -95,36 +86,11 @@ class Swept:
         return None if result.model.settings else self.recipes.get(result.model.recipe)
 
     def points(self, results: Iterable[Result], setting: str) -> Points:
-        """Return the runs that differ in the setting only: the paper's, or the most and newest.
-
-        Empty with fewer than two values, or without results of a level. A backbone that has two
-        names counts once.
-        """
-        found = [(result, self.value(result, setting)) for result in results if self.has(result)]
-        lines = grouped(
-            (line_key(result, [setting, *self.follows]), (x, result))
-            for result, x in found
-            if x is not None
-        )
-        every = [grouped(line) for line in lines.values()]
-        whole = [points for points in every if len(points) > 1 or setting == LEVEL]
-
-        def rank(points: Mapping[float, Sequence[Result]]) -> tuple[bool, int, int, str]:
-            own = members(points)
-            return all(map(self.is_published, own)), len(points), len(own), newest(own)
-
-        best = max(whole, key=rank, default={})
-        return {x: distinct_runs(best[x]) for x in sorted(best)}
-
-    def line(self, points: Points, metric: str) -> Line:
-        """Return the mean at each value."""
-        means = (mean_point(x, [number_of(r, metric) for r in own]) for x, own in points.items())
-        return Line(label=self.label, points=tuple(means))
-
-
-def members(points: Mapping[float, Sequence[Result]]) -> list[Result]:
-    """Return all results of a line."""
-    return [result for results in points.values() for result in results]
+        """Return the runs of one line; empty with fewer than two values, of a level with none."""
+        found = [(self.value(result, setting), result) for result in results if self.has(result)]
+        known = [(x, result) for x, result in found if x is not None]
+        least = 1 if setting == LEVEL else 2
+        return best_points(known, [setting, *self.follows], self.is_published, least)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,7 +161,7 @@ class Sweep(Figure):
             if points := swept.points(fitting, LEVEL):
                 levels.append((swept, points))
         every = [*lines, *levels]
-        drawn = [swept.line(points, self.metric) for swept, points in every]
+        drawn = [mean_line(swept.label, points, self.metric) for swept, points in every]
         panel = LinePanel(
             x_label=self.symbol,
             y_label=self.y_label or accuracy_label(kind.task),
@@ -212,7 +178,11 @@ class Sweep(Figure):
             runs=runs_words(drawn),
             header=("series", self.symbol, self.metric, "standard_deviation", "runs", "recipes"),
             rows=[
-                (line.label, *point_words(point), " ".join(_recipes(results)))
+                (
+                    line.label,
+                    *point_words(point),
+                    " ".join(dict.fromkeys(r.model.recipe or r.model.name for r in results)),
+                )
                 for line, (_, points) in zip(drawn, every, strict=True)
                 for point, results in zip(line.points, points.values(), strict=True)
             ],
@@ -224,17 +194,13 @@ def commands_for(lines: Iterable[Swept], results: Iterable[Result]) -> list[str]
     missing: dict[str, list[str]] = {}
     for swept in lines:
         there = {result.model.recipe for result in results if swept.is_published(result)}
-        missing.setdefault(swept.probe.key, []).extend(r for r in swept.recipes if r not in there)
+        missing.setdefault(swept.key, []).extend(r for r in swept.recipes if r not in there)
     return [
         line
         for key, recipes in missing.items()
         if recipes
         for line in pretrain_and_evaluate([*dict.fromkeys(recipes)], key)
     ]
-
-
-def _recipes(results: Iterable[Result]) -> dict[str, None]:
-    return dict.fromkeys(result.model.recipe or result.model.name for result in results)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -129,18 +129,13 @@ def missing_row_lines(published: Table, block: Block) -> list[str]:
         if model.recipe not in row.beside
     ]
     absent = [row for row in published.rows if row not in measured]
-    absent += [
-        point for point in published.points if not any(_is_point(point, m) for m in block.models)
-    ]
+    for point in published.points:
+        own = [model for model in block.models if model.recipe == point.recipe]
+        absent += [point] if all(pretraining_differences(point, model) for model in own) else []
     lines = [f"- {row.label}: {needs}" for row in absent if (needs := _needed_runs(row))]
     unbuilt = dict.fromkeys(row.label for row in absent if not _needed_runs(row))
     lines += [f"- not implemented here: {', '.join(unbuilt)}"] if unbuilt else []
     return list(dict.fromkeys(lines))
-
-
-def _is_point(point: Row, model: Model) -> bool:
-    """Return whether a model comes from the recipe of a point of a figure."""
-    return point.recipe == model.recipe and not pretraining_differences(point, model)
 
 
 def _needed_runs(row: Row) -> str:
@@ -270,10 +265,6 @@ def pretraining_differences(row: Row, model: Model) -> list[str]:
     return differences
 
 
-def _words(text: str) -> set[str]:
-    return set(re.findall(r"[a-z0-9+]+", text.lower()))
-
-
 def trained_on(data: str, model: Model) -> bool:
     """Return whether a model was pre-trained on a data set.
 
@@ -281,4 +272,5 @@ def trained_on(data: str, model: Model) -> bool:
     """
     count = model.num_images
     right_size = count is None or math.isclose(count, TRAIN_IMAGES[data], rel_tol=0.01)
-    return data in _words(f"{model.recipe} {model.data}") and right_size
+    words = re.findall(r"[a-z0-9+]+", f"{model.recipe} {model.data}".lower())
+    return data in words and right_size

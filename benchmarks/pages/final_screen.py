@@ -88,19 +88,16 @@ def _table(
             printed = best_published(task, without_version(protocol), metric)
             best = f"{printed[0]:.1f}" if printed else "-"
             judged = verdicts.get((task, without_version(protocol), metric))
+            word = judged.verdict() if judged else ""
+            verdict = f"{SIGNS[word]} {word} {judged.interval_text()}" if judged else "-"
             label = [_label(task, protocol, columns), *([] if beside else group), metric]
-            rows.append([*label, *numbers, best, _verdict(judged) if judged else "-"])
+            rows.append([*label, *numbers, best, verdict])
     if not rows:
         return ["no number of this run"]
     titles = ["metric", *(shortened(name, NAME_WIDTH) for name in names)]
     titles = titles if beside else ["checkpoint", "metric", "ours"]
     header = ["task", *titles, "published", "verdict"]
     return aligned([header, *rows], (0, 1, *[2] * (not beside), len(header) - 1))
-
-
-def _verdict(judged: Difference) -> str:
-    word = judged.verdict()
-    return f"{SIGNS[word]} {word} {judged.interval_text()}"
 
 
 def _label(task: str, protocol: str, columns: Sequence[tuple[str, str]]) -> str:

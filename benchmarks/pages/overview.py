@@ -265,9 +265,13 @@ def curve_files(results: Results) -> dict[str, str]:
                 if other == column
             )
             for (run, apart), curve in curves.items():
-                kind = [column[0], block.protocols([column]), curve[0][1].schedule, *_kind(block)]
-                words = [*kind, apart] if apart else kind
-                name = f"{'.'.join([run, *map(_as_file_name, words)])}.csv"
+                # the conditions under which a block's numbers may not be compared with others
+                words = [column[0], block.protocols([column]), curve[0][1].schedule]
+                words += block.reasons.words(schedule=False)
+                words += [f"other {block.version}"] if block.version else []
+                words += [apart] if apart else []
+                parts = [re.sub(r"[ /]+", "-", word) for word in words]
+                name = ".".join([run, *parts, "csv"])
                 metrics = list(curve[0][1].metrics)
                 curve.sort(key=lambda point: float(point[0].epochs or 0))
                 rows = [
@@ -276,13 +280,3 @@ def curve_files(results: Results) -> dict[str, str]:
                 ]
                 files[name] = csv_text(["epoch", *metrics], rows)
     return files
-
-
-def _kind(block: Block) -> list[str]:
-    """Return why a block's numbers may not be compared with others, except for the schedule."""
-    words = block.reasons.words(schedule=False)
-    return [*words, f"other {block.version}"] if block.version else [*words]
-
-
-def _as_file_name(words: str) -> str:
-    return re.sub(r"[ /]+", "-", words)

@@ -1,19 +1,13 @@
 """Every number of ours: one row per record and metric, for the page's list and results.csv."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from benchmarks.pages.against import compared_everywhere
 from benchmarks.pages.blocks import reasons_of
-from benchmarks.pages.published import printed_numbers
-from benchmarks.pages.records import SMALL_DATA, Result, Results, read_results
+from benchmarks.pages.records import SMALL_DATA, Result, Results
 from pretrain.running.atomic_files import write_whole
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 FILE = "results.csv"
 
@@ -78,44 +72,3 @@ def write_csv(folder: Path, results: Results) -> Path:
     frame = pd.DataFrame(numbers_of(results), columns=COLUMNS)
     write_whole(folder / FILE, frame.to_csv(index=False).encode(), "--results")
     return folder / FILE
-
-
-def with_counterparts(folder: Path) -> pd.DataFrame:
-    """Return the numbers below a results folder, each with the published rows it stands against."""
-    import pandas as pd
-
-    results = read_results(folder)
-    rows: dict[tuple[str, str], list[dict[str, str]]] = {}
-    for paper, table, pair in compared_everywhere(results.done):
-        where = {"paper": paper.name, "table": table.number, "row": pair.row.label}
-        for file in pair.files:
-            rows.setdefault((file, pair.column.metric), []).append(where)
-    none = [{"paper": "", "table": "", "row": ""}]
-    return pd.DataFrame(
-        [
-            number | where
-            for number in numbers_of(results)
-            for where in rows.get((number["record"], number["metric"]), none)
-        ],
-        columns=[*COLUMNS, *none[0]],
-    )
-
-
-def published_numbers() -> pd.DataFrame:
-    """Return every published number: paper, table, row, task, metric, value in percent."""
-    import pandas as pd
-
-    return pd.DataFrame(
-        [
-            {
-                "paper": paper.name,
-                "table": table.number,
-                "row": row.label,
-                "task": row.task or column.task,
-                "metric": column.metric,
-                "value": value,
-            }
-            for paper, table, row, column, value in printed_numbers()
-            if table.kind == "results"
-        ]
-    )

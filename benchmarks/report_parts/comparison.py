@@ -140,13 +140,10 @@ def _mean(task: Task, place: int) -> float:
 def comparisons(contents: Contents, details: Details) -> list[Group]:
     """Return the groups with at least two checkpoints, those with the most results first."""
     blocks = sort_into_blocks(contents.results.done)
-    models = sorted({model for block in blocks for model in block.models}, key=_order)
+    models = sorted({model for block in blocks for model in block.models})
+    models.sort(key=_is_random)
     found = (_group(blocks, own, details) for own in _alike(models))
     return sorted(filter(None, found), key=lambda group: -group.num_results)
-
-
-def _order(model: Model) -> tuple[bool, Model]:
-    return _is_random(model), model
 
 
 def _alike(models: Sequence[Model]) -> list[list[Model]]:
@@ -194,7 +191,10 @@ def _group(blocks: Sequence[Block], models: Sequence[Model], details: Details) -
     data = dict.fromkeys(_data(model) for model in models if not _is_random(model))
     random = [place for place, model in enumerate(models) if _is_random(model)]
     headings = {heading for heading, _ in tasks}
-    names = [_without_fingerprint(name) or "unknown data" for name in sorted(data, reverse=True)]
+    names = [
+        re.sub(r", fingerprint \w+", "", name) or "unknown data"
+        for name in sorted(data, reverse=True)
+    ]
     words = [_network(models[0])]
     words += [f"pre-trained on {' or '.join(names)}"] if any(data) else []
     if len(headings) == 1:
@@ -206,10 +206,6 @@ def _group(blocks: Sequence[Block], models: Sequence[Model], details: Details) -
         reference=random[0] if random else 0,
         tasks=tuple(tasks.values()),
     )
-
-
-def _without_fingerprint(data: str) -> str:
-    return re.sub(r", fingerprint \w+", "", data)
 
 
 def _task(block: Block, column: Column, models: Sequence[Model], details: Details) -> Task | None:
