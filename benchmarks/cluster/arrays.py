@@ -30,6 +30,7 @@ from benchmarks.execution.jobs import (
     process_command,
 )
 from benchmarks.execution.states import StartedCell, versions
+from benchmarks.pages.records import grouped
 from benchmarks.planning.checkpoints import Origins
 from benchmarks.planning.options import SlurmOptions
 from benchmarks.planning.plan import PlannedCell
@@ -243,10 +244,8 @@ def retry_failed(runs: Path, options: SlurmOptions) -> list[Submission]:
     They keep the resources of their first submission, except where an option is given.
     """
     where = cluster()
-    again: dict[str, list[StartedCell]] = {}
-    for one in submitted_states(runs)[0]:
-        if one.state in ("failed", "cancelled"):
-            again.setdefault(one.cell.folder, []).append(one.cell)
+    lost = [one.cell for one in submitted_states(runs)[0] if one.state in ("failed", "cancelled")]
+    again = grouped((cell.folder, cell) for cell in lost)
     return [_retry(failed, options, runs, where) for failed in again.values()]
 
 

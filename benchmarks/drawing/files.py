@@ -65,8 +65,8 @@ def remove_stale(figure_name: str, kept: Container[str], folder: Path) -> None:
                     path.unlink(missing_ok=True)
 
 
-def write_page(folder: Path, command: str) -> Path | None:
-    """Write the page of all pictures in the folder with their captions; None without pictures."""
+def write_page(folder: Path, command: str) -> None:
+    """Write the page of all pictures in the folder with their captions; without any, remove it."""
     found = [(path, metadata_of(path)) for path in sorted(folder.glob("*_figure*.svg"))]
     page = folder / PAGE
     parts = [f"{OPENING} Made by `{command}`."]
@@ -78,8 +78,6 @@ def write_page(folder: Path, command: str) -> Path | None:
             parts.append(f"## {title}\n\n![{title}]({picture})\n\n{caption} {files}")
     if len(parts) > 1:
         write_whole(page, ("\n\n".join(parts) + "\n").encode(), "--results")
-        return page
-    if page.exists() and page.read_bytes().startswith(OPENING.encode()):
+    elif page.exists() and page.read_bytes().startswith(OPENING.encode()):
         with explain_write_errors(page, "--results"):
             page.unlink()
-    return None

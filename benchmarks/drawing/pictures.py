@@ -11,7 +11,7 @@ from benchmarks.drawing.kinds import Kind
 from benchmarks.pages.blocks import schedule_words
 from benchmarks.pages.entries import run_notes
 from benchmarks.pages.published import Paper, Statement, papers
-from benchmarks.pages.records import STAND_IN_TEXTURE, Model, Result
+from benchmarks.pages.records import STAND_IN_TEXTURE, Model, Result, value_words
 from transfer.record import features_in
 
 
@@ -170,17 +170,10 @@ def range_words(values: Sequence[float]) -> str:
 def _changes(model: Model, varied: Container[str]) -> str:
     """Return the settings in which a run differs from its recipe."""
     names = [name for name in model.changed.split(", ") if name and name not in varied]
+    values = {name: value_words(model.settings.get(name), " to ") for name in names}
     return ", ".join(
-        f"{name.rpartition('.')[2].replace('_', ' ')} {value_text(model.settings.get(name))}"
-        for name in names
+        f"{name.rpartition('.')[2].replace('_', ' ')} {value}" for name, value in values.items()
     )
-
-
-def value_text(value: object) -> str:
-    """Return a setting's value in words, such as "0.1" or "0.2 to 1"."""
-    if isinstance(value, list) and value:
-        return " to ".join(map(value_text, value))
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def paper_of(figure_id: str) -> Paper:
@@ -214,9 +207,9 @@ def statements(figure_id: str) -> list[Statement]:
 
 def _unlike_paper(figure_id: str, model: Model, varied: Container[str]) -> str:
     """Return the settings in which a run differs from the paper's; empty without any."""
-    run = model.settings
+    run, to = model.settings, " to "
     return ", ".join(
-        f"{symbol} {value_text(run[name])} ({', '.join([value_text(paper), *source])})"
+        f"{symbol} {value_words(run[name], to)} ({', '.join([value_words(paper, to), *source])})"
         for one in statements(figure_id)
         for symbol, (name, paper, *source) in one.settings.get(model.method, {}).items()
         if name in run and name not in varied and run[name] != paper

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmarks.pages.records import grouped
 from benchmarks.planning.plan import PlannedCell, pass_of
 from transfer.cells.request import Cell
 
@@ -44,10 +45,7 @@ class Job:
     @property
     def backbones(self) -> dict[str, list[PlannedCell]]:
         """Rows of each backbone, by its hash."""
-        groups: dict[str, list[PlannedCell]] = {}
-        for row in self.rows:
-            groups.setdefault(row.cell.backbone.sha256, []).append(row)
-        return groups
+        return grouped((row.cell.backbone.sha256, row) for row in self.rows)
 
     @property
     def hours(self) -> float:
@@ -96,11 +94,8 @@ def evaluations(rows: Sequence[PlannedCell]) -> list[Job]:
 
     Cells of one pass over images are one job, at the place of the first of them.
     """
-    passes: dict[object, list[PlannedCell]] = {}
-    for row in rows:
-        if row.state == "run":
-            read = pass_of(row.cell)
-            passes.setdefault(id(row) if read is None else read, []).append(row)
+    left = [row for row in rows if row.state == "run"]
+    passes = grouped((pass_of(row.cell) or id(row), row) for row in left)
     jobs = [Job(tuple(group)) for group in passes.values()]
     return sorted(jobs, key=lambda job: job.cell.needed is not None)
 

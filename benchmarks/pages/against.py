@@ -16,7 +16,7 @@ from benchmarks.pages.differences import (
 )
 from benchmarks.pages.entries import table_entry
 from benchmarks.pages.published import Column, Paper, Row, Table, published_score, result_tables
-from benchmarks.pages.records import STAND_IN_TEXTURE, Model, Result
+from benchmarks.pages.records import STAND_IN_TEXTURE, Model, Result, grouped
 from benchmarks.pages.table_rows import table
 
 HEADER = ("ours", "published", "number", "ours", "paper", "diff.", "95 % interval", "verdict")
@@ -160,11 +160,11 @@ def _deviation_source(task: str) -> str:
 
 def _unjudged_lines(pairs: Sequence[Pair]) -> list[str]:
     """Return a line for each reason why numbers are not judged, with their rows."""
-    rows: dict[str, dict[str, None]] = {}
-    for pair in pairs:
-        if pair.why_not_judged and pair.ours.finite:
-            rows.setdefault(pair.why_not_judged, {})[pair.row.label] = None
-    return [f"- not judged ({', '.join(labels)}): {why}." for why, labels in rows.items()]
+    finite = [pair for pair in pairs if pair.why_not_judged and pair.ours.finite]
+    rows = grouped((pair.why_not_judged, pair.row.label) for pair in finite)
+    return [
+        f"- not judged ({', '.join(dict.fromkeys(labels))}): {why}." for why, labels in rows.items()
+    ]
 
 
 def _remark(pair: Pair) -> str:

@@ -33,9 +33,9 @@ class Reasons(NamedTuple):
     protocol: str = ""
     """Words on a protocol that the page does not expect; empty for an expected one."""
 
-    def words(self, *, schedule: bool = True) -> tuple[str, ...]:
-        """Return words for each reason, on request without the schedule; empty if there is none."""
-        length = schedule_words(self.schedule) if schedule and self.schedule != "paper" else ""
+    def words(self) -> tuple[str, ...]:
+        """Return words for each reason; empty if there is none."""
+        length = schedule_words(self.schedule) if self.schedule != "paper" else ""
         return tuple(filter(None, (length, *self[1:])))
 
     @property
@@ -175,16 +175,11 @@ class Block:
         return text[0].upper() + text[1:]
 
 
-def backbone_key(model: Model) -> Hashable:
-    """Return the backbone itself: only its own results are sorted into rows by their conditions."""
-    return model
-
-
 def sort_into_blocks(
     done: Iterable[Result],
     failed: Iterable[Failure] = (),
     check: ProtocolCheck | None = None,
-    group_key: Callable[[Model], Hashable] = backbone_key,
+    group_key: Callable[[Model], Hashable] = lambda model: model,
 ) -> list[Block]:
     """Return the blocks by schedule, the comparable one first; those of one kind, newest first.
 

@@ -189,8 +189,6 @@ class Difference:
     """Standard error; NaN if it is not known."""
     p: float
     """Probability of so large a difference where there is none; NaN if it is not known."""
-    how: str
-    """Test, and what the error consists of."""
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -225,7 +223,7 @@ class Difference:
 def difference(first: Score, second: Score, task: str) -> Difference:
     """Return the first number minus the second, both of a task."""
     points, errors, p = compare([first, second], task)
-    return Difference(points[0][1], errors[0][1], p[0][1], how_compared(first, second, task))
+    return Difference(points[0][1], errors[0][1], p[0][1])
 
 
 def compare(scores: Sequence[Score], task: str) -> tuple["Floats", "Floats", "Floats"]:

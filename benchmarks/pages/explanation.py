@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.pages.against import comparable_block, compared_numbers
 from benchmarks.pages.overview import CURVE_SEPARATOR
 from benchmarks.pages.published import result_tables
-from benchmarks.pages.records import UNTRAINED, Result, grouped
+from benchmarks.pages.records import UNTRAINED, Result, grouped, value_words
 from transfer.convert.architectures import network_words
 from transfer.record import (
     RECORDS,
@@ -180,17 +180,6 @@ def checkpoint_lines(records: Sequence[Record]) -> Iterator[Line]:
             f"in {', '.join(sorted({task for _, task in found}))} the network's feature maps "
             f"differ from torchvision's with the same weights by at most {max(found)[0]:g}",
         )
-
-
-def value_words(value: Any) -> str:
-    """Return a value in words; numbers without superfluous digits."""
-    if isinstance(value, float):
-        return f"{value:g}"
-    if isinstance(value, Mapping):
-        return ", ".join(f"{name} {value_words(inner)}" for name, inner in value.items())
-    if isinstance(value, list | tuple):
-        return " ".join(map(value_words, value)) or "none"
-    return str(value)
 
 
 def _data(record: Record) -> Iterator[Line]:

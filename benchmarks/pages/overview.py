@@ -267,7 +267,7 @@ def curve_files(results: Results) -> dict[str, str]:
             for (run, apart), curve in curves.items():
                 # the conditions under which a block's numbers may not be compared with others
                 words = [column[0], block.protocols([column]), curve[0][1].schedule]
-                words += block.reasons.words(schedule=False)
+                words += block.reasons._replace(schedule="paper").words()
                 words += [f"other {block.version}"] if block.version else []
                 words += [apart] if apart else []
                 parts = [re.sub(r"[ /]+", "-", word) for word in words]

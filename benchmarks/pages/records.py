@@ -239,7 +239,9 @@ def model_of(content: dict[str, Any], declared: str = "") -> Model:
         known = published_recipes().get(declared, Pretraining())
         made_by = {"method": declared.partition("/")[0], "recipe": declared}
         made_by |= {"epochs": known.epochs or "", "data": known.data or ""}
-    origin = {key: _words(made_by.get(key, "")) for key in ("method", "recipe", "epochs", "data")}
+    origin = {
+        key: value_words(made_by.get(key, "")) for key in ("method", "recipe", "epochs", "data")
+    }
     num_images = re.search(r"(\d+) images", origin["data"])
     return Model(
         name=content["name"],
@@ -247,21 +249,28 @@ def model_of(content: dict[str, Any], declared: str = "") -> Model:
         arch=content["arch"],
         stem=content["stem"],
         source=content.get("source", ""),
-        texture=_words(made_by.get("texture") or ""),
+        texture=value_words(made_by.get("texture") or ""),
         changed=", ".join(sorted(made_by.get("changed") or {})),
         heads=tuple(made_by.get("heads", ())),
         declared=bool(declared),
         last_epoch=made_by.get("last_epoch") or {},
         settings=made_by.get("settings") or {},
-        precision=_words(made_by.get("precision") or ""),
+        precision=value_words(made_by.get("precision") or ""),
         untrained=origin["method"] == UNTRAINED,
         num_images=int(num_images[1]) if num_images else None,
         **origin,
     )
 
 
-def _words(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+def value_words(value: Any, between: str = " ") -> str:
+    """Return a value in words; numbers without superfluous digits, lists with `between`."""
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {value_words(one, between)}" for name, one in value.items())
+    if isinstance(value, list | tuple):
+        return between.join(value_words(one, between) for one in value) or "none"
+    return str(value)
 
 
 def machine(record: Record) -> str:

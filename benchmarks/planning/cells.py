@@ -11,11 +11,6 @@ from transfer.datasets.folders import data_folder
 from transfer.tasks import TASKS, default_tasks, reading_of, task_of
 
 
-def split_words(words: str) -> list[str]:
-    """Return the words between commas, without spaces and without empty ones."""
-    return [word.strip() for word in words.split(",") if word.strip()]
-
-
 def task_keys(tasks: str, suite: str, skip: str = "") -> list[str]:
     """Return the keys of TASKS that the request names and does not skip.
 
@@ -31,7 +26,7 @@ def task_keys(tasks: str, suite: str, skip: str = "") -> list[str]:
 
 
 def _named_keys(tasks: str, suite: str) -> list[str]:
-    wanted = split_words(tasks)
+    wanted = [word.strip() for word in tasks.split(",") if word.strip()]
     if suite:
         known = suites()
         if suite not in known:

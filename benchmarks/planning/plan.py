@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
 
+from benchmarks.pages.records import grouped
 from benchmarks.pages.table_rows import aligned, first_lines
 from pretrain.running.processes import num_gpus
 from transfer.cells.request import Cell, departures, finished
@@ -13,7 +14,7 @@ from transfer.datasets.catalog import DATASETS, expected_sizes
 from transfer.finetuning.options import TrainingOptions
 from transfer.frozen.pass_hours import ASSUMED, IMAGES_PER_GPU_SECOND, Rates, rates_of_this_machine
 from transfer.tasks import task_of
-from transfer.tasks.task import PlannedTask, Task
+from transfer.tasks.task import PlannedTask
 
 State = Literal["run", "cached", "no data", "unfit"]
 
@@ -143,12 +144,11 @@ def _rate_line(rows: Sequence[PlannedCell]) -> str:
 
 def _task_notes(rows: Sequence[PlannedCell]) -> list[str]:
     """Return the notes of each task class on those of its cells that will run."""
-    groups: dict[type, list[PlannedTask[Task]]] = {}
-    for row in rows:
-        if row.state == "run":
-            cell = row.cell
-            work = PlannedTask(cell.key, cell.task, cell.seed, row.gpu_hours, row.rates)
-            groups.setdefault(type(cell.task), []).append(work)
+    own = [(row.cell, row) for row in rows if row.state == "run"]
+    groups = grouped(
+        (type(cell.task), PlannedTask(cell.key, cell.task, cell.seed, row.gpu_hours, row.rates))
+        for cell, row in own
+    )
     options = rows[0].cell.settings.training if rows else TrainingOptions()
     return [
         line
@@ -181,11 +181,8 @@ def _kept_crops(rows: Sequence[PlannedCell]) -> list[str]:
 
 def protocol_notes(rows: list[PlannedCell]) -> list[str]:
     """Return the deviations of the cells from the papers' protocols, each line once."""
-    notes: dict[str, list[str]] = {}
-    for row in rows:
-        if row.state != "no data":
-            for line in departures(row.cell):
-                notes.setdefault(line, []).append(row.cell.key)
+    cells = [row.cell for row in rows if row.state != "no data"]
+    notes = grouped((line, cell.key) for cell in cells for line in departures(cell))
     return [
         f"departs from {task_of(keys[0]).protocol if len(keys) == 1 else 'the papers'}: {line} "
         f"({len(set(keys))} task{'s' * (len(set(keys)) != 1)})"
@@ -200,9 +197,7 @@ MOST_LINES = 6
 
 def render_plan_groups(rows: Sequence[PlannedCell]) -> str:
     """Return a table with the counts and GPU hours of each group of tasks, and what is missing."""
-    groups: dict[str, list[PlannedCell]] = {}
-    for row in rows:
-        groups.setdefault(row.cell.task.heading, []).append(row)
+    groups = grouped((row.cell.task.heading, row) for row in rows)
     lines = [_line(name, group) for name, group in groups.items()]
     text = aligned([HEADER, *lines, _line("all", rows)], (0,))
     memory = [line for line in _task_notes(rows) if "a GPU needs at least" in line]

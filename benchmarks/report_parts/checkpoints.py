@@ -8,7 +8,7 @@ from benchmarks.pages.records import Model, grouped, machine
 from benchmarks.pages.table_rows import backbones_of, description, row_label
 from benchmarks.report_parts.contents import Contents
 from benchmarks.report_parts.pretraining import Log, loss_of
-from benchmarks.report_parts.requested import how_to_get, requested_tasks
+from benchmarks.report_parts.requested import how_to_get, stored_requests
 from transfer.datasets.catalog import DATASETS
 from transfer.tasks import TASKS, reading_of
 
@@ -47,7 +47,7 @@ def missing_tasks(contents: Contents) -> list[tuple[list[str], list[str], list[s
     """
     ran = {result.task for result in contents.results.done}
     ran |= {failure.task for failure in contents.results.failed}
-    ran |= requested_tasks(contents.folder)
+    ran |= {one.cell.task for one in stored_requests(contents.folder)}
     groups: dict[tuple[str, ...], dict[str, None]] = {}
     for key, task in TASKS.items():
         name = reading_of(key)[0]

@@ -43,7 +43,7 @@ class Requested:
 def remember_requested(results: Path, requested: Sequence[Requested]) -> None:
     """Write the cells of a run in place of those that earlier runs had of the same checkpoints."""
     again = {one.backbone for one in requested}
-    kept = [one for one in _stored(results) if one.backbone not in again]
+    kept = [one for one in stored_requests(results) if one.backbone not in again]
     cells = [vars(one) for one in (*kept, *requested)]
     content = json.dumps({"format": FORMAT, "cells": cells}, indent=1) + "\n"
     write_whole(results / REPORT / FILE, content.encode(), "--results")
@@ -56,14 +56,9 @@ def not_run(folder: Path, results: Results) -> list[dict[str, Any]]:
     them, which is empty if none could, and the number of cells.
     """
     ended = {result.cell for result in results.done} | {one.cell for one in results.failed}
-    left = [one for one in _stored(folder) if one.cell not in ended]
+    left = [one for one in stored_requests(folder) if one.cell not in ended]
     groups = grouped(((one.why, bool(one.data), one.schedule), one) for one in left)
     return [_group(group) for group in groups.values()]
-
-
-def requested_tasks(folder: Path) -> set[str]:
-    """Return the ids of all requested tasks."""
-    return {one.cell.task for one in _stored(folder)}
 
 
 def run_command(
@@ -100,7 +95,7 @@ def _group(group: Sequence[Requested]) -> dict[str, Any]:
     }
 
 
-def _stored(results: Path) -> list[Requested]:
+def stored_requests(results: Path) -> list[Requested]:
     """Return the remembered cells; none if the file is absent or foreign."""
     try:
         content = json.loads((results / REPORT / FILE).read_text(encoding="utf-8"))

@@ -29,14 +29,9 @@ class NumberTable:
     """The numbers are percent, and drawn as bars, too."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Confusions:
-    """The most confused pairs of one backbone."""
-
-    backbone: str
-    pairs: tuple[tuple[Any, ...], ...]
-    """Class, the class that it was taken for, and numbers of such and of all its images."""
-    note: str = ""
+Confusions = tuple[str, tuple[tuple[Any, ...], ...], str]
+"""A backbone, its most confused pairs, and a note. Of a pair there are the class, the class that it
+was taken for, and the numbers of such and of all its images."""
 
 
 def tables_of(records: Sequence[Named]) -> list[NumberTable]:
@@ -49,10 +44,10 @@ def confusions_of(records: Sequence[Named]) -> list[Confusions]:
     """Return the most confused pairs of the backbones that are shown."""
     keys = ("class", "taken_for", "images", "of")
     return [
-        Confusions(
-            backbone=name,
-            pairs=tuple(tuple(pair[key] for key in keys) for pair in pairs),
-            note=_counted_over([(name, one)]),
+        (
+            name,
+            tuple(tuple(pair[key] for key in keys) for pair in pairs),
+            _counted_over([(name, one)]),
         )
         for name, one in records
         if (pairs := one.details.get("most_confused"))

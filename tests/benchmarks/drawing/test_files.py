@@ -84,12 +84,12 @@ def test_only_pictures_of_ours_that_are_not_kept_are_removed(tmp_path: Path) -> 
     others = ("jcl_figure2a.mine.svg", "jcl_figure2a.mine.csv", "curve_a.csv", "jcl_figure2a-b.csv")
     for name in others:
         (tmp_path / name).write_text("of a user")
-    assert write_page(tmp_path, "") is not None
-    (tmp_path / "README.md").unlink()
+    write_page(tmp_path, "")
+    assert (tmp_path / "README.md").exists()
     remove_stale("jcl_figure2a", {"jcl_figure2a"}, tmp_path)
     ours = {f"jcl_figure2{letter}.{s}" for letter in "ab" for s in ("csv", "png", "svg")}
-    assert set(contents(tmp_path)) == {*ours, *others}
+    assert set(contents(tmp_path)) == {*ours, *others, "README.md"}
     for letter in "ab":
         remove_stale(f"jcl_figure2{letter}", (), tmp_path)
-    assert write_page(tmp_path, "") is None
+    write_page(tmp_path, "")
     assert set(contents(tmp_path)) == set(others)

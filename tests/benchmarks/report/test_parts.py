@@ -70,7 +70,7 @@ def test_classes_are_sorted_by_the_best_backbone_and_confusions_keep_their_order
     (part,) = parts_by_task(read_contents(tmp_path))
     (table,) = part.tables
     assert table.rows == ((HOSTILE, (60.0,)), ("cat", (20.0,)))
-    assert part.confusions[0].pairs == ((HOSTILE, "cat", 3, 9),)
+    assert part.confusions[0][1] == ((HOSTILE, "cat", 3, 9),)
     assert HOSTILE not in report_page(tmp_path)
 
 
