@@ -118,11 +118,6 @@ class Figure(ABC):
         """File name without suffix, such as jcl_figure2a."""
         return self.id.replace("/fig", "_figure")
 
-    @property
-    def labels(self) -> Sequence[str]:
-        """Return the labels of the lines that the paper shows, if a caption names absent ones."""
-        return ()
-
     @abstractmethod
     def is_published(self, one: Any) -> bool:
         """Return whether a result, or a log of a figure of logs, is one of the paper's."""

@@ -124,7 +124,7 @@ class HeadShares(Figure):
             header=("task", "head", "share", "standard_deviation", "runs", "entropy_bits"),
             rows=rows,
         )
-        return Candidate((len(own), newest(results)), kind_of(results[0]), picture)
+        return (len(own), newest(results)), kind_of(results[0]), picture
 
 
 def _network(result: Result) -> tuple[object, ...]:

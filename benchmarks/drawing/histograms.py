@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from benchmarks.drawing.figure import Drawn, Figure, Material, Panel, Picture
 from benchmarks.drawing.kinds import VIEW_TASKS, newest, newest_by_label, problem_of
 from benchmarks.drawing.panels import color_of
-from benchmarks.drawing.pictures import Candidate, captioned, ranked_pictures, stated
+from benchmarks.drawing.pictures import captioned, ranked_pictures, stated
 from benchmarks.drawing.sweeps import Swept, commands_for
 from benchmarks.pages.records import Result
 
@@ -94,11 +94,6 @@ class Histograms(Figure):
     lower: tuple[str, str]
     """Labels of two methods, that with the lower mean in the paper first."""
 
-    @property
-    def labels(self) -> list[str]:
-        """Return the labels of all methods."""
-        return [swept.label for swept in self.methods]
-
     def is_published(self, one: Result) -> bool:
         """Return whether a result is one of the paper's."""
         return any(swept.has(one) and swept.is_published(one) for swept in self.methods)
@@ -114,10 +109,10 @@ class Histograms(Figure):
         )
         candidates = []
         for kind, found in kinds.items():
-            own = {label: found[label] for label in self.labels if label in found}
+            own = {s.label: found[s.label] for s in self.methods if s.label in found}
             if len(own) > 1:
                 rank = kind.space == "embedding", len(own), newest(own.values())
-                candidates.append(Candidate(rank, kind, self._picture(own)))
+                candidates.append((rank, kind, self._picture(own)))
         return ranked_pictures(candidates, problems.values())
 
     def needed(self, material: Material) -> Sequence[str]:
@@ -150,6 +145,7 @@ class Histograms(Figure):
                 f"{SPACES.get(first.get('space', ''), '')} at unit length.",
                 *self._means(histograms),
             ],
+            shown=[swept.label for swept in self.methods],
             header=("series", "from", "to", "images"),
             rows=[
                 (each.label, f"{low:.6g}", f"{high:.6g}", f"{count:g}")

@@ -9,7 +9,6 @@ from benchmarks.drawing.kinds import Kind
 from benchmarks.drawing.logs import NUM_PARTS, points_of
 from benchmarks.drawing.panels import LinePanel
 from benchmarks.drawing.pictures import (
-    Candidate,
     captioned,
     point_words,
     pretrain,
@@ -51,7 +50,7 @@ class LogCurves(Figure):
             if by_method.keys() == self.methods.keys():
                 alike = {method: _most_alike(each) for method, each in by_method.items()}
                 pretraining = Kind("", "", "", (), kind[1:3])
-                candidates.append(Candidate(kind, pretraining, self._picture(alike)))
+                candidates.append((kind, pretraining, self._picture(alike)))
         return ranked_pictures(candidates, problems.values())
 
     def needed(self, material: Material) -> Sequence[str]:

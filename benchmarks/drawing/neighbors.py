@@ -18,7 +18,6 @@ from benchmarks.drawing.kinds import (
 )
 from benchmarks.drawing.panels import Tile, TilePanel
 from benchmarks.drawing.pictures import (
-    Candidate,
     captioned,
     pretrain_and_evaluate,
     ranked_pictures,
@@ -81,7 +80,7 @@ class NeighborGrid(Figure):
             looc, moco = own["LooC"], own["MoCo"]
             if _files(looc) == _files(moco):
                 rank = (newest([looc, moco]),)
-                candidates.append(Candidate(rank, kind, self._picture(looc, moco)))
+                candidates.append((rank, kind, self._picture(looc, moco)))
             else:
                 names = f"{looc.model.name} and {moco.model.name}"
                 apart.append(f"{names} have other queries and cannot stand side by side")

@@ -4,7 +4,7 @@ import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from os.path import commonprefix
-from typing import Any, NamedTuple
+from typing import Any
 
 from benchmarks.drawing.figure import Drawn, Figure, Line, Panel, Picture, Point, TrainingLog
 from benchmarks.drawing.kinds import Kind
@@ -14,23 +14,18 @@ from benchmarks.pages.published import Paper, Statement, papers
 from benchmarks.pages.records import STAND_IN_TEXTURE, Model, Result, value_words
 from transfer.record import features_in
 
-
-class Candidate(NamedTuple):
-    """A picture of one kind of material; the first one gets the figure's plain name.
-
-    Those of the paper's own runs come first, then those of the highest rank.
-    """
-
-    rank: tuple[Any, ...]
-    kind: Kind
-    picture: Picture
+Candidate = tuple[tuple[Any, ...], Kind, Picture]
+"""Rank and kind of a picture, and the picture."""
 
 
 def ranked_pictures(candidates: Iterable[Candidate], problems: Iterable[str] = ()) -> Drawn:
-    """Return the pictures in their order; all but the first have names of their kinds."""
+    """Return the pictures in their order; all but the first have names of their kinds.
+
+    Those of the paper's own runs come first, then those of the highest rank.
+    """
     names: list[str] = []
     pictures = []
-    ranked = sorted(candidates, key=lambda one: (one.picture.exact, *one.rank), reverse=True)
+    ranked = sorted(candidates, key=lambda one: (one[2].exact, *one[0]), reverse=True)
     for _, kind, picture in ranked:
         words = [kind.task, schedule_words(kind.schedule), *kind.pretraining[2:]] if names else []
         parts = (re.sub(r"[^\w.]+", "-", word) for word in words if word)
@@ -49,20 +44,21 @@ def captioned(
     findings: Iterable[str] = (),
     varied: Container[str] = (),
     runs: str = "One run of each",
+    shown: Iterable[str] = (),
     header: tuple[str, ...],
     rows: Sequence[tuple[str, ...]],
 ) -> Picture:
     """Return a picture whose caption names the printed figure and says how ours differs.
 
     lines: what is shown, by label. findings: sentences before those on pre-training. varied:
-    settings on the x axis.
+    settings on the x axis. shown: labels of the paper's lines, if the caption names absent ones.
     """
     paper, name = paper_of(figure.id), printed_name(figure.id)
     members = [one for own in lines.values() for one in own]
     results = [one for one in members if isinstance(one, Result)]
     exact = all(map(figure.is_published, members))
     models = {label: [one.model for one in own] for label, own in lines.items()}
-    absent = ", ".join(label for label in figure.labels if label not in lines)
+    absent = ", ".join(label for label in shown if label not in lines)
     sentences = [
         f"{name} of {paper.name} (arXiv:{paper.arxiv}): {figure.what}.",
         "" if exact else "Not the paper's runs or data: compare the shape, not the numbers.",

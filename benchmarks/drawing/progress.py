@@ -19,7 +19,6 @@ from benchmarks.drawing.kinds import (
 )
 from benchmarks.drawing.panels import LinePanel
 from benchmarks.drawing.pictures import (
-    Candidate,
     captioned,
     point_words,
     pretrain_and_follow,
@@ -38,11 +37,6 @@ class SnapshotCurves(Figure):
     """Task of a single protocol."""
     variants: Mapping[str, str]
     """Recipe by the line's label, from what the paper finds fastest to slowest."""
-
-    @property
-    def labels(self) -> list[str]:
-        """Return the labels of all variants."""
-        return list(self.variants)
 
     def is_published(self, one: Result) -> bool:
         """Return whether a result is one of the paper's."""
@@ -64,7 +58,7 @@ class SnapshotCurves(Figure):
             }
             if curves:
                 rank = len(curves), newest(own)
-                candidates.append(Candidate(rank, kind, self._picture(kind, curves)))
+                candidates.append((rank, kind, self._picture(kind, curves)))
         return ranked_pictures(candidates)
 
     def needed(self, material: Material) -> Sequence[str]:
@@ -90,6 +84,7 @@ class SnapshotCurves(Figure):
             {label: members(curve) for label, curve in curves.items()},
             findings=[*_unfinished(curves), *_order(curves)],
             runs=runs_words(lines),
+            shown=self.variants,
             header=("series", "epoch", "top1", "standard_deviation", "runs"),
             rows=[(line.label, *point_words(point)) for line in lines for point in line.points],
         )

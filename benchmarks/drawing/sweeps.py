@@ -28,7 +28,6 @@ from benchmarks.drawing.kinds import (
 )
 from benchmarks.drawing.panels import LinePanel, PublishedPoint
 from benchmarks.drawing.pictures import (
-    Candidate,
     captioned,
     point_words,
     pretrain_and_evaluate,
@@ -111,11 +110,6 @@ class Sweep(Figure):
     y_label: str = ""
     """Label of the y axis; empty for the accuracy of the task."""
 
-    @property
-    def labels(self) -> list[str]:
-        """Return the labels of lines and levels."""
-        return [swept.label for swept in (*self.lines, *self.levels)]
-
     def is_published(self, one: Result) -> bool:
         """Return whether a result is one of the paper's."""
         return any(s.has(one) and s.is_published(one) for s in (*self.lines, *self.levels))
@@ -129,7 +123,7 @@ class Sweep(Figure):
             if lines:
                 own = [result for _, points in lines for result in members(points)]
                 rank = len(lines), sum(len(points) for _, points in lines), newest(own)
-                candidates.append(Candidate(rank, kind, self._picture(kind, lines, results)))
+                candidates.append((rank, kind, self._picture(kind, lines, results)))
         return ranked_pictures(candidates)
 
     def needed(self, material: Material) -> Sequence[str]:
@@ -176,6 +170,7 @@ class Sweep(Figure):
             {swept.label: members(points) for swept, points in every},
             varied=[self.setting, *(name for swept, _ in every for name in swept.follows)],
             runs=runs_words(drawn),
+            shown=[swept.label for swept in (*self.lines, *self.levels)],
             header=("series", self.symbol, self.metric, "standard_deviation", "runs", "recipes"),
             rows=[
                 (
@@ -223,7 +218,7 @@ class Tradeoff(Figure):
         """Return a picture for each kind of pre-training with at least two such backbones."""
         of_x, of_y = (sweep.by_kind(material).items() for sweep in (self.across, self.upward))
         return ranked_pictures(
-            Candidate((), kind, picture)
+            ((), kind, picture)
             for (kind_x, xs), (kind, ys) in product(of_x, of_y)
             if kind_x.pretraining == kind.pretraining
             for picture in self._pictures(xs, ys)

@@ -22,8 +22,6 @@ from transfer.convert.public_files import PublicFile, recognize_file
 from transfer.record import Record, protocol_hash, write_json
 from transfer.tasks import TASKS, reading_of
 
-OTHER_TASK = "another task"
-
 PUBLISHED = Path(__file__).with_name("public_files.yaml")
 """Numbers published for public files."""
 CHEAP_GPU_HOURS = 1.0
@@ -99,10 +97,18 @@ def write_calibration(results: Path, reference: Reference, backbone: Backbone) -
     """
     measured = [one for one in read_results(results).done if one.model.sha256 == backbone.sha256]
     measured.sort(key=lambda one: one.finished)
-    counted = {number: _counted(number, measured) for number in reference.numbers}
+    of_task = {
+        number: [one for one in measured if _is_of(number, one)] for number in reference.numbers
+    }
+    counted = {number: _counted(number, own) for number, own in of_task.items()}
     used = [one for each in counted.values() for one in each]
     compared = {number.key for number, each in counted.items() if each}
-    others = [number for number in reference.numbers if number.key not in compared]
+    # of each number without a result that counts, why the newest record does not
+    objections = {
+        number.key: [why for one in reversed(own) if (why := _objection(number, one))]
+        for number, own in of_task.items()
+        if number.key not in compared
+    }
     content = {
         "format": FORMAT,
         "reference": reference.file.what,
@@ -112,11 +118,7 @@ def write_calibration(results: Path, reference: Reference, backbone: Backbone) -
         "machine": " and ".join(sorted({_machine(one.record) for one in used})),
         "commit": " and ".join(sorted({one.record.commit for one in used})),
         "numbers": [_comparison(number, each) for number, each in counted.items() if each],
-        "not_counted": {
-            number.key: reason
-            for number in others
-            if (reason := _newest_objection(number, measured))
-        },
+        "not_counted": {key: reasons[0] for key, reasons in objections.items() if reasons},
     }
     write_json(results / FILE, content, "--results")
 
@@ -131,35 +133,31 @@ def finish_calibration(results: Path, reference: Reference, backbone: Backbone) 
     return all(pages_written)
 
 
-def _counted(number: KnownNumber, measured: Sequence[Result]) -> list[Result]:
-    """Return the results that count for a number: the newest of each seed, and all alike.
+def _is_of(number: KnownNumber, result: Result) -> bool:
+    """Return whether a result is of the number's task and protocol."""
+    task = reading_of(number.key)[0]
+    return (result.task, result.protocol) == (task, TASKS[number.key].protocol)
+
+
+def _counted(number: KnownNumber, own: Sequence[Result]) -> list[Result]:
+    """Return the results of its task that count for a number: the newest of each seed, all alike.
 
     They agree with the newest one in what their mean must not mix, such as engine and arithmetic.
     """
-    fitting = [
-        one for one in measured if number.metric in one.metrics and not _objection(number, one)
-    ]
+    fitting = [one for one in own if number.metric in one.metrics and not _objection(number, one)]
     like = [conditions(one) for one in fitting[-1:]]
     newest = {one.seed: one for one in fitting if conditions(one) in like}
     return [newest[seed] for seed in sorted(newest)]
 
 
 def _objection(number: KnownNumber, result: Result) -> str:
-    """Return why a result does not count for a number; empty if it does."""
-    task, protocol = reading_of(number.key)[0], TASKS[number.key]
-    if (result.task, result.protocol) != (task, protocol.protocol):
-        return OTHER_TASK
-    if result.schedule != "paper" or result.protocol_hash != protocol_hash(task, protocol):
+    """Return why a result of its task does not count for a number; empty if it does."""
+    paper = protocol_hash(result.task, TASKS[number.key])
+    if result.schedule != "paper" or result.protocol_hash != paper:
         return "its protocol is changed"
     if result.small != number.data:
         return SMALL_DATA.get(result.small, "not on generated data")
     return "; ".join(tolerated_words(result))
-
-
-def _newest_objection(number: KnownNumber, measured: Sequence[Result]) -> str:
-    """Return why the newest record of the number's task does not count; empty if there is none."""
-    reasons = [_objection(number, one) for one in reversed(measured)]
-    return next((reason for reason in reasons if reason not in ("", OTHER_TASK)), "")
 
 
 def _comparison(number: KnownNumber, counted: Sequence[Result]) -> dict[str, Any]:

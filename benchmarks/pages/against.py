@@ -270,7 +270,7 @@ def trained_on(data: str, model: Model) -> bool:
 
     Its recipe or folder must name the set. The number of images, if known, must fit within 1 %.
     """
-    count = model.num_images
-    right_size = count is None or math.isclose(count, TRAIN_IMAGES[data], rel_tol=0.01)
+    count = re.search(r"(\d+) images", model.data)
+    right_size = not count or math.isclose(int(count[1]), TRAIN_IMAGES[data], rel_tol=0.01)
     words = re.findall(r"[a-z0-9+]+", f"{model.recipe} {model.data}".lower())
     return data in words and right_size

@@ -167,20 +167,6 @@ class Measurement:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SweptSetting:
-    """Our results at every value of a setting of which the paper names the best."""
-
-    value: str
-    """Key of the best value in the statement's values."""
-    recipes: Mapping[str, float]
-    """Value of the setting by recipe of the backbone."""
-    task: str
-    protocol: str
-    """Protocol of the paper for the task, without the version."""
-    metric: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class Statement:
     """Numbers that only the running text states."""
 
@@ -196,14 +182,14 @@ class Statement:
     """Pre-training of recipes that no row of a table names."""
     measured: tuple[Measurement, ...] = ()
     """Results that stand against the numbers; no entry for settings and for shapes of curves."""
-    swept: SweptSetting | None = None
-    """Results that tell which setting is best; None where the paper does not say."""
+    swept: Mapping[float, Measurement] = field(default_factory=dict)
+    """Result at every value of a setting of which the paper names the best; mostly empty."""
 
     @property
     def recipes(self) -> tuple[str, ...]:
         """Return the recipes whose results stand against anything here."""
-        measured = (recipe for one in self.measured for recipe in one.recipes)
-        return (*measured, *(self.swept.recipes if self.swept else ()))
+        every = (*self.measured, *self.swept.values())
+        return tuple(recipe for one in every for recipe in one.recipes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -365,7 +351,9 @@ def load_paper(path: Path) -> Paper:
 def _statement(entry: dict[str, Any]) -> Statement:
     measured = tuple(Measurement(**one) for one in entry.get("measured", ()))
     pretrain = Pretraining(**entry.get("pretrain", {}))
-    swept = SweptSetting(**entry["swept"]) if "swept" in entry else None
+    shared = dict(entry.get("swept", {}))
+    values = shared.pop("recipes", {})
+    swept = {value: Measurement(recipe=recipe, **shared) for recipe, value in values.items()}
     return Statement(**(entry | {"measured": measured, "pretrain": pretrain, "swept": swept}))
 
 

@@ -1,7 +1,6 @@
 """Reading of result files; a torn, edited or foreign file becomes a warning, never a crash."""
 
 import json
-import re
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -48,8 +47,6 @@ class Model:
     epochs: str = field(default="", compare=False)
     data: str = field(default="", compare=False)
     """Pre-training data; empty for foreign files, as are method, recipe and epochs."""
-    num_images: int | None = field(default=None, compare=False)
-    """Number of pre-training images; None if the record does not say."""
     changed: str = field(default="", compare=False)
     """Settings that differ from the recipe."""
     heads: tuple[str, ...] = field(default=(), compare=False)
@@ -242,7 +239,6 @@ def model_of(content: dict[str, Any], declared: str = "") -> Model:
     origin = {
         key: value_words(made_by.get(key, "")) for key in ("method", "recipe", "epochs", "data")
     }
-    num_images = re.search(r"(\d+) images", origin["data"])
     return Model(
         name=content["name"],
         sha256=content["sha256"],
@@ -257,7 +253,6 @@ def model_of(content: dict[str, Any], declared: str = "") -> Model:
         settings=made_by.get("settings") or {},
         precision=value_words(made_by.get("precision") or ""),
         untrained=origin["method"] == UNTRAINED,
-        num_images=int(num_images[1]) if num_images else None,
         **origin,
     )
 

@@ -13,7 +13,6 @@ from benchmarks.pages.published import (
     Paper,
     Row,
     Statement,
-    SweptSetting,
     num_test_images,
 )
 from benchmarks.pages.records import DECLARED, Model, Results
@@ -106,11 +105,11 @@ def _paper_parts(paper: Paper, evidence: Evidence) -> list[str]:
             ours = evidence.score(statement, measurement)
             lines.append(_line(statement, measurement, ours, evidence.sign(measurement)))
             needed += [] if ours else [_needed(measurement)]
-        if swept := statement.swept:
-            best, missing = _best_setting(statement, swept, evidence)
+        if statement.swept:
+            best, missing = _best_setting(statement, evidence)
             lines.append(best)
             needed += missing
-            told.add(swept.value)
+            told |= {one.value for one in statement.swept.values()}
         rest = {key: value for key, value in statement.values.items() if key not in told}
         if rest:
             values = ", ".join(f"{key} {_words(value)}" for key, value in rest.items())
@@ -126,28 +125,24 @@ def _paper_parts(paper: Paper, evidence: Evidence) -> list[str]:
     return parts
 
 
-def _best_setting(
-    statement: Statement, swept: SweptSetting, evidence: Evidence
-) -> tuple[list[str], list[str]]:
+def _best_setting(statement: Statement, evidence: Evidence) -> tuple[list[str], list[str]]:
     """Return the line on the best value of a swept setting, and what is missing for it.
 
     It is reproduced if our best value is the paper's, and undecided if that one is not surely below
     ours. All values must be there.
     """
-    known = {name: getattr(swept, name) for name in ("value", "task", "protocol", "metric")}
-    measurements = {
-        value: Measurement(recipe=recipe, **known) for recipe, value in swept.recipes.items()
-    }
+    measurements = statement.swept
+    first = next(iter(measurements.values()))
     found = {value: evidence.score(statement, one) for value, one in measurements.items()}
     scores = {value: score for value, score in found.items() if score}
-    paper = statement.values[swept.value]
-    line = [statement.where, statement.what, swept.value, f"{paper}"]
+    paper = statement.values[first.value]
+    line = [statement.where, statement.what, first.value, f"{paper}"]
     missing = [_needed(one) for value, one in measurements.items() if value not in scores]
     if missing:
         there = f"{len(scores)} of {len(measurements)} values run" if scores else "not run"
         return [*line, there, "–", "–", "–"], missing
     ours = max(scores, key=lambda value: scores[value].mean)
-    sure = difference(scores[ours], scores[paper], swept.task).sure
+    sure = difference(scores[ours], scores[paper], first.task).sure
     word = "reproduced" if ours == paper else "another" if sure else "undecided"
     signs = "".join(dict.fromkeys(map(evidence.sign, measurements.values())))
     return [*line, f"{ours:g}{signs}", "–", "–", word], []
@@ -192,10 +187,8 @@ def _deviation_sources(paper: Paper) -> list[str]:
         for one in measured
         if not one.no_verdict
     )
-    for swept in (statement.swept for statement in paper.stated):
-        if swept:
-            lines["- best setting: undecided where the paper's value is not surely below."] = None
-    return list(lines)
+    best = "- best setting: undecided where the paper's value is not surely below."
+    return [*lines, *[best] * any(statement.swept for statement in paper.stated)]
 
 
 def _assumptions(paper: Paper) -> list[str]:
@@ -208,8 +201,9 @@ def _assumptions(paper: Paper) -> list[str]:
         if one.assumed:
             reasons.setdefault(one.assumed, []).append(one.where)
         if one.swept:
-            values = ", ".join(f"{value:g}" for value in sorted(one.swept.recipes.values()))
-            grid = f"the text names {one.swept.value} alone; the values it is chosen from are ours"
+            values = ", ".join(f"{value:g}" for value in sorted(one.swept))
+            named = next(iter(one.swept.values())).value
+            grid = f"the text names {named} alone; the values it is chosen from are ours"
             reasons.setdefault(f"{grid}: {values}.", []).append(one.where)
     return [f"- {'; '.join(dict.fromkeys(names))}: {text}" for text, names in reasons.items()]
 

@@ -1,6 +1,5 @@
 """Records and failures of a results folder, read once for all parts of the page."""
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,29 +33,30 @@ def read_contents(folder: Path) -> Contents:
     return Contents(folder=folder, results=results, snapshots=snapshots, calibration=calibration)
 
 
+Section = tuple[str, tuple[tuple[str, str], ...]]
+"""Title, and lines of a label and a text."""
+
+
 @dataclass
 class Details:
     """Explanations of the records that the page shows, and their places in its list."""
 
     listed: list[dict[str, Any]] = field(default_factory=list)
     """Address, title and places of the sections of each explanation."""
-    sections: dict[str, int] = field(default_factory=dict)
-    """Place of each section, as JSON: many records have the same protocol or checkpoint."""
+    sections: dict[Section, int] = field(default_factory=dict)
+    """Place of each section: many records have the same protocol or checkpoint."""
     addresses: dict[str, str] = field(default_factory=dict)
     """Address on the page, such as jcl/voc07_svm, by the record's path."""
 
-    def add(self, address: str, title: str, sections: Iterable[tuple[str, Any]]) -> None:
+    def add(self, address: str, title: str, sections: Iterable[Section]) -> None:
         """Add an explanation of sections with titles."""
-        places = [
-            self.sections.setdefault(json.dumps(section), len(self.sections))
-            for section in sections
-        ]
+        places = [self.sections.setdefault(one, len(self.sections)) for one in sections]
         self.listed.append({"address": address, "title": title, "sections": places})
 
     @property
     def content(self) -> dict[str, Any]:
         """Return all explanations as the page's script reads them."""
-        return {"records": self.listed, "sections": [json.loads(text) for text in self.sections]}
+        return {"records": self.listed, "sections": [*self.sections]}
 
     def of_files(self, files: Iterable[str]) -> str:
         """Return the address of records, behind a "#"; empty if there are none."""

@@ -24,7 +24,7 @@ from benchmarks.report_parts.comparison import (
     beside_papers,
     comparisons,
 )
-from benchmarks.report_parts.contents import Contents, Details, read_contents
+from benchmarks.report_parts.contents import Contents, Details, Section, read_contents
 from benchmarks.report_parts.galleries import (
     Gallery,
     Queries,
@@ -208,7 +208,7 @@ def explained_records(contents: Contents) -> Details:
     return details
 
 
-def _explanation(contents: Contents, result: Result) -> tuple[str, list[tuple[str, Any]]]:
+def _explanation(contents: Contents, result: Result) -> tuple[str, list[Section]]:
     """Return title and sections of one record's explanation, without names of folders."""
     given = Path(file_of(result.record))
     hidden = {str(given): given.name} if given.is_absolute() else {}
@@ -220,7 +220,7 @@ def _explanation(contents: Contents, result: Result) -> tuple[str, list[tuple[st
         return text
 
     return f"{result.model.label} on {result.task}, seed {result.seed}", [
-        (name, [(label, without_folder(text)) for label, text in lines])
+        (name, tuple((label, without_folder(text)) for label, text in lines))
         for name, lines in explain(result).items()
     ]
 
