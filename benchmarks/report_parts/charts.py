@@ -8,7 +8,7 @@ import io
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.drawing.panels import COLORS as OF_FIGURES
@@ -35,23 +35,16 @@ Points = Sequence[tuple[float, float]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Series:
-    """One line of a chart."""
-
-    name: str
-    points: Points
-    chosen: float | None = None
-    """Place on the x axis that is marked by a ring; None for no mark."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Draft:
     """A chart before it is drawn: its lines, and words and scales of its axes."""
 
     title: str
     x: str
     y: str
-    series: Sequence[Series]
+    series: Mapping[str, Points]
+    """Points of each line by its name."""
+    chosen: Mapping[str, float] = field(default_factory=dict)
+    """Place on the x axis that is marked by a ring, by the name of the line."""
     note: str = ""
     log_x: bool = False
     edges: bool = False
@@ -78,20 +71,20 @@ def line_charts(drafts: Iterable[Draft]) -> list[Chart]:
     If a chart has more lines than there are colors, the first ones are drawn and its note says so.
     """
     kept = [replace(draft, series=lines) for draft in drafts if (lines := _finite_lines(draft))]
-    names = dict.fromkeys(line.name for draft in kept for line in draft.series)
+    names = dict.fromkeys(name for draft in kept for name in draft.series)
     places = {name: place for place, name in enumerate(names)}
     return [_chart(draft, places) for draft in kept]
 
 
 def _chart(draft: Draft, places: Mapping[str, int]) -> Chart:
-    shown = replace(draft, series=draft.series[:MOST_LINES])
+    shown = replace(draft, series=dict(list(draft.series.items())[:MOST_LINES]))
     num_more, note = len(draft.series) - len(shown.series), draft.note
     note = f"{note} {num_more} more are not drawn.".strip() if num_more else note
     legend = []
-    for line in shown.series:
-        color, marker, stroke = _look(places[line.name])
+    for name in shown.series:
+        color, marker, stroke = _look(places[name])
         sign = SIGNS[marker] if draft.markers else STROKE_SIGNS[stroke]
-        legend.append((sign, color, line.name))
+        legend.append((sign, color, name))
     return Chart(title=draft.title, svg=_svg(shown, places), legend=tuple(legend), note=note)
 
 
@@ -101,16 +94,15 @@ def _look(place: int) -> tuple[str, int, int]:
     return COLORS[color], (place + once_around) % len(MARKERS), once_around % len(STROKES)
 
 
-def _finite_lines(draft: Draft) -> list[Series]:
+def _finite_lines(draft: Draft) -> dict[str, Points]:
     """Return the lines with points that the axes can show, at most MOST_POINTS of each."""
-    found = []
-    for line in draft.series:
-        points = [(x, y) for x, y in line.points if math.isfinite(x + y)]
-        points = [(x, y) for x, y in points if x > 0 or not draft.log_x]
+    found = {}
+    for name, points in draft.series.items():
+        shown = [(x, y) for x, y in points if math.isfinite(x + y)]
+        shown = [(x, y) for x, y in shown if x > 0 or not draft.log_x]
         # counted from the end, which is what the run came to
-        points = points[:: -max(1, -(-len(points) // MOST_POINTS))][::-1]
-        found += [replace(line, points=points)] if points else []
-    return found
+        found[name] = shown[:: -max(1, -(-len(shown) // MOST_POINTS))][::-1]
+    return {name: points for name, points in found.items() if points}
 
 
 def _svg(draft: Draft, places: Mapping[str, int]) -> str:
@@ -134,15 +126,15 @@ def _svg(draft: Draft, places: Mapping[str, int]) -> str:
         figure = Figure(figsize=SIZE_INCHES, layout="constrained")
         FigureCanvasSVG(figure)
         plot = figure.add_subplot()
-        for line in draft.series:
-            color, marker, stroke = _look(places[line.name])
-            shape = MARKERS[marker] if draft.markers and len(line.points) <= 20 else ""
-            xs, ys = zip(*line.points, strict=True)
+        for name, points in draft.series.items():
+            color, marker, stroke = _look(places[name])
+            shape = MARKERS[marker] if draft.markers and len(points) <= 20 else ""
+            xs, ys = zip(*points, strict=True)
             plot.plot(xs, ys, STROKES[stroke], c=color, marker=shape, markersize=4, linewidth=1.6)
-            if line.chosen is not None and line.chosen in xs:
-                y = ys[xs.index(line.chosen)]
-                plot.plot([line.chosen], [y], "o", ms=11, mfc="none", mec=color, mew=1.8)
-        every = [point for line in draft.series for point in line.points]
+            if (chosen := draft.chosen.get(name)) is not None and chosen in xs:
+                y = ys[xs.index(chosen)]
+                plot.plot([chosen], [y], "o", ms=11, mfc="none", mec=color, mew=1.8)
+        every = [point for points in draft.series.values() for point in points]
         if draft.log_x:
             plot.set_xscale("log")
             plot.xaxis.set_major_formatter(lambda value, _: f"{value:g}")

@@ -10,7 +10,7 @@ from statistics import fmean
 
 from benchmarks.drawing.logs import LOG_FILE, read_lines, read_logs
 from benchmarks.pages.records import REPORT, TRAINING_LOGS, Model
-from benchmarks.report_parts.charts import Chart, Draft, Series, line_charts
+from benchmarks.report_parts.charts import Chart, Draft, line_charts
 from benchmarks.report_parts.galleries import jpeg_address
 from pretrain.running.atomic_files import write_whole
 
@@ -127,8 +127,7 @@ def loss_of(model: Model, logs: Sequence[Log]) -> Chart | None:
         return None
     log = min(near, key=lambda log: apart[log.name])
     points = [(line["epoch"], line.get("loss", math.nan)) for line in log.lines]
-    series = [Series(name=log.name, points=points)]
-    draft = Draft(title="Loss", x="epoch", y="loss", series=series, markers=False)
+    draft = Draft(title="Loss", x="epoch", y="loss", series={log.name: points}, markers=False)
     return next(iter(line_charts([draft])), None)
 
 
@@ -157,12 +156,10 @@ def _charts(logs: Sequence[Log]) -> list[Chart]:
     drafts = []
     for quantity in (each for each in quantities if each not in PLACES):
         title = TITLES.get(quantity, quantity.replace("_", " ").capitalize())
-        series = [
-            Series(
-                name=name, points=[(one[place], one.get(quantity, math.nan)) for one in log.lines]
-            )
+        series = {
+            name: [(one[place], one.get(quantity, math.nan)) for one in log.lines]
             for name, log in zip(unique, logs, strict=True)
-        ]
+        }
         drafts.append(
             Draft(
                 title=title,

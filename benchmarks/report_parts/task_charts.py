@@ -1,13 +1,13 @@
 """Charts of one task: searches, losses, severities of corruptions, costs, snapshots, seeds."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from statistics import fmean
 
 from benchmarks.pages.blocks import sort_into_blocks
 from benchmarks.pages.overview import curve_of, run_of
 from benchmarks.pages.records import Result, grouped, machine
-from benchmarks.report_parts.charts import Chart, Draft, Series, line_charts
+from benchmarks.report_parts.charts import Chart, Draft, line_charts
 
 SEARCHES = (
     ("val_accuracy", "learning_rate", "accuracy on val, percent"),
@@ -61,7 +61,7 @@ def charts_of(records: Sequence[Named], snapshots: Sequence[Result]) -> list[Cha
 
     A backbone has the same color in all of them.
     """
-    passes = {name: enumerate(one.details.get(PASSES, ()), 1) for name, one in records}
+    passes = {name: [*enumerate(one.details.get(PASSES, ()), 1)] for name, one in records}
     losses = {name: one.details.get("training", {}).get("curve", ()) for name, one in records}
     drafts = [
         *_searches(records),
@@ -69,7 +69,7 @@ def charts_of(records: Sequence[Named], snapshots: Sequence[Result]) -> list[Cha
             title="Accuracy by severity of the corruption",
             x="severity",
             y="top-1, percent",
-            series=_series({name: _severities(one) for name, one in records}),
+            series={name: _severities(one) for name, one in records},
         ),
         *_costs(records),
         *_snapshots(snapshots),
@@ -77,17 +77,12 @@ def charts_of(records: Sequence[Named], snapshots: Sequence[Result]) -> list[Cha
             title="Accuracy after each pass",
             x="pass over the training images",
             y="accuracy on test, percent",
-            series=_series(passes),
+            series=passes,
             note="The last pass is the result; none is chosen.",
         ),
-        Draft(title="Training loss", x="step", y="loss", series=_series(losses), markers=False),
+        Draft(title="Training loss", x="step", y="loss", series=losses, markers=False),
     ]
     return line_charts(drafts)
-
-
-def _series(curves: Mapping[str, Iterable[tuple[float, float]]]) -> list[Series]:
-    """Return the lines of a chart from their points by name."""
-    return [Series(name=name, points=list(points)) for name, points in curves.items()]
 
 
 def _severities(one: Result) -> list[tuple[float, float]]:
@@ -100,22 +95,24 @@ def _severities(one: Result) -> list[tuple[float, float]]:
 def _searches(records: Sequence[Named]) -> Iterator[Draft]:
     """Yield a chart for each kind of search."""
     for scores, chosen, words in SEARCHES:
-        series, diverged = [], 0
+        series, places, diverged = {}, {}, 0
         for name, one in records:
             found = sorted((float(rate), s) for rate, s in one.details.get(scores, {}).items())
             points = [(rate, score) for rate, score in found if score is not None and score >= 0]
             diverged += sum(score is not None and score < 0 for _, score in found)
             rates, value = [rate for rate, _ in points], one.details.get(chosen)
             # rates are stored with few digits
-            place = min(rates, key=lambda rate: abs(rate - value), default=None) if value else None
-            series.append(Series(name=name, points=points, chosen=place))
+            if value and rates:
+                places[name] = min(rates, key=lambda rate: abs(rate - value))
+            series[name] = points
         setting = "learning rate" if chosen else "cost"
-        ring = "Ring: chosen. " * any(one.chosen is not None for one in series)
+        ring = "Ring: chosen. " * bool(places)
         yield Draft(
             title=f"Search over the {setting}",
             x=setting,
             y=words,
             series=series,
+            chosen=places,
             note=f"{ring}Shaded: edges of the search, beyond which the best may lie."
             + f" Diverged and left out: {diverged}." * bool(diverged),
             log_x=True,
@@ -140,7 +137,7 @@ def _costs(records: Sequence[Named]) -> Iterator[Draft]:
     y = f"{records[0][1].primary_metric}, percent"
     for what, label, note, numbers in kinds:
         places = zip(records, numbers, strict=True)
-        series = _series({name: [(x, _main_number(one))] for (name, one), x in places})
+        series = {name: [(x, _main_number(one))] for (name, one), x in places}
         yield Draft(
             title=f"Accuracy against {what}", x=label, y=y, series=series, note=note, log_x=True
         )
@@ -162,5 +159,4 @@ def _snapshots(snapshots: Sequence[Result]) -> Iterator[Draft]:
     for metric, named in grouped(points).items():
         curves = {name: sorted(curve) for name, curve in grouped(named).items()}
         y = f"{metric}, percent"
-        series = _series(curves)
-        yield Draft(title="During pre-training", x="epoch of pre-training", y=y, series=series)
+        yield Draft(title="During pre-training", x="epoch of pre-training", y=y, series=curves)

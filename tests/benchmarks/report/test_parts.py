@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.pages.published import transfer_tasks
 from benchmarks.pages.records import Model
-from benchmarks.report_parts.charts import Chart, Draft, Series, line_charts
+from benchmarks.report_parts.charts import Draft, line_charts
 from benchmarks.report_parts.checkpoints import task_hours
 from benchmarks.report_parts.contents import read_contents
 from benchmarks.report_parts.galleries import figures
@@ -19,17 +19,13 @@ from tests.benchmarks.report.complete_records import HOSTILE, LORAC, complete
 from transfer.galleries.tile import Tile, write_gallery
 
 TASK = transfer_tasks()[0]
-SEARCH = Draft(title="Search", x="rate", y="accuracy", series=(), log_x=True, edges=True)
+SEARCH = Draft(title="Search", x="rate", y="accuracy", series={}, log_x=True, edges=True)
 NUMBERS = ((1.0, 1.0), (2.0, 2.0))
 
 
-def charts(*lines: Series, **changes: Any) -> list[Chart]:
-    """Return the chart of these lines, if it has a finite number."""
-    return line_charts([replace(SEARCH, series=lines, **changes)])
-
-
 def test_a_chart_has_the_colors_of_the_page_and_no_outside_address() -> None:
-    (chart,) = charts(Series(name="a", points=((0.1, 1), (1, 3), (10, 2)), chosen=1))
+    series = {"a": ((0.1, 1), (1, 3), (10, 2))}
+    (chart,) = line_charts([replace(SEARCH, series=series, chosen={"a": 1})])
     assert "currentColor" in chart.svg
     assert "#010203" not in chart.svg
     assert "mathdefault" not in chart.svg
@@ -38,10 +34,10 @@ def test_a_chart_has_the_colors_of_the_page_and_no_outside_address() -> None:
 
 
 def test_a_name_has_one_look_in_all_charts_of_a_part() -> None:
-    lines = [Series(name=str(i), points=NUMBERS) for i in range(9)]
+    names = list("abcdefghi")
     drafts = [
-        replace(SEARCH, series=lines[:8]),
-        replace(SEARCH, series=[replace(lines[0], points=()), *lines[4:]]),
+        replace(SEARCH, series=dict.fromkeys(names[:8], NUMBERS)),
+        replace(SEARCH, series={"a": ()} | dict.fromkeys(names[4:], NUMBERS)),
     ]
     looks: dict[str, set[tuple[str, str]]] = {}
     for chart in line_charts(drafts):
