@@ -35,7 +35,7 @@ def test_only_the_same_pretraining_gets_a_verdict_and_makes_the_row(
             assert ("- LORAC: needs pre-training `lorac/in1k-r50`" in text) == bool(changes)
 
 
-def test_moco_rows_of_lorac_table_1_are_compared_under_mocos_own_probe(tmp_path: Path) -> None:
+def test_a_row_is_compared_under_the_protocol_that_the_paper_used_for_it(tmp_path: Path) -> None:
     moco = {"method": "moco", "recipe": "moco/in1k-r50-v2", "epochs": 200, "data": "in1k"}
     record(tmp_path, 67.4, task="in1k_linear", protocol="moco-2020/1", made_by=moco)
     text = page(tmp_path, "lorac_table1.md")
@@ -46,14 +46,12 @@ def test_moco_rows_of_lorac_table_1_are_compared_under_mocos_own_probe(tmp_path:
     )
     ((of_lorac, *_),) = verdicts_of(read_results(tmp_path).done).values()
     assert re.fullmatch(r"reproduced \[-0\.\d, \+0\.\d\] \(.*\)", of_lorac)
-
-
-def test_co2_on_moco_v1_is_compared_under_its_own_weight_decay(tmp_path: Path) -> None:
+    # and CO2 on MoCo v1 under its own weight decay
     co2 = {"method": "co2", "recipe": "co2/in1k-r50-v1", "epochs": 200, "data": "in1k"}
     few = {"task": "in1k_semi_1pct", "made_by": co2}
-    record(tmp_path, 66.0, protocol="co2-2021-v1/1", metric="top5", **few)
-    record(tmp_path, 60.0, protocol="co2-2021/1", metric="top5", **few)
-    above, text = page(tmp_path, "co2_table2.md").split("## Against the paper")
+    record(tmp_path / "co2", 66.0, protocol="co2-2021-v1/1", metric="top5", **few)
+    record(tmp_path / "co2", 60.0, protocol="co2-2021/1", metric="top5", **few)
+    above, text = page(tmp_path / "co2", "co2_table2.md").split("## Against the paper")
     assert "## Protocol co2-2021 instead of co2-2021-v1: not comparable" in above
     assert re.search(r"\| 66.00 \| +66.2 \| +-0.20 \| .* undecided", text)
     assert "60.00" not in text

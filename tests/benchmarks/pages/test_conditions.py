@@ -61,20 +61,19 @@ def test_unlike_runs_have_rows_and_notes_of_their_own_and_alike_ones_a_mean(
             assert note in text
 
 
-def test_the_row_of_most_runs_has_the_name_alone(tmp_path: Path) -> None:
+def test_the_row_of_most_runs_has_the_name_alone_and_failures_stand_in_the_first(
+    tmp_path: Path,
+) -> None:
     for seed in (0, 1):
-        record(tmp_path, 80.0, seed=seed, **ROUNDED)
-    record(tmp_path, 86.0, seed=2)
-    rows = plain(page(tmp_path, "overview.md"))
+        record(tmp_path / "two", 80.0, seed=seed, **ROUNDED)
+    record(tmp_path / "two", 86.0, seed=2)
+    rows = plain(page(tmp_path / "two", "overview.md"))
     assert rows["mine"] == "80.0 ± 0.0"
     assert rows["mine (features in float32)"] == "86.0"
-
-
-def test_a_failed_seed_stands_in_the_first_row(tmp_path: Path) -> None:
-    record(tmp_path, 80.0, seed=1, **ROUNDED)
-    record(tmp_path, 86.0, seed=2)
-    failure(tmp_path, "voc07_svm", "MemoryError: out of memory")
-    text = page(tmp_path, "overview.md")
+    record(tmp_path / "one", 80.0, seed=1, **ROUNDED)
+    record(tmp_path / "one", 86.0, seed=2)
+    failure(tmp_path / "one", "voc07_svm", "MemoryError: out of memory")
+    text = page(tmp_path / "one", "overview.md")
     assert plain(text)["mine"] == "86.0"
     line = next(line for line in text.splitlines() if line.startswith("| mine") and "86.0" in line)
     assert "seed 0 failed: MemoryError" in notes_of(text, line.partition("86.0")[2].strip(" |*"))

@@ -1,5 +1,6 @@
 """The last screen of a run."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,44 +11,30 @@ from tests.synthetic_records import failure, record
 
 LORAC = {"method": "lorac", "recipe": "lorac/in1k-r50", "epochs": 200.0, "data": "in1k"}
 SVM = RequestedCell("mine", "voc07_svm", "co2-2021/1", "paper", 0)
+ASKED = replace(SVM, task=transfer_tasks()[0], protocol="lorac-2021/1")
 
 
 def screen(results: Path, *cells: RequestedCell) -> list[str]:
     return final_screen(read_results(results), cells).splitlines()
 
 
-def cell(**changes: Any) -> RequestedCell:
-    fields = {"backbone": "mine", "task": "voc07_svm", "protocol": "co2-2021/1"}
-    return RequestedCell(**{**fields, "schedule": "paper", "seed": 0, **changes})
+def transferred(results: Path, score: float, **changes: Any) -> None:
+    record(results, score, **{"task": ASKED.task, "protocol": ASKED.protocol, **changes})
 
 
-def test_a_number_stands_beside_the_best_published_one(tmp_path: Path) -> None:
-    record(tmp_path, 79.7)
-    header, row = screen(tmp_path, SVM)
-    assert header.split() == ["task", "metric", "mine", "published", "verdict"]
-    assert row.split() == ["voc07_svm", "mAP", "79.7", "85.2", "-"]
-
-
-def test_a_verdict_is_the_worst_of_those_on_the_task(tmp_path: Path) -> None:
-    task = transfer_tasks()[0]
-    record(tmp_path, 47.5, task=task, protocol="lorac-2021/1", made_by=LORAC)
-    asked = cell(task=task, protocol="lorac-2021/1")
-    assert screen(tmp_path, asked)[1].endswith("? undecided [-2.8, +2.2]")
-    record(tmp_path, 30.0, task=task, protocol="lorac-2021/1", made_by=LORAC)
-    assert screen(tmp_path, asked)[1].endswith("▼ below [-20.2, -15.4]")
-
-
-def test_seeds_become_a_mean_with_its_deviation(tmp_path: Path) -> None:
-    for seed, score in enumerate((70.0, 72.0)):
-        record(tmp_path, score, seed=seed)
-    assert " 71.0 ± 1.4 " in screen(tmp_path, SVM, cell(seed=1))[1]
-
-
-def test_a_failed_cell_shows_its_reason(tmp_path: Path) -> None:
+def test_a_number_stands_beside_the_best_published_one_and_a_failure_has_its_reason(
+    tmp_path: Path,
+) -> None:
     failure(tmp_path, "voc07_svm", "CUDA out of memory")
     lines = screen(tmp_path, SVM)
     assert "failed" in lines[1]
     assert lines[-1] == "failed  mine  voc07_svm  CUDA out of memory"
+    record(tmp_path, 70.0)
+    header, row = screen(tmp_path, SVM)
+    assert header.split() == ["task", "metric", "mine", "published", "verdict"]
+    assert row.split() == ["voc07_svm", "mAP", "70.0", "85.2", "-"]
+    record(tmp_path, 72.0, seed=1)
+    assert " 71.0 ± 1.4 " in screen(tmp_path, SVM, replace(SVM, seed=1))[1]
 
 
 def test_the_newest_of_two_records_under_unlike_conditions_counts(tmp_path: Path) -> None:
@@ -57,20 +44,20 @@ def test_the_newest_of_two_records_under_unlike_conditions_counts(tmp_path: Path
 
 
 def test_a_verdict_stays_with_its_protocol(tmp_path: Path) -> None:
-    task = transfer_tasks()[0]
-    record(tmp_path, 30.0, task=task, protocol="lorac-2021/1", made_by=LORAC)
-    record(tmp_path, 30.0, task=task, protocol="other/1", made_by=LORAC)
-    lines = screen(tmp_path, *(cell(task=task, protocol=p) for p in ("lorac-2021/1", "other/1")))
-    assert ["below" in line for line in lines[1:]] == [True, False]
+    transferred(tmp_path, 47.5, made_by=LORAC)
+    assert screen(tmp_path, ASKED)[1].endswith("? undecided [-2.8, +2.2]")
+    for protocol in (ASKED.protocol, "other/1"):
+        transferred(tmp_path, 30.0, protocol=protocol, made_by=LORAC)
+    own, other = screen(tmp_path, ASKED, replace(ASKED, protocol="other/1"))[1:]
+    assert own.endswith("▼ below [-20.2, -15.4]")
+    assert "below" not in other
 
 
 def test_a_verdict_in_a_row_of_its_own_is_that_of_its_checkpoint(tmp_path: Path) -> None:
-    task = transfer_tasks()[0]
     scores = {f"run{number}": score for number, score in enumerate((47.5, 30.0, 47.5, 47.5, 47.5))}
     scores["bad"] = 30.0
     for name, score in scores.items():
-        told = {"backbone": name, "sha256": f"{name:0>64}", "made_by": LORAC}
-        record(tmp_path, score, task=task, protocol="lorac-2021/1", **told)
-    asked = [cell(backbone=name, task=task, protocol="lorac-2021/1") for name in scores]
+        transferred(tmp_path, score, backbone=name, sha256=f"{name:0>64}", made_by=LORAC)
+    asked = [replace(ASKED, backbone=name) for name in scores]
     below = ["▼ below" in line for line in screen(tmp_path, *asked)[1:]]
     assert below == [False, True, False, False, False, True]

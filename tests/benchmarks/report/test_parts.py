@@ -13,7 +13,7 @@ from benchmarks.report_parts.charts import Draft, line_charts
 from benchmarks.report_parts.checkpoints import task_hours
 from benchmarks.report_parts.contents import read_contents
 from benchmarks.report_parts.galleries import figures
-from benchmarks.report_parts.page import MOST_CHARACTERS, parts_by_task, report_page
+from benchmarks.report_parts.page import MOST_CHARACTERS, TaskPart, parts_by_task, report_page
 from benchmarks.report_parts.pretraining import Log, loss_of, pretraining
 from tests.benchmarks.report.complete_records import HOSTILE, LORAC, complete
 from transfer.galleries.tile import Tile, write_gallery
@@ -23,7 +23,7 @@ SEARCH = Draft(title="Search", x="rate", y="accuracy", series={}, log_x=True, ed
 NUMBERS = ((1.0, 1.0), (2.0, 2.0))
 
 
-def test_a_chart_has_the_colors_of_the_page_and_no_outside_address() -> None:
+def test_a_chart_has_the_colors_of_the_page_and_a_name_one_look_in_all_of_a_part() -> None:
     series = {"a": ((0.1, 1), (1, 3), (10, 2))}
     (chart,) = line_charts([replace(SEARCH, series=series, chosen={"a": 1})])
     assert "currentColor" in chart.svg
@@ -31,9 +31,6 @@ def test_a_chart_has_the_colors_of_the_page_and_no_outside_address() -> None:
     assert "mathdefault" not in chart.svg
     assert re.search(r">\s*0\.1\s*</text>", chart.svg)
     assert not re.search(r'(href|src)="(?!#)', chart.svg)
-
-
-def test_a_name_has_one_look_in_all_charts_of_a_part() -> None:
     names = list("abcdefghi")
     drafts = [
         replace(SEARCH, series=dict.fromkeys(names[:8], NUMBERS)),
@@ -47,59 +44,48 @@ def test_a_name_has_one_look_in_all_charts_of_a_part() -> None:
     assert len(set.union(*looks.values())) == 9
 
 
-def test_a_search_is_drawn_without_the_rates_that_diverged(tmp_path: Path) -> None:
+def part_of(results: Path) -> TaskPart:
+    (part,) = parts_by_task(read_contents(results))
+    return part
+
+
+def test_a_search_leaves_out_what_diverged_and_classes_are_sorted_by_the_best_backbone(
+    tmp_path: Path,
+) -> None:
     rates = {"0.1": 40.0, "1.0": 50.0, "10.0": -1.0}
-    complete(tmp_path, "mine", TASK, details={"val_accuracy": rates, "learning_rate": 1.0})
-    (part,) = parts_by_task(read_contents(tmp_path))
-    (chart,) = part.charts
+    pairs = [{"class": HOSTILE, "taken_for": "cat", "images": 3, "of": 9}]
+    details = {"accuracy_per_class": {"cat": 20.0, HOSTILE: 60.0}, "most_confused": pairs}
+    details |= {"val_accuracy": rates, "learning_rate": 1.0}
+    complete(tmp_path, "mine", TASK, details=details)
+    part = part_of(tmp_path)
+    (chart,), (table,) = part.charts, part.tables
     assert chart.title == "Search over the learning rate"
     assert chart.note.startswith("Ring")
     assert "Diverged and left out: 1." in chart.note
-
-
-def test_classes_are_sorted_by_the_best_backbone_and_confusions_keep_their_order(
-    tmp_path: Path,
-) -> None:
-    pairs = [{"class": HOSTILE, "taken_for": "cat", "images": 3, "of": 9}]
-    details = {"accuracy_per_class": {"cat": 20.0, HOSTILE: 60.0}, "most_confused": pairs}
-    complete(tmp_path, "mine", TASK, details=details)
-    (part,) = parts_by_task(read_contents(tmp_path))
-    (table,) = part.tables
     assert table.rows == ((HOSTILE, (60.0,)), ("cat", (20.0,)))
     assert part.confusions[0][1] == ((HOSTILE, "cat", 3, 9),)
     assert HOSTILE not in report_page(tmp_path)
+    # of two checkpoints, classes are compared
+    complete(tmp_path, "other", TASK, details={"accuracy_per_class": {"cat": 50.0, HOSTILE: 60.0}})
+    _, apart = part_of(tmp_path).tables
+    assert apart.rows == ((HOSTILE, (0.0,)), ("cat", (-30.0,)))
+    assert apart.columns == ("mine minus other",)
 
 
 def tile(size: int = 0, caption: str = HOSTILE, group: str = "found") -> Tile:
     return Tile(jpeg=b"\xff\xd8\xff" + bytes(size), group=group, caption=caption, name="a.jpg")
 
 
-def test_classes_of_two_checkpoints_are_compared(tmp_path: Path) -> None:
-    for name, cat in (("a", 20.0), ("b", 50.0)):
-        complete(tmp_path, name, TASK, details={"accuracy_per_class": {"cat": cat, "dog": 40.0}})
-    (part,) = parts_by_task(read_contents(tmp_path))
-    _, apart = part.tables
-    assert apart.columns == ("a minus b",)
-    assert apart.rows == (("dog", (0.0,)), ("cat", (-30.0,)))
-
-
-def test_pictures_beside_a_record_are_embedded_with_their_words_as_text(tmp_path: Path) -> None:
+def test_pictures_beside_a_record_are_embedded_and_none_from_elsewhere(tmp_path: Path) -> None:
     complete(tmp_path, "mine", TASK)
     (result,) = read_contents(tmp_path).results.done
     folder = write_gallery(tmp_path / result.file, [tile(), tile()])
     (folder / "01.jpg").write_text("<svg onload=alert(1)>")  # no JPEG
-    (part,) = parts_by_task(read_contents(tmp_path))
-    (picture,) = part.galleries[0].pictures
+    (picture,) = part_of(tmp_path).galleries[0].pictures
     assert picture.source == "data:image/jpeg;base64,/9j/"
     page = report_page(tmp_path)
     assert picture.source in page
     assert HOSTILE not in page
-
-
-def test_a_caption_never_leads_to_a_file_elsewhere(tmp_path: Path) -> None:
-    complete(tmp_path, "mine", TASK)
-    (result,) = read_contents(tmp_path).results.done
-    folder = write_gallery(tmp_path / result.file, [tile()])
     (tmp_path / "secret.jpg").write_bytes(b"\xff\xd8\xffsecret")
     captions = folder / "captions.jsonl"
     captions.write_text(captions.read_text().replace("00.jpg", str(tmp_path / "secret.jpg")))
@@ -135,22 +121,18 @@ def test_accuracy_stands_against_the_cost_of_unlike_networks(tmp_path: Path) -> 
         backbone |= {"sha256": name * 4, "source": "", "made_by": {}}
         backbone |= {"num_parameters": millions * 1_000_000}
         complete(tmp_path, name, TASK, backbone=backbone, speed={"224": images_per_s, "32": 999.0})
-    (part,) = parts_by_task(read_contents(tmp_path))
-    parameters, speed = part.charts
+    parameters, speed = part_of(tmp_path).charts
     assert parameters.title == "Accuracy against parameters"
     assert "224 px" in speed.note
     complete(tmp_path, "large", TASK, backbone=backbone | {"num_parameters": 11_000_000})
     assert parts_by_task(read_contents(tmp_path)) == []  # networks of one size
 
 
-def test_hours_are_summed_by_task_and_machine(tmp_path: Path) -> None:
+def test_hours_are_summed_and_figures_are_images_that_can_run_nothing(tmp_path: Path) -> None:
     complete(tmp_path, "mine", TASK, wall_s=7200.0)
     complete(tmp_path, "mine", TASK, 1, wall_s=3600.0)
     (row,) = task_hours(read_contents(tmp_path))
     assert (row["num_results"], row["hours"], row["longest"]) == (2, 3.0, 2.0)
-
-
-def test_figures_are_images_that_can_run_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "figures"
     folder.mkdir()
     (folder / "jcl_figure2.svg").write_text("<svg><script>alert(1)</script></svg>")
@@ -194,8 +176,7 @@ def test_snapshots_of_each_schedule_and_engine_have_a_line_of_their_own(tmp_path
         snapshot(tmp_path, epoch)
         snapshot(tmp_path, epoch, schedule="smoke")
         snapshot(tmp_path, epoch, engine="other")
-    (part,) = parts_by_task(read_contents(tmp_path))
-    names = [name for _, _, name in part.charts[0].legend]
+    names = [name for _, _, name in part_of(tmp_path).charts[0].legend]
     assert len(names) == len({*names}) == 3
     assert sum("smoke" in name for name in names) == 1
     assert sum("engine" in name for name in names) == 1
@@ -210,22 +191,19 @@ FOREIGN: dict[str, Any] = {
 }
 
 
-def test_a_foreign_detail_costs_only_its_own_task(tmp_path: Path) -> None:
+def test_a_foreign_detail_costs_only_its_own_task_and_names_of_any_script_are_shown(
+    tmp_path: Path,
+) -> None:
     kept = {"accuracy_per_class": {"cat": 20.0}}
     for task, (name, detail) in zip(transfer_tasks(), FOREIGN.items(), strict=False):
         complete(tmp_path, HOSTILE, task, details={name: detail})
     complete(tmp_path, "mine", transfer_tasks()[-1], details=kept)
-    page = report_page(tmp_path)
-    assert page.count('class="below unreadable"') == len(FOREIGN)
-    assert "Accuracy by class" in page
-    assert HOSTILE not in page
-
-
-def test_an_unknown_task_and_names_of_any_script_are_shown(tmp_path: Path) -> None:
     changes: dict[str, Any] = {"metrics": {"zap": 12.5}, "primary_metric": "zap"}
     changes["details"] = {"accuracy_per_class": {HOSTILE: 1.0, "猫 ☃\u202e": 2.0}}
     complete(tmp_path, "Ünïcode ☃ 名前", "no_such_task", heading="Strange", **changes)
     page = report_page(tmp_path)
+    assert page.count('class="below unreadable"') == len(FOREIGN)
+    assert "Accuracy by class" in page
     assert "no_such_task" in page
     assert "Ünïcode ☃ 名前" in page
     assert "猫 ☃" in page

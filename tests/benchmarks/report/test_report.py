@@ -11,7 +11,7 @@ import pytest
 from benchmarks.pages.published import transfer_tasks
 from benchmarks.pages.records import UNTRAINED
 from benchmarks.report import main, update_report
-from benchmarks.report_parts.comparison import beside_papers, comparisons
+from benchmarks.report_parts.comparison import Group, beside_papers, comparisons
 from benchmarks.report_parts.contents import read_contents
 from benchmarks.report_parts.page import explained_records, report_page
 from tests.benchmarks.report.complete_records import ENDS_SCRIPT, HOSTILE, complete, usual
@@ -20,8 +20,16 @@ from transfer.outcomes import per_image
 TASK = transfer_tasks()[0]
 
 
-def test_words_of_files_never_become_tags(tmp_path: Path) -> None:
-    page = report_page(usual(tmp_path))
+def test_words_of_files_never_become_tags_and_the_command_imports_no_torch(
+    tmp_path: Path,
+) -> None:
+    program = (
+        "import sys; from benchmarks.report import main; main(sys.argv[1:]);"
+        "sys.exit('torch' in sys.modules)"
+    )
+    command = [sys.executable, "-c", program, "--results", str(usual(tmp_path))]
+    assert subprocess.run(command, capture_output=True).returncode == 0
+    page = (tmp_path / "report" / "index.html").read_text()
     assert HOSTILE not in page
     assert ENDS_SCRIPT.rstrip("\u2028") not in page
     script = page.partition('id="explanations">')[2]
@@ -60,35 +68,36 @@ def results_of_two(results: Path) -> None:
             )
 
 
-def test_the_first_sentence_says_which_is_better_and_where(tmp_path: Path) -> None:
+def groups_of(results: Path) -> list[Group]:
+    contents = read_contents(results)
+    return comparisons(contents, explained_records(contents))
+
+
+def test_the_first_sentence_says_which_is_better_and_other_conditions_are_other_experiments(
+    tmp_path: Path,
+) -> None:
     results_of_two(tmp_path)
-    contents = read_contents(tmp_path)
-    (group,) = comparisons(contents, explained_records(contents))
+    (group,) = groups_of(tmp_path)
     said = "good is surely better than random on 1 of 2 tasks, worse on 0, undecided on 1."
     assert group.sentences == [said]
     assert said in report_page(tmp_path)
     assert group.tasks[0].key == TASK
     assert group.tasks[0].how == "paired on the same 1,000 images"
-
-
-def test_other_networks_and_conditions_are_other_experiments(tmp_path: Path) -> None:
-    results_of_two(tmp_path)
     other = {"name": "other", "arch": "resnet18", "stem": "imagenet", "sha256": "o" * 64}
     complete(tmp_path, "other", TASK, backbone=other | {"source": "", "made_by": {}})
     complete(tmp_path, "random", transfer_tasks()[2], schedule="short")
-    contents = read_contents(tmp_path)
-    (group,) = comparisons(contents, explained_records(contents))
+    (group,) = groups_of(tmp_path)
     assert group.names == ("good", "random")
     assert [task.key for task in group.tasks] == list(transfer_tasks()[:2])
 
 
-def groups_of(results: Path) -> dict[str, tuple[str, ...]]:
-    contents = read_contents(results)
-    groups = comparisons(contents, explained_records(contents))
-    return {group.conditions.partition("; Paper")[0]: group.names for group in groups}
+def names_of(results: Path) -> dict[str, tuple[str, ...]]:
+    return {group.conditions.partition("; Paper")[0]: group.names for group in groups_of(results)}
 
 
-def test_own_declared_and_unknown_files_of_one_data_set_are_compared(tmp_path: Path) -> None:
+def test_own_declared_and_unknown_files_of_one_data_set_and_timms_tags_are_compared(
+    tmp_path: Path,
+) -> None:
     count = "train (1281167 images, fingerprint 0a)"
     others = "photographs (900 images)"
     for name, made_by in (
@@ -101,17 +110,14 @@ def test_own_declared_and_unknown_files_of_one_data_set_are_compared(tmp_path: P
         backbone = {"name": name, "arch": "resnet50", "stem": "imagenet", "sha256": name[:3]}
         complete(tmp_path, name, TASK, backbone=backbone | {"source": "", "made_by": made_by})
     network = "resnet50, imagenet stem; pre-trained on"
-    assert groups_of(tmp_path) == {
+    assert names_of(tmp_path) == {
         f"{network} in1k or unknown data": ("declared", "foreign", "own", "random"),
         f"{network} {others} or unknown data": ("foreign", "of-others", "random"),
     }
-
-
-def test_weights_of_one_timm_network_are_compared(tmp_path: Path) -> None:
     for tag in ("dino", "augreg"):
         backbone = {"name": tag, "arch": f"timm:vit_small.{tag}", "stem": "", "sha256": tag}
-        complete(tmp_path, tag, TASK, backbone=backbone | {"source": "", "made_by": {}})
-    assert groups_of(tmp_path) == {"timm:vit_small": ("augreg", "dino")}
+        complete(tmp_path / "timm", tag, TASK, backbone=backbone | {"source": "", "made_by": {}})
+    assert names_of(tmp_path / "timm") == {"timm:vit_small": ("augreg", "dino")}
 
 
 def test_a_number_has_an_address_and_no_page_tells_a_folder(tmp_path: Path) -> None:
@@ -144,12 +150,3 @@ def test_whatever_goes_wrong_ends_in_one_sentence(
         assert not update_report(tmp_path)
         (line,) = capsys.readouterr().err.splitlines()
         assert words in line
-
-
-def test_the_command_imports_no_torch(tmp_path: Path) -> None:
-    program = (
-        "import sys; from benchmarks.report import main; main(sys.argv[1:]);"
-        "sys.exit('torch' in sys.modules)"
-    )
-    command = [sys.executable, "-c", program, "--results", str(usual(tmp_path))]
-    assert subprocess.run(command, capture_output=True).returncode == 0

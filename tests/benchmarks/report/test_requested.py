@@ -31,11 +31,17 @@ def left(results: Path) -> list[tuple[tuple[str, ...], str]]:
     return [(group["tasks"], group["why"]) for group in not_run(results, read_results(results))]
 
 
-def test_only_what_has_no_result_is_left(tmp_path: Path) -> None:
+def test_only_what_has_no_result_is_left_and_a_foreign_file_asks_for_nothing(
+    tmp_path: Path,
+) -> None:
     record(tmp_path, 79.7)
     failure(tmp_path, TASK, "no such file")
     remember_requested(tmp_path, [SVM, asked(TASK), asked("transfer_linear/food", data=("food",))])
     assert left(tmp_path) == [(("transfer_linear/food",), "no food")]
+    cells = '{"format": "ssl-requested/1", "cells": [1]}'
+    for text in ("", "[]", '{"format": "other"}', cells):
+        (tmp_path / "report" / FILE).write_text(text)
+        assert left(tmp_path) == []
 
 
 def test_each_reason_has_what_to_do(tmp_path: Path) -> None:
@@ -62,14 +68,6 @@ def test_without_named_tasks_those_with_data_are_asked_for(rows: Rows, tmp_path:
     for named, tasks in ((True, [TASK, "transfer_linear/food"]), (False, [TASK])):
         remember_request(planned, tmp_path, named=named)
         assert [task for own, _ in left(tmp_path) for task in own] == tasks
-
-
-def test_a_foreign_file_asks_for_nothing(tmp_path: Path) -> None:
-    remember_requested(tmp_path, [SVM])
-    cells = '{"format": "ssl-requested/1", "cells": [1]}'
-    for text in ("", "[]", '{"format": "other"}', cells):
-        (tmp_path / "report" / FILE).write_text(text)
-        assert left(tmp_path) == []
 
 
 def test_the_page_shows_it_before_the_folded_rest_and_as_text(tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from benchmarks.execution.ending import finish_run
 from benchmarks.pages.published import transfer_tasks
 from benchmarks.planning.options import RunAll
@@ -26,13 +28,14 @@ def page(results: Path) -> str:
     return (results / "report" / "index.html").read_text()
 
 
-def results_folder(folder: Path) -> Path:
-    complete(folder, "mine", transfer_tasks()[0])
-    return folder
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    complete(tmp_path / "results", "mine", transfer_tasks()[0])
+    return tmp_path / "results"
 
 
-def test_the_next_page_keeps_the_runs_that_were_given(tmp_path: Path) -> None:
-    results, run = results_folder(tmp_path / "results"), run_folder(tmp_path / "jcl-run")
+def test_the_next_page_keeps_the_runs_that_were_given(results: Path, tmp_path: Path) -> None:
+    run = run_folder(tmp_path / "jcl-run")
     gone = run_folder(tmp_path / "gone-run")
     assert main(["--results", str(results), "--runs", str(run), str(gone)]) == 0
     (gone / "metrics.jsonl").unlink()
@@ -42,8 +45,8 @@ def test_the_next_page_keeps_the_runs_that_were_given(tmp_path: Path) -> None:
     assert json.loads((results / "report" / "runs.json").read_text()) == [str(run), str(gone)]
 
 
-def test_logs_kept_below_the_results_are_shown_once(tmp_path: Path) -> None:
-    results, run = results_folder(tmp_path / "results"), run_folder(tmp_path / "jcl-run")
+def test_logs_kept_below_the_results_are_shown_once(results: Path, tmp_path: Path) -> None:
+    run = run_folder(tmp_path / "jcl-run")
     metrics = {name: [line[name] for line in LINES] for name in LINES[0]}
     kept = {"format": "ssl-training-log/1", "name": "kept-run", "metrics": metrics}
     (results / "training").mkdir()
@@ -56,16 +59,12 @@ def test_logs_kept_below_the_results_are_shown_once(tmp_path: Path) -> None:
     assert "kept-run</b>" not in page(results)
 
 
-def test_the_run_of_an_evaluated_checkpoint_is_shown(tmp_path: Path) -> None:
-    results, run = results_folder(tmp_path / "results"), run_folder(tmp_path / "jcl-run")
+def test_the_run_of_an_evaluated_checkpoint_is_shown(results: Path, tmp_path: Path) -> None:
+    run = run_folder(tmp_path / "jcl-run")
     backbone = SimpleNamespace(name="mine", file=str(run / "backbone.pt"))
     row: Any = SimpleNamespace(cell=SimpleNamespace(backbone=backbone), state="unfit")
     request = RunAll(results=results, runs=tmp_path / "runs")
     assert finish_run([row], [], request, 0.0, {}) == 0
     assert "jcl-run</b>: step 2" in page(results)
-
-
-def test_runs_are_found_beside_checkpoints_and_above_snapshots(tmp_path: Path) -> None:
-    run = run_folder(tmp_path / "run")
     files = [run / "a.pt", run / "b.pt", run / "snapshots" / "1.pt", tmp_path / "c.pt"]
     assert runs_of_files(["", *map(str, files)]) == (run,)
