@@ -54,8 +54,9 @@ def test_a_search_leaves_out_what_diverged_and_classes_are_sorted_by_the_best_ba
 ) -> None:
     rates = {"0.1": 40.0, "1.0": 50.0, "10.0": -1.0}
     pairs = [{"class": HOSTILE, "taken_for": "cat", "images": 3, "of": 9}]
-    details = {"accuracy_per_class": {"cat": 20.0, HOSTILE: 60.0}, "most_confused": pairs}
+    details: dict[str, Any] = {"most_confused": pairs}
     details |= {"val_accuracy": rates, "learning_rate": 1.0}
+    details |= {"accuracy_per_class": {"cat": 20.0, HOSTILE: 60.0}}
     complete(tmp_path, "mine", TASK, details=details)
     part = part_of(tmp_path)
     (chart,), (table,) = part.charts, part.tables
