@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,10 +23,10 @@ from benchmarks.pages.calibration import calibration_line
 from benchmarks.planning.plan import PlannedCell
 from benchmarks.run_all import main
 from tests.synthetic_records import page, record
-from transfer.backbone import Backbone, load_backbone, random_backbone
+from transfer.backbone import load_backbone, random_backbone
 from transfer.cells.checked_data import fingerprint
 from transfer.convert.public_files import PUBLIC_FILES, PublicFile
-from transfer.record import Record, protocol_hash, record_path, store_record
+from transfer.record import protocol_hash, record_path
 from transfer.tasks import TASKS, reading_of
 
 SOURCE = "made for this test"
@@ -104,42 +103,21 @@ REFERENCE = Reference(
 )
 
 
-NETWORK = {"name": "stand_in", "arch": "resnet18", "stem": "cifar"}
+BACKBONE = random_backbone(arch="resnet18", stem="cifar", seed=0)
 
 
-def backbone_of() -> Backbone:
-    backbone = random_backbone(arch="resnet18", stem="cifar", seed=0)
-    return replace(backbone, made_by={}, file_sha256="f" * 64)
+def measure(results: Path, key: str, value: float, **changes: Any) -> None:
+    """Write the record of a task of the checkpoint under its protocol."""
+    task, paper = reading_of(key)[0], protocol_hash(reading_of(key)[0], TASKS[key])
+    cell = {"task": task, "protocol": TASKS[key].protocol, "hash": paper, "paper_hash": paper}
+    hardware = {"accelerator": "A GPU", "machine": "x86_64"}
+    cell |= {"sha256": BACKBONE.sha256, "finished": "2026-01-02T00:00:00Z"}
+    record(results / "records", value, **cell | {"content": {"hardware": hardware}} | changes)
 
 
-def measure(results: Path, key: str, value: float, metric: str = "mAP", **changes: Any) -> None:
-    """Write the record of a task of the checkpoint, as a run would have written it."""
-    task, protocol = reading_of(key)[0], TASKS[key]
-    paper = protocol_hash(task, protocol)
-    data = {"small": "", "tolerated": 0, "counts": {}, "fingerprint": "f"} | changes.pop("data", {})
-    fields: dict[str, Any] = {
-        "backbone": NETWORK | {"sha256": backbone_of().sha256},
-        "task": task,
-        "protocol": {"name": protocol.protocol, "hash": paper, "paper_hash": paper, "fields": {}},
-        **{"schedule": "paper", "seed": 0, "engine": "torch", "metrics": {metric: value}},
-        **{"details": {}, "departures": [], "wall_s": 1.0, "peak_memory_gb": 1.0},
-        "data": {protocol.datasets()[0]: data},
-        "request": {"options": {}, "input": {}},
-        "primary_metric": protocol.primary_metric,
-        "heading": protocol.heading,
-        "hardware": {"accelerator": "A GPU", "machine": "x86_64"},
-        "finished": "2026-01-02T00:00:00Z",
-    }
-    one = Record(**(fields | changes))
-    name = one.backbone["name"]
-    folder = results / "records"
-    path = record_path(folder, name, task, protocol.protocol, one.schedule, one.seed)
-    store_record(path, one)
-
-
-def line_of(results: Path, reference: Reference = REFERENCE) -> str:
+def line_of(results: Path) -> str:
     """The tables' line after a calibration with the records that are there."""
-    write_calibration(results, reference, backbone_of())
+    write_calibration(results, REFERENCE, BACKBONE)
     return calibration_line(results)
 
 
@@ -156,14 +134,13 @@ def test_the_tolerance_decides(tmp_path: Path) -> None:
 
 
 def test_a_number_on_other_data_or_by_another_protocol_does_not_count(tmp_path: Path) -> None:
-    co2 = {"name": "co2-2021/1", "fields": {}}
     cases: tuple[tuple[dict[str, Any], str], ...] = (
-        ({"data": {"small": "generated"}}, "generated data"),
-        ({"data": {"tolerated": 500}}, "500 missing"),
-        ({"protocol": co2 | {"hash": "other", "paper_hash": "paper"}}, "protocol is changed"),
-        ({"protocol": co2 | {"hash": "old", "paper_hash": "old"}}, "protocol is changed"),
+        ({"small": "generated"}, "generated data"),
+        ({"tolerated": 500}, "500 missing"),
+        ({"hash": "other"}, "protocol is changed"),
+        ({"hash": "old", "paper_hash": "old"}, "protocol is changed"),
         ({"schedule": "short"}, "protocol is changed"),
-        ({"backbone": dict(NETWORK, sha256="0" * 64)}, "no number of MoCo v2, 200 epochs"),
+        ({"sha256": "0" * 64}, "no number of MoCo v2, 200 epochs"),
     )
     for number, (changes, why) in enumerate(cases):
         results = tmp_path / str(number)
@@ -174,7 +151,7 @@ def test_a_number_on_other_data_or_by_another_protocol_does_not_count(tmp_path: 
 
 
 def test_the_mean_holds_each_seed_once_and_one_engine(tmp_path: Path) -> None:
-    measure(tmp_path, "voc07_svm", 10.0, engine="another")
+    measure(tmp_path / "other", "voc07_svm", 10.0, engine="another")
     measure(tmp_path, "voc07_svm", 49.8, seed=1, finished="2026-01-03T00:00:00Z")
     measure(tmp_path, "voc07_svm", 50.2, finished="2026-01-04T00:00:00Z")
     assert "mAP 50.00 against" in line_of(tmp_path)
@@ -201,27 +178,20 @@ def test_on_a_cluster_the_same_command_writes_the_comparison_when_all_is_there(
     assert submitted == ["cifar10_fewshot"]
     assert "calibration.json is written by the same command, given again" in capsys.readouterr().out
     assert not (results / "calibration.json").exists()
-    measure(
-        results,
-        "cifar10_fewshot",
-        50.1,
-        "acc_5shot",
-        backbone=NETWORK | {"sha256": load_backbone(stand_in).sha256},
-        data={"small": "generated", "fingerprint": fingerprint("cifar10", small_data, tmp_path)},
-    )
+    data: dict[str, Any] = {"small": "generated", "tolerated": 0, "counts": {}}
+    data |= {"fingerprint": fingerprint("cifar10", small_data, tmp_path)}
+    sha256 = load_backbone(stand_in).sha256
+    content: dict[str, Any] = {"data": {"cifar10": data}, "hardware": {}}
+    content["request"] = {"options": {}, "input": {}}
+    measure(results, "cifar10_fewshot", 50.1, sha256=sha256, content=content)
+    (written,) = results.rglob("*.json")
+    own = ("cifar10_fewshot", TASKS["cifar10_fewshot"].protocol, "paper", 0)
+    path = record_path(results / "records", "stand_in", *own)
+    path.parent.mkdir()
+    written.rename(path)
     assert calibrate(stand_in, small_data, tmp_path, "--slurm") == 0
     assert submitted == ["cifar10_fewshot"]  # nothing more
     assert "acc_5shot 50.10 against 50.0" in calibration_line(results)
-
-
-def test_a_calibration_chooses_its_tasks_and_runs_them_at_full_length(
-    stand_in: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for words in ("--schedule smoke", "--random", "--tasks voc07_svm", "--suite co2"):
-        assert calibrate(stand_in, tmp_path, tmp_path, *words.split()) == 2
-        assert f"not go with {words.split()[0]}" in capsys.readouterr().err
-    assert main(["--ckpt", str(stand_in), "--full", "--plan"]) == 2
-    assert "--full goes with --calibrate" in capsys.readouterr().err
 
 
 def test_a_damaged_calibration_is_said_and_no_failure(tmp_path: Path) -> None:

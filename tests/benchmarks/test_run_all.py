@@ -11,7 +11,6 @@ import torch
 
 import benchmarks.execution.sequence
 import benchmarks.run_all
-from benchmarks.planning.cells import task_keys
 from benchmarks.planning.options import RunAll
 from benchmarks.planning.plan import PlannedCell, plan_cell, render_plan
 from benchmarks.run_all import main, run
@@ -22,7 +21,6 @@ from transfer.cells.request import Cell, CellSettings
 from transfer.datasets.folders import FolderError
 from transfer.finetuning.options import TrainingOptions
 from transfer.record import Record, failure_path
-from transfer.tasks import TASKS
 
 Request = Callable[..., RunAll]
 
@@ -92,18 +90,24 @@ def test_a_users_encoder_has_its_rows_and_detection_says_why_not(
     assert (record["task"], record["backbone"]["proof"]) == ("cifar10_knn", "values")
 
 
-def test_one_failing_task_leaves_the_others_and_its_reason(
+def test_a_cell_of_another_process_is_left_alone_and_a_failing_one_leaves_the_others_and_why(
     request_for: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    error: Exception
+
     def breaks(cell: Cell) -> Record:
         if cell.key == "cifar10_knn":
-            raise RuntimeError("the disk is on fire")
+            raise error
         return evaluate(cell)
 
     monkeypatch.setattr(benchmarks.execution.sequence, "evaluate_on_gpus", breaks)
     request = request_for()
+    error = BusyError("another process works on this cell")
     assert run(request) == 1
+    assert not list(request.results.rglob("*.failed.json"))
     assert len(list(request.results.glob("records/mine/in100_knn.*.json"))) == 1
+    error = RuntimeError("the disk is on fire")
+    assert run(request) == 1
     (failure,) = request.results.glob("records/mine/cifar10_knn.*.failed.json")
     assert "the disk is on fire" in json.loads(failure.read_text())["reason"]
     assert "the disk is on fire" in (request.results / "tables" / "overview.md").read_text()
@@ -124,34 +128,11 @@ def test_a_disk_without_room_for_one_record_leaves_the_other_cells_and_the_table
     fill_disk(str(request.results))
     assert run(request) == 1
     assert "the tables are not up to date: " in capsys.readouterr().err
-
-
-def test_a_results_folder_that_cannot_be_made_is_told_before_any_work(
-    request_for: Request, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "link").symlink_to(tmp_path / "gone")
-    monkeypatch.delattr(benchmarks.execution.sequence, "run_cells")
+    # a folder that cannot be made is told before any work
+    link = request.results.with_name("link")
+    link.symlink_to("gone")
     with pytest.raises(FolderError, match=r"link: cannot be written.*another --results"):
-        run(request_for(results=tmp_path / "link"))
-
-
-def test_a_cell_that_another_process_works_on_is_left_alone(
-    request_for: Request, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def busy(cell: Cell) -> Record:
-        raise BusyError("another process works on this cell")
-
-    monkeypatch.setattr(benchmarks.execution.sequence, "evaluate_on_gpus", busy)
-    request = request_for()
-    assert run(request) == 1
-    assert not list(request.results.rglob("*.failed.json"))
-
-
-def test_a_task_id_means_all_its_readings() -> None:
-    keys = task_keys("in100_linear", "")
-    assert keys == [key for key in TASKS if key.startswith("in100_linear@")]
-    assert task_keys("", "") == [key for key, task in TASKS.items() if task.by_default]
-    assert task_keys("cifar10_knn,in100_knn", "", "in100_knn") == ["cifar10_knn"]
+        run(request_for(results=link))
 
 
 def test_the_plan_tells_engine_hours_and_what_no_detector_fits(
@@ -237,6 +218,9 @@ REFUSED = {
     "--as moco/in1k-r50-v3": "close are moco/in1k-r50-v",
     "--as moco/in1k-r50-v1 moco/in1k-r50-v1": "2 given for 1",
     "--snapshots nowhere --seeds 0,1": "--snapshots does not go with --ckpt, --seeds",
+    "--calibrate --schedule smoke": "--calibrate does not go with --tasks, --schedule",
+    "--calibrate --random --suite co2": "not go with --random, --tasks, --suite",
+    "--full": "--full goes with --calibrate",
 }
 
 

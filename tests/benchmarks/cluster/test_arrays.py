@@ -61,14 +61,17 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def submission(rows: Rows, settings: CellSettings, programs: Path) -> Submission:
     """Two cells in an array, jobs 1_0 and 1_1, and the tables' job 2."""
-    found = rows("cifar10_knn", "in100_knn")
-    submission = submit_cells(found, ORIGINS, OPTIONS, settings.runs, Cluster({}))
+    submission = submit(rows("cifar10_knn", "in100_knn"), settings)
     assert submission is not None
     return submission
 
 
 def states(settings: CellSettings) -> list[tuple[str, str]]:
     return [(one.state, one.detail) for one in submitted_states(settings.runs)[0]]
+
+
+def submit(rows: list[PlannedCell], settings: CellSettings) -> Submission | None:
+    return submit_cells(rows, ORIGINS, OPTIONS, settings.runs, Cluster({}))
 
 
 def arrays_of(rows: list[PlannedCell]) -> list[Array]:
@@ -90,12 +93,10 @@ PASS = ("in100_linear@jcl", "in100_linear@looc")
 def test_cells_of_one_pass_have_one_job_and_a_state_each(
     rows: Rows, settings: CellSettings, programs: Path
 ) -> None:
-    submission = submit_cells(rows(*PASS), ORIGINS, OPTIONS, settings.runs, Cluster({}))
+    submission = submit(rows(*PASS), settings)
     assert submission is not None
-    jobs = {cell.job for cell in submission.cells}
-    assert len(jobs) == 1
     assert len(submission.cells) == 2
-    (job,) = jobs
+    (job,) = {cell.job for cell in submission.cells}
     (programs / "queue").write_text(f"{job}|RUNNING|None|n1\n")
     done = Path(submission.cells[0].record)
     done.parent.mkdir(parents=True, exist_ok=True)
@@ -131,7 +132,7 @@ def test_what_cannot_be_written_down_is_taken_back(
 
     monkeypatch.setattr(Submission, "save", full)
     with pytest.raises(ClusterError, match=r"no space left on device; what had .* is cancelled"):
-        submit_cells(rows("cifar10_knn"), ORIGINS, OPTIONS, settings.runs, Cluster({}))
+        submit(rows("cifar10_knn"), settings)
     assert (programs / "cancelled").read_text().split() == ["1", "2"]
 
 
@@ -143,9 +144,9 @@ def test_what_waits_already_is_not_submitted_again_and_can_be_cancelled(
     assert [cell.job for cell in submission.cells] == ["1_0", "1_1"]
     assert submission.helpers == ("2",)
     found = rows("cifar10_knn", "in100_knn")
-    assert submit_cells(found, ORIGINS, OPTIONS, settings.runs, Cluster({})) is None
+    assert submit(found, settings) is None
     found[1:] = rows("voc07_svm")
-    more = submit_cells(found, ORIGINS, OPTIONS, settings.runs, Cluster({}))
+    more = submit(found, settings)
     assert more is not None
     assert [cell.key for cell in more.cells] == ["voc07_svm"]
     (programs / "queue").write_text("1_0|COMPLETED|None|n1\n1_1|RUNNING|None|n1\n2|PENDING|x|\n")
@@ -186,7 +187,7 @@ def test_each_state_is_told_from_what_there_is(
     assert status([*words, "others"]) == 2
 
 
-def test_the_last_job_writes_tables_with_the_reasons(
+def test_the_last_job_writes_tables_with_the_reasons_and_what_failed_is_submitted_once_more(
     submission: Submission,
     rows: Rows,
     settings: CellSettings,
@@ -198,29 +199,22 @@ def test_the_last_job_writes_tables_with_the_reasons(
     (programs / "queue").write_text("1_1|OUT_OF_MEMORY|None|n1\n")
     assert collect(submission.folder / "submission.json") == 0
     assert "OUT_OF_MEMORY" in (settings.results / "tables" / "overview.md").read_text()
-    fill_disk(str(settings.results))
-    assert collect(submission.folder / "submission.json") == 1
-    assert "the tables are not up to date: " in capsys.readouterr().err
-
-
-def test_only_what_failed_is_submitted_once_more(
-    submission: Submission, rows: Rows, settings: CellSettings, programs: Path
-) -> None:
-    evaluate(rows("cifar10_knn")[0].cell)
-    (programs / "queue").write_text("1_1|TIMEOUT|None|n1\n")
     (again,) = retry_failed(settings.runs, SlurmOptions(hours=9))
     assert [(cell.key, cell.resources.hours) for cell in again.cells] == [("in100_knn", 9)]
     assert again.cells[0].words == submission.cells[1].words
     (programs / "queue").write_text(f"{again.cells[0].job}|PENDING|Priority|\n")
     assert [state for state, _ in states(settings)] == ["done", "queued"]
     assert retry_failed(settings.runs, SlurmOptions()) == []
+    fill_disk(str(settings.results))
+    assert collect(submission.folder / "submission.json") == 1
+    assert "the tables are not up to date: " in capsys.readouterr().err
 
 
 def test_on_another_try_classifiers_are_waited_for_as_well(
     rows: Rows, settings: CellSettings, programs: Path
 ) -> None:
     found = rows("objectnet13_eval", "in100_linear@looc")
-    submit_cells(found, ORIGINS, OPTIONS, settings.runs, Cluster({}))
+    submit(found, settings)
     (programs / "queue").write_text("1_0|TIMEOUT|None|n1\n2_0|TIMEOUT|None|n1\n")
     (again,) = retry_failed(settings.runs, SlurmOptions())
     assert [cell.key for cell in again.cells] == ["in100_linear@looc", "objectnet13_eval"]

@@ -1,7 +1,7 @@
 """The suites are the tasks of the published tables, by the protocols that their numbers name."""
 
 from benchmarks.pages.published import AVERAGE, ELSEWHERE, papers
-from benchmarks.planning.cells import suites
+from benchmarks.planning.cells import suites, task_keys
 from transfer.datasets.catalog import DATASETS
 from transfer.getting.command import SUITES
 from transfer.tasks import TASKS, reading_of, task_of
@@ -17,6 +17,13 @@ def test_a_suite_has_the_tasks_of_its_papers_tables() -> None:
         also = {reading_of(key)[0] for key in paper.also}
         assert {reading_of(key)[0] for key in suite} == named | also, paper.id
         assert len(suite) == SIZES.get(paper.id, len(suite)), paper.id
+
+
+def test_a_task_id_means_all_its_readings() -> None:
+    keys = task_keys("in100_linear", "")
+    assert keys == [key for key in TASKS if key.startswith("in100_linear@")]
+    assert task_keys("", "") == [key for key, task in TASKS.items() if task.by_default]
+    assert task_keys("cifar10_knn,in100_knn", "", "in100_knn") == ["cifar10_knn"]
 
 
 def test_get_data_gets_what_a_suite_needs() -> None:
