@@ -122,12 +122,18 @@ def test_the_stored_command_asks_for_the_same_cell(
     assert ("any checkpoint of a resnet50" in lines["a/mine.pt"]) == request.random
 
 
-def test_heads_are_part_of_the_words() -> None:
+def test_heads_are_part_of_the_words_and_snapshots_have_a_command_of_their_own() -> None:
     whole = random_backbone(arch="resnet18-heads4", stem="imagenet", seed=0, name="looc")
     some = with_heads(replace(whole, words=("--ckpt", "looc.pt", "--name", "looc")), (2, 0))
     assert some.words[2:] == ("--name", "looc", "--heads", "2", "0")
     assert some.random_twin().words[-1] == "--random"
     assert with_heads(whole, (1,)).words == ()  # made in Python
+    path = next((RECORDS / "snapshots").rglob("*@epoch0003/*.json"))
+    lines = lines_of(path)
+    command = "python benchmarks/run_all.py --snapshots DIR --name "
+    assert lines["command"].startswith(command)
+    assert "epoch0003.pt" in lines["DIR"]
+    assert lines["cached"].startswith("yes, as long as DIR ")
 
 
 def test_what_has_no_command_or_another_protocol_says_so(tmp_path: Path) -> None:
@@ -140,12 +146,3 @@ def test_what_has_no_command_or_another_protocol_says_so(tmp_path: Path) -> None
     ):
         put(tmp_path, "record.json", content | changes)
         assert words in lines_of(tmp_path / "record.json")[label]
-
-
-def test_snapshots_have_a_command_of_their_own() -> None:
-    path = next((RECORDS / "snapshots").rglob("*@epoch0003/*.json"))
-    lines = lines_of(path)
-    command = "python benchmarks/run_all.py --snapshots DIR --name "
-    assert lines["command"].startswith(command)
-    assert "epoch0003.pt" in lines["DIR"]
-    assert lines["cached"].startswith("yes, as long as DIR ")

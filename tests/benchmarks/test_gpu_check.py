@@ -41,7 +41,10 @@ def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_every_check_has_its_end_the_page_tells_and_the_same_command_goes_on(
-    words: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    words: list[str],
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert main(words) == 1
     (record,) = tmp_path.rglob("gpu_check.json")
@@ -64,6 +67,8 @@ def test_every_check_has_its_end_the_page_tells_and_the_same_command_goes_on(
     assert main([*words, "--minutes", "0.0001"]) == 1  # all is answered
     assert "test_right" not in capfd.readouterr().out
     assert record.with_suffix(".md").read_text() == page
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert main([*words, "--device", "cuda"]) == 2
 
 
 def test_a_test_that_hangs_is_ended_and_the_others_are_answered(
@@ -82,13 +87,6 @@ def test_a_test_that_hangs_is_ended_and_the_others_are_answered(
     assert "tests of deaf: no answer within 6 s" in page.read_text()
     (record,) = tmp_path.rglob("gpu_check.json")
     assert {one["check"] for one in json.loads(record.read_text())["answers"]} >= {"right"}
-
-
-def test_gpus_that_are_absent_are_refused(
-    words: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    assert main([*words, "--device", "cuda"]) == 2
 
 
 @pytest.mark.slow
@@ -112,6 +110,8 @@ def answer(check: str, status: Status, facts: Facts) -> Answer:
 
 
 def test_measured_facts_become_the_rates_of_plans() -> None:
+    # microseconds of a view of ResNet-50 at 790 TFLOP/s and 4.3 TB/s, derived by hand for an H200
+    assert floor_us("resnet50", 790e12, 4.3e12) == pytest.approx((83.4, 29.5), rel=2e-3)
     facts = {"seconds per iteration in float32": 1.5, "images per pass in float32": 16.0}
     measured: dict[str, Facts] = {
         "rate of features of resnet50 in float32": {"images/s": 3000.0},
@@ -127,11 +127,6 @@ def test_measured_facts_become_the_rates_of_plans() -> None:
     assert rates.probe_crops == 4500.0
     assert rates.trainings == {"coco_det": {"float32": {"images": 16.0, "seconds": 1.5}}}
     assert rates_of(MACHINE, answers[-1:]) is None
-
-
-def test_the_floor_of_an_h200_is_the_one_derived_by_hand() -> None:
-    """Microseconds of a view of ResNet-50 at 790 TFLOP/s and 4.3 TB/s."""
-    assert floor_us("resnet50", 790e12, 4.3e12) == pytest.approx((83.4, 29.5), rel=2e-3)
 
 
 def test_the_page_begins_with_each_method() -> None:

@@ -29,14 +29,20 @@ def test_the_committed_records_give_the_committed_bytes(
     }
 
 
-def test_a_torn_file_is_a_warning_below_the_overview(tmp_path: Path) -> None:
-    record(tmp_path, 86.0)
+def test_a_torn_file_is_a_warning_and_protocols_have_columns_of_their_own_in_the_overview(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(FileNotFoundError, match="no such folder"):
+        write_tables(tmp_path / "nowhere")
+    for protocol, score in (("jcl-2020/1", 60.0), ("looc-2020/1", 70.0)):
+        record(tmp_path, score, task="in100_linear", protocol=protocol)
     (tmp_path / "mine" / "torn.json").write_text('{"format": "ssl-rec')
     put(tmp_path / "mine", "foreign.json", {"format": "ssl-record/9"})
     (tmp_path / "mine" / "list.json").write_text("[1]")
     text = page(tmp_path, "overview.md")
     assert text.count("- warning: mine/") == 3
-    assert "86.0" in text
+    assert re.search(r"in100 jcl-2020 \| +in100 looc-2020 \|", text)
+    assert blocks(text)[0]["mine"] == ["60.0", "70.0"]
 
 
 @pytest.mark.parametrize("folder", ["records", "records/snapshots"])
@@ -71,19 +77,6 @@ def test_a_record_that_lacks_a_nested_entry_is_named_and_not_used(
         assert said in report_page(results)
         assert explain([str(path)]) == 2
         assert f"{path}: not a record that can be used (no {name}" in capsys.readouterr().err
-
-
-def test_protocols_have_columns_of_their_own_in_the_overview(tmp_path: Path) -> None:
-    for protocol, score in (("jcl-2020/1", 60.0), ("looc-2020/1", 70.0)):
-        record(tmp_path, score, task="in100_linear", protocol=protocol)
-    text = page(tmp_path, "overview.md")
-    assert re.search(r"in100 jcl-2020 \| +in100 looc-2020 \|", text)
-    assert blocks(text)[0]["mine"] == ["60.0", "70.0"]
-
-
-def test_a_missing_results_folder_is_told(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="no such folder"):
-        write_tables(tmp_path / "nowhere")
 
 
 PAGE = f"""# Title

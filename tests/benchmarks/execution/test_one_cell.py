@@ -26,6 +26,7 @@ from transfer.datasets.synthetic.generate import generate
 from transfer.finetuning.options import TrainingOptions
 from transfer.record import Record, failure_path
 
+Output = pytest.CaptureFixture[str]
 SPARE = TrainingOptions(
     engine="torchvision", gpus=2, learning_rates=(0.1, 0.2), precision="bfloat16"
 )
@@ -75,10 +76,7 @@ def test_a_cells_words_mean_the_cell(
 
 
 def test_a_wrong_request_exits_with_2_and_a_full_disk_is_one_line(
-    cell: Cell,
-    checkpoint: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    cell: Cell, checkpoint: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
 ) -> None:
     def full(descriptor: int, offset: int, length: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -93,39 +91,29 @@ def test_a_wrong_request_exits_with_2_and_a_full_disk_is_one_line(
     assert "give another --runs" in told
 
 
-def test_a_cell_that_another_process_works_on_is_waited_for(
-    cell: Cell, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_another_process_is_waited_for_and_a_failure_leaves_its_reason_but_no_killed_process(
+    cell: Cell, monkeypatch: pytest.MonkeyPatch, capsys: Output
 ) -> None:
-    answers = [BusyError("another process works on this cell")] * 3
-
-    def busy(cell: Cell) -> Record:
-        if answers:
-            raise answers.pop()
-        return evaluate(cell)
-
-    monkeypatch.setattr(benchmarks.execution.one_cell, "evaluate_on_gpus", busy)
-    monkeypatch.setattr(benchmarks.execution.one_cell, "RETRY_INTERVAL_S", 0.0)
-    assert run(cell) == 0
-    assert cell.path.exists()
-    assert capsys.readouterr().err.count("waits for another process") == 1
-
-
-def test_a_failure_leaves_its_reason_and_a_killed_process_is_none(
-    cell: Cell, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    error: Exception
+    errors: list[Exception] = []
 
     def breaks(cell: Cell) -> Record:
-        raise error
+        if errors:
+            raise errors.pop()
+        return evaluate(cell)
 
     monkeypatch.setattr(benchmarks.execution.one_cell, "evaluate_on_gpus", breaks)
-    error = KilledError(-9)
+    monkeypatch.setattr(benchmarks.execution.one_cell, "RETRY_INTERVAL_S", 0.0)
+    errors.append(KilledError(-9))
     assert run(cell) == 137  # a shell would tell the same status
     assert not failure_path(cell.path).exists()
-    error = OSError("no space left on device")
+    errors.append(OSError("no space left on device"))
     assert run(cell) == 1
     reason = json.loads(failure_path(cell.path).read_text())["reason"]
     assert reason == "OSError: no space left on device"
+    errors += [BusyError("another process works on this cell")] * 3
+    assert run(cell) == 0
+    assert cell.path.exists()
+    assert capsys.readouterr().err.count("waits for another process") == 1
 
 
 def test_cells_of_a_pass_run_one_after_another_until_one_is_killed(
