@@ -37,9 +37,13 @@ def test_the_list_says_what_is_missing_and_how_to_make_it(tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == [tmp_path / "records"]
 
 
-def test_pictures_whose_records_are_gone_are_removed(tmp_path: Path) -> None:
+def test_what_is_new_is_drawn_at_the_end_of_tables_and_pictures_without_records_are_removed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     jcl_keys(tmp_path, {1: 75.0, 5: 80.0})
-    main(["--results", str(tmp_path)])
+    for expected in (True, False):
+        assert update_tables(tmp_path)
+        assert ("figures  " in capsys.readouterr().out) is expected
     curve = tmp_path / "figures" / "curve_mine.csv"
     curve.write_text("epoch,top1\n")
     for path in tmp_path.glob("records/*keys1/*.json"):
@@ -73,10 +77,3 @@ def test_a_figure_that_cannot_be_drawn_leaves_the_others(
     assert "cannot be drawn: TypeError: no number" in capsys.readouterr().err
     assert (tmp_path / "figures" / "co2_figure2a.svg").exists()
     assert not (tmp_path / "figures" / "jcl_figure2a.svg").exists()
-
-
-def test_tables_draw_what_is_new(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    jcl_keys(tmp_path, {1: 75.0, 5: 80.0})
-    for expected in (True, False):
-        assert update_tables(tmp_path)
-        assert ("figures  " in capsys.readouterr().out) is expected

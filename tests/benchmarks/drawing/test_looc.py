@@ -97,7 +97,7 @@ def neighbors(results: Path, recipe: str, labels: list[int], **changes: Any) -> 
     point(results, recipe, changes.pop("score", 50.0), **(cell | changes))
 
 
-def test_networks_stand_side_by_side_with_the_same_queries(tmp_path: Path) -> None:
+def test_networks_stand_side_by_side_with_the_same_queries_alone(tmp_path: Path) -> None:
     neighbors(tmp_path, "looc/cifar10-cpu", [0, 0, 1, 0, 0, 0])
     neighbors(tmp_path, "moco/cifar10-cpu", [1, 1, 1, 0, 0, 0])
     (picture,) = drawn(tmp_path, "looc/fig3a").pictures
@@ -107,6 +107,11 @@ def test_networks_stand_side_by_side_with_the_same_queries(tmp_path: Path) -> No
     assert (left.title, right.title, len(left.rows)) == ("LooC", "MoCo", 8)
     assert [tile.agrees for tile in left.rows[0]] == [None, True, True, False, True, True]
     assert len(picture.rows) == 2 * 12 * 6
+    query = image(50, 0) | {"neighbors": [image(100, 0) | {"cosine": 0.5}]}
+    neighbors(tmp_path, "moco/cifar10-cpu", [0], details={"queries": [query]})
+    outcome = drawn(tmp_path, "looc/fig3a")
+    assert outcome.pictures == ()
+    assert "have other queries" in outcome.problems[0]
 
 
 def test_the_caption_says_whether_agreements_are_surely_apart(tmp_path: Path) -> None:
@@ -116,15 +121,6 @@ def test_the_caption_says_whether_agreements_are_surely_apart(tmp_path: Path) ->
         neighbors(folder, "moco/cifar10-cpu", [1] * 8, score=23.6, num_test=number)
         caption = " ".join(drawn(folder, "looc/fig3a").pictures[0].caption)
         assert f"LooC 25.4, MoCo 23.6; surely apart: {words}." in caption
-
-
-def test_other_queries_cannot_stand_side_by_side(tmp_path: Path) -> None:
-    neighbors(tmp_path, "looc/cifar10-cpu", [0])
-    query = image(50, 0) | {"neighbors": [image(100, 0) | {"cosine": 0.5}]}
-    neighbors(tmp_path, "moco/cifar10-cpu", [0], details={"queries": [query]})
-    outcome = drawn(tmp_path, "looc/fig3a")
-    assert outcome.pictures == ()
-    assert "have other queries" in outcome.problems[0]
 
 
 def test_neighbors_that_cannot_be_shown_are_said(tmp_path: Path) -> None:

@@ -42,14 +42,11 @@ def test_the_caption_says_which_lines_are_surely_apart(tmp_path: Path) -> None:
         assert words in " ".join(drawn(folder, "uniclr/fig2a").pictures[0].caption)
 
 
-def test_runs_of_a_variant_become_a_mean(tmp_path: Path) -> None:
+def test_runs_of_a_variant_become_a_mean_and_a_log_without_a_metric_is_said(tmp_path: Path) -> None:
     variant(tmp_path, "", {0: 10.0, 10: 60.0})
     variant(tmp_path, "", {0: 12.0, 10: 64.0}, again="-b")
     (panel,) = line_panels(tmp_path, "uniclr/fig2a")
     assert [(p.y, p.num_runs) for p in panel.lines[0].points] == [(11, 2), (62, 2)]
-
-
-def test_a_log_without_the_consistency_loss_is_said(tmp_path: Path) -> None:
     training_log(tmp_path, "moco", "moco/cifar10-cpu", {"instance_discrimination": [3.0, 1.0]})
     training_log(tmp_path, "co2", "co2/cifar10-cpu", MOCO)
     (problem,) = drawn(tmp_path, "co2/fig3").problems
@@ -76,10 +73,8 @@ def test_readings_stand_at_the_middle_of_their_steps_or_where_they_were_measured
     moco, co2 = consistency.lines
     assert [p.x for p in moco.points] == pytest.approx(ends)
     assert [p.x for p in co2.points] == pytest.approx(middles)
-
-
-def test_many_readings_become_means_at_the_middle_of_their_part(tmp_path: Path) -> None:
-    both: dict[str, list[float]] = {name: [float(i) for i in range(100)] for name in MOCO}
+    # many readings become means at the middle of their part
+    both = {name: [float(i) for i in range(100)] for name in MOCO}
     for name in ("moco", "co2"):
         training_log(tmp_path, name, f"{name}/cifar10-cpu", both)
     points = line_panels(tmp_path, "co2/fig3")[0].lines[0].points
@@ -103,8 +98,8 @@ def write_lines(run: Path, lines: Sequence[dict[str, float]]) -> None:
     (run / "metrics.jsonl").write_text(text)
 
 
-def test_a_kept_log_is_read_back_without_numbers_that_are_not_finite(
-    tmp_path: Path, checkpoint: Path
+def test_a_kept_log_is_read_back_without_numbers_that_are_not_finite_and_only_if_whole(
+    tmp_path: Path, checkpoint: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = run_folder(tmp_path / "run", checkpoint)
     numbers = {"a": math.nan, "b": math.inf, "c": 1}
@@ -114,9 +109,21 @@ def test_a_kept_log_is_read_back_without_numbers_that_are_not_finite(
     assert not warnings
     assert log.made_by["settings"] == {"epochs": 1, "arch": "resnet18"}
     assert list(log.lines) == [{"step": 1, "epoch": 0.5, "c": 1}, {"step": 2, "epoch": 1, "c": 1}]
-    training_log(tmp_path, "moco", "moco/cifar10-cpu", {"loss": [math.nan, 1.0]})
+    values = [math.nan, *map(float, range(9))]
+    training_log(tmp_path, "moco", "moco/cifar10-cpu", {"loss": values})
     (log,), _ = read_logs(tmp_path)
-    assert [line.get("loss") for line in log.lines] == [None, 1.0]
+    assert [line.get("loss") for line in log.lines] == [None, *values[1:]]
+    path = tmp_path / "training" / "moco.json"
+    cut = json.loads(path.read_text())
+    cut["metrics"] = {name: column[:9] for name, column in cut["metrics"].items()}
+    for text, words in (
+        (json.dumps(cut), "ends at step 9, but the run had 10"),
+        ('{"format": "other"}', "moco.json"),
+    ):
+        path.write_text(text)
+        assert read_logs(tmp_path)[0] == ()
+        assert main(["--results", str(tmp_path), "--list"]) == 0
+        assert words in capsys.readouterr().err
 
 
 def test_a_log_that_is_not_whole_is_refused_and_leaves_nothing(
@@ -140,22 +147,3 @@ def test_a_log_that_is_not_whole_is_refused_and_leaves_nothing(
         assert main(["--results", str(results), "--logs", str(run)]) == 2
         assert words in capsys.readouterr().err
         assert list(results.iterdir()) == []
-
-
-def test_a_kept_log_that_was_cut_short_or_is_foreign_is_no_figure(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    values = [float(value) for value in range(10)]
-    training_log(tmp_path, "moco", "moco/cifar10-cpu", {"loss": values})
-    path = tmp_path / "training" / "moco.json"
-    cut = json.loads(path.read_text())
-    cut["metrics"] = {name: column[:9] for name, column in cut["metrics"].items()}
-    assert len(read_logs(tmp_path)[0]) == 1
-    for text, words in (
-        (json.dumps(cut), "ends at step 9, but the run had 10"),
-        ('{"format": "other"}', "moco.json"),
-    ):
-        path.write_text(text)
-        assert read_logs(tmp_path)[0] == ()
-        assert main(["--results", str(tmp_path), "--list"]) == 0
-        assert words in capsys.readouterr().err

@@ -75,7 +75,7 @@ def test_another_length_data_or_engine_is_another_picture(tmp_path: Path) -> Non
         assert second.file_name.startswith("jcl_figure2a.")
 
 
-def test_other_data_than_the_papers_are_said_and_get_no_published_number(tmp_path: Path) -> None:
+def test_only_the_papers_own_runs_stand_beside_its_stated_numbers(tmp_path: Path) -> None:
     for weight in (1.0, 10.0):
         settings = {"config.consistency_weight": weight}
         made_by = CIFAR | {"recipe": "co2/cifar10-cpu"}
@@ -86,14 +86,11 @@ def test_other_data_than_the_papers_are_said_and_get_no_published_number(tmp_pat
     assert panel.published == ()
     assert panel.y_label == "CIFAR-10 linear top-1 (%)"
     assert any(text.startswith("Not the paper's runs or data") for text in picture.caption)
-
-
-def test_the_papers_own_runs_stand_beside_its_stated_numbers(tmp_path: Path) -> None:
     for recipe, weight in (("co2/in100-r18", 10.0), ("co2/in100-r18-weight1", 1.0)):
         settings, cell = {"config.consistency_weight": weight}, {"protocol": "co2-2021/1"}
         point(tmp_path, recipe, 60 + weight, settings, made_by={"epochs": 200.0}, **cell)
-    (picture,) = pictures(tmp_path, "co2/fig2a")
-    (panel,) = line_panels(tmp_path, "co2/fig2a")
+    picture, _ = pictures(tmp_path, "co2/fig2a")
+    panel, _ = line_panels(tmp_path, "co2/fig2a")
     assert [(p.x, p.y) for p in panel.published] == [(10, 69.2), (0, 63.6)]
     assert "Not run: MoCo." in picture.caption
 

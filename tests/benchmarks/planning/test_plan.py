@@ -29,9 +29,7 @@ def test_heads_that_another_row_trains_are_counted_once(rows: Rows) -> None:
     assert found[2].why == found[4].why == "its head is trained by in1k_linear@jcl"
     done = replace(planned[0], state="cached", gpu_hours=0.0)
     assert with_passes_counted_once([done, planned[2]])[1].gpu_hours == 2.0
-
-
-def test_a_longer_probe_of_a_pass_costs_what_it_takes_beyond_the_others(rows: Rows) -> None:
+    # a longer probe of a pass costs what it takes beyond the others
     planned = rows(*(f"in100_linear@{reading}" for reading in ("jcl", "looc", "lorac")))
     planned[1] = replace(planned[1], gpu_hours=2.5)
     found = with_passes_counted_once(planned)

@@ -44,10 +44,7 @@ def test_cells_and_hours_are_counted_by_group_and_what_is_missing_is_named(
     assert "missing data, whose hours stand in brackets: cars" in lines
     assert "coco_det: heads are not a ResNet" in lines
 
-
-def test_a_pass_over_missing_data_counts_once(
-    small_backbone: Backbone, settings: CellSettings
-) -> None:
+    # a pass over missing data counts once
     readings = ["in1k_linear@jcl", "in1k_linear@co2"]
     rows = [planned(key, small_backbone, settings, "no data") for key in readings]
     hours = [row.gpu_hours for row in rows]
@@ -56,19 +53,15 @@ def test_a_pass_over_missing_data_counts_once(
     assert [row.why for row in priced] == ["", ""]
 
 
-def test_the_plan_of_all_tasks_fits_a_screen(
-    small_backbone: Backbone, settings: CellSettings
+def test_the_plan_of_all_tasks_fits_a_screen_and_counts_kept_crops_once(
+    small_backbone: Backbone, settings: CellSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = [planned(key, small_backbone, settings) for key in default_tasks()]
     lines = render_plan_groups(rows).splitlines()
     assert len(lines) <= 24
     notes = [line.partition(":")[0] for line in lines if "a GPU needs at least" in line]
     assert sorted(notes) == ["detection", "few labels", "segmentation"]
-
-
-def test_kept_crops_are_counted_once(
-    small_backbone: Backbone, settings: CellSettings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    assert "--keep-crops" not in "".join(lines)
     keeping = replace(settings, keep_crops=True, data=settings.runs / "whole")
     keys = ("cifar10_knn", "cifar10_linear", "rotation4_linear", "coco_det")
     rows = [planned(key, small_backbone, keeping) for key in keys]
@@ -76,5 +69,3 @@ def test_kept_crops_are_counted_once(
     size_gb = 3 * small_backbone.input.size_px**2 * (60_000 + 4 * 5_000) / 1e9
     told = f"{size_gb:.1f} GB below {settings.runs}, where 5.0 GB are free"
     assert f"--keep-crops keeps up to {told}" in render_plan_groups(rows).splitlines()
-    plain = [planned(key, small_backbone, settings) for key in keys]
-    assert "--keep-crops" not in render_plan_groups(plain)
