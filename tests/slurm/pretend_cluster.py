@@ -17,7 +17,9 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from string import Template
 
+CONFIGURATION = Path(__file__).with_name("slurm.conf")
 SLURM = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol")
 NODES = ("127.0.0.1", "127.0.0.2")
 GPUS = 8
@@ -45,7 +47,7 @@ class PretendCluster:
         for number in range(GPUS):
             (self.folder / f"gpu/{number}").symlink_to("/dev/null")
         (self.folder / "gres.conf").write_text(f"Name=gpu File={self.folder}/gpu/[0-{GPUS - 1}]\n")
-        self.conf.write_text("\n".join(self._lines()) + "\n")
+        self.conf.write_text(self._configuration())
         key = self.folder / "munge/key"
         key.write_bytes(os.urandom(128))
         key.chmod(stat.S_IRUSR | stat.S_IWUSR)
@@ -127,52 +129,19 @@ class PretendCluster:
                     found.append(int(folder.name))
         return [pid for pid in found if pid != os.getpid()]
 
-    def _lines(self) -> list[str]:
-        folder, port, user = self.folder, self.port, pwd.getpwuid(os.getuid()).pw_name
+    def _configuration(self) -> str:
+        """Return slurm.conf of this folder, user and machine."""
         loopback = socket.gethostbyname(socket.gethostname()).startswith("127.")
-        last = port + len(NODES)
-        return [
-            "ClusterName=pretend",
-            f"SlurmctldHost={socket.gethostname().partition('.')[0]}(127.0.0.1)",
-            f"SlurmctldPort={port}",
-            *(["CommunicationParameters=NoInAddrAny,NoCtldInAddrAny"] if loopback else []),
-            f"SlurmUser={user}",
-            f"SlurmdUser={user}",
-            "AuthType=auth/munge",
-            "CredType=cred/munge",
-            # how long credentials live is how long a job waits before it starts again
-            f"AuthInfo=socket={folder}/munge/socket,cred_expire=5",
-            f"StateSaveLocation={folder}/state",
-            f"SlurmdSpoolDir={folder}/spool/%n",
-            f"SlurmctldPidFile={folder}/spool/slurmctld.pid",
-            f"SlurmdPidFile={folder}/spool/slurmd.%n.pid",
-            f"SlurmctldLogFile={folder}/log/slurmctld",
-            f"SlurmdLogFile={folder}/log/slurmd.%n",
-            "MailProg=/bin/true",
-            "MpiDefault=none",
-            "ProctrackType=proctrack/linuxproc",
-            "TaskPlugin=task/none",
-            "JobAcctGatherType=jobacct_gather/none",
-            "SlurmdParameters=config_overrides",
-            "SlurmctldParameters=preempt_send_user_signal",
-            "ReturnToService=2",
-            "SlurmdTimeout=20",
-            "KillWait=5",
-            "MinJobAge=3600",
-            "SelectType=select/cons_tres",
-            "SelectTypeParameters=CR_Core_Memory",
-            "DefMemPerCPU=100",
-            "SchedulerParameters=batch_sched_delay=0,sched_interval=5,bf_interval=1",
-            "PreemptType=preempt/partition_prio",
-            "PreemptMode=REQUEUE",
-            "EnforcePartLimits=ALL",
-            "GresTypes=gpu",
-            f"NodeName=127.0.0.[1-{len(NODES)}] NodeHostname=localhost NodeAddr=127.0.0.1 "
-            f"Port=[{port + 1}-{last}] CPUs=64 RealMemory=512000 Gres=gpu:{GPUS}",
-            "PartitionName=low Nodes=ALL Default=YES PriorityTier=1 GraceTime=10 DefaultTime=60",
-            "PartitionName=urgent Nodes=ALL PriorityTier=10 PreemptMode=OFF DefaultTime=60",
-            "AccountingStorageType=accounting_storage/none",
-        ]
+        return Template(CONFIGURATION.read_text()).substitute(
+            folder=self.folder,
+            user=pwd.getpwuid(os.getuid()).pw_name,
+            host=socket.gethostname().partition(".")[0],
+            listen="CommunicationParameters=NoInAddrAny,NoCtldInAddrAny" if loopback else "",
+            port=self.port,
+            node_ports=f"{self.port + 1}-{self.port + len(NODES)}",
+            nodes=len(NODES),
+            gpus=GPUS,
+        )
 
     def _run(self, *words: str) -> None:
         """A program that puts itself into the background; its own log tells more."""
