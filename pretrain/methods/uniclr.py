@@ -14,7 +14,7 @@ from pretrain.parts.heads import mlp_with_norm
 from pretrain.parts.losses import at_least_float32
 from pretrain.parts.momentum_encoder import MomentumEncoder, rising_momentum
 from pretrain.parts.view import View
-from pretrain.parts.whitening import Pairs, Whitening, whitened_cosines, whitened_trace
+from pretrain.parts.whitening import Pairs, whitened_cosines, whitened_trace
 from pretrain.recipes.uniclr import UniCLRConfig
 
 ONE_PAIR: Pairs = ((0, 1),)
@@ -60,19 +60,16 @@ def _loss_and_metrics(embeddings: Tensor, pairs: Pairs, config: UniCLRConfig) ->
     if not config.pooled_stats:
         views = torch.cat([torch.stack([views[:, a], views[:, b]], dim=1) for a, b in pairs])
         pairs = ONE_PAIR
-    whitening = Whitening(
-        ridge=config.ridge,
-        groups=config.groups,
-        detach_covariance=config.detach_covariance,
+    whiten = whitened_trace if config.is_trace else whitened_cosines
+    found, factor = whiten(
+        *(views, pairs), ridge=config.ridge, groups=config.groups, detach=config.detach_covariance
     )
     if config.is_trace:
-        trace, factor = whitened_trace(views, pairs, whitening)
         scale = config.embedding_dim / 2 if config.variant == "trace_unscaled" else 1.0
-        loss = -scale * trace.mean() / embeddings[0].numel()
+        loss = -scale * found.mean() / embeddings[0].numel()
         return {"loss": loss, **factor.metrics()}
-    affinity, factor = whitened_cosines(views, pairs, whitening)
-    losses = factor.mask_failures(affinity_losses(affinity, config))
-    return {"loss": losses.mean(), **similarity_metrics(affinity), **factor.metrics()}
+    losses = factor.mask_failures(affinity_losses(found, config))
+    return {"loss": losses.mean(), **similarity_metrics(found), **factor.metrics()}
 
 
 class UniCLR(Method):

@@ -7,7 +7,6 @@ differentiate d x d matrices.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -20,18 +19,6 @@ Pairs = Sequence[tuple[int, int]]
 """Pairs of views that are compared, by their places."""
 
 NUM_RETRIES = 3
-
-
-@dataclass(frozen=True, kw_only=True)
-class Whitening:
-    """Settings of the whitening of rows."""
-
-    ridge: float
-    """Share of the mean variance that is added to the diagonal, so that scale does not matter."""
-    groups: int = 1
-    """Groups of features, each whitened by itself."""
-    detach_covariance: bool = False
-    """No gradient through the covariance."""
 
 
 class Factor(NamedTuple):
@@ -107,23 +94,27 @@ def factorize_moment(moment: Tensor, dim: int, ridge: float) -> Factor:
     return factorize(moment, ridge * variance)
 
 
-def whitened_cosines(views: Tensor, pairs: Pairs, whitening: Whitening) -> tuple[Tensor, Factor]:
+def whitened_cosines(
+    views: Tensor, pairs: Pairs, *, ridge: float, groups: int = 1, detach: bool = False
+) -> tuple[Tensor, Factor]:
     """Return cosines (B, P, N, N) of whitened rows for P pairs of views (B, V, N, D), and factors.
 
-    Mean and covariance are those of all V N rows of a batch. Groups of features are joined before
-    rows are normalized.
+    Mean and covariance are those of all V N rows of a batch. `ridge` is the share of the mean
+    variance that is added to the diagonal, so that scale does not matter. Each of the groups of
+    features is whitened by itself, and they are joined before rows are normalized. detach: no
+    gradient through the covariance.
     """
-    rows = center_and_group(views, whitening.groups)
+    rows = center_and_group(views, groups)
     num_rows, dim = rows.shape[-2:]
     shape = views.shape[1:3]
-    if dim <= num_rows or whitening.detach_covariance:
-        moment = second_moment(rows.detach() if whitening.detach_covariance else rows, dual=False)
-        factor = factorize_moment(moment, dim, whitening.ridge)
+    if dim <= num_rows or detach:
+        moment = second_moment(rows.detach() if detach else rows, dual=False)
+        factor = factorize_moment(moment, dim, ridge)
         white = torch.linalg.solve_triangular(factor.lower, rows.mT, upper=False).mT
         unit = normalize(white.transpose(1, 2).flatten(2), dim=2).unflatten(1, shape)
         return torch.stack([unit[:, a] @ unit[:, b].mT for a, b in pairs], dim=1), factor
     moment = second_moment(rows, dual=True)
-    factor = factorize_moment(moment, dim, whitening.ridge)
+    factor = factorize_moment(moment, dim, ridge)
     # H (H'H/M + r I)^-1 H' = (HH'/M + r I)^-1 HH', an M x M system in place of a d x d one
     inner = num_rows * torch.cholesky_solve(moment, factor.lower).sum(dim=1)
     length = inner.diagonal(dim1=-2, dim2=-1).clamp_min(1e-24).sqrt()
@@ -132,14 +123,17 @@ def whitened_cosines(views: Tensor, pairs: Pairs, whitening: Whitening) -> tuple
     return torch.stack([blocks[:, a, :, b] for a, b in pairs], dim=1), factor
 
 
-def whitened_trace(views: Tensor, pairs: Pairs, whitening: Whitening) -> tuple[Tensor, Factor]:
+def whitened_trace(
+    views: Tensor, pairs: Pairs, *, ridge: float, groups: int = 1, detach: bool = False
+) -> tuple[Tensor, Factor]:
     """Return the sum (B,) over N images of z_a' S^-1 z_b, mean over pairs (a, b), and factors.
 
-    views (B, V, N, D) are centered together. S is the covariance of all V N rows plus the ridge,
-    for each group of features, whose traces are added. With two views the trace lies in
-    [-N D, N D]. Where S has no Cholesky factor the trace and its gradient are zero.
+    views (B, V, N, D) are centered together; settings are those of `whitened_cosines`. S is the
+    covariance of all V N rows plus the ridge, for each group of features, whose traces are added.
+    With two views the trace lies in [-N D, N D]. Where S has no Cholesky factor the trace and its
+    gradient are zero.
     """
-    trace, *factor = _WhitenedTrace.apply(views, pairs, whitening)
+    trace, *factor = _WhitenedTrace.apply(views, pairs, ridge, groups, detach)
     return trace, Factor(*factor)
 
 
@@ -147,16 +141,16 @@ class _WhitenedTrace(torch.autograd.Function):
     """The trace, whose gradient is computed in forward, where the factor is at hand."""
 
     @staticmethod
-    def forward(ctx: Any, views: Tensor, pairs: Pairs, whitening: Whitening) -> tuple[Tensor, ...]:
-        rows = center_and_group(views, whitening.groups)
+    def forward(
+        ctx: Any, views: Tensor, pairs: Pairs, ridge: float, groups: int, detach: bool
+    ) -> tuple[Tensor, ...]:
+        rows = center_and_group(views, groups)
         num_rows, dim = rows.shape[-2:]
         dual = dim > num_rows
         moment = second_moment(rows, dual=dual)
-        factor = factorize_moment(moment, dim, whitening.ridge)
+        factor = factorize_moment(moment, dim, ridge)
         closed_form = _dual if dual else _primal
-        trace, gradient = closed_form(
-            rows, moment, factor, pairs, views.shape[2], whitening.detach_covariance
-        )
+        trace, gradient = closed_form(rows, moment, factor, pairs, views.shape[2], detach)
         gradient = gradient.transpose(1, 2).reshape(views.shape)
         ctx.save_for_backward(gradient, factor.succeeded)
         ctx.mark_non_differentiable(*factor)
@@ -167,7 +161,7 @@ class _WhitenedTrace(torch.autograd.Function):
     def backward(ctx: Any, trace_gradient: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
         gradient, succeeded = ctx.saved_tensors
         scale = trace_gradient.where(succeeded, 0)
-        return scale[:, None, None, None] * gradient, None, None
+        return scale[:, None, None, None] * gradient, None, None, None, None
 
 
 def _primal(

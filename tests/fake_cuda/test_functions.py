@@ -9,7 +9,7 @@ from torch import Tensor
 from pretrain.methods.lorac import joint_nuclear_norm, nuclear_norm
 from pretrain.parts.gather import gather_with_gradient
 from pretrain.parts.queue import queue_divergence, queue_logsumexp
-from pretrain.parts.whitening import Whitening, whitened_trace
+from pretrain.parts.whitening import whitened_trace
 from tests.fake_cuda.pretend import CUDA, on_cuda, pretend_cuda, pretend_processes
 from tests.fake_cuda.watch import Watch
 from transfer.detection.detector import scale_gradient
@@ -25,9 +25,8 @@ def queue() -> Tensor:
 
 def trace(views: Tensor, *, groups: int = 1, detach: bool = False) -> Tensor:
     """Return the traces as their callers compute them, outside of autocast."""
-    settings = Whitening(ridge=0.1, groups=groups, detach_covariance=detach)
     with torch.autocast("cuda", enabled=False):
-        return whitened_trace(views.float(), PAIRS, settings)[0]
+        return whitened_trace(views.float(), PAIRS, ridge=0.1, groups=groups, detach=detach)[0]
 
 
 Function = Callable[[Tensor], Tensor]

@@ -1,6 +1,7 @@
 """Whitened cosines and traces against explicit inverses and roots of the covariance."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -8,7 +9,6 @@ from torch import Tensor
 
 from pretrain.parts.whitening import (
     Pairs,
-    Whitening,
     factorize,
     whitened_cosines,
     whitened_trace,
@@ -46,8 +46,8 @@ def test_cosines_and_gradient_equal_those_by_an_explicit_inverse(subtests: pytes
             for groups in [1, 2]:
                 with subtests.test(detach=detach, num_images=num_images, dim=dim, groups=groups):
                     views = two_views(num_images, dim * groups).requires_grad_()
-                    whitening = Whitening(ridge=0.3, groups=groups, detach_covariance=detach)
-                    cosines, _ = whitened_cosines(views, [(0, 1)], whitening)
+                    settings: dict[str, Any] = {"ridge": 0.3, "groups": groups, "detach": detach}
+                    cosines, _ = whitened_cosines(views, [(0, 1)], **settings)
                     expected = explicit_cosines(views, 0.3, groups, detach=detach)
                     torch.testing.assert_close(cosines[0, 0], expected)
                     weights = torch.randn(expected.shape, dtype=expected.dtype)
@@ -58,7 +58,7 @@ def test_cosines_and_gradient_equal_those_by_an_explicit_inverse(subtests: pytes
 
 def test_pairs_share_the_statistics_of_all_views() -> None:
     views = torch.cat([two_views(5, 4), 2 - two_views(5, 4).flip(2)], dim=1)
-    cosines, _ = whitened_cosines(views, [(0, 2), (1, 3)], Whitening(ridge=0.1))
+    cosines, _ = whitened_cosines(views, [(0, 2), (1, 3)], ridge=0.1)
     halves = views.reshape(1, 2, 10, 4)  # images of views 0 and 1 as one view, 2 and 3 as another
     expected = explicit_cosines(halves, 0.1, 1)
     torch.testing.assert_close(cosines[0, 0], expected[:5, :5])
@@ -107,16 +107,18 @@ def crops(num_views: int, num_images: int, dim: int) -> Tensor:
     return (image + 0.7 * noise) * torch.linspace(0.5, 3, dim) + 1
 
 
-def explicit_trace(views: Tensor, pairs: Pairs, whitening: Whitening) -> Tensor:
+def explicit_trace(
+    views: Tensor, pairs: Pairs, *, ridge: float, groups: int, detach: bool
+) -> Tensor:
     """A scalar, by autograd through the covariance and its inverse."""
     total = views.new_zeros(())
-    for block in views[0].chunk(whitening.groups, dim=2):
+    for block in views[0].chunk(groups, dim=2):
         centered = block - block.mean(dim=(0, 1))
         rows = centered.flatten(0, 1)
         covariance = rows.T @ rows / len(rows)
         identity = torch.eye(rows.shape[1], dtype=rows.dtype)
-        ridged = covariance + whitening.ridge * covariance.trace() / rows.shape[1] * identity
-        metric = torch.linalg.inv(ridged.detach() if whitening.detach_covariance else ridged)
+        ridged = covariance + ridge * covariance.trace() / rows.shape[1] * identity
+        metric = torch.linalg.inv(ridged.detach() if detach else ridged)
         for a, b in pairs:
             total = total + ((centered[a] @ metric) * centered[b]).sum() / len(pairs)
     return total
@@ -129,9 +131,9 @@ def test_trace_and_gradient_equal_those_by_an_explicit_inverse(subtests: pytest.
                 for groups in [1, 2]:
                     with subtests.test(detach=detach, pairs=pairs, dim=dim, groups=groups):
                         views = crops(1 + max(map(max, pairs)), 7, dim).requires_grad_()
-                        whitening = Whitening(ridge=0.3, groups=groups, detach_covariance=detach)
-                        trace, _ = whitened_trace(views, pairs, whitening)
-                        expected = explicit_trace(views, pairs, whitening)
+                        settings: dict[str, Any] = {"groups": groups, "detach": detach}
+                        trace, _ = whitened_trace(views, pairs, ridge=0.3, **settings)
+                        expected = explicit_trace(views, pairs, ridge=0.3, **settings)
                         torch.testing.assert_close(trace[0], expected)
                         (gradient,) = torch.autograd.grad(3 * trace.sum(), views)
                         (expected_gradient,) = torch.autograd.grad(3 * expected, views)
@@ -141,7 +143,7 @@ def test_trace_and_gradient_equal_those_by_an_explicit_inverse(subtests: pytest.
 @pytest.mark.parametrize("dim", [3, 40])
 def test_equal_rows_give_zero_and_a_zero_gradient(dim: int) -> None:
     views = torch.zeros(1, 2, 4, dim).requires_grad_()
-    trace, factor = whitened_trace(views, [(0, 1)], Whitening(ridge=0.1))
+    trace, factor = whitened_trace(views, [(0, 1)], ridge=0.1)
     trace.sum().backward()
     assert trace.item() == 0
     assert factor.metrics()["whitening_failures"] == 1

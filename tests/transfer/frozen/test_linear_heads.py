@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -129,15 +128,8 @@ def test_lars_is_that_of_pre_training_for_each_head_alone() -> None:
     for index, rate in enumerate(RATES):
         head = nn.Linear(8, 5, dtype=torch.float64)
         head.load_state_dict({"weight": start().weight[0], "bias": start().bias[0]})
-        settings: dict[str, Any] = {
-            "weight_decay": 0.01,
-            "trust_coefficient": 0.02,
-            "exclude_vectors": False,
-        }
-        optimizer = build_optimizer(
-            head,
-            replace(RECIPES["swav/in1k-r50"], learning_rate=rate, **settings),
-        )
+        recipe = replace(RECIPES["swav/in1k-r50"], learning_rate=rate, weight_decay=0.01)
+        optimizer = build_optimizer(head, replace(recipe, trust_coefficient=0.02))
         for step, (features, labels) in enumerate(batches(20)):
             optimizer.param_groups[0]["lr"] = rate * training.rate_factors(step / 20)[index]
             optimizer.zero_grad()
