@@ -26,6 +26,13 @@ class BatchNeeds:
     local_prior: bool = False
     """A prior over the images of one process, so that their number changes the loss."""
 
+    def norm_groups(self, num_processes: int) -> int:
+        """Return how many groups of a batch have batch-norm statistics of their own.
+
+        Apart from rounding and a local prior, the number of processes changes a run only by this.
+        """
+        return 1 if self.sync_bn else num_processes * max(1, self.bn_splits)
+
 
 class Method(nn.Module):
     """Networks and a loss, built from (backbone, feature_dim, config), and what they declare.

@@ -1,6 +1,7 @@
 """One run, from the command to a job for the loop, and from the job to its backbone files."""
 
 import os
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.util import find_spec
@@ -28,14 +29,7 @@ from pretrain.metrics import means_after
 from pretrain.parts.resnet import BranchedResNet, build_resnet, checkpoint_activations
 from pretrain.recipes import RECIPES, Recipe
 from pretrain.running.processes import Process
-from pretrain.settings import (
-    SettingsError,
-    batch_norm_groups,
-    check_cpu,
-    check_views,
-    count_steps,
-    local_prior_images,
-)
+from pretrain.settings import SettingsError, check_cpu, check_views, count_steps
 from pretrain.step_memory import memory_needs
 
 MOST_WORKERS = 32
@@ -103,6 +97,7 @@ def prepare(name: str, command: Command[Any], process: Process, images: Training
         num_processes=process.num_processes,
     )
     method = _method(command)
+    needs = method.batch_needs(recipe.config)
     require_counts(method, images)
     check_cpu(recipe, method.views, execution, device.type)
     check_views(recipe.views, method.views, has_styles=command.style_bank is not None)
@@ -127,8 +122,8 @@ def prepare(name: str, command: Command[Any], process: Process, images: Training
         "num_steps": num_steps,
         "seed": command.seed,
         "precision": str(execution.network_dtype(device.type)),
-        "batch_norm_groups": batch_norm_groups(recipe, process.num_processes),
-        "local_prior_images": local_prior_images(recipe, process.num_processes),
+        "batch_norm_groups": needs.norm_groups(process.num_processes),
+        "local_prior_images": recipe.batch_size // process.num_processes * needs.local_prior,
         "data": images.fingerprint,
         "texture": texture(recipe.views, feed.styles),
         "views_made": feed.view_source,
@@ -271,9 +266,7 @@ def write_backbone(job: Job, steps: int) -> Path:
     """
     last_epoch = means_after(job.command.out, steps - job.feed.plan.steps_per_epoch)
     made_by = backbone_origin(job, steps) | {"last_epoch": last_epoch}
-    views = evaluation_views(job.recipe)
-    write = partial(export, stem=job.recipe.stem, views=views, made_by=made_by)
-    networks = exported_networks(job)
+    write, networks = _writer(job, made_by), exported_networks(job)
     for name, (arch, network) in networks.items():
         for suffix in [".pt"] + [".safetensors"] * job.command.safetensors:
             write(job.command.out / f"{name}{suffix}", network, arch=arch)
@@ -288,14 +281,14 @@ def write_snapshot(job: Job, steps: int) -> None:
     """Export the backbone after `steps` steps, all heads together."""
     epoch = steps // job.feed.plan.steps_per_epoch
     arch, network = exported_networks(job)["backbone"]
-    export(
-        job.command.out / "snapshots" / f"epoch{epoch:04d}.pt",
-        network,
-        arch=arch,
-        stem=job.recipe.stem,
-        views=evaluation_views(job.recipe),
-        made_by=backbone_origin(job, steps),
-    )
+    path = job.command.out / "snapshots" / f"epoch{epoch:04d}.pt"
+    _writer(job, backbone_origin(job, steps))(path, network, arch=arch)
+
+
+def _writer(job: Job, made_by: dict[str, object]) -> Callable[..., None]:
+    """Return `export` with the run's stem, the image size of tests, and the origin."""
+    views = replace(job.recipe.views, size_px=job.recipe.test_px or job.recipe.views.size_px)
+    return partial(export, stem=job.recipe.stem, views=views, made_by=made_by)
 
 
 def require_same_images(job: Job, before: dict[str, int]) -> None:
@@ -307,11 +300,6 @@ def require_same_images(job: Job, before: dict[str, int]) -> None:
             f"run read them ({_first_names(names)}): no backbone is written. Delete "
             f"{job.checkpoint_path} to train anew, or repeat the command to accept what was trained"
         )
-
-
-def evaluation_views(recipe: Recipe[Any]) -> ViewRecipe:
-    """Return the recipe of views with the image size of tests."""
-    return replace(recipe.views, size_px=recipe.test_px or recipe.views.size_px)
 
 
 def exported_networks(job: Job) -> dict[str, tuple[str, nn.Module]]:

@@ -85,22 +85,6 @@ def check_cpu(
         )
 
 
-def batch_norm_groups(recipe: Recipe[Any], num_processes: int) -> int:
-    """Return how many groups of a batch have batch-norm statistics of their own.
-
-    1 where batch norm is over all processes; else each process has --bn-splits groups. Apart from
-    rounding and a local prior, the number of processes changes a run's numbers only through this.
-    """
-    needs = METHODS[recipe.method].batch_needs(recipe.config)
-    return 1 if needs.sync_bn else num_processes * max(1, needs.bn_splits)
-
-
-def local_prior_images(recipe: Recipe[Any], num_processes: int) -> int:
-    """Return the number of images in LORAC's batch-wise prior; 0 without a local prior."""
-    needs = METHODS[recipe.method].batch_needs(recipe.config)
-    return recipe.batch_size // num_processes if needs.local_prior else 0
-
-
 def check_views(recipe: ViewRecipe, views: Sequence[View], *, has_styles: bool) -> None:
     """Raise a SettingsError for what neither views nor a style bank can have."""
     if any(first.small and not second.small for first, second in pairwise(views)):

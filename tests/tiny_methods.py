@@ -84,11 +84,8 @@ def tiny_batch(method: Any, *, num_images: int = 8) -> Batch:
         seen = images + 0.5 * torch.randn(images.shape, generator=generator)
         views.append(avg_pool2d(seen, 2) if view.small else seen)
     indices = torch.arange(num_images)
-    return Batch(
-        views,
-        indices % 2 if method.num_classes else None,
-        indices if method.num_images else None,
-    )
+    extras = [indices % 2] * (method.num_classes > 0) + [indices] * (method.num_images > 0)
+    return Batch(views, extras)
 
 
 def write_images(folder: Path, count: int = 20) -> Path:

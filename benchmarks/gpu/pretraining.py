@@ -178,7 +178,7 @@ def repeat(job: Job, prepared: list[Tensor]) -> Generator[Batch, None, None]:
     *stacks, packed = prepared
     while True:
         _, *numbers = unpack(packed, job.feed.device)
-        yield Batch(job.feed.finish_views(stacks, numbers, constants), None)
+        yield Batch(job.feed.finish_views(stacks, numbers, constants), [])
 
 
 def count_views(method: Method) -> dict[str, float]:

@@ -57,19 +57,12 @@ class Waiting:
 
 
 class Batch(NamedTuple):
-    """Views of a step's images, with their labels or indices."""
+    """What a method's `forward` gets of a step besides the share of the run."""
 
     views: list[Tensor]
     """V of (n, 3, S, S), normalized."""
-    labels: Tensor | None
-    """(n,), for methods that use them."""
-    indices: Tensor | None = None
-    """(n,), places of the images in the set, for methods that use them."""
-
-    @property
-    def extras(self) -> list[Tensor]:
-        """Return what a method's `forward` gets besides views and the share of the run."""
-        return [rows for rows in (self.labels, self.indices) if rows is not None]
+    extras: list[Tensor]
+    """Labels (n,), then places of the images in the set (n,), as far as the method uses them."""
 
 
 class ViewGroup(NamedTuple):
@@ -139,8 +132,8 @@ class Feed:
         labels = torch.from_numpy(self.images.labels).to(self.device) if self.uses_labels else None
         with closing(make_views(range(first_step, num_steps))) as made:
             for views, indices in made:
-                chosen = None if labels is None else labels[indices]
-                yield Batch(views, chosen, indices if self.uses_indices else None)
+                extras = [] if labels is None else [labels[indices]]
+                yield Batch(views, extras + [indices] * self.uses_indices)
 
     def batch_numbers(self, step: int) -> Floats:
         """Return the numbers (V, n, NUM_UNIFORMS) of this process's images at a step."""

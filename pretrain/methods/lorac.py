@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from pretrain.method import BatchNeeds, Method
+from pretrain.method import Method
 from pretrain.parts.gather import num_processes
 from pretrain.parts.heads import features_by_size, mlp
 from pretrain.parts.losses import at_least_float32
@@ -169,15 +169,6 @@ class LORAC(Method):
         synchronize_batch_norms(self.encoder)
         queues = [KeyQueue(config.queue_size, config.embedding_dim) for _ in self.key_views]
         self.queues = cast(Sequence[KeyQueue], nn.ModuleList(queues))
-
-    @staticmethod
-    def batch_needs(config: LORACConfig) -> BatchNeeds:
-        """Return the groups that a batch must split into and the queue that must hold its keys."""
-        return BatchNeeds(
-            bn_splits=config.bn_splits,
-            queue_size=config.queue_size,
-            local_prior=config.prior == "batch" and config.batch_scope == "local",
-        )
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
         """Return the loss of views (n, 3, H, W), small ones last, at a share of the run done."""

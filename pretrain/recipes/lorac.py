@@ -62,6 +62,11 @@ class LORACConfig(KeySettings):
     queue_size: int = 65_536
     """K, keys of each of num_keys queues; the paper names one queue, its code has two."""
 
+    @property
+    def local_prior(self) -> bool:
+        """Return whether the prior is over the images of one process."""
+        return self.prior == "batch" and self.batch_scope == "local"
+
 
 IN1K: Recipe[Any] = Recipe(
     method="lorac",

@@ -28,11 +28,10 @@ NO_IMAGES = TrainingImages(Path(), np.array([], np.bytes_), np.array([1]), np.ar
 def take_step(method: Method, batch: Batch, name: str) -> Step:
     """Return one step of a method on a batch, both on the CPU, with the recipe of a name."""
     with pretend_cuda():
-        views, *extras = [on_cuda(view) for view in batch.views], *map(on_cuda, batch.extras)
+        moved = Batch([*map(on_cuda, batch.views)], [*map(on_cuda, batch.extras)])
         job = _job(method, name)
         training = Training(job)
         training.step = job.num_steps - 2
-        moved = Batch(views, *([extras[0], None] if method.num_classes else [None, *extras]))
         return watch_step(method, lambda: training_step(job, training, method, moved))
 
 
@@ -42,7 +41,7 @@ def test_a_step_after_a_resume_has_momenta_of_the_weights_layout(name: str) -> N
     method = tiny_method(name)
     batch = tiny_batch(method, num_images=NUM_IMAGES[1])
     with pretend_cuda(), Watch():
-        moved = Batch([on_cuda(view) for view in batch.views], None)
+        moved = Batch([on_cuda(view) for view in batch.views], [])
         job = _job(method, name)
         first = Training(job)
         training_step(job, first, method, moved)  # the last layer of DINO has no gradient yet

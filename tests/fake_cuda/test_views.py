@@ -59,7 +59,6 @@ def test_views_are_float32_and_wait_as_often_as_their_budget_says(
     batch, watch = second_batch(folder, name, memory_gb=memory_gb)
     kinds = {(view.dtype, view.device, view.shape[:2]) for view in batch.views}
     assert kinds == {(torch.float32, CUDA, (NUM_IMAGES, 3))}
-    assert batch.labels is not None
-    assert batch.labels.device == CUDA
+    assert [rows.device for rows in batch.extras] == [CUDA]
     assert watch.faults == []  # memory that the first batch's copies may still read
     assert watch.waits == allowed_waits(f"views from {source}", name)

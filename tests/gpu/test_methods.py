@@ -153,8 +153,5 @@ def moved_to(device: torch.device, method: Method, batch: Batch) -> tuple[Method
     """Return copies on a device, weights and views in channels_last as in training."""
     last = torch.channels_last
     views = [view.to(device).contiguous(memory_format=last) for view in batch.views]
-    labels, indices = (
-        None if rows is None else rows.to(device) for rows in (batch.labels, batch.indices)
-    )
     method = copy.deepcopy(method).to(device).to(memory_format=last)
-    return method, Batch(views, labels, indices)
+    return method, Batch(views, [rows.to(device) for rows in batch.extras])

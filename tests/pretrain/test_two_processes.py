@@ -8,12 +8,11 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from pretrain.data.feed import Batch
+from pretrain.methods import METHODS
 from pretrain.parts.gather import gather, gather_with_gradient
 from pretrain.parts.sync_bn import shuffled_forward
-from pretrain.recipes import RECIPES
-from pretrain.settings import batch_norm_groups
 from tests.rounding import assert_equal_up_to_rounding
-from tests.tiny_methods import IDLE, LEARNING, forward, tiny_batch, tiny_method
+from tests.tiny_methods import IDLE, LEARNING, forward, tiny_batch, tiny_config, tiny_method
 from tests.two_processes import two_processes
 
 pytestmark = pytest.mark.slow
@@ -72,12 +71,13 @@ def measure_losses(rank: int, num_processes: int) -> dict[str, Any]:
 def train_share(name: str, mine: slice, num_processes: int) -> dict[str, Any]:
     """Losses of two training steps of a method, gradients of the first, state after both."""
     # the others have statistics per process, at least of the keys: they are tested without norms
-    synchronized = batch_norm_groups(RECIPES[f"{name}/smoke"], 2) == 1
+    needs = METHODS[name].batch_needs(tiny_config(name))
+    synchronized = needs.norm_groups(2) == 1
     method = tiny_method(name, norm=nn.BatchNorm2d if synchronized else nn.Identity)
     in_double(method, FLOAT32.get(name, ()))
     whole = tiny_batch(method, num_images=NUM_IMAGES)
-    labels, indices = (None if rows is None else rows[mine] for rows in whole[1:])
-    batch = Batch([view[mine].double() for view in whole.views], labels, indices)
+    extras = [rows[mine] for rows in whole.extras]
+    batch = Batch([view[mine].double() for view in whole.views], extras)
     network = method
     if num_processes > 1:  # as the loop has it
         network = DistributedDataParallel(

@@ -10,7 +10,7 @@ from tests.tiny_methods import tiny_batch, tiny_method
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_loss_is_the_cross_entropy_with_a_target_spread_over_all_classes(smoothing: float) -> None:
     method = tiny_method("supervised", num_classes=4, label_smoothing=smoothing)
-    views, labels, _ = tiny_batch(method)
+    views, (labels,) = tiny_batch(method)
     scores = method.classifier(method.backbone(views[0]))
     target = (1 - smoothing) * torch.eye(4)[labels] + smoothing / 4
     expected = -(target * scores.log_softmax(dim=1)).sum(dim=1).mean()
