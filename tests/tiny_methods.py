@@ -1,5 +1,6 @@
 """Every method in a few milliseconds: its smoke recipe's settings made smaller, a thin ResNet."""
 
+import json
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,14 @@ from torch.nn.functional import avg_pool2d
 from torchvision.models import ResNet
 from torchvision.models.resnet import BasicBlock
 
-from pretrain.data.feed import Batch
+from pretrain.command import Command, Execution
+from pretrain.data.feed import Batch, Feed
+from pretrain.data.images import BatchPlan, TrainingImages
+from pretrain.method import Method
 from pretrain.methods import METHODS
-from pretrain.recipes import RECIPES
+from pretrain.recipes import RECIPES, Recipe
+from pretrain.run import Job
+from pretrain.running.processes import Process
 
 LEARNING = [name for name in METHODS if name != "random"]
 """Random is left out of what is asked of a method: it has nothing to learn."""
@@ -86,6 +92,47 @@ def tiny_batch(method: Any, *, num_images: int = 8) -> Batch:
     indices = torch.arange(num_images)
     extras = [indices % 2] * (method.num_classes > 0) + [indices] * (method.num_images > 0)
     return Batch(views, extras)
+
+
+def tiny_job(
+    method: Method,
+    recipe: Recipe[Any],
+    images: TrainingImages,
+    folder: Path,
+    *,
+    device: str = "cpu",
+    read_every_steps: int = 1,
+) -> Job:
+    """A run of a method on one process, named as its smoke recipe."""
+    folder.mkdir(exist_ok=True)
+    plan = BatchPlan(num_images=len(images), batch_size=recipe.batch_size, seed=0)
+    feed = Feed(
+        images=images,
+        plan=plan,
+        recipe=recipe.views,
+        views=method.views,
+        device=torch.device(device),
+        workers=0,
+        memory_gb=1.0,
+        uses_labels=method.num_classes > 0,
+        uses_indices=method.num_images > 0,
+    )
+    execution = Execution(read_every_steps=read_every_steps)
+    return Job(
+        name=f"{recipe.method}/smoke",
+        command=Command(data=images.folder, out=folder, recipe=recipe, execution=execution),
+        method=method,
+        feed=feed,
+        num_steps=round(recipe.epochs * plan.steps_per_epoch),
+        settings={"recipe": recipe.method},
+        process=Process(device=feed.device),
+    )
+
+
+def losses(folder: Path) -> list[tuple[int, float]]:
+    """Steps and losses in the log of a run."""
+    lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+    return [(line["step"], line["loss"]) for line in lines]
 
 
 def write_images(folder: Path, count: int = 20) -> Path:

@@ -1,19 +1,15 @@
 """Facts of every method: its loss falls, gradients and state stay where they belong, a stop costs
 nothing, and what it exports can be evaluated."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
 from pretrain.__main__ import main
-from pretrain.command import Command, Execution
-from pretrain.data.feed import Batch, Feed
-from pretrain.data.images import BatchPlan
+from pretrain.data.feed import Batch
 from pretrain.data.listing import find_images
 from pretrain.data.views import ViewRecipe
 from pretrain.loop import Training, train, training_step
@@ -22,14 +18,15 @@ from pretrain.parts.queue import KeyQueue
 from pretrain.parts.resnet import build_resnet
 from pretrain.recipes import RECIPES
 from pretrain.run import Job
-from pretrain.running.processes import Process
 from tests.stop_after import stop_after
 from tests.tiny_methods import (
     IDLE,
     LEARNING,
     forward,
+    losses,
     tiny_batch,
     tiny_config,
+    tiny_job,
     tiny_method,
     write_images,
 )
@@ -129,14 +126,6 @@ def test_the_views_asked_for_are_all_used_and_small_ones_come_last(name: str) ->
     assert len(losses) == 1 + len(views)
 
 
-@every_method
-def test_all_randomness_of_a_step_comes_from_the_seed_that_the_loop_sets(name: str) -> None:
-    first, second = tiny_method(name), tiny_method(name)
-    batch = tiny_batch(first)
-    assert train_losses(first, batch, range(1)) == train_losses(second, batch, range(1))
-    assert same_state(first, second)
-
-
 @pytest.fixture(scope="module")
 def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_images(tmp_path_factory.mktemp("images"))
@@ -144,42 +133,13 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def job(name: str, images: Path, folder: Path) -> Job:
     """Two epochs of two steps each."""
-    folder.mkdir(exist_ok=True)
     recipe = replace(
         RECIPES[f"{name}/smoke"],
         config=tiny_config(name),
         views=ViewRecipe(size_px=16, small_size_px=8),
         batch_size=8,
     )
-    method, found, device = tiny_method(name), find_images(images), torch.device("cpu")
-    plan = BatchPlan(num_images=len(found), batch_size=recipe.batch_size, seed=0)
-    feed = Feed(
-        images=found,
-        plan=plan,
-        recipe=recipe.views,
-        views=method.views,
-        device=device,
-        workers=0,
-        memory_gb=1.0,
-        uses_labels=method.num_classes > 0,
-        uses_indices=method.num_images > 0,
-    )
-    return Job(
-        name=f"{name}/smoke",
-        command=Command(
-            data=images, out=folder, recipe=recipe, execution=Execution(read_every_steps=1)
-        ),
-        method=method,
-        feed=feed,
-        num_steps=2 * plan.steps_per_epoch,
-        settings={},
-        process=Process(device=device),
-    )
-
-
-def losses(folder: Path) -> list[float]:
-    lines = (folder / "metrics.jsonl").read_text().splitlines()
-    return [json.loads(line)["loss"] for line in lines]
+    return tiny_job(tiny_method(name), recipe, find_images(images), folder)
 
 
 @every_method
@@ -260,18 +220,3 @@ def test_random_exports_its_initialization(images: Path, tmp_path: Path) -> None
     found = load_backbone(tmp_path / "backbone.pt").state_dict
     assert found.keys() == expected.keys()
     assert all(torch.equal(found[name], expected[name]) for name in found)
-
-
-@pytest.mark.parametrize(
-    ("name", "changes", "told"),
-    [
-        ("swav", {"num_assigned_views": 3}, "num_assigned_views is 3"),
-        ("lorac", {"num_keys": 4}, "num_keys 4"),
-        ("moco", {"key_only": ("color",), "symmetric": True}, "choose one of the two"),
-    ],
-)
-def test_settings_that_make_another_method_are_refused(
-    name: str, changes: dict[str, Any], told: str
-) -> None:
-    with pytest.raises(ValueError, match=told):
-        tiny_method(name, **changes)

@@ -1,6 +1,5 @@
 """Runs that go on from a checkpoint, or under DDP, against plain runs that never stopped."""
 
-import json
 import signal
 import subprocess
 import sys
@@ -28,8 +27,9 @@ from tests.gpu.started import (
     smooth,
     start_job,
 )
-from tests.pretrain.test_main import losses, wait_for_step
+from tests.pretrain.test_main import wait_for_step
 from tests.stop_after import stop_after
+from tests.tiny_methods import losses
 
 NUM_STEPS, STOP_AFTER = 4, 2
 
@@ -126,7 +126,5 @@ def start(place: Place, out: str, recipe: str, options: Sequence[str]) -> Job:
 def finished(job: Job) -> dict[str, Tensor]:
     """Train to the end; return all losses and the final weights and buffers, on the CPU."""
     train(job)
-    lines = (job.command.out / "metrics.jsonl").read_text().splitlines()
-    losses = [float(json.loads(line)["loss"]) for line in lines]
     state = {name: values.cpu() for name, values in job.method.state_dict().items()}
-    return {"loss": torch.tensor(losses), **state}
+    return {"loss": torch.tensor([loss for _, loss in losses(job.command.out)]), **state}

@@ -11,9 +11,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pretrain.command import Command, Execution
-from pretrain.data.feed import Feed
-from pretrain.data.images import BatchPlan
 from pretrain.data.listing import find_images
 from pretrain.data.views import ViewRecipe
 from pretrain.loop import train
@@ -25,8 +22,8 @@ from pretrain.recipes.jcl import JCLConfig
 from pretrain.run import Job
 from pretrain.running.atomic_files import WriteError
 from pretrain.running.errors import NotFiniteError
-from pretrain.running.processes import Process
 from tests.stop_after import stop_after
+from tests.tiny_methods import losses, tiny_job
 
 CONFIG = JCLConfig(num_keys=2, queue_size=10, momentum=0.9, embedding_dim=8, bn_splits=2)
 RECIPE = replace(
@@ -55,37 +52,8 @@ def job(
     read_every_steps: int = 4,
 ) -> Job:
     """Five steps an epoch, three epochs."""
-    folder.mkdir(exist_ok=True)
     found = find_images(images)
-    plan = BatchPlan(num_images=len(found), batch_size=recipe.batch_size, seed=0)
-    feed = Feed(
-        images=found,
-        plan=plan,
-        recipe=recipe.views,
-        views=(View(),) * 3,
-        device=torch.device("cpu"),
-        workers=0,
-        memory_gb=1.0,
-    )
-    return Job(
-        name="jcl/smoke",
-        command=Command(
-            data=images,
-            out=folder,
-            recipe=recipe,
-            execution=Execution(read_every_steps=read_every_steps),
-        ),
-        method=method or small_jcl(),
-        feed=feed,
-        num_steps=round(recipe.epochs * plan.steps_per_epoch),
-        settings={"recipe": "jcl/smoke"},
-        process=Process(device=torch.device("cpu")),
-    )
-
-
-def losses(folder: Path) -> list[tuple[int, float]]:
-    lines = (folder / "metrics.jsonl").read_text().splitlines()
-    return [(line["step"], line["loss"]) for line in map(json.loads, lines)]
+    return tiny_job(method or small_jcl(), recipe, found, folder, read_every_steps=read_every_steps)
 
 
 @pytest.mark.parametrize("stops", [(5,), (7, 3), (14,)])

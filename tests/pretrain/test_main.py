@@ -16,6 +16,7 @@ import pretrain.data.listing
 from pretrain.__main__ import main
 from pretrain.recipes import RECIPES
 from pretrain.run import usual_workers
+from tests.tiny_methods import losses
 
 ROOT = Path(__file__).parents[2]
 QUICK = ["--read-every-steps", "1", "--batch-size", "4", "--bn-splits", "2", "--epochs", "4"]
@@ -82,11 +83,6 @@ def wait_for_step(out: Path, step: int) -> None:
                 return
         time.sleep(0.02)
     raise TimeoutError(f"{out} did not reach step {step}")
-
-
-def losses(out: Path) -> list[tuple[int, float]]:
-    lines = map(json.loads, (out / "metrics.jsonl").read_text().splitlines())
-    return [(line["step"], line["loss"]) for line in lines]
 
 
 def same_weights(first: Path, second: Path) -> bool:
