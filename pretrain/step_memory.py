@@ -24,10 +24,6 @@ BLIND = (
     UnsupportedFakeTensorException,
 )
 """Errors of a pass without numbers where a method looks at one."""
-COPIES = 2
-"""Copies of a trained weight: itself and its momentum; gradients take what activations leave."""
-BATCHES_OF_VIEWS = 2
-"""The one of the step, and the next, which is made meanwhile."""
 AFTER_EVERY_FREEZE = 1.0
 """Share of a run at which all its weights are trained and all its losses count."""
 
@@ -64,5 +60,7 @@ def memory_needs(method: Method, recipe: Recipe[Any], num_images: int, dtype: to
             functional_call(method, state, (views, AFTER_EVERY_FREEZE, *extras))
     trained = sum(p.nbytes for p in method.parameters() if p.requires_grad)
     activations = sum(tensor.untyped_storage().nbytes() for tensor in kept.values())
-    networks = sum(tensor.nbytes for tensor in tensors.values()) + (COPIES - 1) * trained
-    return activations + networks + BATCHES_OF_VIEWS * sum(view.nbytes for view in views)
+    # a trained weight has a momentum; gradients take what activations leave
+    networks = sum(tensor.nbytes for tensor in tensors.values()) + trained
+    # views are those of the step and of the next, which are made meanwhile
+    return activations + networks + 2 * sum(view.nbytes for view in views)

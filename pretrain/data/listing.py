@@ -11,8 +11,7 @@ import json
 import os
 import time
 import zipfile
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from itertools import compress
 from pathlib import Path
@@ -95,7 +94,9 @@ def find_images(folder: Path, *, tolerated: int = 0) -> TrainingImages:
     time, one lists and the others wait.
     """
     path = cache_folder() / f"{hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:24]}.npz"
-    with _lock(path):
+    with ExitStack() as stack:
+        with suppress(WriteError):  # without a cache or locks, all list the folder
+            stack.enter_context(wait_for_lock(path.with_suffix(".lock")))
         images = _load(path, folder)
         if images is None:
             started_s = time.time()
@@ -167,15 +168,6 @@ def cache_folder() -> Path:
     """Return the folder of kept listings."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home) / "ssl-benchmark" / "listings"
-
-
-@contextmanager
-def _lock(path: Path) -> Iterator[None]:
-    """Wait until no other process lists the folder; without a cache or locks, all list it."""
-    with ExitStack() as stack:
-        with suppress(WriteError):
-            stack.enter_context(wait_for_lock(path.with_suffix(".lock")))
-        yield
 
 
 def _keep(path: Path, images: TrainingImages, started_s: float) -> None:

@@ -13,7 +13,7 @@ from pretrain.parts.heads import mlp_with_norm
 from pretrain.parts.losses import at_least_float32
 from pretrain.parts.sync_bn import upload
 from pretrain.parts.view import View
-from pretrain.parts.whitening import Factor, factorize_moment, second_moment
+from pretrain.parts.whitening import factorize_moment, second_moment
 from pretrain.recipes.wmse import WMSEConfig
 
 
@@ -31,25 +31,17 @@ def wmse_loss(
     num_views = len(embeddings)
     with torch.autocast(embeddings.device.type, enabled=False):
         places = orders.reshape(-1, whitening_size)
-        sub_batches = at_least_float32(embeddings)[:, places].transpose(0, 1)
-        white, factor = whiten(sub_batches, ridge)
+        rows = at_least_float32(embeddings)[:, places].transpose(0, 1)  # (B, V, m, D)
+        # each view of a sub-batch has its own mean and covariance, as in section 3.1; this is over
+        # m where the paper has m - 1: lengths are normalized afterwards
+        centered = rows - rows.mean(dim=2, keepdim=True)
+        factor = factorize_moment(second_moment(centered, dual=False), rows.shape[3], ridge)
+        white = torch.linalg.solve_triangular(factor.lower, centered.mT, upper=False).mT
         # |sum of V unit vectors|^2 = V + sum of cosines over ordered pairs: no loop over pairs
         resultant = normalize(white, dim=3).sum(dim=1).square().sum(dim=2)
         cosine = (resultant - num_views) / (num_views * (num_views - 1))
         loss = factor.mask_failures(2 - 2 * cosine.mean(dim=1)).mean()
         return {"loss": loss, **factor.metrics()}
-
-
-def whiten(rows: Tensor, ridge: float) -> tuple[Tensor, Factor]:
-    """Return rows (B, V, m, D) whitened, and their factors, as in section 3.1.
-
-    Each view of a sub-batch has its own mean and covariance.
-    """
-    # a covariance over m where the paper has m - 1: lengths are normalized afterwards
-    centered = rows - rows.mean(dim=2, keepdim=True)
-    factor = factorize_moment(second_moment(centered, dual=False), rows.shape[3], ridge)
-    white = torch.linalg.solve_triangular(factor.lower, centered.mT, upper=False).mT
-    return white, factor
 
 
 class WMSE(Method):

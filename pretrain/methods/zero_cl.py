@@ -3,8 +3,7 @@
 Zhang et al., ICLR 2022, openreview.net/forum?id=RAW9tCdVxLj.
 """
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -52,11 +51,14 @@ def zca_whiten(matrices: Sequence[Tensor], ridge: float) -> list[Tensor]:
 
     The smaller of m and k is the same for all X. The released code detaches W as well.
     """
-    spectra = decompose(torch.stack([smaller_moment(columns.detach()) for columns in matrices]))
-    return [
-        _whiten(columns, spectrum, ridge)
-        for columns, spectrum in zip(matrices, spectra, strict=True)
-    ]
+    moments = torch.stack([smaller_moment(columns.detach()) for columns in matrices])
+    # eigh raises on what is not finite; the training loop reports it from the loss instead
+    broken = ~moments.sum(dim=(1, 2)).isfinite()
+    # one call for all, since each waits for the device to see whether it has failed
+    values, vectors = torch.linalg.eigh(moments.masked_fill(broken[:, None, None], 0))
+    values = values.clamp_min(0).masked_fill(broken[:, None], torch.nan)
+    spectra = zip(values, vectors, strict=True)
+    return [_whiten(x, *own, ridge=ridge) for x, own in zip(matrices, spectra, strict=True)]
 
 
 def smaller_moment(columns: Tensor) -> Tensor:
@@ -66,49 +68,18 @@ def smaller_moment(columns: Tensor) -> Tensor:
     return vectors @ vectors.T / num_rows
 
 
-def _whiten(columns: Tensor, spectrum: "Spectrum", ridge: float) -> Tensor:
-    """Return X W for X (m, k) with the spectrum of its smaller moment."""
+def _whiten(columns: Tensor, values: Tensor, vectors: Tensor, *, ridge: float) -> Tensor:
+    """Return X W for X (m, k), with values (s,) and vectors (s, s) of its smaller moment."""
     num_rows, num_columns = columns.shape
     if num_columns <= num_rows:
-        return columns @ spectrum.matrix(lambda v: (v + ridge).rsqrt())
-
-    # more columns than rows: W is r^-1/2 I - X'AX/m for an m x m matrix A, and is never formed
-    def slope(values: Tensor) -> Tensor:
-        """Return (f(0) - f(v)) / v for f(v) = (v + r)^-1/2, written without a difference."""
-        root = (values + ridge).sqrt()
-        inverse: Tensor = (ridge**0.5 * root * (root + ridge**0.5)).reciprocal()
-        return inverse
-
-    fixed = columns.detach()
-    inner = spectrum.matrix(slope)
+        return columns @ ((vectors * (values + ridge).rsqrt()) @ vectors.T)
+    # more columns than rows: W is r^-1/2 I - X'AX/m for an m x m matrix A, and is never formed. Its
+    # values are (f(0) - f(v)) / v for f(v) = (v + r)^-1/2, written without a difference
+    root = (values + ridge).sqrt()
+    slope = (ridge**0.5 * root * (root + ridge**0.5)).reciprocal()
+    inner, fixed = (vectors * slope) @ vectors.T, columns.detach()
     white: Tensor = columns / ridge**0.5 - (columns @ fixed.T) @ (inner @ fixed) / num_rows
     return white
-
-
-class Spectrum(NamedTuple):
-    """Eigenvalues and eigenvectors of a symmetric matrix (k, k) >= 0."""
-
-    values: Tensor
-    """(k,)."""
-    vectors: Tensor
-    """(k, k), a column for each value."""
-    broken: Tensor
-    """Scalar, whether the matrix is not finite; values and vectors are those of zeros then."""
-
-    def matrix(self, function: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return the matrix (k, k) with a function of the values, or NaN if broken."""
-        scale = function(self.values.clamp_min(0)).masked_fill(self.broken, torch.nan)
-        return (self.vectors * scale) @ self.vectors.T
-
-
-@torch.no_grad()
-def decompose(moments: Tensor) -> list[Spectrum]:
-    """Return the spectra of symmetric matrices (B, k, k) >= 0."""
-    # eigh raises on what is not finite; the training loop reports it from the loss instead
-    broken = ~moments.sum(dim=(1, 2)).isfinite()
-    # one call for all, since each waits for the device to see whether it has failed
-    values, vectors = torch.linalg.eigh(moments.masked_fill(broken[:, None, None], 0))
-    return [Spectrum(*parts) for parts in zip(values, vectors, broken, strict=True)]
 
 
 class ZeroCL(Method):

@@ -67,11 +67,9 @@ def features_by_size(backbone: nn.Module, views: list[Tensor]) -> Tensor:
 
 def moco_projector(kind: Projector, feature_dim: int, embedding_dim: int) -> nn.Module:
     """Return MoCo v1's single layer or MoCo v2's two with hidden width C: (n, C) -> (n, d)."""
-    match kind:
-        case "mlp":
-            return mlp(feature_dim, feature_dim, embedding_dim)
-        case "linear":
-            return nn.Linear(feature_dim, embedding_dim)
+    if kind == "linear":
+        return nn.Linear(feature_dim, embedding_dim)
+    return mlp(feature_dim, feature_dim, embedding_dim)
 
 
 def mlp(in_features: int, hidden_features: int, out_features: int) -> nn.Sequential:

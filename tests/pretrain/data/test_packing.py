@@ -4,7 +4,6 @@ import numpy as np
 import torch
 
 from pretrain.data.side_stream import Array, pack, unpack
-from tests.copies import Copies
 
 ARRAYS: list[Array] = [
     np.arange(5),
@@ -23,10 +22,3 @@ def test_arrays_come_back_with_values_types_and_shapes() -> None:
         expected = torch.from_numpy(np.ascontiguousarray(array))
         assert tensor.dtype == expected.dtype
         assert torch.equal(tensor, expected)
-
-
-def test_all_arrays_come_with_one_copy() -> None:
-    with Copies() as copies:
-        found = unpack(pack(ARRAYS), torch.device("meta"))
-    assert copies.count == 1
-    assert [tensor.shape for tensor in found] == [array.shape for array in ARRAYS]

@@ -4,7 +4,6 @@ import torch
 from torch import Tensor
 from torchvision.models import ResNet
 
-from pretrain.parts.heads import ProjectorHeads
 from pretrain.parts.resnet import BranchedResNet, build_resnet
 from tests.rounding import assert_equal_up_to_rounding
 
@@ -33,14 +32,3 @@ def test_features_are_those_of_each_heads_ordinary_network_in_order() -> None:
     alone = [network.head(i) for i in range(3)]
     assert all(isinstance(head, ResNet) and not head.training for head in alone)
     assert_equal_up_to_rounding(features, torch.cat([head(photos()) for head in alone], dim=1))
-
-
-def test_later_heads_are_all_but_the_first_which_is_not_computed() -> None:
-    network = branched_resnet().eval()
-    encoder = ProjectorHeads(network, 512, 4, 3)
-    expected = encoder(photos())[:, 1:]
-    calls: list[int] = []
-    for head, branch in enumerate(network.layer4):
-        branch.register_forward_hook(lambda *_, head=head: calls.append(head))
-    assert_equal_up_to_rounding(encoder(photos(), first=1), expected)
-    assert calls == [1, 2]

@@ -40,13 +40,6 @@ def test_more_features_than_rows_or_fewer_the_sum_and_its_gradient_are_the_same(
     torch.testing.assert_close(gradient, torch.autograd.grad(expected, [first, second]))
 
 
-@pytest.mark.parametrize(("num_rows", "dim"), [(9, 4), (4, 9)])
-def test_float32_agrees_with_float64(num_rows: int, dim: int) -> None:
-    first, second = rows(num_rows, dim)
-    found = off_diagonal_squares(first.float(), second.float())
-    assert_equal_up_to_rounding(found, off_diagonal_squares(first, second))
-
-
 def test_spread_is_one_for_random_directions_and_zero_after_a_collapse() -> None:
     rows = torch.randn(4000, 16, generator=torch.Generator().manual_seed(0))
     assert embedding_spread(rows).item() == pytest.approx(1, abs=0.02)

@@ -9,7 +9,6 @@ from pretrain.parts.momentum_encoder import (
     MomentumEncoder,
     positive_keys,
     rising_momentum,
-    similarities,
 )
 from pretrain.parts.view import KeyForward
 from tests.tiny_methods import tiny_method
@@ -59,9 +58,3 @@ def test_each_key_stands_at_its_image_and_its_view(key_forward: KeyForward) -> N
         for view in range(3):
             expected = normalize(views[view][image].flatten(), dim=0)
             torch.testing.assert_close(keys[image, view], expected)
-
-
-def test_similarities_are_products_with_the_own_keys() -> None:
-    query, keys = torch.randn(4, 8), torch.randn(4, 3, 8)
-    expected = torch.stack([keys[i] @ query[i] for i in range(4)])
-    torch.testing.assert_close(similarities(query, keys), expected)
