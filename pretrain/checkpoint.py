@@ -23,10 +23,10 @@ class CheckpointError(ValueError):
 
 
 def save(path: Path, state: dict[str, Any]) -> None:
-    """Write tensors and plain values; the previous checkpoint stays until this one is complete."""
+    """Write tensors and plain values; the previous file stays until this one is complete."""
     buffer = io.BytesIO()
     torch.save(state, buffer)
-    write_whole(path, buffer.getbuffer())
+    write_whole(path, buffer.getbuffer())  # where getvalue would copy the whole file
 
 
 def load(

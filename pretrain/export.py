@@ -1,6 +1,5 @@
 """The backbone file and the encoder file, all that evaluation gets from pre-training."""
 
-import io
 import json
 import platform
 import subprocess
@@ -14,6 +13,7 @@ from safetensors.torch import save as safetensors_bytes
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from pretrain import checkpoint
 from pretrain.data.views import ViewRecipe
 from pretrain.parts.resnet import BranchedResNet
 from pretrain.parts.view import Stem
@@ -62,9 +62,7 @@ def export(
         }
         write_whole(path, safetensors_bytes(tensors, metadata=header))
         return
-    buffer = io.BytesIO()
-    torch.save({**description, "state_dict": tensors}, buffer)
-    write_whole(path, buffer.getbuffer())  # where getvalue would copy the whole file
+    checkpoint.save(path, {**description, "state_dict": tensors})
 
 
 def versions() -> dict[str, str]:

@@ -30,21 +30,18 @@ from pretrain.running.processes import any_process
 
 
 def compile_networks(method: Method, *, backend: str = "inductor") -> None:
-    """Compile the backbones of a method, each when it is first called."""
-    for module in compiled_modules(method):
-        # a graph for each size of views, since symbolic sizes make slower kernels; and a limit of
-        # graphs for each module, since beyond it torch would run the rest uncompiled
-        module.compile(backend=backend, dynamic=False, isolate_recompiles=True)
-
-
-def compiled_modules(method: Method) -> Iterator[nn.Module]:
-    """Yield the modules that are compiled: backbones, those of momentum encoders included."""
+    """Compile the backbones of a method and its momentum encoder, each when it is first called."""
+    parts: list[nn.Module] = []
     for module in method.modules():
         # methods call trunk and heads, not the module, so only its stages can be compiled
         if isinstance(module, BranchedResNet):
-            yield from (module.layer1, module.layer2, module.layer3, *module.layer4)
+            parts += module.layer1, module.layer2, module.layer3, *module.layer4
         elif isinstance(module, type(method.backbone)):
-            yield module
+            parts.append(module)
+    for part in parts:
+        # a graph for each size of views, since symbolic sizes make slower kernels; and a limit of
+        # graphs for each module, since beyond it torch would run the rest uncompiled
+        part.compile(backend=backend, dynamic=False, isolate_recompiles=True)
 
 
 LIMIT = torch.finfo(torch.float32).max ** 0.5

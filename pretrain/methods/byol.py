@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from pretrain.method import Method
 from pretrain.parts.heads import mlp_with_norm
 from pretrain.parts.losses import embedding_spread, negative_cosine
-from pretrain.parts.momentum_encoder import MomentumEncoder, rising_momentum
+from pretrain.parts.momentum_encoder import MomentumEncoder
 from pretrain.recipes.byol import BYOLConfig
 
 
@@ -47,4 +47,4 @@ class BYOL(Method):
 
     def after_step(self, progress: float) -> None:
         """Let the target encoder follow, at the momentum of this step: section 3.2 with k / K."""
-        self.target_encoder.update(self.encoder, rising_momentum(self.config.momentum, progress))
+        self.target_encoder.update(self.encoder, progress)

@@ -12,7 +12,7 @@ from pretrain.method import Method
 from pretrain.parts.gather import gather
 from pretrain.parts.heads import features_by_size
 from pretrain.parts.losses import cross_view_entropy
-from pretrain.parts.momentum_encoder import MomentumEncoder, rising_momentum
+from pretrain.parts.momentum_encoder import MomentumEncoder
 from pretrain.parts.sync_bn import synchronize_batch_norms
 from pretrain.parts.view import View
 from pretrain.recipes.dino import DINOConfig
@@ -123,8 +123,7 @@ class DINO(Method):
 
     def after_step(self, progress: float) -> None:
         """Let the target encoder follow, at the released code's momentum for this step."""
-        momentum = rising_momentum(self.config.momentum, progress)
-        self.target_encoder.update(self.encoder, momentum)
+        self.target_encoder.update(self.encoder, progress)
 
     def target_temperature(self, progress: float) -> float:
         """Return tau_t at a share of the run: linear over the warm-up, constant after it.

@@ -25,7 +25,7 @@ def jcl_loss(
     query (n, d), keys (n, M, d), queue (K, d); rows of unit length. Only the query gets a gradient
     through the queue. Keys that are all equal give InfoNCE.
     """
-    positive = similarities(query, keys) / temperature
+    positive = similarities(query[:, None], keys) / temperature
     attraction = positive.mean(dim=1)
     # q' Sigma q equals the variance of q' k over the keys: no d x d matrix is built
     variance = positive.var(dim=1, correction=0)
@@ -41,7 +41,7 @@ def multi_key_loss(query: Tensor, keys: Tensor, queue: Tensor, *, temperature: f
     query (n, d), keys (n, M, d), queue (K, d); rows of unit length. Only the query gets a gradient
     through the queue. One key gives InfoNCE.
     """
-    positive = similarities(query, keys) / temperature
+    positive = similarities(query[:, None], keys) / temperature
     negative = queue_logsumexp(query, queue, temperature=temperature)  # the same for all M keys
     return (torch.logaddexp(positive, negative[:, None]) - positive).mean()
 

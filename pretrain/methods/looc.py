@@ -12,7 +12,7 @@ from torch.nn.functional import normalize, pad
 
 from pretrain.method import Method
 from pretrain.parts.heads import HeadQueues, ProjectorHeads
-from pretrain.parts.momentum_encoder import MomentumEncoder
+from pretrain.parts.momentum_encoder import MomentumEncoder, similarities
 from pretrain.parts.queue import queue_logsumexp
 from pretrain.parts.resnet import BranchedResNet
 from pretrain.parts.sync_bn import shuffled_forward, split_forward
@@ -29,7 +29,7 @@ def looc_loss(queries: Tensor, keys: Tensor, queues: Tensor, *, temperature: flo
     chance. Head 0 has no such negatives and reads keys[0, 0] only: keys[0, 1:] may hold any finite
     values. One head gives InfoNCE.
     """
-    similarity = similarities(queries, keys) / temperature
+    similarity = similarities(queries[:, None], keys) / temperature  # (h, v, n)
     positive = similarity.diagonal().T
     same_image = torch.cat([positive[:1], similarity[1:].logsumexp(dim=1)])
     negative = negative_logsumexp(queries, queues, temperature=temperature)
@@ -41,14 +41,9 @@ def moco_pp_loss(queries: Tensor, keys: Tensor, queues: Tensor, *, temperature: 
 
     queries (h, n, d), keys (h, n, d), queues (h, K, d); rows of unit length.
     """
-    positive = similarities(queries, keys[:, None]).squeeze(1) / temperature
+    positive = similarities(queries, keys) / temperature
     negative = negative_logsumexp(queries, queues, temperature=temperature)
     return (torch.logaddexp(positive, negative) - positive).mean()
-
-
-def similarities(queries: Tensor, keys: Tensor) -> Tensor:
-    """Return products (h, v, n) of queries (h, n, d) and keys (h, v, n, d), always float32."""
-    return (queries.float()[:, None] * keys.float()).sum(dim=3)
 
 
 def negative_logsumexp(queries: Tensor, queues: Tensor, *, temperature: float) -> Tensor:
@@ -92,7 +87,7 @@ class LooC(Method):
         queries = unit_rows(split_forward(self.encoder, views[0], config.bn_splits))
         loss = looc_loss(queries, keys, self.queues.keys(), temperature=config.temperature)
         self.queues.push(keys.diagonal().permute(2, 0, 1))  # head i queues key view i
-        similarity = similarities(queries.detach(), keys)
+        similarity = similarities(queries.detach()[:, None], keys)
         logged = {"loss": loss, "positive_similarity": similarity.diagonal().mean()}
         if config.designated:
             own = similarity[1:].diagonal(offset=1)
@@ -149,5 +144,5 @@ class MoCoPP(Method):
         queries = unit_rows(split_forward(self.encoder, views[0], config.bn_splits))
         loss = moco_pp_loss(queries, keys, self.queues.keys(), temperature=config.temperature)
         self.queues.push(keys)
-        similarity = similarities(queries.detach(), keys[:, None])
-        return {"loss": loss, "positive_similarity": similarity.mean()}
+        similarity = similarities(queries.detach(), keys).mean()
+        return {"loss": loss, "positive_similarity": similarity}

@@ -15,7 +15,7 @@ from pretrain.method import Method
 from pretrain.parts.gather import num_processes
 from pretrain.parts.heads import features_by_size, mlp
 from pretrain.parts.losses import at_least_float32
-from pretrain.parts.momentum_encoder import MomentumEncoder, positive_keys
+from pretrain.parts.momentum_encoder import MomentumEncoder, positive_keys, similarities
 from pretrain.parts.queue import KeyQueue, queue_logsumexp
 from pretrain.parts.sync_bn import synchronize_batch_norms
 from pretrain.parts.view import View
@@ -101,11 +101,6 @@ def lorac_loss(
     positive = similarities(queries, key) / temperature + log_prior.float()
     negative = queue_logsumexp(queries.flatten(0, 1), queue, temperature=temperature)
     return (torch.logaddexp(positive, negative.view_as(positive)) - positive).mean()
-
-
-def similarities(queries: Tensor, key: Tensor) -> Tensor:
-    """Return products (V, n) of queries (V, n, d) and the key (n, d) of their image, float32."""
-    return (queries.float() * key.float()).sum(dim=2)
 
 
 def norm_log_prior(

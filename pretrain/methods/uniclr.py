@@ -12,7 +12,7 @@ from pretrain.method import Method
 from pretrain.parts.gather import gather_with_gradient
 from pretrain.parts.heads import mlp_with_norm
 from pretrain.parts.losses import at_least_float32
-from pretrain.parts.momentum_encoder import MomentumEncoder, rising_momentum
+from pretrain.parts.momentum_encoder import MomentumEncoder
 from pretrain.parts.view import View
 from pretrain.parts.whitening import Pairs, whitened_cosines, whitened_trace
 from pretrain.recipes.uniclr import UniCLRConfig
@@ -124,8 +124,7 @@ class UniCLR(Method):
     def after_step(self, progress: float) -> None:
         """Let the momentum encoder, if any, follow."""
         if self.target_encoder is not None:
-            momentum = rising_momentum(self.config.momentum, progress)
-            self.target_encoder.update(self.encoder, momentum)
+            self.target_encoder.update(self.encoder, progress)
 
     def _targets(self, images: list[Tensor], projected: list[Tensor]) -> list[Tensor]:
         """Return targets (n, D) of the large views, without gradient; none where sources serve."""

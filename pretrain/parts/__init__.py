@@ -7,7 +7,6 @@ momentum_encoder.py         a moving average of an encoder; a query's many posit
 queue.py                    a ring buffer of past keys; log-sum-exp and KL divergence over it
 whitening.py                cosines of whitened rows, trace of the whitened cross-covariance
 losses.py                   data type, negative cosine, correlation, entropies, a key among a queue
-fused_batch_norm.py         batch norm over all processes by torch's kernels for GPUs
-sync_bn.py                  which norms are over all processes; ShuffleBN
+sync_bn.py                  batch norm over all processes, by kernels or a formula; ShuffleBN
 gather.py                   rows and sums over all processes, with and without gradient
 """

@@ -27,13 +27,13 @@ class MomentumEncoder(nn.Module):
         self.momentum = momentum
 
     @torch.no_grad()
-    def update(self, encoder: nn.Module, momentum: float | None = None) -> None:
+    def update(self, encoder: nn.Module, progress: float = 0.0) -> None:
         """Set parameters to momentum * own + (1 - momentum) * encoder's.
 
-        The momentum is the constructor's unless one is given.
+        The momentum is the constructor's; with the share of the run done it rises to 1.
         """
         # one fused call: a loop over the parameters of a ResNet-50 takes several times as long
-        rate = 1 - (self.momentum if momentum is None else momentum)
+        rate = 1 - rising_momentum(self.momentum, progress)
         own: list[Tensor] = list(self.network.parameters())
         target: list[Tensor] = list(encoder.parameters())
         torch._foreach_lerp_(own, target, rate)
@@ -69,7 +69,7 @@ def rising_momentum(start: float, progress: float) -> float:
 
 def positive_metrics(query: Tensor, keys: Tensor) -> dict[str, Tensor]:
     """Return mean and variance of the similarities of query (n, d) and keys (n, M, d)."""
-    similarity = similarities(query.detach(), keys)
+    similarity = similarities(query.detach()[:, None], keys)
     return {
         "positive_similarity": similarity.mean(),
         "positive_variance": similarity.var(dim=1, correction=0).mean(),
@@ -90,6 +90,6 @@ def positive_keys(
     return unit_keys.view(len(views), -1, unit_keys.shape[1]).transpose(0, 1)
 
 
-def similarities(query: Tensor, keys: Tensor) -> Tensor:
-    """Return products (n, M) of query (n, d) and its keys (n, M, d), float32 under autocast too."""
-    return (query.float()[:, None] * keys.float()).sum(dim=2)
+def similarities(queries: Tensor, keys: Tensor) -> Tensor:
+    """Return products (...) of rows (..., d) and (..., d), whose axes are broadcast, in float32."""
+    return (queries.float() * keys.float()).sum(dim=-1)

@@ -8,7 +8,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.nn.modules._functions import SyncBatchNorm
 
-from pretrain.parts.fused_batch_norm import FusedBatchNorm
+from pretrain.parts.sync_bn import FusedBatchNorm
 from tests.fake_cuda import watch
 from tests.fake_cuda.kernels import SYNC_NORM, run_without_kernel
 from tests.fake_cuda.pretend import on_cuda, pretend_cuda, pretend_processes

@@ -14,8 +14,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from pretrain.parts import fused_batch_norm
-from pretrain.parts.fused_batch_norm import FusedBatchNorm
+from pretrain.parts import sync_bn
+from pretrain.parts.sync_bn import FusedBatchNorm
 from pretrain.running.atomic_files import load_stage, save_stage
 from pretrain.running.processes import process_group
 from tests.gpu.findings import Findings, relative_difference, roundings
@@ -74,7 +74,7 @@ def test_fused_norm_of_two_halves(
     """Two halves of a batch, as if each had a process, against plain batch norm of the whole."""
     if place.device.type != "cuda":
         pytest.skip("a CPU has no such kernels; two processes compare its formula")
-    monkeypatch.setattr(fused_batch_norm, "num_processes", lambda: 2)
+    monkeypatch.setattr(sync_bn, "num_processes", lambda: 2)
     draw = torch.Generator().manual_seed(13)
     shape = (2 * IMAGES_EACH, CHANNELS) if layout == "2-D" else (2 * IMAGES_EACH, CHANNELS, 5, 5)
     rows, goals = torch.randn(2, *shape, generator=draw)
@@ -107,7 +107,7 @@ def of_halves(norm: FusedBatchNorm, rows: Tensor, goals: Tensor) -> dict[str, Te
     stacked = torch.stack([torch.cat(torch.batch_norm_stats(half, norm.eps)) for half, _ in pairs])
     sums: list[Tensor] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fused_batch_norm, "gather", lambda _: stacked)
+        patch.setattr(sync_bn, "gather", lambda _: stacked)
         patch.setattr(dist, "all_reduce", lambda own: sums.append(own.clone()))
         for half, goal in pairs:  # each process notes what it gives to the other
             step(norm, half, goal)

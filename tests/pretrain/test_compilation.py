@@ -16,7 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 from pretrain.command import Execution
 from pretrain.loop import compile_networks
 from pretrain.method import Method
-from pretrain.parts.fused_batch_norm import FusedBatchNorm
+from pretrain.parts.sync_bn import FusedBatchNorm
 from pretrain.parts.view import View
 from pretrain.recipes import RECIPES
 from pretrain.settings import SettingsError, check_cpu

@@ -7,9 +7,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pretrain.parts import fused_batch_norm
-from pretrain.parts.fused_batch_norm import FusedBatchNorm, has_kernels
-from pretrain.parts.sync_bn import shuffled_forward, split_forward, synchronize_batch_norms
+from pretrain.parts import sync_bn
+from pretrain.parts.sync_bn import (
+    FusedBatchNorm,
+    has_kernels,
+    shuffled_forward,
+    split_forward,
+    synchronize_batch_norms,
+)
 from tests.two_processes import two_processes
 
 NUM_IMAGES, CHANNELS = 8, 5
@@ -85,7 +90,7 @@ def test_two_processes_compute_what_one_does_with_the_whole_batch(
 def several(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take the synchronous way with one process, whose rows are all rows."""
     counts = iter([2])  # asked for once by the layer; afterwards there is one process
-    monkeypatch.setattr(fused_batch_norm, "num_processes", lambda: next(counts, 1))
+    monkeypatch.setattr(sync_bn, "num_processes", lambda: next(counts, 1))
 
 
 @pytest.mark.usefixtures("several")
