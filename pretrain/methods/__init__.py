@@ -1,4 +1,4 @@
-"""The methods: one paper per file. A new one is named here and in pretrain/recipes/__init__.py.
+"""The methods: one paper per file. A new one is named here and in pretrain/recipes/small.py.
 
 moco.py        MoCo v1, v2, v2+; label smoothing; augmentations shared by both views or for keys
 jcl.py         JCL, many positive keys by their mean and covariance; the mean InfoNCE over them

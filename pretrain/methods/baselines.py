@@ -6,7 +6,8 @@ from torch.nn.functional import cross_entropy
 
 from pretrain.method import Method
 from pretrain.parts.view import View
-from pretrain.recipes.baselines import RandomConfig, SupervisedConfig
+from pretrain.recipes.looc import SupervisedConfig
+from pretrain.recipes.small import RandomConfig
 
 
 class Supervised(Method):

@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any, Literal
 
 from pretrain.parts.view import Augmentation
-from pretrain.recipes.baselines import SupervisedConfig
 from pretrain.recipes.moco import MoCoConfig
 from pretrain.recipes.recipe import (
     MOCO_V2_VIEWS,
@@ -48,6 +47,16 @@ class MoCoPPConfig(KeySettings):
     """h, as many as LooC++ with three designated augmentations has."""
     queue_size: int = 16_384
     """K, keys of each head."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SupervisedConfig:
+    """Settings of supervised training; the defaults are torchvision's for ImageNet-1k."""
+
+    num_classes: int = 1000
+    """L, classes."""
+    label_smoothing: float = 0.0
+    """Share of the target that is spread evenly over all classes, the true one included."""
 
 
 HALF = 0.5

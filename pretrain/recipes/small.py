@@ -5,31 +5,43 @@ the cifar10 recipes of UniCLR's three methods, ReSSL and NNCLR stand in files of
 """
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from pretrain.data.views import ViewRecipe
-from pretrain.recipes import nnclr, ressl, uniclr
-from pretrain.recipes.barlow_twins import BarlowTwinsConfig
-from pretrain.recipes.baselines import RandomConfig, SupervisedConfig
-from pretrain.recipes.byol import BYOLConfig
-from pretrain.recipes.co2 import CO2Config
-from pretrain.recipes.dino import DINOConfig
-from pretrain.recipes.instdisc import InstDiscConfig
-from pretrain.recipes.jcl import JCLConfig
-from pretrain.recipes.looc import LooCConfig, MoCoPPConfig
-from pretrain.recipes.lorac import LORACConfig
-from pretrain.recipes.moco import MoCoConfig, MultiKeyConfig
-from pretrain.recipes.nnclr import NNCLRConfig
+from pretrain.recipes import (
+    barlow_twins,
+    byol,
+    co2,
+    dino,
+    instdisc,
+    jcl,
+    looc,
+    lorac,
+    moco,
+    nnclr,
+    ressl,
+    simclr,
+    simsiam,
+    swav,
+    uniclr,
+    vicreg,
+    wmse,
+    zero_cl,
+)
 from pretrain.recipes.recipe import Recipe, Recipes, linear_rate
-from pretrain.recipes.ressl import ReSSLConfig
-from pretrain.recipes.simclr import SimCLRConfig
-from pretrain.recipes.simsiam import SimSiamConfig
-from pretrain.recipes.swav import SwAVConfig
-from pretrain.recipes.uniclr import UniCLRConfig
-from pretrain.recipes.vicreg import VICRegConfig
-from pretrain.recipes.wmse import WMSEConfig
-from pretrain.recipes.zero_cl import ZeroCLConfig
+
+FAMILIES = (
+    *(jcl, moco, co2, lorac, uniclr, instdisc, simclr, byol, simsiam, swav, dino, ressl, nnclr),
+    *(barlow_twins, vicreg, wmse, zero_cl, looc),
+)
+"""Published runs, in the order of --list."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomConfig:
+    """No settings of a random network: the seed of a run decides everything."""
+
 
 TEMPERATURE = 0.1
 """Temperature of all methods with a queue; small images and short runs need less than 0.2."""
@@ -38,42 +50,46 @@ EQUAL_VIEWS: Mapping[str, Any] = {"num_large_views": 3, "num_small_views": 0, "n
 """Views of LORAC as in figure 4(b): small crops of 16 px are too coarse to recognize."""
 
 CONFIGS: Mapping[str, Any] = {
-    "moco": MoCoConfig(temperature=TEMPERATURE),
-    "multi_key": MultiKeyConfig(temperature=TEMPERATURE, num_keys=2),
+    "moco": moco.MoCoConfig(temperature=TEMPERATURE),
+    "multi_key": moco.MultiKeyConfig(temperature=TEMPERATURE, num_keys=2),
     # with lower temperatures, weights of variance and norm that act as the papers' do at theirs
-    "jcl": JCLConfig(temperature=TEMPERATURE, num_keys=2, covariance_weight=1.0),
-    "co2": CO2Config(temperature=TEMPERATURE),
-    "moco_m": LORACConfig(temperature=TEMPERATURE, prior="none", **EQUAL_VIEWS),
-    "lorac": LORACConfig(temperature=TEMPERATURE, beta=4.0, **EQUAL_VIEWS),
-    "simaffinity": UniCLRConfig(variant="affinity", embedding_dim=256, hidden_dim=512),
-    "simwhitening": UniCLRConfig(variant="whitening", embedding_dim=64, hidden_dim=512, ridge=1e-2),
-    "simtrace": UniCLRConfig(variant="trace", embedding_dim=64, hidden_dim=512, ridge=1e-2),
-    "looc": LooCConfig(temperature=TEMPERATURE, designated=("color",)),
-    "loocpp": LooCConfig(temperature=TEMPERATURE, designated=("color",), conv5_heads=True),
-    "mocopp": MoCoPPConfig(temperature=TEMPERATURE, num_heads=2),
+    "jcl": jcl.JCLConfig(temperature=TEMPERATURE, num_keys=2, covariance_weight=1.0),
+    "co2": co2.CO2Config(temperature=TEMPERATURE),
+    "moco_m": lorac.LORACConfig(temperature=TEMPERATURE, prior="none", **EQUAL_VIEWS),
+    "lorac": lorac.LORACConfig(temperature=TEMPERATURE, beta=4.0, **EQUAL_VIEWS),
+    "simaffinity": uniclr.UniCLRConfig(variant="affinity", embedding_dim=256, hidden_dim=512),
+    "simwhitening": uniclr.UniCLRConfig(
+        variant="whitening", embedding_dim=64, hidden_dim=512, ridge=1e-2
+    ),
+    "simtrace": uniclr.UniCLRConfig(variant="trace", embedding_dim=64, hidden_dim=512, ridge=1e-2),
+    "looc": looc.LooCConfig(temperature=TEMPERATURE, designated=("color",)),
+    "loocpp": looc.LooCConfig(temperature=TEMPERATURE, designated=("color",), conv5_heads=True),
+    "mocopp": looc.MoCoPPConfig(temperature=TEMPERATURE, num_heads=2),
     # the softmax over all rows: with drawn rows and a constant Z, few steps only move all
     # embeddings together. A bank needs many passes, so a short run needs few images
-    "instdisc": InstDiscConfig(temperature=TEMPERATURE, num_images=50_000, num_negatives=0),
-    "simclr": SimCLRConfig(temperature=0.5, hidden_dim=512),
-    "byol": BYOLConfig(hidden_dim=512, embedding_dim=128),
-    "simsiam": SimSiamConfig(hidden_dim=512, predictor_dim=64, embedding_dim=256),
+    "instdisc": instdisc.InstDiscConfig(
+        temperature=TEMPERATURE, num_images=50_000, num_negatives=0
+    ),
+    "simclr": simclr.SimCLRConfig(temperature=0.5, hidden_dim=512),
+    "byol": byol.BYOLConfig(hidden_dim=512, embedding_dim=128),
+    "simsiam": simsiam.SimSiamConfig(hidden_dim=512, predictor_dim=64, embedding_dim=256),
     # these losses are sums over features and images: scaled to the size of the others for plain
     # SGD. Fewer features than in the papers have fewer pairs, so correlations weigh more
-    "barlow_twins": BarlowTwinsConfig(
+    "barlow_twins": barlow_twins.BarlowTwinsConfig(
         off_diagonal_weight=0.05, loss_scale=0.02, hidden_dim=512, embedding_dim=128
     ),
-    "vicreg": VICRegConfig(
+    "vicreg": vicreg.VICRegConfig(
         invariance_weight=1.0,
         variance_weight=1.0,
         covariance_weight=0.2,
         hidden_dim=512,
         embedding_dim=128,
     ),
-    "wmse": WMSEConfig(whitening_size=64, hidden_dim=512, embedding_dim=32),
-    "zero_cl": ZeroCLConfig(loss_scale=0.01, hidden_dim=512, embedding_dim=128),
+    "wmse": wmse.WMSEConfig(whitening_size=64, hidden_dim=512, embedding_dim=32),
+    "zero_cl": zero_cl.ZeroCLConfig(loss_scale=0.01, hidden_dim=512, embedding_dim=128),
     # two large views, as small crops would be too coarse; few outputs for few images and short
     # runs. Less sharp targets of DINO collapse to the uniform distribution here
-    "swav": SwAVConfig(
+    "swav": swav.SwAVConfig(
         epsilon=0.03,
         num_prototypes=64,
         prototypes_from=0.01,
@@ -82,7 +98,7 @@ CONFIGS: Mapping[str, Any] = {
         hidden_dim=512,
         embedding_dim=64,
     ),
-    "dino": DINOConfig(
+    "dino": dino.DINOConfig(
         target_temperature=0.04,
         output_dim=256,
         temperature_warmup=0.0,
@@ -91,9 +107,9 @@ CONFIGS: Mapping[str, Any] = {
         hidden_dim=512,
         embedding_dim=64,
     ),
-    "ressl": ReSSLConfig(hidden_dim=512, embedding_dim=128),
-    "nnclr": NNCLRConfig(hidden_dim=512, predictor_dim=512, embedding_dim=128),
-    "supervised": SupervisedConfig(num_classes=10),
+    "ressl": ressl.ReSSLConfig(hidden_dim=512, embedding_dim=128),
+    "nnclr": nnclr.NNCLRConfig(hidden_dim=512, predictor_dim=512, embedding_dim=128),
+    "supervised": looc.SupervisedConfig(num_classes=10),
     "random": RandomConfig(),
 }
 """Method -> settings at every small scale; at_scale adds those of the queue."""
@@ -177,7 +193,7 @@ RECIPES: Recipes = {
     },
     "jcl/demo": Recipe(
         method="jcl",
-        config=JCLConfig(num_keys=2, queue_size=128, momentum=0.95, bn_splits=2),
+        config=jcl.JCLConfig(num_keys=2, queue_size=128, momentum=0.95, bn_splits=2),
         arch="resnet18",
         images="generated images",
         views=ViewRecipe(size_px=32),
