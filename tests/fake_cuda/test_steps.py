@@ -26,7 +26,7 @@ def take_step(method: Method, batch: Batch, name: str) -> Step:
     with pretend_cuda():
         moved = Batch([*map(on_cuda, batch.views)], [*map(on_cuda, batch.extras)])
         recipe = replace(RECIPES[f"{name}/smoke"], config=tiny_config(name))
-        job = tiny_job(method, recipe, NO_IMAGES, Path(), device="cuda:0")
+        job = tiny_job(method, recipe, NO_IMAGES, Path(), device="cuda:0", read_every_steps=20)
         training = Training(job)
         training.step = job.num_steps - 2
         return watch_step(method, lambda: training_step(job, training, method, moved))
