@@ -1,9 +1,12 @@
-"""Every method in a few milliseconds: its smoke recipe's settings made smaller, a thin ResNet."""
+"""Every method and its run in a few milliseconds: smaller settings, a thin ResNet, few images."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -149,3 +152,11 @@ def forward(network: nn.Module, batch: Batch, progress: float = 1.0) -> dict[str
     """A method's metrics, called as the loop calls it."""
     metrics: dict[str, Tensor] = network(batch.views, progress, *batch.extras)
     return metrics
+
+
+@contextmanager
+def stop_after(num_steps: int) -> Iterator[None]:
+    """A signal comes during this step of a run on one process."""
+    answers = iter([*[False] * (num_steps - 1), True])
+    with patch("pretrain.running.stop.is_requested", lambda: next(answers)):
+        yield

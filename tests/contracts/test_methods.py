@@ -18,12 +18,12 @@ from pretrain.parts.queue import KeyQueue
 from pretrain.parts.resnet import build_resnet
 from pretrain.recipes import RECIPES
 from pretrain.run import Job
-from tests.stop_after import stop_after
 from tests.tiny_methods import (
     IDLE,
     LEARNING,
     forward,
     losses,
+    stop_after,
     tiny_batch,
     tiny_config,
     tiny_job,

@@ -28,8 +28,7 @@ from tests.gpu.started import (
     start_job,
 )
 from tests.pretrain.test_main import wait_for_step
-from tests.stop_after import stop_after
-from tests.tiny_methods import losses
+from tests.tiny_methods import losses, stop_after
 
 NUM_STEPS, STOP_AFTER = 4, 2
 

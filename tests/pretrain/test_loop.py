@@ -22,8 +22,7 @@ from pretrain.recipes.jcl import JCLConfig
 from pretrain.run import Job
 from pretrain.running.atomic_files import WriteError
 from pretrain.running.errors import NotFiniteError
-from tests.stop_after import stop_after
-from tests.tiny_methods import losses, tiny_job
+from tests.tiny_methods import losses, stop_after, tiny_job
 
 CONFIG = JCLConfig(num_keys=2, queue_size=10, momentum=0.9, embedding_dim=8, bn_splits=2)
 RECIPE = replace(

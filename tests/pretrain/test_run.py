@@ -23,7 +23,7 @@ from pretrain.run import (
     write_backbone,
 )
 from pretrain.running.processes import Process
-from tests.stop_after import stop_after
+from tests.tiny_methods import stop_after
 
 CPU = Process(device=torch.device("cpu"))
 

@@ -2,12 +2,14 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from pretrain.data.feed import Feed
 from pretrain.data.images import BatchPlan, DataError
@@ -15,8 +17,22 @@ from pretrain.data.listing import find_images, find_styles
 from pretrain.data.side_stream import unpack
 from pretrain.data.views import Floats, ViewRecipe
 from pretrain.parts.view import View
-from tests.copies import Copies
 from tests.rounding import assert_equal_up_to_rounding, rounding_error
+
+
+class Copies(TorchDispatchMode):
+    """Counts tensors that come to another device."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if func is torch.ops.aten._to_copy.default:
+            self.count += args[0].device != result.device
+        return result
+
 
 WHOLE = ViewRecipe(
     size_px=16,

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -187,3 +188,14 @@ def test_predictor_without_momentum_stops_the_gradient_of_the_other_branch() -> 
 def test_trace_refuses_settings_of_the_affinity_matrix(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="temperature 1 and symmetry_weight 0"):
         UniCLRConfig(variant="trace", **wrong)
+
+
+def test_a_sensible_ridge_silences_the_caution_about_whitening() -> None:
+    method = tiny_method("simtrace")
+    features = method.config.embedding_dim
+    method.config = replace(method.config, ridge=1e-3)
+    (caution,) = method.cautions(batch_size=features // 2)
+    assert f"{features} rows whiten {features} features with ridge 0.001" in caution
+    assert method.cautions(batch_size=features) == []
+    method.config = replace(method.config, ridge=1.0)
+    assert method.cautions(batch_size=features // 2) == []

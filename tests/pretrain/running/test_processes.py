@@ -1,5 +1,6 @@
-"""Work dealt to several processes."""
+"""Work dealt to several processes, and errors on the way from one to another."""
 
+import pickle
 import signal
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -16,6 +17,7 @@ from pretrain.launch import join_processes
 from pretrain.running import stop
 from pretrain.running.processes import (
     indices_of_process,
+    pickled_error,
     process_group,
     this_process,
 )
@@ -66,3 +68,41 @@ def test_a_failed_process_ends_without_waiting_for_the_others(
         raise torch.OutOfMemoryError("CUDA out of memory")
     joined = {"timeout": timedelta(days=1), "device_id": torch.device("cuda", 1)}
     assert calls == [joined, "left", joined]
+
+
+class LineError(ValueError):
+    """An error whose constructor does not take its message."""
+
+    def __init__(self, file: str, line: int) -> None:
+        super().__init__(f"{file}:{line} is wrong")
+        self.file, self.line = file, line
+
+
+class OddError(RuntimeError):
+    """It cannot be pickled."""
+
+    def __init__(self) -> None:
+        super().__init__("odd")
+        self.made = lambda: None
+
+
+def test_an_error_keeps_type_message_and_attributes(subtests: pytest.Subtests) -> None:
+    for error in [
+        LineError("a.txt", 3),
+        OSError(28, "No space left on device", "/data/x.jpg"),
+        KeyError("label"),
+        UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"),
+    ]:
+        with subtests.test(error=error):
+            copy = pickle.loads(pickled_error(error))
+            assert (type(copy), str(copy), copy.args) == (type(error), str(error), error.args)
+            assert vars(copy) == vars(error)
+            assert getattr(copy, "filename", None) == getattr(error, "filename", None)
+
+
+def test_an_error_that_cannot_be_pickled_keeps_its_words_and_notes() -> None:
+    error = OddError()
+    error.add_note("while reading x.jpg")
+    copy = pickle.loads(pickled_error(error))
+    assert (type(copy), str(copy)) == (RuntimeError, "OddError: odd")
+    assert copy.__notes__ == ["while reading x.jpg"]
