@@ -195,15 +195,6 @@ def list_tasks() -> str:
     return "\n".join(lines)
 
 
-def run_command(command: type[Command], words: list[str]) -> int:
-    """Read a command's options, check them and run it; return its exit status."""
-    run: Command = parse(
-        cast("Callable[..., Command]", command), words[1:], prog=f"python -m transfer {words[0]}"
-    )
-    check_ranges(run, RANGES)
-    return run()
-
-
 def main(words: list[str]) -> int:
     """Run the command line; return the exit status: 0 done, 1 failed, 2 wrong request."""
     if words[:1] == ["--list"]:
@@ -213,7 +204,10 @@ def main(words: list[str]) -> int:
     stop.listen(at_once=command in (GetData, CheckData))  # a kill anywhere harms neither
     try:
         if command is not None:
-            return run_command(command, words)
+            make = cast("Callable[..., Command]", command)
+            run: Command = parse(make, words[1:], prog=f"python -m transfer {words[0]}")
+            check_ranges(run, RANGES)
+            return run()
         request = parse(Evaluate, words, prog="python -m transfer", description=__doc__)
         request.check()
         with process_group():

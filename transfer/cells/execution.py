@@ -140,10 +140,16 @@ def _record(
 ) -> Record:
     from transfer.finetuning.state import peak_memory_gb
 
+    task_id = reading_of(cell.key)[0]
     return Record(
         backbone=_backbone_fields(cell.backbone),
-        task=reading_of(cell.key)[0],
-        protocol=_protocol_fields(cell),
+        task=task_id,
+        protocol={
+            "name": cell.task.protocol,
+            "hash": protocol_hash(task_id, cell.task),
+            "paper_hash": protocol_hash(task_id, task_of(cell.key)),
+            "fields": json.loads(json.dumps(stored_fields(cell.task))),
+        },
         schedule=cell.settings.schedule,
         seed=cell.seed,
         engine=cell.task.engine,
@@ -241,16 +247,6 @@ def note_failure(cell: Cell, error: BaseException) -> None:
         "traceback": "".join(traceback.format_exception(error)),
     }
     write_failure(cell.path, failure_fields(cell) | why)
-
-
-def _protocol_fields(cell: Cell) -> dict[str, Any]:
-    task_id = reading_of(cell.key)[0]
-    return {
-        "name": cell.task.protocol,
-        "hash": protocol_hash(task_id, cell.task),
-        "paper_hash": protocol_hash(task_id, task_of(cell.key)),
-        "fields": json.loads(json.dumps(stored_fields(cell.task))),
-    }
 
 
 def request_of(cell: Cell, lender: Record | None = None) -> dict[str, Any]:

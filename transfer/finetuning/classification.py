@@ -116,14 +116,6 @@ class Classifier(nn.Module):
         )
 
 
-def training_folder(
-    work: Path, name: str, backbone: Backbone, images: Images, course: FineTuning, seed: int
-) -> Path:
-    """Return the folder of a training's state, named by a hash of all that shapes its weights."""
-    same = [CODE_VERSION, backbone.sha256, images.fingerprint, asdict(course), seed, CROPS]
-    return work / f"{name}-{content_hash(same, 12)}"
-
-
 def number_at_once(requested: int, backbone: Backbone, process: Process) -> int:
     """Return how many networks train side by side: as requested, or as many as a GPU holds.
 
@@ -153,16 +145,15 @@ def train_rates(
     """
     num_classes, device = len(images.class_names), process.device
     classifiers = [Classifier(backbone, num_classes, seed).to(device) for _ in courses]
-    trainings = [
-        Training(
-            network=classifier,
-            optimizer=classifier.optimizer(course),
-            course=course,
-            folder=training_folder(work, name, backbone, images, course, seed),
-            name=name,
+    trainings = []
+    for classifier, (name, course) in zip(classifiers, courses.items(), strict=True):
+        # all that shapes the weights
+        same = [CODE_VERSION, backbone.sha256, images.fingerprint, asdict(course), seed, CROPS]
+        folder, optimizer = work / f"{name}-{content_hash(same, 12)}", classifier.optimizer(course)
+        training = Training(
+            network=classifier, optimizer=optimizer, course=course, folder=folder, name=name
         )
-        for classifier, (name, course) in zip(classifiers, courses.items(), strict=True)
-    ]
+        trainings.append(training)
     (crop_px,) = {course.crop_px for course in courses.values()}
     samples = training_samples(images, crop_px, seed)
     loop.train(trainings, samples, seed=seed, process=process, one_size=True)

@@ -65,11 +65,6 @@ class TrainingOptions:
     """Learning rates of few labels that train side by side on the same crops; the weights are those
     of one after another. 0: one on a CPU, on a GPU as many as its memory holds."""
 
-    @property
-    def searched_rates(self) -> tuple[float, ...]:
-        """Learning rates to compare; empty if there are fewer than two."""
-        return self.learning_rates if len(self.learning_rates) > 1 else ()
-
     def words(self) -> list[str]:
         """Return the words of a command line that give these options but those at their default."""
         words: list[str] = []
@@ -90,7 +85,12 @@ class TrainingOptions:
     def applied(self, recipe: AnyRecipe) -> AnyRecipe:
         """Return the recipe with these options; ValueError if it cannot run, or not here."""
         self.check()
-        self._check_machine()
+        gpus = num_gpus()
+        if gpus and self.gpus > gpus:
+            raise ValueError(f"--gpus {self.gpus}, but this machine has {gpus}")
+        # --gpus on a machine without any plans for another machine
+        if self.precision == "float16" and not gpus and not self.gpus:
+            raise ValueError(f"--precision {self.precision} needs a GPU; take bfloat16 on a CPU")
         if self.batch_size and self.batch_size != recipe.batch_size:
             recipe = with_batch(recipe, self.batch_size)
         if self.iterations:
@@ -128,14 +128,6 @@ class TrainingOptions:
     def check(self) -> None:
         """Raise ValueError for numbers that are invalid on every machine."""
         check_ranges(self, RANGES)
-
-    def _check_machine(self) -> None:
-        gpus = num_gpus()
-        if gpus and self.gpus > gpus:
-            raise ValueError(f"--gpus {self.gpus}, but this machine has {gpus}")
-        # --gpus on a machine without any plans for another machine
-        if self.precision == "float16" and not gpus and not self.gpus:
-            raise ValueError(f"--precision {self.precision} needs a GPU; take bfloat16 on a CPU")
 
 
 def length_fraction(schedule: str) -> float:

@@ -80,7 +80,10 @@ class Training:
 
 def save(training: Training) -> None:
     """Write the state whole or not at all; momentum is left out once the training is finished."""
-    _update_time(training)
+    now = time.monotonic()
+    training.seconds += now - training.since
+    training.since = now
+    training.peak_memory_gb = max(training.peak_memory_gb, peak_memory_gb())
     tensors = {
         "iteration": torch.tensor(training.iteration),
         "finished": torch.tensor(training.finished),
@@ -92,7 +95,12 @@ def save(training: Training) -> None:
     for name, tensor in training.network.state_dict().items():
         tensors[f"network/{name}"] = tensor
     if not training.finished:
-        tensors |= _optimizer_state(training)
+        scaling = training.scaler.state_dict()
+        tensors |= {f"scaler/{name}": torch.tensor(value) for name, value in scaling.items()}
+        for name, parameter in training.network.named_parameters():
+            momentum = training.optimizer.state.get(parameter, {}).get("momentum_buffer")
+            if momentum is not None:
+                tensors[f"momentum/{name}"] = momentum
     # a separate storage for each: the file format has neither views nor two names of one tensor
     save_stage(
         training.saved.private,
@@ -144,13 +152,6 @@ def summary(training: Training) -> TrainingSummary:
     )
 
 
-def _update_time(training: Training) -> None:
-    now = time.monotonic()
-    training.seconds += now - training.since
-    training.since = now
-    training.peak_memory_gb = max(training.peak_memory_gb, peak_memory_gb())
-
-
 def peak_memory_gb() -> float:
     """Return the peak memory in GB of the GPU, if there is one, else of this process."""
     if torch.cuda.is_available():
@@ -161,15 +162,6 @@ def peak_memory_gb() -> float:
 def _all_losses(training: Training) -> Tensor:
     """Return all losses (iterations, number of losses)."""
     return torch.cat([torch.zeros(0, len(training.names)), *training.losses])
-
-
-def _optimizer_state(training: Training) -> dict[str, Tensor]:
-    state = {f"scaler/{name}": torch.tensor(v) for name, v in training.scaler.state_dict().items()}
-    for name, parameter in training.network.named_parameters():
-        momentum = training.optimizer.state.get(parameter, {}).get("momentum_buffer")
-        if momentum is not None:
-            state[f"momentum/{name}"] = momentum
-    return state
 
 
 def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -118,16 +118,13 @@ class Stream:
             lambda batch: list(self.samples.batch(batch)),
             islice(batches_of_places(places, size, self.samples.wide), passes.start, passes.stop),
             num_workers=-(-workers // process.num_processes),
-            pin=_pinned if process.device.type == "cuda" else None,
         )
+        on_gpu = process.device.type == "cuda"
         for batch in loaded:
-            yield [sample.to(process.device) for sample in batch]
+            own = (sample.pin_memory() if on_gpu else sample for sample in batch)
+            yield [sample.to(process.device) for sample in own]
 
     def seed_draws(self, number: int) -> None:
         """Seed torch's generator, which draws anchors and proposals, for one pass and process."""
         mixed = np.random.SeedSequence([self.seed, number, self.process.rank])
         torch.manual_seed(int(mixed.generate_state(1)[0]))
-
-
-def _pinned(batch: list[Sample]) -> list[Sample]:
-    return [sample.pin_memory() for sample in batch]

@@ -9,7 +9,6 @@ import socket
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from pretrain.running.atomic_files import write_whole
 from pretrain.running.processes import num_gpus
@@ -120,8 +119,14 @@ def rates_of_this_machine(runs: Path) -> Rates:
     """
     for gpu in names_of_gpus(runs):
         path = rates_file(runs, gpu)
-        if path.exists():
-            return read_rates(path) if num_gpus() else ASSUMED
+        if path.exists() and num_gpus():
+            try:
+                return Rates(**json.loads(path.read_text()))
+            except (ValueError, TypeError) as error:
+                raise ValueError(
+                    f"{path}: no rates of a GPU ({error}); delete it, and make gpu-check measures "
+                    "them again"
+                ) from error
     return ASSUMED
 
 
@@ -135,18 +140,6 @@ def names_of_gpus(runs: Path) -> list[str]:
     if stored.exists():
         names.append(stored.read_text().strip())
     return list(dict.fromkeys(names))
-
-
-def read_rates(path: Path) -> Rates:
-    """Return the rates in a file; ValueError, which says what to do, if it is damaged."""
-    try:
-        content: dict[str, Any] = json.loads(path.read_text())
-        return Rates(**content)
-    except (ValueError, TypeError) as error:
-        raise ValueError(
-            f"{path}: no rates of a GPU ({error}); delete it, and make gpu-check measures them "
-            "again"
-        ) from error
 
 
 def forward_hours(backbone: Backbone, images: float, rates: Rates = ASSUMED) -> float:

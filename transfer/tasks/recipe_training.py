@@ -102,8 +102,8 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
 
     def with_options(self, options: TrainingOptions) -> Self:
         """Return the protocol with the user's options; a departure from it changes the hash."""
-        recipe = options.applied(self.recipe)
-        return replace(self, recipe=recipe, learning_rates=options.searched_rates)
+        recipe, rates = options.applied(self.recipe), options.learning_rates
+        return replace(self, recipe=recipe, learning_rates=rates if len(rates) > 1 else ())
 
     def num_processes(self, options: TrainingOptions) -> int:
         """Return the number of processes of the training."""

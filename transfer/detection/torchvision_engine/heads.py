@@ -5,7 +5,6 @@ so all other layers are drawn again here.
 """
 
 import warnings
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -100,15 +99,6 @@ class BoxPredictor(nn.Module):
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Return logits (r, L + 1) and deltas (r, L, 4) of features (r, C)."""
         return self.classes(features), self.deltas(features).unflatten(1, (-1, 4))
-
-
-def c4_features(norm: nn.Module) -> nn.Module:
-    """Return the mean over the layer4 map of each region, after the extra norm if there is one.
-
-    Maps (r, C, H, W) become features (r, C).
-    """
-    layers = {"norm": norm, "mean": nn.AdaptiveAvgPool2d(1), "features": nn.Flatten()}
-    return nn.Sequential(OrderedDict(layers))
 
 
 def box_head(recipe: DetectorRecipe, norm: NormLayer) -> tuple[nn.Module, int]:

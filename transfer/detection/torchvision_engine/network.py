@@ -4,6 +4,7 @@ Faster R-CNN on a pyramid or on the layer3 map, with masks or keypoints: Ren et 
 arXiv:1506.01497; Lin et al., CVPR 2017, arXiv:1612.03144; He et al., ICCV 2017, arXiv:1703.06870.
 """
 
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -73,11 +74,11 @@ class RCNN(Detector):
             strides_px=self.strides_px,
             norm=make_norm,
         )
-        self.box_head, num_features = (
-            heads.box_head(recipe, make_norm)
-            if self.is_pyramid
-            else (heads.c4_features(extra), width)
-        )
+        if self.is_pyramid:
+            self.box_head, num_features = heads.box_head(recipe, make_norm)
+        else:  # the mean over the layer4 map (r, C, H, W) of each region, after the extra norm
+            layers = {"norm": extra, "mean": nn.AdaptiveAvgPool2d(1), "features": nn.Flatten()}
+            self.box_head, num_features = nn.Sequential(OrderedDict(layers)), width
         self.box_predictor = heads.BoxPredictor(num_features, num_classes)
         self.mask_head = (
             heads.mask_head(recipe, num_classes, make_norm) if recipe.finds == "masks" else None
