@@ -21,20 +21,10 @@ from transfer.frozen.probe_training import Decay, ProbeTraining
 from transfer.frozen.transforms import QUARTER_TURNS, EvalTransform
 from transfer.galleries.mistakes import turned_mistakes
 from transfer.metrics import top1
-from transfer.tasks.task import CenterCrops
+from transfer.tasks.task import CenterCrops, Prepared
 
 if TYPE_CHECKING:
-    from transfer.datasets.images import Images
     from transfer.galleries.tile import Tile
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """Input of a run."""
-
-    backbone: Backbone
-    train: Images
-    test: Features
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,7 +27,7 @@ from transfer.frozen.feature_cache import Predictions, open_images
 from transfer.frozen.pass_hours import ASSUMED, BACKWARD_COST, Rates, forward_hours, training_hours
 from transfer.frozen.transforms import EvalTransform
 from transfer.metrics import top1
-from transfer.tasks.task import CenterCrops, PlannedTask
+from transfer.tasks.task import CenterCrops, PlannedTask, Prepared
 
 if TYPE_CHECKING:
     from transfer.datasets.images import Images
@@ -37,15 +37,6 @@ LISTED_SHARE = {"in1k_1pct": 0.01, "in1k_10pct": 0.1}
 """Share of ImageNet-1k's training images in SimCLR's lists."""
 IMAGE_GB = 0.086
 """Memory in GB that a ResNet-50 keeps of an image of 224 px in float32 for its gradients."""
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """Input of a run."""
-
-    backbone: Backbone
-    labelled: Images
-    test: Images
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,9 +161,9 @@ class SemiSupervised(CenterCrops):
         from transfer.frozen.crops import CROPS
         from transfer.frozen.kept_images import with_kept_pixels
 
-        crops = self.epochs * len(self.head_rates) * len(prepared.labelled)
-        prepared = replace(prepared, labelled=with_kept_pixels(prepared.labelled, crops))
-        labelled = prepared.labelled
+        crops = self.epochs * len(self.head_rates) * len(prepared.train)
+        labelled = with_kept_pixels(prepared.train, crops)
+        prepared = replace(prepared, train=labelled)
         held_out = self.search(prepared, folders, seed) if len(self.head_rates) > 1 else {}
         rate = max(held_out, key=lambda rate: held_out[rate], default=self.head_rates[0])
         (found,) = self.fine_tune(
@@ -208,7 +199,7 @@ class SemiSupervised(CenterCrops):
         from transfer.finetuning.classification import number_at_once
         from transfer.finetuning.schedule import search_learning_rates
 
-        labelled = prepared.labelled
+        labelled = prepared.train
         least = int(np.bincount(labelled.label_array).min())
         # counted on the rarest class, so that every class keeps images to learn from
         held_out = max(1, round(self.held_out_share * least))

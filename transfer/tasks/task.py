@@ -23,6 +23,7 @@ from transfer.galleries.mistakes import mistakes
 from transfer.metrics import top1, topk
 
 if TYPE_CHECKING:
+    from transfer.datasets.images import Images
     from transfer.galleries.tile import Tile
 
 AnyTask = TypeVar("AnyTask")
@@ -221,6 +222,16 @@ def require_heeded(
             f"--{unused[0].replace('_', '-')} changes none of the tasks that are asked for; "
             "python -m transfer TASK --help says which tasks have it"
         )
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Input of a run that trains on images."""
+
+    backbone: Backbone
+    train: Images
+    test: Any
+    """Test images, or their features."""
 
 
 class TaskError(SuiteError, ValueError):
