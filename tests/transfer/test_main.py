@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -60,9 +59,8 @@ def test_a_dry_run_writes_nothing(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_killed_run_started_again_ends_as_if_undisturbed(
-    number: signal.Signals, checkpoint: Path, small_data: Path, tmp_path: Path
+    checkpoint: Path, small_data: Path, tmp_path: Path
 ) -> None:
     assert main(words(checkpoint, small_data, tmp_path / "whole")) == 0
     command = [sys.executable, "-m", "transfer", *words(checkpoint, small_data, tmp_path / "cut")]
@@ -72,10 +70,8 @@ def test_a_killed_run_started_again_ends_as_if_undisturbed(
     while process.poll() is None and not list(saved.rglob("*.npy")):
         time.sleep(0.05)
     time.sleep(1.0)  # now it extracts the next split, or trains
-    process.send_signal(number)
-    status = process.wait()
-    if number == signal.SIGTERM and status != 0:
-        assert status == 75
+    process.kill()
+    process.wait()
     subprocess.run(command, env=quick, check=True, stderr=subprocess.DEVNULL)
     cut, whole = record(tmp_path / "cut"), record(tmp_path / "whole")
     assert cut["metrics"] == whole["metrics"]

@@ -21,7 +21,7 @@ from transfer.datasets.expected import Sizes
 from transfer.datasets.objects.coco import Kind as CocoKind
 from transfer.datasets.objects.coco import read_coco
 from transfer.datasets.scenes import Scenes
-from transfer.detection.coco_ap import SUMMARY, Kind, coco_ap
+from transfer.detection.coco_ap import SUMMARY, Kind, _entries, coco_ap
 from transfer.detection.detector import ResizedDetections
 from transfer.detection.results import Detections, to_original_size
 
@@ -175,22 +175,6 @@ def make_odd(file: dict[str, Any]) -> None:
     file["images"].append(file["images"][0] | {"width": 1})
 
 
-def entries_of(found: Detections, scenes: Scenes, image_id: object, kind: Kind) -> list[Any]:
-    """Return detections in pycocotools' form."""
-    entries = []
-    for i, (left, top, right, bottom) in enumerate(found.boxes.tolist()):
-        place: dict[str, Any] = {"bbox": [left, top, right - left, bottom - top]}
-        if kind == "segm":
-            assert found.masks is not None
-            place = {"segmentation": {"size": [HEIGHT, WIDTH], "counts": found.masks[i]}}
-        elif kind == "keypoints":
-            assert found.keypoints is not None
-            place["keypoints"] = (found.keypoints[i] - torch.tensor([0.5, 0.5, 0])).ravel().tolist()
-        category, score = scenes.category_ids[int(found.classes[i])], found.scores[i].item()
-        entries.append({"image_id": image_id, "category_id": category, "score": score} | place)
-    return entries
-
-
 def own_summary(scenes: Scenes, results: list[Any], kind: Kind) -> dict[str, float]:
     """Return what pycocotools tells of a file that holds the sound annotations only."""
     assert scenes.annotations is not None
@@ -228,7 +212,7 @@ def test_odd_annotations_give_the_precisions_of_pycocotools_itself(
         for objects, scene in zip(by_image, scenes, strict=True)
     ]
     ap = coco_ap(found, scenes, [kind])[kind]
-    results = [entries_of(f, scenes, i + 1, kind) for i, f in enumerate(found)]
+    results = [_entries(f, i + 1, scenes.category_ids, kind) for i, f in enumerate(found)]
     expected = own_summary(scenes, list(chain(*results)), kind)
     assert {name: ap[name] for name in expected} == expected
     assert 1 < ap["AP"] < 99
