@@ -155,7 +155,15 @@ def _record(
         engine=cell.task.engine,
         metrics=cell.task.metrics(predictions),
         details=json.loads(json.dumps(cell.task.details(predictions) | _run_details(cell, lender))),
-        data={key: _data_fields(report) for key, report in reports.items()},
+        data={
+            key: {
+                "fingerprint": report.fingerprint,
+                "small": report.small,
+                "counts": {split: found for split, (found, _) in report.counts.items()},
+                "tolerated": report.num_bad,
+            }
+            for key, report in reports.items()
+        },
         departures=departures(cell, lender),
         wall_s=round(time.monotonic() - start_s, 1),
         peak_memory_gb=round(peak_memory_gb(), 2),
@@ -286,12 +294,3 @@ def _backbone_fields(backbone: Backbone) -> dict[str, Any]:
         if tensor.is_floating_point() and "running_" not in name
     )
     return {name: getattr(backbone, name) for name in names} | {"num_parameters": sum(weights)}
-
-
-def _data_fields(report: Report) -> dict[str, Any]:
-    return {
-        "fingerprint": report.fingerprint,
-        "small": report.small,
-        "counts": {split: found for split, (found, _) in report.counts.items()},
-        "tolerated": report.num_bad,
-    }

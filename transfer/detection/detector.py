@@ -95,14 +95,18 @@ class Detector(nn.Module, ABC):
 
         ValueError as of `prove_maps`.
         """
+        recipe = self.recipe
+        layers = {**NORMS, "box_head": recipe.box_head_convs}
+        exist = {"fpn", "box_head", recipe.finds.removesuffix("s") + "_head", "rpn_head"}
+        added = sum(layers[part] for part in recipe.normed if part in exist)
         return prove_maps(
             self,
             lambda images: self.feature_maps(list(images)),
             state_dict,
             arch,
-            mean=self.recipe.pixel_mean,
-            std=self.recipe.pixel_std,
-            num_new_norms=num_new_norms(self.recipe),
+            mean=recipe.pixel_mean,
+            std=recipe.pixel_std,
+            num_new_norms=added + EXTRA_NORMS[recipe.extra_norms],
         )
 
 
@@ -116,11 +120,3 @@ def scale_gradient(input: Tensor, factor: float) -> Tensor:
     if scaled.requires_grad:
         scaled.register_hook(lambda gradient: gradient * factor)
     return scaled
-
-
-def num_new_norms(recipe: DetectorRecipe) -> int:
-    """Return the number of norm layers of the detector beside those of its backbone."""
-    exist = {"fpn", "box_head", recipe.finds.removesuffix("s") + "_head", "rpn_head"}
-    layers = {**NORMS, "box_head": recipe.box_head_convs}
-    added = sum(layers[part] for part in recipe.normed if part in exist)
-    return added + EXTRA_NORMS[recipe.extra_norms]

@@ -149,13 +149,6 @@ def length_fraction(schedule: str) -> float:
     return value
 
 
-def at_schedule(recipe: AnyRecipe, schedule: str) -> AnyRecipe:
-    """Return the recipe for a schedule's share of the iterations; smoke: a tiny network."""
-    if schedule == "paper":
-        return recipe
-    return recipe.tiny() if schedule == "smoke" else of_length(recipe, length_fraction(schedule))
-
-
 def of_length(recipe: AnyRecipe, share: float) -> AnyRecipe:
     """Return the recipe for a share of the iterations.
 

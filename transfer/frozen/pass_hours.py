@@ -117,7 +117,13 @@ def rates_of_this_machine(runs: Path) -> Rates:
     A machine whose GPUs a plan must not use (`assume_gpus(0)`) has none. ValueError for a damaged
     file. torch is not imported to name the GPU.
     """
-    for gpu in names_of_gpus(runs):
+    names, stored = [], machine_file(runs)
+    for file in sorted(DRIVER.glob("*/information")):
+        models = re.findall(r"^Model:\s*(.+?)\s*$", file.read_text(errors="replace"), re.MULTILINE)
+        names += models[:1]
+    if stored.exists():  # by its last measurement
+        names.append(stored.read_text().strip())
+    for gpu in names:
         path = rates_file(runs, gpu)
         if path.exists() and num_gpus():
             try:
@@ -128,18 +134,6 @@ def rates_of_this_machine(runs: Path) -> Rates:
                     "them again"
                 ) from error
     return ASSUMED
-
-
-def names_of_gpus(runs: Path) -> list[str]:
-    """Return the names of this machine's GPUs by its driver, then by its last measurement."""
-    names = []
-    for file in sorted(DRIVER.glob("*/information")):
-        models = re.findall(r"^Model:\s*(.+?)\s*$", file.read_text(errors="replace"), re.MULTILINE)
-        names += models[:1]
-    stored = machine_file(runs)
-    if stored.exists():
-        names.append(stored.read_text().strip())
-    return list(dict.fromkeys(names))
 
 
 def forward_hours(backbone: Backbone, images: float, rates: Rates = ASSUMED) -> float:

@@ -22,7 +22,7 @@ from transfer.convert.architectures import has_max_pool, is_large
 from transfer.datasets.folders import Folders
 from transfer.datasets.unchanged import usable_split
 from transfer.encoders.encoder import Encoder
-from transfer.finetuning.options import TrainingOptions, at_schedule
+from transfer.finetuning.options import TrainingOptions, length_fraction, of_length
 from transfer.finetuning.schedule import AnyRecipe, FineTuningRecipe
 from transfer.frozen.pass_hours import ASSUMED, FORWARD_COST, Rates
 from transfer.tasks.task import PlannedTask, Task
@@ -93,7 +93,10 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
 
     def at_schedule(self, schedule: str) -> Self:
         """Return the protocol with a share of the iterations; smoke: with a tiny network."""
-        return replace(self, recipe=at_schedule(self.recipe, schedule))
+        if schedule == "paper":
+            return self
+        own, share = self.recipe, length_fraction(schedule)
+        return replace(self, recipe=own.tiny() if schedule == "smoke" else of_length(own, share))
 
     def for_backbone(self, backbone: Backbone) -> Self:
         """Return the protocol with the backbone's pixel scale; the image size is its own."""
