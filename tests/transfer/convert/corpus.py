@@ -40,16 +40,9 @@ class Outcome(NamedTuple):
     end: str
     """refused, equal, changed, execution, traceback or above budget."""
     message: str = ""
-
-
-class Read(NamedTuple):
-    """A file that was read."""
-
-    kind: str
-    number: int
-    end: str
-    is_expected: bool
-    message: str
+    kind: str = ""
+    """Kind of damage, for a file of the corpus."""
+    is_expected: bool = False
 
 
 def read_guarded(path: Path, reference: Mapping[str, Tensor] | None = None) -> Outcome:
@@ -81,7 +74,7 @@ def _outcome(path: Path, reference: Mapping[str, Tensor]) -> Outcome:
     return Outcome("equal" if is_equal else "changed")
 
 
-def read_corpus(seed: int, count: int, folder: Path, kinds: Sequence[str] = ()) -> list[Read]:
+def read_corpus(seed: int, count: int, folder: Path, kinds: Sequence[str] = ()) -> list[Outcome]:
     """Read `count` damaged files of these kinds, or of all; each is written into `folder`."""
     marker, path = folder / "marker", folder / "file.pth"
     reference = {n: t.float() for n, t in base_weights().items() if not is_optional(n)}
@@ -95,7 +88,7 @@ def read_corpus(seed: int, count: int, folder: Path, kinds: Sequence[str] = ()) 
             outcome = read_guarded(path, reference)
             path.unlink()
             end = "execution" if marker.exists() else outcome.end
-            reads.append(Read(kind, number, end, end in damaged.expected, outcome.message[:300]))
+            reads.append(Outcome(end, outcome.message[:300], kind, end in damaged.expected))
             marker.unlink(missing_ok=True)
             counter.add(1)
     return reads
@@ -109,9 +102,9 @@ def main(words: list[str]) -> int:
     request = parser.parse_args(words)
     with tempfile.TemporaryDirectory() as folder:
         reads = read_corpus(request.seed, request.count, Path(folder))
-    for read in reads:
+    for number, read in enumerate(reads):
         if not read.is_expected:
-            print_line("corpus", f"file {read.number}, {read.kind}: {read.end}: {read.message}")
+            print_line("corpus", f"file {number}, {read.kind}: {read.end}: {read.message}")
     for kind in dict.fromkeys(read.kind for read in reads):
         ends = Counter(read.end for read in reads if read.kind == kind)
         print(f"{kind:<28} {', '.join(f'{end} {number}' for end, number in ends.items())}")

@@ -1,5 +1,6 @@
 """A test that changes generated data takes a copy of one set."""
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from transfer.datasets.catalog import dataset_info
-from transfer.datasets.expected import SMALL_DATA
+from transfer.datasets.expected import SMALL_DATA, small_sizes
 
 
 @pytest.fixture
@@ -22,3 +23,12 @@ def copy_of(small_data: Path, tmp_path: Path) -> Callable[[str], Path]:
         return tmp_path
 
     return copy
+
+
+def real_data(key: str) -> Path:
+    """Return the folder with a published set; skip the test without one."""
+    data = Path(os.environ["DATASETS"])
+    drawn = getattr(small_sizes(data).get(key), "drawn", False)
+    if drawn or not dataset_info(key).is_there(data):
+        pytest.skip(f"{data} holds no published {key}")
+    return data

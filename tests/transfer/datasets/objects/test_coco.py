@@ -14,9 +14,10 @@ import pytest
 from PIL import Image
 from pycocotools.coco import COCO
 
+from tests.transfer.datasets.conftest import real_data
 from transfer.datasets.catalog import open_any, open_scenes
 from transfer.datasets.check import check, require
-from transfer.datasets.expected import DataError, Sizes, mark_small, small_sizes
+from transfer.datasets.expected import DataError, Sizes, mark_small
 from transfer.datasets.scenes import Scene, Scenes, usable_for_training
 
 INSTANCES = Path("coco", "annotations", "instances_val2017.json")
@@ -216,9 +217,9 @@ def test_the_fingerprint_follows_annotations_and_images(data: Path) -> None:
 
 
 @pytest.mark.data
-@pytest.mark.parametrize("key", REAL)
+@pytest.mark.parametrize("key", [*REAL, "voc0712"])
 def test_real_annotations_hold_no_false_problem(key: str) -> None:
-    report = check(key, _real(key), decode=True)
+    report = check(key, real_data(key), decode=True)
     assert report.ok, report.problems[:5]
 
 
@@ -234,17 +235,10 @@ def test_real_annotations_hold_no_false_problem(key: str) -> None:
 def test_so_many_of_all_training_images_can_be_learned_from(
     key: str, finds: Literal["boxes", "keypoints"], usable: int
 ) -> None:
-    trainval = open_scenes(key, _real(key), "trainval")
+    trainval = open_scenes(key, real_data(key), "trainval")
     if len(trainval) < 118_287:
         pytest.skip("an excerpt")
     assert len(usable_for_training(trainval, finds)) == usable
-
-
-def _real(key: str) -> Path:
-    data = Path(os.environ["DATASETS"])
-    if not (data / "coco").is_dir() or getattr(small_sizes(data).get(key), "drawn", False):
-        pytest.skip(f"{data} holds no published COCO")
-    return data
 
 
 @pytest.mark.detectron2
@@ -254,7 +248,7 @@ def _real(key: str) -> Path:
 def test_detectron2_reads_and_chooses_the_same(
     key: str, split: str, real: bool, small_data: Path
 ) -> None:
-    data = _real(key) if real else small_data
+    data = real_data(key) if real else small_data
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # deprecations of torch.jit at its import
         from detectron2.data.build import (

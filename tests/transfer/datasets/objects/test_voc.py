@@ -12,10 +12,11 @@ import pytest
 import scipy.io
 from PIL import Image
 
+from tests.transfer.datasets.conftest import real_data
 from transfer.__main__ import main
 from transfer.datasets.catalog import open_scenes, open_segmented, open_split
 from transfer.datasets.check import check, require
-from transfer.datasets.expected import DataError, small_sizes
+from transfer.datasets.expected import DataError
 from transfer.datasets.objects.voc import convert_sbd, read_sbd_mask
 from transfer.datasets.scenes import usable_for_training
 from transfer.datasets.segmented import IGNORED, Segmented, write_mask
@@ -96,24 +97,10 @@ def test_everything_broken_is_named_and_left_out(copy_of: Callable[[str], Path])
     assert report.counts["test"] == (158, 160)
 
 
-def _real() -> Path:
-    data = Path(os.environ["DATASETS"])
-    drawn = getattr(small_sizes(data).get("voc0712"), "drawn", False)
-    if drawn or not all((data / "VOCdevkit" / f"VOC{year}").is_dir() for year in (2007, 2012)):
-        pytest.skip(f"{data} holds no published VOC of both years")
-    return data
-
-
-@pytest.mark.data
-def test_real_annotations_hold_no_false_problem() -> None:
-    report = check("voc0712", _real(), decode=True)
-    assert report.ok, report.problems[:5]
-
-
 @pytest.mark.detectron2
 @pytest.mark.parametrize("real", [False, pytest.param(True, marks=pytest.mark.data)])
 def test_detectron2_reads_the_same(real: bool, small_data: Path) -> None:
-    data = _real() if real else small_data
+    data = real_data("voc0712") if real else small_data
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # deprecations of torch.jit at its import
         from detectron2.data.datasets.pascal_voc import CLASS_NAMES, load_voc_instances
