@@ -13,13 +13,7 @@ from torchvision.models import ResNet
 from torchvision.transforms.functional import normalize
 
 from tests.transfer.convert.conftest import GetWeights, another, below, linear, numbered, refuse
-from transfer.backbone import (
-    IMAGENET_MEAN,
-    IMAGENET_STD,
-    InputFormat,
-    inspect_file,
-    load_backbone,
-)
+from transfer.backbone import IMAGENET_MEAN, IMAGENET_STD, InputFormat, inspect_file, load_backbone
 from transfer.convert.architectures import Stem
 from transfer.convert.resnet import network_with
 from transfer.convert.stated_input import read_input

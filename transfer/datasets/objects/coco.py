@@ -21,13 +21,7 @@ from numpy.typing import NDArray
 from transfer.datasets.expected import DataError, Sizes
 from transfer.datasets.info import DatasetInfo, SmallVersion, info, source, split_counts
 from transfer.datasets.objects.annotation_store import read_once, stored_scenes
-from transfer.datasets.scenes import (
-    Scene,
-    Scenes,
-    box_fault,
-    is_flat,
-    is_number,
-)
+from transfer.datasets.scenes import Scene, Scenes, box_fault, is_flat, is_number
 from transfer.datasets.splits import uniform_split
 from transfer.datasets.synthetic.coco import CATEGORIES, SMALL_IMAGES, write_coco
 
