@@ -13,6 +13,7 @@ without objects.
 
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from pretrain.running.command_line import nearest
@@ -72,27 +73,20 @@ def too_small_bank(key: str, data: Path, num_neighbors: int) -> int:
     return bank if num_neighbors > bank else 0
 
 
-def open_split(key: str, data: Path, split: str) -> Images:
-    """Open one split (train, val, trainval or test) of a set with labels per image."""
-    return _open_as(Images, key, data, split)
-
-
-def open_scenes(key: str, data: Path, split: str) -> Scenes:
-    """Open one split of a detection set."""
-    return _open_as(Scenes, key, data, split)
-
-
-def open_segmented(key: str, data: Path, split: str) -> Segmented:
-    """Open one split of a segmentation set."""
-    return _open_as(Segmented, key, data, split)
-
-
 def _open_as(kind: type[Split], key: str, data: Path, split: str) -> Split:
     images = open_any(key, data, split)
     if not isinstance(images, kind):
         found, title = type(images).__name__, dataset_info(key).title
         raise DataError(f"{title} has {CONTENTS[found]}, not {CONTENTS[kind.__name__]}")
     return images
+
+
+open_split = partial(_open_as, Images)
+"""Opens one split (train, val, trainval or test) of a set with labels per image."""
+open_scenes = partial(_open_as, Scenes)
+"""Opens one split of a detection set."""
+open_segmented = partial(_open_as, Segmented)
+"""Opens one split of a segmentation set."""
 
 
 def map_annotations(keys: Iterable[str], data: Path, cache: Path, *, parse: bool = True) -> None:

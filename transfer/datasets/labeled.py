@@ -12,6 +12,7 @@ import numpy as np
 
 from transfer.datasets.expected import DataError, Sizes
 from transfer.datasets.images import (
+    ImageFiles,
     Images,
     class_names,
     image_files,
@@ -193,7 +194,10 @@ def read_inat1k(data: Path, split: str, sizes: Sizes) -> Images:
     one_group = np.zeros(len(train), dtype=np.int64)
     moved = seeded_ranks(train.source.encoded_names, one_group, RESPLIT_SEED) < num_moved
     if split == "test":
-        return _concatenate(data, val, train.subset(np.flatnonzero(moved)))
+        parts = val, train.subset(np.flatnonzero(moved))
+        names = np.concatenate([part.source.encoded_names for part in parts])
+        labels = np.concatenate([part.label_array for part in parts])
+        return Images(ImageFiles(data, names), labels, val.class_names)
     stays = train.subset(np.flatnonzero(~moved))
     return with_val(stays, split, sizes)
 
@@ -207,12 +211,6 @@ def _read_published(data: Path, part: str) -> Images:
     names = [f"inat2019/{image['file_name']}" for image in content["images"]]
     labels = [label_of[class_of[int(image["id"])]] for image in content["images"]]
     return image_files(data, names, labels, [str(category_id) for category_id in ids])
-
-
-def _concatenate(data: Path, *parts: Images) -> Images:
-    names = [part.name(i) for part in parts for i in range(len(part))]
-    labels = [int(label) for part in parts for label in part.label_array]
-    return image_files(data, names, labels, parts[0].class_names)
 
 
 def read_pets(data: Path, split: str, sizes: Sizes) -> Images:
