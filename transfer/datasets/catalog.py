@@ -33,11 +33,7 @@ FILES = (labeled, cifar, imagenet, imagenet_c, objectnet, voc, coco)
 """The files that describe data sets."""
 DAMAGES = (OSError, RuntimeError, ValueError, LookupError, TypeError, OverflowError)
 """Errors of torchvision, scipy and our own readers on absent and damaged annotation files."""
-CONTENTS = {
-    "Images": "labels per image",
-    "Scenes": "objects in images",
-    "Segmented": "masks of classes",
-}
+CONTENTS = {Images: "labels per image", Scenes: "objects in images", Segmented: "masks of classes"}
 OWN = {key: info for file in FILES for key, info in file.DATASETS.items()}
 DATASETS: dict[str, DatasetInfo] = with_plugins(
     {key: OWN[key] for key in (*facts()["datasets"], *OWN)}, "datasets"
@@ -76,8 +72,8 @@ def too_small_bank(key: str, data: Path, num_neighbors: int) -> int:
 def _open_as(kind: type[Split], key: str, data: Path, split: str) -> Split:
     images = open_any(key, data, split)
     if not isinstance(images, kind):
-        found, title = type(images).__name__, dataset_info(key).title
-        raise DataError(f"{title} has {CONTENTS[found]}, not {CONTENTS[kind.__name__]}")
+        title = dataset_info(key).title
+        raise DataError(f"{title} has {CONTENTS[type(images)]}, not {CONTENTS[kind]}")
     return images
 
 

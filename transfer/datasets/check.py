@@ -24,10 +24,7 @@ from transfer.datasets.segmented import Segmented
 
 DISJOINT = ("trainval", "test")
 """Every image is in exactly one of these."""
-ENDS = {
-    JPEG_START: b"\xff\xd9",
-    b"\x89PNG\r\n\x1a\n": b"IEND\xaeB`\x82",
-}
+ENDS = {JPEG_START: b"\xff\xd9", b"\x89PNG\r\n\x1a\n": b"IEND\xaeB`\x82"}
 """First and last bytes of a whole file."""
 BLOCK = 512
 """Files handed to the threads at a time: a stop waits for them."""

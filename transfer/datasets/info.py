@@ -192,16 +192,14 @@ def split_counts(train: int, val: int, test: int) -> Mapping[str, int]:
     return {"train": train, "val": val, "trainval": train + val, "test": test}
 
 
-FILE = Path(__file__).with_name("facts.yaml")
-
-
 @cache
 def facts() -> dict[str, Any]:
     """Return the content of the file, with tuples in place of lists."""
     import yaml
 
+    file = Path(__file__).with_name("facts.yaml")
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # five times as fast where it is there
-    content: dict[str, Any] = _tuples(yaml.load(FILE.read_text(), loader))
+    content: dict[str, Any] = _tuples(yaml.load(file.read_text(), loader))
     return content
 
 

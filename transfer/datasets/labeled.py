@@ -130,12 +130,7 @@ def read_dtd(data: Path, split: str, sizes: Sizes) -> Images:
     return image_files(data, names, [y for part in parts for y in part._labels], parts[0].classes)
 
 
-FIELDS = {
-    "train": ("trnid",),
-    "val": ("valid",),
-    "trainval": ("trnid", "valid"),
-    "test": ("tstid",),
-}
+FIELDS = {"train": ["trnid"], "val": ["valid"], "trainval": ["trnid", "valid"], "test": ["tstid"]}
 """Fields of setid.mat that hold the image numbers of each split."""
 
 

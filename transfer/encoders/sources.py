@@ -24,7 +24,6 @@ from transfer.convert.architectures import BackboneError
 from transfer.encoders.options import Pool
 
 LAST_FOUR: tuple[Pool, ...] = ("cls-of-last-4", "cls-of-last-4+mean")
-FORMS = "timm:NAME, torchvision:NAME, hf:FOLDER or FILE.py:FUNCTION"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +123,8 @@ def build(asked: str, size_px: int = 0, names: frozenset[str] = frozenset()) -> 
         return _transformers(Path(name), names)
     if path.endswith(".py") and function:
         return _own_file(Path(path), function)
-    raise BackboneError(f"--encoder {asked}: expected {FORMS}")
+    forms = "timm:NAME, torchvision:NAME, hf:FOLDER or FILE.py:FUNCTION"
+    raise BackboneError(f"--encoder {asked}: expected {forms}")
 
 
 def _library(name: str, asked: str) -> Any:
