@@ -19,7 +19,6 @@ from tests.transfer.convert.damage import zip_bytes
 from transfer.__main__ import main
 from transfer.__main__ import main as transfer_main
 from transfer.backbone import Backbone, BackboneError, inspect_file, load_backbone
-from transfer.convert.resnet import tensor_shapes
 
 
 def archive(entries: dict[str, bytes], compression: int = zipfile.ZIP_STORED) -> bytes:
@@ -64,6 +63,7 @@ def other_files() -> dict[str, tuple[bytes, str]]:
         "Caffe2": (pickle.dumps({"blobs": {"res2_0_branch2a_w": np.zeros(3)}}), "Caffe2"),
         "transformers": (zip_bytes({"resnet.encoder.stages.0.layers.0.w": some}), "hf:FOLDER"),
         "timm": (zip_bytes(deep), "--encoder timm:"),
+        "CLIP": (zip_bytes({**deep, "attnpool.positional_embedding": some}), "attention pooling"),
         "ViT": (zip_bytes({"cls_token": some, "pos_embed": some}), "--encoder"),
         "zip in zip": (archive({"model.pth": zip_bytes(whole)}), "unpack"),
         "npz": (archive({"weight.npy": numpy_bytes()}), ".npz"),
@@ -213,17 +213,6 @@ def test_a_feature_pyramid_in_an_encoder_is_left_out_and_named(
     torch.save({"state_dict": below("module.encoder_q.", content)}, tmp_path / "file")
     kinds = {g.kind: g.num_tensors for g in inspect_file(tmp_path / "file").account}
     assert (kinds["feature pyramid"], kinds["head"]) == (5, 2)
-
-
-@pytest.mark.parametrize("prefix", ["", "module.visual."])
-def test_clips_resnet_is_named_and_refused(prefix: str, tmp_path: Path) -> None:
-    """Its blocks have torchvision's names, its stem and its pooling are others."""
-    shapes = tensor_shapes("resnet50", "imagenet").items()
-    network = {name: torch.tensor(1.0).expand(shape) for name, shape in shapes}
-    network |= {f"conv{i}.weight": torch.ones(32, 3, 3, 3) for i in (1, 2, 3)}
-    network["attnpool.positional_embedding"] = torch.ones(50, 2048)
-    content = {**below(prefix, network), "pos_embed": torch.ones(1)}
-    refuse(content, tmp_path / "file", "CLIP's modified ResNet", "attention pooling")
 
 
 @pytest.mark.parametrize("num_classes", [1000, 128])

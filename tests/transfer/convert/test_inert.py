@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from tests.transfer.convert.conftest import GetWeights, below, refuse
+from tests.transfer.convert.conftest import GetWeights, another, below, refuse
 from tests.transfer.convert.damage import Call, legacy_bytes, zip_bytes
 from transfer.__main__ import main
 from transfer.backbone import BackboneError, load_backbone
@@ -194,14 +194,6 @@ def test_tensors_inside_an_object_of_an_unknown_class_are_refused_with_its_name(
         read_file(tmp_path / "file")
 
 
-def test_a_weight_that_unknown_code_rebuilds_is_refused_although_others_are_plain(
-    weights: Callable[..., dict[str, torch.Tensor]], script: None, tmp_path: Path
-) -> None:
-    torch.save({"net": {**weights(), "b": Call(Args, torch.ones(3))}}, tmp_path / "file")
-    with pytest.raises(BackboneError, match=r"net\.b .*__main__\.Args"):
-        load_backbone(tmp_path / "file")
-
-
 class Plain(Tensor):
     """A tensor whose values torch rebuilds."""
 
@@ -253,36 +245,27 @@ def test_tensors_beside_values_that_unknown_functions_make_are_read(
     assert sorted(contents.opaque) == sorted(f"statistics.{name}" for name in made)
 
 
-def test_a_weight_that_is_not_read_refuses_the_file_with_its_name(
-    weights: GetWeights, tmp_path: Path
+def test_what_may_be_a_weight_and_is_not_read_refuses_the_file_with_its_name(
+    weights: GetWeights, script: None, tmp_path: Path
 ) -> None:
-    name = "layer1.0.conv1.weight"
-    for kind in ("quantized", "without values", "of a subclass"):
-        content: dict[str, Any] = {**weights(), name: MADE_BY_FUNCTIONS[kind]()}
-        refuse(
-            {"state_dict": content}, tmp_path / "file", f"not read state_dict.{name}", "_rebuild_"
-        )
-
-
-@pytest.mark.parametrize("prefix", ["", "module."])
-def test_a_tensor_among_the_networks_that_is_not_read_refuses_the_file(
-    prefix: str, weights: GetWeights, tmp_path: Path
-) -> None:
-    content = below(prefix, {**weights(), "layer1.0.attention": torch.eye(3).to_sparse()})
-    refuse(content, tmp_path / "file", "layer1.0.attention", "_rebuild_sparse_tensor")
-
-
-def test_a_momentum_copy_does_not_replace_a_query_encoder_that_is_not_read(
-    weights: GetWeights, tmp_path: Path
-) -> None:
-    query = {f"encoder_q.{name}": torch.eye(3).to_sparse() for name in weights()}
-    content = {**query, **below("encoder_k.", weights())}
-    refuse(content, tmp_path / "file", "not read encoder_q.conv1.weight")
-
-
-def test_a_pickled_network_beside_an_optimizer_is_named(tmp_path: Path) -> None:
-    content = {"model": torch.nn.Linear(2, 2), "momentum": {"0": torch.ones(2)}}
-    refuse(content, tmp_path / "file", "not read: torch.nn.modules.linear.Linear")
+    plain, sparse = another(weights()), torch.eye(3).to_sparse()
+    conv, odd = "layer1.0.conv1.weight", "layer1.0.attention"
+    refused: list[tuple[dict[str, Any], tuple[str, ...]]] = [
+        *(
+            ({"net": {**plain, conv: MADE_BY_FUNCTIONS[kind]()}}, (f"not read net.{conv}", "_rebu"))
+            for kind in ("quantized", "without values", "of a subclass")
+        ),
+        *((below(prefix, {**plain, odd: sparse}), (odd, "_rebuild")) for prefix in ("", "module.")),
+        # a momentum copy does not replace its query encoder
+        (
+            {f"encoder_q.{n}": sparse for n in plain} | below("encoder_k.", plain),
+            ("not read encoder_q.conv1.weight",),
+        ),
+        ({"net": {**plain, "b": Call(Args, torch.ones(3))}}, ("net.b ", "__main__.Args")),
+        ({"model": nn.Linear(2, 2), "adam": {"0": torch.ones(2)}}, ("torch.nn.modules.linear",)),
+    ]
+    for content, words in refused:
+        refuse(content, tmp_path / "file", *words)
 
 
 def test_a_subclass_of_tensor_is_read_where_torch_rebuilds_it(
