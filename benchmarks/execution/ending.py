@@ -90,10 +90,9 @@ def finish_run(
     written.append(update_report(request.results, runs))
     if request.wandb:
         log_results(request.wandb, request.results, request.runs)
-    words = [f"{len(rows)} {'cell' if len(rows) == 1 else 'cells'}", f"{len(failed)} failed"]
-    if unreadable:
-        checkpoints = "checkpoint" if len(unreadable) == 1 else "checkpoints"
-        words.append(f"{len(unreadable)} {checkpoints} could not be read")
+    words = [f"{len(rows)} cell{'s' * (len(rows) != 1)}", f"{len(failed)} failed"]
+    lost = f"{len(unreadable)} checkpoint{'s' * (len(unreadable) != 1)} could not be read"
+    words += [lost] * bool(unreadable)
     print(", ".join([*words, format_duration(time.monotonic() - start_s)]), file=sys.stderr)
     return int(bool(failed or unreadable) or not all(written))
 

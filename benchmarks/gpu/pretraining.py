@@ -5,7 +5,7 @@ one core makes them is measured; one recipe is also fed by workers, as a run is,
 largest published batch. On a CPU the recipes are the smoke ones.
 """
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -185,18 +185,15 @@ def count_views(method: Method) -> dict[str, float]:
     """Count the views of the next passes with gradient and without; 224 px are one view."""
     views = {"trained": 0.0, "keys": 0.0}
 
-    def counting(kind: str) -> Callable[..., None]:
-        def count(_: nn.Module, inputs: tuple[Any, ...]) -> None:
-            if isinstance(inputs[0], Tensor) and inputs[0].ndim == 4:
-                views[kind] += len(inputs[0]) * inputs[0].shape[-1] ** 2 / NATIVE_PX**2
-
-        return count
+    def count(kind: str, _: nn.Module, inputs: tuple[Any, ...]) -> None:
+        if isinstance(inputs[0], Tensor) and inputs[0].ndim == 4:
+            views[kind] += len(inputs[0]) * inputs[0].shape[-1] ** 2 / NATIVE_PX**2
 
     for module in method.modules():
         if isinstance(module, MomentumEncoder):
-            module.register_forward_pre_hook(counting("keys"))
+            module.register_forward_pre_hook(partial(count, "keys"))
     if isinstance(encoder := getattr(method, "encoder", None), nn.Module):
-        encoder.register_forward_pre_hook(counting("trained"))
+        encoder.register_forward_pre_hook(partial(count, "trained"))
     return views
 
 

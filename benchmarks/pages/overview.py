@@ -94,12 +94,9 @@ def _metric_and_heading(block: Block, column: Column) -> tuple[str, str]:
 
 def _with_labels(columns: Sequence[Column]) -> list[tuple[str, Column]]:
     """Return the columns with short labels, which name the protocol if there are several."""
-    protocols = {name for _, name in columns}
-    labels = []
-    for task, name in columns:
-        short = task.removeprefix("transfer_linear/").removesuffix("_linear").removesuffix("_knn")
-        labels.append((short if len(protocols) == 1 else f"{short} {name}", (task, name)))
-    return labels
+    several = len({name for _, name in columns}) > 1
+    short = re.compile("^transfer_linear/|_linear$|_knn$")
+    return [(short.sub("", task) + f" {name}" * several, (task, name)) for task, name in columns]
 
 
 def _notes_lines(block: Block, columns: Sequence[Column], everywhere: Sequence[str]) -> list[str]:

@@ -104,11 +104,12 @@ def backbones(request: RunAll) -> tuple[list[Backbone], Origins, dict[str, str]]
     found: dict[str, Backbone] = {}
     sources: dict[str, Origin] = {}
     unreadable: dict[str, str] = {}
+    elsewhere = request.cluster.slurm or request.workers > 1
+    here = not (request.plan or elsewhere or request.snapshots)
     for origin in origins(request):
         stop.exit_if_requested()
         try:
-            here, backbone = request.evaluates_here, origin.load()
-            backbone = backbone if here else replace(backbone, state_dict={})
+            backbone = origin.load() if here else replace(origin.load(), state_dict={})
         except (BackboneError, OSError) as error:
             if not request.snapshots:
                 raise

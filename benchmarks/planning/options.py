@@ -157,8 +157,3 @@ class RunAll:
     """Also run tasks of more than a GPU hour, with --calibrate."""
     demo: bool = False
     """Generate small data, pre-train JCL on it, evaluate it and a random initialization."""
-
-    @property
-    def evaluates_here(self) -> bool:
-        """Return whether this process runs cells itself and so needs the checkpoints' weights."""
-        return not (self.plan or self.cluster.slurm or self.workers > 1 or self.snapshots)

@@ -184,7 +184,7 @@ def test_on_a_cluster_the_same_command_writes_the_comparison_when_all_is_there(
     content: dict[str, Any] = {"data": {"cifar10": data}, "hardware": {}}
     content["request"] = {"options": {}, "input": {}}
     measure(results, "cifar10_fewshot", 50.1, sha256=sha256, content=content)
-    (written,) = results.rglob("*.json")
+    (written,) = (results / "records").rglob("*.json")
     own = ("cifar10_fewshot", TASKS["cifar10_fewshot"].protocol, "paper", 0)
     path = record_path(results / "records", "stand_in", *own)
     path.parent.mkdir()
