@@ -25,7 +25,7 @@ from pretrain.running.processes import Process, any_process
 from transfer.datasets.unchanged import UnprovenFile, prove_if_cheap, proving
 from transfer.finetuning.norms import set_precise_norms
 from transfer.finetuning.schedule import learning_rate, set_rate
-from transfer.finetuning.state import Training, TrainingSummary, restore, save, summary
+from transfer.finetuning.state import Training, restore, save
 from transfer.finetuning.stream import Sample, Samples, Stream, images_per_pass
 
 READ_EVERY = 20
@@ -106,24 +106,6 @@ def train(
         for training in trainings:
             if training.error is None:
                 _finish(stream, training)
-
-
-def train_one(
-    training: Training,
-    samples: Samples[Sample],
-    *,
-    seed: int,
-    process: Process,
-    one_size: bool = False,
-) -> TrainingSummary:
-    """Train one network, in its place on the device, as `train` does; return its summary.
-
-    NotFiniteError if it diverges.
-    """
-    train([training], samples, seed=seed, process=process, one_size=one_size)
-    if training.error is not None:
-        raise training.error
-    return summary(training)
 
 
 def _files(trainings: Sequence[Training], process: Process) -> list[UnprovenFile]:

@@ -253,6 +253,7 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
         import torch
 
         from transfer.finetuning import loop
+        from transfer.finetuning.state import summary
 
         recipe, process = replace(self.recipe, learning_rate=rate), this_process()
         network = self.initial(prepared.backbone, portion, prepared.norm, folders, seed)
@@ -260,13 +261,11 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
         same = training_hash(prepared, recipe, seed, engine=self.engine, images=images)
         folder = folders.work / f"{name}-{same}"
         loop.place(network, process.device)
-        training, samples = (
-            self.training(network, recipe, folder),
-            self.samples(portion.train, seed),
-        )
-        summary = loop.train_one(
-            training, samples, seed=seed, process=process, one_size=not self.varied_image_sizes
-        )
+        samples, one_size = self.samples(portion.train, seed), not self.varied_image_sizes
+        training = self.training(network, recipe, folder)
+        loop.train([training], samples, seed=seed, process=process, one_size=one_size)
+        if training.error is not None:
+            raise training.error
         found = self.test(network, portion, folder, folders)
         # a plain norm sees the images of its process alone
         several = process.num_processes if prepared.norm == "BN" else 1
@@ -282,7 +281,7 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
             "tf32_convolutions": tf32
             and torch.cuda.is_available()
             and torch.cuda.get_device_capability() >= (8, 0),
-            "training": asdict(summary),
+            "training": asdict(summary(training)),
             "num_train": samples.num_images,
             "num_test": len(portion.test),
         }

@@ -21,7 +21,7 @@ from transfer.datasets.unchanged import working_on
 from transfer.detection.recipe import DetectorRecipe
 from transfer.detection.train import training, training_samples
 from transfer.finetuning import loop, stream
-from transfer.finetuning.state import TrainingSummary
+from transfer.finetuning.state import TrainingSummary, summary
 
 ALONE = Process(device=torch.device("cpu"))
 FOLDER = "TINY_TRAININGS"
@@ -64,8 +64,11 @@ def trained(
     recipe = recipe or tiny_recipe()
     scenes = tiny_scenes(folder / f"images-{process.rank}")
     samples = training_samples(scenes, range(7), recipe, 1)
-    summary = loop.train_one(training(detector, recipe, folder), samples, seed=1, process=process)
-    return summary, detector.state_dict()
+    one = training(detector, recipe, folder)
+    loop.train([one], samples, seed=1, process=process)
+    if one.error is not None:
+        raise one.error
+    return summary(one), detector.state_dict()
 
 
 class Killed(BaseException):

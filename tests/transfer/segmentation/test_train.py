@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from pretrain.running.processes import Process
 from tests.transfer.segmentation.drawn_split import drawn_split
-from transfer.finetuning.loop import train_one
+from transfer.finetuning.loop import train
 from transfer.segmentation.recipe import VOC_FCN
 from transfer.segmentation.samples import training_samples
 from transfer.segmentation.train import training
@@ -38,7 +38,7 @@ def test_every_parameter_takes_the_recipes_steps_with_momentum_and_decay(tmp_pat
     recipe = replace(recipe, sgd_momentum=0.5, weight_decay=0.25)
     split = drawn_split(tmp_path)
     samples = training_samples(split, recipe, 0)
-    train_one(training(network, recipe, tmp_path), samples, seed=0, process=ALONE)
+    train([training(network, recipe, tmp_path)], samples, seed=0, process=ALONE)
     for start, end in zip(before, network.parameters(), strict=True):
         first = 1 + 0.25 * start
         second = 0.5 * first + 1 + 0.25 * (start - 0.1 * first)
