@@ -1,7 +1,7 @@
 """The base of detection and segmentation: all layers of a network are trained by a recipe.
 
-A task supplies its images, its network, and one training with its test; here is the order of the
-steps: prove the weights, compare learning rates if several are given, train.
+A task supplies its images, its network, samples, training and test; here is the order of the steps:
+prove the weights, compare learning rates if several are given, train.
 """
 
 from __future__ import annotations

@@ -69,14 +69,6 @@ def test_a_finished_cell_is_not_run_again_but_for_other_weights_or_another_proto
         assert finished(cell) is None
 
 
-def test_the_paper_schedule_at_the_papers_size_departs_in_nothing(
-    small_backbone: Backbone, settings: CellSettings
-) -> None:
-    paper = replace(settings, schedule="paper")
-    cell = Cell(key="cifar10_knn", backbone=small_backbone, seed=0, settings=paper)
-    assert departures(cell) == []
-
-
 def test_a_broken_image_is_named_and_left_out_only_where_that_is_tolerated(own_cell: Cell) -> None:
     image = min(own_cell.settings.data.glob("stanford_cars/cars_train/*.jpg"))
     image.write_bytes(image.read_bytes()[:300])

@@ -158,20 +158,6 @@ def test_samples_equal_those_of_detectron2s_mapper(
             )
 
 
-@pytest.mark.detectron2
-def test_test_images_equal_those_of_detectron2s_mapper(tmp_path: Path) -> None:
-    scenes = tiny_scenes(tmp_path)
-    with silence_known_warnings():
-        from detectron2.data import DatasetMapper
-        from detectron2.data import transforms as T
-
-        resize = T.ResizeShortestEdge(80, 128, "choice")
-        mapper = DatasetMapper(False, augmentations=[resize], image_format="RGB")
-    for index in range(len(scenes)):
-        mapped = mapper(as_record(scenes, index))["image"]
-        assert torch.equal(test_image(scenes, index, RECIPE), mapped)
-
-
 def detectron2_mapper(finds: Finds, flipped: bool, short_px: int, long_px: int) -> Any:
     """Whose draws are settled."""
     with silence_known_warnings():
