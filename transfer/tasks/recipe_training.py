@@ -233,8 +233,7 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
             return self.metrics(predictions)[metric] if this_process().is_main else math.nan
 
         train = partial(self.train, prepared, folders, seed)
-        rates = self.learning_rates if prepared.held_out is not None else ()
-        scores = search_learning_rates(rates, score, metric)
+        scores = search_learning_rates(self.learning_rates, score, metric)
         best = max(scores, key=lambda rate: scores[rate], default=self.recipe.learning_rate)
         predictions = train(prepared.images, best, "all")
         held_out = {f"{rate:g}": score for rate, score in scores.items()}
