@@ -16,28 +16,16 @@ class SettingsError(ValueError):
     """Settings that contradict each other."""
 
 
-def check_schedule(recipe: Recipe[Any]) -> None:
-    """Raise a SettingsError if the warm-up is as long as the run."""
+def check_recipe(recipe: Recipe[Any], num_processes: int) -> None:
+    """Raise a SettingsError for a warm-up as long as the run, and a batch that does not fit.
+
+    A batch must split as the method needs it, and its keys must fit into the queue.
+    """
     if recipe.warmup_epochs and recipe.warmup_epochs >= recipe.epochs:
         raise SettingsError(
             f"--warmup-epochs {recipe.warmup_epochs:g} leaves nothing of --epochs "
             f"{recipe.epochs:g} for the schedule after it; choose fewer"
         )
-
-
-def count_steps(recipe: Recipe[Any], steps: int, plan: BatchPlan) -> int:
-    """Return the optimizer steps of a run; raise a SettingsError if it has epochs but no step."""
-    num_steps = steps or round(recipe.epochs * plan.steps_per_epoch)
-    if num_steps < 0 or (recipe.epochs and not num_steps):
-        raise SettingsError(
-            f"--epochs {recipe.epochs:g} of {plan.steps_per_epoch} steps and --steps {steps} make "
-            f"a run of {num_steps} steps; choose more"
-        )
-    return num_steps
-
-
-def check_batch(recipe: Recipe[Any], num_processes: int) -> None:
-    """Raise a SettingsError if a batch does not split as needed or does not fit into the queue."""
     needs = METHODS[recipe.method].batch_needs(recipe.config)
     num_images = recipe.batch_size // num_processes
     if needs.bn_splits and num_images % needs.bn_splits:
@@ -55,6 +43,17 @@ def check_batch(recipe: Recipe[Any], num_processes: int) -> None:
             f"a batch of {recipe.batch_size} does not fit into --queue-size {needs.queue_size}; "
             f"choose a longer queue or a smaller batch"
         )
+
+
+def count_steps(recipe: Recipe[Any], steps: int, plan: BatchPlan) -> int:
+    """Return the optimizer steps of a run; raise a SettingsError if it has epochs but no step."""
+    num_steps = steps or round(recipe.epochs * plan.steps_per_epoch)
+    if num_steps < 0 or (recipe.epochs and not num_steps):
+        raise SettingsError(
+            f"--epochs {recipe.epochs:g} of {plan.steps_per_epoch} steps and --steps {steps} make "
+            f"a run of {num_steps} steps; choose more"
+        )
+    return num_steps
 
 
 def check_cpu(

@@ -28,7 +28,7 @@ from pretrain.running import stop
 from pretrain.running.console import format_duration, print_line
 from pretrain.running.errors import NotFiniteError
 from pretrain.running.loader import WorkerKilledError
-from pretrain.settings import SettingsError, check_batch, check_schedule
+from pretrain.settings import SettingsError, check_recipe
 
 FAILURES = (
     *(ChangedError, DecodeError, LostProcessError, NotFiniteError, OSError),
@@ -87,8 +87,7 @@ def run(name: str, command: Command[Any]) -> int:
     """Train, export, and print the result line on stdout; return the exit status."""
     started_s = time.monotonic()
     stop.listen(at_once=True)
-    check_schedule(command.recipe)
-    check_batch(command.recipe, int(os.environ.get("WORLD_SIZE", "1")))
+    check_recipe(command.recipe, int(os.environ.get("WORLD_SIZE", "1")))
     # to list a million images on a slow disk may take longer than processes wait for each other
     images = find_images(command.data, tolerated=command.tolerated_images)
     needs = planned_memory(command)

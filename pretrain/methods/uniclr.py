@@ -99,7 +99,11 @@ class UniCLR(Method):
         projected = [self.encoder(images) for images in batches]
         online = [self.predictor(embeddings) for embeddings in projected]
         sources = [*online[:2], *(part for rows in online[2:] for part in rows.chunk(len(small)))]
-        targets = self._targets(large, projected[:2])
+        targets: list[Tensor] = []  # of the large views, without gradient; else sources serve
+        if self.target_encoder is not None:
+            targets = [self.target_encoder(images) for images in large]
+        elif self.config.predictor:
+            targets = [rows.detach() for rows in projected[:2]]
         embeddings = torch.stack([*sources, *targets], dim=1).float()
         if self.config.affinity_scope == "global":
             embeddings = gather_with_gradient(embeddings)
@@ -125,12 +129,6 @@ class UniCLR(Method):
         """Let the momentum encoder, if any, follow."""
         if self.target_encoder is not None:
             self.target_encoder.update(self.encoder, progress)
-
-    def _targets(self, images: list[Tensor], projected: list[Tensor]) -> list[Tensor]:
-        """Return targets (n, D) of the large views, without gradient; none where sources serve."""
-        if self.target_encoder is not None:
-            return [self.target_encoder(view) for view in images]
-        return [rows.detach() for rows in projected] if self.config.predictor else []
 
 
 def compared_pairs(num_sources: int, *, separate_targets: bool) -> Pairs:

@@ -22,12 +22,12 @@ import threading
 import traceback
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -69,79 +69,75 @@ def load_batches(
     with this process or the thread that began the iteration.
     pin: moves a batch to pinned memory, in this process.
     """
-    workers: _Workers[Place, Batch] = _Workers()
-    atexit.register(workers.end)  # an exception's traceback may hold this generator until then
+    workers: list[_Worker] = []
+    end = partial(_end, workers)
+    atexit.register(end)  # an exception's traceback may hold this generator until then
     try:
-        if num_workers:
-            workers.start(make, num_workers)
-        batches = workers.batches(places) if num_workers else map(make, places)
+        _start(workers, make, num_workers)
+        batches = _batches_of(workers, places) if workers else map(make, places)
         yield from batches if pin is None else map(pin, batches)
     finally:
-        workers.end()
-        atexit.unregister(workers.end)
+        end()
+        atexit.unregister(end)
 
 
-@dataclass(frozen=True)
-class _Worker:
+class _Worker(NamedTuple):
     """One process, and this process's end of the connection to it."""
 
     process: ForkProcess
     connection: "Connection[Any, Any]"
 
 
-class _Workers(Generic[Place, Batch]):
-    """The processes of one iteration."""
+def _start(workers: list[_Worker], make: Callable[[Any], Any], count: int) -> None:
+    """Fork the processes. Signals that ask for a stop are blocked in them from the start."""
+    context = multiprocessing.get_context("fork")
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, stop.SIGNALS)
+    try:
+        for _ in range(count):
+            here, there = context.Pipe()
+            inherited = [worker.connection for worker in workers] + [here]
+            arguments = (make, there, inherited, os.getpid())
+            process = context.Process(target=_work, args=arguments, daemon=True)
+            process.start()
+            there.close()  # so that the connection ends when the worker does
+            workers.append(_Worker(process, here))
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
-    def __init__(self) -> None:
-        self.workers: list[_Worker] = []
 
-    def start(self, make: Callable[[Place], Batch], count: int) -> None:
-        """Fork the processes. Signals that ask for a stop are blocked in them from the start."""
-        context = multiprocessing.get_context("fork")
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, stop.SIGNALS)
-        try:
-            for _ in range(count):
-                here, there = context.Pipe()
-                inherited = [worker.connection for worker in self.workers] + [here]
-                arguments = (make, there, inherited, os.getpid())
-                process = context.Process(target=_work, args=arguments, daemon=True)
-                process.start()
-                there.close()  # so that the connection ends when the worker does
-                self.workers.append(_Worker(process, here))
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+def _batches_of(workers: list[_Worker], places: Iterable[Any]) -> Iterator[Any]:
+    """Yield the batches; request a worker's next one as soon as it has sent one."""
+    remaining = iter(places)
+    asked: deque[_Worker] = deque()
 
-    def batches(self, places: Iterable[Place]) -> Iterator[Batch]:
-        """Yield the batches; request a worker's next one as soon as it has sent one."""
-        remaining = iter(places)
-        asked: deque[_Worker] = deque()
-        for worker in self.workers * BATCHES_AHEAD:
-            self._ask(worker, remaining, asked)
-        while asked:
-            worker = asked.popleft()
-            with _death_explained(worker.process):
-                result = worker.connection.recv()
-            if isinstance(result, Exception):
-                raise result
-            self._ask(worker, remaining, asked)
-            yield result
-
-    def _ask(self, worker: _Worker, remaining: Iterator[Place], asked: deque[_Worker]) -> None:
+    def ask(worker: _Worker) -> None:
         for place in remaining:
             with _death_explained(worker.process):
                 worker.connection.send(place)
             asked.append(worker)
             return
 
-    def end(self) -> None:
-        """Kill the workers, and remove what one of them was about to share."""
-        for worker in self.workers:
-            worker.process.kill()
-        for worker in self.workers:
-            worker.process.join(PATIENCE_S)
-            # torch removes the name as soon as the memory is mapped, unless it is killed before
-            for file in SHARED_MEMORY.glob(f"torch_{worker.process.pid}_*"):
-                file.unlink(missing_ok=True)
+    for worker in workers * BATCHES_AHEAD:
+        ask(worker)
+    while asked:
+        worker = asked.popleft()
+        with _death_explained(worker.process):
+            result = worker.connection.recv()
+        if isinstance(result, Exception):
+            raise result
+        ask(worker)
+        yield result
+
+
+def _end(workers: list[_Worker]) -> None:
+    """Kill the workers, and remove what one of them was about to share."""
+    for worker in workers:
+        worker.process.kill()
+    for worker in workers:
+        worker.process.join(PATIENCE_S)
+        # torch removes the name as soon as the memory is mapped, unless it is killed before
+        for file in SHARED_MEMORY.glob(f"torch_{worker.process.pid}_*"):
+            file.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
