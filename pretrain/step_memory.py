@@ -18,11 +18,7 @@ from torch.func import functional_call
 from pretrain.method import Method
 from pretrain.recipes import Recipe
 
-BLIND = (
-    DataDependentOutputException,
-    DynamicOutputShapeException,
-    UnsupportedFakeTensorException,
-)
+BLIND = DataDependentOutputException, DynamicOutputShapeException, UnsupportedFakeTensorException
 """Errors of a pass without numbers where a method looks at one."""
 AFTER_EVERY_FREEZE = 1.0
 """Share of a run at which all its weights are trained and all its losses count."""

@@ -120,12 +120,6 @@ class Feed:
         ]
         return [group for group in groups if group.rows.start < group.rows.stop]
 
-    def numbers(self, epoch: int, index: int) -> Floats:
-        """Return the random numbers (V, NUM_UNIFORMS) of one image in one epoch."""
-        numbers = draw_view_numbers(self.plan.seed, epoch, index, self.views)
-        redraw(self.recipe, numbers, self.views, self.plan.seed, epoch, index)
-        return numbers
-
     def batches(self, first_step: int, num_steps: int) -> Generator[Batch, None, None]:
         """Yield the batches of steps `first_step` to `num_steps` - 1; close it to end workers."""
         make_views = self._from_memory if self.in_memory else self._from_files
@@ -138,7 +132,11 @@ class Feed:
     def batch_numbers(self, step: int) -> Floats:
         """Return the numbers (V, n, NUM_UNIFORMS) of this process's images at a step."""
         epoch, indices = self.plan.batch(step)
-        return np.stack([self.numbers(epoch, int(index)) for index in indices], axis=1)
+        numbers = []
+        for index in indices.tolist():
+            numbers.append(draw_view_numbers(self.plan.seed, epoch, index, self.views))
+            redraw(self.recipe, numbers[-1], self.views, self.plan.seed, epoch, index)
+        return np.stack(numbers, axis=1)
 
     def _draw(self, step: int) -> tuple[Integers, list[tuple[Integers, Colors, Integers]]]:
         """Return images (n,) of a step; and boxes, colors and styles of each group's views."""

@@ -48,12 +48,8 @@ def moco_pp_loss(queries: Tensor, keys: Tensor, queues: Tensor, *, temperature: 
 
 def negative_logsumexp(queries: Tensor, queues: Tensor, *, temperature: float) -> Tensor:
     """Return the log-sum-exp (h, n) of each head's queries (h, n, d) over its queue (h, K, d)."""
-    return torch.stack(
-        [
-            queue_logsumexp(query, queue, temperature=temperature)
-            for query, queue in zip(queries, queues, strict=True)
-        ]
-    )
+    pairs = zip(queries, queues, strict=True)
+    return torch.stack([queue_logsumexp(*pair, temperature=temperature) for pair in pairs])
 
 
 class LooC(Method):

@@ -15,7 +15,7 @@ from pretrain.method import Method
 from pretrain.parts.gather import num_processes
 from pretrain.parts.heads import features_by_size, mlp
 from pretrain.parts.losses import at_least_float32
-from pretrain.parts.momentum_encoder import MomentumEncoder, positive_keys, similarities
+from pretrain.parts.momentum_encoder import MomentumEncoder, similarities
 from pretrain.parts.queue import KeyQueue, queue_logsumexp
 from pretrain.parts.sync_bn import synchronize_batch_norms
 from pretrain.parts.view import View
@@ -173,8 +173,7 @@ class LORAC(Method):
         temperature = 1.0 if acts and config.legacy_untempered else config.temperature
         self.key_encoder.update(self.encoder)
         key_views = [views[v] for v in self.key_views]
-        keys = positive_keys(self.key_encoder, key_views, bn_splits=config.bn_splits)
-        keys = keys.transpose(0, 1)  # (A, n, d)
+        keys = self.key_encoder.positive_keys(key_views, config.bn_splits).transpose(0, 1)
         query_views = [views[v] for v in self.query_views]
         unit = normalize(features_by_size(self.encoder, query_views).float(), dim=1)
         queries = unit.unflatten(0, (len(query_views), -1))

@@ -11,7 +11,7 @@ from torch.nn.functional import normalize
 from pretrain.method import Method
 from pretrain.parts.heads import moco_projector
 from pretrain.parts.losses import instance_discrimination
-from pretrain.parts.momentum_encoder import MomentumEncoder, positive_keys
+from pretrain.parts.momentum_encoder import MomentumEncoder
 from pretrain.parts.queue import KeyQueue, queue_divergence
 from pretrain.parts.sync_bn import split_forward
 from pretrain.parts.view import View
@@ -49,9 +49,7 @@ class MoCo(Method):
         first, second = views
         pairs = [(first, second), (second, first)] if self.config.symmetric else [(first, second)]
         splits = self.config.bn_splits
-        keys = [
-            positive_keys(self.key_encoder, [images], bn_splits=splits)[:, 0] for _, images in pairs
-        ]
+        keys = [self.key_encoder.positive_keys([images], splits)[:, 0] for _, images in pairs]
         directions = [self._contrast(pair[0], key) for pair, key in zip(pairs, keys, strict=True)]
         for key in keys:
             self.queue.push(key)  # after the losses: negatives are those of past steps

@@ -44,6 +44,15 @@ class MomentumEncoder(nn.Module):
         embeddings: Tensor = self.network(images)
         return embeddings
 
+    def positive_keys(
+        self, views: list[Tensor], bn_splits: int, key_forward: KeyForward = "concatenated"
+    ) -> Tensor:
+        """Return keys (n, M, d) of M views (n, 3, H, W), unit length, float32, without gradient."""
+        batches = [torch.cat(views)] if key_forward == "concatenated" else views
+        keys = [shuffled_forward(self, images, bn_splits) for images in batches]
+        unit_keys = normalize(torch.cat(keys).float(), dim=1)
+        return unit_keys.view(len(views), -1, unit_keys.shape[1]).transpose(0, 1)
+
     def query_and_keys(
         self,
         encoder: nn.Module,
@@ -57,7 +66,7 @@ class MomentumEncoder(nn.Module):
         gradient.
         """
         self.update(encoder)
-        keys = positive_keys(self, views[1:], bn_splits=bn_splits, key_forward=key_forward)
+        keys = self.positive_keys(views[1:], bn_splits, key_forward)
         query = split_forward(encoder, views[0], bn_splits)
         return normalize(query.float(), dim=1), keys
 
@@ -74,20 +83,6 @@ def positive_metrics(query: Tensor, keys: Tensor) -> dict[str, Tensor]:
         "positive_similarity": similarity.mean(),
         "positive_variance": similarity.var(dim=1, correction=0).mean(),
     }
-
-
-def positive_keys(
-    key_encoder: nn.Module,
-    views: list[Tensor],
-    *,
-    bn_splits: int,
-    key_forward: KeyForward = "concatenated",
-) -> Tensor:
-    """Return keys (n, M, d) of M views (n, 3, H, W), unit length, float32, without gradient."""
-    batches = [torch.cat(views)] if key_forward == "concatenated" else views
-    keys = [shuffled_forward(key_encoder, images, bn_splits) for images in batches]
-    unit_keys = normalize(torch.cat(keys).float(), dim=1)
-    return unit_keys.view(len(views), -1, unit_keys.shape[1]).transpose(0, 1)
 
 
 def similarities(queries: Tensor, keys: Tensor) -> Tensor:
