@@ -25,25 +25,18 @@ def dino_loss(
     *,
     temperature: float,
     target_temperature: float,
-) -> Tensor:
+) -> dict[str, Tensor]:
     """Return eq. 3 divided by its number of terms, in nats; float32, also under autocast.
+
+    With the loss come the entropy of the targets and what the loss is above it, to be logged.
 
     logits (V, n, K) of all views; target_logits (A, n, K) of the first A views, which get no
     gradient; center (K,).
     """
-    targets = centered_softmax(target_logits, center, temperature=target_temperature)
-    return cross_view_entropy(logits.float() / temperature, targets)
-
-
-def centered_softmax(target_logits: Tensor, center: Tensor, *, temperature: float) -> Tensor:
-    """Return the targets (..., K), the softmax of logits (..., K) less center (K,), detached."""
-    return ((target_logits.detach().float() - center) / temperature).softmax(dim=-1)
-
-
-def next_center(center: Tensor, target_logits: Tensor, *, momentum: float) -> Tensor:
-    """Return the center (K,) after this step's target_logits (..., K) of all processes: eq. 4."""
-    mean = target_logits.float().flatten(0, -2).mean(dim=0)
-    return torch.lerp(gather(mean[None]).mean(dim=0), center, momentum)
+    targets = ((target_logits.detach().float() - center) / target_temperature).softmax(dim=2)
+    loss = cross_view_entropy(logits.float() / temperature, targets)
+    entropy = -torch.special.xlogy(targets, targets).sum(dim=2).mean()
+    return {"loss": loss, "target_entropy": entropy, "target_divergence": loss.detach() - entropy}
 
 
 class Head(nn.Module):
@@ -103,23 +96,15 @@ class DINO(Method):
         backbone, head = self.encoder
         # the backbone passes each size by itself, the head all together, as in the released code
         logits = head(features_by_size(backbone, views)).unflatten(0, (len(views), -1))
-        temperature = self.target_temperature(progress)
-        loss = dino_loss(
-            logits,
-            target_logits,
-            self.center,
+        metrics = dino_loss(
+            *(logits, target_logits, self.center),
             temperature=config.temperature,
-            target_temperature=temperature,
+            target_temperature=self.target_temperature(progress),
         )
-        targets = centered_softmax(target_logits, self.center, temperature=temperature)
-        # after the loss: this step's targets are centered by those of past steps
-        self.center.copy_(next_center(self.center, target_logits, momentum=config.center_momentum))
-        entropy = -torch.special.xlogy(targets, targets).sum(dim=2).mean()
-        return {
-            "loss": loss,
-            "target_entropy": entropy,
-            "target_divergence": loss.detach() - entropy,
-        }
+        # eq. 4, after the loss: this step's targets are centered by those of past steps
+        mean = gather(target_logits.float().flatten(0, 1).mean(dim=0)[None]).mean(dim=0)
+        self.center.copy_(torch.lerp(mean, self.center, config.center_momentum))
+        return metrics
 
     def after_step(self, progress: float) -> None:
         """Let the target encoder follow, at the released code's momentum for this step."""

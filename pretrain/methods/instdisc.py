@@ -24,21 +24,28 @@ def nce_loss(
     temperature: float,
     log_partition: Tensor,
     num_images: int,
-) -> Tensor:
-    """Return eq. 6 and 7, mean over the batch, in nats; float32, also under autocast.
+) -> tuple[Tensor, Tensor]:
+    """Return eq. 6 and 7, mean over the batch, in nats, and the logarithm of Z; float32.
 
     query (n, d); own (n, d), the images' rows of the bank; noise (n, m, d), rows drawn uniformly
     from the whole bank; rows of unit length. log_partition is the logarithm of Z in eq. 4, a
-    scalar. Only the query gets a gradient. The released code adds 1e-7 to the denominators of
-    eq. 6.
+    scalar, which is estimated, without gradient, where it is infinite. Only the query gets a
+    gradient. float32 also under autocast. The released code adds 1e-7 to the denominators of eq. 6.
     """
     with torch.autocast(query.device.type, enabled=False):
-        positive, negative = bank_logits(query, own, noise, temperature=temperature)
+        query = at_least_float32(query)
+        positive = (query * own.detach()).sum(dim=1) / temperature
+        negative = torch.einsum("nd,nmd->nm", query, noise.detach()) / temperature
+        # eq. 8 over all processes; the released code's mean includes the images' own rows
+        total = gather(negative.detach().float().logsumexp(dim=(0, 1))[None]).logsumexp(dim=0)
+        estimate = total + math.log(num_images / (negative.numel() * num_processes()))
+        # a choice on the device, so that no step waits for it
+        log_partition = torch.where(log_partition.isinf(), estimate, log_partition)
         # h of eq. 6 is sigmoid(logit - threshold): both logarithms are softplus, without overflow
         threshold = log_partition + math.log(noise.shape[1] / num_images)
         recognized = softplus(threshold - positive)
         rejected = softplus(negative - threshold).sum(dim=1)
-        return (recognized + rejected).mean()
+        return (recognized + rejected).mean(), log_partition
 
 
 def softmax_loss(query: Tensor, bank: Tensor, indices: Tensor, *, temperature: float) -> Tensor:
@@ -50,29 +57,6 @@ def softmax_loss(query: Tensor, bank: Tensor, indices: Tensor, *, temperature: f
     with torch.autocast(query.device.type, enabled=False):
         logits = at_least_float32(query) @ bank.detach().T / temperature
         return cross_entropy(logits, indices)
-
-
-def bank_logits(
-    query: Tensor, own: Tensor, noise: Tensor, *, temperature: float
-) -> tuple[Tensor, Tensor]:
-    """Return logits (n,) of query (n, d) with own (n, d), and (n, m) with noise (n, m, d).
-
-    float32 also under autocast, and so is the estimate of Z, which stays for the whole run.
-    """
-    with torch.autocast(query.device.type, enabled=False):
-        query = at_least_float32(query)
-        positive = (query * own.detach()).sum(dim=1) / temperature
-        negative = torch.einsum("nd,nmd->nm", query, noise.detach()) / temperature
-        return positive, negative
-
-
-def estimate_log_partition(logits: Tensor, *, num_images: int) -> Tensor:
-    """Return the logarithm of eq. 8, which estimates Z from logits (n, m) of all processes.
-
-    A float32 scalar without gradient. The released code's mean includes the images' own rows.
-    """
-    total = gather(logits.float().logsumexp(dim=(0, 1))[None]).logsumexp(dim=0)
-    return total + math.log(num_images / (logits.numel() * num_processes()))
 
 
 class InstDisc(Method):
@@ -108,7 +92,13 @@ class InstDisc(Method):
             # processes; perhaps an image's own
             shape = (num_processes() * len(indices), config.num_negatives)
             drawn = own_share(torch.randint(len(self.bank), shape, device=indices.device))
-            loss = self._noise_loss(query, own, self.bank[drawn])
+            loss, log_partition = nce_loss(
+                *(query, own, self.bank[drawn]),
+                temperature=config.temperature,
+                log_partition=self.log_partition,
+                num_images=config.num_images,
+            )
+            self.log_partition.copy_(log_partition)
         else:
             loss = softmax_loss(query, self.bank.clone(), indices, temperature=config.temperature)
         proximal = (query - own).square().sum(dim=1).mean()
@@ -118,24 +108,6 @@ class InstDisc(Method):
             "proximal": proximal.detach(),
             "positive_similarity": (query.detach() * own).sum(dim=1).mean(),
         }
-
-    def _noise_loss(self, query: Tensor, own: Tensor, noise: Tensor) -> Tensor:
-        """Return the loss of query and own (n, d) against noise (n, m, d); estimate Z once."""
-        config = self.config
-        with torch.no_grad():
-            _, negative = bank_logits(query, own, noise, temperature=config.temperature)
-            estimate = estimate_log_partition(negative, num_images=config.num_images)
-            # a choice on the device, so that no step waits for it
-            first = self.log_partition.isinf()
-            self.log_partition.copy_(torch.where(first, estimate, self.log_partition))
-        return nce_loss(
-            query,
-            own,
-            noise,
-            temperature=config.temperature,
-            log_partition=self.log_partition,
-            num_images=config.num_images,
-        )
 
     @torch.no_grad()
     def _update_bank(self, query: Tensor, indices: Tensor) -> None:

@@ -90,7 +90,7 @@ OF_QUERIES: dict[str, Loss] = {
     ),
     "instdisc": lambda q, k: nce_loss(
         q, k, QUEUE.expand(8, 40, 6), **SHORT, log_partition=torch.tensor(4.0), num_images=99
-    ),
+    )[0],
     "instdisc, whole bank": lambda q, k: softmax_loss(
         q, torch.cat([k, QUEUE]), torch.arange(8), **SHORT
     ),
@@ -100,7 +100,7 @@ OF_QUERIES: dict[str, Loss] = {
     "dino": lambda q, k: dino_loss(
         torch.stack([q, k]), torch.stack([k, k]), torch.linspace(0, 1, 6),
         temperature=0.1, target_temperature=0.05,
-    ),
+    )["loss"],
 }  # fmt: skip
 """Losses of queries and keys (8, 6), rows of unit length, always in float32."""
 

@@ -43,7 +43,8 @@ def slow_loss(logits: Tensor, target_logits: Tensor, center: Tensor) -> float:
 
 
 def loss_of(logits: Tensor, target_logits: Tensor, center: Tensor) -> Tensor:
-    return dino_loss(logits, target_logits, center, temperature=0.1, target_temperature=0.05)
+    temperatures = {"temperature": 0.1, "target_temperature": 0.05}
+    return dino_loss(logits, target_logits, center, **temperatures)["loss"]
 
 
 def test_loss_equals_equation_3_entry_by_entry() -> None:
