@@ -13,14 +13,13 @@ import pytest
 
 from pretrain.running import stop
 from pretrain.running.atomic_files import WriteError
-from tests.transfer.getting.conftest import Publish
+from tests.transfer.getting.conftest import Publish, Server
 from tests.transfer.getting.published import (
     val_images,
     write_archive,
     write_devkit,
     write_kaggles_list,
 )
-from tests.transfer.getting.server import Server
 from transfer.__main__ import main
 from transfer.datasets.check import check
 from transfer.datasets.expected import DataError

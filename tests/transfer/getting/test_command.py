@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.transfer.getting.conftest import Publish
+from tests.transfer.getting.conftest import Publish, Server
 from tests.transfer.getting.published import SOURCES, val_images, write_archive, write_kaggles_list
-from tests.transfer.getting.server import Server
 from transfer.__main__ import main
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.check import check

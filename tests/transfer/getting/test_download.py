@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.transfer.getting.server import Server
+from tests.transfer.getting.conftest import Server
 from transfer.datasets.expected import DataError
 from transfer.datasets.info import Archive
 from transfer.getting.download import download
