@@ -161,15 +161,6 @@ def images_per_second(network: str, precision: str, rates: Rates) -> tuple[str, 
     return "resnet50", rates.features_per_second("resnet50", precision) or IMAGES_PER_GPU_SECOND
 
 
-def training_hours(backbone: Backbone, images: float, speed: float) -> float:
-    """Return the hours to train the whole network on images of its size, as often as they come.
-
-    speed: images of 224 px per second on which a ResNet-50 trains.
-    """
-    cost = FORWARD_COST.get(backbone.arch, 1.0) * (backbone.input.size_px / 224) ** 2
-    return cost * STEM_COST.get(backbone.stem, 1.0) * images / speed / 3600
-
-
 def probe_hours(
     backbone: Backbone,
     dataset: str,

@@ -24,7 +24,14 @@ from transfer.finetuning.options import TrainingOptions, length_fraction
 from transfer.finetuning.schedule import Precision
 from transfer.frozen.classifier import class_results
 from transfer.frozen.feature_cache import Predictions, open_images
-from transfer.frozen.pass_hours import ASSUMED, BACKWARD_COST, Rates, forward_hours, training_hours
+from transfer.frozen.pass_hours import (
+    ASSUMED,
+    BACKWARD_COST,
+    FORWARD_COST,
+    STEM_COST,
+    Rates,
+    forward_hours,
+)
 from transfer.frozen.transforms import EvalTransform
 from transfer.metrics import top1
 from transfer.tasks.task import CenterCrops, PlannedTask, Prepared
@@ -121,7 +128,9 @@ class SemiSupervised(CenterCrops):
         speed = rates.trained_per_second("classifier", self.precision)
         if not speed:
             return forward_hours(backbone, BACKWARD_COST * trained, rates) + tested
-        return training_hours(backbone, trained, speed) + tested
+        cost = FORWARD_COST.get(backbone.arch, 1.0) * STEM_COST.get(backbone.stem, 1.0)
+        cost *= (backbone.input.size_px / 224) ** 2
+        return cost * trained / speed / 3600 + tested
 
     def plan_notes(
         self, planned: Sequence[PlannedTask[Self]], options: TrainingOptions, num_gpus: int
@@ -171,6 +180,8 @@ class SemiSupervised(CenterCrops):
         )
         predictions = converged(found)
         edges = (min(self.head_rates), max(self.head_rates))
+        share = f"{100 * self.drawn_share:g} % of {self.dataset}"
+        drawn = f"{share}, drawn alike from each class, seed {SHARE_SEED!r}"
         details = {
             **predictions.details,
             "held_out_top1": {f"{tried:g}": score for tried, score in held_out.items()},
@@ -178,7 +189,7 @@ class SemiSupervised(CenterCrops):
                 rate for rate in self.head_rates if held_out and rate not in held_out
             ],
             "at_grid_edge": bool(held_out) and rate in edges,
-            "labels": self.labels(),
+            "labels": drawn if self.drawn_share else "published list",
             "crops": CROPS,
             "fingerprint_of_labelled": labelled.fingerprint,
         }
@@ -186,13 +197,6 @@ class SemiSupervised(CenterCrops):
             name = f"{self.dataset}-labelled-{100 * self.drawn_share:g}pct"
             details["list_of_labelled"] = write_list(folders.lists, name, {"labelled": labelled})
         return replace(predictions, details=details)
-
-    def labels(self) -> str:
-        """Return the source of the choice of labelled images."""
-        if not self.drawn_share:
-            return "published list"
-        share = f"{100 * self.drawn_share:g} % of {self.dataset}"
-        return f"{share}, drawn alike from each class, seed {SHARE_SEED!r}"
 
     def search(self, prepared: Prepared, folders: Folders, seed: int) -> dict[float, float]:
         """Return top-1 on held-out labelled images, by the classifier's rate."""
