@@ -18,7 +18,10 @@ from pathlib import Path
 
 from pretrain.running.command_line import nearest
 from pretrain.running.plugins import with_plugins
-from transfer.datasets import cifar, labeled
+from transfer.datasets import (
+    cifar,
+    labeled,
+)
 from transfer.datasets.expected import DataError, Sizes, small_sizes
 from transfer.datasets.imagenet import imagenet, imagenet_c, objectnet
 from transfer.datasets.images import Images
@@ -29,7 +32,15 @@ from transfer.datasets.segmented import Segmented
 from transfer.datasets.splits import Split
 
 SPLITS = ("train", "val", "trainval", "test")
-FILES = (labeled, cifar, imagenet, imagenet_c, objectnet, voc, coco)
+FILES = (
+    labeled,
+    cifar,
+    imagenet,
+    imagenet_c,
+    objectnet,
+    voc,
+    coco,
+)
 """The files that describe data sets."""
 DAMAGES = (OSError, RuntimeError, ValueError, LookupError, TypeError, OverflowError)
 """Errors of torchvision, scipy and our own readers on absent and damaged annotation files."""
