@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,19 +33,15 @@ def plan(request: RunAll) -> list[PlannedCell]:
 @pytest.fixture
 def request_for(checkpoint: Path, small_data: Path, tmp_path: Path) -> Request:
     """Requests on one small checkpoint at the smoke schedule."""
-
-    def make(**changes: object) -> RunAll:
-        settings: dict[str, object] = {
-            "ckpt": (checkpoint,),
-            "data": small_data,
-            "results": tmp_path / "results",
-            "runs": tmp_path / "runs",
-            "schedule": "smoke",
-            "tasks": "cifar10_knn,in100_knn",
-        }
-        return RunAll(**{**settings, **changes})  # type: ignore[arg-type]
-
-    return make
+    request = RunAll(
+        ckpt=(checkpoint,),
+        data=small_data,
+        results=tmp_path / "results",
+        runs=tmp_path / "runs",
+        schedule="smoke",
+        tasks="cifar10_knn,in100_knn",
+    )
+    return partial(replace, request)
 
 
 def test_a_checkpoint_becomes_records_and_tables_and_what_is_finished_is_not_run_again(

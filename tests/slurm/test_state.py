@@ -22,10 +22,8 @@ def test_accounts_tell_of_jobs_that_are_forgotten(
     accounts = "5_0|TIMEOUT|None|n1\n5_1|CANCELLED by 0|None|n1"
     answer(tmp_path, monkeypatch, QUEUE, accounts)
     states = job_states(["5_0", "5_1"])
-    assert {job: state.word for job, state in states.items()} == {
-        "5_0": "TIMEOUT",
-        "5_1": "CANCELLED",
-    }
+    words = {job: state.word for job, state in states.items()}
+    assert words == {"5_0": "TIMEOUT", "5_1": "CANCELLED"}
     fake_programs(tmp_path, monkeypatch, sacct="exit 1")  # without accounts they are unknown
     assert list(job_states(["5_0", "8"])) == ["8"]
 
@@ -40,11 +38,7 @@ def test_a_cancelled_rest_of_an_array_is_told_for_each_element(
     assert words == {"6_0": "COMPLETED"} | dict.fromkeys(
         ("6_1", "6_2", "6_4", "17_0", "17_5"), "CANCELLED"
     )
-
-
-def test_a_list_that_was_shortened_is_asked_for_whole_and_its_dots_are_no_number(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    # a list that was shortened is asked for whole, and its dots are no number
     line = '[ "$SLURM_BITSTR_LEN" = 0 ] && echo "6_[1,3,...%2]|PENDING|None|"'
     fake_programs(tmp_path, monkeypatch, squeue=line, sacct="")
     assert list(job_states(["6_1", "6_2", "6_3"])) == ["6_1", "6_3"]

@@ -9,9 +9,8 @@ import pytest
 from benchmarks.pages.published import transfer_tasks
 from benchmarks.pages.records import UNTRAINED, read_results
 from benchmarks.pages.results_csv import verdicts_of
+from tests.benchmarks.report.complete_records import LORAC
 from tests.synthetic_records import blocks, page, record
-
-LORAC = {"method": "lorac", "recipe": "lorac/in1k-r50", "epochs": 200.0, "data": "in1k"}
 
 
 def test_only_the_same_pretraining_gets_a_verdict_and_makes_the_row(

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from benchmarks.pages.published import transfer_tasks
+from tests.benchmarks.drawing.figure_records import snapshot
 from tests.synthetic_records import blocks, failure, page, record, transfer_records
 
 ROUNDED = {
@@ -89,17 +90,9 @@ def test_no_average_is_made_of_unlike_runs(tmp_path: Path) -> None:
     )
 
 
-def snapshot(results: Path, epoch: int, score: float, **changes: Any) -> None:
-    made_by = {"method": "SimCLR", "recipe": "simclr/x", "epochs": epoch, "data": "cifar10"}
-    about = {"backbone": f"run@epoch{epoch}", "sha256": str(epoch) * 64, "made_by": made_by}
-    task = {"task": "cifar10_knn", "protocol": "uniclr-2022/1"}
-    record(results / "records" / "snapshots", score, **about, **task, **changes)
-
-
 def test_unlike_snapshots_make_two_curves(tmp_path: Path) -> None:
-    for epoch in (1, 2):
-        snapshot(tmp_path, epoch, 10.0 * epoch)
-    snapshot(tmp_path, 3, 30.0, **ROUNDED)
+    for epoch, changes in ((1, {}), (2, {}), (3, ROUNDED)):
+        snapshot(tmp_path, "run", "simclr/x", epoch, 10.0 * epoch, **changes)
     text = page(tmp_path, "curves_cifar10_knn.md")
     assert blocks(text)[0] == {"1": ["10.00", ""], "2": ["20.00", ""], "3": ["", "30.00"]}
     assert "| epoch |   run | run (features in bfloat16) |" in text

@@ -44,6 +44,7 @@ def test_one_run_each_is_compared_by_mcnemars_exact_test() -> None:
     assert found.p == pytest.approx(binomtest(alone[0], sum(alone)).pvalue)
     assert found.points == pytest.approx(100 * (a.mean() - b.mean()))
     assert found.error == pytest.approx(100 * np.std(a.astype(float) - b) / 2000**0.5)
+    assert difference(score(a), score(a), "any").p == 1
     # taken as independent, the same numbers would be far less certain
     apart = difference(score(a), Score(mean=100 * b.mean(), sample=Sample("top1")), "any")
     assert apart.error > 2 * found.error
@@ -123,17 +124,12 @@ def test_all_pairs_at_once_are_the_pairs_one_by_one() -> None:
                 assert (one.error, one.p) == pytest.approx((errors[i][j], p[i][j]))
 
 
-def test_equal_answers_are_no_difference() -> None:
-    a = right(np.random.default_rng(6), 0.5)
-    assert difference(score(a), score(a), "any").p == 1
-
-
-@pytest.mark.parametrize(
-    ("points", "error", "word"),
-    [(0.2, 0.3, "reproduced"), (0.2, 0.5, "undecided"), (3.0, 0.5, "above"), (-1.2, 0.3, "below")],
-)
-def test_a_verdict_follows_from_the_interval(points: float, error: float, word: str) -> None:
-    assert Difference(points, error, 1.0).verdict() == word
+def test_a_verdict_follows_from_the_interval_and_holms_levels_by_hand() -> None:
+    cases = ((0.2, 0.3), (0.2, 0.5), (3.0, 0.5), (-1.2, 0.3))
+    found = [Difference(points, error, 1.0).verdict() for points, error in cases]
+    assert found == ["reproduced", "undecided", "above", "below"]
+    # 0.01 < 0.05 / 4, 0.014 < 0.05 / 3, 0.03 > 0.05 / 2: the rest is not sure, whatever it is
+    assert holm([0.03, 0.01, float("nan"), 0.014]) == [False, True, False, True]
 
 
 def test_a_paper_with_our_test_set_and_no_known_error_has_ours() -> None:
@@ -145,8 +141,3 @@ def test_a_paper_with_our_test_set_and_no_known_error_has_ours() -> None:
     own = np.std(values, ddof=1)
     assert found.error == pytest.approx(np.sqrt(2 * own**2 + 2 * 0.18**2), rel=1e-3)
     assert found.verdict() == "undecided"
-
-
-def test_holm_by_hand() -> None:
-    # 0.01 < 0.05 / 4, 0.014 < 0.05 / 3, 0.03 > 0.05 / 2: the rest is not sure, whatever it is
-    assert holm([0.03, 0.01, float("nan"), 0.014]) == [False, True, False, True]

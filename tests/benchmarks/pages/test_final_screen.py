@@ -7,9 +7,9 @@ from typing import Any
 from benchmarks.pages.final_screen import final_screen
 from benchmarks.pages.published import transfer_tasks
 from benchmarks.pages.records import RequestedCell, read_results
+from tests.benchmarks.report.complete_records import LORAC
 from tests.synthetic_records import failure, record
 
-LORAC = {"method": "lorac", "recipe": "lorac/in1k-r50", "epochs": 200.0, "data": "in1k"}
 SVM = RequestedCell("mine", "voc07_svm", "co2-2021/1", "paper", 0)
 ASKED = replace(SVM, task=transfer_tasks()[0], protocol="lorac-2021/1")
 

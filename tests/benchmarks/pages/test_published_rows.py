@@ -52,11 +52,10 @@ def models() -> list[Model]:
     ]
 
 
-@pytest.fixture(scope="module")
-def some_result(tmp_path_factory: pytest.TempPathFactory) -> Result:
-    folder = tmp_path_factory.mktemp("results")
-    record(folder, 50.0)
-    return read_results(folder).done[0]
+@pytest.fixture
+def some_result(tmp_path: Path) -> Result:
+    record(tmp_path, 50.0)
+    return read_results(tmp_path).done[0]
 
 
 def pairs_of(table: Table, mine: Model, some_result: Result) -> Sequence[Pair]:
@@ -126,9 +125,7 @@ def test_numbers_that_a_paper_cites_or_leaves_open_have_no_verdict(some_result: 
                     label = re.sub(r" (\(.*|Classification)", "", pair.row.label)
                     found.setdefault(table.id, Counter())[label] += 1
     assert found == UNJUDGED
-
-
-def test_no_stand_in_for_textures_is_compared(some_result: Result) -> None:
+    # and no stand-in for textures is compared
     textured = [name for name in published_recipes() if RECIPES[name].views.texture_probability]
     assert len(textured) == 8
     for name in textured:

@@ -128,7 +128,9 @@ def test_hostile_names_are_shown_as_text(browser: Browser, page: Path) -> None:
     assert browser.errors() == []  # no alert, no blocked script
 
 
-def test_the_dark_has_its_own_colors(browser: Browser, page: Path) -> None:
+def test_the_dark_has_its_own_colors_and_paper_the_answer_and_the_tables_only(
+    browser: Browser, page: Path
+) -> None:
     def brightness() -> int:
         color = browser.run("getComputedStyle(document.body).backgroundColor")
         return sum(map(int, color[4:-1].split(",")))
@@ -137,6 +139,12 @@ def test_the_dark_has_its_own_colors(browser: Browser, page: Path) -> None:
     light = brightness()
     browser.open(page, dark=True)
     assert brightness() < 150 < 600 < light
+    browser.open(page, width=760)
+    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    # the page's listeners to the change run before the callbacks of the next frame
+    browser.driver.execute_async_script("requestAnimationFrame(arguments[0])")
+    assert browser.find(".page-head").is_displayed()
+    assert browser.texts("#numbers") == browser.texts("#tasks") == browser.texts("nav") == []
 
 
 def test_on_a_phone_only_tables_scroll_sideways(browser: Browser, tmp_path: Path) -> None:
@@ -148,15 +156,6 @@ def test_on_a_phone_only_tables_scroll_sideways(browser: Browser, tmp_path: Path
     browser.open(write_report(tmp_path).absolute(), width=PHONE_PX)
     assert browser.find("#compare-group").is_displayed()
     assert browser.run("document.documentElement.scrollWidth") == PHONE_PX
-
-
-def test_paper_has_the_answer_and_the_tables_only(browser: Browser, page: Path) -> None:
-    browser.open(page, width=760)
-    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
-    # the page's listeners to the change run before the callbacks of the next frame
-    browser.driver.execute_async_script("requestAnimationFrame(arguments[0])")
-    assert browser.find(".page-head").is_displayed()
-    assert browser.texts("#numbers") == browser.texts("#tasks") == browser.texts("nav") == []
 
 
 def test_from_the_answer_to_everything_behind_a_number(browser: Browser, tmp_path: Path) -> None:
