@@ -4,8 +4,8 @@ import os
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -33,24 +33,6 @@ def test_a_command_that_nobody_asks_leaves_before_the_limit() -> None:
         assert killing_signal(status) == ("SIGKILL" if late else "SIGTERM")
 
 
-@dataclass(frozen=True)
-class AJob:
-    """The attributes of submitit's job that the handling of a failure reads."""
-
-    folder: Path
-    num_nodes: int
-    job_id: str = "7"
-    global_rank: int = 0
-
-    @property
-    def num_tasks(self) -> int:
-        return self.num_nodes
-
-    @property
-    def paths(self) -> "AJob":
-        return self
-
-
 @pytest.mark.parametrize(
     ("status", "nodes", "starts"), [(1, 1, 0), (1, 2, MAX_KILLS), (137, 1, MAX_KILLS)]
 )
@@ -58,16 +40,18 @@ def test_what_may_pass_is_tried_again_but_not_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, nodes: int, starts: int
 ) -> None:
     """A failure on one node is final; on several it may be the death of another node."""
+    job = SimpleNamespace(job_id="7", global_rank=0, num_nodes=nodes, num_tasks=nodes)
+    job.paths = SimpleNamespace(folder=tmp_path)
     fake_programs(
         tmp_path, monkeypatch, squeue="echo RUNNING", scontrol=f"echo $2 >> {tmp_path}/put"
     )
     for start in range(starts):
         monkeypatch.setenv("SLURM_RESTART_COUNT", str(start))
         with pytest.raises(SystemExit):
-            _restart_or_fail(AJob(tmp_path, nodes), status, late=False)
+            _restart_or_fail(job, status, late=False)
     monkeypatch.setenv("SLURM_RESTART_COUNT", str(starts))
     with pytest.raises(CommandError, match="exit status 1" if status == 1 else "by SIGKILL in 4"):
-        _restart_or_fail(AJob(tmp_path, nodes), status, late=False)
+        _restart_or_fail(job, status, late=False)
     put = tmp_path / "put"
     assert (put.read_text().split() if put.exists() else []) == ["7"] * starts
 
@@ -113,20 +97,11 @@ def test_only_a_job_that_was_killed_is_put_back(
         assert restart_after_kill(tmp_path, status) == again, (status, state, leaves, nodes)
 
 
-@dataclass
-class FourProcesses:
-    """The third of four, the first on its node."""
-
-    job_id: str = "12_3"
-    hostnames: tuple[str, ...] = ("node7", "node9")
-    num_tasks: int = 4
-    num_nodes: int = 2
-    global_rank: int = 2
-    local_rank: int = 1
-
-
 def test_processes_meet_on_the_first_node_at_a_port_of_this_start() -> None:
-    found = environment(FourProcesses(), {"HOME": "/root"})
+    # the third process of four, the second on its node
+    job = SimpleNamespace(job_id="12_3", hostnames=("node7", "node9"), num_tasks=4, num_nodes=2)
+    job.global_rank, job.local_rank = 2, 1
+    found = environment(job, {"HOME": "/root"})
     port = found.pop("MASTER_PORT")
     assert 20_000 <= int(port) <= 32_000
     assert found == {
@@ -137,10 +112,10 @@ def test_processes_meet_on_the_first_node_at_a_port_of_this_start() -> None:
         "LOCAL_RANK": "1",
         "LOCAL_WORLD_SIZE": "2",
     }
-    assert environment(FourProcesses(global_rank=0), {})["MASTER_PORT"] == port
-    again = environment(FourProcesses(), {"SLURM_RESTART_COUNT": "1"})["MASTER_PORT"]
-    assert again != port
+    assert environment(job, {"SLURM_RESTART_COUNT": "1"})["MASTER_PORT"] != port
     # GPUs that are seen are indexed and left alone
-    seen = [environment(FourProcesses(), {"CUDA_VISIBLE_DEVICES": gpus}) for gpus in ("2,3", "3")]
+    seen = [environment(job, {"CUDA_VISIBLE_DEVICES": gpus}) for gpus in ("2,3", "3")]
     told = [(one["CUDA_VISIBLE_DEVICES"], one["LOCAL_RANK"]) for one in seen]
     assert told == [("2,3", "1"), ("3", "0")]
+    job.global_rank = 0
+    assert environment(job, {})["MASTER_PORT"] == port
