@@ -11,7 +11,7 @@ job writes the tables once all others have ended.
 import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.cluster.cell_status import (
@@ -269,11 +269,8 @@ def _retry(
 
 def merge_options(options: SlurmOptions, old: Submission) -> SlurmOptions:
     """Return the options given now, completed by those of the old submission."""
-    changed = {
-        spec.name: value
-        for spec in fields(Queue)
-        if (value := getattr(options.queue, spec.name)) != spec.default
-    }
+    defaults = vars(Queue())
+    changed = {name: new for name, new in vars(options.queue).items() if new != defaults[name]}
     return replace(
         options,
         queue=replace(old.queue, **changed),

@@ -1,7 +1,7 @@
 """The options of run_all: what is evaluated, how, and where it runs."""
 
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,14 +28,12 @@ OPTION_RANGES: Mapping[str, Range] = {
 def given_options(request: Any) -> list[str]:
     """Return the options that differ from their defaults, such as --seeds."""
     words: list[str] = []
-    for option in fields(request):
-        value = getattr(request, option.name)
-        factory = option.default_factory
+    for name, default in vars(type(request)()).items():
+        value = getattr(request, name)
         if is_dataclass(value):
             words += given_options(value)
-        elif value != (option.default if factory is MISSING else factory()):
-            name = "as" if option.name == "declared" else option.name.replace("_", "-")
-            words.append(f"--{name}")
+        elif value != default:
+            words.append("--as" if name == "declared" else f"--{name.replace('_', '-')}")
     return words
 
 
