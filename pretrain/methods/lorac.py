@@ -22,25 +22,18 @@ from pretrain.parts.view import View
 from pretrain.recipes.lorac import LORACConfig
 
 
-def nuclear_norm(matrices: Tensor) -> Tensor:
+def nuclear_norm(matrices: Tensor, *, joint: bool = False) -> Tensor:
     """Return the sum of singular values (n,) of matrices (n, M, d).
 
     float64 for float64 matrices, else float32. The gradient at Q = U S V' is U V', and where
     singular values are zero the subgradient of least norm, so it is always finite. M rows of unit
     length give sqrt(M) if all are equal and M if they are orthonormal.
+
+    joint: of the matrices with the rows of all processes. Their gradient is summed over processes,
+    as in `gather_with_gradient`, which exchange only d x d matrices and numbers.
     """
-    norms: Tensor = _NuclearNorm.apply(at_least_float32(matrices), False)
+    norms: Tensor = _NuclearNorm.apply(at_least_float32(matrices), joint)
     return norms
-
-
-def joint_nuclear_norm(rows: Tensor) -> Tensor:
-    """Return the nuclear norm of the matrix of all processes' rows (m, d): a scalar.
-
-    Its gradient is summed over processes, as in `gather_with_gradient`. Processes exchange only a
-    d x d matrix and a number.
-    """
-    norms: Tensor = _NuclearNorm.apply(at_least_float32(rows)[None], True)
-    return norms[0]
 
 
 class _NuclearNorm(torch.autograd.Function):
@@ -131,11 +124,9 @@ def batch_log_prior(
     """
     centered = (queries - queries.mean(dim=0)).flatten(0, 1)
     # the paper does not say whether N counts the images of one process or of all
-    if scope == "local":
-        mean_norm = nuclear_norm(centered[None]) / len(centered)
-    else:
-        mean_norm = joint_nuclear_norm(centered)[None]
-        mean_norm = mean_norm / (len(centered) * num_processes())
+    joint = scope == "global"
+    num_rows = len(centered) * (num_processes() if joint else 1)
+    mean_norm = nuclear_norm(centered[None], joint=joint) / num_rows
     return (-mean_norm / (beta * temperature)).expand(queries.shape[1])
 
 

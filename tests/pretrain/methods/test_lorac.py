@@ -12,7 +12,6 @@ from torch.nn.parallel import DistributedDataParallel
 from pretrain.methods.lorac import (
     LORAC,
     batch_log_prior,
-    joint_nuclear_norm,
     lorac_loss,
     norm_log_prior,
     nuclear_norm,
@@ -262,7 +261,7 @@ def test_a_matrix_that_is_not_finite_has_the_norm_nan_and_leaves_the_others() ->
 def test_the_joint_norm_of_one_process_is_the_norm_of_its_rows(num_rows: int) -> None:
     rows = random(num_rows, 8)
     leaf = rows.clone().requires_grad_()
-    norm = joint_nuclear_norm(leaf)
+    (norm,) = nuclear_norm(leaf[None], joint=True)
     norm.backward()
     expected, gradient = norm_and_gradient(rows[None])
     torch.testing.assert_close(norm.detach(), expected[0])
