@@ -137,6 +137,7 @@ def check(key: str, data: Path, *, decode: bool) -> Report:
         problems.append(f"{num_classes} complete classes found, {sizes.classes} expected")
     broken = dict(_broken_files(key, pools.values(), decode=decode))
     faults = [f for pool in pools.values() if isinstance(pool, Scenes) for f in pool.faults]
+    notes = [n for pool in pools.values() if isinstance(pool, Segmented) for n in pool.notes]
     return replace(
         report,
         counts=counts,
@@ -144,9 +145,7 @@ def check(key: str, data: Path, *, decode: bool) -> Report:
         problems=(*problems, *_broken_lines(data, broken), *faults),
         unreadable=tuple(broken),
         faults=tuple(faults),
-        notes=tuple(
-            n for pool in pools.values() if isinstance(pool, Segmented) for n in pool.notes
-        ),
+        notes=tuple(notes),
         fingerprints=fingerprints,
         files=files,
         states=states,

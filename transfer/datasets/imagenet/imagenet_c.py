@@ -152,10 +152,8 @@ def _write_corruptions(
             for number, wnid in enumerate(small_in100_wnids(), start=1):
                 pixels = paint_small_class(wnid, rng)
                 noisy = pixels + rng.normal(0, 8 * severity, size=pixels.shape)
-                file = (
-                    data / name / kind / str(severity) / wnid / f"ILSVRC2012_val_{number:08d}.JPEG"
-                )
-                write_file(file, jpeg(np.clip(noisy, 0, 255).astype(np.uint8)))
+                file = f"{kind}/{severity}/{wnid}/ILSVRC2012_val_{number:08d}.JPEG"
+                write_file(data / name / file, jpeg(np.clip(noisy, 0, 255).astype(np.uint8)))
 
 
 def _write_small_made(data: Path, rng: np.random.Generator) -> None:

@@ -26,10 +26,8 @@ WNIDS = {
     for wnid, _, label in [line.partition(" ")]
 }
 """ImageNet-100's class for each label of ObjectNet, such as the rocking chair for chairs."""
-PUBLISHED_IMAGES = 50_000
-"""Images of all 313 classes, in round numbers; the number per class is not published."""
 LEAST_IMAGES = 49_500
-"""The fewest images of all classes that round to the published number."""
+"""Fewest images of all classes that round to the published 50,000; none is published per class."""
 SMALL_LABELS = {wnid: label for label, wnid in WNIDS.items() if wnid in SMALL_WNIDS}
 SMALL_PER_CLASS = 12
 
@@ -49,7 +47,7 @@ def read_objectnet13(data: Path, split: str, sizes: Sizes) -> Images:
         if num_images < LEAST_IMAGES:  # only the total of all classes is published
             raise DataError(
                 f"{num_images:,} images in {len(classes)} class folders, about "
-                f"{PUBLISHED_IMAGES:,} in 313 are published; unpack it again, all of it"
+                "50,000 in 313 are published; unpack it again, all of it"
             )
     folder_labels = json.loads((root / "mappings" / "folder_to_objectnet_label.json").read_text())
     folders = {WNIDS[label]: folder for folder, label in folder_labels.items() if label in WNIDS}

@@ -97,7 +97,6 @@ def _keypoint_fault(annotation: dict[str, Any]) -> str:
 
 
 FOLDER = "coco"
-LISTS = ("images", "annotations", "categories")
 UNPACK = "unpack annotations_trainval2017.zip again"
 SMALL_VAL = 12
 """Images of the small set that are held out as val."""
@@ -197,7 +196,7 @@ def _parse(file: Path) -> dict[str, Any]:
         content = json.loads(file.read_bytes())
     except ValueError as error:
         raise DataError(f"{file} is no JSON ({error}); {UNPACK}") from error
-    for key in LISTS:
+    for key in ("images", "annotations", "categories"):
         entries = content.get(key) if isinstance(content, dict) else None
         whole = isinstance(entries, list) and all(isinstance(entry, dict) for entry in entries)
         if not whole or not entries:
