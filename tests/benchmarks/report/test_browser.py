@@ -43,6 +43,7 @@ class Browser:
             options.add_argument(f"--{word}")
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
         self.driver = webdriver.Chrome(options, Service(str(shutil.which("chromedriver"))))
+        self.driver.set_script_timeout(300)  # a busy machine
 
     def open(self, path: Path, *, width: int = 1200, dark: bool = False) -> None:
         """Open a page; forget what happened before."""
