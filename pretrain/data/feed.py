@@ -184,12 +184,13 @@ class Feed:
     def _from_files(self, steps: range) -> Generator[tuple[list[Tensor], Tensor], None, None]:
         """Yield the views of each step and the images' indices (n,)."""
         constants = constants_on(self.device, self.recipe)
+        on_gpu = self.device.type == "cuda"
         # one loader for all epochs, so that workers do not wait between epochs
         loaded = load_batches(
             self.file_views,
             steps,
             num_workers=self.workers,
-            pin=_pin if self.device.type == "cuda" else None,
+            pin=(lambda parts: [p.pin_memory() for p in parts]) if on_gpu else None,
         )
         with closing(loaded) as parts_of_steps:
             for _ in steps:
@@ -290,7 +291,3 @@ def decode_all(images: TrainingImages) -> Tensor:
         image = images.read(place)
         pixels[place, :, : image.shape[0], : image.shape[1]] = image.permute(2, 0, 1)
     return pixels
-
-
-def _pin(parts: list[Tensor]) -> list[Tensor]:
-    return [part.pin_memory() for part in parts]
