@@ -10,7 +10,7 @@ from benchmarks.pages.published import transfer_tasks
 from tests.benchmarks.report.complete_records import complete
 
 ROOT = Path(__file__).parents[2]
-RECORDS = ROOT / "results" / "kept"
+RECORDS = ROOT / "results" / "records"
 KEPT = Path(__file__).with_name("kept")
 """Records of detectors, which the results do not hold."""
 OWN = ["--results", str(ROOT / "results"), "--name", "cifar10-vicreg"]
