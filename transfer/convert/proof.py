@@ -39,7 +39,8 @@ def prove(network: ResNet, raw: Weights, stem: Stem | None = None) -> float:
     finite = torch.isfinite(expected) & torch.isfinite(found)
     if not finite.all():
         raise BackboneError(
-            f"{int((~finite).sum())} of {finite.numel()} features on fixed images are not finite"
+            f"{int((~finite).sum())} of {finite.numel()} features on fixed images are not finite; "
+            "expected a trained network"
         )
     difference = (expected - found).abs().max().item()
     scale = expected.abs().max().item()
@@ -48,7 +49,8 @@ def prove(network: ResNet, raw: Weights, stem: Stem | None = None) -> float:
     if relative > TOLERANCE:
         raise BackboneError(
             f"the converted network's features differ from those of the file's tensors by "
-            f"{relative:.1e} of their scale, above {TOLERANCE:.0e}: please report the file's layout"
+            f"{relative:.1e} of their scale, above {TOLERANCE:.0e}: the conversion "
+            "would change the network; please report the file's layout"
         )
     return relative
 

@@ -1,7 +1,7 @@
 """Data sets to evaluate on: their descriptions, readers and checks.
 
-facts.yaml holds descriptions, published counts and how to get each set; the files of a family hold
-its readers, and what writes the small generated versions.
+facts.yaml holds descriptions, published counts, how to get each set, and names that readers need;
+the files of a family hold its readers, and what writes the small generated versions.
 
 labeled.py        one label per image: Aircraft, Birdsnap, ..., SUN397
 cifar.py          CIFAR-10 and CIFAR-100: arrays

@@ -143,7 +143,10 @@ class Images(ImageSplit):
         class_names: Sequence[str],
     ) -> None:
         if len(source) != len(labels):
-            raise DataError(f"{len(source)} images but {len(labels)} labels; unpack the set again")
+            raise DataError(
+                f"{len(source)} images but {len(labels)} labels: the annotation "
+                "files do not belong together; unpack the set again"
+            )
         self.source = source
         self.label_array = labels
         self.class_names = tuple(class_names)

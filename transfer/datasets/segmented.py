@@ -92,7 +92,8 @@ def read_mask(file: Path) -> Mask:
     except (OSError, SyntaxError, ValueError) as error:
         raise DataError(f"{file}: cannot be decoded ({error}); replace the file") from error
     raise DataError(
-        f"{file}: colors ({mode}) where class ids are expected; take the published PNGs"
+        f"{file}: colors ({mode}) where class ids are expected; take the published PNGs, whose "
+        "palette holds the colors"
     )
 
 

@@ -81,7 +81,7 @@ def uniform_split(trainval: Split, split: str, sizes: Sizes) -> Split:
     num_val = sizes.counts["val"]
     if num_val >= len(trainval):
         raise DataError(
-            f"{len(trainval)} images in trainval, val alone has {num_val}; the set is incomplete"
+            f"{len(trainval)} images in trainval, val alone needs {num_val}; the set is incomplete"
         )
     one_group = np.zeros(len(trainval), dtype=np.int64)
     ranks = seeded_ranks(trainval.source.encoded_names, one_group)

@@ -44,7 +44,7 @@ def usable_split(folders: Folders, key: str, split: str, opened: Split) -> Split
     """
     report = folders.reports.get(key)
     checked = report.fingerprints.get(split) if report else None
-    if checked not in (None, opened.fingerprint):
+    if checked is not None and checked != opened.fingerprint:
         what = f"names, sizes, classes or labels of its {len(opened):,} images have changed"
         raise changed_data_error(key, f"{split}: {what}")
     return without(opened, folders.broken) if folders.broken else opened

@@ -74,6 +74,11 @@ class TrainAndTest:
     class_names: tuple[str, ...]
     """Names of the L classes that the training images have."""
 
+    @property
+    def num_classes(self) -> int:
+        """Return L."""
+        return len(self.class_names)
+
 
 def open_images(key: str, split: str, folders: Folders) -> Images:
     """Return a split that is unchanged since its check, without the tolerated broken images."""

@@ -113,9 +113,8 @@ class GetData:
         ]
         if absent or not found:
             wants = "; ".join(f"{s.key}: {', '.join(p.path for p in s.parts)}" for s in absent)
-            raise DataError(
-                f"--link {folder}: no folder there holds all of ({wants or 'no known set'})"
-            )
+            asked = f"no folder there holds all of ({wants})" if wants else "no known set is there"
+            raise DataError(f"--link {folder}: {asked}")
         return found
 
     def print_found(self, root: Path) -> int:

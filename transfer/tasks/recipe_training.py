@@ -265,9 +265,11 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
         loop.train([training], samples, seed=seed, process=process, one_size=one_size)
         if training.error is not None:
             raise training.error
+        learned = asdict(summary(training))
+        del training  # its momenta would fill the device during the test
         found = self.test(network, portion, folder, folders)
         # a plain norm sees the images of its process alone
-        several = process.num_processes if prepared.norm == "BN" else 1
+        norm_groups = process.num_processes if prepared.norm == "BN" else 1
         # float32 convolutions in TF32 have 10 bits of mantissa
         tf32 = recipe.precision == "float32" and torch.backends.cudnn.allow_tf32
         details = {
@@ -275,12 +277,12 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
             "num_processes": process.num_processes,
             "tensors_placed": len(prepared.backbone.state_dict),
             "largest_difference_of_maps": prepared.differences,
-            "images_per_norm_statistic": recipe.batch_size // (recipe.accumulated * several),
+            "images_per_norm_statistic": recipe.batch_size // (recipe.accumulated * norm_groups),
             "learning_rate": rate,
             "tf32_convolutions": tf32
             and torch.cuda.is_available()
             and torch.cuda.get_device_capability() >= (8, 0),
-            "training": asdict(summary(training)),
+            "training": learned,
             "num_train": samples.num_images,
             "num_test": len(portion.test),
         }

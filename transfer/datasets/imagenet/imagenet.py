@@ -97,7 +97,8 @@ def read_subset(list_file: str, data: Path, split: str, sizes: Sizes) -> Images:
     unknown = sorted(set(wnids) - set(classes))
     if unknown:
         raise DataError(
-            f"{list_file}: {len(unknown)} classes, first {unknown[0]}, are not in imagenet/train"
+            f"{list_file}: {len(unknown)} classes, first {unknown[0]}, are not among "
+            f"the {len(classes)} of imagenet/train"
         )
     names = [f"imagenet/train/{wnid}/{file}" for wnid, file in zip(wnids, files, strict=True)]
     images = image_files(data, names, [label_of[wnid] for wnid in wnids], classes)

@@ -75,7 +75,8 @@ def read_imagenet_c100_made(data: Path, split: str, sizes: Sizes) -> Images:
     manifest = read_manifest(data / MADE_FOLDER / MANIFEST_FILE)
     if manifest is None:
         raise DataError(
-            f"{MADE_FOLDER} has no {MANIFEST_FILE}: it is unfinished; run make-corruptions again"
+            f"{MADE_FOLDER} has no {MANIFEST_FILE}: it is unfinished; "
+            "run make-corruptions again, which goes on where it stopped"
         )
     return _read(data, MADE_FOLDER, manifest.kinds)
 

@@ -84,7 +84,8 @@ def make_corruptions(data: Path, *, workers: int = 1) -> str:
     expected = expected_sizes("in100", data).counts.get("test", len(images))
     if len(images) != expected:
         raise DataError(
-            f"ImageNet-100 has {len(images)} test images, {expected} are expected; see check-data"
+            f"ImageNet-100 has {len(images)} test images, {expected} are expected; "
+            "complete it first, python -m transfer check-data lists what is missing"
         )
     corruptions = package_corruptions()
     manifest = Manifest(
