@@ -1,8 +1,8 @@
 """The reader of a pickle that nobody vouches for, in a process of its own.
 
 It takes no more time and memory than its limits. It writes the bytes of all tensors to one file,
-and to another, in JSON, their names, places, types and shapes, plain values, and the names of
-objects that are not read.
+as safetensors, and to another, in JSON, their names, types and shapes, plain values, and the names
+of objects that are not read.
 """
 
 import gc
@@ -16,6 +16,7 @@ import warnings
 import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -106,10 +107,7 @@ def _answer(path: Path, numbers: BinaryIO) -> str:
             return _refusal(TOO_MUCH)
         return _refusal(f"it is cut off or damaged ({type(error).__name__}: {reason}); {AGAIN}")
     try:
-        numbers.write(bytes(ALIGNED))  # a file without tensors can be mapped, too
-        for storage in storages:
-            numbers.write(storage.numpy().data)
-            numbers.write(bytes(-len(storage) % ALIGNED))
+        write_storages(storages, numbers)
         numbers.flush()
     except (MemoryError, OSError, RuntimeError) as error:
         return _refusal(
@@ -120,26 +118,40 @@ def _answer(path: Path, numbers: BinaryIO) -> str:
 
 ALIGNED = 16
 """Bytes of which each storage takes a multiple; no type of number has more."""
-View = tuple[int, int, str, Sequence[int], Sequence[int], int]
-"""First byte of the storage and the one behind it, type, shape, strides and offset of a tensor."""
+View = tuple[int, str, Sequence[int], Sequence[int], int]
+"""Place of the storage, type, shape, strides and offset of a tensor."""
 
 
 def views_of(tensors: Iterable[Tensor]) -> tuple[list[View], list[Tensor]]:
-    """Return what each tensor shows of which storage, and the storages as bytes (n,) in order."""
-    ends: dict[int, int] = {}
+    """Return what each tensor shows of which storage, and the storages as bytes (n,)."""
+    places: dict[int, int] = {}
     storages: list[Tensor] = []
     views: list[View] = []
-    last = ALIGNED
     for tensor in tensors:
         storage = tensor.untyped_storage()
-        size = -(-storage.nbytes() // ALIGNED) * ALIGNED
-        if storage._cdata not in ends:
-            ends[storage._cdata] = last = last + size
+        if storage._cdata not in places:
+            places[storage._cdata] = len(storages)
             storages.append(torch.empty(0, dtype=torch.uint8).set_(storage))
-        end, name = ends[storage._cdata], str(tensor.dtype).removeprefix("torch.")
-        shown = [*tensor.shape], tensor.stride(), int(tensor.storage_offset())
-        views.append((end - size, end, name, *shown))
+        place, name = places[storage._cdata], str(tensor.dtype).removeprefix("torch.")
+        views.append((place, name, [*tensor.shape], tensor.stride(), int(tensor.storage_offset())))
     return views, storages
+
+
+def write_storages(storages: Sequence[Tensor], file: BinaryIO) -> None:
+    """Write bytes as safetensors, one after the other, so that none is copied before."""
+    sizes = [-(-len(storage) // ALIGNED) * ALIGNED for storage in storages]
+    ends = [*accumulate(sizes)]
+    header = json.dumps(
+        {
+            str(place): {"dtype": "U8", "shape": [size], "data_offsets": [end - size, end]}
+            for place, (size, end) in enumerate(zip(sizes, ends, strict=True))
+        }
+    )
+    header += " " * (-(8 + len(header)) % ALIGNED)
+    file.write(len(header).to_bytes(8, "little") + header.encode())
+    for storage, size in zip(storages, sizes, strict=True):
+        file.write(storage.numpy().data)
+        file.write(bytes(size - len(storage)))
 
 
 def _refusal(reason: str) -> str:

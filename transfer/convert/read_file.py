@@ -11,6 +11,7 @@ import re
 import signal
 import tempfile
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -108,12 +109,9 @@ def read_file(path: Path) -> Contents:
         answer = json.load(told)
         if "refused" in answer:
             raise BackboneError(answer["refused"])
-        size = os.fstat(numbers.fileno()).st_size
-        stored: Any = torch.UntypedStorage.from_file(f"/dev/fd/{numbers.fileno()}", False, size)
-    tensors: list[Tensor] = [
-        torch.empty(0, dtype=getattr(torch, name)).set_(stored[start:end]).as_strided(*shown)
-        for start, end, name, *shown in answer["views"]
-    ]
+        with safe_open(f"/dev/fd/{numbers.fileno()}", "pt") as stored:
+            storages = [stored.get_tensor(str(place)) for place in range(len(stored.keys()))]
+    tensors = [_shown(storages[place], *rest) for place, *rest in answer["views"]]
 
     def mark(node: dict[str, Any]) -> Any:
         return tensors[node[child.TENSOR]] if child.TENSOR in node else node
@@ -128,6 +126,14 @@ def read_file(path: Path) -> Contents:
         values=answer["values"],
         opaque={name: Opaque(*fields) for name, fields in answer["opaque"].items()},
     )
+
+
+def _shown(
+    storage: Tensor, name: str, shape: Sequence[int], strides: Sequence[int], offset: int
+) -> Tensor:
+    """Return the tensor of a type that is seen in the bytes (n,) of a storage."""
+    numbers = storage.view(getattr(torch, name))
+    return numbers.as_strided(shape, strides, numbers.storage_offset() + offset)
 
 
 def _map_file(path: Path) -> mmap.mmap:
