@@ -157,7 +157,7 @@ def require_published(declared: Sequence[str]) -> None:
     for recipe in declared:
         if recipe and recipe not in known:
             raise ValueError(
-                f"--as {recipe}: no published number is of this recipe; close are "
+                f"--as {recipe}: no published number is of this recipe; nearest are "
                 f"{nearest(recipe, known)}. `python -m pretrain --list` shows all"
             )
 

@@ -1,4 +1,4 @@
-"""References: cross entropy with the true labels, and the initialization itself."""
+"""References: cross entropy with the true labels; the initialization itself, the lower bound."""
 
 import torch
 from torch import Tensor, nn

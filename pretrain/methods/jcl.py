@@ -1,7 +1,7 @@
-"""JCL: contrast each query with the mean and the covariance of many positive keys.
+"""JCL: contrast a query with mean and covariance of many keys; multi_key: with each key, averaged.
 
-Cai et al., NeurIPS 2020, arXiv:2009.14776. The vanilla loss is InfoNCE with each of the keys,
-averaged; JCL bounds its limit of infinitely many keys.
+Cai et al., NeurIPS 2020, arXiv:2009.14776; multi_key is equation 3. JCL bounds its limit of
+infinitely many keys.
 """
 
 import torch

@@ -212,7 +212,7 @@ REFUSED = {
     "--image-memory-gb 2": "--image-memory-gb",
     "--tasks coco_det --features-in bfloat16": "--features-in",
     "--branch student teacher": "2 given for 1",
-    "--as moco/in1k-r50-v3": "close are moco/in1k-r50-v",
+    "--as moco/in1k-r50-v3": "nearest are moco/in1k-r50-v",
     "--as moco/in1k-r50-v1 moco/in1k-r50-v1": "2 given for 1",
     "--snapshots nowhere --seeds 0,1": "--snapshots does not go with --ckpt, --seeds",
     "--calibrate --schedule smoke": "--calibrate does not go with --tasks, --schedule",

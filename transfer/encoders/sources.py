@@ -142,7 +142,7 @@ def _timm(name: str, size_px: int) -> Built:
     plain, _, tag = name.partition(".")
     if not timm.is_model(plain):
         close = nearest(plain, timm.list_models())
-        raise BackboneError(f"timm {timm.__version__} has no model {plain!r}; close are {close}")
+        raise BackboneError(f"timm {timm.__version__} has no model {plain!r}; nearest are {close}")
     network: Any
     try:
         wanted: dict[str, Any] = {"img_size": size_px} if size_px else {}
