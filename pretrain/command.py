@@ -175,7 +175,7 @@ RANGES: Mapping[str, Range] = {
         (POSITIVE_COUNT, "bn_splits num_images whitening_size"),
         (COUNT, "num_negatives"),
         (Range(1, 2**24), "num_classes"),
-        (Range(0, 100), "num_hidden"),
+        (Range(1, 100), "num_hidden"),
         (Range(0, 2**27), "queue_size"),
         (Range(1, 1000), "sinkhorn_iterations"),
     )
