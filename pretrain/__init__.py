@@ -1,11 +1,11 @@
 """Pre-training without labels: one loop, one file per method, one exported backbone file.
 
 __main__.py  python -m pretrain
-command.py   the options of a run, and their ranges
+command.py   the options of a run, their ranges, and the arithmetic (bf16) of its networks
 start.py     starts a command, and turns errors into exit statuses
 run.py       turns a command into a job, and a job into its backbone file
 step_memory.py  the memory that a step needs at least, before it is made
-loop.py      the only pre-training loop
+loop.py      the only pre-training loop, and where a run goes on
 launch.py    processes, devices, and one run per folder
 checkpoint.py saves and loads a run's state
 metrics.py   what a run logs: metrics.jsonl, TensorBoard, Weights & Biases, its first views

@@ -16,7 +16,7 @@ frozen/        features of a frozen backbone, and everything that is trained on 
 topology/      which network the tensors of a foreign file belong to, by its running statistics
 encoders/      encoders other than ResNets: timm, torchvision, transformers, the user's own
 projector.py   reads the projector of a backbone, for tasks that look at embeddings
-backbone.py    reads the backbone file and foreign checkpoints
+backbone.py    reads the backbone file and foreign checkpoints; mean and std of its images
 convert/       conversion of weights between naming schemes, and the proof that it is right
 getting/       downloads, unpacks, sorts and checks data sets, or links them
 datasets/      one data set per file: description, reader, small version; the check of data sets

@@ -2,16 +2,16 @@
 
 records.py     reads the result files, tolerant of torn ones
 published.py   reads benchmarks/published
-blocks.py      groups of results that may share a table, a column, a mean
+blocks.py      groups of results that may share a table, a column, a mean; why others may not
 explanation.py everything behind one record, and the command that makes it again
 results_csv.py one row per record and metric, and results.csv
-entries.py     entries of a table: mean, deviation, number of runs
-differences.py whether two numbers differ, and the verdict on a published one
+entries.py     from records to entries of a table: mean, deviation, number of runs
+differences.py whether two numbers differ, the verdict on a published one, which number is bold
 against.py     the published rows of a backbone, and our numbers beside theirs
 calibration.py the line on the public checkpoint that was reproduced
 final_screen.py the last screen of a run: its numbers, verdicts and failures
 overview.py    every backbone and every task on one page; methods beside each other; curves
 paper_page.py  one published table with our rows in it
 stated.py      numbers of the running texts
-table_rows.py  lines of numbers with notes, the best of each column bold, as markdown
+table_rows.py  lines of numbers with notes, as markdown
 """

@@ -5,7 +5,8 @@ so that recipes are listed and their options are shown without torch.
 
 Each paper has a file with the name of its method in pretrain/methods. The others are:
 
-recipe.py  the recipe of a run, and the views that papers share
+recipe.py  the recipe of a run, and what papers share: views; temperature, queue and momentum of
+           methods with keys
 looc.py    LooC, its baselines, and supervised training
 small.py   every method on CIFAR-10, and for tests; the random network; the list of all files
 """

@@ -13,7 +13,7 @@ from pretrain.recipes.recipe import KeySettings, Recipe, Recipes, sweep, with_co
 
 @dataclass(frozen=True, kw_only=True)
 class JCLConfig(KeySettings):
-    """Settings of JCL; the defaults are the paper's for ImageNet-1k."""
+    """Settings of JCL and, in KeySettings, temperature, queue and momentum; as on ImageNet-1k."""
 
     covariance_weight: float = 4.0
     """Lambda of eq. 8."""

@@ -1,7 +1,8 @@
 """Data sets to evaluate on: their descriptions, readers and checks.
 
 facts.yaml holds descriptions, published counts, how to get each set, and names that readers need;
-the files of a family hold its readers, and what writes the small generated versions.
+the files of a family hold its readers, and what writes the small generated versions. A new set:
+../ADD_A_TASK.md.
 
 labeled.py        one label per image: Aircraft, Birdsnap, ..., SUN397
 cifar.py          CIFAR-10 and CIFAR-100: arrays
@@ -16,7 +17,7 @@ scenes.py         one split of a detection set: images with objects, in arrays f
 segmented.py      one split of a segmentation set: images with masks, and what is wrong with them
 splits.py         seeded draws for splits and shares that nobody published
 folders.py        the folders that a cell reads and writes; the names of rows
-expected.py       how many images there should be; `small-data.json`
+expected.py       how many images there should be (check.py compares); `small-data.json`
 check.py          counts, classes, broken files and annotations; `require` before a run; excerpts
 unchanged.py      tells whether a set is still what was checked, and publishes work made of it
 """

@@ -1,6 +1,6 @@
 """Detectors on a backbone: one recipe, two engines.
 
-recipe.py              all numbers of network, training and test
+recipe.py              all numbers of network, training and test; the norms that a paper adds
 detector.py            input and output of a detector, Detector, and the proof that the loaded
                        backbone computes what its source does
 engines.py             choice of the engine

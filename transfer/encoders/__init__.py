@@ -1,8 +1,8 @@
 """Encoders other than torchvision's ResNets, for the tasks on frozen features.
 
 options.py  the options that name one
-encoder.py  an encoder and its file: network, input, pooling, random twin
-sources.py  builds the network: timm, torchvision, transformers, the user's own file or module
+encoder.py  an encoder and its file: network, input, random twin
+sources.py  builds the network and its pooling: timm, torchvision, transformers, own file or module
 weights.py  places every tensor of a file in the network
 proof.py    proves that the weights arrived; names.yaml: other libraries' names of tensors
 """

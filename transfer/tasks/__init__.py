@@ -2,7 +2,7 @@
 
 A new task needs its file, and its name in the import and in TASKS below.
 
-task.py             interface of a task, bases of classifications, named ablations
+task.py             interface of a task, its GPU hours; bases of classifications, named ablations
 recipe_training.py  what detection and segmentation have in common
 linear_transfer.py  twelve data sets, learning rate chosen on val (LORAC Table II)
 voc_svm.py          VOC 2007 classification with linear SVMs (CO2 Table 3)
