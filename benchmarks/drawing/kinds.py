@@ -17,7 +17,6 @@ from benchmarks.pages.blocks import COMPARABLE, conditions, reasons_of, without_
 from benchmarks.pages.differences import Score, difference
 from benchmarks.pages.entries import sample_of
 from benchmarks.pages.records import STAND_IN_TEXTURE, Result, grouped
-from transfer.tasks import TASKS
 
 DESCRIPTIONS = ("paper", "table_row", "images")
 """Entries of a run's settings that describe it and do not shape it."""
@@ -129,6 +128,8 @@ def distinct_runs(results: Iterable[Result]) -> tuple[Result, ...]:
 
 def is_published_run(result: Result, recipes: Iterable[str], key: str) -> bool:
     """Return whether a result is that of an unchanged recipe under the protocol of TASKS[key]."""
+    from transfer.tasks import TASKS  # not above: most that read records for pictures need no task
+
     model = result.model
     data = model.recipe.partition("/")[2].partition("-")[0]
     return (

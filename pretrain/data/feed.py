@@ -57,7 +57,7 @@ class Waiting:
 
 
 class Batch(NamedTuple):
-    """What a method's `forward` gets of a step besides the share of the run."""
+    """All that a method's `forward` gets of a step besides the share of the run."""
 
     views: list[Tensor]
     """V of (n, 3, S, S), normalized."""

@@ -28,35 +28,17 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Probe(CenterCrops):
-    """A linear probe with a fixed learning rate, on random crops of the training images."""
+class LinearProbe(CenterCrops):
+    """Linear probe of one paper on one data set."""
 
     heading: ClassVar[str] = "Linear probes"
     heeded_options: ClassVar[frozenset[str]] = CenterCrops.heeded_options | {"image_memory_gb"}
-    smoke_share: ClassVar[float] = 1 / 25
-    """Share of the epochs in a smoke test."""
 
     learning_rate: float = 30.0
     epochs: float = 100.0
     batch_size: int = 256
     sgd_momentum: float = 0.9
     weight_decay: float = 0.0
-
-    def at_schedule(self, schedule: str) -> Self:
-        """Return the protocol at the length of a schedule."""
-        if schedule == "smoke":
-            return replace(self, epochs=self.epochs * self.smoke_share, batch_size=32)
-        return replace(self, epochs=self.epochs * length_fraction(schedule))
-
-    def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
-        """Return the estimated hours on one GPU, on the published counts of images."""
-        return probe_hours(backbone, self.dataset, epochs=self.epochs, rates=rates)
-
-
-@dataclass(frozen=True, kw_only=True)
-class LinearProbe(Probe):
-    """Linear probe of one paper on one data set."""
-
     decay: Decay = "cosine"
     """Schedule of the learning rate: cosine to zero, or step, times 0.1 at 60 % and 80 %."""
     optimizer: Literal["sgd", "lars"] = field(default="sgd", metadata={"added": True})
@@ -90,13 +72,19 @@ class LinearProbe(Probe):
     def at_schedule(self, schedule: str) -> LinearProbe:
         """Return the protocol at the length of a schedule."""
         peers = tuple(peer.at_schedule(schedule) for peer in self.peers)
-        return replace(super().at_schedule(schedule), peers=peers)
+        if schedule == "smoke":
+            return replace(self, epochs=self.epochs / 25, batch_size=32, peers=peers)
+        return replace(self, epochs=self.epochs * length_fraction(schedule), peers=peers)
 
     def for_backbone(self, backbone: Backbone) -> LinearProbe:
         """Return the protocol with the backbone's image size and pixel scale."""
         std = self.std and backbone.input.std
         peers = tuple(peer.for_backbone(backbone) for peer in self.peers)
         return replace(self, crop_px=backbone.input.size_px, std=std, peers=peers)
+
+    def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
+        """Return the estimated hours on one GPU, on the published counts of images."""
+        return probe_hours(backbone, self.dataset, epochs=self.epochs, rates=rates)
 
     def extracted(self) -> list[tuple[str, EvalTransform]]:
         """Return the test images, in center crops."""
@@ -144,7 +132,7 @@ class LinearProbe(Probe):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RotationProbe(Probe):
+class RotationProbe(CenterCrops):
     """Linear probe of four rotations on ImageNet-100.
 
     LooC, arXiv:2008.05659, section 4 and Table 1. It learns from crops that are flipped and then
@@ -152,12 +140,27 @@ class RotationProbe(Probe):
     four rotations. The paper names no settings for it; those of its ImageNet-100 probe are used.
     """
 
+    heading: ClassVar[str] = "Linear probes"
+    heeded_options: ClassVar[frozenset[str]] = CenterCrops.heeded_options | {"image_memory_gb"}
     primary_metric: ClassVar[str] = "acc"
-    smoke_share: ClassVar[float] = 1 / 50
 
     dataset: str = "in100"
     protocol: str = "looc-2020/1"
+    learning_rate: float = 30.0
     epochs: float = 200.0
+    batch_size: int = 256
+    sgd_momentum: float = 0.9
+    weight_decay: float = 0.0
+
+    def at_schedule(self, schedule: str) -> Self:
+        """Return the protocol at the length of a schedule."""
+        if schedule == "smoke":
+            return replace(self, epochs=self.epochs / 50, batch_size=32)
+        return replace(self, epochs=self.epochs * length_fraction(schedule))
+
+    def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
+        """Return the estimated hours on one GPU, on the published counts of images."""
+        return probe_hours(backbone, self.dataset, epochs=self.epochs, rates=rates)
 
     def extracted(self) -> list[tuple[str, EvalTransform]]:
         """Return the test images in each rotation."""
