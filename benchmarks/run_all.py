@@ -23,7 +23,6 @@ import time
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 
 from benchmarks.execution.ending import finish_run, remember_request, require_wandb
 from benchmarks.execution.states import write_run_file
@@ -264,14 +263,24 @@ def demo(request: RunAll) -> int:
     )
 
 
-def manage_submitted_cells(runs: Path, options: SlurmOptions) -> int:
+def manage_submitted_cells(request: RunAll) -> int:
     """Retry or cancel submitted cells if requested, and print the states of all.
 
-    Returns 1 if any cell failed or was cancelled, else 0.
+    Returns 1 if any cell failed or was cancelled, else 0. ValueError for options of other modes,
+    which would seem to choose among the cells.
     """
     from benchmarks.cluster.arrays import cancel_all, retry_failed
     from benchmarks.status import print_states, watch
 
+    runs, options = request.runs, request.cluster
+    heeded = SlurmOptions(slurm=options.slurm, cell_gpus=options.cell_gpus)
+    if not options.retry_failed:
+        heeded = replace(options, status=False, watch=False, cancel=False)
+    if ignored := given_options(replace(request, runs=RunAll().runs, quiet=False, cluster=heeded)):
+        raise ValueError(
+            f"{ignored[0]} does not go with --status, --watch, --cancel or --retry-failed, which "
+            "concern all cells below --runs"
+        )
     if options.retry_failed:
         retry_failed(runs, options)
     if options.cancel:
@@ -292,7 +301,7 @@ def main(words: list[str]) -> int:
     try:
         check_ranges(request, OPTION_RANGES)
         if request.cluster.concerns_submitted_cells:
-            return manage_submitted_cells(request.runs, request.cluster)
+            return manage_submitted_cells(request)
         if request.snapshots:
             instead = "--name, --tasks, --data, --results, --runs, --schedule, --tolerate, "
             instead += "--features-in and --plan"

@@ -14,6 +14,7 @@ import tyro
 from pretrain.recipes import RECIPES, Config, Recipe
 from pretrain.running.command_line import OptionError, Range, check_ranges, nearest, numbers
 from pretrain.running.command_line import parse as parse_words
+from pretrain.running.processes import has_bfloat16
 
 if TYPE_CHECKING:
     import torch
@@ -27,7 +28,8 @@ class Execution:
     """Options of execution; beyond rounding, only the precision changes a run's numbers."""
 
     precision: Precision = "auto"
-    """Arithmetic of the networks; losses are float32. auto: bfloat16 on GPUs, float32 on CPUs."""
+    """Arithmetic of the networks; losses are float32. auto: bfloat16 on GPUs that have it, float32
+    elsewhere."""
     channels_last: bool = True
     """Memory layout of images and weights."""
     compile: bool = False
@@ -44,7 +46,8 @@ class Execution:
         """Return the type of the networks' matrix products on a device type, cpu or cuda."""
         import torch  # not above: --help and --list need none
 
-        low = self.precision == "bfloat16" or (self.precision == "auto" and device_type == "cuda")
+        auto = self.precision == "auto" and device_type == "cuda" and has_bfloat16()
+        low = auto or self.precision == "bfloat16"
         return torch.bfloat16 if low else torch.float32
 
     def tf32_convolutions(self, device_type: str) -> bool:

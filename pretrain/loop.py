@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -101,6 +102,8 @@ def train(job: Job) -> int:
             print_line(
                 f"resuming {job.checkpoint_path} after step {training.step} of {job.num_steps}"
             )
+        del state  # a copy of all weights and momenta
+    _require_alike(job, training.step)
     if is_main and training.step == 0 and job.is_snapshot_step(0):
         write_snapshot(job, 0)
     made = made_aside(job.feed.batches(training.step, job.num_steps), job.process.device)
@@ -115,6 +118,20 @@ def train(job: Job) -> int:
             told = log, stack.enter_context(shown)
         _take_steps(job, training, told, batches)
     return training.step
+
+
+def _require_alike(job: Job, step: int) -> None:
+    """Raise CheckpointError unless all processes start after one step, with the same images."""
+    starts = [(step, job.feed.images.fingerprint)] * job.process.num_processes
+    if len(starts) > 1:
+        dist.all_gather_object(starts, starts[0])
+    for rank, start in enumerate(starts):
+        if start != starts[0]:
+            raise checkpoint.CheckpointError(
+                f"process {rank} starts after step {start[0]} with images of fingerprint "
+                f"{start[1]}, process 0 after step {starts[0][0]} with {starts[0][1]}; --out must "
+                "be one folder that all nodes see, and --data hold the same images everywhere"
+            )
 
 
 Told = tuple[Log, Progress] | None

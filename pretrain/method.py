@@ -24,7 +24,8 @@ class BatchNeeds:
     sync_bn: bool = False
     """Batch norm over the images of all processes instead of one."""
     local_prior: bool = False
-    """A prior over the images of one process, so that their number changes the loss."""
+    """A prior or statistics over the images of one process, so that their number changes the
+    loss."""
 
     def norm_groups(self, num_processes: int) -> int:
         """Return how many groups of a batch have batch-norm statistics of their own.

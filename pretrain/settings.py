@@ -17,7 +17,7 @@ class SettingsError(ValueError):
 
 
 def check_recipe(recipe: Recipe[Any], num_processes: int) -> None:
-    """Raise a SettingsError for a warm-up as long as the run, and a batch that does not fit.
+    """Raise a SettingsError for a schedule without steps or rest, and a batch that does not fit.
 
     A batch must split as the method needs it, and its keys must fit into the queue.
     """
@@ -26,6 +26,8 @@ def check_recipe(recipe: Recipe[Any], num_processes: int) -> None:
             f"--warmup-epochs {recipe.warmup_epochs:g} leaves nothing of --epochs "
             f"{recipe.epochs:g} for the schedule after it; choose fewer"
         )
+    if recipe.schedule == "step" and not recipe.milestones:
+        raise SettingsError("--schedule step needs --milestones, such as 0.6 0.8 of the run")
     needs = METHODS[recipe.method].batch_needs(recipe.config)
     num_images = recipe.batch_size // num_processes
     if needs.bn_splits and num_images % needs.bn_splits:

@@ -52,9 +52,9 @@ def per_image(right: NDArray[Any], labels: NDArray[Any], *, of: int = 1) -> dict
 
 def read_per_image(details: Mapping[str, Any]) -> PerImage | None:
     """Return what a record's details hold for each image; None if nothing, or not as many."""
-    if PER_IMAGE not in details:
+    told = details.get(PER_IMAGE)
+    if not told:
         return None
-    told = details[PER_IMAGE]
     count = told["images"]
     lengths = {"right": -(-count // 8) if told["of"] == 1 else 2 * count, "labels": 2 * count}
     right, labels = (_bytes(told[name], length) for name, length in lengths.items())

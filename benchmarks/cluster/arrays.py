@@ -184,7 +184,8 @@ def submit_cells(
     if len(new) < len(rows):
         count = len(rows) - len(new)
         print(
-            f"{count} cells are queued or running already; see python -m benchmarks.status",
+            f"{count} cells are queued or running already, whatever their other options are; "
+            "see python -m benchmarks.status",
             file=sys.stderr,
         )
     if not any(row.state == "run" for row in new):

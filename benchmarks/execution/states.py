@@ -212,9 +212,8 @@ def _local_state(cell: StartedCell, run: LocalRun) -> tuple[State, str]:
     if (reason := cell.failure) is not None:
         return "failed", reason
     progress = read_json(Path(cell.work) / PROGRESS_FILE)
-    if progress is not None and (
-        progress.get("host") != socket.gethostname() or _is_alive(int(progress.get("pid", 0)))
-    ):
+    here = progress is not None and progress.get("host") == socket.gethostname()
+    if progress is not None and (_is_alive(int(progress.get("pid", 0))) if here else run.is_alive):
         words = "  ".join(str(progress.get(key, "")) for key in ("step", "subject", "state"))
         return "running", words.strip()
     if run.is_alive:

@@ -3,7 +3,8 @@
 Both records ours, on the same test images: paired, by McNemar's exact test (Psychometrika 1947) for
 shares of right images of one run each, else by the paired standard error over images or over
 resampled test sets. Otherwise the two standard errors are taken as independent: of a share of n
-images the binomial one, with the deviation from run to run. Every sentence of tables, figures and
+images the binomial one, with the deviation from run to run. Errors that come from few seeds are
+Student's, with Welch's degrees of freedom (Biometrika 1947). Every sentence of tables, figures and
 page about a difference comes from here.
 """
 
@@ -160,6 +161,8 @@ class Score:
     sample: Sample | None = field(default=None, compare=False)
     members: tuple["Score", ...] = field(default=(), compare=False)
     """Scores that this one is the mean of, each on its own test set; empty for a single task."""
+    run_variance: float | None = None
+    """Variance from run to run; None: from the seeds, the trials, or as it is stated."""
 
     @property
     def finite(self) -> bool:
@@ -189,11 +192,14 @@ class Difference:
     """Standard error; NaN if it is not known."""
     p: float
     """Probability of so large a difference where there is none; NaN if it is not known."""
+    freedom: float = math.inf
+    """Degrees of freedom of the error."""
 
     @property
     def interval(self) -> tuple[float, float]:
         """Return the 95 % interval."""
-        return self.points - TWO_SIDED * self.error, self.points + TWO_SIDED * self.error
+        half = self.error * float(quantiles(self.freedom))
+        return self.points - half, self.points + half
 
     @property
     def known(self) -> bool:
@@ -222,62 +228,110 @@ class Difference:
 
 def difference(first: Score, second: Score, task: str) -> Difference:
     """Return the first number minus the second, both of a task."""
-    points, errors, p = compare([first, second], task)
-    return Difference(points[0][1], errors[0][1], p[0][1])
+    points, errors, p, freedom = (float(found[0][1]) for found in compare([first, second], task))
+    return Difference(points, errors, p, freedom)
 
 
-def compare(scores: Sequence[Score], task: str) -> tuple["Floats", "Floats", "Floats"]:
-    """Return differences, standard errors and probabilities, each (k, k): row minus column."""
+def gain(first: Score, second: Score, task: str) -> Score:
+    """Return the first number minus the second as a number, with the errors of both."""
+    over_images, _, _ = _variances([first, second], task)
+    return Score(
+        mean=first.mean - second.mean,
+        sample=Sample("", stated_error=math.sqrt(over_images[0][1])),
+        run_variance=_variance_over_runs(first, task) + _variance_over_runs(second, task),
+    )
+
+
+def compare(scores: Sequence[Score], task: str) -> tuple["Floats", "Floats", "Floats", "Floats"]:
+    """Return differences, standard errors, probabilities and degrees of freedom.
+
+    Each is (k, k), row minus column.
+    """
     import numpy as np
 
     if scores and all(score.members for score in scores):
         return _compare_means(scores)
     means = np.array([score.mean for score in scores])
     points = means[:, None] - means
-    over_images = np.array([_variance_over_images(score) for score in scores])
-    known = np.isfinite(over_images)
+    over_images, over_runs, paired = _variances(scores, task)
+    variances = over_images + over_runs
+    of_seeds = np.array([score.seed_variance**2 / max(1, score.runs - 1) for score in scores])
+    freedom = _freedom(variances, of_seeds[:, None] + of_seeds)
+    errors = np.sqrt(variances)
+    p = _two_sided(points, errors, freedom)
+    for places in paired:
+        exact = [i for i in places if scores[i].sample.exact and scores[i].runs == 1]  # type: ignore[union-attr]
+        if len(exact) > 1:
+            p[np.ix_(exact, exact)] = _mcnemar([scores[i] for i in exact])
+    return points, errors, p, freedom
+
+
+def _variances(scores: Sequence[Score], task: str) -> tuple["Floats", "Floats", list[list[int]]]:
+    """Return the variances (k, k) of differences over images and over runs.
+
+    Also the places of the scores that are compared image by image, those with each other together.
+    """
+    import numpy as np
+
+    of_images = np.array([_variance_over_images(score) for score in scores])
+    known = np.isfinite(of_images)
     if known.any():  # a number without an error has the same test set as the others
-        over_images[~known] = over_images[known].mean()
-    own = over_images + [_variance_over_runs(score, task) for score in scores]
-    variances = own[:, None] + own
+        of_images[~known] = of_images[known].mean()
+    of_runs = np.array([_variance_over_runs(score, task) for score in scores])
+    over_images, over_runs = of_images[:, None] + of_images, of_runs[:, None] + of_runs
     kinds: dict[object, list[int]] = {}
     for place, score in enumerate(scores):
         if (key := _pairing(score)) is not None:
             kinds.setdefault(key, []).append(place)
-    seeds = np.array([score.seed_variance for score in scores])
-    paired = {k: v for k, v in kinds.items() if len(v) > 1}
-    for places in paired.values():
+    paired = [places for places in kinds.values() if len(places) > 1]
+    for places in paired:
         cell = np.ix_(places, places)
-        of_seeds = seeds[places]
-        variances[cell] = _paired_variances([scores[i] for i in places])
-        variances[cell] += of_seeds[:, None] + of_seeds
-    errors = np.sqrt(variances)
-    p = _two_sided(points, errors)
-    for places in paired.values():
-        exact = [i for i in places if scores[i].sample.exact and not seeds[i]]  # type: ignore[union-attr]
-        if len(exact) > 1:
-            p[np.ix_(exact, exact)] = _mcnemar([scores[i] for i in exact])
-    return points, errors, p
+        seeds = np.array([scores[i].seed_variance for i in places])
+        over_images[cell] = _paired_variances([scores[i] for i in places])
+        over_runs[cell] = seeds[:, None] + seeds
+    return over_images, over_runs, paired
 
 
-def _compare_means(scores: Sequence[Score]) -> tuple["Floats", "Floats", "Floats"]:
+def _compare_means(scores: Sequence[Score]) -> tuple["Floats", "Floats", "Floats", "Floats"]:
     """Compare means over the same tasks: their errors are independent."""
     import numpy as np
 
     columns = list(zip(*(score.members for score in scores), strict=True))
     found = [compare(column, "") for column in columns]
     points = np.mean([one[0] for one in found], axis=0)
-    errors = np.sqrt(np.sum([one[1] ** 2 for one in found], axis=0)) / len(found)
-    return points, errors, _two_sided(points, errors)
+    variances = np.array([one[1] ** 2 for one in found])
+    freedom = _freedom(
+        variances.sum(0), sum(v**2 / one[3] for v, one in zip(variances, found, strict=True))
+    )
+    errors = np.sqrt(variances.sum(0)) / len(found)
+    return points, errors, _two_sided(points, errors, freedom), freedom
 
 
-def _two_sided(points: "Floats", errors: "Floats") -> "Floats":
-    """Return the probability of so large a difference by normal errors."""
+def _freedom(variances: "Floats", of_parts: "Floats") -> "Floats":
+    """Return the degrees of freedom of sums, by Welch and Satterthwaite; inf of known variances.
+
+    of_parts: sums of each estimated part's square over its degrees of freedom.
+    """
     import numpy as np
 
     with np.errstate(divide="ignore", invalid="ignore"):
-        z = np.abs(points) / errors
-    p = np.vectorize(math.erfc, otypes=[float])(z / math.sqrt(2))
+        return np.where(of_parts > 0, variances**2 / of_parts, np.inf)
+
+
+def quantiles(freedom: "Floats | float") -> Any:
+    """Return half the width of 95 % intervals in standard errors."""
+    from scipy.special import stdtrit
+
+    return stdtrit(freedom, 1 - LEVEL / 2)
+
+
+def _two_sided(points: "Floats", errors: "Floats", freedom: "Floats") -> "Floats":
+    """Return the probability of so large a difference by normal or Student's errors."""
+    import numpy as np
+    from scipy.special import stdtr
+
+    with np.errstate(divide="ignore", invalid="ignore"):
+        p = 2 * stdtr(freedom, -np.abs(points) / errors)
     return np.where((points == 0) & np.isfinite(errors), 1.0, p)
 
 
@@ -290,6 +344,8 @@ def _variance_over_images(score: Score) -> float:
 
 def _variance_over_runs(score: Score, task: str) -> float:
     """Return the variance over seeds, over a single run's trials, or as it is stated."""
+    if score.run_variance is not None:
+        return score.run_variance
     if score.members:
         of_members = (_variance_over_runs(one, "") for one in score.members)
         return sum(of_members) / len(score.members) ** 2
@@ -385,5 +441,5 @@ RULE = (
     "**Bold**: best of its column and table, if surely ahead of the second (p < 0.05): by a paired "
     "test on the same images where both are ours (McNemar's exact test, or the paired standard "
     "error over images or resampled test sets), else by the errors of both test sets and from run "
-    "to run."
+    "to run; of few seeds, those are Student's."
 )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.pages.against import comparable_block, compared_numbers
+from benchmarks.pages.blocks import reasons_of
 from benchmarks.pages.overview import CURVE_SEPARATOR
 from benchmarks.pages.published import result_tables
 from benchmarks.pages.records import UNTRAINED, Result, grouped, value_words
@@ -119,6 +120,8 @@ def _published(result: Result) -> Iterator[Line]:
         yield "none", f"the data are the {result.small} version"
     elif result.protocol_hash != result.paper_hash:
         yield "none", "the protocol is not the paper's, see its departures"
+    elif words := reasons_of(result).words():
+        yield "none", ", ".join(words)
     else:
         yield from (reasons or {"none": "no paper prints a number of this task"}).items()
 

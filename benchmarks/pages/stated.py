@@ -6,7 +6,14 @@ from itertools import chain
 
 from benchmarks.pages.against import comparable_block, pretraining_differences
 from benchmarks.pages.blocks import Block, sort_into_blocks
-from benchmarks.pages.differences import RUN_DEVIATIONS, Sample, Score, difference, run_deviation
+from benchmarks.pages.differences import (
+    RUN_DEVIATIONS,
+    Sample,
+    Score,
+    difference,
+    gain,
+    run_deviation,
+)
 from benchmarks.pages.entries import score_of, table_entry
 from benchmarks.pages.published import (
     Measurement,
@@ -48,22 +55,19 @@ class Evidence:
         for recipe in measurement.recipes:
             own = Row(label="", role="own", pretrain=statement.pretrain, values={})
             row = next((row for row in self.rows if row.recipe == recipe), own)
-            fitting = [
-                model
-                for model in self.models_of(recipe, measurement)
-                if not pretraining_differences(row, model)
-            ]
-            found = [self._value(model, measurement) for model in fitting]
+            fitting = {  # further rows of a file are no further runs
+                model.sha256: model
+                for model in reversed(self.models_of(recipe, measurement))
+                if not model.other_conditions and not pretraining_differences(row, model)
+            }
+            found = [self._value(model, measurement) for model in fitting.values()]
             values = [value for value in found if value is not None]
             if not values:
                 return None
             # a single backbone keeps its own errors
             one = len(values) == 1
             scores.append(values[0] if one else score_of([value.mean for value in values]))
-        if len(scores) == 1:
-            return scores[0]
-        apart = difference(scores[0], scores[1], _scale(measurement))
-        return Score(mean=apart.points, sample=Sample(measurement.metric, stated_error=apart.error))
+        return scores[0] if len(scores) == 1 else gain(scores[0], scores[1], _scale(measurement))
 
     def _value(self, model: Model, measurement: Measurement) -> Score | None:
         """Return our number; of pre-training's, only the deviation from run to run is known."""
@@ -167,11 +171,11 @@ def _line(
 def _stated_score(measurement: Measurement, value: float) -> Score:
     """Return a stated number; a difference of two has no known error, and takes that of ours."""
     counted = measurement.task and measurement.metric not in RUN_DEVIATIONS
-    of_task = num_test_images(measurement.task) if len(measurement.recipes) == 1 else None
-    stated = None if counted else 0.0
-    return Score(
-        mean=value, sample=Sample(measurement.metric, num_images=of_task, stated_error=stated)
-    )
+    is_gain = len(measurement.recipes) > 1
+    of_task = None if is_gain else num_test_images(measurement.task)
+    sample = Sample(measurement.metric, num_images=of_task, stated_error=None if counted else 0.0)
+    two_runs = 2 * run_deviation(_scale(measurement)).points ** 2
+    return Score(mean=value, sample=sample, run_variance=two_runs if is_gain else None)
 
 
 def _scale(measurement: Measurement) -> str:

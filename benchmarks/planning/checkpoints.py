@@ -22,6 +22,7 @@ from transfer.datasets.folders import check_row_name
 from transfer.encoders.encoder import load
 from transfer.encoders.options import EncoderOptions
 from transfer.finetuning.options import RANGES
+from transfer.record import RECORDS, read_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,11 +58,11 @@ Origins = Mapping[str, Origin]
 
 def origins(request: RunAll) -> list[Origin]:
     """Return the origin of each row of the tables; ValueError if the options do not fit."""
+    request.network.check()
     if request.snapshots:
         return snapshot_origins(request)
     if not request.ckpt:
         raise ValueError("no checkpoint: give --ckpt FILE, --snapshots DIR, or --demo")
-    request.network.check()
     require_published(request.declared)
     none = ("",) * len(request.ckpt)
     names = one_each("name", request.name, [path.stem for path in request.ckpt])
@@ -116,6 +117,8 @@ def backbones(request: RunAll) -> tuple[list[Backbone], Origins, dict[str, str]]
             unreadable[origin.name] = str(error)
             print(f"{origin.name}  failed: {error}", file=sys.stderr, flush=True)
             continue
+        if origin.random:
+            require_one_random_network(request.results, backbone)
         if backbone.name in found:
             raise ValueError(f"two checkpoints are called {backbone.name!r}; give each a --name")
         if here and not origin.random:
@@ -125,6 +128,20 @@ def backbones(request: RunAll) -> tuple[list[Backbone], Origins, dict[str, str]]
             backbone = with_checked_topology(backbone, request.data, cache, trusted=trusted)
         found[backbone.name], sources[backbone.name] = backbone, origin
     return list(found.values()), sources, unreadable
+
+
+def require_one_random_network(results: Path, twin: Backbone) -> None:
+    """Raise ValueError if the folder holds random weights of another network, under their name."""
+    for path in sorted((results / RECORDS / twin.name).glob("*.json")):
+        told = (read_json(path) or {}).get("backbone")
+        if not isinstance(told, dict):
+            continue
+        arch, stem = told.get("arch"), told.get("stem")
+        if (arch, stem) != (twin.arch, twin.stem):
+            raise ValueError(
+                f"--random: {path.parent} holds random weights of {arch}, which those of "
+                f"{twin.arch} would replace; give this network its own --results"
+            )
 
 
 def snapshot_origins(request: RunAll) -> list[Origin]:

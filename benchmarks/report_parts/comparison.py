@@ -9,7 +9,16 @@ from typing import Any
 
 from benchmarks.pages.against import TRAIN_IMAGES, Pair, compared_everywhere, trained_on
 from benchmarks.pages.blocks import Block, Column, sort_into_blocks
-from benchmarks.pages.differences import NOT_A_NUMBER, SIGNS, Score, compare, holm, how_compared
+from benchmarks.pages.differences import (
+    LEVEL,
+    NOT_A_NUMBER,
+    SIGNS,
+    Score,
+    compare,
+    holm,
+    how_compared,
+    quantiles,
+)
 from benchmarks.pages.entries import table_entry
 from benchmarks.pages.published import result_tables
 from benchmarks.pages.records import Model, grouped
@@ -35,11 +44,13 @@ class Task:
     scores: tuple[Score | None, ...]
     """Number of each checkpoint."""
     addresses: tuple[str, ...]
-    errors: Any
-    """Standard error of the difference of each two of the checkpoints with a number, (k, k)."""
+    reaches: Any
+    """Half the 95 % interval of the difference of each two checkpoints with a number, (k, k); NaN
+    if it is not known."""
     p: Any
     """Probability of so large a difference, (k, k); NaN if it is not known."""
-    how: str
+    column: str
+    """Name of the task that its deviation from run to run is known by."""
 
     @property
     def places(self) -> list[int]:
@@ -54,6 +65,9 @@ class Task:
     def content(self) -> dict[str, Any]:
         """Return the task as the page's script reads it."""
         pairs = [*combinations(range(len(self.places)), 2)]
+        known = [score for score in self.scores if score]
+        tests = [how_compared(known[i], known[j], self.column) for i, j in pairs]
+        kinds = [*dict.fromkeys(tests)]
         return {
             "key": self.key,
             "metric": ", ".join(filter(None, [self.metric, self.conditions.lower()])),
@@ -63,14 +77,20 @@ class Task:
             "addresses": self.addresses,
             "places": self.places,
             # of each pair of these places, in order
-            "errors": [_rounded(float(self.errors[pair]), 2) for pair in pairs],
-            "chances": [float(f"{p:.2g}") if p <= 1 else 1 for p in (self.p[i] for i in pairs)],
-            "how": self.how,
+            "reaches": [_rounded(float(self.reaches[pair]), 2) for pair in pairs],
+            "chances": [_told(float(self.p[pair])) for pair in pairs],
+            "kinds": kinds,
+            "tests": [kinds.index(test) for test in tests] if len(kinds) > 1 else [],
         }
 
 
 def _rounded(value: float, digits: int) -> float | None:
     return round(value, digits) if math.isfinite(value) else None
+
+
+def _told(p: float) -> float:
+    """Return a probability in few digits, but exactly enough where it may be beyond a level."""
+    return float(f"{p:.2g}" if p > 2 * LEVEL else f"{p:.6g}") if p <= 1 else 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,7 +237,7 @@ def _task(block: Block, column: Column, models: Sequence[Model], details: Detail
     known = [score for score in scores if score]
     if len(known) < 2:
         return None
-    _, errors, p = compare(known, column[0])
+    _, errors, p, freedom = compare(known, column[0])
     return Task(
         key=next(done[0].key for (_, other), done in block.done.items() if other == column),
         metric=metric,
@@ -225,9 +245,9 @@ def _task(block: Block, column: Column, models: Sequence[Model], details: Detail
         family=heading,
         scores=scores,
         addresses=tuple(details.of_files(entry.files) for entry in entries),
-        errors=errors,
+        reaches=errors * quantiles(freedom),
         p=p,
-        how=how_compared(known[0], known[1], column[0]),
+        column=column[0],
     )
 
 

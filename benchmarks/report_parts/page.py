@@ -1,6 +1,7 @@
 """The whole page: its parts in order, rendered by the templates into one self-contained file."""
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
@@ -215,8 +216,8 @@ def _explanation(contents: Contents, result: Result) -> tuple[str, list[Section]
     hidden |= {str(folder): "RESULTS" for folder in (contents.folder.absolute(), contents.folder)}
 
     def without_folder(text: str) -> str:
-        for folder, word in hidden.items():
-            text = text.replace(folder, word)
+        for folder, word in hidden.items():  # whole paths alone: a folder may be called "out"
+            text = re.sub(rf"(?<![\w./-]){re.escape(folder)}(?![\w.-])", word, text)
         return text
 
     return f"{result.model.label} on {result.task}, seed {result.seed}", [

@@ -2,7 +2,7 @@
 
 python -m benchmarks.speed NAME [options]   (NAME --help: its options)
 
-losses.py       losses, a prior and the momentum update of pre-training, against the usual ways
+losses.py       losses and a prior of pre-training, against the usual ways
 steps.py        training steps of pre-training: images/s; JCL beside MoCo; ours beside lightly's
 lightly_methods.py  the two methods of lightly that steps.py runs
 views.py        views of pre-training against torchvision's usual pipeline

@@ -1,7 +1,7 @@
-"""Losses, a prior and the momentum update of pre-training, against the usual ways to compute them.
+"""Losses and a prior of pre-training, against the usual ways to compute them.
 
-Each way of a loss also computes the gradient. JCL streams its logits, LORAC's nuclear norms come
-from Gram matrices, SimTrace solves a linear system, and the momentum update is one fused call.
+Each way also computes the gradient. JCL streams its logits, LORAC's nuclear norms come from Gram
+matrices, and SimTrace solves a linear system.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +11,6 @@ from functools import partial
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize
-from torchvision.models import resnet50
 
 from benchmarks.speed.harness import compare, tell_numbers
 from pretrain.command import DeviceChoice
@@ -19,11 +18,10 @@ from pretrain.launch import join_processes
 from pretrain.methods.jcl import jcl_loss
 from pretrain.methods.lorac import norm_log_prior, nuclear_norm
 from pretrain.methods.uniclr import ONE_PAIR, uniclr_loss
-from pretrain.parts.momentum_encoder import MomentumEncoder
 from pretrain.recipes.lorac import LORACConfig
 from pretrain.recipes.uniclr import UniCLRConfig
 
-TEMPERATURE, COVARIANCE_WEIGHT, MOMENTUM = 0.2, 4.0, 0.999
+TEMPERATURE, COVARIANCE_WEIGHT = 0.2, 4.0
 NUM_KEYS, DIM = 5, 128
 
 
@@ -47,7 +45,7 @@ Losses = tuple[str, Mapping[str, Callable[[], Tensor]], tuple[Tensor, ...]]
 
 
 def run(settings: Settings) -> None:
-    """Compare the ways of each loss, and of the momentum update."""
+    """Compare the ways of each loss."""
     with join_processes(settings.device) as process:
         torch.manual_seed(0)
         for make in (jcl, prior, trace):
@@ -56,10 +54,6 @@ def run(settings: Settings) -> None:
             ways = {name: partial(gradients, loss, inputs) for name, loss in losses.items()}
             found = compare(f"{title}, with gradient", ways, settings.rounds, memory=True)
             tell_numbers(distances(found))
-        with process.device:
-            updates = momentum_updates()
-        found = compare("momentum update of a ResNet-50", updates, settings.rounds)
-        tell_numbers(distances(found))
 
 
 def gradients(loss: Callable[[], Tensor], inputs: Sequence[Tensor]) -> Sequence[Tensor]:
@@ -138,24 +132,3 @@ def trace(settings: Settings) -> Losses:
         "ours": lambda: uniclr_loss(torch.stack([z1, z2]), ONE_PAIR, config)["loss"],
     }
     return f"SimTrace, N {num_images}, D {dim}", losses, (z1, z2)
-
-
-def momentum_updates() -> dict[str, Callable[[], Sequence[Tensor]]]:
-    """Return the momentum update of a ResNet-50 by a loop over its parameters, and ours."""
-    encoder = resnet50()
-    looped, fused = (MomentumEncoder(encoder, MOMENTUM) for _ in range(2))
-    with torch.no_grad():
-        for parameter in encoder.parameters():
-            parameter += 1
-
-    def loop() -> Sequence[Tensor]:
-        own = list(looped.network.parameters())
-        for mine, other in zip(own, encoder.parameters(), strict=True):
-            mine.data = mine.data * MOMENTUM + other.data * (1 - MOMENTUM)
-        return own
-
-    def ours() -> Sequence[Tensor]:
-        fused.update(encoder)
-        return list(fused.network.parameters())
-
-    return {"loop over parameters": loop, "ours": ours}

@@ -135,7 +135,8 @@ class Feed:
         numbers = []
         for index in indices.tolist():
             numbers.append(draw_view_numbers(self.plan.seed, epoch, index, self.views))
-            redraw(self.recipe, numbers[-1], self.views, self.plan.seed, epoch, index)
+            draw = self.plan.seed, epoch, index
+            redraw(self.recipe, numbers[-1], self.views, *draw, len(self.styles))
         return np.stack(numbers, axis=1)
 
     def _draw(self, step: int) -> tuple[Integers, list[tuple[Integers, Colors, Integers]]]:

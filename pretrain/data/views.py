@@ -148,7 +148,13 @@ def draw_view_numbers(seed: int, epoch: int, index: int, views: Sequence[View]) 
 
 
 def redraw(
-    recipe: ViewRecipe, numbers: Floats, views: Sequence[View], seed: int, epoch: int, index: int
+    recipe: ViewRecipe,
+    numbers: Floats,
+    views: Sequence[View],
+    seed: int,
+    epoch: int,
+    index: int,
+    num_styles: int = 0,
 ) -> None:
     """Redraw in place, among numbers (V, NUM_UNIFORMS), what must differ from the first view.
 
@@ -163,16 +169,18 @@ def redraw(
         for augmentation in view.differs:
             place = PLACES[augmentation]
             for _ in range(100):
-                first, own = effect(recipe, augmentation, np.stack([numbers[0], row]))
+                first, own = effect(recipe, augmentation, np.stack([numbers[0], row]), num_styles)
                 if not np.array_equal(first, own):
                     break
                 row[place] = generator.random(place.stop - place.start)
 
 
-def effect(recipe: ViewRecipe, augmentation: Augmentation, numbers: Floats) -> Floats:
+def effect(
+    recipe: ViewRecipe, augmentation: Augmentation, numbers: Floats, num_styles: int = 0
+) -> Floats:
     """Describe what an augmentation does to n views by rows (n, ...): equal rows, equal effect.
 
-    numbers (n, NUM_UNIFORMS).
+    numbers (n, NUM_UNIFORMS). num_styles: size of the style bank, 0 for random filters.
     """
     colors = draw_colors(recipe, numbers)
     jitter = colors.jitter * (colors.jitter_order[:, :1] >= 0)
@@ -183,7 +191,9 @@ def effect(recipe: ViewRecipe, augmentation: Augmentation, numbers: Floats) -> F
         "solarize": colors.solarize,
         "flip": colors.flip,
         "rotation": colors.quarter_turns,
-        "texture": colors.texture * (colors.texture[:, :1] > 0),
+        "texture": draw_style(recipe, numbers, num_styles)
+        if num_styles
+        else colors.texture * (colors.texture[:, :1] > 0),
     }
     return described[augmentation].reshape(len(numbers), -1).astype(np.float64)
 

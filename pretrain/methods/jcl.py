@@ -46,10 +46,12 @@ def multi_key_loss(query: Tensor, keys: Tensor, queue: Tensor, *, temperature: f
     return (torch.logaddexp(positive, negative[:, None]) - positive).mean()
 
 
-class JCL(Method):
-    """An encoder, its momentum encoder, and a queue of mean keys."""
+class MultiKey(Method):
+    """An encoder, its momentum encoder, and a queue of first keys; with one key it is MoCo v2."""
 
-    def __init__(self, backbone: nn.Module, feature_dim: int, config: JCLConfig) -> None:
+    def __init__(
+        self, backbone: nn.Module, feature_dim: int, config: MultiKeyConfig | JCLConfig
+    ) -> None:
         super().__init__()
         self.config = config
         self.views = (View(),) * (1 + config.num_keys)
@@ -57,6 +59,23 @@ class JCL(Method):
         self.set_encoder(backbone, projector)
         self.key_encoder = MomentumEncoder(self.encoder, config.momentum)
         self.queue = KeyQueue(config.queue_size, config.embedding_dim)
+
+    def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
+        """Return the loss of 1 + M views (n, 3, H, W), query first; progress has no effect."""
+        config = self.config
+        query, keys = self.key_encoder.query_and_keys(
+            self.encoder, views, config.bn_splits, config.key_forward
+        )
+        loss = multi_key_loss(query, keys, self.queue.keys, temperature=config.temperature)
+        # the paper does not say what is queued: one key per image, of unit length, as in MoCo
+        self.queue.push(keys[:, 0])
+        return {"loss": loss, **positive_metrics(query, keys)}
+
+
+class JCL(MultiKey):
+    """The same networks, and a queue of mean keys."""
+
+    config: JCLConfig
 
     def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
         """Return the loss of 1 + M views (n, 3, H, W), query first, at a share of the run done."""
@@ -75,28 +94,4 @@ class JCL(Method):
         mean_key = keys.mean(dim=1)
         # after the loss: negatives are those of past steps
         self.queue.push(normalize(mean_key, dim=1) if config.unit_mean else mean_key)
-        return {"loss": loss, **positive_metrics(query, keys)}
-
-
-class MultiKey(Method):
-    """An encoder, its momentum encoder, and a queue of first keys; with one key it is MoCo v2."""
-
-    def __init__(self, backbone: nn.Module, feature_dim: int, config: MultiKeyConfig) -> None:
-        super().__init__()
-        self.config = config
-        self.views = (View(),) * (1 + config.num_keys)
-        projector = mlp(feature_dim, feature_dim, config.embedding_dim)
-        self.set_encoder(backbone, projector)
-        self.key_encoder = MomentumEncoder(self.encoder, config.momentum)
-        self.queue = KeyQueue(config.queue_size, config.embedding_dim)
-
-    def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
-        """Return the loss of 1 + M views (n, 3, H, W), query first; progress has no effect."""
-        config = self.config
-        query, keys = self.key_encoder.query_and_keys(
-            self.encoder, views, config.bn_splits, config.key_forward
-        )
-        loss = multi_key_loss(query, keys, self.queue.keys, temperature=config.temperature)
-        # the paper does not say what is queued: one key per image, of unit length, as in MoCo
-        self.queue.push(keys[:, 0])
         return {"loss": loss, **positive_metrics(query, keys)}

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from pretrain.method import Method
-from pretrain.parts.gather import gather_with_gradient
+from pretrain.parts.gather import gather_with_gradient, num_processes
 from pretrain.parts.heads import mlp_with_norm
 from pretrain.parts.losses import at_least_float32
 from pretrain.parts.momentum_encoder import MomentumEncoder
@@ -118,6 +118,7 @@ class UniCLR(Method):
         """
         config = self.config
         num_features, num_rows = config.embedding_dim // config.groups, 2 * batch_size
+        num_rows //= num_processes() if config.local_prior else 1
         if config.variant == "affinity" or num_features < num_rows - 1 or config.ridge >= 0.1:
             return []
         return [

@@ -165,12 +165,10 @@ def split_forward(network: Network, images: Tensor, num_splits: int) -> Tensor:
 def shuffled_forward(network: Network, images: Tensor, num_splits: int) -> Tensor:
     """Return embeddings (n, d) of images (n, 3, H, W), computed in batches mixed over processes.
 
-    A permutation of all N images, drawn by the first process, decides which process computes
-    which; the embeddings return to the process and place of their image.
+    A permutation of all N images, which processes of equal seeds draw alike, decides which process
+    computes which; the embeddings return to the process and place of their image.
     """
     order = upload(torch.randperm(num_processes() * len(images)), images.device)
-    if num_processes() > 1:
-        dist.broadcast(order, 0)
     if torch.is_autocast_enabled(images.device.type):
         # the first convolution would round them; half the bytes come from the other processes
         images = images.to(torch.get_autocast_dtype(images.device.type))

@@ -95,6 +95,11 @@ class UniCLRConfig:
             )
 
     @property
+    def local_prior(self) -> bool:
+        """Return whether affinities and statistics are over the images of one process."""
+        return self.affinity_scope == "local"
+
+    @property
     def is_trace(self) -> bool:
         """Return whether the loss is SimTrace, in either scale."""
         return self.variant in ("trace", "trace_unscaled")

@@ -55,6 +55,17 @@ def num_gpus() -> int:
     return torch.cuda.device_count()
 
 
+def has_bfloat16() -> bool:
+    """Return whether the GPUs multiply in bfloat16: before Ampere it is emulated, ten times slower.
+
+    True without a GPU, where the question is for another machine.
+    """
+    import torch
+
+    there = torch.cuda.is_available()
+    return not there or torch.cuda.is_bf16_supported(including_emulation=False)
+
+
 @contextmanager
 def assume_gpus(count: int) -> Iterator[None]:
     """Make `num_gpus` return this count within the context, to plan for another machine."""

@@ -209,14 +209,18 @@ REFUSED = {
     "--slurm --workers 2": "--parallel",
     "--pool cls": "--encoder",
     "--tasks coco_det --keep-crops": "--keep-crops",
+    "--tasks cifar10_view_statistics --keep-crops": "--keep-crops",
+    "--tasks voc12_seg_fcn --engine torchvision": "--engine",
     "--image-memory-gb 2": "--image-memory-gb",
     "--tasks coco_det --features-in bfloat16": "--features-in",
     "--branch student teacher": "2 given for 1",
+    "--random": "random holds random weights of resnet50",
     "--as moco/in1k-r50-v3": "nearest are moco/in1k-r50-v",
     "--as moco/in1k-r50-v1 moco/in1k-r50-v1": "2 given for 1",
     "--snapshots nowhere --seeds 0,1": "--snapshots does not go with --ckpt, --seeds",
     "--calibrate --schedule smoke": "--calibrate does not go with --tasks, --schedule",
     "--calibrate --random --suite co2": "not go with --random, --tasks, --suite",
+    "--cancel": "--ckpt does not go with --status, --watch, --cancel",
     "--full": "--full goes with --calibrate",
 }
 
@@ -224,6 +228,9 @@ REFUSED = {
 def test_a_wrong_request_is_refused_by_its_option_before_any_work(
     four_heads: Path, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    other = tmp_path / "results" / "records" / "random" / "cifar10_knn.json"
+    other.parent.mkdir(parents=True)
+    other.write_text('{"backbone": {"arch": "resnet50", "stem": "imagenet"}}')
     words = ["--ckpt", four_heads, "--data", small_data, "--runs", tmp_path / "runs"]
     words += ["--results", tmp_path / "results", "--tasks", "cifar10_knn,in100_knn", "--plan"]
     wrong = []

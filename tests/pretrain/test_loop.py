@@ -11,9 +11,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from pretrain.checkpoint import CheckpointError
 from pretrain.data.listing import find_images
 from pretrain.data.views import ViewRecipe
-from pretrain.loop import train
+from pretrain.loop import _require_alike, train
 from pretrain.method import Method
 from pretrain.methods.jcl import JCL
 from pretrain.parts.view import View
@@ -193,3 +194,22 @@ def test_what_is_only_logged_is_computed_where_it_is_read(
     train(job(image_folder, tmp_path, method=Counting()))
     lines = map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines())
     assert [(line["step"], line["number"]) for line in lines] == [(n, n) for n in (4, 8, 12, 15)]
+
+
+def test_processes_that_would_start_apart_are_told(
+    image_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = job(image_folder, tmp_path)
+    two = replace(one, process=replace(one.process, num_processes=2))
+    other = [0, one.feed.images.fingerprint]
+
+    def gather(found: list[Any], mine: Any) -> None:
+        found[:] = [mine, tuple(other)]
+
+    monkeypatch.setattr("pretrain.loop.dist.all_gather_object", gather)
+    _require_alike(two, 0)
+    for place, value in enumerate((3, "another")):
+        kept, other[place] = other[place], value
+        with pytest.raises(CheckpointError, match="process 1 starts after step"):
+            _require_alike(two, 0)
+        other[place] = kept

@@ -142,6 +142,10 @@ def test_console_and_backbone_name_the_arithmetic_that_was_used(
         (("supervised/smoke",), "2 classes and the recipe expects 10; pass --num-classes 2"),
         (("instdisc/smoke",), "20 images and the recipe expects 50000; pass --num-images 20"),
         (
+            ("simaffinity/smoke", "--schedule", "step"),
+            "--schedule step needs --milestones",
+        ),
+        (
             ("simaffinity/smoke", "--warmup-epochs", "10", "--epochs", "10"),
             "--warmup-epochs 10 leaves nothing of --epochs",
         ),

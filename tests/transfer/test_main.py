@@ -36,6 +36,7 @@ REFUSED: dict[str, tuple[list[str], str]] = {
     "reserved name": ([SLOW_TASK, "--name=tables"], "--name 'tables'"),
     "long name": ([SLOW_TASK, f"--name={'n' * 300}"], "--name 'nnn"),
     "file of a reserved name": ([SLOW_TASK, "--ckpt=tables.pth"], "give the row a --name"),
+    "a task that it cannot do": (["cifar10_view_statistics"], "projector"),
     "absent data": ([SLOW_TASK, "--data=nowhere"], "dtd"),
 }
 

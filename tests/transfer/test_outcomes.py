@@ -49,6 +49,7 @@ def test_answers_that_are_cut_off_or_too_few_are_none() -> None:
     half = base64.b64encode(base64.b64decode(told["right"])[:200]).decode()
     for wrong in ({"right": half}, {"images": 3991}, {"images": 0}):
         assert read_per_image({PER_IMAGE: told | wrong}) is None
+    assert read_per_image({PER_IMAGE: None}) is None  # an image of one corruption is missing
 
 
 @pytest.mark.parametrize("points", ["area", "11"])

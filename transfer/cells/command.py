@@ -10,7 +10,7 @@ import tyro
 from pretrain.running.command_line import check_ranges
 from pretrain.running.console import format_duration
 from pretrain.running.processes import this_process
-from transfer.backbone import require_file, with_heads
+from transfer.backbone import BackboneError, require_file, with_heads
 from transfer.cells.declaration import settle_declaration, with_declared_recipe
 from transfer.cells.request import Cell, CellSettings, departures
 from transfer.datasets.expected import DataError
@@ -93,6 +93,8 @@ class Evaluate:
             print(f"backbone  {cell.backbone.source}", file=sys.stderr)
         if this_process().num_processes > 1 and cell.task.distributed_training is None:
             raise ValueError(f"{self.task} runs in one process; start it without torchrun")
+        if why := cell.task.unfit(cell.backbone):
+            raise BackboneError(f"{self.task}: {why}")
         if why := cell.task.too_few_images(self.data):
             raise DataError(f"{self.task}: {why}")
         if self.dry_run:

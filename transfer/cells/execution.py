@@ -111,6 +111,8 @@ def evaluate(cell: Cell) -> Record:
 
 def _compute(cell: Cell, process: Process) -> Path | None:
     """Compute predictions in all processes; the first one writes and returns the record file."""
+    import torch
+
     start = time.monotonic()
     keys, tolerated = cell.task.datasets(), cell.settings.tolerate
     needed, lender, classifier = cell.needed, None, None
@@ -118,6 +120,9 @@ def _compute(cell: Cell, process: Process) -> Path | None:
         folders_with_reports(keys, cell.folders, tolerated)  # before a training of hours
         lender = _obtain_classifier(cell.key, needed)
         classifier = weights_file(lender, needed.folders.work)
+    own_start = time.monotonic()  # the classifier's training has a record of its own
+    if process.device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(process.device)
     given = replace(cell.folders, classifier=classifier)
     with (
         explain_memory_errors(cell.task),
@@ -128,7 +133,7 @@ def _compute(cell: Cell, process: Process) -> Path | None:
             predictions = cell.task.run(prepared, folders, cell.seed)
         if not process.is_main:
             return None
-        record = _record(cell, predictions, reports, lender, start)
+        record = _record(cell, predictions, reports, lender, own_start)
         require_still_same(reports, cell.settings.data)
         file = store_record(cell.path, record)
         keep_gallery(file, lambda: cell.task.gallery(predictions, folders))

@@ -20,6 +20,7 @@ from pathlib import Path
 from pretrain.running import stop
 from pretrain.running.atomic_files import WriteError, write_whole
 from pretrain.running.errors import SuiteError
+from pretrain.running.lock import lock_folder
 from pretrain.running.processes import pickled_error, process_group, this_process
 from transfer.cells.checked_data import check_once
 from transfer.cells.execution import evaluate
@@ -65,6 +66,8 @@ def evaluate_on_gpus(cell: Cell) -> Record:
     for key in task.datasets():
         check_once(key, cell.settings.data, cell.settings.tolerate)
     work = cell.folders.work
+    with lock_folder(work):  # BusyError before any worker starts
+        pass
     for old in work.glob("error-*.pickle"):
         old.unlink()
     file = work / "cell.pickle"

@@ -120,7 +120,7 @@ class Cell:
     def needed(self) -> "Cell | None":
         """Cell that trains the classifier which this one uses; None if it uses none."""
         key = self.task.needs
-        return replace(self, key=key, with_weights=True) if key else None
+        return replace(self, key=key, ablation=None, with_weights=True) if key else None
 
     @property
     def computing(self) -> Backbone:

@@ -129,6 +129,7 @@ def kept_detections(
         # all or none: they wait for each other at the end of a pass
         if not any_process([not saved.newest.exists()], process)[0]:
             entries = torch.load(saved.newest, weights_only=True)
+            any_process([False], process)  # all have read before the first one renames it
             return [Detections(**entry) for entry in entries]
         found = detect()
         if process.is_main:

@@ -115,8 +115,6 @@ def _files(trainings: Sequence[Training], process: Process) -> list[UnprovenFile
 
 def _restore_all(trainings: Sequence[Training], process: Process) -> None:
     """Restore all saved states; leave out those that diverged, unless no other is left."""
-    if process.device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(process.device)
     for training in trainings:
         training.network.train()
         restore(training)

@@ -100,7 +100,9 @@ def search_learning_rates(
     for rate in rates:
         try:
             shared = [score(rate)]
-        except NotFiniteError:
+        except NotFiniteError as error:
+            if process.num_processes > 1 and error.__cause__ is not None:
+                raise  # in the midst of a step of this process alone, for which the others wait
             continue
         if process.num_processes > 1:
             dist.broadcast_object_list(shared)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pretrain.running.atomic_files import WriteError, content_hash, write_whole
-from pretrain.running.processes import num_gpus
+from pretrain.running.processes import has_bfloat16, num_gpus
 from transfer.backbone import Backbone, Precision
 from transfer.datasets.folders import Folders
 from transfer.frozen.transforms import EvalTransform
@@ -166,5 +166,5 @@ def feature_precision(requested: RequestedPrecision) -> Precision:
     would change the last bits of all float32 features in caches, records and unfinished trainings.
     """
     if requested == "auto":
-        return "bfloat16" if num_gpus() else "float32"
+        return "bfloat16" if num_gpus() and has_bfloat16() else "float32"
     return requested

@@ -8,8 +8,7 @@ separate training would give it.
 
 import math
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from pretrain.running.errors import NotFiniteError, SuiteError
 from pretrain.running.lock import wait_for_lock
 from transfer.backbone import Backbone
 from transfer.datasets.images import Images
-from transfer.datasets.unchanged import UnprovenFile, prove_if_cheap, proving
+from transfer.datasets.unchanged import prove_if_cheap, proving
 from transfer.frozen.classifier import Heads, class_results, save_classifier
 from transfer.frozen.crops import CROPS, CropSource
 from transfer.frozen.feature_cache import Features, Predictions
@@ -182,11 +181,13 @@ def train_and_score(
     shared: a folder where cells that read the same crops share their state; peers: the trainings of
     these cells, which go along.
     """
-    own_file = folder / _file(backbone, images, training, seed)
-    stream = shared and shared / _stream_name(backbone, images, training, seed)
-    with _lock_stream(own_file, stream) as place:
-        together = () if place is None else peers
-        probe = _train(backbone, images, training, seed, place or folder, together, test)
+    if shared is None:
+        probe = _train(backbone, images, training, seed, folder, (), test)
+    else:  # another process's pass takes hours, and most often leaves the heads of this one, too
+        stream = shared / _stream_name(backbone, images, training, seed)
+        told = f"waits for the pass of another process: {stream}"
+        with wait_for_lock(stream / "lock", "--runs", lambda: print_line("train", told)):
+            probe = _train(backbone, images, training, seed, stream, peers, test)
     own = slice(head, head + 1)
     trained = probe.optimizer.heads()
     heads = Heads(trained.weight[own], trained.bias[own])
@@ -218,22 +219,6 @@ def train_and_score(
         repeats = QUARTER_TURNS
     details |= class_results(scores, test.labels, names, repeats=repeats)
     return Predictions(scores, test.labels, details)
-
-
-@contextmanager
-def _lock_stream(own_file: Path, shared: Path | None) -> Iterator[Path | None]:
-    """Yield the shared folder of a stream, locked; None to train in the cell's own folder.
-
-    The cell's own is used if a training has begun there. If another process trains in the shared
-    one, this one waits: the pass takes hours, and most often leaves the heads of this one, too.
-    What it has not trained is trained then.
-    """
-    if shared is None or UnprovenFile(own_file).newest.exists():
-        yield None
-        return
-    told = f"waits for the pass of another process: {shared}"
-    with wait_for_lock(shared / "lock", "--runs", lambda: print_line("train", told)):
-        yield shared
 
 
 def weights_of(network: nn.Module) -> dict[str, Tensor]:

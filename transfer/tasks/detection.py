@@ -118,6 +118,7 @@ class Detection(RecipeTraining[DetectorRecipe]):
     """A detector on the backbone, trained in all layers and tested with its last weights."""
 
     primary_metric: ClassVar[str] = "AP"
+    heeded_options: ClassVar[frozenset[str]] = RecipeTraining.heeded_options | {"engine"}
     varied_image_sizes: ClassVar[bool] = True
     kind: ClassVar[str] = "detection"
     assumption: ClassVar[str] = (

@@ -127,9 +127,9 @@ class FewShot(CenterCrops):
         problems = [
             Problem(
                 draw_support(
-                    labels, shots=shots, num_classes=num_classes, seed=(seed << 20) + trial
+                    labels, shots=shots, num_classes=num_classes, seed=first_draw(seed) + trial
                 ),
-                seed=(seed << 20) + 1000 * (1 + trial) + shots,
+                seed=first_draw(seed) + 1000 * (1 + trial) + shots,
             )
             for shots in self.shots
             for trial in range(self.trials)
@@ -230,7 +230,7 @@ class LowShotKNN(CenterCrops):
                 train.labels,
                 shots=shots_of(len(train.labels), len(prepared.class_names), percent),
                 num_classes=len(prepared.class_names),
-                seed=(seed << 20) + draw,
+                seed=first_draw(seed) + draw,
             )
             return knn_scores(
                 Features(train.features[support], train.labels[support]),
@@ -274,3 +274,8 @@ TASKS: dict[str, FewShot | LowShotKNN] = {
     "flowers102_fewshot": FewShot(dataset="flowers"),
     "cifar10_fewshot": FewShot(dataset="cifar10", crop_px=32, margin_px=0, by_default=False),
 }
+
+
+def first_draw(seed: int) -> int:
+    """Return the first of the seeds of a run's draws, of which generators read the low 32 bits."""
+    return (seed << 20) + (seed >> 12) * 2654435761

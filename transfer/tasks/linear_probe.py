@@ -123,7 +123,8 @@ class LinearProbe(CenterCrops):
     @property
     def heads(self) -> tuple[tuple[float, Decay], ...]:
         """Return learning rate and decay of each head of the training."""
-        return self.together or ((self.learning_rate, self.decay),)
+        own = (self.learning_rate, self.decay)  # an ablation's may be none of its reading's
+        return self.together if own in self.together else (own,)
 
     def training(self) -> ProbeTraining:
         """Return the settings of the training loop, with a head for each reading."""

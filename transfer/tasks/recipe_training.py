@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self
 from pretrain.running.atomic_files import content_hash
 from pretrain.running.console import print_line
 from pretrain.running.processes import this_process
-from transfer.backbone import Backbone, BackboneError
+from transfer.backbone import Backbone
 from transfer.convert.architectures import has_max_pool, is_large
 from transfer.datasets.folders import Folders
 from transfer.datasets.unchanged import usable_split
@@ -78,7 +78,8 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
     heading: ClassVar[str] = "Detection and segmentation"
     trains_backbone: ClassVar[bool] = True
     heeded_options: ClassVar[frozenset[str]] = frozenset(vars(TrainingOptions())) - {
-        "rates_at_once"
+        "engine",
+        "rates_at_once",
     }
     kind: ClassVar[str]
     """Name of the kind of training in a plan."""
@@ -195,15 +196,10 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
             return self.build(backbone, len(portion.train.class_names), norm, folders)
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
-        """Open all images, load the weights into the network and prove it on a fixed image.
-
-        BackboneError if no network can be built on the backbone.
-        """
+        """Open all images, load the weights into the network and prove it on a fixed image."""
         from transfer.finetuning.loop import use_expandable_segments
         from transfer.finetuning.norms import norm_for
 
-        if reason := self.unfit(backbone):
-            raise BackboneError(f"{backbone.name}: no network can be built on it: {reason}")
         if self.varied_image_sizes:
             use_expandable_segments()
         process = this_process()

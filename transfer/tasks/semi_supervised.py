@@ -103,7 +103,8 @@ class SemiSupervised(CenterCrops):
 
         The protocol of a draw has a name of its own.
         """
-        if self.drawn_share or DATASETS[self.dataset].is_there(data):
+        listed = self.dataset in LISTED_SHARE and not self.drawn_share
+        if not listed or DATASETS[self.dataset].is_there(data):
             return self
         name, version = self.protocol.split("/")
         drawn = LISTED_SHARE[self.dataset]

@@ -164,7 +164,8 @@ class Task(ABC):
     def metrics(self, predictions: Any) -> dict[str, float]:
         """Return metrics in percent, under the names of the paper tables: top-1 and top-5."""
         scores, labels = predictions.scores, predictions.labels
-        return {"top1": top1(scores, labels), "top5": topk(scores, labels, k=5)}
+        found = {"top1": top1(scores, labels)}
+        return found | ({"top5": topk(scores, labels, k=5)} if scores.shape[1] >= 5 else {})
 
     def details(self, predictions: Any) -> dict[str, object]:
         """Return what the metrics alone do not tell, for the record."""
@@ -248,9 +249,11 @@ class NamedTask:
     def ablation(self, name: str, **changes: object) -> NamedTask:
         """Return the task with other numbers, under a protocol name and hash of its own.
 
-        name: appended to that of the protocol. TaskError for a number that the protocol lacks.
+        name: appended to that of the protocol. TaskError for a number that the protocol lacks, or
+        that the backbone's input sets.
         """
-        known = {spec.name for spec in fields(self.task)} - {"protocol", "by_default"}
+        of_input = {"crop_px", "std"}
+        known = {spec.name for spec in fields(self.task)} - {"protocol", "by_default"} - of_input
         if unknown := sorted(set(changes) - known):
             raise TaskError(
                 f"{self.key} has no {', '.join(unknown)}; its numbers are "

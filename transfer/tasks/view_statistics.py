@@ -57,6 +57,7 @@ class ViewStatistics(Task):
 
     heading: ClassVar[str] = "Figures"
     primary_metric: ClassVar[str] = "mean_cosine"
+    heeded_options: ClassVar[frozenset[str]] = frozenset({"features_in"})
 
     protocol: str = "lorac-2021/1"
     space: Space = "embedding"

@@ -77,6 +77,13 @@ def test_a_run_of_another_machine_ends_by_silence_and_keeps_its_file(cell: Cell)
     (path,) = (cell.settings.runs / FOLDER).glob("*.json")
     os.utime(path, (1e9, 1e9))
     assert state(cell)[0] == "stopped"
+    progress = cell.folders.work / PROGRESS_FILE
+    progress.parent.mkdir(parents=True)
+    progress.write_text(json.dumps({"host": "other", "pid": 1}))
+    assert state(cell)[0] == "running"
+    os.utime(progress, (1e9, 1e9))  # its node was killed
+    assert state(cell)[0] == "stopped"
+    progress.unlink()
     path.rename(path.with_name("other.json"))
     write_run_file([cell], cell.settings.runs)
     first, second = (cell.settings.runs / FOLDER).glob("*.json")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.stats import binomtest, ttest_rel
+from scipy.stats import binomtest, ttest_ind, ttest_rel
 
 from benchmarks.pages.differences import (
     Difference,
@@ -11,6 +11,7 @@ from benchmarks.pages.differences import (
     Score,
     compare,
     difference,
+    gain,
     holm,
     how_compared,
 )
@@ -116,7 +117,7 @@ def test_all_pairs_at_once_are_the_pairs_one_by_one() -> None:
         score(right(rng, 0.6)),
     ]
     scores.append(Score(mean=50.0, sample=Sample("top1", num_images=2000)))
-    _, errors, p = compare(scores, "any")
+    _, errors, p, _ = compare(scores, "any")
     for i, first in enumerate(scores):
         for j, second in enumerate(scores):
             if i != j:
@@ -141,3 +142,27 @@ def test_a_paper_with_our_test_set_and_no_known_error_has_ours() -> None:
     own = np.std(values, ddof=1)
     assert found.error == pytest.approx(np.sqrt(2 * own**2 + 2 * 0.18**2), rel=1e-3)
     assert found.verdict() == "undecided"
+
+
+def test_deviations_of_few_seeds_are_students_with_welchs_freedom() -> None:
+    rng = np.random.default_rng(4)
+    runs = [60 + rng.normal(size=3), 58 + 2 * rng.normal(size=2)]
+    exact = Sample("top1", stated_error=0.0)  # all images there are
+    scores = [Score(mean=r.mean(), std=r.std(ddof=1), runs=len(r), sample=exact) for r in runs]
+    found = difference(scores[0], scores[1], "any")
+    expected = ttest_ind(*runs, equal_var=False)
+    assert found.p == pytest.approx(expected.pvalue)
+    assert found.interval == pytest.approx(tuple(expected.confidence_interval()))
+    known = difference(scores[0], Score(mean=58, run_variance=1e6, sample=exact), "any")
+    assert known.interval[1] == pytest.approx(known.points + 1.959964 * known.error, rel=1e-6)
+
+
+def test_a_gain_has_the_deviations_of_two_runs() -> None:
+    rng = np.random.default_rng(5)
+    a, b = right(rng, 0.6), right(rng, 0.58)
+    ours = gain(score(a), score(b), "voc07_svm")
+    over_images = difference(score(a), score(b), "voc07_svm").error
+    paper = Score(mean=2.0, sample=Sample("top1"), run_variance=2 * 0.4**2)
+    found = difference(ours, paper, "voc07_svm")
+    assert found.points == pytest.approx(100 * (a.mean() - b.mean()) - 2.0)
+    assert found.error == pytest.approx(np.sqrt(2 * over_images**2 + 4 * 0.4**2))

@@ -30,6 +30,10 @@ def test_probes_and_the_accuracy_during_pre_training_get_verdicts(tmp_path: Path
     judged = ["69.2", "69.00", "-0.20", "[-2.2, +1.8]", "undecided"]
     assert line_of(tmp_path, "best_top1")[1:] == judged
     assert line_of(tmp_path, "without_consistency_top1")[2] == "not run"
+    rounded = {"features_in": "bfloat16"}
+    departed = ["frozen features in bfloat16, batch norms folded"]
+    put(tmp_path, 69.2, "co2/in100-r18", details=rounded, departures=departed, seed=1)
+    assert line_of(tmp_path, "best_top1")[1:] == judged  # a further row, no further run
     means = {"last_epoch": {"instance_accuracy": 97.2}}
     put(tmp_path, 10.0, "moco/in100-r18-v1", schedule="smoke", made_by=means)
     judged = ["97.57", "97.20", "-0.37", "[-1.2, +0.5]", "undecided"]

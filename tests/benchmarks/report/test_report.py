@@ -82,7 +82,7 @@ def test_the_first_sentence_says_which_is_better_and_other_conditions_are_other_
     assert group.sentences == [said]
     assert said in report_page(tmp_path)
     assert group.tasks[0].key == TASK
-    assert group.tasks[0].how == "paired on the same 1,000 images"
+    assert group.tasks[0].content["kinds"] == ["paired on the same 1,000 images"]
     other = {"name": "other", "arch": "resnet18", "stem": "imagenet", "sha256": "o" * 64}
     complete(tmp_path, "other", TASK, backbone=other | {"source": "", "made_by": {}})
     complete(tmp_path, "random", transfer_tasks()[2], schedule="short")
@@ -129,6 +129,18 @@ def test_a_number_has_an_address_and_no_page_tells_a_folder(tmp_path: Path) -> N
     assert second == f"mine/{TASK}.paper.seed1"
     assert details.of_files(details.addresses) == f"#{first},{second}"
     assert str(tmp_path) not in report_page(tmp_path)
+
+
+def test_a_short_folder_name_is_hidden_as_a_path_and_not_within_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    complete(Path("out"), "without", TASK, 0)
+    for folder in (Path("out"), Path("out").absolute()):
+        text = str(explained_records(read_contents(folder)).content)
+        assert "without" in text
+        assert "RESULTS/records/without/" in text
+        assert str(tmp_path) not in text
 
 
 def test_an_empty_folder_gives_a_page_and_an_absent_one_a_sentence(

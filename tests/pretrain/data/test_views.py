@@ -111,17 +111,21 @@ def test_turns_come_at_their_probability_and_evenly_by_90_180_and_270_degrees() 
     assert shares == pytest.approx([1 / 2, 1 / 6, 1 / 6, 1 / 6], abs=0.03)
 
 
-@pytest.mark.parametrize("name", ["color", "rotation", "texture"])
-def test_what_is_to_differ_is_drawn_again_and_nothing_else(name: Augmentation) -> None:
+@pytest.mark.parametrize(
+    ("name", "num_styles"), [("color", 0), ("rotation", 0), ("texture", 0), ("texture", 2)]
+)
+def test_what_is_to_differ_is_drawn_again_and_nothing_else(
+    name: Augmentation, num_styles: int
+) -> None:
     recipe = ViewRecipe(rotation_probability=0.5, texture_probability=0.5)
     views = (View(), View(differs=(name,)))
     before = [draw_view_numbers(0, 0, index, views) for index in range(200)]
     after = [numbers.copy() for numbers in before]
     for index, numbers in enumerate(after):
-        redraw(recipe, numbers, views, 0, 0, index)
-    equal = [np.array_equal(*effect(recipe, name, numbers)) for numbers in before]
+        redraw(recipe, numbers, views, 0, 0, index, num_styles)
+    equal = [np.array_equal(*effect(recipe, name, numbers, num_styles)) for numbers in before]
     assert any(equal)
-    assert not any(np.array_equal(*effect(recipe, name, numbers)) for numbers in after)
+    assert not any(np.array_equal(*effect(recipe, name, rows, num_styles)) for rows in after)
     kept = [np.array_equal(a, b) for a, b in zip(before, after, strict=True)]
     assert kept == [not same for same in equal]
     others = np.ones(NUM_UNIFORMS, dtype=bool)

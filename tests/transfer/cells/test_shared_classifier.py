@@ -22,6 +22,7 @@ from transfer.datasets.synthetic.generate import generate
 from transfer.frozen.classifier import Heads, classifier_file, save_classifier
 from transfer.frozen.feature_cache import Predictions
 from transfer.record import failure_path, read_record, write_json_record
+from transfer.tasks.task import NamedTask
 
 
 @pytest.fixture(scope="module")
@@ -244,3 +245,8 @@ def test_a_request_with_classifiers_still_knows_its_checkpoints(
     }
     evaluate(replace(rows[0].cell, backbone=replace(cell.backbone, name="mine")))
     assert [row.cell.backbone.name for row in plan(request)[0]] == ["mine", "random", "random"]
+
+
+def test_an_ablation_needs_the_classifier_of_the_task_itself(cell: Cell, needed: Cell) -> None:
+    ablation = NamedTask(cell.key, cell.task).ablation("plain", border_px=0).task
+    assert replace(cell, ablation=ablation).needed == needed

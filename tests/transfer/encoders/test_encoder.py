@@ -365,3 +365,5 @@ def test_python_gives_a_plain_loops_neighbors(small_data: Path, tmp_path: Path) 
         evaluate(encoder, "coco_det", data=small_data)
     with pytest.raises(SuiteError, match="has no neighbors"):
         tasks.get("cifar10_knn").ablation("k5", neighbors=5)
+    with pytest.raises(SuiteError, match="has no crop_px"):  # the encoder's own
+        tasks.get("cifar10_knn").ablation("large", crop_px=320)

@@ -11,7 +11,7 @@ from transfer.datasets.catalog import open_split
 from transfer.datasets.folders import Folders
 from transfer.frozen.feature_cache import Features, TrainAndTest
 from transfer.metrics import top1
-from transfer.tasks.few_shot import FewShot, LowShotKNN, TrialScores, trial_scores
+from transfer.tasks.few_shot import FewShot, LowShotKNN, TrialScores, first_draw, trial_scores
 
 
 def test_a_mean_over_trials_and_its_interval_have_one_name() -> None:
@@ -71,3 +71,10 @@ def test_pictures_show_the_images_that_the_smallest_sets_are_most_wrong_about(
 def test_fewer_images_than_a_class_needs_are_refused(small_data: Path) -> None:
     assert FewShot(dataset="cifar10", shots=(5, 32)).too_few_images(small_data) == ""
     assert "192" in FewShot(dataset="cifar10", shots=(5, 33)).too_few_images(small_data)
+
+
+def test_no_two_runs_have_the_same_draws() -> None:
+    seeds = [first_draw(seed) % 2**32 for seed in (0, 1, 4095, 4096, 4097, 2**32 - 1)]
+    assert seeds[:3] == [0, 1 << 20, 4095 << 20]
+    assert min(abs(a - b) for a in seeds for b in seeds if a != b) > 2**18
+    assert len(set(seeds)) == 6

@@ -17,6 +17,7 @@ from transfer.frozen.network import forward
 from transfer.frozen.transforms import EvalTransform, normalize_pixels
 from transfer.tasks import TASKS
 from transfer.tasks.linear_probe import LinearProbe, RotationProbe
+from transfer.tasks.task import NamedTask
 
 READINGS = ("in100_linear@jcl", "in100_linear@lorac")
 
@@ -97,3 +98,12 @@ def test_features_of_a_position_are_those_of_the_turned_image(
     # twenty layers in float32, alone and in a batch: 512 eps of the largest feature
     atol = 512 * torch.finfo(torch.float32).eps * float(expected.max())
     torch.testing.assert_close(test.features[7::160], expected, rtol=0, atol=atol)
+
+
+def test_an_ablation_trains_its_own_rate_and_two_classes_have_no_top5() -> None:
+    task = NamedTask("in1k_linear@jcl", probe("in1k_linear@jcl"))
+    other = task.ablation("slow", learning_rate=5.0).task
+    assert isinstance(other, LinearProbe)
+    assert other.heads == ((5.0, "step"),)
+    scores = Predictions(torch.eye(2), torch.arange(2), {})
+    assert task.task.metrics(scores) == {"top1": 100.0}

@@ -64,6 +64,8 @@ def test_without_the_list_a_draw_takes_its_place_under_another_name(
     assert (drawn.task.protocol, drawn.task.datasets()) == ("co2-2021-drawn/1", ("in1k",))
     assert "co2-2021-drawn-1" in drawn.path.name
     assert "drawn_share 0.01 instead of 0.0" in departures(drawn)
+    other = replace(task, dataset="cifar10")  # a user's; no list was published
+    assert other.with_data(settings.data / "nowhere") == other
 
 
 def run(task: Any, backbone: Backbone, data: Path, work: Path) -> tuple[Predictions, Any]:
