@@ -56,7 +56,7 @@ def num_gpus() -> int:
 
 
 def has_bfloat16() -> bool:
-    """Return whether the GPUs multiply in bfloat16: before Ampere it is emulated, ten times slower.
+    """Return whether the GPUs multiply in bfloat16; those before Ampere emulate it.
 
     True without a GPU, where the question is for another machine.
     """
