@@ -19,7 +19,7 @@ def test_the_committed_figures_are_those_of_the_committed_records() -> None:
     material, folder = read_material(RESULTS), RESULTS / "figures"
     page = (folder / "README.md").read_text()
     pictures = [own for figure in FIGURES.values() for own in figure.draw(material).pictures]
-    assert len(pictures) == 7
+    assert len(pictures) == 8
     for picture in pictures:
         assert (folder / f"{picture.file_name}.csv").read_text() == csv_text(
             picture.header, picture.rows
