@@ -14,8 +14,8 @@ import yaml
 
 from benchmarks.pages.blocks import conditions, tolerated_words
 from benchmarks.pages.calibration import FILE, FORMAT, calibration_line
-from benchmarks.pages.differences import run_deviation
 from benchmarks.pages.records import SMALL_DATA, Result, read_results
+from benchmarks.pages.run_deviations import run_deviation
 from benchmarks.tables import update_tables
 from transfer.backbone import Backbone
 from transfer.convert.public_files import PublicFile, recognize_file

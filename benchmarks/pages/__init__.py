@@ -6,7 +6,8 @@ blocks.py      groups of results that may share a table, a column, a mean; why o
 explanation.py everything behind one record, and the command that makes it again
 results_csv.py one row per record and metric, and results.csv
 entries.py     from records to entries of a table: mean, deviation, number of runs
-differences.py whether two numbers differ, the verdict on a published one, which number is bold
+differences.py whether two numbers differ, the verdict on a published one
+run_deviations.py  how far apart two runs of one protocol come out
 against.py     the published rows of a backbone, and our numbers beside theirs
 calibration.py the line on the public checkpoint that was reproduced
 final_screen.py the last screen of a run: its numbers, verdicts and failures

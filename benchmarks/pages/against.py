@@ -12,11 +12,11 @@ from benchmarks.pages.differences import (
     Difference,
     Score,
     difference,
-    run_deviation,
 )
 from benchmarks.pages.entries import table_entry
 from benchmarks.pages.published import Column, Paper, Row, Table, published_score, result_tables
 from benchmarks.pages.records import STAND_IN_TEXTURE, Model, Result, grouped
+from benchmarks.pages.run_deviations import run_deviation
 from benchmarks.pages.table_rows import table
 
 HEADER = ("ours", "published", "number", "ours", "paper", "diff.", "95 % interval", "verdict")

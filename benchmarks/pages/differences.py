@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
+from benchmarks.pages.run_deviations import run_deviation
 from transfer.outcomes import read_per_image, read_resampled
 
 if TYPE_CHECKING:
@@ -42,38 +43,6 @@ SIGNS: Mapping[str, str] = {
 """Signs of verdicts, and of numbers without one."""
 SHARES = ("top1", "top5", "acc", "same_class", "mean_per_class")
 """Parts of the names of metrics that count right images, and so have a binomial error."""
-
-
-@dataclass(frozen=True)
-class RunDeviation:
-    """Standard deviation of one protocol's number from run to run, in points."""
-
-    points: float
-    source: str
-    reach: float = 1.0
-    """How far the interval of a reproduced number may reach, in points."""
-
-
-COCO = RunDeviation(0.18, "re-runs of the public recipes differ by 0.2 to 0.3")
-DEFAULT = RunDeviation(0.3, "none is published; assumed as a little above that of ImageNet's probe")
-RUN_DEVIATIONS = {
-    "in1k_linear": RunDeviation(0.1, "re-runs of MoCo v2 differ by 0.1 to 0.2"),
-    "voc0712_det_c4": RunDeviation(0.3, "0.2 to 0.4 over MoCo's five runs"),
-    "coco_det": COCO,
-    "coco_insseg": COCO,
-    "coco_keypoint": COCO,
-    "voc07_svm": RunDeviation(0.4, "re-implementations of one protocol differ by 0.6"),
-    "voc12_seg_fcn": RunDeviation(0.4, "re-runs are estimated to differ by 0.6"),
-    "head_entropy_bits": RunDeviation(
-        0.1, "the paper says close to; in bits, not points", reach=0.5
-    ),
-}
-"""Deviations by task id, or by metric where it is not in percent; all other tasks have DEFAULT."""
-
-
-def run_deviation(task: str) -> RunDeviation:
-    """Return the deviation from run to run of a task id, or of a metric that has its own."""
-    return RUN_DEVIATIONS.get(task, DEFAULT)
 
 
 @dataclass(frozen=True, eq=False)
@@ -422,24 +391,3 @@ def holm(probabilities: Sequence[float]) -> list[bool]:
             break
         sure[place] = True
     return sure
-
-
-def best_index(
-    scores: Sequence[Score | None], task: str, *, higher_is_better: bool = True
-) -> int | None:
-    """Return the index of the best score if it is surely ahead of the second, else None."""
-    sign = -1 if higher_is_better else 1
-    finite = [(score, i) for i, score in enumerate(scores) if score is not None and score.finite]
-    ranked = sorted(finite, key=lambda pair: sign * pair[0].mean)
-    if len(ranked) < 2:
-        return None
-    (best, index), (second, _) = ranked[:2]
-    return index if difference(best, second, task).sure else None
-
-
-RULE = (
-    "**Bold**: best of its column and table, if surely ahead of the second (p < 0.05): by a paired "
-    "test on the same images where both are ours (McNemar's exact test, or the paired standard "
-    "error over images or resampled test sets), else by the errors of both test sets and from run "
-    "to run; of few seeds, those are Student's."
-)

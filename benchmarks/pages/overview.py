@@ -6,11 +6,11 @@ from dataclasses import replace
 from itertools import groupby
 
 from benchmarks.pages.blocks import Block, Column, sort_into_blocks
-from benchmarks.pages.differences import RULE
 from benchmarks.pages.entries import table_entry
 from benchmarks.pages.published import AVERAGE, transfer_tasks
 from benchmarks.pages.records import Model, Results, grouped
 from benchmarks.pages.table_rows import (
+    RULE,
     Notes,
     backbone_lines,
     backbones_of,

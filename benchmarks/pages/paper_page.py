@@ -18,7 +18,6 @@ from benchmarks.pages.blocks import (
     column_of,
     sort_into_blocks,
 )
-from benchmarks.pages.differences import RULE
 from benchmarks.pages.entries import Entry, table_entry
 from benchmarks.pages.published import (
     AVERAGE,
@@ -32,6 +31,7 @@ from benchmarks.pages.published import (
 )
 from benchmarks.pages.records import Failure, Model, Result, Results, grouped
 from benchmarks.pages.table_rows import (
+    RULE,
     Line,
     Notes,
     PrintedTable,

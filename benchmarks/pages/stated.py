@@ -7,12 +7,10 @@ from itertools import chain
 from benchmarks.pages.against import comparable_block, pretraining_differences
 from benchmarks.pages.blocks import Block, sort_into_blocks
 from benchmarks.pages.differences import (
-    RUN_DEVIATIONS,
     Sample,
     Score,
     difference,
     gain,
-    run_deviation,
 )
 from benchmarks.pages.entries import score_of, table_entry
 from benchmarks.pages.published import (
@@ -23,6 +21,7 @@ from benchmarks.pages.published import (
     num_test_images,
 )
 from benchmarks.pages.records import DECLARED, Model, Results
+from benchmarks.pages.run_deviations import RUN_DEVIATIONS, run_deviation
 from benchmarks.pages.table_rows import declaration_notes, table
 
 HEADER = ("where", "statement", "number", "paper", "ours", "diff.", "95 % interval", "verdict")

@@ -8,13 +8,19 @@ import io
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from benchmarks.pages.differences import best_index
+from benchmarks.pages.differences import Score, difference
 from benchmarks.pages.entries import Entry
 from benchmarks.pages.published import Column
 from benchmarks.pages.records import DECLARED, STAND_IN_TEXTURE, Model
 from transfer.convert.architectures import network_words
 
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+RULE = (
+    "**Bold**: best of its column and table, if surely ahead of the second (p < 0.05): by a paired "
+    "test on the same images where both are ours (McNemar's exact test, or the paired standard "
+    "error over images or resampled test sets), else by the errors of both test sets and from run "
+    "to run; of few seeds, those are Student's."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,3 +251,16 @@ def csv_text(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([header, *rows])
     return text.getvalue()
+
+
+def best_index(
+    scores: Sequence[Score | None], task: str, *, higher_is_better: bool = True
+) -> int | None:
+    """Return the index of the best score if it is surely ahead of the second, else None."""
+    sign = -1 if higher_is_better else 1
+    finite = [(score, i) for i, score in enumerate(scores) if score is not None and score.finite]
+    ranked = sorted(finite, key=lambda pair: sign * pair[0].mean)
+    if len(ranked) < 2:
+        return None
+    (best, index), (second, _) = ranked[:2]
+    return index if difference(best, second, task).sure else None

@@ -10,7 +10,6 @@ from typing import Any
 from benchmarks.pages.against import TRAIN_IMAGES, Pair, compared_everywhere, trained_on
 from benchmarks.pages.blocks import Block, Column, sort_into_blocks
 from benchmarks.pages.differences import (
-    LEVEL,
     NOT_A_NUMBER,
     SIGNS,
     Score,
@@ -78,7 +77,7 @@ class Task:
             "places": self.places,
             # of each pair of these places, in order
             "reaches": [_rounded(float(self.reaches[pair]), 2) for pair in pairs],
-            "chances": [_told(float(self.p[pair])) for pair in pairs],
+            "chances": [float(f"{p:.6g}") if p <= 1 else 1 for p in (self.p[i] for i in pairs)],
             "kinds": kinds,
             "tests": [kinds.index(test) for test in tests] if len(kinds) > 1 else [],
         }
@@ -86,11 +85,6 @@ class Task:
 
 def _rounded(value: float, digits: int) -> float | None:
     return round(value, digits) if math.isfinite(value) else None
-
-
-def _told(p: float) -> float:
-    """Return a probability in few digits, but exactly enough where it may be beyond a level."""
-    return float(f"{p:.2g}" if p > 2 * LEVEL else f"{p:.6g}") if p <= 1 else 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
