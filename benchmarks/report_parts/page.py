@@ -221,7 +221,7 @@ def _explanation(contents: Contents, result: Result) -> tuple[str, list[Section]
         return text
 
     return f"{result.model.label} on {result.task}, seed {result.seed}", [
-        (name, tuple((label, without_folder(text)) for label, text in lines))
+        (name, tuple((without_folder(label), without_folder(text)) for label, text in lines))
         for name, lines in explain(result).items()
     ]
 

@@ -135,12 +135,15 @@ def test_a_short_folder_name_is_hidden_as_a_path_and_not_within_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    complete(Path("out"), "without", TASK, 0)
+    backbone = ["--ckpt", "/home/me/mine.pt"]
+    given = {"task": TASK, "backbone": backbone, "options": [], "input": dict[str, float]()}
+    complete(Path("out"), "without", TASK, 0, request=given)
     for folder in (Path("out"), Path("out").absolute()):
         text = str(explained_records(read_contents(folder)).content)
         assert "without" in text
         assert "RESULTS/records/without/" in text
         assert str(tmp_path) not in text
+        assert "/home/me" not in text
 
 
 def test_an_empty_folder_gives_a_page_and_an_absent_one_a_sentence(
