@@ -76,6 +76,15 @@ class Sample:
         each = [values for values in found if values is not None]
         return np.mean(each, axis=0) if each and len(each) == len(found) else None
 
+    @cached_property  # every pair asks for it
+    def pairing(self) -> object | None:
+        """Return what numbers on the same images have in common; None without answers to each."""
+        if not self.images:
+            return None
+        if (each := self.per_image) is not None:
+            return self.images, self.metric, hash(each.labels.tobytes())
+        return (self.images, self.metric) if self.resampled is not None else None
+
     @cached_property
     def exact(self) -> bool:
         """Return whether the number is a plain share of images that are right or wrong."""
@@ -324,12 +333,7 @@ def _variance_over_runs(score: Score, task: str) -> float:
 
 def _pairing(score: Score) -> object | None:
     """Return what numbers have in common that are compared image by image; None for none."""
-    sample = score.sample
-    if sample is None or not sample.images or not score.finite:
-        return None
-    if (each := sample.per_image) is not None:
-        return sample.images, sample.metric, each.labels.tobytes()
-    return (sample.images, sample.metric) if sample.resampled is not None else None
+    return score.sample.pairing if score.sample is not None and score.finite else None
 
 
 def _paired_variances(scores: Sequence[Score]) -> "Floats":
