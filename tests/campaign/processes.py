@@ -39,10 +39,11 @@ def descendants(pid: int) -> list[int]:
 
 
 def children(pid: int) -> Iterator[int]:
-    """Yield the processes that any thread of a process has started."""
-    for task in Path(f"/proc/{pid}/task").glob("*"):
-        with suppress(OSError):  # the thread has ended meanwhile
-            yield from map(int, (task / "children").read_text().split())
+    """Yield the processes that any thread of a process has started; none where it has ended."""
+    with suppress(FileNotFoundError, ProcessLookupError):  # the process has ended
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with suppress(OSError):  # the thread has ended meanwhile
+                yield from map(int, (task / "children").read_text().split())
 
 
 def _runs(pid: int) -> bool:
