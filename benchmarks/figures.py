@@ -20,7 +20,7 @@ from benchmarks.drawing.pictures import EXPLANATION, title_of
 from benchmarks.pages.final_screen import shortened
 from benchmarks.pages.records import FIGURES as FIGURES_FOLDER
 from benchmarks.pages.records import read_results
-from pretrain.running.command_line import end_with_the_pipe, parse
+from pretrain.running.command_line import end_with_the_pipe, one_line_errors, parse
 from transfer.datasets.folders import FolderError, check_row_name, check_writable
 
 
@@ -158,31 +158,25 @@ def _state(results: Path, picture: Picture) -> str:
     return f"drawn: {path}" if is_drawn(picture, folder) else f"can be drawn: {path}"
 
 
+@one_line_errors(FolderError, FileNotFoundError, ValueError)
 def main(words: list[str]) -> int:
     """Run the command line; return its exit status."""
     request = parse(Request, words, description=__doc__)
-    try:
-        if request.listed and request.logs:
-            raise ValueError("--logs: --list keeps no log; run the command without --list first")
-        if request.listed:
-            print("\n".join(list_lines(request.results, read_material(request.results))))
-            for problem in read_logs(request.results)[1]:
-                print(problem, file=sys.stderr)
-            return 0
-        check_writable(request.results, "--results")
-        if not request.results.is_dir():
-            raise FileNotFoundError(
-                f"{request.results}: no such folder; expected the records of "
-                "python benchmarks/run_all.py"
-            )
-        keep_logs(request)
-        outcome = draw_figures(request.results, read_material(request.results))
-    except (FolderError, FileNotFoundError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except OSError as error:
-        print(f"failed: {error}", file=sys.stderr)
-        return 1
+    if request.listed and request.logs:
+        raise ValueError("--logs: --list keeps no log; run the command without --list first")
+    if request.listed:
+        print("\n".join(list_lines(request.results, read_material(request.results))))
+        for problem in read_logs(request.results)[1]:
+            print(problem, file=sys.stderr)
+        return 0
+    check_writable(request.results, "--results")
+    if not request.results.is_dir():
+        raise FileNotFoundError(
+            f"{request.results}: no such folder; expected the records of "
+            "python benchmarks/run_all.py"
+        )
+    keep_logs(request)
+    outcome = draw_figures(request.results, read_material(request.results))
     for path in outcome.paths:
         print(f"figure  {path}")
     for problem in outcome.problems:

@@ -23,8 +23,8 @@ from typing import Any, Literal, NamedTuple
 from xml.etree import ElementTree
 
 from benchmarks.gpu.page import Answer, Machine, complaint, rates_of, render
-from pretrain.running.atomic_files import WriteError, explain_write_errors, write_whole
-from pretrain.running.command_line import OptionError, Range, check_ranges, parse
+from pretrain.running.atomic_files import explain_write_errors, write_whole
+from pretrain.running.command_line import OptionError, Range, check_ranges, one_line_errors, parse
 from transfer.frozen.pass_hours import save_rates
 from transfer.record import commit
 
@@ -253,18 +253,12 @@ def _number(text: str) -> float | str:
         return text
 
 
+@one_line_errors(OptionError)
 def main(words: list[str]) -> int:
     """Run the command line; return its exit status."""
     request = parse(Request, words, description=__doc__)
-    try:
-        check_ranges(request, RANGES)
-        return run(request)
-    except OptionError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except WriteError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    check_ranges(request, RANGES)
+    return run(request)
 
 
 if __name__ == "__main__":

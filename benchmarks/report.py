@@ -11,7 +11,7 @@ from benchmarks.pages.records import REPORT
 from benchmarks.report_parts.page import report_page
 from benchmarks.report_parts.pretraining import log_files, remember_runs, remembered_runs
 from pretrain.running.atomic_files import write_whole
-from pretrain.running.command_line import parse
+from pretrain.running.command_line import one_line_errors, parse
 from transfer.datasets.folders import FolderError, check_writable
 
 FILE = "index.html"
@@ -70,18 +70,12 @@ def update_report(results: Path, runs: tuple[Path, ...] = ()) -> bool:
     return True
 
 
+@one_line_errors(FolderError, FileNotFoundError, ModuleNotFoundError)
 def main(words: list[str]) -> int:
     """Run the command line; return its exit status."""
     request = parse(Request, words, description=__doc__)
-    try:
-        check_writable(request.results, "--results")
-        path = write_report(request.results, request.runs)
-    except (FolderError, FileNotFoundError, ModuleNotFoundError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except OSError as error:
-        print(f"failed: {error}", file=sys.stderr)
-        return 1
+    check_writable(request.results, "--results")
+    path = write_report(request.results, request.runs)
     print(path)
     return 0
 

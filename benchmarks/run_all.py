@@ -53,7 +53,7 @@ from benchmarks.planning.plan import (
 )
 from pretrain.running import stop
 from pretrain.running.atomic_files import explain_write_errors
-from pretrain.running.command_line import check_ranges, end_with_the_pipe, parse
+from pretrain.running.command_line import check_ranges, end_with_the_pipe, one_line_errors, parse
 from pretrain.running.console import QUIET
 from pretrain.running.processes import assume_gpus
 from slurm.cluster import Cluster, ClusterError, cluster
@@ -288,6 +288,7 @@ def manage_submitted_cells(request: RunAll) -> int:
     return watch(runs) if options.watch else print_states(runs)
 
 
+@one_line_errors(BackboneError, DataError, ClusterError, ValueError, FileNotFoundError)
 def main(words: list[str]) -> int:
     """Run the command line; return its exit status."""
     if ("--plan", "full") in pairwise(words):
@@ -298,25 +299,18 @@ def main(words: list[str]) -> int:
     stop.listen()
     if request.quiet:
         os.environ[QUIET] = "1"  # also for the processes that this one starts
-    try:
-        check_ranges(request, OPTION_RANGES)
-        if request.cluster.concerns_submitted_cells:
-            return manage_submitted_cells(request)
-        if request.snapshots:
-            instead = "--name, --tasks, --data, --results, --runs, --schedule, --tolerate, "
-            instead += "--features-in and --plan"
-            refuse(request, "--snapshots", NOT_WITH_SNAPSHOTS, instead)
-        if request.full and not request.calibrate:
-            raise ValueError("--full goes with --calibrate; without that, no task is too long")
-        if request.calibrate:
-            return calibrate(request)
-        return demo(request) if request.demo else run(request)
-    except (BackboneError, DataError, ClusterError, ValueError, FileNotFoundError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except OSError as error:
-        print(f"failed: {error}", file=sys.stderr)
-        return 1
+    check_ranges(request, OPTION_RANGES)
+    if request.cluster.concerns_submitted_cells:
+        return manage_submitted_cells(request)
+    if request.snapshots:
+        instead = "--name, --tasks, --data, --results, --runs, --schedule, --tolerate, "
+        instead += "--features-in and --plan"
+        refuse(request, "--snapshots", NOT_WITH_SNAPSHOTS, instead)
+    if request.full and not request.calibrate:
+        raise ValueError("--full goes with --calibrate; without that, no task is too long")
+    if request.calibrate:
+        return calibrate(request)
+    return demo(request) if request.demo else run(request)
 
 
 if __name__ == "__main__":

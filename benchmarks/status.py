@@ -22,7 +22,7 @@ from benchmarks.execution.states import (
     render_states,
     write_status_page,
 )
-from pretrain.running.command_line import end_with_the_pipe, parse
+from pretrain.running.command_line import end_with_the_pipe, one_line_errors, parse
 from pretrain.running.console import is_live
 
 INTERVAL_S = 5.0
@@ -89,17 +89,14 @@ class Request:
     """Keep showing them until all have ended; writes the page runs/status.html, too."""
 
 
+@one_line_errors(ValueError)
 def main(words: list[str]) -> int:
     """Run the command line; return its exit status."""
     request = parse(Request, words, description=__doc__)
-    try:
-        if request.results is not None and not request.results.is_dir():
-            raise ValueError(f"--results {request.results}: no such folder")
-        show = watch if request.watch else print_states
-        return show(request.runs, request.results)
-    except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    if request.results is not None and not request.results.is_dir():
+        raise ValueError(f"--results {request.results}: no such folder")
+    show = watch if request.watch else print_states
+    return show(request.runs, request.results)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from benchmarks.pages.records import FIGURES, TABLES, read_results
 from benchmarks.pages.results_csv import write_csv
 from benchmarks.pages.stated import stated_page
 from pretrain.running.atomic_files import explain_write_errors, write_whole
-from pretrain.running.command_line import parse
+from pretrain.running.command_line import one_line_errors, parse
 from transfer.datasets.folders import FolderError, check_writable
 
 
@@ -72,6 +72,10 @@ def write_tables(results: Path) -> list[Path]:
     named = replace(records, warnings=records.warnings + snapshot_records.warnings)
     pages["overview.md"] = overview_page(named, listed, command)
     write_csv(results, records)
+    for page in (results / TABLES).glob("*.*"):  # those whose records are gone
+        ours = page.suffix in (".md", ".tex") and re.match("methods$|curves_", page.stem)
+        if ours and f"{page.stem}.md" not in pages:
+            page.unlink()
     line = calibration_line(results)
     return [_write(results / TABLES / name, with_line(text, line)) for name, text in pages.items()]
 
@@ -141,21 +145,15 @@ def _with_signs(text: str) -> str:
     )
 
 
+@one_line_errors(FolderError, FileNotFoundError)
 def main(words: list[str]) -> int:
     """Run the command line; return its exit status."""
     request = parse(Request, words, description=__doc__)
-    try:
-        check_writable(request.results, "--results")
-        paths = write_tables(request.results)
-        if request.format == "latex":
-            pages = {path: latex_tables(path.read_text(encoding="utf-8")) for path in paths}
-            paths = [_write(path.with_suffix(".tex"), text) for path, text in pages.items() if text]
-    except (FolderError, FileNotFoundError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except OSError as error:
-        print(f"failed: {error}", file=sys.stderr)
-        return 1
+    check_writable(request.results, "--results")
+    paths = write_tables(request.results)
+    if request.format == "latex":
+        pages = {path: latex_tables(path.read_text(encoding="utf-8")) for path in paths}
+        paths = [_write(path.with_suffix(".tex"), text) for path, text in pages.items() if text]
     for path in paths:
         print(path)
     return 0

@@ -11,9 +11,10 @@ from typing import NoReturn
 from pretrain.command import parse
 from pretrain.readme import recipe_list
 from pretrain.recipes import RECIPES
-from pretrain.running.command_line import OptionError, end_with_the_pipe
+from pretrain.running.command_line import OptionError, end_with_the_pipe, one_line_errors
 
 
+@one_line_errors(OptionError)
 def main(arguments: list[str]) -> int:
     """Run the command and return the exit status.
 
@@ -28,11 +29,7 @@ def main(arguments: list[str]) -> int:
         told = f"The first argument is a recipe, one of {len(RECIPES)}, of {', '.join(families)}"
         print(f"{__doc__}\n{told}; --list shows them.", file=sys.stderr)
         return 0 if name else 2
-    try:
-        command = parse(name, arguments[1:])
-    except OptionError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    command = parse(name, arguments[1:])
     from pretrain.start import start  # not above: it imports torch, and --help and --list end here
 
     return start(name, command)

@@ -14,7 +14,7 @@ import tyro
 from pretrain.recipes import RECIPES, Config, Recipe
 from pretrain.running.command_line import OptionError, Range, check_ranges, nearest, numbers
 from pretrain.running.command_line import parse as parse_words
-from pretrain.running.processes import has_bfloat16
+from pretrain.running.processes import has_bfloat16, tf32_convolutions
 
 if TYPE_CHECKING:
     import torch
@@ -51,15 +51,11 @@ class Execution:
         return torch.bfloat16 if low else torch.float32
 
     def tf32_convolutions(self, device_type: str) -> bool:
-        """Return whether float32 convolutions run in TF32, with 10 bits of mantissa.
-
-        PyTorch allows it for convolutions, not for other products; GPUs have it since Ampere.
-        """
+        """Return whether the networks' convolutions run in TF32 on a device type."""
         import torch
 
-        if device_type != "cuda" or self.network_dtype(device_type) != torch.float32:
-            return False
-        return torch.backends.cudnn.allow_tf32 and torch.cuda.get_device_capability() >= (8, 0)
+        in_float32 = self.network_dtype(device_type) == torch.float32
+        return device_type == "cuda" and in_float32 and tf32_convolutions()
 
 
 @dataclass(frozen=True, kw_only=True)

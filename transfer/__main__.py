@@ -15,7 +15,13 @@ from typing import Annotated, cast
 import tyro
 
 from pretrain.running import stop
-from pretrain.running.command_line import check_ranges, end_with_the_pipe, nearest, parse
+from pretrain.running.command_line import (
+    check_ranges,
+    end_with_the_pipe,
+    nearest,
+    one_line_errors,
+    parse,
+)
 from pretrain.running.processes import process_group
 from transfer.backbone import BackboneError, inspect_file, load_backbone, require_file
 from transfer.cells.command import Evaluate
@@ -195,6 +201,10 @@ def list_tasks() -> str:
     return "\n".join(lines)
 
 
+@one_line_errors(
+    *(BackboneError, DataError, ValueError, FileNotFoundError),
+    failed=(ArithmeticError, MemoryError, OSError, RuntimeError),
+)
 def main(words: list[str]) -> int:
     """Run the command line; return the exit status: 0 done, 1 failed, 2 wrong request."""
     if words[:1] == ["--list"]:
@@ -202,22 +212,15 @@ def main(words: list[str]) -> int:
         return 0
     command = COMMANDS.get(words[0]) if words else None
     stop.listen(at_once=command in (GetData, CheckData))  # a kill anywhere harms neither
-    try:
-        if command is not None:
-            make = cast("Callable[..., Command]", command)
-            run: Command = parse(make, words[1:], prog=f"python -m transfer {words[0]}")
-            check_ranges(run, RANGES)
-            return run()
-        request = parse(Evaluate, words, prog="python -m transfer", description=__doc__)
-        request.check()
-        with process_group():
-            return request()
-    except (BackboneError, DataError, ValueError, FileNotFoundError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except (ArithmeticError, MemoryError, OSError, RuntimeError) as error:
-        print(f"failed: {error}", file=sys.stderr)
-        return 1
+    if command is not None:
+        make = cast("Callable[..., Command]", command)
+        run: Command = parse(make, words[1:], prog=f"python -m transfer {words[0]}")
+        check_ranges(run, RANGES)
+        return run()
+    request = parse(Evaluate, words, prog="python -m transfer", description=__doc__)
+    request.check()
+    with process_group():
+        return request()
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from itertools import groupby
 
 from benchmarks.execution.jobs import PREPARE, THEN
 from pretrain.running import stop
-from pretrain.running.command_line import parse
+from pretrain.running.command_line import one_line_errors, parse
 from pretrain.running.lock import BusyError
 from transfer.backbone import BackboneError
 from transfer.cells.command import Evaluate, summary
@@ -73,24 +73,18 @@ def run_all_of(cells: Sequence[Cell]) -> int:
     return failed
 
 
+@one_line_errors(BackboneError, DataError, ValueError, FileNotFoundError)
 def main(words: list[str]) -> int:
     """Run the command line; return its exit status."""
     stop.listen()
-    try:
-        keys, words = (words[1], words[2:]) if words[:1] == [PREPARE] else ("", words)
-        parts = [list(part) for is_then, part in groupby(words, THEN.__eq__) if not is_then]
-        cells = [cell_from_arguments(part) for part in parts]
-        if not keys:
-            return run_all_of(cells)
-        for key in keys.split(","):
-            prepare([replace(cell, key=key) for cell in cells])
-            stop.exit_if_requested()
-    except (BackboneError, DataError, ValueError, FileNotFoundError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except OSError as error:  # such as a full disk, while features are prepared
-        print(f"failed: {error}", file=sys.stderr)
-        return 1
+    keys, words = (words[1], words[2:]) if words[:1] == [PREPARE] else ("", words)
+    parts = [list(part) for is_then, part in groupby(words, THEN.__eq__) if not is_then]
+    cells = [cell_from_arguments(part) for part in parts]
+    if not keys:
+        return run_all_of(cells)
+    for key in keys.split(","):
+        prepare([replace(cell, key=key) for cell in cells])
+        stop.exit_if_requested()
     return 0
 
 

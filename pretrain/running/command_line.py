@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, fields, is_dataclass
 from difflib import get_close_matches
+from functools import wraps
 from typing import Any, TypeVar
 
 import tyro
 
 Request = TypeVar("Request")
+Main = Callable[[list[str]], int]
 
 
 def parse(request: Callable[..., Request], words: Sequence[str], **settings: Any) -> Request:
@@ -31,6 +33,28 @@ def parse(request: Callable[..., Request], words: Sequence[str], **settings: Any
             told = (_sentence(word, known) for word in words if word.startswith("--"))
             print(next(filter(None, told), said.getvalue().rstrip()), file=sys.stderr)
         raise
+
+
+def one_line_errors(
+    *refused: type[Exception], failed: tuple[type[Exception], ...] = (OSError,)
+) -> Callable[[Main], Main]:
+    """Let a command end with one line and 2 for wrong requests, with 1 for errors of a run."""
+
+    def decorate(main: Main) -> Main:
+        @wraps(main)
+        def told(words: list[str]) -> int:
+            try:
+                return main(words)
+            except refused as error:
+                print(f"error: {error}", file=sys.stderr)
+                return 2
+            except failed as error:
+                print(f"failed: {error}", file=sys.stderr)
+                return 1
+
+        return told
+
+    return decorate
 
 
 def _options(request: Any, settings: dict[str, Any]) -> set[str]:

@@ -66,6 +66,17 @@ def has_bfloat16() -> bool:
     return not there or torch.cuda.is_bf16_supported(including_emulation=False)
 
 
+def tf32_convolutions() -> bool:
+    """Return whether float32 convolutions run in TF32 here, with 10 bits of mantissa.
+
+    PyTorch allows it for convolutions, not for other products; GPUs have it since Ampere.
+    """
+    import torch
+
+    allowed = torch.cuda.is_available() and torch.backends.cudnn.allow_tf32
+    return allowed and torch.cuda.get_device_capability() >= (8, 0)
+
+
 @contextmanager
 def assume_gpus(count: int) -> Iterator[None]:
     """Make `num_gpus` return this count within the context, to plan for another machine."""

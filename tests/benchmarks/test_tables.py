@@ -45,6 +45,18 @@ def test_a_torn_file_is_a_warning_and_protocols_have_columns_of_their_own_in_the
     assert blocks(text)[0]["mine"] == ["60.0", "70.0"]
 
 
+def test_a_page_whose_records_are_gone_goes_too(tmp_path: Path) -> None:
+    record(tmp_path, 60.0)
+    (tmp_path / "tables").mkdir()
+    for name in ("methods.md", "curves_cifar10_knn.tex", "methods_of_mine.md"):
+        (tmp_path / "tables" / name).write_text("60.0")
+    write_tables(tmp_path)
+    left = {path.name for path in (tmp_path / "tables").iterdir()}
+    assert "overview.md" in left
+    assert not left & {"methods.md", "curves_cifar10_knn.tex"}
+    assert "methods_of_mine.md" in left
+
+
 @pytest.mark.parametrize("folder", ["records", "records/snapshots"])
 def test_an_edited_record_is_named_and_not_used(
     tmp_path: Path, folder: str, capsys: pytest.CaptureFixture[str]

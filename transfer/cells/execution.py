@@ -12,7 +12,7 @@ from typing import Any
 from pretrain.running.console import PROGRESS_FILE, print_line, progress_file
 from pretrain.running.host_memory import image_memory
 from pretrain.running.lock import lock_folder, wait_for_lock
-from pretrain.running.processes import Process, this_process
+from pretrain.running.processes import Process, tf32_convolutions, this_process
 from transfer.backbone import Backbone
 from transfer.cells.checked_data import (
     checked_data,
@@ -186,6 +186,8 @@ def _run_details(cell: Cell, lender: Record | None) -> dict[str, object]:
     details: dict[str, object] = {}
     if not cell.task.trains_backbone:
         details["features_in"] = cell.computing.precision
+        in_float32 = cell.computing.precision == "float32"
+        details["tf32_convolutions"] = in_float32 and tf32_convolutions()
     for key in cell.task.datasets():
         if draw := DATASETS[key].draw:
             parts = {

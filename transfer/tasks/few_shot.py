@@ -84,7 +84,6 @@ class FewShot(CenterCrops):
     """
 
     heading: ClassVar[str] = "Few labels"
-    primary_metric: ClassVar[str] = "acc_5shot"
 
     protocol: str = "looc-2020/1"
     shots: tuple[int, ...] = (5, 10)
@@ -95,6 +94,11 @@ class FewShot(CenterCrops):
     """Steps of Adam."""
     learning_rate: float = 0.03
     batch_size: int = 256
+
+    @property
+    def primary_metric(self) -> str:
+        """Return the metric of the fewest images."""
+        return f"acc_{min(self.shots)}shot"
 
     def at_schedule(self, schedule: str) -> Self:
         """Return the protocol at the length of a schedule."""
@@ -189,7 +193,6 @@ class LowShotKNN(CenterCrops):
     """Weighted nearest neighbors in banks of 1 % and 10 % of the labels; means over five draws."""
 
     heading: ClassVar[str] = "Nearest neighbors"
-    primary_metric: ClassVar[str] = "top1_1pct"
 
     protocol: str = "lowshot/1"
     percents: tuple[int, ...] = (1, 10)
@@ -199,9 +202,15 @@ class LowShotKNN(CenterCrops):
     num_neighbors: int = 20
     temperature: float = 0.1
 
+    @property
+    def primary_metric(self) -> str:
+        """Return the metric of the smallest banks."""
+        return f"top1_{min(self.percents)}pct"
+
     def at_schedule(self, schedule: str) -> Self:
         """Return the protocol, for smoke with fewer neighbors, since its bank is small."""
-        return replace(self, num_neighbors=3) if schedule == "smoke" else self
+        fewer = min(self.num_neighbors, 3) if schedule == "smoke" else self.num_neighbors
+        return replace(self, num_neighbors=fewer)
 
     def too_few_images(self, data: Path) -> str:
         """Return why the smallest bank cannot hold as many neighbors as vote; empty if it can."""

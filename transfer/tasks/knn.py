@@ -31,7 +31,8 @@ class KNN(CenterCrops):
 
     def at_schedule(self, schedule: str) -> Self:
         """Return the protocol, for smoke with fewer neighbors, since its bank is small."""
-        return replace(self, num_neighbors=20) if schedule == "smoke" else self
+        fewer = min(self.num_neighbors, 20) if schedule == "smoke" else self.num_neighbors
+        return replace(self, num_neighbors=fewer)
 
     def too_few_images(self, data: Path) -> str:
         """Return why the bank cannot hold as many neighbors as vote; empty if it can."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self
 
 from pretrain.running.atomic_files import content_hash
 from pretrain.running.console import print_line
-from pretrain.running.processes import this_process
+from pretrain.running.processes import tf32_convolutions, this_process
 from transfer.backbone import Backbone
 from transfer.convert.architectures import has_max_pool, is_large
 from transfer.datasets.folders import Folders
@@ -245,7 +245,6 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
         name: str,
     ) -> Any:
         """Train on a portion's images; return the predictions of the last weights for its test."""
-        import torch
 
         from transfer.finetuning import loop
         from transfer.finetuning.state import summary
@@ -266,8 +265,6 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
         found = self.test(network, portion, folder, folders)
         # a plain norm sees the images of its process alone
         norm_groups = process.num_processes if prepared.norm == "BN" else 1
-        # float32 convolutions in TF32 have 10 bits of mantissa
-        tf32 = recipe.precision == "float32" and torch.backends.cudnn.allow_tf32
         details = {
             "norm": prepared.norm,
             "num_processes": process.num_processes,
@@ -275,9 +272,7 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
             "largest_difference_of_maps": prepared.differences,
             "images_per_norm_statistic": recipe.batch_size // (recipe.accumulated * norm_groups),
             "learning_rate": rate,
-            "tf32_convolutions": tf32
-            and torch.cuda.is_available()
-            and torch.cuda.get_device_capability() >= (8, 0),
+            "tf32_convolutions": recipe.precision == "float32" and tf32_convolutions(),
             "training": learned,
             "num_train": samples.num_images,
             "num_test": len(portion.test),

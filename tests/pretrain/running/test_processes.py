@@ -19,6 +19,7 @@ from pretrain.running.processes import (
     indices_of_process,
     pickled_error,
     process_group,
+    tf32_convolutions,
     this_process,
 )
 from tests.two_processes import two_processes
@@ -106,3 +107,19 @@ def test_an_error_that_cannot_be_pickled_keeps_its_words_and_notes() -> None:
     copy = pickle.loads(pickled_error(error))
     assert (type(copy), str(copy)) == (RuntimeError, "OddError: odd")
     assert copy.__notes__ == ["while reading x.jpg"]
+
+
+@pytest.mark.parametrize(
+    ("capability", "allowed", "expected"),
+    [((8, 0), True, True), ((7, 5), True, False), ((9, 0), False, False), (None, True, False)],
+)
+def test_convolutions_run_in_tf32_on_gpus_that_have_it_where_torch_allows_it(
+    capability: tuple[int, int] | None,
+    allowed: bool,
+    expected: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: capability is not None)
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda: capability)
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=allowed):
+        assert tf32_convolutions() is expected

@@ -11,7 +11,10 @@ from transfer.datasets.catalog import open_split
 from transfer.datasets.folders import Folders
 from transfer.frozen.feature_cache import Features, TrainAndTest
 from transfer.metrics import top1
+from transfer.tasks import TASKS
 from transfer.tasks.few_shot import FewShot, LowShotKNN, TrialScores, first_draw, trial_scores
+from transfer.tasks.knn import KNN
+from transfer.tasks.task import NamedTask
 
 
 def test_a_mean_over_trials_and_its_interval_have_one_name() -> None:
@@ -78,3 +81,17 @@ def test_no_two_runs_have_the_same_draws() -> None:
     assert seeds[:3] == [0, 1 << 20, 4095 << 20]
     assert min(abs(a - b) for a in seeds for b in seeds if a != b) > 2**18
     assert len(set(seeds)) == 6
+
+
+def test_an_ablation_has_the_metric_of_its_fewest_labels() -> None:
+    shots = NamedTask("cifar10_fewshot", TASKS["cifar10_fewshot"]).ablation("one", shots=(20, 1))
+    banks = NamedTask("cifar10_lowshot_knn", TASKS["cifar10_lowshot_knn"])
+    assert shots.task.primary_metric == "acc_1shot"
+    assert banks.task.primary_metric == "top1_1pct"
+    assert banks.ablation("five", percents=(5,)).task.primary_metric == "top1_5pct"
+
+
+def test_few_neighbors_stay_few_at_smoke() -> None:
+    knn = KNN(dataset="cifar10", num_neighbors=1)
+    assert knn.at_schedule("smoke").num_neighbors == 1
+    assert KNN(dataset="cifar10").at_schedule("smoke").num_neighbors == 20
