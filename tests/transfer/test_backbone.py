@@ -114,29 +114,6 @@ def test_a_network_is_frozen_and_apart_from_the_stored_weights(cifar: Backbone) 
     assert torch.equal(cifar.state_dict["conv1.weight"], before)
 
 
-@pytest.mark.parametrize(
-    ("arch", "feature_dim"), [("resnet34", 512), ("resnet50", 2048), ("resnet18-heads3", 1536)]
-)
-def test_features_are_as_wide_as_told(arch: str, feature_dim: int) -> None:
-    backbone = random_backbone(arch=arch, stem="imagenet", seed=0)
-    assert backbone.feature_dim == feature_dim
-    assert backbone.network()(torch.zeros(2, 3, 32, 32)).shape == (2, feature_dim)
-
-
-def test_a_heads_feature_is_that_of_an_ordinary_network_with_that_layer4() -> None:
-    backbone = random_backbone(arch="resnet18-heads2", stem="cifar", seed=0)
-    images = torch.randn(2, 3, 16, 16, dtype=torch.float64)
-    for head, features in enumerate(backbone.network().double()(images).split(512, dim=1)):
-        weights = {
-            name.replace(f"layer4.{head}.", "layer4.", 1): tensor
-            for name, tensor in backbone.state_dict.items()
-            if not name.startswith(f"layer4.{1 - head}.")
-        }
-        network = build_resnet("resnet18", "cifar").eval()
-        network.load_state_dict(weights)
-        torch.testing.assert_close(features, network.double()(images))
-
-
 @pytest.mark.parametrize("heads", [(), (0, 0), (0, 3), (-1,)])
 def test_heads_that_are_not_there_are_refused(heads: tuple[int, ...]) -> None:
     backbone = random_backbone(arch="resnet18-heads3", stem="cifar", seed=0)

@@ -10,7 +10,6 @@ import torch
 import transfer.cells.execution
 import transfer.frozen.extraction
 import transfer.frozen.linear_heads
-from pretrain.running.errors import NotFiniteError
 from pretrain.running.lock import BusyError, lock_folder
 from transfer.backbone import Backbone
 from transfer.cells.command import summary
@@ -18,7 +17,6 @@ from transfer.cells.execution import evaluate
 from transfer.cells.request import Cell, CellSettings, departures, finished
 from transfer.datasets.expected import DataError
 from transfer.datasets.synthetic.generate import generate
-from transfer.finetuning.options import TrainingOptions
 from transfer.record import file_for_record, read_record, write_json_record
 
 
@@ -84,17 +82,6 @@ def test_a_second_process_on_the_same_cell_says_so_and_stops(cell: Cell) -> None
         evaluate(cell)
 
 
-def test_a_loss_that_is_not_finite_leaves_no_record(
-    cell: Cell, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    poisoned = torch.full((32, 512), torch.nan)
-    monkeypatch.setattr(transfer.frozen.linear_heads, "forward", lambda *_: poisoned)
-    linear = replace(cell, key="transfer_linear/cars")
-    with pytest.raises(NotFiniteError, match="no result is written"):
-        evaluate(linear)
-    assert not linear.path.exists()
-
-
 @pytest.mark.parametrize("of_gpu", [True, False])
 def test_a_cell_without_memory_fails_in_one_line_that_names_what_needs_less(
     cell: Cell, monkeypatch: pytest.MonkeyPatch, of_gpu: bool
@@ -124,20 +111,6 @@ def test_records_of_both_arithmetics_lie_beside_each_other(cell: Cell) -> None:
     assert finished(cell) == other  # of both, what this machine would make
     assert summary(exact, other).endswith(str(file_for_record(cell.path, other)))
     assert file_for_record(cell.path, other) != cell.path
-
-
-def test_a_record_of_one_engine_does_not_replace_that_of_another(
-    cell: Cell, settings: CellSettings
-) -> None:
-    chosen = TrainingOptions(engine="torchvision")
-    cell = replace(cell, settings=replace(settings, training=chosen))
-    record = evaluate(cell)
-    stale = replace(record, engine="detectron2", backbone=record.backbone | {"sha256": "other"})
-    write_json_record(cell.path, stale)
-    again = evaluate(cell)
-    assert read_record(cell.path) == stale
-    assert again.engine == "torch"
-    assert finished(cell) == again
 
 
 def test_a_record_that_tells_no_arithmetic_is_of_float32(cell: Cell) -> None:

@@ -3,7 +3,6 @@
 The network needs no mmsegmentation: it takes each pixel for the class of its color.
 """
 
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +16,6 @@ from torch import Tensor, nn
 from pretrain.running import stop
 from pretrain.running.processes import Process
 from tests.transfer.segmentation.drawn_split import COLORS, drawn_split
-from tests.two_processes import two_processes
 from transfer.datasets.segmented import IGNORED, read_mask, voc_palette
 from transfer.segmentation.network import FCN, pixel_loss
 from transfer.segmentation.recipe import VOC_FCN
@@ -27,7 +25,6 @@ from transfer.segmentation.train import predict, prediction_path
 ALONE = Process(device=torch.device("cpu"))
 RECIPE = replace(VOC_FCN.tiny(), crop_px=48)
 SIDE = RECIPE.crop_px
-FOLDER = "SEGMENTATIONS"
 """Variable of the environment: where two processes meet."""
 
 
@@ -116,27 +113,3 @@ def test_a_request_to_stop_ends_it_before_the_next_image(
     with pytest.raises(stop.Stopped):
         predict(network, drawn_split(tmp_path), tmp_path / "found", ALONE)
     assert [file.name for file in (tmp_path / "found").iterdir()] == ["0.png"]
-
-
-def measure_losses(rank: int, num_processes: int) -> dict[str, str]:
-    """One process of two predicts its share."""
-    folder = Path(os.environ[FOLDER])
-    process = Process(rank=rank, num_processes=num_processes, device=torch.device("cpu"))
-    (folder / str(rank)).mkdir()
-    predict(color_reader(), drawn_split(folder / str(rank)).subset(range(3)), folder, process)
-    return {}
-
-
-@pytest.mark.slow
-def test_two_processes_predict_the_masks_of_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one, two = tmp_path / "one", tmp_path / "two"
-    (tmp_path / "images").mkdir()
-    two.mkdir()
-    predict(color_reader(), drawn_split(tmp_path / "images").subset(range(3)), one, ALONE)
-    monkeypatch.setenv(FOLDER, str(two))
-    two_processes(__name__, two)
-    assert sorted(file.name for file in one.iterdir()) == ["0.png", "1.png", "2.png"]
-    for file in one.iterdir():
-        assert (two / file.name).read_bytes() == file.read_bytes()
