@@ -1,7 +1,6 @@
 """A record is written whole or not at all."""
 
 import json
-from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -54,18 +53,6 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     write_json_record(path, RECORD)
     assert read_record(path) == RECORD
     assert path == tmp_path / "jcl/transfer_linear/cars.lorac-2021-1.smoke.seed0.json"
-
-
-def test_a_failed_write_leaves_the_old_record_and_no_litter(
-    tmp_path: Path, fill_disk: Callable[[str], None]
-) -> None:
-    path = tmp_path / "r.json"
-    write_json_record(path, RECORD)
-    fill_disk(str(tmp_path))
-    with pytest.raises(OSError, match="No space left"):
-        write_json_record(path, unlike(metrics={"top1": 99.0}))
-    assert read_record(path) == RECORD
-    assert [file.name for file in tmp_path.iterdir()] == ["r.json"]
 
 
 @pytest.mark.parametrize("text", ["", '{"format": "ssl-rec', "[]", '{"format": "other/1"}'])
