@@ -113,7 +113,8 @@ def test_images_with_kept_pixels_and_their_parts_read_no_file(
     assert with_kept(kept) is kept
     part = kept.subset([5, 2, 2])
     assert [part.name(i) for i in range(3)] == ["5.jpg", "2.jpg", "2.jpg"]
-    assert all(np.array_equal(part.source.read(i), pixels) for i, pixels in enumerate(expected))
+    assert all(np.array_equal(np.asarray(part[i][0]), pixels) for i, pixels in enumerate(expected))
+    assert [part[i][1] for i in range(3)] == [5, 2, 2]
 
 
 @pytest.mark.parametrize("where", [CPU, pytest.param(CUDA, marks=pytest.mark.gpu)])
