@@ -32,9 +32,6 @@ def record(folder: Path) -> dict[str, object]:
 REFUSED: dict[str, tuple[list[str], str]] = {
     "unknown task": (["nosuch"], "no task 'nosuch'; did you mean "),
     "outside the results": ([SLOW_TASK, "--name=../outside"], "--name '../outside'"),
-    "no name": ([SLOW_TASK, "--name="], "--name ''"),
-    "reserved name": ([SLOW_TASK, "--name=tables"], "--name 'tables'"),
-    "long name": ([SLOW_TASK, f"--name={'n' * 300}"], "--name 'nnn"),
     "file of a reserved name": ([SLOW_TASK, "--ckpt=tables.pth"], "give the row a --name"),
     "a task that it cannot do": (["cifar10_view_statistics"], "projector"),
     "absent data": ([SLOW_TASK, "--data=nowhere"], "dtd"),

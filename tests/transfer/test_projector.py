@@ -48,15 +48,6 @@ def by_hand(features: Tensor) -> Tensor:
     return rows
 
 
-def test_embeddings_are_the_layers_one_after_the_other_of_unit_length(
-    small_backbone: Backbone, tmp_path: Path
-) -> None:
-    backbone = load_backbone(encoder_file(small_backbone, tmp_path / "encoder.pt"))
-    features = torch.randn(5, 512, generator=torch.Generator().manual_seed(1))
-    found = load_projector(backbone).embeddings(features)
-    assert_equal_up_to_rounding(found, normalize(by_hand(features), dim=1))
-
-
 def test_the_encoder_file_beside_a_backbone_file_is_found(
     small_backbone: Backbone, tmp_path: Path
 ) -> None:

@@ -1,8 +1,7 @@
 """A record is written whole or not at all."""
 
 import json
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from transfer.record import (
     detectron2_version,
     failure_path,
     hash_of_record,
-    protocol_hash,
     read_record,
     record_files,
     record_path,
@@ -26,12 +24,6 @@ from transfer.record import (
     write_json,
     write_json_record,
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Toy:
-    rate: float = 0.1
-
 
 RECORD = Record(
     backbone={"name": "jcl", "arch": "resnet50", "stem": "imagenet", "sha256": "ab"},
@@ -61,18 +53,6 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     write_json_record(path, RECORD)
     assert read_record(path) == RECORD
     assert path == tmp_path / "jcl/transfer_linear/cars.lorac-2021-1.smoke.seed0.json"
-
-
-def test_a_failed_write_leaves_the_old_record_and_no_litter(
-    tmp_path: Path, fill_disk: Callable[[str], None]
-) -> None:
-    path = tmp_path / "r.json"
-    write_json_record(path, RECORD)
-    fill_disk(str(tmp_path))
-    with pytest.raises(OSError, match="No space left"):
-        write_json_record(path, unlike(metrics={"top1": 99.0}))
-    assert read_record(path) == RECORD
-    assert [file.name for file in tmp_path.iterdir()] == ["r.json"]
 
 
 @pytest.mark.parametrize("text", ["", '{"format": "ssl-rec', "[]", '{"format": "other/1"}'])
@@ -111,12 +91,6 @@ def test_a_metric_out_of_range_is_neither_written_nor_read(tmp_path: Path, value
     write_json(path, content | {"content_hash": hash_of_record(content)})
     with pytest.raises(RecordError, match=f"top1 is {value}"):
         read_record(path)
-
-
-def test_every_number_of_a_protocol_shapes_its_hash() -> None:
-    changed = protocol_hash("a", Toy(rate=0.2)), protocol_hash("b", Toy())
-    assert len({protocol_hash("a", Toy()), *changed}) == 3
-    assert protocol_hash("a", Toy()) == protocol_hash("a", Toy(rate=0.1))
 
 
 def data(small: str = "", tolerated: int = 0) -> dict[str, Any]:
@@ -186,31 +160,19 @@ def install(folder: Path, direct_url: dict[str, Any] | None) -> None:
 @pytest.mark.parametrize(
     ("direct_url", "commit_id"),
     [
-        (None, {}),
-        (
-            {"url": "https://example.org", "vcs_info": {"vcs": "git", "commit_id": "0ae803b1"}},
-            {"detectron2_commit": "0ae803b1"},
-        ),
-        ({"url": "file:///no/such/folder", "dir_info": {}}, {}),
+        (None, ""),
+        ({"url": "https://example.org", "vcs_info": {"commit_id": "0ae803b1"}}, "0ae803b1"),
+        ({"url": Path(__file__).parent.as_uri(), "dir_info": {"editable": True}}, commit()[:10]),
+        ({"url": "file:///no/such/folder", "dir_info": {}}, ""),
     ],
-    ids=["wheel", "git", "lost folder"],
+    ids=["wheel", "git", "checkout", "lost folder"],
 )
 def test_versions_name_detectron2_and_its_commit(
-    direct_url: dict[str, Any] | None,
-    commit_id: dict[str, str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    direct_url: Any, commit_id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(tmp_path, direct_url)
     monkeypatch.syspath_prepend(tmp_path)
-    assert detectron2_version() == {"detectron2": "0.6", **commit_id}
-    assert detectron2_version().items() <= run_environment()["versions"].items()
-
-
-def test_the_commit_of_a_checkout_is_that_of_its_head(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    checkout = Path(__file__).parent
-    install(tmp_path, {"url": checkout.as_uri(), "dir_info": {"editable": True}})
-    monkeypatch.syspath_prepend(tmp_path)
-    assert detectron2_version()["detectron2_commit"].startswith(commit().rstrip("+"))
+    found = detectron2_version()
+    assert found["detectron2"] == "0.6"
+    assert found.get("detectron2_commit", "")[:10] == commit_id
+    assert found.items() <= run_environment()["versions"].items()

@@ -16,7 +16,6 @@ from transfer.cells.checked_data import checked_data
 from transfer.cells.execution import evaluate
 from transfer.cells.request import Cell
 from transfer.datasets.expected import DataError
-from transfer.datasets.folders import Folders
 from transfer.datasets.unchanged import (
     ChangedDataError,
     UnprovenFile,
@@ -100,15 +99,10 @@ def test_no_row_of_replaced_images_survives_another_error(
     assert features(own_cell) == expected
 
 
-def cars(data: Path) -> Folders:
-    return Folders(data, data.parent / "cache", data.parent / "work")
-
-
 def test_a_stop_publishes_what_was_made_of_unchanged_data(own_cell: Cell) -> None:
-    folders = cars(own_cell.settings.data)
     path = own_cell.settings.data.parent / "heads-1.pt"
     path.write_text("of an earlier version")
-    with checked_data(("cars",), folders, 0, since_s=0):
+    with checked_data(("cars",), own_cell.folders, 0, since_s=0):
         file = UnprovenFile(path)
         assert file.newest == path
         file.private.write_text("step 5")
@@ -122,7 +116,7 @@ def test_what_a_kill_leaves_counts_for_the_very_same_files_only(own_cell: Cell) 
     path, states = data.parent / "training.stage", []
     for change in (lambda _: None, lambda _: None, replace_images, restore_images):
         change(data)
-        with checked_data(("cars",), cars(data), 0, since_s=1e18):
+        with checked_data(("cars",), own_cell.folders, 0, since_s=1e18):
             file = UnprovenFile(path)
             states.append((current_state(), file.newest.exists()))
             file.private.write_text("as after kill -9, which no comparison follows")
@@ -132,7 +126,7 @@ def test_what_a_kill_leaves_counts_for_the_very_same_files_only(own_cell: Cell) 
 
 def test_changed_data_end_a_block_and_drop_its_file(own_cell: Cell) -> None:
     data = own_cell.settings.data
-    with checked_data(("cars",), cars(data), 0, since_s=0):
+    with checked_data(("cars",), own_cell.folders, 0, since_s=0):
         file = UnprovenFile(data.parent / "work.stage")
         file.private.write_text("work")
         min(data.glob("stanford_cars/cars_test/*.jpg")).chmod(0o600)

@@ -48,9 +48,7 @@ def test_what_a_process_raises_is_raised_here(cell: Cell) -> None:
 
 
 @pytest.mark.parametrize(("line", "killed"), [("kill -9 $$", True), ("exit 3", False)])
-def test_the_first_death_is_the_reason(
-    monkeypatch: pytest.MonkeyPatch, line: str, killed: bool
-) -> None:
+def test_the_first_death_is_the_reason(line: str, killed: bool) -> None:
     """The peers of a process that is gone fail later, and for no reason of their own."""
     lines = (line, "sleep 0.6; exit 1", "sleep 0.6; kill -6 $$")
     workers = [subprocess.Popen(["bash", "-c", line]) for line in lines]

@@ -18,23 +18,14 @@ from transfer.backbone import Backbone, random_backbone
 from transfer.cells.execution import evaluate, prepare
 from transfer.cells.request import Cell, CellSettings, ClassifierError, finished
 from transfer.datasets.images import Images
-from transfer.datasets.synthetic.generate import generate
 from transfer.frozen.classifier import Heads, classifier_file, save_classifier
 from transfer.frozen.feature_cache import Predictions
 from transfer.record import failure_path, read_record, write_json_record
 from transfer.tasks.task import NamedTask
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("robustness")
-    generate(folder, keys=("in1k", "imagenet_c100", "objectnet13"))
-    return folder
-
-
 @pytest.fixture
-def cell(small_backbone: Backbone, settings: CellSettings, data: Path) -> Cell:
-    settings = replace(settings, data=data)
+def cell(small_backbone: Backbone, settings: CellSettings) -> Cell:
     return Cell(key="objectnet13_eval", backbone=small_backbone, seed=0, settings=settings)
 
 
@@ -43,23 +34,6 @@ def needed(cell: Cell) -> Cell:
     """The cell whose classifier the other one uses."""
     assert cell.needed is not None
     return cell.needed
-
-
-@pytest.mark.slow
-def test_a_missing_classifier_is_trained_and_said_a_finished_one_is_used(
-    cell: Cell, needed: Cell, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = evaluate(cell)
-    assert "needs that of in100_linear@looc, but it has no record" in capsys.readouterr().err
-    assert finished(needed) is not None
-    assert first.details["classifier"] == read_record(needed.path).protocol["hash"]
-    cell.path.unlink()
-    monkeypatch.setattr("transfer.frozen.linear_heads.train_and_score", None)
-    again = evaluate(cell)
-    assert "uses that of in100_linear@looc" in capsys.readouterr().err
-    assert again.metrics == first.metrics
-    corrupted = replace(cell, key="imagenet_c100_eval")
-    assert set(evaluate(corrupted).metrics) >= {"all_top1", "all19_top1", "sev3plus_top1"}
 
 
 @pytest.fixture
@@ -106,7 +80,9 @@ def test_weights_of_a_training_that_left_no_record_are_not_used(
     save_classifier(work, Heads(torch.zeros(1, 100, 512), torch.zeros(1, 100)))
     cell.path.unlink()
     assert evaluate(cell).metrics == first.metrics
-    assert "its weights are gone" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "its weights are gone" in told
+    assert "uses that of in100_linear@looc" in told
 
 
 def test_a_classifier_of_other_arithmetic_is_told(

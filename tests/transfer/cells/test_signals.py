@@ -2,20 +2,18 @@
 
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock, patch
+from unittest.mock import patch
 
 import pytest
-from PIL import Image
 
 import benchmarks.execution.one_cell
 import transfer.__main__
@@ -26,7 +24,6 @@ from tests.transfer.cells.forked_command import ForkedCommand, loader_processes
 from tests.transfer.cells.many_images import generate_many
 from tests.transfer.datasets.imagenet.test_imagenet import contents
 from tests.transfer.datasets.imagenet.test_imagenet import data as data_to_corrupt
-from transfer.datasets.expected import DataError
 from transfer.datasets.images import Images
 from transfer.datasets.synthetic.generate import generate
 
@@ -41,7 +38,7 @@ NUM_WORKERS_HERE = (
 __all__ = ["data_to_corrupt"]
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def workers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two loader processes for any number of images."""
     for name in NUM_WORKERS_HERE:
@@ -98,12 +95,7 @@ CELLS = {
     [(signal.SIGTERM, *cell) for cell in CELLS.values()] + [(signal.SIGINT, *CELLS["probe"])],
 )
 def test_a_cell_that_all_processes_were_asked_to_stop_goes_on_to_the_same_record(
-    tmp_path: Path,
-    checkpoint: Path,
-    workers: None,
-    number: signal.Signals,
-    key: str,
-    words: tuple[str, ...],
+    tmp_path: Path, checkpoint: Path, number: signal.Signals, key: str, words: tuple[str, ...]
 ) -> None:
     generate(tmp_path / "data", keys=(key,))
     words = (*words, "--ckpt", str(checkpoint), "--data", str(tmp_path / "data"))
@@ -167,51 +159,16 @@ def test_corruptions_go_on_after_a_signal_to_all_processes(
     assert contents(data_to_corrupt) == made
 
 
-def start_extraction(tmp_path: Path, checkpoint: Path) -> ForkedCommand:
+def test_the_second_ctrl_c_means_now(
+    tmp_path: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Images, "__getitem__", lambda *_: time.sleep(600))
     generate(tmp_path / "data", keys=("cifar10",))
     words = ("cifar10_knn", "--ckpt", str(checkpoint), "--data", str(tmp_path / "data"))
-    return start_cell(tmp_path / "a", words)
-
-
-def before_each_image(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
-    open_image = Images.__getitem__
-
-    def opened(images: Images, index: int) -> tuple[Image.Image, int]:
-        act()
-        return open_image(images, index)
-
-    monkeypatch.setattr(Images, "__getitem__", opened)
-
-
-def test_the_second_ctrl_c_means_now(
-    tmp_path: Path, checkpoint: Path, workers: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before_each_image(monkeypatch, lambda: time.sleep(600))
-    command = start_extraction(tmp_path, checkpoint)
+    command = start_cell(tmp_path / "a", words)
     command.wait_for_workers()
     command.signal_all(signal.SIGINT)
     time.sleep(1)
     command.signal_all(signal.SIGINT)
     assert command.wait() == 1
     assert command.last_line() == "KeyboardInterrupt"
-
-
-@pytest.mark.parametrize(
-    ("happens", "told"),
-    [
-        (lambda: signal.raise_signal(signal.SIGKILL), "WorkerKilledError: .*SIGKILL.*memory"),
-        (Mock(side_effect=DataError("cat.jpg is torn")), r"DataError: cat\.jpg is torn$"),
-    ],
-)
-def test_a_cell_whose_worker_was_killed_or_could_not_read_a_file_has_failed_and_says_why(
-    tmp_path: Path,
-    checkpoint: Path,
-    workers: None,
-    monkeypatch: pytest.MonkeyPatch,
-    happens: Callable[[], object],
-    told: str,
-) -> None:
-    before_each_image(monkeypatch, happens)
-    assert start_extraction(tmp_path, checkpoint).wait() == 1
-    (file,) = tmp_path.rglob("*.failed.json")
-    assert re.match(told, json.loads(file.read_text())["reason"])

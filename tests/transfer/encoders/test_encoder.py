@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -322,10 +323,9 @@ def test_a_random_twin_keeps_nothing_of_a_module() -> None:
         Encoder.from_module(trained_gammas(vit), **SQUARE).random_twin()
 
 
-def test_an_encoder_in_bfloat16_has_no_folded_norms(tmp_path: Path) -> None:
+def test_an_encoder_in_bfloat16_has_no_folded_norms(settings: CellSettings) -> None:
     encoder = Encoder.from_module(small_network(), **SQUARE)
-    folders: dict[str, Any] = dict.fromkeys(("data", "results", "runs"), tmp_path)
-    rounded = CellSettings(**folders, features_in="bfloat16")
+    rounded = replace(settings, features_in="bfloat16")
     cell = Cell(key="cifar10_knn", backbone=encoder, seed=0, settings=rounded)
     assert "frozen features in bfloat16" in departures(cell)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -75,10 +76,6 @@ class Killed(BaseException):
     """The end of the process, as far as the loop can tell."""
 
 
-def raise_killed() -> None:
-    raise Killed
-
-
 def assert_same(
     ours: tuple[TrainingSummary, dict[str, Tensor]],
     theirs: tuple[TrainingSummary, dict[str, Tensor]],
@@ -90,25 +87,17 @@ def assert_same(
             assert torch.equal(tensor, theirs[1][name]), name
 
 
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Signals that came."""
-    signals: list[int] = []
-    monkeypatch.setattr(stop, "_asked", signals)
-    return signals
-
-
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_stopped_and_resumed_equals_undisturbed(
-    tmp_path: Path, asked: list[int], num_workers: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, num_workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stream, "num_workers", lambda images: num_workers)
     undisturbed = trained(tmp_path / "a")
     detector = TinyDetector()
-    before_call(detector, 4, lambda: asked.append(15))
+    before_call(detector, 4, lambda: stop._asked.append(15))
     with pytest.raises(stop.Stopped):
         trained(tmp_path / "b", detector)
-    asked.clear()
+    stop._asked.clear()
     detector = TinyDetector()
     calls = before_call(detector, 0, list)
     assert_same(trained(tmp_path / "b", detector), undisturbed)
@@ -121,7 +110,7 @@ def test_killed_and_resumed_equals_undisturbed(
     recipe = tiny_recipe(accumulated=2)
     undisturbed = trained(tmp_path / "a", recipe=recipe)
     detector = TinyDetector()
-    before_call(detector, 8, raise_killed)  # in the second pass of the fourth iteration
+    before_call(detector, 8, Mock(side_effect=Killed))  # in the second pass of the fourth iteration
     with monkeypatch.context() as patched:
         patched.setattr(loop, "SAVE_EVERY_S", 0)
         with pytest.raises(Killed):
@@ -134,7 +123,7 @@ def test_a_killed_training_goes_on_for_the_same_files_only(
 ) -> None:
     undisturbed = trained(tmp_path / "undisturbed")
     detector = TinyDetector()
-    before_call(detector, 9 + 2, raise_killed)  # over the norms
+    before_call(detector, 9 + 2, Mock(side_effect=Killed))  # over the norms
     with monkeypatch.context() as patched, working_on((), "a"):
         patched.setattr(unchanged, "prove", lambda *_: None)
         with pytest.raises(Killed):
@@ -183,12 +172,8 @@ def test_what_an_engine_says_ends_it_at_the_iteration_that_was_bad(
 ) -> None:
     """An unread loss that is not finite comes first; after good losses the engine is quoted."""
     detector = TinyDetector()
-
-    def complain() -> None:
-        raise FloatingPointError("boxes are not finite")
-
     before_call(detector, 3, lambda: spoil(detector, bias))
-    before_call(detector, 4, complain)
+    before_call(detector, 4, Mock(side_effect=FloatingPointError("boxes are not finite")))
     told = "iteration 3 of 9.*loss_rpn_cls (nan|inf)" if bias else "iteration 4 of 9.*boxes are"
     with pytest.raises(NotFiniteError, match=told):
         trained(tmp_path, detector)

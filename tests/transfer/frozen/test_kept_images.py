@@ -9,7 +9,6 @@ import torch
 
 import transfer.frozen.crops
 import transfer.frozen.kept_images
-from pretrain.pixels.decoding import Pixels
 from pretrain.running import stop
 from pretrain.running.host_memory import image_memory
 from tests.pretrain.pixels.photographs import as_jpeg, photograph
@@ -107,42 +106,33 @@ def test_a_refusal_of_memory_and_a_stop_are_heard(
 def test_images_with_kept_pixels_and_their_parts_read_no_file(
     images: Images, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = [images.source.read(i).copy() for i in range(NUM_IMAGES)]
+    expected = [images.source.read(i).copy() for i in (5, 2, 2)]
     kept = with_kept(images)
     assert kept.fingerprint == images.fingerprint
     monkeypatch.setattr(ImageFiles, "read", lambda *_: pytest.fail("decoded again"))
     assert with_kept(kept) is kept
-    for i, pixels in enumerate(expected):
-        assert np.array_equal(np.asarray(kept[i][0]), pixels)
-        assert kept[i][1] == i
     part = kept.subset([5, 2, 2])
     assert [part.name(i) for i in range(3)] == ["5.jpg", "2.jpg", "2.jpg"]
-    assert all(np.array_equal(part.source.read(k), expected[i]) for k, i in enumerate((5, 2, 2)))
-
-
-PLACES = [(place, place % 5) for place in range(40)]
-
-
-@pytest.fixture
-def block(images: Images) -> PixelBlock[Pixels]:
-    source = with_kept(images).source
-    assert isinstance(source, KeptFiles)
-    return source.kept
+    assert all(np.array_equal(np.asarray(part[i][0]), pixels) for i, pixels in enumerate(expected))
+    assert [part[i][1] for i in range(3)] == [5, 2, 2]
 
 
 @pytest.mark.parametrize("where", [CPU, pytest.param(CUDA, marks=pytest.mark.gpu)])
 @pytest.mark.parametrize("labels", ["classes", "rotations"])
 def test_crops_of_a_device_are_within_a_level_of_those_of_the_host_also_of_uploaded_images(
-    labels: Labels, where: torch.device, images: Images, block: PixelBlock[Pixels]
+    labels: Labels, where: torch.device, images: Images
 ) -> None:
+    kept = with_kept(images).source
+    assert isinstance(kept, KeptFiles)
+    block, places = kept.kept, [(place, place % 5) for place in range(40)]
     crops = RandomCrops(images, 24, 3, labels)
-    expected, classes = crops(PLACES)
-    views, found_classes = crops.draws(PLACES, block.sizes)
+    expected, classes = crops(places)
+    views, found_classes = crops.draws(places, block.sizes)
     there = PixelBlock(block.sizes, torch.from_numpy(block.pixels).to(where))
     found = device_crops(there, views, 24)
     assert found.dtype == torch.uint8
     assert (expected.int() - found.cpu().int()).abs().max() <= 1
-    rows, uploaded_classes, sizes, pixels = crops.uploads(PLACES)
+    rows, uploaded_classes, sizes, pixels = crops.uploads(places)
     uploaded = PixelBlock(sizes.numpy(), pixels.to(where))
     assert torch.equal(found, device_crops(uploaded, rows, 24))
     assert torch.equal(classes, found_classes)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -56,10 +57,26 @@ def train(training: ProbeTraining) -> Heads:
     return optimizer.heads()
 
 
-def assert_equal(together: Heads, index: int, weight: Tensor, bias: Tensor) -> None:
-    """Up to the roundings of float64, of which twenty steps may enlarge one a thousand times."""
-    torch.testing.assert_close(together.weight[index], weight.detach(), rtol=1e-9, atol=1e-11)
-    torch.testing.assert_close(together.bias[index], bias.detach(), rtol=1e-9, atol=1e-11)
+Optimizer = torch.optim.Optimizer
+
+
+def assert_trained_alone(
+    heads: Heads, index: int, optimizer_of: Callable[[nn.Module], Optimizer], rates: list[float]
+) -> None:
+    """Compare a head with the steps of an optimizer of its own, at these rates.
+
+    Up to the roundings of float64, of which twenty steps may enlarge one a thousand times.
+    """
+    head = nn.Linear(8, 5, dtype=torch.float64)
+    head.load_state_dict({"weight": start().weight[0], "bias": start().bias[0]})
+    optimizer = optimizer_of(head)
+    for rate, (features, labels) in zip(rates, batches(20), strict=True):
+        optimizer.param_groups[0]["lr"] = rate
+        optimizer.zero_grad()
+        F.cross_entropy(head(features), labels).backward()
+        optimizer.step()
+    for found, expected in ((heads.weight, head.weight), (heads.bias, head.bias)):
+        torch.testing.assert_close(found[index], expected.detach(), rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.parametrize("weight_decay", [0.0, 0.01])
@@ -71,19 +88,15 @@ def test_each_head_equals_torch_sgd_of_its_own_with_its_own_decay(weight_decay: 
         decays=("cosine", "step", "cosine"),
     )
     together = train(training)
+
+    def sgd(head: nn.Module) -> Optimizer:
+        return torch.optim.SGD(head.parameters(), momentum=0.9, weight_decay=weight_decay)
+
     for index, rate in enumerate(RATES):
-        own = start()
-        weight, bias = own.weight[0].requires_grad_(), own.bias[0].requires_grad_()
-        sgd = torch.optim.SGD([weight, bias], lr=rate, momentum=0.9, weight_decay=weight_decay)
-        for step, (features, labels) in enumerate(batches(20)):
-            cosine = 0.5 * (1 + math.cos(math.pi * step / 20))
-            stepped = 0.1 ** ((step >= 12) + (step >= 16))
-            sgd.param_groups[0]["lr"] = rate * (stepped if index == 1 else cosine)
-            loss = F.cross_entropy(features @ weight.T + bias, labels)
-            sgd.zero_grad()
-            loss.backward()
-            sgd.step()
-        assert_equal(together, index, weight, bias)
+        cosine = [rate * 0.5 * (1 + math.cos(math.pi * step / 20)) for step in range(20)]
+        stepped = [rate * 0.1 ** ((step >= 12) + (step >= 16)) for step in range(20)]
+        rates = stepped if index == 1 else cosine
+        assert_trained_alone(together, index, sgd, rates)
 
 
 def test_a_probe_that_is_fed_in_parts_takes_its_optimizers_steps(tmp_path: Path) -> None:
@@ -125,17 +138,11 @@ def test_lars_is_that_of_pre_training_for_each_head_alone() -> None:
         learning_rates=RATES, steps=20, optimizer="lars", trust_coefficient=0.02, weight_decay=0.01
     )
     together = train(training)
+    recipe = replace(RECIPES["swav/in1k-r50"], weight_decay=0.01, trust_coefficient=0.02)
+    lars = partial(build_optimizer, recipe=recipe)
     for index, rate in enumerate(RATES):
-        head = nn.Linear(8, 5, dtype=torch.float64)
-        head.load_state_dict({"weight": start().weight[0], "bias": start().bias[0]})
-        recipe = replace(RECIPES["swav/in1k-r50"], learning_rate=rate, weight_decay=0.01)
-        optimizer = build_optimizer(head, replace(recipe, trust_coefficient=0.02))
-        for step, (features, labels) in enumerate(batches(20)):
-            optimizer.param_groups[0]["lr"] = rate * training.rate_factors(step / 20)[index]
-            optimizer.zero_grad()
-            F.cross_entropy(head(features), labels).backward()
-            optimizer.step()
-        assert_equal(together, index, head.weight, head.bias)
+        rates = [rate * training.rate_factors(step / 20)[index] for step in range(20)]
+        assert_trained_alone(together, index, lars, rates)
 
 
 def test_a_pass_ends_with_the_step_nearest_to_its_last_image() -> None:

@@ -103,7 +103,6 @@ def test_a_solver_that_runs_out_of_steps_says_so(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_a_gpu_finds_the_same_planes() -> None:
     features = images()
     problems = overlapping(features)

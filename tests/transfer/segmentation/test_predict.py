@@ -1,12 +1,12 @@
-"""The loss of a batch of crops, and predictions: files named after the images, of their size.
+"""Loss and optimizer of a training, and predictions: files named after images, of their size.
 
 The network needs no mmsegmentation: it takes each pixel for the class of its color.
 """
 
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,17 +17,15 @@ from torch import Tensor, nn
 from pretrain.running import stop
 from pretrain.running.processes import Process
 from tests.transfer.segmentation.drawn_split import COLORS, drawn_split
-from tests.two_processes import two_processes
 from transfer.datasets.segmented import IGNORED, read_mask, voc_palette
 from transfer.segmentation.network import FCN, pixel_loss
 from transfer.segmentation.recipe import VOC_FCN
 from transfer.segmentation.samples import Sample
-from transfer.segmentation.train import predict, prediction_path
+from transfer.segmentation.train import predict, prediction_path, training
 
 ALONE = Process(device=torch.device("cpu"))
 RECIPE = replace(VOC_FCN.tiny(), crop_px=48)
 SIDE = RECIPE.crop_px
-FOLDER = "SEGMENTATIONS"
 """Variable of the environment: where two processes meet."""
 
 
@@ -77,6 +75,15 @@ def test_the_loss_is_the_logarithm_of_each_classs_share_by_a_slow_loop() -> None
     assert pixel_loss(logits, masks).item() == pytest.approx(total / masks.numel())
 
 
+def test_every_parameter_has_the_recipes_rate_momentum_and_decay(tmp_path: Path) -> None:
+    network: Any = nn.Sequential(nn.Conv2d(2, 2, 1), nn.BatchNorm2d(2))
+    recipe = replace(RECIPE, learning_rate=0.1, sgd_momentum=0.5, weight_decay=0.25)
+    (group,) = training(network, recipe, tmp_path).optimizer.param_groups
+    assert len(group["params"]) == 4
+    assert (group["lr"], group["momentum"], group["weight_decay"]) == (0.1, 0.5, 0.25)
+    assert (group["dampening"], group["nesterov"]) == (0, False)
+
+
 def test_small_crops_are_filled_on_the_right_and_below_with_the_mean_color() -> None:
     network = color_reader()
     network([crop(SIDE, SIDE), crop(30, 20)])
@@ -106,37 +113,9 @@ def test_a_network_that_reads_colors_draws_every_mask_in_the_size_of_its_image(
         assert bytes(found.getpalette() or [])[:9] == voc_palette()[:9]
 
 
-def test_a_request_to_stop_ends_it_before_the_next_image(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    signals: list[int] = []
-    monkeypatch.setattr(stop, "_asked", signals)
+def test_a_request_to_stop_ends_it_before_the_next_image(tmp_path: Path) -> None:
     network = color_reader()
-    network.backbone.register_forward_hook(lambda *_: signals.append(15))
+    network.backbone.register_forward_hook(lambda *_: stop._asked.append(15))
     with pytest.raises(stop.Stopped):
         predict(network, drawn_split(tmp_path), tmp_path / "found", ALONE)
     assert [file.name for file in (tmp_path / "found").iterdir()] == ["0.png"]
-
-
-def measure_losses(rank: int, num_processes: int) -> dict[str, str]:
-    """One process of two predicts its share."""
-    folder = Path(os.environ[FOLDER])
-    process = Process(rank=rank, num_processes=num_processes, device=torch.device("cpu"))
-    (folder / str(rank)).mkdir()
-    predict(color_reader(), drawn_split(folder / str(rank)).subset(range(3)), folder, process)
-    return {}
-
-
-@pytest.mark.slow
-def test_two_processes_predict_the_masks_of_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one, two = tmp_path / "one", tmp_path / "two"
-    (tmp_path / "images").mkdir()
-    two.mkdir()
-    predict(color_reader(), drawn_split(tmp_path / "images").subset(range(3)), one, ALONE)
-    monkeypatch.setenv(FOLDER, str(two))
-    two_processes(__name__, two)
-    assert sorted(file.name for file in one.iterdir()) == ["0.png", "1.png", "2.png"]
-    for file in one.iterdir():
-        assert (two / file.name).read_bytes() == file.read_bytes()

@@ -1,7 +1,6 @@
 """Detection and segmentation: what both refuse and tell, and whole runs of detectors."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -52,10 +51,9 @@ def test_an_altered_recipe_is_told_in_one_sentence(
 
 @pytest.mark.slow
 def test_learning_rates_are_tried_on_held_out_training_images(
-    small_backbone: Backbone, small_data: Path, settings: CellSettings
+    small_backbone: Backbone, settings: CellSettings
 ) -> None:
     options = replace(CPU, learning_rates=(0.02, 0.001))
-    settings = replace(settings, data=small_data)
     record = evaluate(cell("coco_det", small_backbone, settings, options))
     assert set(record.details["held_out_AP"]) == {"0.02", "0.001"}
     assert record.details["learning_rate"] in (0.02, 0.001)

@@ -43,21 +43,15 @@ def test_accuracy_by_class_is_the_mean_over_the_trials_of_the_fewest_shots() -> 
     assert found["classes_counted_over"] == "4 trials of 5 images"
 
 
-@pytest.fixture
-def prepared(small_data: Path) -> TrainAndTest:
-    """Random features of the small CIFAR-10."""
-    generator = torch.Generator().manual_seed(0)
-    images = open_split("cifar10", small_data, "test")
-    train = Features(torch.randn(120, 4, generator=generator), torch.arange(120) % 6)
-    test = Features(torch.randn(len(images), 4, generator=generator), images.labels)
-    return TrainAndTest(train, test, images.class_names)
-
-
 def test_pictures_show_the_images_that_the_smallest_sets_are_most_wrong_about(
-    prepared: TrainAndTest, small_data: Path, tmp_path: Path
+    small_data: Path, tmp_path: Path
 ) -> None:
     folders = Folders(small_data, tmp_path, tmp_path)
     images = open_split("cifar10", small_data, "test")
+    generator = torch.Generator().manual_seed(0)
+    train = Features(torch.randn(120, 4, generator=generator), torch.arange(120) % 6)
+    test = Features(torch.randn(len(images), 4, generator=generator), images.labels)
+    prepared = TrainAndTest(train, test, images.class_names)
     shots: FewShot | LowShotKNN = FewShot(dataset="cifar10", shots=(2,), trials=2, iterations=3)
     banks = LowShotKNN(dataset="cifar10", percents=(10, 5), draws=3, num_neighbors=4)
     for task, size in ((shots, 2), (banks, 5)):

@@ -19,8 +19,6 @@ from transfer.tasks import TASKS
 from transfer.tasks.linear_probe import LinearProbe, RotationProbe
 from transfer.tasks.task import NamedTask
 
-READINGS = ("in100_linear@jcl", "in100_linear@lorac")
-
 
 @pytest.mark.parametrize("red", [0.228, 0.229])
 def test_a_backbone_of_another_pixel_scale_than_loracs_code_is_told(
@@ -74,12 +72,10 @@ def test_a_second_reading_finds_its_head_trained_and_it_is_the_same_as_alone(
 ) -> None:
     folders = Folders(small_data, tmp_path / "cache", tmp_path / "work")
     others = replace(folders, cache=tmp_path / "other cache", work=tmp_path / "other work")
-    first, alone = (
-        ran(READINGS[0], small_backbone, folders),
-        ran(READINGS[1], small_backbone, others),
-    )
+    first = ran("in100_linear@jcl", small_backbone, folders)
+    alone = ran("in100_linear@lorac", small_backbone, others)
     monkeypatch.setattr(transfer.frozen.linear_heads, "forward", None)  # nothing is trained
-    second = ran(READINGS[1], small_backbone, folders)
+    second = ran("in100_linear@lorac", small_backbone, folders)
     assert not torch.equal(first.scores, second.scores)
     assert torch.equal(second.scores, alone.scores)
     assert second.details == alone.details

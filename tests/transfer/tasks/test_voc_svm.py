@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from benchmarks.speed.svm import Settings, column, synthetic_voc
+from benchmarks.speed.svm import Settings, synthetic_voc
 from transfer import Encoder
 from transfer.datasets.expected import DataError
 from transfer.datasets.folders import Folders
@@ -18,7 +18,6 @@ from transfer.metrics import average_precision
 from transfer.tasks.voc_svm import VOCSVM, SVMData, unit_length
 
 QUICK = VOCSVM(costs=(0.01, 0.1, 1.0, 10.0), min_classes=1)
-REFERENCE = replace(QUICK, solver="scikit-learn")
 
 
 def folders(work: Path) -> Folders:
@@ -73,17 +72,6 @@ def test_difficult_images_are_ignored_on_test() -> None:
     for task in (QUICK, replace(QUICK, points="11")):
         expected = average_precision(scores[1:, 0], kept, points=task.points)
         assert task.metrics(Predictions(scores, labels)) == {"mAP": pytest.approx(expected)}
-
-
-def test_both_engines_choose_the_same_costs_and_score_the_same(tmp_path: Path) -> None:
-    ours = QUICK.run(small(), folders(tmp_path), seed=0)
-    theirs = REFERENCE.run(small(), folders(tmp_path), seed=0)
-    # planes 1e-4 apart rank all held-out images alike here, and costs differ by 0.09 and more
-    assert torch.equal(column(QUICK, ours, "cost"), column(REFERENCE, theirs, "cost"))
-    mean = float(column(QUICK, ours, "AP").mean())
-    assert QUICK.metrics(ours)["mAP"] == pytest.approx(mean)
-    gap = mean - REFERENCE.metrics(theirs)["mAP"]
-    assert abs(gap) < 0.05
 
 
 def test_features_are_divided_by_their_length_and_an_offset() -> None:
