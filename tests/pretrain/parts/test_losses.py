@@ -7,7 +7,6 @@ from torch.nn.functional import cross_entropy, normalize
 
 from pretrain.parts.heads import features_by_size
 from pretrain.parts.losses import (
-    cross_view_entropy,
     embedding_spread,
     instance_discrimination,
     off_diagonal_squares,
@@ -59,15 +58,6 @@ def test_features_come_in_the_order_of_views_and_images() -> None:
         view[1] += 1
     pool = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
     assert features_by_size(pool, views).flatten().tolist() == [0, 1, 10, 11, 20, 21]
-
-
-def test_no_view_is_asked_for_its_own_target() -> None:
-    logits, targets = torch.randn(3, 6, 5), torch.rand(2, 6, 5).softmax(dim=2)
-    loss = cross_view_entropy(logits, targets)
-    only_first = cross_view_entropy(logits, targets[:1])
-    changed = torch.cat([torch.randn(1, 6, 5), logits[1:]])
-    assert torch.equal(cross_view_entropy(changed, targets[:1]), only_first)
-    assert not torch.equal(cross_view_entropy(changed, targets), loss)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.9])
