@@ -8,12 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pretrain.parts.whitening import (
-    Pairs,
-    factorize,
-    whitened_cosines,
-    whitened_trace,
-)
+from pretrain.parts.whitening import Pairs, factorize, whitened_cosines, whitened_trace
 from tests.rounding import assert_equal_up_to_rounding
 
 
@@ -30,7 +25,8 @@ def explicit_inverse(centered: Tensor, ridge: float, *, detach: bool) -> Tensor:
     dim = centered.shape[1]
     covariance = centered.T @ centered / len(centered)
     ridged = covariance + ridge * covariance.trace() / dim * torch.eye(dim, dtype=centered.dtype)
-    return torch.linalg.inv(ridged.detach() if detach else ridged)
+    inverse: Tensor = torch.linalg.inv(ridged.detach() if detach else ridged)
+    return inverse
 
 
 def explicit_cosines(views: Tensor, ridge: float, groups: int, *, detach: bool = False) -> Tensor:
