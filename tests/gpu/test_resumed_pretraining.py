@@ -15,13 +15,7 @@ from pretrain.run import Job
 from pretrain.running.processes import Process
 from tests.gpu.findings import Findings
 from tests.gpu.rounding import perturb
-from tests.gpu.started import (
-    SMALL_VIEWS,
-    Place,
-    small_images,
-    smooth,
-    start_job,
-)
+from tests.gpu.started import SMALL_VIEWS, Place, small_images, smooth, start_job
 from tests.tiny_methods import losses, stop_after
 
 NUM_STEPS, STOP_AFTER = 4, 2

@@ -7,12 +7,10 @@ import pytest
 import torch
 from torch.nn.functional import normalize
 
-from pretrain.command import parse
 from pretrain.data.listing import find_images
 from pretrain.loop import Training, training_step
-from pretrain.run import prepare
-from pretrain.running.processes import Process
-from tests.tiny_methods import tiny_batch, tiny_method
+from pretrain.recipes import RECIPES
+from tests.tiny_methods import tiny_batch, tiny_job, tiny_method
 
 
 @pytest.mark.parametrize("name", ["byol", "simsiam"])
@@ -34,11 +32,11 @@ def test_a_step_predicts_each_view_from_the_other_with_the_targets_constant(name
         torch.testing.assert_close(ours.grad, theirs.grad)
 
 
-def test_the_predictor_keeps_its_rate_while_that_of_the_encoder_falls(image_folder: Path) -> None:
-    options = ["--data", str(image_folder), "--out", str(image_folder.parent), "--batch-size", "4"]
-    cpu = Process(device=torch.device("cpu"))
-    job = prepare("simsiam/smoke", parse("simsiam/smoke", options), cpu, find_images(image_folder))
-    job = replace(job, method=tiny_method("simsiam"))
+def test_the_predictor_keeps_its_rate_while_that_of_the_encoder_falls(
+    image_folder: Path, tmp_path: Path
+) -> None:
+    recipe = replace(RECIPES["simsiam/smoke"], batch_size=4)
+    job = tiny_job(tiny_method("simsiam"), recipe, find_images(image_folder), tmp_path / "run")
     training = Training(job)
     scheduled, fixed = training.optimizer.param_groups
     assert {*fixed["params"]} == {*job.method.get_submodule("predictor").parameters()}
