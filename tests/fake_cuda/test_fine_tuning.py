@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from tests.fake_cuda.pretend import CUDA, on_cuda, pretend_cuda
 from tests.fake_cuda.steps import Step, check_step, take_fine_tuning_step
@@ -41,27 +41,10 @@ def test_a_step_of_a_classifier_waits_as_often_as_its_budget_says(
     check_step(step, "training of classifiers")
 
 
-class LastMap(nn.Module):
-    """A head (n, 8, h, w) -> (n, L, h, w) of the last of several maps."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.scores = nn.Conv2d(8, 21, 1)
-
-    def forward(self, maps: list[Tensor]) -> Tensor:
-        scores: Tensor = self.scores(maps[-1])
-        return scores
-
-
-class OneMap(nn.Module):
-    """A backbone with a single map, an eighth of the image's size."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.convolution = nn.Conv2d(3, 8, 8, stride=8)
-
-    def forward(self, images: Tensor) -> list[Tensor]:
-        return [self.convolution(images).relu()]
+def one_convolution() -> FCN:
+    """Return a network whose backbone has a single map, an eighth of the image's size."""
+    backbone = nn.Sequential(nn.Conv2d(3, 8, 8, stride=8), nn.ReLU())
+    return FCN(backbone, nn.Conv2d(8, 21, 1), RECIPE)
 
 
 def crops() -> list[Sample]:
@@ -82,8 +65,7 @@ def take_segmentation_step(fcn: FCN) -> Step:
 
 
 def test_a_step_of_segmentation_waits_as_often_as_its_budget_says() -> None:
-    step = take_segmentation_step(FCN(OneMap(), LastMap(), RECIPE))
-    check_step(step, "training of segmentation")
+    check_step(take_segmentation_step(one_convolution()), "training of segmentation")
 
 
 @pytest.mark.slow  # mmsegmentation takes seconds to import
@@ -93,7 +75,7 @@ def test_a_step_of_its_network_waits_no_more_often(tmp_path: Path) -> None:
 
 
 def test_predicted_classes_stay_on_the_device() -> None:
-    fcn = FCN(OneMap(), LastMap(), RECIPE)
+    fcn = one_convolution()
     with pretend_cuda(), torch.no_grad():
         fcn.to(CUDA).eval()
         image = on_cuda(crops()[0].image)

@@ -15,7 +15,13 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.gpu.evaluation import summed_losses
-from tests.gpu.rounding import FLOAT32_UNITS, Results, compare, require_same_names
+from tests.gpu.rounding import (
+    FLOAT32_UNITS,
+    Results,
+    difference,
+    require_same_names,
+    share_of_bound,
+)
 from transfer.finetuning.schedule import Precision
 
 NETWORK_ROUNDINGS = 500
@@ -50,13 +56,19 @@ class Findings:
         units: float = FLOAT32_UNITS,
         dtype: torch.dtype = torch.float32,
     ) -> None:
-        """Note the worst difference of results by name, as `rounding.compare` finds them."""
-        differences = compare(found, expected, moved, units=units, dtype=dtype)
-        worst = differences[0]
-        self.add(f"worst of {len(differences)}: {worst.name}", worst.distance, worst.bound)
-        for each in differences:
-            if each.name == "loss" and each is not worst:
-                self.add("loss", each.distance, each.bound)
+        """Note the loss, and of all results by name the one that is most in units of its bound.
+
+        moved: what is expected after all inputs were changed by one unit of rounding of the dtype.
+        """
+        require_same_names(found, expected)
+        differences = {
+            name: difference(found[name], value, [one[name] for one in moved], units, dtype)
+            for name, value in expected.items()
+        }
+        worst = max(differences, key=lambda name: share_of_bound(differences[name]))
+        self.add(f"worst of {len(differences)}: {worst}", *differences[worst])
+        if "loss" in differences and worst != "loss":
+            self.add("loss", *differences["loss"])
 
 
 def one_pass(

@@ -9,7 +9,6 @@ sums of a ResNet have 4,608 terms: 68 units, and two devices round apart by up t
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -26,36 +25,6 @@ Results = Mapping[str, Tensor]
 """Results of a computation by name, on the CPU."""
 
 
-@dataclass(frozen=True)
-class Difference:
-    """One result of two computations: distance and bound, relative to the length of the result."""
-
-    name: str
-    distance: float
-    bound: float
-
-
-def compare(
-    found: Results,
-    expected: Results,
-    moved: Sequence[Results],
-    *,
-    units: float,
-    dtype: torch.dtype = torch.float32,
-) -> list[Difference]:
-    """Return the difference of each result from what is expected, the worst first.
-
-    moved: what is expected after all inputs were changed by one unit of rounding of the dtype.
-    Integers and names must be equal. Results have no gradient and any shape.
-    """
-    require_same_names(found, expected)
-    differences = [
-        difference(name, found[name], value, [one[name] for one in moved], units, dtype)
-        for name, value in expected.items()
-    ]
-    return sorted(differences, key=_share_of_bound, reverse=True)
-
-
 def require_same_names(found: Results, expected: Results) -> None:
     """Raise a ValueError if only one of two computations has a result."""
     if apart := sorted(found.keys() ^ expected.keys()):
@@ -63,22 +32,28 @@ def require_same_names(found: Results, expected: Results) -> None:
 
 
 def difference(
-    name: str,
-    found: Tensor,
-    expected: Tensor,
-    moved: Sequence[Tensor],
-    units: float,
-    dtype: torch.dtype,
-) -> Difference:
-    """Return the difference of one result, of any shape that `found` and `expected` share."""
+    found: Tensor, expected: Tensor, moved: Sequence[Tensor], units: float, dtype: torch.dtype
+) -> tuple[float, float]:
+    """Return distance and bound of one result of any shape, relative to its length.
+
+    moved: what is expected after all inputs were changed by one unit of rounding of the dtype.
+    Integers must be equal. Results have no gradient.
+    """
     if not expected.is_floating_point():
-        return Difference(name, float(not torch.equal(found, expected)), 0.0)
+        return float(not torch.equal(found, expected)), 0.0
     length = _length(expected.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)) or 1.0
     amplified = max((_distance(one, expected) for one in moved), default=0.0)
     rounding = ROUNDINGS[dtype] * torch.finfo(dtype).eps * length if moved else 0.0
-    return Difference(
-        name, _distance(found, expected) / length, (units * amplified + rounding) / length
-    )
+    return _distance(found, expected) / length, (units * amplified + rounding) / length
+
+
+def share_of_bound(difference: tuple[float, float]) -> float:
+    """Return the distance in units of the bound; one that is undefined is the largest."""
+    distance, bound = difference
+    if distance == 0:
+        return 0.0
+    share = distance / bound if bound else math.inf
+    return share if math.isfinite(share) else math.inf
 
 
 def perturb(tensors: Iterable[Tensor], dtype: torch.dtype, generator: torch.Generator) -> None:
@@ -99,11 +74,3 @@ def _distance(one: Tensor, other: Tensor) -> float:
 def _length(values: Tensor) -> float:
     """Return the length of all entries as one vector."""
     return float(torch.linalg.vector_norm(values, dtype=torch.float64))
-
-
-def _share_of_bound(each: Difference) -> float:
-    """Return the distance in units of the bound; one that is undefined is the largest."""
-    if each.distance == 0:
-        return 0.0
-    share = each.distance / each.bound if each.bound else math.inf
-    return share if math.isfinite(share) else math.inf

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-import cv2
-import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -20,6 +18,7 @@ from pretrain.method import Method
 from pretrain.recipes import RECIPES
 from pretrain.run import Job, prepare
 from pretrain.running.processes import Process
+from tests.pretrain.pixels.photographs import as_jpeg, photograph
 
 NUM_CLASSES = 10
 """Folders of the generated images, as many as the small supervised recipes have classes."""
@@ -47,27 +46,14 @@ class Place:
         return Process(device=self.device)
 
 
-def generated_images(folder: Path, number: int, height: int = 40, width: int = 48) -> Path:
-    """Write JPEG files of colored noise at several scales, in ten folders; return their folder.
-
-    Files that exist are kept.
-    """
-    generator = np.random.default_rng(0)
-    for place in range(number):
-        image = np.full((height, width, 3), 128.0, dtype=np.float32)
-        for octave in range(1, 8):
-            noise = generator.standard_normal((2**octave, 2**octave, 3), dtype=np.float32)
-            image += 150 / 2**octave * cv2.resize(noise, (width, height))
-        file = folder / f"class{place % NUM_CLASSES}" / f"{place:04}.jpg"
+def small_images(place: Place) -> TrainingImages:
+    """Return forty images of 48 x 40 px in ten folders; those that exist are kept."""
+    for number in range(40):
+        file = place.folder / "images" / f"class{number % NUM_CLASSES}" / f"{number:04}.jpg"
         if not file.exists():
             file.parent.mkdir(parents=True, exist_ok=True)
-            cv2.imwrite(str(file), image.clip(0, 255).astype(np.uint8))
-    return folder
-
-
-def small_images(place: Place) -> TrainingImages:
-    """Return forty images of 48 x 40 px."""
-    return find_images(generated_images(place.folder / "images", 40))
+            file.write_bytes(as_jpeg(photograph(40, 48, number)))
+    return find_images(place.folder / "images")
 
 
 def start_job(

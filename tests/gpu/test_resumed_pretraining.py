@@ -1,8 +1,5 @@
 """Runs that go on from a checkpoint, or under DDP, against plain runs that never stopped."""
 
-import signal
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -16,18 +13,9 @@ from pretrain import loop
 from pretrain.loop import train, wrap_network
 from pretrain.run import Job
 from pretrain.running.processes import Process
-from tests.gpu.findings import Findings, norm_difference
+from tests.gpu.findings import Findings
 from tests.gpu.rounding import perturb
-from tests.gpu.started import (
-    ROOT,
-    SMALL_VIEWS,
-    Place,
-    generated_images,
-    small_images,
-    smooth,
-    start_job,
-)
-from tests.pretrain.test_main import wait_for_step
+from tests.gpu.started import SMALL_VIEWS, Place, small_images, smooth, start_job
 from tests.tiny_methods import losses, stop_after
 
 NUM_STEPS, STOP_AFTER = 4, 2
@@ -36,6 +24,10 @@ NUM_STEPS, STOP_AFTER = 4, 2
 RUNS: Mapping[str, tuple[str, ...]] = {
     "moco": ("moco/smoke",),
     "byol with LARS": ("byol/smoke", "--optimizer", "lars", "--learning-rate", "1"),
+    "dino after a thaw": (
+        *("dino/smoke", "--schedule-unit", "step", "--last-layer-from", "0.25"),
+        *SMALL_VIEWS,
+    ),
 }
 
 
@@ -81,30 +73,6 @@ def test_a_run_under_ddp_in_one_process(
         dist.destroy_process_group()
     assert [type(network) for network in wrapped] == [DistributedDataParallel]
     findings.compare(found, expected, moved)
-
-
-def test_a_command_that_is_killed_after_a_thaw_goes_on(place: Place, findings: Findings) -> None:
-    """Weights of DINO, whose last layer learns from the second of eight epochs on, and losses.
-
-    Sums by atomic additions have no fixed order on a GPU: rounding may grow over forty steps.
-    """
-    images = generated_images(place.folder / "images", 40)
-    words = ["dino/smoke", "--data", str(images), "--device", place.device.type, *SMALL_VIEWS]
-    words += ["--epochs", "8", "--last-layer-from", "0.125", "--batch-size", "8"]
-    words += ["--read-every-steps", "1", "--precision", "float32", "--out"]
-    command = [sys.executable, "-m", "pretrain", *words]
-    whole, killed = place.folder / "whole", place.folder / "killed"
-    subprocess.run([*command, str(whole)], cwd=ROOT, check=True)
-    with subprocess.Popen([*command, str(killed)], cwd=ROOT) as run:
-        wait_for_step(killed, 12)  # an epoch has five steps, and ends with a checkpoint
-        run.kill()
-    assert run.returncode == -signal.SIGKILL
-    subprocess.run([*command, str(killed)], cwd=ROOT, check=True)
-    found, expected = (torch.load(out / "backbone.pt")["state_dict"] for out in (killed, whole))
-    bound = 1e-3 if place.on_gpu else 0.0
-    findings.add("weights", norm_difference(found, expected), bound)
-    found, expected = ({"loss": torch.tensor(losses(out))} for out in (killed, whole))
-    findings.add("losses", norm_difference(found, expected), bound)
 
 
 def changed(job: Job) -> Job:

@@ -26,3 +26,15 @@ def image_folder(tmp_path: Path) -> Path:
             pixels = (np.array(color) + noise).clip(0, 255).astype(np.uint8)
             Image.fromarray(pixels).save(folder / name / f"{number}.png")
     return folder
+
+
+@pytest.fixture
+def style_bank(image_folder: Path) -> Path:
+    """Copies of these images in the styles munch, all levels 10, and seurat, 20; 12 x 10 px."""
+    bank = image_folder.parent / "paintings"
+    for style, level in (("seurat", 20), ("munch", 10)):
+        for file in image_folder.rglob("*.png"):
+            copy = bank / style / file.relative_to(image_folder)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (12, 10), (level, level, level)).save(copy)
+    return bank

@@ -16,26 +16,13 @@ from torchvision.transforms import functional
 
 from benchmarks.speed.views import usual_transform
 from pretrain.data import augment, augment_cpu
-from pretrain.data.augment_cpu import (
-    blur,
-    brightness,
-    color,
-    contrast,
-    hue,
-    saturation,
-)
+from pretrain.data.augment_cpu import blur, brightness, color, contrast, hue, saturation
 from pretrain.data.views import NUM_UNIFORMS, Colors, ViewRecipe, draw_boxes, draw_colors
 from pretrain.pixels.crops import crop
 
 Pixels = NDArray[Any]
 PILOperation = Callable[[Image.Image, float], Image.Image]
 RECIPE = ViewRecipe(size_px=32)
-PIL_JITTER: tuple[PILOperation, ...] = (
-    functional.adjust_brightness,
-    functional.adjust_contrast,
-    functional.adjust_saturation,
-    functional.adjust_hue,
-)
 
 
 def normalize(image: Pixels, recipe: ViewRecipe) -> Tensor:
@@ -106,7 +93,7 @@ def in_pil(image: Image.Image, colors: Colors, row: int) -> Image.Image:
     """Jitter, gray, blur and flip by a row of the colors."""
     strengths = colors.jitter[row].tolist()
     for number in colors.jitter_order[row].tolist():
-        image = PIL_JITTER[number](image, strengths[number]) if number >= 0 else image
+        image = OPERATIONS[number][1](image, strengths[number]) if number >= 0 else image
     if colors.gray[row]:
         image = functional.to_grayscale(image, num_output_channels=3)
     if colors.blur_sigma_px[row] > 0:

@@ -48,22 +48,26 @@ ROUNDING = rounding_error(torch.float32, magnitude=1 / min(WHOLE.std))
 """Rounding error of views: levels of up to 1 by the deviation."""
 CROPPED = replace(WHOLE, crop_area=(0.1, 0.5), crop_aspect=(3 / 4, 4 / 3))
 MULTI_CROP = (View(), View(), View(small=True), View(small=True), View(small=True))
-WAYS = pytest.mark.parametrize(
-    ("memory_gb", "colors_in_workers"), [(1.0, False), (0.0, False), (0.0, True)]
-)
+Way = dict[str, Any]
+MEMORY: Way = {}
+FILES: Way = {"memory_gb": 0.0}
+WORKERS: Way = {"memory_gb": 0.0, "colors_in_workers": True}
+every_way = pytest.mark.parametrize("way", [MEMORY, FILES, WORKERS])
 
 
-def feed(folder: Path, *, memory_gb: float = 1.0, workers: int = 0) -> Feed:
+def feed(folder: Path, **changes: Any) -> Feed:
+    """Three views of 16 px from memory, in batches of four, but for what changes."""
     images = find_images(folder)
-    return Feed(
+    plain = Feed(
         images=images,
         plan=BatchPlan(num_images=len(images), batch_size=4, seed=0),
         recipe=ViewRecipe(size_px=16),
         views=(View(),) * 3,
         device=torch.device("cpu"),
-        workers=workers,
-        memory_gb=memory_gb,
+        workers=0,
+        memory_gb=1.0,
     )
+    return replace(plain, **changes)
 
 
 def test_workers_change_nothing(image_folder: Path) -> None:
@@ -81,18 +85,12 @@ def test_an_image_that_breaks_after_the_start_is_named(image_folder: Path) -> No
         next(broken.batches(0, 1))
 
 
-def multi_crop(folder: Path, memory_gb: float, colors_in_workers: bool) -> Feed:
+def multi_crop(folder: Path, way: Way) -> Feed:
     """Two views of 16 px and three of 8 px, with every augmentation."""
     recipe = ViewRecipe(
         size_px=16, small_size_px=8, rotation_probability=0.5, texture_probability=0.5
     )
-    return replace(
-        feed(folder, memory_gb=memory_gb),
-        recipe=recipe,
-        views=MULTI_CROP,
-        colors_in_workers=colors_in_workers,
-        uses_labels=True,
-    )
+    return feed(folder, **way, recipe=recipe, views=MULTI_CROP, uses_labels=True)
 
 
 def levels(views: list[Tensor]) -> Tensor:
@@ -101,42 +99,34 @@ def levels(views: list[Tensor]) -> Tensor:
     return (torch.stack(views) * std + mean) * 255
 
 
-@WAYS
+@every_way
 def test_a_step_of_views_of_two_sizes_is_the_same_after_a_resume(
-    image_folder: Path, memory_gb: float, colors_in_workers: bool
+    image_folder: Path, way: Way
 ) -> None:
-    whole = list(multi_crop(image_folder, memory_gb, colors_in_workers).batches(0, 8))
-    rest = list(multi_crop(image_folder, memory_gb, colors_in_workers).batches(5, 8))
+    whole = list(multi_crop(image_folder, way).batches(0, 8))
+    rest = list(multi_crop(image_folder, way).batches(5, 8))
     for expected, found in zip(whole[5:], rest, strict=True):
         assert all(map(torch.equal, expected.views, found.views))
         assert torch.equal(*expected.extras, *found.extras)
 
 
-@pytest.mark.parametrize("colors_in_workers", [False, True])
+@pytest.mark.parametrize(("way", "bound"), [(FILES, 0.5), (WORKERS, 2.5)])
 def test_views_of_both_sizes_from_files_are_those_from_memory_up_to_rounding(
-    image_folder: Path, colors_in_workers: bool
+    image_folder: Path, way: Way, bound: float
 ) -> None:
-    memory = multi_crop(image_folder, 1.0, False).batches(0, 3)
-    files = multi_crop(image_folder, 0.0, colors_in_workers).batches(0, 3)
+    memory = multi_crop(image_folder, MEMORY).batches(0, 3)
+    files = multi_crop(image_folder, way).batches(0, 3)
     for ours, theirs in zip(memory, files, strict=True):
         for part in (slice(0, 2), slice(2, 5)):
             apart = (levels(ours.views[part]) - levels(theirs.views[part])).abs()
             # crops are rounded to 8 bits; workers, as PIL, drop the fraction after each of three
             # blends, half a level on average, and turn the hue in eight bits, about one level
-            assert apart.mean() < (2.5 if colors_in_workers else 0.5)
+            assert apart.mean() < bound
 
 
-@WAYS
-def test_labels_and_indices_are_those_of_the_images(
-    image_folder: Path, memory_gb: float, colors_in_workers: bool
-) -> None:
-    counting = replace(
-        feed(image_folder, memory_gb=memory_gb),
-        recipe=WHOLE,
-        uses_labels=True,
-        uses_indices=True,
-        colors_in_workers=colors_in_workers,
-    )
+@every_way
+def test_labels_and_indices_are_those_of_the_images(image_folder: Path, way: Way) -> None:
+    counting = feed(image_folder, **way, recipe=WHOLE, uses_labels=True, uses_indices=True)
     seen: list[int] = []
     for batch in counting.batches(0, 5):
         labels, indices = batch.extras
@@ -147,14 +137,14 @@ def test_labels_and_indices_are_those_of_the_images(
     assert sorted(seen) == list(range(20))
 
 
-@WAYS
+@every_way
 def test_the_first_the_second_and_the_small_views_are_blurred_and_solarized_on_their_own(
-    image_folder: Path, memory_gb: float, colors_in_workers: bool
+    image_folder: Path, way: Way
 ) -> None:
-    changes = [
-        {"blur_probability": 1.0, "solarize_probability": 0.0},
-        {"blur_probability": 0.0, "solarize_probability": 1.0},
-        {"blur_probability": 0.0, "solarize_probability": 0.0, "size_px": 8},
+    changes: list[dict[str, Any]] = [
+        {"blur_probability": 1.0},
+        {"solarize_probability": 1.0},
+        {"size_px": 8},
     ]
     together = replace(
         WHOLE,
@@ -165,27 +155,22 @@ def test_the_first_the_second_and_the_small_views_are_blurred_and_solarized_on_t
         small_blur_probability=0.0,
         second_solarize_probability=1.0,
     )
-    plain = replace(
-        feed(image_folder, memory_gb=memory_gb),
-        recipe=together,
-        views=(View(), View(), View(small=True)),
-        colors_in_workers=colors_in_workers,
-    )
-    found = next(plain.batches(0, 1)).views
+    views = (View(), View(), View(small=True))
+    found = next(feed(image_folder, **way, recipe=together, views=views).batches(0, 1)).views
     for place, changed in enumerate(changes):
-        alone = replace(plain, recipe=replace(WHOLE, **changed), views=(View(),) * 3)  # type: ignore[arg-type]
+        alone = feed(image_folder, **way, recipe=replace(WHOLE, **changed))
         torch.testing.assert_close(found[place], next(alone.batches(0, 1)).views[place])
 
 
-@WAYS
+@every_way
 def test_a_view_that_copies_the_rotation_is_turned_as_the_query_is(
-    image_folder: Path, memory_gb: float, colors_in_workers: bool
+    image_folder: Path, way: Way
 ) -> None:
-    turning = replace(
-        feed(image_folder, memory_gb=memory_gb),
+    turning = feed(
+        image_folder,
+        **way,
         recipe=replace(WHOLE, rotation_probability=0.75),
         views=(View(), View(), View(copies=("rotation",)), View(without=("rotation",))),
-        colors_in_workers=colors_in_workers,
     )
     seen = set()
     for views, *_ in turning.batches(0, 5):
@@ -200,29 +185,19 @@ def test_a_view_that_copies_the_rotation_is_turned_as_the_query_is(
     assert len(seen) > 8  # of 16 pairs of turns in 20 images
 
 
-def styled_feed(folder: Path, memory_gb: float = 1.0) -> Feed:
-    """Two styles besides the bright images: all levels 10 and all levels 20, of another size."""
-    bank = folder.parent / "bank"
-    plain = feed(folder, memory_gb=memory_gb)
-    for level in (10, 20):
-        for file in folder.rglob("*.png"):
-            copy = bank / f"level{level}" / file.relative_to(folder)
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            Image.new("RGB", (12, 10), (level, level, level)).save(copy)
-    return replace(
-        plain,
-        recipe=replace(WHOLE, texture_probability=0.6),
-        views=(View(), View(), View(copies=("texture",)), View(without=("texture",))),
-        styles=find_styles(bank, plain.images),
-    )
-
-
 @pytest.mark.parametrize("colors_in_workers", [False, True])
 def test_views_show_the_styled_copies_and_copies_share_the_style(
-    image_folder: Path, colors_in_workers: bool
+    image_folder: Path, style_bank: Path, colors_in_workers: bool
 ) -> None:
-    batches = replace(styled_feed(image_folder), colors_in_workers=colors_in_workers).batches(0, 20)
-    bright = torch.cat([levels(views).amax(dim=(2, 3, 4)) for views, *_ in batches], dim=1)
+    styled = feed(
+        image_folder,
+        recipe=replace(WHOLE, texture_probability=0.6),
+        views=(View(), View(), View(copies=("texture",)), View(without=("texture",))),
+        styles=find_styles(style_bank, find_images(image_folder)),
+        colors_in_workers=colors_in_workers,
+    )
+    batches = [levels(views).amax(dim=(2, 3, 4)) for views, *_ in styled.batches(0, 20)]
+    bright = torch.cat(batches, dim=1)
     query, key, copy, photograph = bright
     assert_equal_up_to_rounding(copy, query, magnitude=255)
     query, key = query.round(), key.round()
@@ -251,14 +226,14 @@ UNEQUAL = [(20, 60), (50, 24), (32, 32), (16, 40), (64, 20), (30, 28), (18, 18),
 
 
 def test_images_of_unequal_sizes_are_cut_from_files_as_from_memory(tmp_path: Path) -> None:
-    mixed = replace(feed(slopes(tmp_path / "images", UNEQUAL)), recipe=CROPPED)
+    mixed = feed(slopes(tmp_path / "images", UNEQUAL), recipe=CROPPED)
     files = replace(mixed, memory_gb=0).batches(0, 2)
     for ours, theirs in zip(mixed.batches(0, 2), files, strict=True):
         assert (levels(ours.views) - levels(theirs.views)).abs().max() < 1
 
 
 def test_a_styled_copy_of_another_size_is_cut_at_the_same_place(tmp_path: Path) -> None:
-    plain = replace(feed(slopes(tmp_path / "images", UNEQUAL), memory_gb=0), recipe=CROPPED)
+    plain = feed(slopes(tmp_path / "images", UNEQUAL), memory_gb=0, recipe=CROPPED)
     slopes(tmp_path / "bank" / "twice", UNEQUAL, scale=2)
     larger = replace(
         plain,
@@ -270,15 +245,12 @@ def test_a_styled_copy_of_another_size_is_cut_at_the_same_place(tmp_path: Path) 
         assert (levels(ours.views) - levels(theirs.views)).abs().mean() < 4
 
 
-@pytest.mark.parametrize(
-    ("memory_gb", "colors_in_workers", "expected"),
-    [(1.0, False, 1), (0.0, False, 3), (0.0, True, 3)],
-)
+@pytest.mark.parametrize(("way", "expected"), [(MEMORY, 1), (FILES, 3), (WORKERS, 3)])
 def test_a_batch_comes_with_one_copy_of_its_numbers_and_one_of_the_pixels_of_each_size(
-    image_folder: Path, memory_gb: float, colors_in_workers: bool, expected: int
+    image_folder: Path, way: Way, expected: int
 ) -> None:
     device = torch.device("meta")  # it raises where a value is read or met on another device
-    made = replace(multi_crop(image_folder, memory_gb, colors_in_workers), device=device)
+    made = replace(multi_crop(image_folder, way), device=device)
     batches = made.batches(0, 3)
     next(batches)  # constants and labels come with the first
     with Copies() as copies:

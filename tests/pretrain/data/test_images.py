@@ -178,31 +178,19 @@ def test_of_a_large_set_the_folders_are_looked_at(
     assert [name for name in now if now[name] != before[name]] == ["warm/"]
 
 
-def fill(bank: Path, folder: Path, *styles: str) -> None:
-    """A plain copy of every image in each style."""
-    for style in styles:
-        for name in names(folder):
-            (bank / style / name).parent.mkdir(parents=True, exist_ok=True)
-            Image.new("RGB", (4, 4)).save(bank / style / name)
-
-
 def test_styles_are_the_sorted_folders_and_copies_keep_the_name(
-    image_folder: Path, tmp_path: Path
+    image_folder: Path, style_bank: Path
 ) -> None:
-    bank = tmp_path / "bank"
-    fill(bank, image_folder, "seurat", "munch")
-    (bank / "README").write_text("made by AdaIN")
-    styles = find_styles(bank, find_images(image_folder))
-    assert styles == (bank / "munch", bank / "seurat")
+    (style_bank / "README").write_text("made by AdaIN")
+    styles = find_styles(style_bank, find_images(image_folder))
+    assert styles == (style_bank / "munch", style_bank / "seurat")
 
 
 def test_missing_copies_are_counted_and_the_first_is_named(
-    image_folder: Path, tmp_path: Path
+    image_folder: Path, style_bank: Path
 ) -> None:
-    bank = tmp_path / "bank"
-    fill(bank, image_folder, "munch", "seurat")
     for name in ("cold/7.png", "warm/1.png"):
-        (bank / "seurat" / name).unlink()
+        (style_bank / "seurat" / name).unlink()
     message = r"2 of 40 styled copies are missing, first seurat/cold/7\.png"
     with pytest.raises(DataError, match=message):
-        find_styles(bank, find_images(image_folder))
+        find_styles(style_bank, find_images(image_folder))

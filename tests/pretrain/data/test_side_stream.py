@@ -66,19 +66,15 @@ def streams(monkeypatch: pytest.MonkeyPatch) -> Streams:
     return Streams(monkeypatch)
 
 
-def test_batches_are_made_on_the_side_and_trained_on_when_they_are_ready(streams: Streams) -> None:
-    streams.train(3)
-    assert streams.training.work == [
+def test_a_batch_is_made_aside_beside_the_step_before_and_trained_on_when_it_is_ready(
+    streams: Streams,
+) -> None:
+    streams.train(4)
+    assert streams.training.work[:6] == [
         *("wait for side 1", "train 0"),
         *("wait for side 2", "train 1"),
         *("wait for side 4", "train 2"),
     ]
-
-
-def test_a_batch_is_made_beside_the_step_before_and_after_the_one_before_that(
-    streams: Streams,
-) -> None:
-    streams.train(4)
     assert streams.side.work[:6] == [
         *("make 0", "make 1"),
         *("wait for training 2", "make 2"),  # memory of batch 0, which the second word trains on

@@ -5,10 +5,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from pretrain.methods.looc import key_views, looc_loss, moco_pp_loss
+from pretrain.methods.looc import looc_loss, moco_pp_loss
 from pretrain.parts.resnet import BranchedResNet
 from pretrain.parts.view import View
-from pretrain.recipes.looc import LooCConfig
 from tests.rounding import assert_equal_up_to_rounding
 from tests.tiny_methods import tiny_batch, tiny_method
 
@@ -63,10 +62,19 @@ def test_moco_pp_is_the_mean_of_its_heads_info_nce() -> None:
     torch.testing.assert_close(moco_pp_loss(queries, keys[:, 0], queues, temperature=0.2), expected)
 
 
-def test_key_view_i_copies_designated_augmentation_i_alone() -> None:
-    views = (View(), View(), View(copies=("rotation",)), View(copies=("texture",)))
-    assert tiny_method("looc", designated=("rotation", "texture")).views == views
+def test_key_view_i_copies_designated_augmentation_i_alone_and_may_have_to_differ() -> None:
     assert tiny_method("mocopp").views == (View(), View())
+    views = {
+        "literal": (View(), View(copies=("color",)), View(copies=("rotation",))),
+        "redrawn": (
+            View(differs=("color", "rotation")),
+            View(copies=("color",), differs=("rotation",)),
+            View(copies=("rotation",), differs=("color",)),
+        ),
+    }
+    for choice, expected in views.items():
+        method = tiny_method("looc", designated=("color", "rotation"), coincidences=choice)
+        assert method.views == (View(), *expected)
 
 
 @pytest.mark.parametrize("name", ["looc", "loocpp", "mocopp"])
@@ -114,12 +122,3 @@ def test_key_views_cost_as_many_last_stages_as_the_loss_reads(num_designated: in
 def test_an_augmentation_named_twice_is_refused() -> None:
     with pytest.raises(ValueError, match="name each once"):
         tiny_method("looc", designated=("color", "color"))
-
-
-def test_key_views_may_be_made_to_differ_from_the_query_where_they_share_nothing() -> None:
-    config = LooCConfig(designated=("color", "rotation"), coincidences="redrawn")
-    assert key_views(config) == (
-        View(differs=("color", "rotation")),
-        View(copies=("color",), differs=("rotation",)),
-        View(copies=("rotation",), differs=("color",)),
-    )

@@ -9,71 +9,11 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 from torch.nn.parallel import DistributedDataParallel
 
-from pretrain.methods.lorac import (
-    LORAC,
-    batch_log_prior,
-    lorac_loss,
-    norm_log_prior,
-    nuclear_norm,
-)
+from pretrain.methods.lorac import LORAC, nuclear_norm
 from pretrain.recipes.lorac import LORACConfig
 from tests.rounding import assert_equal_up_to_rounding
 from tests.tiny_methods import tiny_batch, tiny_method
 from tests.two_processes import two_processes
-
-
-def problem(*, num_queries: int = 4, n: int = 3) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries (V, n, d) around their keys (n, d), queue (K, d), all of unit length."""
-    generator = torch.Generator().manual_seed(0)
-    key = torch.randn(n, 8, generator=generator)
-    queries = key + 0.7 * torch.randn(num_queries, n, 8, generator=generator)
-    queue = torch.randn(40, 8, generator=generator)
-    return normalize(queries, dim=2), normalize(key, dim=1), normalize(queue, dim=1)
-
-
-def laplace_loss(queries: Tensor, key: Tensor, queue: Tensor, beta: float) -> Tensor:
-    """Eq. 12 for Q of the queries and the key, and its parts as the method computes them."""
-    matrices = torch.cat([queries, key[None]]).transpose(0, 1)
-    config = LORACConfig(beta=beta)
-    norms, num_rows = nuclear_norm(matrices), matrices.shape[1]
-    log_prior = norm_log_prior(norms, config, num_rows=num_rows, temperature=0.2)
-    return lorac_loss(queries, key, queue, temperature=0.2, log_prior=log_prior)
-
-
-def slow_laplace_loss(queries: Tensor, key: Tensor, queue: Tensor, beta: float) -> Tensor:
-    """Eq. 12 and 13 term by term in float64, with a singular value decomposition per image."""
-    queries, key, queue = queries.double(), key.double(), queue.double()
-    total = torch.zeros((), dtype=torch.float64)
-    for i in range(len(key)):
-        matrix = torch.stack([*queries[:, i], key[i]])
-        prior = (-torch.linalg.svdvals(matrix).sum() / (len(matrix) * beta * 0.2)).exp()
-        for query in queries[:, i]:
-            positive = (query @ key[i] / 0.2).exp() * prior
-            negatives = sum((query @ negative / 0.2).exp() for negative in queue)
-            total = total - (positive / (positive + negatives)).log()
-    return total / (len(queries) * len(key))
-
-
-@pytest.mark.parametrize("beta", [1.0, 4.0, math.inf])
-def test_loss_and_gradient_equal_those_of_equation_12_term_by_term(beta: float) -> None:
-    queries, key, queue = problem()
-    fast, slow = queries.clone().requires_grad_(), queries.clone().requires_grad_()
-    loss = laplace_loss(fast, key, queue, beta)
-    expected = slow_laplace_loss(slow, key, queue, beta)
-    loss.backward()
-    expected.backward()
-    assert_equal_up_to_rounding(loss, expected)
-    assert_equal_up_to_rounding(fast.grad, slow.grad)
-
-
-@pytest.mark.parametrize("n", [2, 20])  # fewer and more rows than columns
-@pytest.mark.parametrize("scope", ["local", "global"])
-def test_the_batch_prior_is_that_of_the_centered_queries_of_all_images(n: int, scope: Any) -> None:
-    queries, _, _ = problem(n=n, num_queries=3)
-    rows = [q - queries[:, i].mean(dim=0) for i in range(n) for q in queries[:, i]]
-    expected = -torch.linalg.svdvals(torch.stack(rows)).sum() / (3 * n * 2.0 * 0.2)
-    prior = batch_log_prior(queries, beta=2.0, temperature=0.2, scope=scope)
-    torch.testing.assert_close(prior, expected.expand(n))
 
 
 def tiny_lorac(**changes: Any) -> Any:

@@ -117,14 +117,6 @@ def test_loss_and_gradient_are_those_of_the_equation(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("num_keys", [1, 4])
-def test_equal_keys_give_jcl_the_info_nce_at_any_covariance_weight(num_keys: int) -> None:
-    query, keys, queue = problem(size=40)
-    equal = keys[:, :1].expand(-1, num_keys, -1)
-    loss = jcl_loss(query, equal, queue, temperature=0.2, covariance_weight=9.0)
-    torch.testing.assert_close(loss, average_over_keys(query, keys[:, :1], queue))
-
-
 STEPS: dict[str, Callable[[Tensor, Tensor, Tensor, Any], Tensor]] = {
     "moco": lambda q, k, queue, c: instance_discrimination(
         q, k[:, 0], queue, temperature=c.temperature

@@ -2,42 +2,12 @@
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.functional import cross_entropy, normalize
 
 from pretrain.parts.heads import features_by_size
-from pretrain.parts.losses import (
-    cross_view_entropy,
-    embedding_spread,
-    instance_discrimination,
-    off_diagonal_squares,
-)
+from pretrain.parts.losses import embedding_spread, instance_discrimination
 from tests.rounding import assert_equal_up_to_rounding
-
-
-def rows(num_rows: int, dim: int) -> tuple[Tensor, Tensor]:
-    """Two of (N, D), correlated."""
-    generator = torch.Generator().manual_seed(0)
-    draw = torch.randn(3, num_rows, dim, generator=generator, dtype=torch.float64)
-    return draw[0] + draw[1], draw[0] + draw[2]
-
-
-def entry_by_entry(first: Tensor, second: Tensor) -> Tensor:
-    product = first.T @ second
-    dim = len(product)
-    squares = [product[i, j] ** 2 for i in range(dim) for j in range(dim) if i != j]
-    return torch.stack(squares).sum()
-
-
-@pytest.mark.parametrize(("num_rows", "dim"), [(9, 4), (5, 5), (4, 9)])
-def test_more_features_than_rows_or_fewer_the_sum_and_its_gradient_are_the_same(
-    num_rows: int, dim: int
-) -> None:
-    first, second = (part.requires_grad_() for part in rows(num_rows, dim))
-    found, expected = off_diagonal_squares(first, second), entry_by_entry(first, second)
-    torch.testing.assert_close(found, expected)
-    gradient = torch.autograd.grad(found, [first, second])
-    torch.testing.assert_close(gradient, torch.autograd.grad(expected, [first, second]))
 
 
 def test_spread_is_one_for_random_directions_and_zero_after_a_collapse() -> None:
@@ -51,23 +21,6 @@ def test_views_of_one_size_share_their_batch_statistics() -> None:
     norm = nn.Sequential(nn.BatchNorm2d(3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
     apart = [norm(torch.cat(views[:2])), norm(torch.cat(views[2:]))]
     torch.testing.assert_close(features_by_size(norm, views), torch.cat(apart))
-
-
-def test_features_come_in_the_order_of_views_and_images() -> None:
-    views = [torch.full((2, 1, size, size), 10.0 * place) for place, size in enumerate((4, 4, 2))]
-    for view in views:
-        view[1] += 1
-    pool = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
-    assert features_by_size(pool, views).flatten().tolist() == [0, 1, 10, 11, 20, 21]
-
-
-def test_no_view_is_asked_for_its_own_target() -> None:
-    logits, targets = torch.randn(3, 6, 5), torch.rand(2, 6, 5).softmax(dim=2)
-    loss = cross_view_entropy(logits, targets)
-    only_first = cross_view_entropy(logits, targets[:1])
-    changed = torch.cat([torch.randn(1, 6, 5), logits[1:]])
-    assert torch.equal(cross_view_entropy(changed, targets[:1]), only_first)
-    assert not torch.equal(cross_view_entropy(changed, targets), loss)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.9])

@@ -5,10 +5,7 @@ import torch
 from torch import nn
 from torch.nn.functional import normalize
 
-from pretrain.parts.momentum_encoder import (
-    MomentumEncoder,
-    rising_momentum,
-)
+from pretrain.parts.momentum_encoder import MomentumEncoder, rising_momentum
 from pretrain.parts.view import KeyForward
 from tests.tiny_methods import tiny_method
 

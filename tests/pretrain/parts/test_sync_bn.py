@@ -15,16 +15,9 @@ from pretrain.parts.sync_bn import (
     split_forward,
     synchronize_batch_norms,
 )
-from tests.two_processes import two_processes
+from tests.rounding import assert_equal_up_to_rounding
 
 NUM_IMAGES, CHANNELS = 8, 5
-DTYPES = (torch.float64, torch.float32)
-TOLERANCES = {torch.float64: 1e-12, torch.float32: 500 * torch.finfo(torch.float32).eps}
-SHAPES = ((CHANNELS,), (CHANNELS, 3, 2))
-OPTIONS: tuple[dict[str, Any], ...] = (
-    {"momentum": 0.3, "eps": 1e-3},
-    {"affine": False},
-)
 
 
 def rows_and_weights(shape: tuple[int, ...], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
@@ -49,43 +42,6 @@ def normed(norm: nn.Module, rows: Tensor, weights: Tensor) -> dict[str, Tensor]:
     return {"rows": outputs.detach(), "row gradients": leaves.grad, **gradients, **buffers}
 
 
-def plain_norm(shape: tuple[int, ...], **options: Any) -> nn.Module:
-    return (nn.BatchNorm2d if len(shape) == 3 else nn.BatchNorm1d)(CHANNELS, **options)
-
-
-def measure_losses(rank: int, num_processes: int) -> dict[str, Any]:
-    size = NUM_IMAGES // num_processes
-    own = slice(rank * size, (rank + 1) * size)
-    results: dict[str, Any] = {}
-    for dtype in DTYPES:
-        for shape in SHAPES:
-            rows, weights = (values[own] for values in rows_and_weights(shape, dtype))
-            norms = synchronize_batch_norms(nn.Sequential(plain_norm(shape)))
-            results[f"{dtype} {len(shape)}"] = normed(norms, rows, weights)
-    return results
-
-
-@pytest.mark.slow
-def test_two_processes_compute_what_one_does_with_the_whole_batch(
-    tmp_path_factory: pytest.TempPathFactory, subtests: pytest.Subtests
-) -> None:
-    halves = two_processes("tests.pretrain.parts.test_sync_bn", tmp_path_factory.mktemp("two"))
-    for dtype in DTYPES:
-        for shape in SHAPES:
-            whole = normed(nn.Sequential(plain_norm(shape)), *rows_and_weights(shape, dtype))
-            parts = [half[f"{dtype} {len(shape)}"] for half in halves]
-            for name, expected in whole.items():
-                with subtests.test(dtype=dtype, shape=shape, name=name):
-                    if "row" in name:
-                        found = torch.cat([part[name] for part in parts])
-                    elif name.startswith("of "):  # a training loop adds those of parameters
-                        found = parts[0][name] + parts[1][name]
-                    else:
-                        found = parts[1][name]
-                    tolerance = TOLERANCES[dtype] * max(1.0, float(expected.abs().max()))
-                    torch.testing.assert_close(found, expected, rtol=0, atol=tolerance)
-
-
 @pytest.fixture
 def several(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take the synchronous way with one process, whose rows are all rows."""
@@ -95,14 +51,16 @@ def several(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("several")
 @pytest.mark.parametrize("shape", [(CHANNELS,), (CHANNELS, 3), (CHANNELS, 3, 2)])
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("options", [{"momentum": 0.3, "eps": 1e-3}, {"affine": False}], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_formulas_are_those_of_plain_batch_norm(
-    options: dict[str, Any], shape: tuple[int, ...]
+    dtype: torch.dtype, options: dict[str, Any], shape: tuple[int, ...]
 ) -> None:
-    rows, weights = rows_and_weights(shape, torch.float64)
-    expected = normed(plain_norm(shape, **options), rows, weights)
+    rows, weights = rows_and_weights(shape, dtype)
+    plain = nn.BatchNorm2d if len(shape) == 3 else nn.BatchNorm1d
+    expected = normed(plain(CHANNELS, **options), rows, weights)
     found = normed(FusedBatchNorm(CHANNELS, **options), rows, weights)
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-11)
+    assert_equal_up_to_rounding(found, expected)
 
 
 @pytest.mark.usefixtures("several")

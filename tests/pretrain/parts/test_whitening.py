@@ -1,27 +1,32 @@
 """Whitened cosines and traces against explicit inverses and roots of the covariance."""
 
 import math
+from itertools import product
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from pretrain.parts.whitening import (
-    Pairs,
-    factorize,
-    whitened_cosines,
-    whitened_trace,
-)
+from pretrain.parts.whitening import Pairs, factorize, whitened_cosines, whitened_trace
 from tests.rounding import assert_equal_up_to_rounding
 
 
-def two_views(num_images: int, dim: int, *, dtype: torch.dtype = torch.float64) -> Tensor:
-    """(1, 2, N, D), correlated views, features of unequal scale."""
+def correlated(num_views: int, num_images: int, dim: int) -> Tensor:
+    """(1, V, N, D), correlated views, features of unequal scale, float64."""
     generator = torch.Generator().manual_seed(0)
-    image = torch.randn(num_images, dim, generator=generator)
-    views = image + 0.7 * torch.randn(1, 2, num_images, dim, generator=generator)
-    return (views * torch.linspace(0.5, 3, dim) + 1).to(dtype)
+    image = torch.randn(num_images, dim, generator=generator, dtype=torch.float64)
+    noise = torch.randn(1, num_views, num_images, dim, generator=generator, dtype=torch.float64)
+    return (image + 0.7 * noise) * torch.linspace(0.5, 3, dim) + 1
+
+
+def explicit_inverse(centered: Tensor, ridge: float, *, detach: bool) -> Tensor:
+    """(D, D) of rows (m, D), by their covariance."""
+    dim = centered.shape[1]
+    covariance = centered.T @ centered / len(centered)
+    ridged = covariance + ridge * covariance.trace() / dim * torch.eye(dim, dtype=centered.dtype)
+    inverse: Tensor = torch.linalg.inv(ridged.detach() if detach else ridged)
+    return inverse
 
 
 def explicit_cosines(views: Tensor, ridge: float, groups: int, *, detach: bool = False) -> Tensor:
@@ -30,34 +35,29 @@ def explicit_cosines(views: Tensor, ridge: float, groups: int, *, detach: bool =
     inner = torch.zeros(len(rows), len(rows), dtype=rows.dtype)
     for block in rows.chunk(groups, dim=1):
         centered = block - block.mean(dim=0)
-        covariance = centered.T @ centered / len(rows)
-        identity = torch.eye(block.shape[1], dtype=rows.dtype)
-        ridged = covariance + ridge * covariance.trace() / block.shape[1] * identity
-        metric = torch.linalg.inv(ridged.detach() if detach else ridged)
-        inner = inner + centered @ metric @ centered.T
+        inner = inner + centered @ explicit_inverse(centered, ridge, detach=detach) @ centered.T
     length = inner.diagonal().sqrt()
     num_images = views.shape[2]
     return (inner / torch.outer(length, length))[:num_images, num_images:]
 
 
 def test_cosines_and_gradient_equal_those_by_an_explicit_inverse(subtests: pytest.Subtests) -> None:
-    for detach in [False, True]:
-        for num_images, dim in [(10, 6), (4, 6), (3, 12), (4, 7)]:
-            for groups in [1, 2]:
-                with subtests.test(detach=detach, num_images=num_images, dim=dim, groups=groups):
-                    views = two_views(num_images, dim * groups).requires_grad_()
-                    settings: dict[str, Any] = {"ridge": 0.3, "groups": groups, "detach": detach}
-                    cosines, _ = whitened_cosines(views, [(0, 1)], **settings)
-                    expected = explicit_cosines(views, 0.3, groups, detach=detach)
-                    torch.testing.assert_close(cosines[0, 0], expected)
-                    weights = torch.randn(expected.shape, dtype=expected.dtype)
-                    (gradient,) = torch.autograd.grad((cosines[0, 0] * weights).sum(), views)
-                    (expected_gradient,) = torch.autograd.grad((expected * weights).sum(), views)
-                    torch.testing.assert_close(gradient, expected_gradient)
+    sizes = [(10, 6), (4, 6), (3, 12), (4, 7)]
+    for detach, (num_images, dim), groups in product([False, True], sizes, [1, 2]):
+        with subtests.test(detach=detach, num_images=num_images, dim=dim, groups=groups):
+            views = correlated(2, num_images, dim * groups).requires_grad_()
+            settings: dict[str, Any] = {"ridge": 0.3, "groups": groups, "detach": detach}
+            cosines, _ = whitened_cosines(views, [(0, 1)], **settings)
+            expected = explicit_cosines(views, 0.3, groups, detach=detach)
+            torch.testing.assert_close(cosines[0, 0], expected)
+            weights = torch.randn(expected.shape, dtype=expected.dtype)
+            (gradient,) = torch.autograd.grad((cosines[0, 0] * weights).sum(), views)
+            (expected_gradient,) = torch.autograd.grad((expected * weights).sum(), views)
+            torch.testing.assert_close(gradient, expected_gradient)
 
 
 def test_pairs_share_the_statistics_of_all_views() -> None:
-    views = torch.cat([two_views(5, 4), 2 - two_views(5, 4).flip(2)], dim=1)
+    views = torch.cat([correlated(2, 5, 4), 2 - correlated(2, 5, 4).flip(2)], dim=1)
     cosines, _ = whitened_cosines(views, [(0, 2), (1, 3)], ridge=0.1)
     halves = views.reshape(1, 2, 10, 4)  # images of views 0 and 1 as one view, 2 and 3 as another
     expected = explicit_cosines(halves, 0.1, 1)
@@ -99,14 +99,6 @@ def test_rows_that_are_not_finite_give_nan_and_not_a_skipped_step() -> None:
 MULTI_CROP: Pairs = [(1, 0), (2, 0), (3, 0), (0, 1), (2, 1), (3, 1)]
 
 
-def crops(num_views: int, num_images: int, dim: int) -> Tensor:
-    """(1, V, N, D), correlated views."""
-    generator = torch.Generator().manual_seed(0)
-    image = torch.randn(num_images, dim, generator=generator, dtype=torch.float64)
-    noise = torch.randn(1, num_views, num_images, dim, generator=generator, dtype=torch.float64)
-    return (image + 0.7 * noise) * torch.linspace(0.5, 3, dim) + 1
-
-
 def explicit_trace(
     views: Tensor, pairs: Pairs, *, ridge: float, groups: int, detach: bool
 ) -> Tensor:
@@ -114,30 +106,24 @@ def explicit_trace(
     total = views.new_zeros(())
     for block in views[0].chunk(groups, dim=2):
         centered = block - block.mean(dim=(0, 1))
-        rows = centered.flatten(0, 1)
-        covariance = rows.T @ rows / len(rows)
-        identity = torch.eye(rows.shape[1], dtype=rows.dtype)
-        ridged = covariance + ridge * covariance.trace() / rows.shape[1] * identity
-        metric = torch.linalg.inv(ridged.detach() if detach else ridged)
+        metric = explicit_inverse(centered.flatten(0, 1), ridge, detach=detach)
         for a, b in pairs:
             total = total + ((centered[a] @ metric) * centered[b]).sum() / len(pairs)
     return total
 
 
 def test_trace_and_gradient_equal_those_by_an_explicit_inverse(subtests: pytest.Subtests) -> None:
-    for detach in [False, True]:
-        for pairs in [[(0, 1)], MULTI_CROP]:
-            for dim in [6, 40]:
-                for groups in [1, 2]:
-                    with subtests.test(detach=detach, pairs=pairs, dim=dim, groups=groups):
-                        views = crops(1 + max(map(max, pairs)), 7, dim).requires_grad_()
-                        settings: dict[str, Any] = {"groups": groups, "detach": detach}
-                        trace, _ = whitened_trace(views, pairs, ridge=0.3, **settings)
-                        expected = explicit_trace(views, pairs, ridge=0.3, **settings)
-                        torch.testing.assert_close(trace[0], expected)
-                        (gradient,) = torch.autograd.grad(3 * trace.sum(), views)
-                        (expected_gradient,) = torch.autograd.grad(3 * expected, views)
-                        torch.testing.assert_close(gradient, expected_gradient)
+    cases = product([False, True], [[(0, 1)], MULTI_CROP], [6, 40], [1, 2])
+    for detach, pairs, dim, groups in cases:
+        with subtests.test(detach=detach, pairs=pairs, dim=dim, groups=groups):
+            views = correlated(1 + max(map(max, pairs)), 7, dim).requires_grad_()
+            settings: dict[str, Any] = {"groups": groups, "detach": detach}
+            trace, _ = whitened_trace(views, pairs, ridge=0.3, **settings)
+            expected = explicit_trace(views, pairs, ridge=0.3, **settings)
+            torch.testing.assert_close(trace[0], expected)
+            (gradient,) = torch.autograd.grad(3 * trace.sum(), views)
+            (expected_gradient,) = torch.autograd.grad(3 * expected, views)
+            torch.testing.assert_close(gradient, expected_gradient)
 
 
 @pytest.mark.parametrize("dim", [3, 40])

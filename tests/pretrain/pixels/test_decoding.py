@@ -18,19 +18,12 @@ from pretrain.running import stop
 from tests.pretrain.pixels.photographs import as_jpeg, photograph
 
 
-@pytest.mark.parametrize("mode", ["RGB", "L", "CMYK"])
-def test_a_jpeg_of_any_color_space_has_pillows_pixels(mode: str) -> None:
-    file = io.BytesIO()
-    Image.fromarray(photograph()).convert(mode).save(file, "JPEG")
-    expected = np.asarray(Image.open(file).convert("RGB"))
-    assert np.array_equal(decode(file.getvalue()), expected)
-
-
-def test_a_png_of_any_mode_has_pillows_pixels(subtests: pytest.Subtests) -> None:
-    for mode in ["RGBA", "P", "L", "1"]:
-        with subtests.test(mode=mode):
+def test_a_file_of_any_color_space_has_pillows_pixels(subtests: pytest.Subtests) -> None:
+    for kind in ("JPEG RGB", "JPEG L", "JPEG CMYK", "PNG RGBA", "PNG P", "PNG L", "PNG 1"):
+        with subtests.test(kind=kind):
+            suffix, mode = kind.split()
             file = io.BytesIO()
-            Image.fromarray(photograph()).convert(mode).save(file, "PNG")
+            Image.fromarray(photograph()).convert(mode).save(file, suffix)
             expected = np.asarray(Image.open(file).convert("RGB"))
             assert np.array_equal(decode(file.getvalue()), expected)
 

@@ -7,12 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from pretrain.running.atomic_files import (
-    WriteError,
-    load_stage,
-    save_stage,
-    write_whole,
-)
+from pretrain.running.atomic_files import WriteError, load_stage, save_stage, write_whole
 
 
 def test_a_full_disk_leaves_the_file_before_and_nothing_else(

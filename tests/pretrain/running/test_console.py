@@ -10,11 +10,7 @@ from pathlib import Path
 import pytest
 
 from pretrain.running import console
-from pretrain.running.console import (
-    live_bars,
-    progress,
-    progress_file,
-)
+from pretrain.running.console import live_bars, progress, progress_file
 
 SHOW = """
 import time

@@ -155,14 +155,6 @@ def test_copied_tensors_keep_type_shape_and_values(dtype: torch.dtype) -> None:
     assert not whole.is_shared()
 
 
-@pytest.mark.usefixtures("full")
-def test_batches_larger_than_the_shared_memory_come_in_order() -> None:
-    batches = load_batches(lambda n: torch.full((1000, 100), n), range(9), num_workers=2)
-    assert [(batch.shape, int(batch[-1, -1])) for batch in batches] == [
-        ((1000, 100), number) for number in range(9)
-    ]
-
-
 PROGRAM = """
 import os, sys, time
 from itertools import count
