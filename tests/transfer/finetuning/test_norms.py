@@ -12,6 +12,7 @@ from transfer.detection.detectron2_engine import silence_known_warnings
 from transfer.detection.engines import is_available
 from transfer.finetuning.norms import (
     NaiveSyncBatchNorm,
+    Norm,
     norm_for,
     norm_layer,
     set_precise_norms,
@@ -40,8 +41,9 @@ def test_statistics_are_shared_where_there_is_someone_to_share_with() -> None:
     assert kinds == ["BN", "BN", "naiveSyncBN", "SyncBN"]
 
 
-def test_the_naive_layer_in_one_process_is_batch_norm() -> None:
-    layer, plain = naive(norm_layer("naiveSyncBN")(3)), naive(nn.BatchNorm2d(3))
+@pytest.mark.parametrize("norm", ["BN", "SyncBN", "naiveSyncBN"])
+def test_each_kind_in_one_process_is_batch_norm(norm: Norm) -> None:
+    layer, plain = naive(norm_layer(norm)(3)), naive(nn.BatchNorm2d(3))
     torch.testing.assert_close(layer(maps(4)), plain(maps(4)))
     torch.testing.assert_close(dict(layer.named_buffers()), dict(plain.named_buffers()))
 
@@ -57,8 +59,11 @@ def passed(layer: nn.Module, input: Tensor) -> dict[str, Tensor]:
 
 
 def batches(sizes: tuple[int, ...] = (2, 3, 4, 5)) -> list[Tensor]:
-    """Return maps of so many images, with another mean in each batch."""
-    return [maps(n, seed=n) + n for n in sizes]
+    """Return maps of so many images, (n, 3, 5, 5), float64."""
+    generator = torch.Generator().manual_seed(0)
+    return [
+        3 * torch.randn(n, 3, 5, 5, generator=generator, dtype=torch.float64) + n for n in sizes
+    ]
 
 
 def set_norms(network: nn.Module, given: list[Tensor], process: Process = ALONE) -> None:
@@ -85,10 +90,11 @@ def precise_statistics(rank: int, num_processes: int) -> dict[str, Tensor]:
 
 
 def measure_losses(rank: int, num_processes: int) -> dict[str, Any]:
-    """Return a process's results: one image and three; overflow; statistics of its batches."""
+    """Return a process's results: half of four images; one image and three; overflow."""
     uneven = maps(1 + 2 * rank, seed=rank)
     half = torch.tensor([300.0, 500.0]).half().reshape(2, 1, 1, 1)
     result = {
+        "half a batch": passed(naive(NaiveSyncBatchNorm(3)), maps(4).chunk(num_processes)[rank]),
         "uneven": passed(naive(NaiveSyncBatchNorm(3)), uneven),
         "half precision": NaiveSyncBatchNorm(1).train()(half).detach(),
         "precise": precise_statistics(rank, num_processes),
@@ -105,9 +111,15 @@ def processes(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     return two_processes("tests.transfer.finetuning.test_norms", tmp_path_factory.mktemp("two"))
 
 
-def test_precise_statistics_of_two_processes_are_those_of_all_batches(
+def test_two_processes_with_half_a_batch_equal_one_with_the_whole(
     processes: list[dict[str, Any]],
 ) -> None:
+    first, second = (process["half a batch"] for process in processes)
+    whole = passed(naive(nn.BatchNorm2d(3)), maps(4))
+    for name in ("output", "input"):
+        torch.testing.assert_close(torch.cat([first[name], second[name]]), whole[name])
+    for name in ("weight", "bias"):
+        torch.testing.assert_close(first[name] + second[name], whole[name])
     for process in processes:
         torch.testing.assert_close(process["precise"], precise_statistics(0, 1))
 

@@ -1,5 +1,6 @@
-"""The summary of a training that is longer than what it keeps of losses."""
+"""The checkpoint of a training, and the summary of one longer than what it keeps of losses."""
 
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
@@ -9,15 +10,13 @@ import torch
 from torch import nn
 
 from transfer.detection.recipe import COCO_FPN
-from transfer.finetuning.state import CURVE_POINTS, SMOOTHED, Training, summary
+from transfer.finetuning.state import CURVE_POINTS, SMOOTHED, Training, restore, save, summary
 
 
 def training(num_iterations: int) -> Training:
     """Return a training whose losses are a = 0, 1, 2, ... and b = 1."""
     losses = torch.stack([torch.arange(float(num_iterations)), torch.ones(num_iterations)], dim=1)
-    network = nn.Linear(1, 1)
-    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
-    found = Training(network=network, optimizer=optimizer, course=COCO_FPN, folder=Path())
+    found = new_training(Path())
     found.iteration, found.names = num_iterations, ("a", "b")
     found.losses = [losses[: num_iterations // 3], losses[num_iterations // 3 :]]
     return found
@@ -33,3 +32,34 @@ def test_the_final_loss_is_a_mean_of_the_last_iterations_and_a_point_one_since_t
         for (start, _), (end, loss) in pairwise([(0, 0.0), *found.curve]):
             # losses are whole numbers below 2**24, so that float32 sums them exactly
             assert loss == pytest.approx(fmean(range(start, end)) + 1, rel=1e-6)
+
+
+def steps(training: Training, numbers: Sequence[int]) -> None:
+    for number in numbers:
+        generator = torch.Generator().manual_seed(number)
+        for weight in training.network.parameters():
+            noise = torch.randn(weight.shape, generator=generator)
+            weight.grad = torch.empty_like(weight).copy_(noise)
+        training.optimizer.step()
+
+
+def new_training(folder: Path) -> Training:
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Conv2d(4, 5, 1))
+    network.to(memory_format=torch.channels_last)
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
+    return Training(network=network, optimizer=optimizer, course=COCO_FPN, folder=folder)
+
+
+def test_momenta_come_back_in_the_layout_of_their_weights(tmp_path: Path) -> None:
+    whole, part, again = (new_training(tmp_path) for _ in range(3))
+    steps(whole, range(4))
+    steps(part, range(2))
+    save(part)
+    restore(again)
+    for weight in again.network.parameters():
+        momentum: torch.Tensor = again.optimizer.state[weight]["momentum_buffer"]
+        assert momentum.stride() == weight.stride()
+    steps(again, range(2, 4))
+    pairs = zip(again.network.parameters(), whole.network.parameters(), strict=True)
+    assert all(torch.equal(found, expected) for found, expected in pairs)
