@@ -5,7 +5,7 @@ import json
 import pickle
 import struct
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
@@ -48,12 +48,17 @@ KEYS = b"}(" + b"".join(
 )
 
 
+def archive(entries: Mapping[str, bytes], compression: int = zipfile.ZIP_STORED) -> bytes:
+    """Return a zip archive with these entries."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", compression) as file:
+        for name, content in entries.items():
+            file.writestr(name, content)
+    return buffer.getvalue()
+
+
 def _zip(program: bytes, compression: int = zipfile.ZIP_STORED) -> bytes:
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", compression) as archive:
-        archive.writestr("net/data.pkl", program)
-        archive.writestr("net/data/0", bytes(400))
-    return file.getvalue()
+    return archive({"net/data.pkl": program, "net/data/0": bytes(400)}, compression)
 
 
 def _legacy(program: bytes) -> bytes:

@@ -1,6 +1,6 @@
 """Random networks whose every tensor matters, and other projects' names of their tensors."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -8,13 +8,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from transfer.backbone import BackboneError, load_backbone
+from transfer.backbone import Backbone, BackboneError, load_backbone
 from transfer.convert.architectures import Stem
+from transfer.convert.read_file import Contents, read_file
 from transfer.convert.resnet import build_resnet
 
 Weights = dict[str, Tensor]
-GetWeights = Callable[..., Weights]
-"""weights("resnet18", stem="imagenet"): a state dict in torchvision's names, no fc."""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A path whose name tells nothing of what a test writes there."""
+    return tmp_path / "file"
 
 
 @cache
@@ -33,10 +38,9 @@ def _weights(arch: str, stem: Stem) -> Weights:
     return weights
 
 
-@pytest.fixture
-def weights() -> GetWeights:
-    """Random networks, each made once."""
-    return lambda arch="resnet18", *, stem="imagenet": dict(_weights(arch, stem))
+def weights(arch: str = "resnet18", *, stem: Stem = "imagenet") -> Weights:
+    """Return a random network in torchvision's names, without fc; each is made once."""
+    return dict(_weights(arch, stem))
 
 
 def below(prefix: str, weights: Mapping[str, Tensor]) -> Weights:
@@ -80,10 +84,19 @@ def detectron2_names(weights: Weights) -> Weights:
     return renamed
 
 
+def read(content: bytes, path: Path) -> Contents:
+    path.write_bytes(content)
+    return read_file(path)
+
+
+def load(content: object, path: Path) -> Backbone:
+    torch.save(content, path)
+    return load_backbone(path)
+
+
 def refuse(content: object, path: Path, *words: str) -> None:
     """The file is refused, and the message holds its path and these words."""
-    torch.save(content, path)
     with pytest.raises(BackboneError) as error:
-        load_backbone(path)
+        load(content, path)
     for word in (str(path), *words):
         assert word in str(error.value)

@@ -14,20 +14,11 @@ import torch
 import torchvision
 from torch import Tensor
 
-from tests.transfer.convert.conftest import GetWeights, Weights, another, below, linear, refuse
+from tests.transfer.convert.bombs import archive
+from tests.transfer.convert.conftest import Weights, another, below, linear, load, refuse, weights
 from tests.transfer.convert.damage import zip_bytes
 from transfer.__main__ import main
-from transfer.__main__ import main as transfer_main
 from transfer.backbone import Backbone, BackboneError, inspect_file, load_backbone
-
-
-def archive(entries: dict[str, bytes], compression: int = zipfile.ZIP_STORED) -> bytes:
-    """Return a zip archive with these entries."""
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", compression) as file:
-        for name, content in entries.items():
-            file.writestr(name, content)
-    return buffer.getvalue()
 
 
 def tar_bytes() -> bytes:
@@ -112,12 +103,12 @@ def test_a_refusal_says_what_it_is_and_what_to_do(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def distilled(weights: GetWeights, tmp_path: Path) -> Path:
+def distilled(file: Path) -> Path:
     """A ResNet-18 that learned from a ResNet-34, in one file."""
     teacher = another(weights("resnet34"))
     content = {**below("student.backbone.", weights()), **below("teacher.backbone.", teacher)}
-    torch.save(content, tmp_path / "kd.pth")
-    return tmp_path / "kd.pth"
+    torch.save(content, file)
+    return file
 
 
 def is_resnet18(backbone: Backbone, expected: Weights) -> bool:
@@ -138,31 +129,25 @@ def test_a_branch_that_names_not_one_network_is_refused_with_the_list(
 
 
 @pytest.mark.parametrize("branch", ["net", "net."])
-def test_a_whole_prefix_goes_before_a_part_of_another(
-    branch: str, weights: GetWeights, tmp_path: Path
-) -> None:
+def test_a_whole_prefix_goes_before_a_part_of_another(branch: str, file: Path) -> None:
     content = {**below("net.", weights()), **below("target.net.", another(weights()))}
-    torch.save(content, tmp_path / "file")
-    assert is_resnet18(load_backbone(tmp_path / "file", branch=branch), weights())
+    torch.save(content, file)
+    assert is_resnet18(load_backbone(file, branch=branch), weights())
 
 
-def test_the_teacher_of_a_student_that_is_no_resnet_is_not_taken_silently(
-    weights: GetWeights, tmp_path: Path
-) -> None:
+def test_the_teacher_of_a_student_that_is_no_resnet_is_not_taken_silently(file: Path) -> None:
     student = {"student.patch_embed.proj.weight": torch.ones(8, 3, 16, 16)}
     content = {**student, **below("teacher.", weights())}
-    refuse(content, tmp_path / "file", "student.patch_embed", "--branch teacher")
-    assert is_resnet18(load_backbone(tmp_path / "file", branch="teacher"), weights())
+    refuse(content, file, "student.patch_embed", "--branch teacher")
+    assert is_resnet18(load_backbone(file, branch="teacher"), weights())
 
 
 @pytest.mark.parametrize(
     ("one", "other"), [("encoder_q.", "encoder_k."), ("online.", "target."), ("query.", "guide.")]
 )
-def test_no_rule_holds_between_different_networks(
-    one: str, other: str, weights: GetWeights, tmp_path: Path
-) -> None:
+def test_no_rule_holds_between_different_networks(one: str, other: str, file: Path) -> None:
     content = {**below(one, weights()), **below(other, another(weights(stem="cifar")))}
-    refuse(content, tmp_path / "file", "no name tells")
+    refuse(content, file, "no name tells")
 
 
 def test_our_own_file_has_no_branches(checkpoint: Path) -> None:
@@ -174,8 +159,8 @@ def test_a_task_takes_the_branch(
     distilled: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["cifar10_knn", "--ckpt", str(distilled), "--dry-run", "--results", str(tmp_path)]
-    assert transfer_main(words) == 2
-    assert transfer_main([*words, "--branch", "student"]) == 0
+    assert main(words) == 2
+    assert main([*words, "--branch", "student"]) == 0
     assert "asked for by --branch student" in capsys.readouterr().err
 
 
@@ -192,36 +177,31 @@ COUNTERS: dict[str, tuple[Tensor, int]] = {
 }
 
 
-def test_a_step_counter_may_have_any_shape_and_type(weights: GetWeights, tmp_path: Path) -> None:
+def test_a_step_counter_may_have_any_shape_and_type(file: Path) -> None:
     plain = another(weights())
     names = [name for name in plain if name.endswith("num_batches_tracked")]
     counters = dict(zip(names, COUNTERS.values(), strict=False))
-    torch.save(plain | {n: counter for n, (counter, _) in counters.items()}, tmp_path / "file")
-    found = load_backbone(tmp_path / "file").state_dict
+    found = load(plain | {n: counter for n, (counter, _) in counters.items()}, file).state_dict
     assert [n for n, (_, count) in counters.items() if found[n].item() != count] == []
 
 
-def test_a_feature_pyramid_in_an_encoder_is_left_out_and_named(
-    weights: GetWeights, tmp_path: Path
-) -> None:
+def test_a_feature_pyramid_in_an_encoder_is_left_out_and_named(file: Path) -> None:
     pyramid = {
         **linear("fpn_lateral5", 256, 512, 1, 1),
         **linear("fpn_output4.0", 256, 256, 3, 3),
         "fpn_output4.1.running_mean": torch.ones(256),
     }
     content = {**another(weights()), **pyramid, **linear("fc.0", 512, 512)}
-    torch.save({"state_dict": below("module.encoder_q.", content)}, tmp_path / "file")
-    kinds = {g.kind: g.num_tensors for g in inspect_file(tmp_path / "file").account}
+    torch.save({"state_dict": below("module.encoder_q.", content)}, file)
+    kinds = {g.kind: g.num_tensors for g in inspect_file(file).account}
     assert (kinds["feature pyramid"], kinds["head"]) == (5, 2)
 
 
 @pytest.mark.parametrize("num_classes", [1000, 128])
-def test_a_classifier_of_imagenet_is_noted(
-    num_classes: int, weights: GetWeights, tmp_path: Path
-) -> None:
+def test_a_classifier_of_imagenet_is_noted(num_classes: int, file: Path) -> None:
     content = {**another(weights()), **linear("fc", num_classes, 512)}
-    torch.save({"state_dict": below("module.", content)}, tmp_path / "file")
-    notes = " ".join(inspect_file(tmp_path / "file").notes)
+    torch.save({"state_dict": below("module.", content)}, file)
+    notes = " ".join(inspect_file(file).notes)
     assert ("state_dict.module.fc.weight tells 1000" in notes) == (num_classes == 1000)
 
 

@@ -12,14 +12,15 @@ import torch
 from torch import Tensor
 
 from tests.transfer.convert.conftest import (
-    GetWeights,
     Weights,
     another,
     below,
     detectron2_names,
     linear,
+    load,
     numbered,
     refuse,
+    weights,
 )
 from transfer.backbone import inspect_file, load_backbone
 from transfer.convert.from_public import convert
@@ -62,7 +63,6 @@ LAYOUTS = {
         "MoCo",
         "state_dict/module.encoder_q.",
         {
-            "epoch": 200,
             "state_dict": {**head("module.encoder_q.fc.0"), "module.queue": ONES},
             "optimizer": MOMENTUM,
         },
@@ -132,12 +132,7 @@ LAYOUTS = {
     "pixpro": Layout(
         "PixPro",
         "model/module.encoder.",
-        {
-            "model": {
-                "module.projector.linear1.weight": torch.ones(64, 512, 1, 1),
-                "module.value_transform.weight": torch.ones(32, 32, 1, 1),
-            }
-        },
+        {"model": {"module.projector.linear1.weight": ONES, "module.value_transform.bias": ONES}},
         "model/module.encoder_k.",
     ),
     "simclr of sthalles": Layout(
@@ -156,15 +151,15 @@ def add(content: dict[str, Any], place: str, weights: Weights) -> None:
 
 @pytest.mark.parametrize("case", LAYOUTS)
 def test_each_layout_gives_back_its_weights_and_accounts_for_each_tensor_once(
-    case: str, weights: GetWeights, tmp_path: Path
+    case: str, file: Path
 ) -> None:
     layout, expected = LAYOUTS[case], weights()
     content = {key: dict(v) if isinstance(v, dict) else v for key, v in layout.beside.items()}
     if layout.other:  # it stands first, which must not matter
         add(content, layout.other, layout.rename(another(expected)))
     add(content, layout.own, layout.rename(expected))
-    torch.save(content, tmp_path / "file")
-    state_dict, _, inspection = convert(read_file(tmp_path / "file"), tmp_path / "file")
+    torch.save(content, file)
+    state_dict, _, inspection = convert(read_file(file), file)
     for name, tensor in expected.items():
         absent = "num_batches" in name and layout.name == "detectron2"
         assert torch.equal(state_dict[name], torch.zeros_like(tensor) if absent else tensor)
@@ -183,15 +178,13 @@ def test_each_layout_gives_back_its_weights_and_accounts_for_each_tensor_once(
     ],
 )
 def test_a_network_under_two_names_is_taken_once(
-    names: tuple[str, str], layout: str, weights: GetWeights, tmp_path: Path
+    names: tuple[str, str], layout: str, file: Path
 ) -> None:
     content = {**below(names[0], weights()), **below(names[1], weights())}
-    torch.save(content | below("target_encoder.net.", another(weights())), tmp_path / "file")
-    inspection = inspect_file(tmp_path / "file")
+    torch.save(content | below("target_encoder.net.", another(weights())), file)
+    inspection = inspect_file(file)
     assert (inspection.layout, inspection.prefix) == (layout, names[0])
-    assert (
-        load_backbone(tmp_path / "file").state_dict["conv1.weight"].equal(weights()["conv1.weight"])
-    )
+    assert load_backbone(file).state_dict["conv1.weight"].equal(weights()["conv1.weight"])
 
 
 def tensors_in(content: Any) -> list[int]:
@@ -205,46 +198,42 @@ def tensors_in(content: Any) -> list[int]:
 
 
 @pytest.mark.parametrize("first_layer", [3, 4])
-def test_a_cifar_stem_is_told_by_its_kernel(
-    first_layer: int, weights: GetWeights, tmp_path: Path
-) -> None:
+def test_a_cifar_stem_is_told_by_its_kernel(first_layer: int, file: Path) -> None:
     expected = weights(stem="cifar")
-    torch.save(below("backbone.", numbered(expected, first_layer)), tmp_path / "file")
-    backbone = load_backbone(tmp_path / "file")
+    backbone = load(below("backbone.", numbered(expected, first_layer)), file)
     assert (backbone.stem, backbone.input.size_px) == ("cifar", 32)
     assert all(torch.equal(backbone.state_dict[name], expected[name]) for name in expected)
 
 
-def test_other_precision_is_cast_and_said(weights: GetWeights, tmp_path: Path) -> None:
+def test_other_precision_is_cast_and_said(file: Path) -> None:
     original = {n: t.bfloat16() if t.ndim else t for n, t in weights().items()}
-    torch.save(original, tmp_path / "file")
-    backbone = load_backbone(tmp_path / "file")
+    backbone = load(original, file)
     assert torch.equal(backbone.state_dict["conv1.weight"], original["conv1.weight"].float())
-    assert "cast to float32 from torch.bfloat16" in inspect_file(tmp_path / "file").notes
+    assert "cast to float32 from torch.bfloat16" in inspect_file(file).notes
 
 
 def without(name: str, weights: Weights) -> Weights:
     return {key: tensor for key, tensor in weights.items() if key != name}
 
 
-def plus(name: str, tensor: Tensor) -> Callable[[GetWeights], Weights]:
-    return lambda w: {**below("net." * name.startswith("net."), w()), name: tensor}
+def plus(name: str, tensor: Tensor) -> Callable[[], Weights]:
+    return lambda: {**below("net." * name.startswith("net."), weights()), name: tensor}
 
 
-REFUSED: dict[str, tuple[Callable[[GetWeights], Weights], tuple[str, ...]]] = {
+REFUSED: dict[str, tuple[Callable[[], Weights], tuple[str, ...]]] = {
     "a missing tensor": (
-        lambda w: below("module.", without("layer4.2.conv3.weight", w("resnet50"))),
+        lambda: below("module.", without("layer4.2.conv3.weight", weights("resnet50"))),
         ("resnet50", "'module.'", "module.layer4.2.conv3.weight"),
     ),
     "a damaged query encoder beside its momentum copy": (
-        lambda w: {
-            **below("encoder_q.", without("layer4.1.bn2.weight", w())),
-            **below("encoder_k.", another(w())),
+        lambda: {
+            **below("encoder_q.", without("layer4.1.bn2.weight", weights())),
+            **below("encoder_k.", another(weights())),
         },
         ("missing encoder_q.layer4.1.bn2.weight",),
     ),
     "a wrong shape": (
-        lambda w: {**w(), "layer2.0.conv1.weight": torch.ones(128, 32, 3, 3)},
+        lambda: {**weights(), "layer2.0.conv1.weight": torch.ones(128, 32, 3, 3)},
         ("layer2.0.conv1.weight", "(128, 32, 3, 3)", "(128, 64, 3, 3)"),
     ),
     "a squeeze": (plus("layer1.0.se.fc1.weight", torch.ones(4)), ("layer1.0.se.fc1.weight",)),
@@ -252,36 +241,29 @@ REFUSED: dict[str, tuple[Callable[[GetWeights], Weights], tuple[str, ...]]] = {
     "another tensor": (plus("net.extra.bias", torch.ones(4)), ("net.extra.bias",)),
     "NaN": (plus("layer3.0.bn1.bias", torch.full((256,), torch.nan)), ("bn1.bias", "256 values")),
     "a tensor in the stem of detectron2 that is no head": (
-        lambda w: {**detectron2_names(w()), "stem.conv2.weight": torch.ones(4)},
+        lambda: {**detectron2_names(weights()), "stem.conv2.weight": torch.ones(4)},
         ("stem.conv2.weight",),
     ),
     "a sequential network without its ReLU": (
-        lambda w: {
-            name.replace("downsample", "shortcut"): tensor
-            for name, tensor in numbered(w(stem="cifar"), first_layer=2).items()
-        },
+        lambda: shortcut(numbered(weights(stem="cifar"), first_layer=2)),
         ("lightly's own ResNet for CIFAR", "--encoder my_file.py:build"),
     ),
 }
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_is_no_complete_resnet_is_refused_with_its_names(
-    case: str, weights: GetWeights, tmp_path: Path
-) -> None:
+def test_what_is_no_complete_resnet_is_refused_with_its_names(case: str, file: Path) -> None:
     make, words = REFUSED[case]
-    refuse(make(weights), tmp_path / "file", *words)
+    refuse(make(), file, *words)
 
 
 @pytest.mark.parametrize("content", [{}, [], 3, {"epoch": 3, "state_dict": OrderedDict()}])
-def test_a_file_without_tensors_is_refused(content: object, tmp_path: Path) -> None:
-    refuse(content, tmp_path / "file", "no tensors")
+def test_a_file_without_tensors_is_refused(content: object, file: Path) -> None:
+    refuse(content, file, "no tensors")
 
 
-def test_mocos_own_file_for_detectron2_is_read_with_its_head(
-    weights: GetWeights, tmp_path: Path
-) -> None:
-    expected, file = weights(), tmp_path / "moco.pkl"
+def test_mocos_own_file_for_detectron2_is_read_with_its_head(file: Path) -> None:
+    expected = weights()
     renamed = detectron2_names({**expected, **head("fc.0"), **head("fc.2")})
     content = {"model": {name: tensor.numpy() for name, tensor in renamed.items()}}
     file.write_bytes(pickle.dumps({**content, "__author__": "MOCO", "matching_heuristics": True}))

@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +19,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.transfer.convert.conftest import GetWeights, another, below, refuse
+from tests.transfer.convert.conftest import another, below, load, read, refuse, weights
 from tests.transfer.convert.damage import Call, legacy_bytes, zip_bytes
 from transfer.__main__ import main
 from transfer.backbone import BackboneError, load_backbone
 from transfer.convert import inert
 from transfer.convert.child import DAMAGED
 from transfer.convert.inert import Inert
-from transfer.convert.read_file import read_file
 
-
-def python_2_bytes(content: object) -> bytes:
-    return pickle.dumps(content, protocol=0)
-
-
+python_2_bytes = partial(pickle.dumps, protocol=0)
 FORMATS: list[Callable[[Any], bytes]] = [zip_bytes, legacy_bytes, pickle.dumps, python_2_bytes]
 in_each_format = pytest.mark.parametrize("stored", FORMATS)
 
@@ -39,20 +35,21 @@ in_each_format = pytest.mark.parametrize("stored", FORMATS)
 @in_each_format
 @pytest.mark.parametrize("place", ["top", "beside", "inside an allowed class"])
 def test_a_payload_is_refused_by_name_and_never_runs(
-    stored: Callable[[Any], bytes], place: str, tmp_path: Path
+    stored: Callable[[Any], bytes], place: str, file: Path, tmp_path: Path
 ) -> None:
-    payload = Call(os.system, f"touch {tmp_path / 'marker'}")
+    marker = tmp_path / "marker"
+    payload = Call(os.system, f"touch {marker}")
     content = {
         "top": payload,
         "beside": {"state_dict": {"conv1.weight": torch.ones(3)}, "args": [payload]},
         "inside an allowed class": argparse.Namespace(command=payload),
     }[place]
-    (tmp_path / "file").write_bytes(stored(content))
+    file.write_bytes(stored(content))
     with pytest.raises(BackboneError, match=r"system.*code execution"):
-        load_backbone(tmp_path / "file")
-    assert not (tmp_path / "marker").exists()
+        load_backbone(file)
+    assert not marker.exists()
     pickle.loads(pickle.dumps(payload))  # which runs in Python's own reader
-    assert (tmp_path / "marker").exists()
+    assert marker.exists()
 
 
 def named(path: str) -> bytes:
@@ -120,7 +117,7 @@ def test_a_function_of_torch_is_a_value_and_its_call_an_inert_object() -> None:
 
 @in_each_format
 def test_configuration_beside_the_tensors_becomes_inert(
-    stored: Callable[[Any], bytes], tmp_path: Path
+    stored: Callable[[Any], bytes], file: Path
 ) -> None:
     tensor = torch.arange(6.0).reshape(2, 3)
     content: dict[str, Any] = {
@@ -136,29 +133,26 @@ def test_configuration_beside_the_tensors_becomes_inert(
         "score": np.float64(1.5),
         "bytes": b"\xff",
     }
-    (tmp_path / "file").write_bytes(stored(content))
-    contents = read_file(tmp_path / "file")
+    contents = read(stored(content), file)
     assert contents.values["counts.a.0"] == 1
     assert (contents.values["shape.0"], contents.values["shape.1"]) == (2, 3)
     assert torch.equal(contents.tensors["weights.a"], tensor)
     assert torch.equal(contents.tensors["weights.b"], tensor.T)
 
 
-def test_a_module_beside_the_weights_does_not_refuse_them(tmp_path: Path) -> None:
+def test_a_module_beside_the_weights_does_not_refuse_them(file: Path) -> None:
     content = {"loss": torch.nn.CrossEntropyLoss(torch.ones(3)), "net": {"a": torch.ones(2)}}
-    torch.save(content, tmp_path / "file")
-    assert list(read_file(tmp_path / "file").tensors) == ["net.a"]
+    assert list(read(zip_bytes(content), file).tensors) == ["net.a"]
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
-def test_numpy_arrays_are_read_as_numpy_reads_them(protocol: int, tmp_path: Path) -> None:
+def test_numpy_arrays_are_read_as_numpy_reads_them(protocol: int, file: Path) -> None:
     arrays: dict[str, Any] = {}
     for dtype in ("<f4", ">f4", "<f2", "<f8", "<i8", "|b1", "|u1"):
         array = np.asfortranarray(np.arange(6).reshape(2, 3)).astype(dtype)
         arrays |= {f"columns {dtype}": array, f"rows {dtype}": np.ascontiguousarray(array)}
         arrays[f"none {dtype}"] = array[0, 1:2][0:0]
-    (tmp_path / "file").write_bytes(pickle.dumps(arrays, protocol=protocol))
-    tensors = read_file(tmp_path / "file").tensors
+    tensors = read(pickle.dumps(arrays, protocol=protocol), file).tensors
     for name, expected in arrays.items():
         assert np.array_equal(tensors[name].numpy(), expected), name
 
@@ -187,11 +181,10 @@ def script(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @in_each_format
 def test_tensors_inside_an_object_of_an_unknown_class_are_refused_with_its_name(
-    stored: Callable[[Any], bytes], script: None, tmp_path: Path
+    stored: Callable[[Any], bytes], script: None, file: Path
 ) -> None:
-    (tmp_path / "file").write_bytes(stored({"net": Args(torch.ones(3))}))
     with pytest.raises(BackboneError, match=r"__main__\.Args.*state_dict"):
-        read_file(tmp_path / "file")
+        read(stored({"net": Args(torch.ones(3))}), file)
 
 
 class Plain(Tensor):
@@ -236,17 +229,16 @@ MADE_BY_FUNCTIONS: dict[str, Callable[[], object]] = {
 @pytest.mark.filterwarnings("ignore:Sparse")
 @pytest.mark.parametrize("stored", [zip_bytes, legacy_bytes])
 def test_tensors_beside_values_that_unknown_functions_make_are_read(
-    stored: Callable[[object], bytes], tmp_path: Path
+    stored: Callable[[object], bytes], file: Path
 ) -> None:
     made = {name: make() for name, make in MADE_BY_FUNCTIONS.items()}
-    (tmp_path / "file").write_bytes(stored({"statistics": made, "net": {"a": torch.ones(2)}}))
-    contents = read_file(tmp_path / "file")
+    contents = read(stored({"statistics": made, "net": {"a": torch.ones(2)}}), file)
     assert list(contents.tensors) == ["net.a"]
     assert sorted(contents.opaque) == sorted(f"statistics.{name}" for name in made)
 
 
 def test_what_may_be_a_weight_and_is_not_read_refuses_the_file_with_its_name(
-    weights: GetWeights, script: None, tmp_path: Path
+    script: None, file: Path
 ) -> None:
     plain, sparse = another(weights()), torch.eye(3).to_sparse()
     conv, odd = "layer1.0.conv1.weight", "layer1.0.attention"
@@ -265,27 +257,23 @@ def test_what_may_be_a_weight_and_is_not_read_refuses_the_file_with_its_name(
         ({"model": nn.Linear(2, 2), "adam": {"0": torch.ones(2)}}, ("torch.nn.modules.linear",)),
     ]
     for content, words in refused:
-        refuse(content, tmp_path / "file", *words)
+        refuse(content, file, *words)
 
 
-def test_a_subclass_of_tensor_is_read_where_torch_rebuilds_it(
-    weights: GetWeights, tmp_path: Path
-) -> None:
-    """Its values are read where torch rebuilds them, and refused where its own function does."""
+def test_a_subclass_of_tensor_is_read_where_torch_rebuilds_it_and_else_refused(file: Path) -> None:
     name, content = "layer1.0.conv1.weight", weights()
     content[name] = content[name].as_subclass(Plain)
-    torch.save(content, tmp_path / "file")
-    assert load_backbone(tmp_path / "file").sha256
+    assert load(content, file).sha256
     content[name] = Tensor._make_wrapper_subclass(Wrapped, content[name].shape)
-    refuse(content, tmp_path / "file", f"{Wrapped.__module__}.{Wrapped.__qualname__}")
+    refuse(content, file, f"{Wrapped.__module__}.{Wrapped.__qualname__}")
 
 
 def test_names_that_no_stream_can_print_are_shown_escaped(
-    weights: GetWeights, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     half = "\ud800"  # of a surrogate pair, which UTF-8 cannot encode
     content = {f"net{half}": weights(), f"other{half}": torch.ones(2), "arch": f"resnet18{half}"}
-    (tmp_path / "file").write_bytes(pickle.dumps(content))
-    assert main(["inspect", str(tmp_path / "file"), "--all"]) == 0
+    file.write_bytes(pickle.dumps(content))
+    assert main(["inspect", str(file), "--all"]) == 0
     shown = re.findall(r"(\w+)\\ud800", capsys.readouterr().out)
     assert set(shown) == {"net", "other", "resnet18"}

@@ -13,10 +13,10 @@ import torch
 from safetensors.torch import save as save_safetensors
 from torch import Tensor
 
+from tests.transfer.convert.conftest import read
 from tests.transfer.convert.damage import legacy_bytes, zip_bytes
 from transfer.convert.architectures import BackboneError
 from transfer.convert.from_public import plain_floats
-from transfer.convert.read_file import Contents, read_file
 
 BASE = torch.arange(24.0)
 
@@ -40,41 +40,27 @@ def safetensors_bytes(content: dict[str, Tensor]) -> bytes:
 FORMATS: list[Callable[[Any], bytes]] = [zip_bytes, legacy_bytes, pickle.dumps, safetensors_bytes]
 
 
-@pytest.fixture
-def read(tmp_path: Path) -> Callable[[bytes], Contents]:
-    """Read a file with these bytes, whose name tells nothing."""
-
-    def read(content: bytes) -> Contents:
-        (tmp_path / "file.anything").write_bytes(content)
-        return read_file(tmp_path / "file.anything")
-
-    return read
-
-
-Read = Callable[[bytes], Contents]
-
-
 @pytest.mark.parametrize("stored", FORMATS)
-def test_each_format_gives_back_each_tensor(stored: Callable[[Any], bytes], read: Read) -> None:
-    tensors = read(stored(CONTENT)).tensors
+def test_each_format_gives_back_each_tensor(stored: Callable[[Any], bytes], file: Path) -> None:
+    tensors = read(stored(CONTENT), file).tensors
     assert tensors.keys() == CONTENT.keys()
     for name, expected in CONTENT.items():
         assert torch.equal(tensors[name], expected)
         assert tensors[name].dtype == expected.dtype
 
 
-def test_safetensors_of_types_without_weights_are_read(read: Read) -> None:
+def test_safetensors_of_types_without_weights_are_read(file: Path) -> None:
     for dtype in (torch.uint16, torch.uint32, torch.float8_e4m3fn, torch.float8_e5m2):
         tensor = torch.tensor([1, 0, 2]).to(dtype)
-        stored = read(safetensors_bytes({"w": tensor})).tensors["w"]
+        stored = read(safetensors_bytes({"w": tensor}), file).tensors["w"]
         assert stored.dtype == dtype
         assert torch.equal(stored.float(), tensor.float())
 
 
-def test_names_follow_the_nesting_and_plain_values_are_kept(read: Read) -> None:
+def test_names_follow_the_nesting_and_plain_values_are_kept(file: Path) -> None:
     content: dict[str, Any] = {"a": {"b.c": torch.ones(1)}, "list": [torch.ones(2), 5], "arch": "x"}
     content["cycle"] = content
-    contents = read(zip_bytes(content))
+    contents = read(zip_bytes(content), file)
     assert list(contents.tensors) == ["a.b.c", "list.0"]
     assert contents.values == {"list.1": 5, "arch": "x"}
 
@@ -109,12 +95,9 @@ def safetensors_that_lie_about_sizes() -> bytes:
     return len(header).to_bytes(8, "little") + header + bytes(8)
 
 
-def two_tensors_of_one_name() -> bytes:
-    return zip_bytes({"a.b": torch.ones(1), "a": {"b": torch.ones(1)}})
-
-
-def a_tensor_and_an_object_of_one_name() -> bytes:
-    return pickle.dumps({"a.b": torch.ones(2), "a": {"b": torch.eye(2).to_sparse()}})
+def one_name_for(tensor: Tensor) -> bytes:
+    """Store a tensor, and another one of the same name."""
+    return pickle.dumps({"a.b": torch.ones(2), "a": {"b": tensor}})
 
 
 @pytest.mark.parametrize(
@@ -124,19 +107,19 @@ def a_tensor_and_an_object_of_one_name() -> bytes:
         (entries_that_share_bytes, "checksum"),
         (two_entries_of_one_name, r"two entries.*data\.pkl"),
         (safetensors_that_lie_about_sizes, "safetensors"),
-        (two_tensors_of_one_name, r"two tensors.*'a\.b'"),
-        (a_tensor_and_an_object_of_one_name, r"both called 'a\.b'"),
+        (lambda: one_name_for(torch.ones(2)), r"two tensors.*'a\.b'"),
+        (lambda: one_name_for(torch.eye(2).to_sparse()), r"both called 'a\.b'"),
     ],
 )
-def test_a_damaged_file_is_refused(damaged: Callable[[], bytes], words: str, read: Read) -> None:
+def test_a_damaged_file_is_refused(damaged: Callable[[], bytes], words: str, file: Path) -> None:
     content = damaged()
     with pytest.raises(BackboneError, match=words):
-        read(content)
+        read(content, file)
 
 
-def test_a_repeated_value_is_read_where_it_fits_and_refused_where_it_is_huge(read: Read) -> None:
+def test_a_repeated_value_is_read_where_it_fits_and_refused_where_it_is_huge(file: Path) -> None:
     content = {"few": torch.ones(1).expand(3, 4), "many": torch.ones(1).expand(10**12)}
-    tensors = read(zip_bytes(content)).tensors
+    tensors = read(zip_bytes(content), file).tensors
     assert torch.equal(tensors["few"], torch.ones(3, 4))
     with pytest.raises(BackboneError, match="repeats stored values"):
         plain_floats("many", tensors["many"])

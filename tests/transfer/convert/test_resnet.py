@@ -7,16 +7,16 @@ import pytest
 import torch
 import torchvision
 
-from tests.transfer.convert.conftest import another
-from transfer.backbone import load_backbone, random_backbone
+from tests.transfer.convert.conftest import another, load
+from transfer.backbone import random_backbone
 from transfer.convert.architectures import FEATURE_DIM, WIDE
 from transfer.convert.resnet import build_resnet, tensor_shapes, to_detectron2
 from transfer.detection.detectron2_engine import config
 from transfer.detection.engines import build_detector
+from transfer.detection.recipe import COCO_FPN, VOC_C4
 from transfer.segmentation.network import build_network
+from transfer.segmentation.recipe import VOC_FCN
 from transfer.tasks import TASKS
-from transfer.tasks.detection import Detection
-from transfer.tasks.segmentation import Segmentation
 
 TORCHVISIONS = [arch for arch in WIDE if arch in torchvision.models.list_models()]
 
@@ -48,23 +48,18 @@ SIZES = [
 
 
 @pytest.mark.parametrize("arch", SIZES)
-def test_a_file_is_read_as_the_network_of_its_shapes(arch: str, tmp_path: Path) -> None:
+def test_a_file_is_read_as_the_network_of_its_shapes(arch: str, file: Path) -> None:
     with torch.device("meta"):
         weights = build_resnet(arch, "imagenet").state_dict()
-    torch.save({"state_dict": another(weights)}, tmp_path / "file")
-    backbone = load_backbone(tmp_path / "file")
+    backbone = load({"state_dict": another(weights)}, file)
     assert (backbone.arch, backbone.feature_dim) == (arch, FEATURE_DIM[arch])
 
 
 @pytest.mark.parametrize("arch", ["wide_resnet50_2", "resnext50_32x4d", "resnet50w2"])
 def test_the_torchvision_engine_builds_them(arch: str) -> None:
-    for key in ["coco_det", "voc0712_det_c4"]:
-        task = TASKS[key]
-        assert isinstance(task, Detection)
+    for recipe in (COCO_FPN, VOC_C4):
         with torch.device("meta"):
-            detector = build_detector(
-                "torchvision", task.recipe, arch=arch, num_classes=3, norm="BN"
-            )
+            detector = build_detector("torchvision", recipe, arch=arch, num_classes=3, norm="BN")
         found = {
             name.removeprefix("backbone."): tuple(tensor.shape)
             for name, tensor in detector.state_dict().items()
@@ -74,14 +69,11 @@ def test_the_torchvision_engine_builds_them(arch: str) -> None:
 
 
 def test_engines_for_plain_networks_refuse_them_by_name(tmp_path: Path) -> None:
-    detector, segmentation = TASKS["coco_det"], TASKS["voc12_seg_fcn"]
-    assert isinstance(detector, Detection)
-    assert isinstance(segmentation, Segmentation)
     wide: dict[str, Any] = {"arch": "wide_resnet50_2", "num_classes": 3, "norm": "BN"}
     with pytest.raises(ValueError, match="--engine torchvision"):
-        config(detector.recipe, **wide)
+        config(COCO_FPN, **wide)
     with pytest.raises(ValueError, match="wide_resnet50_2 was asked for"):
-        build_network(segmentation.recipe, **wide, log=tmp_path / "log")
+        build_network(VOC_FCN, **wide, log=tmp_path / "log")
 
 
 def test_what_an_engine_cannot_build_is_unfit_before_training(
@@ -89,7 +81,6 @@ def test_what_an_engine_cannot_build_is_unfit_before_training(
 ) -> None:
     backbone = random_backbone(arch="resnext50_32x4d", stem="imagenet", seed=0)
     task = TASKS["coco_det"]
-    assert isinstance(task, Detection)
     monkeypatch.setattr("transfer.detection.engines.is_available", lambda: True)
     assert "--engine torchvision" in task.unfit(backbone)
     monkeypatch.setattr("transfer.detection.engines.is_available", lambda: False)

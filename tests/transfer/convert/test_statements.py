@@ -12,8 +12,8 @@ from torch import nn
 from torchvision.models import ResNet
 from torchvision.transforms.functional import normalize
 
-from tests.transfer.convert.conftest import GetWeights, another, below, linear, numbered, refuse
-from transfer.backbone import IMAGENET_MEAN, IMAGENET_STD, InputFormat, inspect_file, load_backbone
+from tests.transfer.convert.conftest import another, below, linear, load, numbered, refuse, weights
+from transfer.backbone import IMAGENET_MEAN, IMAGENET_STD, InputFormat, inspect_file
 from transfer.convert.architectures import Stem
 from transfer.convert.resnet import network_with
 from transfer.convert.stated_input import read_input
@@ -37,12 +37,11 @@ BUILT: dict[str, tuple[Stem, Stem, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("case", BUILT)
-def test_a_stated_stem_is_built(case: str, weights: GetWeights, tmp_path: Path) -> None:
+def test_a_stated_stem_is_built(case: str, file: Path) -> None:
     tensors, stem, said = BUILT[case]
     for kind in (dict, Namespace):
         content = {"hyper_parameters": kind(**said), "state_dict": another(weights(stem=tensors))}
-        torch.save(content, tmp_path / "file")
-        assert load_backbone(tmp_path / "file").stem == stem
+        assert load(content, file).stem == stem
 
 
 @pytest.mark.parametrize(
@@ -54,14 +53,13 @@ def test_a_stated_stem_is_built(case: str, weights: GetWeights, tmp_path: Path) 
     ],
 )
 def test_solo_learns_own_files_are_told_without_hyper_parameters(
-    version: str, head: str, stem: Stem, weights: GetWeights, tmp_path: Path
+    version: str, head: str, stem: Stem, file: Path
 ) -> None:
     """The training stores none: Lightning's version and the names of all parts tell."""
     tensors = below("backbone.", another(weights(stem="cifar")))
     state_dict = {**tensors, **linear(head, 64, 512), **linear("classifier", 10, 512)}
     lightning = {"pytorch-lightning_version": version} if version else {}
-    torch.save({"state_dict": state_dict, **lightning}, tmp_path / "file")
-    assert load_backbone(tmp_path / "file").stem == stem
+    assert load({"state_dict": state_dict, **lightning}, file).stem == stem
 
 
 CHANGES: dict[str, Callable[[ResNet], object]] = {
@@ -73,20 +71,17 @@ CHANGES: dict[str, Callable[[ResNet], object]] = {
 
 
 @pytest.mark.parametrize("case", CHANGES)
-def test_a_variant_computes_what_its_own_project_computes(
-    case: str, weights: GetWeights, tmp_path: Path
-) -> None:
+def test_a_variant_computes_what_its_own_project_computes(case: str, file: Path) -> None:
     tensors, stem, said = BUILT[case]
     content = {"state_dict": weights(stem=tensors)}
-    torch.save(content, tmp_path / "plain")
-    torch.save({**content, "hyper_parameters": said}, tmp_path / "file")
-    plain, variant = load_backbone(tmp_path / "plain"), load_backbone(tmp_path / "file")
+    plain = load(content, file)
+    variant = load({**content, "hyper_parameters": said}, file)
     images = torch.randn(2, 3, 40, 40, generator=torch.Generator().manual_seed(0))
     CHANGES[case](by_hand := plain.network())
     assert torch.equal(variant.network()(images), by_hand(images))
     assert not torch.allclose(plain.network()(images), by_hand(images), rtol=1e-2)
     assert variant.sha256 != plain.sha256
-    assert f"{stem} stem, as the file says: " in " ".join(inspect_file(tmp_path / "file").notes)
+    assert f"{stem} stem, as the file says: " in " ".join(inspect_file(file).notes)
 
 
 CONTRADICTIONS: dict[str, tuple[dict[str, Any], str]] = {
@@ -132,30 +127,23 @@ CONTRADICTIONS: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-def test_a_contradiction_is_refused_with_the_entry_and_what_to_do(
-    weights: GetWeights, tmp_path: Path
-) -> None:
+def test_a_contradiction_is_refused_with_the_entry_and_what_to_do(file: Path) -> None:
     for said, entry in CONTRADICTIONS.values():
         content = {**said, "state_dict": another(weights())}
-        refuse(content, tmp_path / "file", entry, "state_dict alone")
+        refuse(content, file, entry, "state_dict alone")
 
 
-def test_pooling_is_not_stated_where_the_names_show_that_it_is_absent(
-    weights: GetWeights, tmp_path: Path
-) -> None:
+def test_pooling_is_not_stated_where_the_names_show_that_it_is_absent(file: Path) -> None:
     """nn.Sequential numbers its layers; without max-pool the stages begin at 3."""
     content = {"maxpool1": True, "net": numbered(another(weights(stem="cifar")), first_layer=3)}
-    refuse(content, tmp_path / "file", "maxpool1 True")
+    refuse(content, file, "maxpool1 True")
 
 
 @pytest.mark.parametrize("said", [{"style": "caffe"}, {"stride_in_1x1": True}])
-def test_a_stride_in_the_1x1_concerns_bottlenecks_only(
-    said: dict[str, Any], weights: GetWeights, tmp_path: Path
-) -> None:
+def test_a_stride_in_the_1x1_concerns_bottlenecks_only(said: dict[str, Any], file: Path) -> None:
     config = {"cfg": {"backbone": said}}
-    torch.save({**config, "state_dict": another(weights())}, tmp_path / "basic")
-    assert load_backbone(tmp_path / "basic").arch == "resnet18"
-    refuse({**config, "state_dict": another(weights("resnet50"))}, tmp_path / "file", "1x1")
+    assert load({**config, "state_dict": another(weights())}, file).arch == "resnet18"
+    refuse({**config, "state_dict": another(weights("resnet50"))}, file, "1x1")
 
 
 HARMLESS: dict[str, dict[str, Any]] = {
@@ -178,10 +166,9 @@ HARMLESS: dict[str, dict[str, Any]] = {
 }
 
 
-def test_what_does_not_contradict_does_not_refuse(weights: GetWeights, tmp_path: Path) -> None:
+def test_what_does_not_contradict_does_not_refuse(file: Path) -> None:
     for said in HARMLESS.values():
-        torch.save({**said, "state_dict": another(weights())}, tmp_path / "file")
-        backbone = load_backbone(tmp_path / "file")
+        backbone = load({**said, "state_dict": another(weights())}, file)
         found = backbone.arch, backbone.stem, backbone.input
         assert found == ("resnet18", "imagenet", InputFormat()), said
 
@@ -217,19 +204,17 @@ IMAGES: dict[str, tuple[dict[str, Any], tuple[Any, Any, float, bool]]] = {
 
 @pytest.mark.parametrize("case", IMAGES)
 def test_the_stated_images_give_the_features_of_the_files_own_network(
-    case: str, weights: GetWeights, tmp_path: Path
+    case: str, file: Path
 ) -> None:
     said, (mean, std, scale, is_bgr) = IMAGES[case]
-    torch.save({**said, "state_dict": weights()}, tmp_path / "file")
-    backbone = load_backbone(tmp_path / "file")
+    backbone = load({**said, "state_dict": weights()}, file)
     images = torch.rand(2, 3, 40, 40, generator=torch.Generator().manual_seed(0))
     theirs = (images.flip(1) if is_bgr else images) * scale
-    expected = network_with("resnet18", "imagenet", weights())(
-        normalize(theirs, mean, std)
-    ).detach()
+    network = network_with("resnet18", "imagenet", weights())
+    expected = network(normalize(theirs, mean, std)).detach()
     found = backbone.network()(normalize(images, backbone.input.mean, backbone.input.std))
     assert torch.allclose(found, expected, rtol=0, atol=1e-4 * float(expected.abs().max()))
-    assert "images as the file says: " in " ".join(inspect_file(tmp_path / "file").notes)
+    assert "images as the file says: " in " ".join(inspect_file(file).notes)
 
 
 def test_hostile_texts_are_searched_in_a_moment() -> None:

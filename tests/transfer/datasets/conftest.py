@@ -10,9 +10,11 @@ import pytest
 from transfer.datasets.catalog import dataset_info
 from transfer.datasets.expected import SMALL_DATA, small_sizes
 
+CopyOf = Callable[[str], Path]
+
 
 @pytest.fixture
-def copy_of(small_data: Path, tmp_path: Path) -> Callable[[str], Path]:
+def copy_of(small_data: Path, tmp_path: Path) -> CopyOf:
     """Copies one set into a data folder of its own, which the test may damage."""
 
     def copy(key: str) -> Path:

@@ -2,12 +2,12 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import transfer.datasets.check
+from tests.transfer.datasets.conftest import CopyOf
 from transfer.datasets.catalog import DATASETS, open_split
 from transfer.datasets.check import check, render, require
 from transfer.datasets.expected import SMALL_DATA, DataError, Sizes, mark_small
@@ -28,7 +28,7 @@ def test_a_generated_set_is_whole(small_data: Path, subtests: pytest.Subtests) -
 
 
 def test_all_broken_images_are_named_in_any_block_of_files(
-    copy_of: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+    copy_of: CopyOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transfer.datasets.check, "BLOCK", 7)
     data = copy_of("pets")
@@ -47,7 +47,7 @@ def test_all_broken_images_are_named_in_any_block_of_files(
         assert [name for name in names if name not in render([report])] == []
 
 
-def test_only_full_decoding_sees_damage_between_whole_ends(copy_of: Callable[[str], Path]) -> None:
+def test_only_full_decoding_sees_damage_between_whole_ends(copy_of: CopyOf) -> None:
     data = copy_of("dtd")
     images = open_split("dtd", data, "test")
     images[1][0].save(data / images.name(1), "BMP")  # a sound file of another kind is no damage
@@ -57,7 +57,7 @@ def test_only_full_decoding_sees_damage_between_whole_ends(copy_of: Callable[[st
     assert check("dtd", data, decode=True).unreadable == (images.name(0),)
 
 
-def test_a_missing_class_is_named(copy_of: Callable[[str], Path]) -> None:
+def test_a_missing_class_is_named(copy_of: CopyOf) -> None:
     data = copy_of("food")
     shutil.rmtree(data / "food-101" / "images" / "beignets")
     report = check("food", data, decode=False)
@@ -77,7 +77,7 @@ def test_a_missing_class_is_named(copy_of: Callable[[str], Path]) -> None:
         assert absent == all_classes - (8 if key == "in100" else 10)
 
 
-def test_what_is_no_image_is_named_with_what_it_is(copy_of: Callable[[str], Path]) -> None:
+def test_what_is_no_image_is_named_with_what_it_is(copy_of: CopyOf) -> None:
     data = copy_of("pets")
     images = open_split("pets", data, "test")
     contents = {b"": "empty", b"\n<!DOCTYPE html>": "a page in HTML", b"PK\3\4": "it begins with"}
@@ -93,9 +93,7 @@ def test_what_is_no_image_is_named_with_what_it_is(copy_of: Callable[[str], Path
     ("key", "name"),
     [("flowers", "flowers-102/setid.mat"), ("cars", "stanford_cars/devkit/cars_meta.mat")],
 )
-def test_a_cut_mat_file_is_named_wherever_it_ends(
-    key: str, name: str, copy_of: Callable[[str], Path]
-) -> None:
+def test_a_cut_mat_file_is_named_wherever_it_ends(key: str, name: str, copy_of: CopyOf) -> None:
     data = copy_of(key)
     content = (data / name).read_bytes()
     for end in range(0, len(content), max(1, len(content) // 8)):
@@ -103,9 +101,7 @@ def test_a_cut_mat_file_is_named_wherever_it_ends(
         assert any(name in line for line in check(key, data, decode=False).problems), end
 
 
-def test_wrong_counts_are_named_and_tolerated_up_to_the_number(
-    copy_of: Callable[[str], Path],
-) -> None:
+def test_wrong_counts_are_named_and_tolerated_up_to_the_number(copy_of: CopyOf) -> None:
     data = copy_of("sun397")
     listing = data / "SUN397" / "Testing_01.txt"
     lines = listing.read_text().splitlines()
@@ -122,7 +118,7 @@ def test_wrong_counts_are_named_and_tolerated_up_to_the_number(
     assert "describe-data sun397" in str(error.value)
 
 
-def test_an_excerpt_may_announce_only_some_splits(copy_of: Callable[[str], Path]) -> None:
+def test_an_excerpt_may_announce_only_some_splits(copy_of: CopyOf) -> None:
     data = copy_of("voc07")
     (data / "VOCdevkit" / "VOC2007" / "ImageSets" / "Main" / "train.txt").unlink()
     mark_small(data, "voc07", Sizes(classes=20, counts={"trainval": 200, "test": 160}))

@@ -3,12 +3,12 @@
 import json
 import pickle
 import random
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.transfer.datasets.conftest import CopyOf
 from transfer.datasets.catalog import open_split
 from transfer.datasets.expected import DataError
 from transfer.datasets.labeled import RESPLIT_SEED
@@ -34,7 +34,7 @@ def test_cifar_pixels_and_labels_are_those_of_the_pickles(key: str, small_data: 
     assert (first, second) in (("airplane", "automobile"), ("apple", "aquarium_fish"))
 
 
-def test_cifar_pickle_that_calls_code_is_refused(copy_of: Callable[[str], Path]) -> None:
+def test_cifar_pickle_that_calls_code_is_refused(copy_of: CopyOf) -> None:
     data = copy_of("cifar10")
     payload = b"cos\nsystem\n(S'exit 1'\ntR."
     (data / "cifar-10-batches-py" / "test_batch").write_bytes(payload)
@@ -59,9 +59,7 @@ def test_image_folders_are_read_like_the_pickles(
         assert images.class_names[label] == Path(images.name(0)).parent.name
 
 
-def test_the_order_of_cubs_lines_does_not_matter(
-    small_data: Path, copy_of: Callable[[str], Path]
-) -> None:
+def test_the_order_of_cubs_lines_does_not_matter(small_data: Path, copy_of: CopyOf) -> None:
     data = copy_of("cub200")
     for listing in ("image_class_labels.txt", "train_test_split.txt"):
         path = data / "CUB_200_2011" / listing
@@ -96,7 +94,7 @@ def test_inat_is_tested_on_all_of_val_and_a_tenth_of_the_training_images(small_d
     assert sorted(names(small_data, "trainval")) == sorted(set(train) - set(moved))
 
 
-def test_an_incomplete_annotation_file_is_an_error(copy_of: Callable[[str], Path]) -> None:
+def test_an_incomplete_annotation_file_is_an_error(copy_of: CopyOf) -> None:
     data = copy_of("inat1k")
     path = data / "inat2019" / "train2019.json"
     content = json.loads(path.read_text())
@@ -106,7 +104,7 @@ def test_an_incomplete_annotation_file_is_an_error(copy_of: Callable[[str], Path
 
 
 def test_a_drawn_list_is_written_once_and_the_same_wherever_the_data_lie(
-    small_data: Path, tmp_path: Path, copy_of: Callable[[str], Path]
+    small_data: Path, tmp_path: Path, copy_of: CopyOf
 ) -> None:
     folder = tmp_path / "lists"
     here, there = (

@@ -1,16 +1,11 @@
 """Seeded draws: the same on every machine and in every directory order."""
 
 import hashlib
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from transfer.datasets.catalog import open_split
 from transfer.datasets.expected import DataError, Sizes
 from transfer.datasets.images import Images, image_files
 from transfer.datasets.splits import (
@@ -49,36 +44,11 @@ def test_the_draw_of_this_seed_never_changes() -> None:
     assert names_of(val) == ["folder/019.jpg", "folder/038.jpg", "folder/048.jpg"]
 
 
-def test_a_missing_image_is_replaced_by_one_other() -> None:
-    val = names_of(balanced_split(pool(NAMES), "val", val_per_class=5))
-    without_one = [name for name in NAMES if name != val[0]]
-    again = names_of(balanced_split(pool(without_one), "val", val_per_class=5))
-    assert len(again) == 15
-    assert len({*again} - {*val}) == 1
-
-
 def test_a_class_too_small_to_hold_out_is_named() -> None:
     with pytest.raises(DataError, match="3 of 3 classes, first 'a'"):
         balanced_split(pool(NAMES), "val", val_per_class=20)
     with pytest.raises(DataError, match="60 images in trainval"):
         uniform_split(pool(NAMES), "val", Sizes(classes=3, counts={"val": 60}))
-
-
-@pytest.mark.parametrize("key", ["birdsnap", "caltech101", "in100"])
-def test_the_order_of_a_directory_does_not_matter(
-    key: str, small_data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    scandir = os.scandir
-
-    @contextmanager
-    def backwards(folder: Any) -> Iterator[list[Any]]:
-        with scandir(folder) as entries:
-            yield sorted(entries, key=lambda entry: str(entry.name), reverse=True)
-
-    before = {s: open_split(key, small_data, s).fingerprint for s in ("train", "val", "test")}
-    monkeypatch.setattr("transfer.datasets.images.os.scandir", backwards)
-    after = {s: open_split(key, small_data, s).fingerprint for s in ("train", "val", "test")}
-    assert after == before
 
 
 def test_shares_are_balanced_nested_and_the_same_everywhere() -> None:

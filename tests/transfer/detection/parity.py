@@ -43,14 +43,6 @@ CASES = {
 """Detectors whose engines are compared."""
 
 
-def worst_loss(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> float:
-    """Largest relative difference; both must have the same losses."""
-    assert one.keys() == other.keys()
-    return max(
-        (abs(one[name] - other[name]) / abs(one[name]).clamp_min(1e-12)).item() for name in one
-    )
-
-
 def worst_tensor(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> float:
     """Largest difference within a tensor, relative to the largest value of that tensor.
 

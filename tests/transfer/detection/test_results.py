@@ -7,11 +7,7 @@ import torch
 from pretrain.running.processes import this_process
 from tests.transfer.detection.scenes import scene
 from transfer.detection.detector import ResizedDetections
-from transfer.detection.results import (
-    Detections,
-    paste_mask,
-    to_original_size,
-)
+from transfer.detection.results import Detections, paste_mask, to_original_size
 from transfer.detection.train import kept_detections
 
 

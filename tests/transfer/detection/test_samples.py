@@ -16,12 +16,7 @@ from transfer.datasets.scenes import Scenes
 from transfer.detection.detector import Sample
 from transfer.detection.detectron2_engine import silence_known_warnings
 from transfer.detection.recipe import Finds
-from transfer.detection.samples import (
-    resize_sample,
-    resized_size,
-    test_image,
-    training_sample,
-)
+from transfer.detection.samples import resize_sample, resized_size, test_image, training_sample
 
 LEFT, RIGHT = 5, 6
 """COCO's left and right shoulder."""

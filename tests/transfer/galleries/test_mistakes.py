@@ -10,12 +10,7 @@ import torch
 from PIL import Image
 
 from transfer.datasets.images import ImageArrays, Images
-from transfer.galleries.mistakes import (
-    corrupted_mistakes,
-    misplaced,
-    mistakes,
-    turned_mistakes,
-)
+from transfer.galleries.mistakes import corrupted_mistakes, misplaced, mistakes, turned_mistakes
 
 CLASSES = ("cat", "dog", "fox")
 

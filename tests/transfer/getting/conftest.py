@@ -29,11 +29,8 @@ class Server:
     """Content of each path."""
     cuts: dict[str, list[int]] = field(default_factory=dict)
     """Bytes after which the next answers for a path break off, each used once."""
-    hangs: dict[str, list[int]] = field(default_factory=dict)
-    """Bytes after which the next answers for a path wait for `released`, each used once."""
     released: threading.Event = field(default_factory=threading.Event)
-    pages: set[str] = field(default_factory=set)
-    """Paths that answer with a page and status 200."""
+    """Event that an answer which breaks off waits for before it does."""
     redirects: dict[str, str] = field(default_factory=dict)
     """Place to which a path redirects."""
     without_ranges: bool = False
@@ -55,8 +52,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.state.requests.append((path, asked))
         if path in self.state.redirects:
             self._answer(302, b"", {"Location": self.state.redirects[path]})
-        elif path in self.state.pages:
-            self._answer(200, b"<html>Sorry, this moved.</html>", {})
         elif path not in self.state.files:
             self.send_error(404)
         else:
@@ -80,13 +75,9 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in (sizes | headers).items():
             self.send_header(name, value)
         self.end_headers()
-        if self.state.hangs.get(path):
-            self.wfile.write(content[: self.state.hangs[path].pop(0)])
-            self.state.released.wait()
-            self.close_connection = True
-            return
         if self.state.cuts.get(path):
             self.wfile.write(content[: self.state.cuts[path].pop(0)])
+            self.state.released.wait()
             self.close_connection = True
             return
         self.wfile.write(content)
@@ -101,6 +92,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     monkeypatch.setattr(download, "RETRY", download.RETRY.new(backoff_factor=0))
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     state = Server()
+    state.released.set()
     handler = type("Handler", (_Handler,), {"state": state})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as http:
         state.address = f"http://127.0.0.1:{http.server_port}"

@@ -91,7 +91,8 @@ def test_a_second_process_waits_and_finds_the_set(
     publish: Publish, data: Path, server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = publish("dtd")
-    server.hangs["dtd/dtd-r1.0.1.tar.gz"] = [1000]
+    server.cuts["dtd/dtd-r1.0.1.tar.gz"] = [1000]
+    server.released.clear()
     with ThreadPoolExecutor() as threads:
         first = threads.submit(get_source, source, Getting(data=data))
         while not server.requests:
@@ -218,17 +219,14 @@ def test_flat_val_images_without_a_list_are_named(
     assert not (data / "imagenet").exists()
 
 
+KAGGLES = "ILSVRC/Data/CLS-LOC"
+
+
 @pytest.mark.parametrize(
     ("key", "places"),
     [
         ("in1k", {"train": "imagenet/train", "validation": "imagenet/val"}),
-        (
-            "in1k",
-            {
-                "ILSVRC/Data/CLS-LOC/train": "imagenet/train",
-                "ILSVRC/Data/CLS-LOC/val": "imagenet/val",
-            },
-        ),
+        ("in1k", {f"{KAGGLES}/train": "imagenet/train", f"{KAGGLES}/val": "imagenet/val"}),
         (
             "coco17",
             {

@@ -108,9 +108,8 @@ def test_the_facts_of_a_source_are_well_formed() -> None:
             address = re.compile(f"https?://.*/{re.escape(archive.name)}")
             assert all(map(address.fullmatch, archive.urls)), archive
             assert bool(archive.urls) == (source.access == "download"), archive
-            assert archive.checksum or not archive.urls, (
-                archive
-            )  # a download goes on where it ended
+            # a download goes on where it ended
+            assert archive.checksum or not archive.urls, archive
         assert source.terms_url.startswith("http")
         assert source.access == "download" or source.advice
 

@@ -93,7 +93,7 @@ def test_addresses_are_tried_in_turn_and_each_that_failed_is_named(
         "other": "the file is another one",
     }
     server.redirects |= {"bad": "http://[bad/", "ftp": "ftp://127.0.0.1/x", "loop": "loop"}
-    server.pages.add("page")
+    server.files["page"] = b"<html>Sorry, this moved.</html>"
     server.files["cut"], server.cuts["cut"] = CONTENT, [9] * 20
     server.files["other"] = b"?" * len(CONTENT)
     server.files["size"] = CONTENT[1:]

@@ -65,17 +65,13 @@ def trained(arch: str, stem: Stem, network: Network, way: Input) -> Backbone:
     return replace(backbone, state_dict=weights)
 
 
-def known(arch: str, stem: Stem) -> list[Network]:
-    return [network for network in NETWORKS if network.fits(arch, stem)]
-
-
 @pytest.mark.parametrize(
     ("arch", "stem", "network"),
     [
         pytest.param(arch, stem, network, id=f"{arch}-{stem}-{network.name}")
         for arch, stem in CASES
-        for network in known(arch, stem)
-        if arch == "resnet18" or network.bottleneck
+        for network in NETWORKS
+        if network.fits(arch, stem) and (arch == "resnet18" or network.bottleneck)
     ],
 )
 def test_the_network_that_the_statistics_were_taken_from_is_named(
@@ -112,9 +108,9 @@ def test_the_divergence_is_that_of_two_normals() -> None:
     (m, mu), (v, s) = torch.randn(2, 5, generator=generator), torch.rand(2, 5, generator=generator)
     normal = torch.distributions.Normal
     expected = torch.distributions.kl_divergence(normal(m, v.sqrt()), normal(mu, s.sqrt()))
-    assert divergence((m, v), (mu, s)) == pytest.approx(
-        float(expected.clamp(max=MAX_DIVERGENCE).mean()), rel=64 * torch.finfo(m.dtype).eps
-    )
+    mean = float(expected.clamp(max=MAX_DIVERGENCE).mean())
+    found = divergence((m, v), (mu, s))
+    assert found == pytest.approx(mean, rel=64 * torch.finfo(m.dtype).eps)
 
 
 BY_NAME = {network.name: network for network in NETWORKS}

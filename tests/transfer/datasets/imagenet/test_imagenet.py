@@ -4,7 +4,6 @@ import json
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +12,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from tests.transfer.datasets.conftest import CopyOf
 from transfer.datasets.catalog import DATASETS, dataset_info, expected_sizes, open_split
 from transfer.datasets.check import check
 from transfer.datasets.expected import SMALL_DATA, DataError, Sizes, mark_small
@@ -47,7 +47,7 @@ def test_a_list_names_the_images_and_their_classes(small_data: Path) -> None:
     assert open_split("in1k_10pct", small_data, "test").fingerprint == whole
 
 
-def test_each_list_is_a_set_of_its_own(copy_of: Callable[[str], Path]) -> None:
+def test_each_list_is_a_set_of_its_own(copy_of: CopyOf) -> None:
     data = copy_of("in1k_1pct")
     file = data / "imagenet_subsets" / "1percent.txt"
     file.write_text("n99999999_1.JPEG\n")
@@ -71,15 +71,13 @@ def test_every_class_comes_under_every_corruption_at_every_severity(small_data: 
     assert classes == [name.split("/")[3] for name in names]
 
 
-def test_what_is_missing_of_the_corruptions_is_named(copy_of: Callable[[str], Path]) -> None:
+def test_what_is_missing_of_the_corruptions_is_named(copy_of: CopyOf) -> None:
     data = copy_of("imagenet_c100")
     info = dataset_info("imagenet_c100")
     assert info.departures(data) == []
     next((data / "imagenet-c" / "fog" / "3").rglob("*.JPEG")).unlink()
-    assert (
-        "test: 759 images found, 760 expected"
-        in check("imagenet_c100", data, decode=False).problems
-    )
+    problems = check("imagenet_c100", data, decode=False).problems
+    assert "test: 759 images found, 760 expected" in problems
     shutil.rmtree(data / "imagenet-c" / "spatter")
     with pytest.raises(DataError, match=r"1 of 19 corruptions are missing.*spatter"):
         open_split("imagenet_c100", data, "test")
@@ -112,7 +110,7 @@ def test_folders_find_their_class_by_label_whatever_they_are_called(tmp_path: Pa
     assert found == {"aa_bowl": "n03775546", "zz_chair": "n04099969"}
 
 
-def test_a_half_unpacked_objectnet_is_known_by_its_total(copy_of: Callable[[str], Path]) -> None:
+def test_a_half_unpacked_objectnet_is_known_by_its_total(copy_of: CopyOf) -> None:
     data = copy_of("objectnet13")
     for file in (data / "objectnet-1.0" / "images" / "jeans").iterdir():
         file.unlink()

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.transfer.datasets.conftest import CopyOf
 from transfer.cells.checked_data import fingerprint
 from transfer.datasets.catalog import map_annotations, open_scenes
 from transfer.datasets.objects import coco
@@ -59,7 +60,7 @@ def assert_same(one: Scenes, other: Scenes) -> None:
 
 @pytest.mark.parametrize("key", FILES)
 def test_mapped_splits_are_those_of_the_json_file(
-    key: str, copy_of: Callable[[str], Path], tmp_path: Path
+    key: str, copy_of: CopyOf, tmp_path: Path
 ) -> None:
     data, cache = copy_of(key), tmp_path / "cache"
     file = data / "coco" / "annotations" / FILES[key]

@@ -3,7 +3,6 @@
 import os
 import shutil
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -12,7 +11,7 @@ import pytest
 import scipy.io
 from PIL import Image
 
-from tests.transfer.datasets.conftest import real_data
+from tests.transfer.datasets.conftest import CopyOf, real_data
 from transfer.__main__ import main
 from transfer.datasets.catalog import open_scenes, open_segmented, open_split
 from transfer.datasets.check import check, require
@@ -42,9 +41,7 @@ def test_a_box_around_the_image_goes_from_zero_to_its_size(small_data: Path) -> 
     assert all(box == [0, 0, width, height] for box, width, height in whole)
 
 
-def test_difficult_objects_stand_aside_and_only_these_do_not_drop_an_image(
-    copy_of: Callable[[str], Path],
-) -> None:
+def test_difficult_objects_stand_aside_and_only_these_do_not_drop_an_image(copy_of: CopyOf) -> None:
     data = copy_of("voc0712")
     first = open_scenes("voc0712", data, "trainval").name(0)
     _replace(_xml(data, first), "<difficult>0", "<difficult>1")
@@ -68,7 +65,7 @@ def _replace(file: Path, old: str, new: str) -> None:
     file.write_text(file.read_text().replace(old, new))
 
 
-def test_everything_broken_is_named_and_left_out(copy_of: Callable[[str], Path]) -> None:
+def test_everything_broken_is_named_and_left_out(copy_of: CopyOf) -> None:
     data = copy_of("voc0712")
     scenes = open_scenes("voc0712", data, "test")
     alone = [i for i, scene in enumerate(scenes) if len(scene.boxes) == 1][:4]
@@ -119,6 +116,11 @@ def test_detectron2_reads_the_same(real: bool, small_data: Path) -> None:
         assert scene.classes.tolist() == [thing["category_id"] for thing in record["annotations"]]
 
 
+@pytest.fixture
+def data(copy_of: CopyOf) -> Path:
+    return copy_of("voc12")
+
+
 def voc(data: Path) -> Path:
     return data / "VOCdevkit" / "VOC2012"
 
@@ -146,10 +148,7 @@ def write_mat(file: Path, classes: np.ndarray) -> None:
     scipy.io.savemat(file, {"GTcls": content})
 
 
-def test_train_aug_is_vocs_train_and_what_is_added_without_val(
-    copy_of: Callable[[str], Path],
-) -> None:
-    data = copy_of("voc12")
+def test_train_aug_is_vocs_train_and_what_is_added_without_val(data: Path) -> None:
     lists, aug = voc(data) / "ImageSets" / "Segmentation", voc(data) / "SegmentationClassAug"
     train, val = ((lists / f"{name}.txt").read_text().split() for name in ("train", "val"))
     # the download of that name also holds the masks of VOC's own train and val
@@ -170,8 +169,7 @@ def test_train_aug_is_vocs_train_and_what_is_added_without_val(
         open_segmented("voc12_seg", data, "trainval")
 
 
-def test_check_data_names_the_source_of_the_masks(copy_of: Callable[[str], Path]) -> None:
-    data = copy_of("voc12")
+def test_check_data_names_the_source_of_the_masks(data: Path) -> None:
     assert "all files but VOC's own" in check("voc12_seg", data, decode=False).notes[0]
     into_sbd(data)
     report = check("voc12_seg", data, decode=False)
@@ -185,10 +183,7 @@ def test_check_data_names_the_source_of_the_masks(copy_of: Callable[[str], Path]
     assert report.counts["trainval"] == (60, 100)
 
 
-def test_sbd_converted_is_the_same_set(
-    copy_of: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
-) -> None:
-    data = copy_of("voc12")
+def test_sbd_converted_is_the_same_set(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = open_segmented("voc12_seg", data, "trainval")
     masks = [before.mask(i) for i in range(len(before))]
     into_sbd(data)
@@ -204,8 +199,7 @@ def test_sbd_converted_is_the_same_set(
         assert np.array_equal(after.mask(i), mask)
 
 
-def test_a_file_that_is_not_sbds_is_named(copy_of: Callable[[str], Path]) -> None:
-    data = copy_of("voc12")
+def test_a_file_that_is_not_sbds_is_named(data: Path) -> None:
     into_sbd(data)
     file = data / "benchmark_RELEASE/dataset/cls/2008_000099.mat"
     file.write_bytes(b"nothing")
@@ -216,11 +210,6 @@ def test_a_file_that_is_not_sbds_is_named(copy_of: Callable[[str], Path]) -> Non
         write_mat(file, np.array(classes))
         with pytest.raises(DataError, match="with ids from 0 to 255"):
             read_sbd_mask(file)
-
-
-@pytest.fixture
-def data(copy_of: Callable[[str], Path]) -> Path:
-    return copy_of("voc12")
 
 
 def mask_file(split: Segmented, i: int) -> Path:
@@ -236,16 +225,14 @@ def test_everything_wrong_with_masks_is_named(data: Path) -> None:
     Image.new("RGB", (96, 64)).save(mask_file(split, 0))
     mask_file(split, 1).write_bytes(mask_file(split, 1).read_bytes()[:60])
     found = check("voc12_seg", data, decode=False).problems
-    for i, why in enumerate(
-        (
-            "colors (RGB) where class ids are expected",
-            "cannot be decoded",
-            "96 x 60 px, its image has 96 x 64",
-            "unknown ids 21, 30, 31, 32, 33, 34, 254; expected 0 to 20, and 255 for pixels that",
-        )
-    ):
-        assert found[i].startswith(f"{split.name(i)}: its mask {split.masks.name(i)}: {why}")
-    assert len(found) == 4
+    reasons = (
+        "colors (RGB) where class ids are expected",
+        "cannot be decoded",
+        "96 x 60 px, its image has 96 x 64",
+        "unknown ids 21, 30, 31, 32, 33, 34, 254; expected 0 to 20, and 255 for pixels that",
+    )
+    for i, (line, why) in enumerate(zip(found, reasons, strict=True)):
+        assert line.startswith(f"{split.name(i)}: its mask {split.masks.name(i)}: {why}")
 
 
 def test_a_run_refuses_broken_masks_or_leaves_them_out(data: Path) -> None:
