@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, cast
 
 from pretrain.running.atomic_files import content_hash
 from pretrain.running.console import print_line
@@ -225,7 +225,7 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
         metric = self.primary_metric
 
         def score(rate: float) -> float:
-            predictions = train(prepared.held_out or prepared.images, rate, f"rate-{rate:g}")
+            predictions = train(cast("Portion", prepared.held_out), rate, f"rate-{rate:g}")
             return self.metrics(predictions)[metric] if this_process().is_main else math.nan
 
         train = partial(self.train, prepared, folders, seed)
