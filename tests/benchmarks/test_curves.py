@@ -57,19 +57,14 @@ def test_a_curve_has_a_row_per_epoch_in_its_csv_and_in_the_table(
 def test_a_wrong_request_of_snapshots_is_refused(
     snapshots: Path, small_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    request = words(snapshots, small_data, tmp_path)
-
-    def changed(before: str, after: str) -> list[str]:
-        return [after if word == before else word for word in request]
-
-    for wrong, fact in (
-        (changed("smoke", "paper"), "cifar10_knn: 200 neighbors"),
-        (changed("mine", ".."), "--name '..' "),
-        (changed("mine", ""), "--name '' "),
-        (changed(str(snapshots), str(tmp_path)), "--snapshot-epochs"),
-        (changed(str(small_data), str(tmp_path / "nowhere")), "nowhere"),
+    for option, value, fact in (
+        ("--schedule", "paper", "cifar10_knn: 200 neighbors"),
+        ("--name", "..", "--name '..' "),
+        ("--name", "", "--name '' "),
+        ("--snapshots", str(tmp_path), "--snapshot-epochs"),
+        ("--data", str(tmp_path / "nowhere"), "nowhere"),
     ):
-        assert main(wrong) == 2
+        assert main([*words(snapshots, small_data, tmp_path), option, value]) == 2
         assert fact in capsys.readouterr().err
 
 

@@ -18,11 +18,12 @@ from transfer.cells import command
 from transfer.cells.command import Evaluate
 from transfer.cells.execution import request_of
 from transfer.cells.request import Cell, CellSettings
-from transfer.record import Record, protocol_hash, read_record, stored_fields
+from transfer.record import Record, protocol_hash, read_record
 from transfer.tasks import reading_of, task_of
 
 RECORDS = Path(__file__).parents[2] / "results" / "records"
 (OWN,) = RECORDS.glob("cifar10-vicreg/cifar10_knn.*.json")
+NAMES = ("name", "arch", "stem", "sha256", "file_sha256", "source", "made_by")
 
 
 def lines_of(path: Path) -> dict[str, str]:
@@ -42,9 +43,8 @@ def planned_cell(words: list[str], backbone: Backbone, monkeypatch: pytest.Monke
 
 def stand_in(record: Record) -> Backbone:
     """The record's backbone without weights."""
-    names = ("name", "arch", "stem", "sha256", "file_sha256", "source", "made_by")
     form: dict[str, Any] = {k: v for k, v in record.request["input"].items() if k == "size_px"}
-    known = {name: record.backbone[name] for name in names}
+    known = {name: record.backbone[name] for name in NAMES}
     return Backbone(**known, state_dict={}, input=InputFormat(**form))
 
 
@@ -66,28 +66,20 @@ def test_commands_of_all_own_records_plan_them(monkeypatch: pytest.MonkeyPatch) 
         assert (own, cell.path) == (record.protocol["hash"], path), words
 
 
-def stored(cell: Cell, **changes: Any) -> Path:
-    """The record that a cell leaves, but for its numbers."""
-    backbone, task = cell.backbone, reading_of(cell.key)[0]
-    names = ("name", "arch", "stem", "sha256", "file_sha256", "source", "made_by")
-    protocol = {"hash": protocol_hash(task, cell.task), "name": cell.task.protocol}
-    protocol |= {"paper_hash": protocol_hash(task, task_of(cell.key))}
-    told = {"fingerprint": "f", "small": "", "counts": {}, "tolerated": 0}
+def stored(cell: Cell) -> Path:
+    """The record that a cell leaves, but for its numbers, its data and what shaped them."""
+    own, task = read_record(OWN), reading_of(cell.key)[0]
     record = replace(
-        read_record(OWN),
-        backbone={name: getattr(backbone, name) for name in names},
+        own,
+        backbone={name: getattr(cell.backbone, name) for name in NAMES},
         task=task,
-        protocol=protocol | {"fields": stored_fields(cell.task)},
+        protocol=own.protocol | {"paper_hash": protocol_hash(task, task_of(cell.key))},
         schedule=cell.settings.schedule,
         seed=cell.seed,
-        engine=cell.task.engine,
-        data=dict.fromkeys(cell.task.datasets(), told),
         request=request_of(cell),
-        primary_metric=cell.task.primary_metric,
-        heading=cell.task.heading,
-        declared=backbone.declared,
+        declared=cell.backbone.declared,
     )
-    put(cell.path.parent, cell.path.name, asdict(record) | changes)
+    put(cell.path.parent, cell.path.name, asdict(record))
     return cell.path
 
 

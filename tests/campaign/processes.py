@@ -121,14 +121,24 @@ class Running:
 
 
 @contextmanager
-def running(commands: Commands, run: Running) -> Iterator[Running]:
+def running(commands: Commands, log: Path) -> Iterator[Running]:
     """Start commands together; none of their processes outlives the context."""
+    run = Running(log)
     try:
         for words in commands:
             run.start(words)
         yield run
     finally:
         run.kill_all()
+
+
+def run_to_end(commands: Commands, log: Path) -> None:
+    """Run commands that nothing disturbs; RuntimeError if one fails."""
+    with running(commands, log) as run:
+        run.wait(600)
+        run.wait_for_orphans(5)
+    if any(run.results()):
+        raise RuntimeError(f"{commands[0]} fails undisturbed: {run.results()}, see {log}")
 
 
 def become(run: Callable[[], int], log: Path) -> NoReturn:

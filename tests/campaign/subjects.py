@@ -2,11 +2,11 @@
 
 import re
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.campaign.processes import Commands
+from tests.campaign.processes import Commands, run_to_end
 from tests.tiny_methods import write_images
 from tests.transfer.cells.many_images import generate_many
 from transfer.datasets.synthetic.generate import generate
@@ -99,8 +99,8 @@ def prepare(subject: str, places: Places) -> None:
         shutil.copytree(ROOT / "results" / "records", places.out / "results" / "records")
 
 
-def write_inputs(inputs: Path, subjects: Iterable[str], run: Callable[[Commands], None]) -> None:
-    """Write what these subjects read; `run` runs commands to their end."""
+def write_inputs(inputs: Path, subjects: Iterable[str]) -> None:
+    """Write what these subjects read."""
     words = " ".join(word for name in subjects for command in SUBJECTS[name] for word in command)
     names = set(re.findall(r"INPUTS/(\w+)", words))
     shutil.rmtree(inputs, ignore_errors=True)
@@ -114,5 +114,5 @@ def write_inputs(inputs: Path, subjects: Iterable[str], run: Callable[[Commands]
         write_images(inputs / "images", NUM_IMAGES)
     for name in names & PRETRAINED.keys():
         place = ("--data", str(inputs / "images"), "--out", str(inputs / name))
-        run((("pretrain", *PRETRAINED[name], *place),))
+        run_to_end((("pretrain", *PRETRAINED[name], *place),), inputs.with_suffix(".log"))
         (inputs / name / "checkpoint.pt").unlink(missing_ok=True)

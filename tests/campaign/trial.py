@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tests.campaign.outcome import differences, outcome
-from tests.campaign.processes import Commands, Running, descendants, running, send
+from tests.campaign.processes import Commands, Running, descendants, run_to_end, running, send
 from tests.campaign.subjects import SUBJECTS, Places, prepare
 
 MAX_STARTS = 4
@@ -58,12 +58,7 @@ def run_undisturbed(subject: str, places: Places) -> Undisturbed:
     """Run a subject to its end and return its result; RuntimeError if it fails."""
     start_anew(subject, places)
     start_s = time.monotonic()
-    run = Running(places.out.with_suffix(".log"))
-    with running(commands_of(subject, places), run):
-        run.wait(600)
-        run.wait_for_orphans(5)
-    if run.results() != [0] * len(run.leaders):
-        raise RuntimeError(f"{subject} fails undisturbed: {run.results()}, see {run.log}")
+    run_to_end(commands_of(subject, places), places.out.with_suffix(".log"))
     return Undisturbed(duration_s=time.monotonic() - start_s, parts=outcome(places.out))
 
 
@@ -91,7 +86,7 @@ def run_trial(name: str, subject: str, expected: Undisturbed, places: Places) ->
     kind = draw.choice(list(KILLS))
     start_anew(subject, places)
     commands, statuses = commands_of(subject, places), []
-    with running(commands, Running(places.out.with_suffix(".log"))) as run:
+    with running(commands, places.out.with_suffix(".log")) as run:
         in_time = not run.wait(draw.random() * expected.duration_s)
         if in_time:
             KILLS[kind](run, draw)
@@ -122,7 +117,7 @@ def start_again(
     for attempt in range(1, MAX_STARTS + 1):
         log = places.out.with_suffix(f".again{attempt}.log")
         log.unlink(missing_ok=True)
-        with running(commands, Running(log)) as run:
+        with running(commands, log) as run:
             if not run.wait(expected.limit_s):
                 return f"start {attempt + 1} hangs"
             statuses.append(run.results())

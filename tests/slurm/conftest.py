@@ -50,6 +50,13 @@ def pretend(
     running_cluster.tell("scancel", "--me")
 
 
+@pytest.fixture
+def folder(pretend: PretendCluster) -> Iterator[Path]:
+    """A folder that jobs may still write to when the test ends."""
+    with tempfile.TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as name:
+        yield Path(name)
+
+
 def wait_for_all(jobs: list[str]) -> dict[str, JobState]:
     until = time.monotonic() + PATIENCE_S
     while True:

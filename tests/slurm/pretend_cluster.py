@@ -48,33 +48,20 @@ class PretendCluster:
             (self.folder / f"gpu/{number}").symlink_to("/dev/null")
         (self.folder / "gres.conf").write_text(f"Name=gpu File={self.folder}/gpu/[0-{GPUS - 1}]\n")
         self.conf.write_text(self._configuration())
-        key = self.folder / "munge/key"
-        key.write_bytes(os.urandom(128))
-        key.chmod(stat.S_IRUSR | stat.S_IWUSR)
-        munge = {name: self.folder / "munge" / name for name in ("socket", "pid", "seed")}
-        self._run(
-            "munged",
-            "--force",
-            f"--key-file={key}",
-            f"--log-file={self.folder}/log/munged",
-            *(
-                f"--{name}{'' if name == 'socket' else '-file'}={path}"
-                for name, path in munge.items()
-            ),
-        )
+        munge = self.folder / "munge"
+        (munge / "key").write_bytes(os.urandom(128))
+        (munge / "key").chmod(stat.S_IRUSR | stat.S_IWUSR)
+        places = [f"--socket={munge}/socket", f"--log-file={self.folder}/log/munged"]
+        places += [f"--{name}-file={munge}/{name}" for name in ("key", "pid", "seed")]
+        self._run("munged", "--force", *places)
         self.start_controller()
         for node in NODES:
             self.start_node(node)
         self.wait_for_nodes()
 
     def wait_for_nodes(self) -> None:
-        self._until(
-            "nodes",
-            lambda: (
-                self.tell("sinfo", "-hN", "-p", "low", "-t", "idle", "-o", "%N").count("\n")
-                >= len(NODES)
-            ),
-        )
+        words = ("sinfo", "-hN", "-p", "low", "-t", "idle", "-o", "%N")
+        self._until("nodes", lambda: self.tell(*words).count("\n") >= len(NODES))
 
     def start_controller(self) -> None:
         """Start the controller, also after `stop_controller`; jobs go on in between."""

@@ -3,8 +3,6 @@
 import json
 import re
 import shutil
-import tempfile
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,24 +29,23 @@ TASKS = "in100_knn,voc07_svm,voc07_svm@11point"
 
 
 @pytest.fixture
-def request_here(checkpoint: Path, small_data: Path, pretend: PretendCluster) -> Iterator[RunAll]:
+def request_here(checkpoint: Path, small_data: Path, folder: Path) -> RunAll:
     """Three tasks of the demo on a checkpoint and on its random twin: six cells, four of which
     share features. Every path has spaces in it."""
-    with tempfile.TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as name:
-        home = Path(name) / "my own suite"
-        home.mkdir()
-        (home / "all data").symlink_to(small_data)
-        (home / "mine too.pth").symlink_to(checkpoint)
-        yield RunAll(
-            ckpt=(home / "mine too.pth",),
-            name=("mine",),
-            random=True,
-            data=home / "all data",
-            results=home / "here",
-            runs=home / "runs-here",
-            schedule="smoke",
-            tasks=TASKS,
-        )
+    home = folder / "my own suite"
+    home.mkdir()
+    (home / "all data").symlink_to(small_data)
+    (home / "mine too.pth").symlink_to(checkpoint)
+    return RunAll(
+        ckpt=(home / "mine too.pth",),
+        name=("mine",),
+        random=True,
+        data=home / "all data",
+        results=home / "here",
+        runs=home / "runs-here",
+        schedule="smoke",
+        tasks=TASKS,
+    )
 
 
 def there(request: RunAll) -> RunAll:

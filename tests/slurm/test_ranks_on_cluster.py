@@ -2,7 +2,6 @@
 
 import json
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -19,32 +18,30 @@ pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.xdist_group("slur
 def test_two_nodes_fine_tune_as_two_processes_of_one_machine(
     checkpoint: Path,
     small_data: Path,
+    folder: Path,
     pretend: PretendCluster,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with tempfile.TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as name:
-        home = Path(name)
-        words = ["coco_det", "--ckpt", str(checkpoint), "--data", str(small_data)]
-        words += ["--schedule", "smoke", "--engine", "torchvision", "--iterations", "30"]
-        places = {
-            where: ["--results", str(home / where), "--runs", str(home / f"runs-{where}")]
-            for where in ("two", "one")
-        }
-        job = [sys.executable, "-m", "transfer", *words, *places["two"]]
-        asked = ["--nodes", "2", "--cpus", "1", "--hours", "1", "--folder", str(home / "jobs")]
-        assert slurm([*asked, "--", *job]) == 0
-        _, id_, _, log = capsys.readouterr().out.split()
-        wait_until(lambda: Path(log).exists() and "  weights " in Path(log).read_text())
-        pretend.tell("scancel", "--signal=USR2", id_)
-        assert wait_for_all([id_])[id_].word == "COMPLETED", Path(log).read_text()
-        assert "going on after iteration" in Path(log).read_text()
-        assert transfer([*words, *places["one"], "--gpus", "2"]) == 0
-        two, one = (record(home / where) for where in ("two", "one"))
-        assert two["details"]["num_processes"] == 2
-        assert two["metrics"] == one["metrics"]
-        assert (
-            two["details"]["training"]["curve"] == one["details"]["training"]["curve"]
-        )  # of losses
+    words = ["coco_det", "--ckpt", str(checkpoint), "--data", str(small_data)]
+    words += ["--schedule", "smoke", "--engine", "torchvision", "--iterations", "30"]
+    places = {
+        where: ["--results", str(folder / where), "--runs", str(folder / f"runs-{where}")]
+        for where in ("two", "one")
+    }
+    job = [sys.executable, "-m", "transfer", *words, *places["two"]]
+    asked = ["--nodes", "2", "--cpus", "1", "--hours", "1", "--folder", str(folder / "jobs")]
+    assert slurm([*asked, "--", *job]) == 0
+    _, id_, _, log = capsys.readouterr().out.split()
+    wait_until(lambda: Path(log).exists() and "  weights " in Path(log).read_text())
+    pretend.tell("scancel", "--signal=USR2", id_)
+    assert wait_for_all([id_])[id_].word == "COMPLETED", Path(log).read_text()
+    assert "going on after iteration" in Path(log).read_text()
+    assert transfer([*words, *places["one"], "--gpus", "2"]) == 0
+    two, one = (record(folder / where) for where in ("two", "one"))
+    assert two["details"]["num_processes"] == 2
+    assert two["metrics"] == one["metrics"]
+    losses = [each["details"]["training"]["curve"] for each in (two, one)]
+    assert losses[0] == losses[1]
 
 
 def record(results: Path) -> dict[str, Any]:

@@ -9,18 +9,13 @@ import pytest
 from slurm.state import job_states, last_log_line, saved_error
 from tests.slurm.fake_programs import fake_programs
 
-QUEUE = "7_0|RUNNING|None|n1\n7_1|PENDING|Priority|\n8|COMPLETED|None|n2\n99|RUNNING|None|n3"
-
-
-def answer(folder: Path, patch: pytest.MonkeyPatch, squeue: str, sacct: str = "") -> None:
-    fake_programs(folder, patch, squeue=f"echo '{squeue}'", sacct=f"echo '{sacct}'")
-
 
 def test_accounts_tell_of_jobs_that_are_forgotten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    accounts = "5_0|TIMEOUT|None|n1\n5_1|CANCELLED by 0|None|n1"
-    answer(tmp_path, monkeypatch, QUEUE, accounts)
+    queue = "echo '7_0|RUNNING|None|n1\n8|COMPLETED|None|n2'"
+    accounts = "echo '5_0|TIMEOUT|None|n1\n5_1|CANCELLED by 0|None|n1'"
+    fake_programs(tmp_path, monkeypatch, squeue=queue, sacct=accounts)
     states = job_states(["5_0", "5_1"])
     words = {job: state.word for job, state in states.items()}
     assert words == {"5_0": "TIMEOUT", "5_1": "CANCELLED"}
@@ -32,7 +27,7 @@ def test_a_cancelled_rest_of_an_array_is_told_for_each_element(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue = "6_0|COMPLETED|None|n1\n6_[1-2,4%2]|CANCELLED|None|\n17|CANCELLED|Dependency|"
-    answer(tmp_path, monkeypatch, queue)
+    fake_programs(tmp_path, monkeypatch, squeue=f"echo '{queue}'", sacct="")
     jobs = ["6_0", "6_1", "6_2", "6_3", "6_4", "17_0", "17_5"]
     words = {job: state.word for job, state in job_states(jobs).items()}
     assert words == {"6_0": "COMPLETED"} | dict.fromkeys(

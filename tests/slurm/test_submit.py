@@ -4,14 +4,14 @@ import os
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from slurm.__main__ import main
 from slurm.cluster import Cluster, ClusterError
 from slurm.requeue import Command
-from slurm.resources import Queue, RequestError, Resources
+from slurm.resources import Queue, Resources
 from slurm.submit import Array, hide_job_variables, script, submit
 from tests.slurm.fake_programs import fake_programs
 
@@ -90,10 +90,7 @@ def test_what_was_accepted_unknown_to_us_is_taken_back(
     """The disk is full when the pickles of an accepted array are to be moved."""
     a_cluster(tmp_path, monkeypatch, accepted=9)
     fake_programs(tmp_path, monkeypatch, squeue=f"echo '1|{tmp_path}/jobs'; echo '8|other'")
-
-    def full(*words: object, **options: object) -> None:
-        raise OSError("no space left on device")
-
+    full = Mock(side_effect=OSError("no space left on device"))
     monkeypatch.setattr("submitit.core.utils.JobPaths.move_temporary_file", full)
     with pytest.raises(ClusterError, match=r"no space left on device; .* is cancelled"):
         submit([array(2)], Queue(), tmp_path / "jobs", Cluster({}))
@@ -115,10 +112,5 @@ def test_a_job_hands_nothing_on_to_what_it_submits(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_wrong_request_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    sizes: dict[str, Any] = {"nodes": 0, "gpus": -1, "hours": 0.0}
-    for name, value in sizes.items():
-        with pytest.raises(RequestError, match=f"^--{name} .*: expected at least"):
-            Resources(**{name: value})
     monkeypatch.setenv("PATH", str(tmp_path))  # no sbatch here
-    found = [main(words) for words in ([], ["--nodes", "0", "--", "true"], ["--", "true"])]
-    assert found == [2, 2, 2]
+    assert [main(words) for words in ([], ["--", "true"])] == [2, 2]

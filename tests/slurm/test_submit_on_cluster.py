@@ -1,7 +1,5 @@
 """Arrays on a real cluster: how many run, in which order, with what, and what is refused."""
 
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,12 +15,6 @@ from tests.slurm.test_faults_on_cluster import bash
 pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.xdist_group("slurm")]
 SMALL = Resources(cpus=1, hours=1)
 SPAN = "date +%s.%N > {file}; sleep 1; date +%s.%N >> {file}"
-
-
-@pytest.fixture
-def folder(pretend: PretendCluster) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as name:
-        yield Path(name)
 
 
 def span(file: Path) -> tuple[float, float]:

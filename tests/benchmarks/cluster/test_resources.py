@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,17 +22,12 @@ def backbone(small_backbone: Backbone) -> Backbone:
     return replace(small_backbone, arch="resnet50", input=form, state_dict={})
 
 
-def row(
-    backbone: Backbone, key: str, training: TrainingOptions | None = None, gpus: int = 1
-) -> PlannedCell:
-    settings = CellSettings(
-        data=Path("d"), results=Path("r"), runs=Path("u"), training=training or TrainingOptions()
-    )
+def row(backbone: Backbone, key: str, **training: Any) -> PlannedCell:
+    folder, options = Path("folder"), TrainingOptions(**training)
+    settings = CellSettings(data=folder, results=folder, runs=folder, training=options)
+    cell = Cell(key=key, backbone=backbone, seed=0, settings=settings)
     with assume_gpus(0):
-        cell = with_cluster_gpus(
-            Cell(key=key, backbone=backbone, seed=0, settings=settings),
-            SlurmOptions(cell_gpus=gpus),
-        )
+        cell = with_cluster_gpus(cell, SlurmOptions())
         return PlannedCell(cell, "run", (), cell.task.gpu_hours(backbone))
 
 
@@ -42,12 +38,11 @@ def test_a_probe_asks_for_one_gpu_and_a_detector_for_a_node(backbone: Backbone) 
     assert (detector.gpus, detector.processes, detector.cpus) == (8, 1, 64)
     slow = replace(row(backbone, "coco_det"), gpu_hours=5000.0)
     assert resources(slow, SlurmOptions()).hours == 24  # a day at a time
-    half = row(backbone, "coco_det", TrainingOptions(precision="float16"))
+    half = row(backbone, "coco_det", precision="float16")
     assert "float16" in str(half.cell.task)  # planned where there is no GPU
     # half the GPUs take twice the time
     eight, four = (
-        resources(row(backbone, "voc0712_det_c4", TrainingOptions(gpus=gpus)), SlurmOptions())
-        for gpus in (0, 4)
+        resources(row(backbone, "voc0712_det_c4", gpus=gpus), SlurmOptions()) for gpus in (0, 4)
     )
     assert four.gpus == 4
     assert four.hours == pytest.approx(2 * eight.hours, abs=1)

@@ -47,18 +47,12 @@ def settings_of(recipe: str) -> dict[str, object]:
 def point(
     results: Path, recipe: str, score: float, settings: dict[str, Any], **changes: Any
 ) -> None:
-    name = recipe.replace("/", "-") + changes.pop("suffix", "")
+    name = changes.pop("backbone", recipe.replace("/", "-") + changes.pop("suffix", ""))
     made_by = origin(recipe, settings=settings) | changes.pop("made_by", {})
-    cell = {
-        "backbone": name,
-        "sha256": name.ljust(64, "0")[:64],
-        "arch": "resnet18",
-        "made_by": made_by,
-        "task": "in100_linear",
-        "protocol": "jcl-2020/1",
-        "engine": "torch",
-    }
-    record(results / "records", score, **(cell | changes))
+    cell = {"backbone": name, "sha256": name.ljust(64, "0")[:64], "arch": "resnet18"}
+    cell |= {"task": "in100_linear", "protocol": "jcl-2020/1", "engine": "torch"}
+    folder = changes.pop("folder", "records")
+    record(results / folder, score, made_by=made_by, **(cell | changes))
 
 
 def jcl_keys(results: Path, scores: dict[int, float], **changes: Any) -> None:
@@ -84,18 +78,9 @@ def snapshot(
     results: Path, run: str, recipe: str, epoch: int, score: float, **changes: Any
 ) -> None:
     """Write the record of one snapshot of a run of 10 epochs."""
-    settings = {"epochs": 10} | changes.pop("settings", {})
-    name = f"{run}@epoch{epoch:04d}"
-    cell = {
-        "backbone": name,
-        "sha256": name.ljust(64, "0"),
-        "arch": "resnet18",
-        "made_by": origin(recipe, settings=settings, epochs=float(epoch)),
-        "task": "cifar10_knn",
-        "protocol": "uniclr-2022/1",
-        "engine": "torch",
-    }
-    record(results / "records" / "snapshots", score, **(cell | changes))
+    cell = {"backbone": f"{run}@epoch{epoch:04d}", "made_by": {"epochs": float(epoch)}}
+    cell |= {"task": "cifar10_knn", "protocol": "uniclr-2022/1", "folder": "records/snapshots"}
+    point(results, recipe, score, {"epochs": 10}, **(cell | changes))
 
 
 def training_log(
@@ -105,18 +90,11 @@ def training_log(
     count = len(next(iter(metrics.values())))
     settings = {"epochs": 10, "arch": "resnet18", "config.consistency_temperature": 0.05}
     settings["batch_size"] = changes.pop("batch", 64)
-    columns = {
-        "step": [float(i + 1) for i in range(count)],
-        "epoch": [10 * (i + 1) / count for i in range(count)],
-        **metrics,
+    steps = range(1, count + 1)
+    content = {
+        "format": "ssl-training-log/1",
+        "name": name,
+        "made_by": origin(recipe, settings=settings, epochs=10.0, steps=count, **changes),
+        "metrics": {"step": [*steps], "epoch": [10 * i / count for i in steps], **metrics},
     }
-    put(
-        results / "training",
-        f"{name}.json",
-        {
-            "format": "ssl-training-log/1",
-            "name": name,
-            "made_by": origin(recipe, settings=settings, epochs=10.0, steps=count, **changes),
-            "metrics": columns,
-        },
-    )
+    put(results / "training", f"{name}.json", content)

@@ -1,16 +1,17 @@
 """Files of figures: all three or none, the same bytes again, drawn only when something changed."""
 
 import html
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from benchmarks.drawing import files, style
+from benchmarks.drawing import style
 from benchmarks.drawing.figure import Line, Picture, Point
 from benchmarks.drawing.files import remove_stale, write_page, write_picture
 from benchmarks.drawing.panels import LinePanel
-from pretrain.running.atomic_files import WriteError, write_whole
+from pretrain.running.atomic_files import WriteError
 
 
 def picture(y: float = 2.0, caption: str = "Seeds < 3 & two <words>.") -> Picture:
@@ -62,18 +63,13 @@ def test_only_what_has_changed_or_is_missing_is_drawn_again(tmp_path: Path) -> N
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("suffix", ["svg", "csv"])
 def test_a_disk_that_is_full_amid_the_files_is_no_picture_that_is_drawn(
-    suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    suffix: str, tmp_path: Path, fill_disk: Callable[[str], None]
 ) -> None:
-    def write(path: Path, content: bytes, option: str) -> None:
-        if path.suffix == f".{suffix}":
-            raise WriteError(f"{path}: full")
-        write_whole(path, content, option)
-
     write_picture(picture(), tmp_path)
-    with monkeypatch.context() as full:
-        full.setattr(files, "write_whole", write)
-        with pytest.raises(WriteError):
-            write_picture(picture(y=3.0), tmp_path)
+    fill_disk(f"jcl_figure2a.{suffix}")
+    with pytest.raises(WriteError):
+        write_picture(picture(y=3.0), tmp_path)
+    fill_disk("no file")
     assert write_picture(picture(y=3.0), tmp_path)
 
 

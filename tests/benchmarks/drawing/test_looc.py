@@ -91,10 +91,10 @@ def neighbors(results: Path, recipe: str, labels: list[int], **changes: Any) -> 
         "task": "cifar10_neighbors",
         "protocol": "looc-2020/1",
         "metric": "same_class",
-        "details": {"queries": queries, "num_test": changes.pop("num_test", None)},
+        "details": {"queries": queries},
         "settings": {"config.designated": ["color"]} if "looc" in recipe else {},
     }
-    point(results, recipe, changes.pop("score", 50.0), **(cell | changes))
+    point(results, recipe, 50.0, **(cell | changes))
 
 
 def test_networks_stand_side_by_side_with_the_same_queries_alone(tmp_path: Path) -> None:
@@ -112,15 +112,6 @@ def test_networks_stand_side_by_side_with_the_same_queries_alone(tmp_path: Path)
     outcome = drawn(tmp_path, "looc/fig3a")
     assert outcome.pictures == ()
     assert "have other queries" in outcome.problems[0]
-
-
-def test_the_caption_says_whether_agreements_are_surely_apart(tmp_path: Path) -> None:
-    for number, words in ((100, "none"), (10_000, "LooC above MoCo")):
-        folder = tmp_path / str(number)
-        neighbors(folder, "looc/cifar10-cpu", [0] * 8, score=25.4, num_test=number)
-        neighbors(folder, "moco/cifar10-cpu", [1] * 8, score=23.6, num_test=number)
-        caption = " ".join(drawn(folder, "looc/fig3a").pictures[0].caption)
-        assert f"LooC 25.4, MoCo 23.6; surely apart: {words}." in caption
 
 
 def test_neighbors_that_cannot_be_shown_are_said(tmp_path: Path) -> None:

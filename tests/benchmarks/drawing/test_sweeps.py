@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.drawing import FIGURES
-from benchmarks.drawing.figure import Line, Picture
-from benchmarks.drawing.panels import LinePanel
+from benchmarks.drawing.figure import Picture, Point
 from benchmarks.drawing.sweeps import Sweep
 from tests.benchmarks.drawing.figure_records import drawn, jcl_keys, line_panels, point, settings_of
 from transfer.tasks import TASKS
@@ -19,10 +18,9 @@ def pictures(results: Path, figure: str = "jcl/fig2a") -> list[Picture]:
     return list(drawn(results, figure).pictures)
 
 
-def lines(picture: Picture) -> tuple[Line, ...]:
-    (panel,) = picture.panels
-    assert isinstance(panel, LinePanel)
-    return panel.lines
+def points(results: Path) -> list[tuple[Point, ...]]:
+    """Return the points of the first line of each picture."""
+    return [panel.lines[0].points for panel in line_panels(results, "jcl/fig2a")]
 
 
 def test_seeds_become_a_mean_and_a_backbone_with_two_names_counts_once(tmp_path: Path) -> None:
@@ -34,7 +32,7 @@ def test_seeds_become_a_mean_and_a_backbone_with_two_names_counts_once(tmp_path:
             jcl_keys(tmp_path, {5: score}, sha256="5" * 64, **same)
             jcl_keys(tmp_path, {1: score - 5}, sha256="1" * 64, **same)
     (picture,) = pictures(tmp_path)
-    first, last = lines(picture)[0].points
+    ((first, last),) = points(tmp_path)
     assert (first.x, first.y, last.x) == (1, 75.0, 5)
     assert (last.y, last.spread, last.num_runs) == (80.0, 1.0, 3)
     assert any("3 runs, seeds 0, 1, 2" in text for text in picture.caption)
@@ -52,8 +50,8 @@ def test_other_protocols_departures_precisions_or_settings_are_not_on_the_line(
     for place, change in enumerate(changes):
         jcl_keys(tmp_path, {9: 20.0}, suffix=f"-{place}", **change)
     point(tmp_path, "jcl/in100-r18-keys9", 99.0, {"config.num_keys": 9, "batch_size": 32})
-    (picture,) = pictures(tmp_path)
-    assert [p.x for p in lines(picture)[0].points] == [1, 5]
+    (line,) = points(tmp_path)
+    assert [p.x for p in line] == [1, 5]
 
 
 def test_another_length_data_or_engine_is_another_picture(tmp_path: Path) -> None:
@@ -68,9 +66,9 @@ def test_another_length_data_or_engine_is_another_picture(tmp_path: Path) -> Non
         folder = tmp_path / str(place)
         jcl_keys(folder, {1: 75.0, 5: 80.0})
         jcl_keys(folder, {1: 5.0, 5: 8.0}, **(change | {"suffix": "-other"}))
+        heights = [[point.y for point in line] for line in points(folder)]
+        assert heights == [[75.0, 80.0], [5.0, 8.0]], change
         first, second = pictures(folder)
-        assert [p.y for p in lines(first)[0].points] == [75.0, 80.0], change
-        assert [p.y for p in lines(second)[0].points] == [5.0, 8.0], change
         assert first.file_name == "jcl_figure2a"
         assert second.file_name.startswith("jcl_figure2a.")
 

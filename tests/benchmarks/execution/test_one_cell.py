@@ -5,7 +5,7 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from unittest.mock import DEFAULT, Mock
 
 import pytest
 import torch
@@ -18,13 +18,13 @@ from benchmarks.planning.checkpoints import Origin, origins
 from benchmarks.planning.options import RunAll
 from benchmarks.planning.plan import PlannedCell
 from pretrain.running.lock import BusyError
-from transfer.backbone import Backbone, load_backbone, random_backbone
+from transfer.backbone import load_backbone, random_backbone
 from transfer.cells.execution import evaluate
 from transfer.cells.many_gpus import KilledError
 from transfer.cells.request import Cell, CellSettings
 from transfer.datasets.synthetic.generate import generate
 from transfer.finetuning.options import TrainingOptions
-from transfer.record import Record, failure_path
+from transfer.record import failure_path
 
 Output = pytest.CaptureFixture[str]
 SPARE = TrainingOptions(
@@ -78,12 +78,10 @@ def test_a_cells_words_mean_the_cell(
 def test_a_wrong_request_exits_with_2_and_a_full_disk_is_one_line(
     cell: Cell, checkpoint: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
 ) -> None:
-    def full(descriptor: int, offset: int, length: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
     assert main(["cifar10_knn", "--ckpt", str(checkpoint.with_name("nothing.pth"))]) == 2
     capsys.readouterr()
-    monkeypatch.setattr(os, "posix_fallocate", full)
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    monkeypatch.setattr(os, "posix_fallocate", Mock(side_effect=full))
     words = arguments_of(cell, {cell.backbone.name: Origin(ckpt=checkpoint)})
     assert main([PREPARE, "cifar10_knn", *words]) == 1
     (told,) = capsys.readouterr().err.splitlines()
@@ -94,23 +92,16 @@ def test_a_wrong_request_exits_with_2_and_a_full_disk_is_one_line(
 def test_another_process_is_waited_for_and_a_failure_leaves_its_reason_but_no_killed_process(
     cell: Cell, monkeypatch: pytest.MonkeyPatch, capsys: Output
 ) -> None:
-    errors: list[Exception] = []
-
-    def breaks(cell: Cell) -> Record:
-        if errors:
-            raise errors.pop()
-        return evaluate(cell)
-
-    monkeypatch.setattr(benchmarks.execution.one_cell, "evaluate_on_gpus", breaks)
+    busy = [BusyError("another process works on this cell")] * 3
+    ends = [KilledError(-9), OSError("no space left on device"), *busy, DEFAULT]
+    evaluating = Mock(wraps=evaluate, side_effect=ends)
+    monkeypatch.setattr(benchmarks.execution.one_cell, "evaluate_on_gpus", evaluating)
     monkeypatch.setattr(benchmarks.execution.one_cell, "RETRY_INTERVAL_S", 0.0)
-    errors.append(KilledError(-9))
     assert run(cell) == 137  # a shell would tell the same status
     assert not failure_path(cell.path).exists()
-    errors.append(OSError("no space left on device"))
     assert run(cell) == 1
     reason = json.loads(failure_path(cell.path).read_text())["reason"]
     assert reason == "OSError: no space left on device"
-    errors += [BusyError("another process works on this cell")] * 3
     assert run(cell) == 0
     assert cell.path.exists()
     assert capsys.readouterr().err.count("waits for another process") == 1
@@ -123,16 +114,11 @@ def test_cells_of_a_pass_run_one_after_another_until_one_is_killed(
     origins = {cell.backbone.name: Origin(ckpt=checkpoint)}
     words = list(joined(arguments_of(one, origins) for one in cells))
     for statuses, expected in (((0, 0), 0), ((1, 0), 1), ((0, 1), 1), ((137, 0), 137)):
-        answers = dict(zip(["cifar10_knn", "cifar10_linear"], statuses, strict=True))
-        keys: list[str] = []
-
-        def answer(one: Cell, answers: dict[str, int] = answers, keys: list[str] = keys) -> int:
-            keys.append(one.key)
-            return answers[one.key]
-
-        monkeypatch.setattr(benchmarks.execution.one_cell, "run", answer)
+        run = Mock(side_effect=statuses)
+        monkeypatch.setattr(benchmarks.execution.one_cell, "run", run)
         assert main(words) == expected
-        assert keys == list(answers)[: 1 if expected > 1 else 2]
+        keys = [call.args[0].key for call in run.call_args_list]
+        assert keys == ["cifar10_knn", "cifar10_linear"][: 1 if expected > 1 else 2]
 
 
 def test_preparing_for_several_backbones_decodes_once(
@@ -150,13 +136,8 @@ def test_preparing_for_several_backbones_decodes_once(
     names = [backbone.name for backbone in backbones]
     planned = tuple(PlannedCell(cell, "run", (), 0.0) for cell in [*cells, cells[0]])
     words = Job(planned, prepares=True).arguments(dict(zip(names, origins, strict=True)))
-    extract, passes = transfer.frozen.extraction.extract, []
-
-    def counted(entries: dict[Path, Backbone], *others: Any) -> dict[Path, float]:
-        passes.append(len(entries))
-        return extract(entries, *others)
-
-    monkeypatch.setattr(transfer.frozen.extraction, "extract", counted)
+    extract = Mock(wraps=transfer.frozen.extraction.extract)
+    monkeypatch.setattr(transfer.frozen.extraction, "extract", extract)
     assert main(list(words)) == 0
-    assert passes == [2]
+    assert [len(call.args[0]) for call in extract.call_args_list] == [2]
     assert not any(cell.path.exists() for cell in cells)

@@ -1,5 +1,7 @@
 """Whether numbers differ: beside SciPy's tests and counted by hand, and what verdicts follow."""
 
+from itertools import permutations
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -38,9 +40,8 @@ def test_one_run_each_is_compared_by_mcnemars_exact_test() -> None:
     a = right(rng, 0.6)
     b = np.where(rng.random(2000) < 0.1, right(rng, 0.4), a)
     found = difference(score(a), score(b), "any")
-    assert (
-        how_compared(score(a), score(b), "any") == "McNemar's exact test on the same 2,000 images"
-    )
+    way = "McNemar's exact test on the same 2,000 images"
+    assert how_compared(score(a), score(b), "any") == way
     alone = int((a & ~b).sum()), int((~a & b).sum())
     assert found.p == pytest.approx(binomtest(alone[0], sum(alone)).pvalue)
     assert found.points == pytest.approx(100 * (a.mean() - b.mean()))
@@ -59,10 +60,8 @@ def test_seeds_add_their_variance_to_that_over_images() -> None:
     of_images = 100 * np.std(means[0] - means[1]) / 2000**0.5
     of_seeds = [np.var([100 * run.mean() for run in runs], ddof=1) / 3 for runs in (a, b)]
     assert found.error == pytest.approx(np.sqrt(of_images**2 + sum(of_seeds)))
-    assert (
-        how_compared(score(*a), score(*b), "any")
-        == "paired on the same 2,000 images, over 3 and 3 seeds"
-    )
+    way = "paired on the same 2,000 images, over 3 and 3 seeds"
+    assert how_compared(score(*a), score(*b), "any") == way
     first, second = (
         Score(mean=100 * mean.mean(), sample=score(*runs).sample)
         for mean, runs in zip(means, (a, b), strict=True)
@@ -111,18 +110,12 @@ def test_other_images_are_never_paired() -> None:
 
 def test_all_pairs_at_once_are_the_pairs_one_by_one() -> None:
     rng = np.random.default_rng(5)
-    scores = [
-        score(right(rng, 0.5)),
-        score(right(rng, 0.5), right(rng, 0.5)),
-        score(right(rng, 0.6)),
-    ]
+    scores = [score(*(right(rng, share) for share in runs)) for runs in ([0.5], [0.5, 0.5], [0.6])]
     scores.append(Score(mean=50.0, sample=Sample("top1", num_images=2000)))
     _, errors, p, _ = compare(scores, "any")
-    for i, first in enumerate(scores):
-        for j, second in enumerate(scores):
-            if i != j:
-                one = difference(first, second, "any")
-                assert (one.error, one.p) == pytest.approx((errors[i][j], p[i][j]))
+    for (i, first), (j, second) in permutations(enumerate(scores), 2):
+        one = difference(first, second, "any")
+        assert (one.error, one.p) == pytest.approx((errors[i][j], p[i][j]))
 
 
 def test_a_verdict_follows_from_the_interval_and_holms_levels_by_hand() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.pages.published import transfer_tasks
 from benchmarks.report import write_report
-from tests.benchmarks.report.complete_records import HOSTILE, complete, usual
+from tests.benchmarks.report.complete_records import HOSTILE, backbone, complete, usual
 from tests.benchmarks.report.test_report import results_of_two
 
 selenium = pytest.importorskip("selenium", reason="needs selenium, of the extra dev")
@@ -151,9 +151,8 @@ def test_the_dark_has_its_own_colors_and_paper_the_answer_and_the_tables_only(
 def test_on_a_phone_only_tables_scroll_sideways(browser: Browser, tmp_path: Path) -> None:
     usual(tmp_path)
     for name in "ab":
-        backbone = {"name": name, "arch": "resnet18", "stem": "imagenet", "sha256": name}
-        backbone |= {"source": "", "made_by": {"data": "photographs of rooms (900 images)"}}  # type: ignore[dict-item]
-        complete(tmp_path, name, transfer_tasks()[0], backbone=backbone)
+        entry = backbone(name, "resnet18", made_by={"data": "photographs of rooms (900 images)"})
+        complete(tmp_path, name, transfer_tasks()[0], backbone=entry)
     browser.open(write_report(tmp_path).absolute(), width=PHONE_PX)
     assert browser.find("#compare-group").is_displayed()
     assert browser.run("document.documentElement.scrollWidth") == PHONE_PX

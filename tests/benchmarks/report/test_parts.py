@@ -15,7 +15,7 @@ from benchmarks.report_parts.contents import read_contents
 from benchmarks.report_parts.galleries import figures
 from benchmarks.report_parts.page import MOST_CHARACTERS, TaskPart, parts_by_task, report_page
 from benchmarks.report_parts.pretraining import Log, loss_of, pretraining
-from tests.benchmarks.report.complete_records import HOSTILE, LORAC, complete
+from tests.benchmarks.report.complete_records import HOSTILE, LORAC, backbone, complete
 from transfer.galleries.tile import Tile, write_gallery
 
 TASK = transfer_tasks()[0]
@@ -118,14 +118,12 @@ def test_a_checkpoint_shows_the_loss_of_its_own_run() -> None:
 
 def test_accuracy_stands_against_the_cost_of_unlike_networks(tmp_path: Path) -> None:
     for name, millions, images_per_s in (("small", 11, 90.0), ("large", 23, 40.0)):
-        backbone: dict[str, Any] = {"name": name, "arch": "resnet50", "stem": "imagenet"}
-        backbone |= {"sha256": name * 4, "source": "", "made_by": {}}
-        backbone |= {"num_parameters": millions * 1_000_000}
-        complete(tmp_path, name, TASK, backbone=backbone, speed={"224": images_per_s, "32": 999.0})
+        entry = backbone(name, num_parameters=millions * 1_000_000)
+        complete(tmp_path, name, TASK, backbone=entry, speed={"224": images_per_s, "32": 999.0})
     parameters, speed = part_of(tmp_path).charts
     assert parameters.title == "Accuracy against parameters"
     assert "224 px" in speed.note
-    complete(tmp_path, "large", TASK, backbone=backbone | {"num_parameters": 11_000_000})
+    complete(tmp_path, "large", TASK, backbone=entry | {"num_parameters": 11_000_000})
     assert parts_by_task(read_contents(tmp_path)) == []  # networks of one size
 
 
@@ -165,11 +163,9 @@ def test_the_whole_page_is_below_the_limit_and_says_what_is_left_out(tmp_path: P
 
 def snapshot(results: Path, epoch: int, **changes: Any) -> None:
     """Write the record of a snapshot of the run "jcl"."""
-    name = f"jcl@{epoch}"
-    backbone = {"name": name, "arch": "resnet50", "stem": "imagenet", "sha256": f"{epoch:064d}"}
-    backbone |= {"source": "", "made_by": LORAC | {"epochs": float(epoch)}}  # type: ignore[dict-item]
-    folder = f"snapshots/{changes.get('schedule', 'paper')}-{changes.get('engine', '')}-{name}"
-    complete(results, folder, TASK, **({"backbone": backbone} | changes))
+    entry = backbone(f"jcl@{epoch}", made_by=LORAC | {"epochs": float(epoch)})
+    folder = f"snapshots/{changes.get('schedule', 'paper')}-{changes.get('engine', '')}-{epoch}"
+    complete(results, folder, TASK, backbone=entry, **changes)
 
 
 def test_snapshots_of_each_schedule_and_engine_have_a_line_of_their_own(tmp_path: Path) -> None:

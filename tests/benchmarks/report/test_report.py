@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import numpy as np
@@ -14,7 +15,7 @@ from benchmarks.report import main, update_report
 from benchmarks.report_parts.comparison import Group, beside_papers, comparisons
 from benchmarks.report_parts.contents import read_contents
 from benchmarks.report_parts.page import explained_records, report_page
-from tests.benchmarks.report.complete_records import ENDS_SCRIPT, HOSTILE, complete, usual
+from tests.benchmarks.report.complete_records import ENDS_SCRIPT, HOSTILE, backbone, complete, usual
 from transfer.outcomes import per_image
 
 TASK = transfer_tasks()[0]
@@ -38,8 +39,7 @@ def test_words_of_files_never_become_tags_and_the_command_imports_no_torch(
 
 
 def test_a_difference_has_its_verdict_as_sign_word_and_place(tmp_path: Path) -> None:
-    details = {"num_test": 3333}
-    complete(tmp_path, "mine", TASK, metrics={"mean_per_class": 47.5}, details=details)
+    complete(tmp_path, "mine", TASK, details={"num_test": 3333})
     contents = read_contents(tmp_path)
     drawn = beside_papers(contents)
     (pair,) = (pair for where, pair in drawn.by_task[TASK] if "LORAC, Air" in where)
@@ -54,18 +54,12 @@ def results_of_two(results: Path) -> None:
     rng = np.random.default_rng(0)
     labels = np.arange(1000) % 10
     for name, shares in (("good", (0.8, 0.5)), ("random", (0.4, 0.5))):
-        made_by = {"method": UNTRAINED} if name == "random" else {}
-        backbone = {"name": name, "arch": "resnet50", "stem": "imagenet", "sha256": name[0] * 64}
+        origin = {"method": UNTRAINED} if name == "random" else {}
         for task, share in zip(transfer_tasks()[:2], shares, strict=True):
             right = rng.random(1000) < share
-            complete(
-                results,
-                name,
-                task,
-                metrics={"mean_per_class": 100 * right.mean()},
-                details=per_image(right, labels),
-                backbone=backbone | {"source": "", "made_by": made_by},
-            )
+            entry, metrics = backbone(name, made_by=origin), {"mean_per_class": 100 * right.mean()}
+            details = per_image(right, labels)
+            complete(results, name, task, backbone=entry, metrics=metrics, details=details)
 
 
 def groups_of(results: Path) -> list[Group]:
@@ -83,8 +77,7 @@ def test_the_first_sentence_says_which_is_better_and_other_conditions_are_other_
     assert said in report_page(tmp_path)
     assert group.tasks[0].key == TASK
     assert group.tasks[0].content["kinds"] == ["paired on the same 1,000 images"]
-    other = {"name": "other", "arch": "resnet18", "stem": "imagenet", "sha256": "o" * 64}
-    complete(tmp_path, "other", TASK, backbone=other | {"source": "", "made_by": {}})
+    complete(tmp_path, "other", TASK, backbone=backbone("other", "resnet18"))
     complete(tmp_path, "random", transfer_tasks()[2], schedule="short")
     (group,) = groups_of(tmp_path)
     assert group.names == ("good", "random")
@@ -107,16 +100,15 @@ def test_own_declared_and_unknown_files_of_one_data_set_and_timms_tags_are_compa
         ("of-others", {"method": "jcl", "recipe": "jcl/in1k-r50", "data": others}),
         ("random", {"method": UNTRAINED}),
     ):
-        backbone = {"name": name, "arch": "resnet50", "stem": "imagenet", "sha256": name[:3]}
-        complete(tmp_path, name, TASK, backbone=backbone | {"source": "", "made_by": made_by})
+        complete(tmp_path, name, TASK, backbone=backbone(name, made_by=made_by))
     network = "resnet50, imagenet stem; pre-trained on"
     assert names_of(tmp_path) == {
         f"{network} in1k or unknown data": ("declared", "foreign", "own", "random"),
         f"{network} {others} or unknown data": ("foreign", "of-others", "random"),
     }
     for tag in ("dino", "augreg"):
-        backbone = {"name": tag, "arch": f"timm:vit_small.{tag}", "stem": "", "sha256": tag}
-        complete(tmp_path / "timm", tag, TASK, backbone=backbone | {"source": "", "made_by": {}})
+        of_timm = backbone(tag, f"timm:vit_small.{tag}", stem="")
+        complete(tmp_path / "timm", tag, TASK, backbone=of_timm)
     assert names_of(tmp_path / "timm") == {"timm:vit_small": ("augreg", "dino")}
 
 
@@ -135,8 +127,8 @@ def test_a_short_folder_name_is_hidden_as_a_path_and_not_within_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    backbone = ["--ckpt", "/home/me/mine.pt"]
-    given = {"task": TASK, "backbone": backbone, "options": [], "input": dict[str, float]()}
+    words = ["--ckpt", "/home/me/mine.pt"]
+    given: dict[str, Any] = {"task": TASK, "backbone": words, "options": [], "input": {}}
     complete(Path("out"), "without", TASK, 0, request=given)
     for folder in (Path("out"), Path("out").absolute()):
         text = str(explained_records(read_contents(folder)).content)

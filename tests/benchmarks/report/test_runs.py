@@ -12,9 +12,10 @@ from benchmarks.pages.published import transfer_tasks
 from benchmarks.planning.options import RunAll
 from benchmarks.report import main, update_report
 from benchmarks.report_parts.pretraining import runs_of_files
+from tests.benchmarks.drawing.figure_records import training_log
 from tests.benchmarks.report.complete_records import complete
 
-LINES = [{"step": float(i), "epoch": i / 2, "loss": 4.0 - i} for i in (1, 2)]
+LINES = [{"step": i, "epoch": 5 * i, "loss": 4.0 - i} for i in (1, 2)]
 
 
 def run_folder(folder: Path) -> Path:
@@ -47,11 +48,7 @@ def test_the_next_page_keeps_the_runs_that_were_given(results: Path, tmp_path: P
 
 def test_logs_kept_below_the_results_are_shown_once(results: Path, tmp_path: Path) -> None:
     run = run_folder(tmp_path / "jcl-run")
-    metrics = {name: [line[name] for line in LINES] for name in LINES[0]}
-    kept = {"format": "ssl-training-log/1", "name": "kept-run", "metrics": metrics}
-    (results / "training").mkdir()
-    content = kept | {"made_by": {"settings": {"epochs": 1}, "steps": 2}}
-    (results / "training" / "kept-run.json").write_text(json.dumps(content))
+    training_log(results, "kept-run", "moco/small", {"loss": [3.0, 2.0]})
     assert update_report(results)
     assert "kept-run</b>: step 2" in page(results)
     assert update_report(results, (run,))
