@@ -73,12 +73,12 @@ def test_a_test_that_hangs_is_ended_and_the_others_are_answered(
     deaf = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); time.sleep(600)"
     text = f"import time\ndef test_deaf():\n    {deaf}\n"
     (tmp_path / "gpu" / "test_deaf.py").write_text(text)
-    monkeypatch.setattr(benchmarks.gpu_check, "PATIENCE_S", 6.0)
+    monkeypatch.setattr(benchmarks.gpu_check, "PATIENCE_S", 15.0)
     monkeypatch.setattr(benchmarks.gpu_check, "END_S", 1.0)
     monkeypatch.delitem(MEASUREMENTS, "rate of a linear probe")
-    assert main([*words, "--minutes", "1"]) == 1
+    assert main([*words, "--minutes", "2"]) == 1
     (page,) = tmp_path.rglob("gpu_check.md")
-    assert "tests of deaf: no answer within 6 s" in page.read_text()
+    assert "tests of deaf: no answer within 15 s" in page.read_text()
     (record,) = tmp_path.rglob("gpu_check.json")
     assert {one["check"] for one in json.loads(record.read_text())["answers"]} >= {"right"}
 
