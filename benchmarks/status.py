@@ -25,8 +25,6 @@ from benchmarks.execution.states import (
 from pretrain.running.command_line import end_with_the_pipe, one_line_errors, parse
 from pretrain.running.console import is_live
 
-INTERVAL_S = 5.0
-
 
 def all_states(runs: Path, results: Path | None = None) -> tuple[States, str]:
     """Return the states of all cells below the runs, and why Slurm does not answer, if so."""
@@ -44,7 +42,7 @@ def print_states(runs: Path, results: Path | None = None) -> int:
     return int(any_failed(states))
 
 
-def watch(runs: Path, results: Path | None = None, interval_s: float = INTERVAL_S) -> int:
+def watch(runs: Path, results: Path | None = None, interval_s: float = 5.0) -> int:
     """Show the states until no cell runs or waits; return 1 if one failed or was cancelled.
 
     The page runs/status.html is written each time, too. Ctrl-C ends the view, not the run.

@@ -14,7 +14,7 @@ import tyro
 from pretrain.recipes import RECIPES, Config, Recipe
 from pretrain.running.command_line import OptionError, Range, check_ranges, nearest, numbers
 from pretrain.running.command_line import parse as parse_words
-from pretrain.running.processes import has_bfloat16, tf32_convolutions
+from pretrain.running.processes import has_bfloat16
 
 if TYPE_CHECKING:
     import torch
@@ -49,13 +49,6 @@ class Execution:
         auto = self.precision == "auto" and device_type == "cuda" and has_bfloat16()
         low = auto or self.precision == "bfloat16"
         return torch.bfloat16 if low else torch.float32
-
-    def tf32_convolutions(self, device_type: str) -> bool:
-        """Return whether the networks' convolutions run in TF32 on a device type."""
-        import torch
-
-        in_float32 = self.network_dtype(device_type) == torch.float32
-        return device_type == "cuda" and in_float32 and tf32_convolutions()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,8 +112,24 @@ def parse(name: str, arguments: list[str]) -> Command[Any]:
             words = " ".join(str(value).removesuffix(".0") for value in values)
             flag = f"--{option.replace('_', '-')} {words}"
             raise OptionError(f"{flag}: expected the smaller number first")
+    for option, (setting, heeding) in HEEDED_WITH.items():
+        for given, own in ((command.recipe, recipe), (command.recipe.config, recipe.config)):
+            changed = getattr(given, option, None) != getattr(own, option, None)
+            if changed and (value := getattr(given, setting, heeding[0])) not in heeding:
+                flag = f"--{option.replace('_', '-')}"
+                raise OptionError(f"{flag} has no effect with --{setting} {value}")
     return command
 
+
+WHITENED = "variant", ("whitening", "trace", "trace_unscaled")
+HEEDED_WITH: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "milestones": ("schedule", ("step",)),
+    "final_learning_rate": ("schedule", ("cosine",)),
+    "trust_coefficient": ("optimizer", ("lars",)),
+    "exclude_vectors": ("optimizer", ("lars",)),
+    **dict.fromkeys(("ridge", "groups", "prenorm", "pooled_stats", "detach_covariance"), WHITENED),
+}
+"""Option -> another, and its values with which the first one changes a run."""
 
 NOT_NEGATIVE = Range(0)
 POSITIVE = Range(0, open_below=True)

@@ -28,7 +28,7 @@ from pretrain.methods import METHODS
 from pretrain.metrics import means_after
 from pretrain.parts.resnet import BranchedResNet, build_resnet, checkpoint_activations
 from pretrain.recipes import RECIPES, Recipe
-from pretrain.running.processes import Process
+from pretrain.running.processes import Process, tf32_convolutions
 from pretrain.settings import SettingsError, check_cpu, check_views, count_steps
 from pretrain.step_memory import memory_needs
 
@@ -63,6 +63,12 @@ class Job:
     def dtype(self) -> torch.dtype:
         """Return the type of the networks' matrix products."""
         return self.command.execution.network_dtype(self.process.device.type)
+
+    @property
+    def tf32(self) -> bool:
+        """Return whether the networks' convolutions run in TF32."""
+        on_gpu = self.process.device.type == "cuda"
+        return on_gpu and self.dtype == torch.float32 and tf32_convolutions()
 
     def is_read_step(self, step: int) -> bool:
         """Return whether the metrics are read after `step` steps."""
@@ -191,13 +197,12 @@ def describe(job: Job) -> str:
     recipe, plan, device = job.recipe, job.feed.plan, job.process.device.type
     kept = "in memory" if job.feed.in_memory else f"read by {job.feed.workers} workers"
     sizes = (f"{rows.stop - rows.start} x {group.size_px} px" for group, rows in job.feed.groups)
-    tf32 = job.command.execution.tf32_convolutions(device)
     return (
         f"{job.name}: {recipe.arch} ({recipe.stem} stem), views {' + '.join(sizes)}, "
         f"{plan.num_images} images {kept}, batch {plan.batch_size}, "
         f"{job.num_steps} steps = {job.num_steps / plan.steps_per_epoch:g} epochs, "
         f"{job.process.num_processes} x {device}, "
-        f"{_dtype_name(job.dtype)}{' with convolutions in TF32' * tf32}"
+        f"{_dtype_name(job.dtype)}{' with convolutions in TF32' * job.tf32}"
     )
 
 
@@ -249,7 +254,7 @@ def backbone_origin(job: Job, steps: int) -> dict[str, object]:
         f"fingerprint {images.fingerprint})",
         "seed": job.command.seed,
         "precision": _dtype_name(job.dtype),
-        "tf32_convolutions": job.command.execution.tf32_convolutions(job.process.device.type),
+        "tf32_convolutions": job.tf32,
         "num_processes": job.process.num_processes,  # those of the last start
         "images_per_process": recipe.batch_size // job.process.num_processes,
         **{name: job.settings[name] for name in made},

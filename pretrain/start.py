@@ -30,10 +30,7 @@ from pretrain.running.errors import NotFiniteError
 from pretrain.running.loader import WorkerKilledError
 from pretrain.settings import SettingsError, check_recipe
 
-FAILURES = (
-    *(ChangedError, DecodeError, LostProcessError, NotFiniteError, OSError),
-    WorkerKilledError,
-)
+FAILURES = ChangedError, DecodeError, LostProcessError, NotFiniteError, OSError, WorkerKilledError
 """Errors of a run that was requested rightly and failed on its way."""
 
 LESS = (

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pretrain.__main__ import main
-from pretrain.command import RANGES, Command, parse
+from pretrain.command import HEEDED_WITH, RANGES, Command, parse
 from pretrain.recipes import RECIPES
 from pretrain.running.command_line import OptionError, check_ranges
 
@@ -31,12 +31,15 @@ def numeric_fields(options: Any) -> dict[str, str]:
 
 
 def options_by_recipe() -> dict[str, tuple[str, str]]:
-    """Return a recipe that has the option, and its annotation, for every numeric option."""
+    """Return a recipe that the option changes, and its annotation, for every numeric option."""
     found: dict[str, tuple[str, str]] = {}
     for name, recipe in RECIPES.items():
         command: Command[Any] = Command(data=Path("d"), out=Path("o"), recipe=recipe)
+        own = {**vars(recipe.config), **vars(recipe)}
         for option, words in numeric_fields(command).items():
-            found.setdefault(option, (name, words))
+            setting, heeding = HEEDED_WITH.get(option, ("", ("",)))
+            if own.get(setting, heeding[0]) in heeding:
+                found.setdefault(option, (name, words))
     return found
 
 
@@ -94,3 +97,23 @@ def test_a_number_out_of_range_ends_with_status_2_and_the_range(
     ):
         assert main(["jcl/smoke", *PLACES, *words.split()]) == 2
         assert f"error: {words}: {message}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("recipe", "words", "refused"),
+    [
+        ("jcl/smoke", "--milestones 0.6 0.8", "--schedule cosine"),
+        ("jcl/smoke", "--milestones 0.6 0.8 --schedule step", ""),
+        ("jcl/smoke", "--trust-coefficient 0.02", "--optimizer sgd"),
+        ("moco/in1k-r50-v1", "--schedule cosine", ""),  # its milestones are the recipe's
+        ("simaffinity/smoke", "--groups 2", "--variant affinity"),
+        ("simaffinity/smoke", "--groups 2 --variant whitening", ""),
+        ("zero_cl/smoke", "--ridge 0.1", ""),
+    ],
+)
+def test_an_option_that_changes_nothing_is_refused(recipe: str, words: str, refused: str) -> None:
+    if not refused:
+        parse(recipe, [*PLACES, *words.split()])
+        return
+    with pytest.raises(OptionError, match=f"{words.split()[0]} has no effect with {refused}"):
+        parse(recipe, [*PLACES, *words.split()])

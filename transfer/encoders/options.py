@@ -44,8 +44,7 @@ class EncoderOptions:
     @property
     def given(self) -> dict[str, Any]:
         """Options that differ from their defaults, by name."""
-        values = {spec.name: getattr(self, spec.name) for spec in fields(self)}
-        return {name: value for name, value in values.items() if value}
+        return {spec.name: value for spec in fields(self) if (value := getattr(self, spec.name))}
 
     @property
     def label(self) -> str:

@@ -66,10 +66,6 @@ def _maze(x: Plane, y: Plane) -> Plane:
     return np.asarray(np.sum(waves, axis=0)) / 12
 
 
-def _dashes(x: Plane, y: Plane) -> Plane:
-    return _bar(_cell(_offset_rows(x, 2 * y)), _cell(2 * y) / 2, 0.72, 0.2)
-
-
 def _bricks(x: Plane, y: Plane) -> Plane:
     rows = _offset_rows(x / 1.6, 1.4 * y)
     return np.minimum(0.5 - np.abs(_cell(rows)), 0.5 - np.abs(_cell(1.4 * y))) * -1 + 0.1
@@ -89,7 +85,7 @@ KINDS: tuple[Callable[[Plane, Plane, Plane, Plane], Plane], ...] = (
     lambda x, y, u, v: 0.1 - np.abs(_bar(u, v, 0.7, 0.7)),  # frames
     lambda x, y, u, v: _lobes(_cell(0.8 * x), _cell(0.8 * y), 5),
     lambda x, y, u, v: _fold(7 * np.arctan2(y, x) / (2 * np.pi)) - 0.25,  # spokes
-    lambda x, y, u, v: _dashes(x, y),
+    lambda x, y, u, v: _bar(_cell(_offset_rows(x, 2 * y)), _cell(2 * y) / 2, 0.72, 0.2),  # dashes
     lambda x, y, u, v: _fold(1.3 * x + 1.6 * _fold(0.8 * y)) - 0.25,  # zigzag
     lambda x, y, u, v: _scales(x, y),
     lambda x, y, u, v: 0.09 - np.abs(np.hypot(u, v) - 0.33),  # small rings
