@@ -37,7 +37,7 @@ def test_a_record_is_found_by_name_and_task_and_names_its_departures(
     assert found["Published"] == {"none": "the data are the excerpt version"}
     assert found["Checkpoint"]["trained: recipe"] == "vicreg/cifar10-cpu"
     command = found["Again"]["command"]
-    assert command.startswith("python -m transfer cifar10_linear --ckpt backbone.pt --name cifar10")
+    assert command.startswith("python -m transfer cifar10_linear --ckpt runs/vicreg/backbone.pt ")
     assert "--schedule 0.02" in command
     assert found["Again"]["cached"].startswith("yes")
 

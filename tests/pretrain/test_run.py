@@ -90,6 +90,7 @@ def test_console_and_backbone_name_the_arithmetic_that_was_used(
     made_by = backbone_origin(ready, 0)
     assert (made_by["precision"], made_by["tf32_convolutions"]) == (expected, False)
     if precision == "float32":
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
         ready = replace(ready, process=Process(device=torch.device("cuda")))
         assert describe(ready).endswith("1 x cuda, float32 with convolutions in TF32")
