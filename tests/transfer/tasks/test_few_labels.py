@@ -2,11 +2,13 @@
 
 from pathlib import Path
 from statistics import fmean, stdev
+from unittest.mock import Mock
 
 import pytest
 import torch
 from torch.nn.functional import one_hot
 
+from pretrain.running.errors import NotFiniteError
 from transfer.datasets.catalog import open_split
 from transfer.datasets.folders import Folders
 from transfer.frozen.feature_cache import Features, TrainAndTest
@@ -63,6 +65,18 @@ def test_pictures_show_the_images_that_the_smallest_sets_are_most_wrong_about(
         own = shares.gather(1, images.labels[:, None])[:, 0]
         worst = int((shares.max(dim=1).values - own).argmax())
         assert task.gallery(found, folders)[0].name == images.name(worst)
+
+
+def test_a_single_classifier_that_diverges_leaves_no_result(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    weights = torch.stack([torch.ones(3, 4), torch.full((3, 4), torch.nan)])
+    trained = Mock(return_value=(weights, torch.zeros(2, 3)))
+    monkeypatch.setattr("transfer.frozen.few_shot_heads.train_together", trained)
+    features = Features(torch.ones(6, 4), torch.arange(6) % 3)
+    prepared = TrainAndTest(features, features, ("cat", "dog", "fox"))
+    with pytest.raises(NotFiniteError):
+        FewShot(dataset="cifar10", shots=(1,), trials=2).run(prepared, Mock(), seed=0)
 
 
 def test_fewer_images_than_a_class_needs_are_refused(small_data: Path) -> None:
