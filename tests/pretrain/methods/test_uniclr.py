@@ -196,3 +196,14 @@ def test_a_sensible_ridge_silences_the_caution_about_whitening(
     assert f"{features // 2} rows" in method.cautions(batch_size=features)[0]
     method.config = replace(method.config, ridge=1.0)
     assert method.cautions(batch_size=features // 2) == []
+
+
+def test_what_is_logged_are_the_mean_cosines_of_views_of_one_and_of_two_images() -> None:
+    z1, z2 = embeddings()
+    config = UniCLRConfig(embedding_dim=z1.shape[1], variant="affinity")
+    metrics = uniclr_loss(torch.stack([z1, z2]), ONE_PAIR, config)
+    cosines = [[float(a @ b / a.norm() / b.norm()) for b in z2] for a in z1]
+    own = [cosines[i][i] for i in range(len(z1))]
+    others = [c for i, row in enumerate(cosines) for j, c in enumerate(row) if i != j]
+    assert metrics["positive_similarity"].item() == pytest.approx(sum(own) / len(own))
+    assert metrics["negative_similarity"].item() == pytest.approx(sum(others) / len(others))
