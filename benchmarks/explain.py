@@ -51,7 +51,7 @@ def find_records(results: Path, name: str, task: str) -> list[Path]:
     own = [path for path in files if name_of[path] == name]
     if not own:
         near = nearest(name, {*name_of.values()} - {SNAPSHOTS})
-        raise OptionError(f"--name {name}: no records in {results}; nearest: {near}")
+        raise OptionError(f"--name {name}: no records in {results}; nearest: {near or 'none'}")
     tasks, refused = {}, []
     for path in own:
         try:

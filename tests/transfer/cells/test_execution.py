@@ -92,7 +92,10 @@ def test_a_cell_without_memory_fails_in_one_line_that_names_what_needs_less(
     assert "\n" not in str(error.value)
 
 
-def test_records_of_both_arithmetics_lie_beside_each_other(cell: Cell) -> None:
+def test_records_of_both_arithmetics_lie_beside_each_other(
+    cell: Cell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("transfer.cells.execution.tf32_convolutions", lambda: True)
     rounded, exact = (
         replace(cell, settings=replace(cell.settings, features_in=asked))
         for asked in ("bfloat16", "float32")
@@ -102,6 +105,7 @@ def test_records_of_both_arithmetics_lie_beside_each_other(cell: Cell) -> None:
     assert (finished(cell), finished(exact)) == (record, None)  # auto takes what is there
     other = evaluate(exact)
     assert [one.details["features_in"] for one in (record, other)] == ["bfloat16", "float32"]
+    assert [one.details["tf32_convolutions"] for one in (record, other)] == [False, True]
     assert (finished(rounded), finished(exact)) == (record, other)
     assert finished(cell) == other  # of both, what this machine would make
     assert summary(exact, other).endswith(str(file_for_record(cell.path, other)))
