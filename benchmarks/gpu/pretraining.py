@@ -139,6 +139,7 @@ def _steps_of_batch(
     }
     if on_gpu:
         with closing(repeat(job, prepared)) as batches:
+            step(batches)  # uploads the constants of coloring, and waits for that
             facts |= trace(partial(step, batches), 2)
             views = count_views(training.method)
             step(batches)

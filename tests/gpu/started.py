@@ -76,10 +76,14 @@ def start_job(
 
 
 def smooth(method: Method) -> Method:
-    """Replace ReLU by SiLU and maximum by mean in all networks of a method, in place."""
+    """Replace ReLU by SiLU and maximum by mean in all networks of a method, in place.
+
+    The mean has no padding: with padding, torch 2.11 computes wrong gradients of it on GPUs in
+    channels_last.
+    """
     replacements: dict[type[nn.Module], Callable[[nn.Module], nn.Module]] = {
         nn.ReLU: lambda _: nn.SiLU(),
-        nn.MaxPool2d: lambda _: nn.AvgPool2d(kernel_size=3, stride=2, padding=1),
+        nn.MaxPool2d: lambda _: nn.AvgPool2d(kernel_size=2),
     }
     for module in list(method.modules()):
         for name, child in list(module.named_children()):

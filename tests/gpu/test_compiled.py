@@ -18,6 +18,7 @@ NUM_STEPS = 2
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch's own modules
 @pytest.mark.parametrize("name", COMPILED)
 def test_a_compiled_network(name: str, tmp_path: Path, findings: Findings) -> None:
     """Losses and weights of two steps in float32 are those without --compile."""

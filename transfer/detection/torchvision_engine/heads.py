@@ -37,7 +37,7 @@ def select_regions_with_keypoints(regions: Regions, sample: Sample) -> Regions:
 def keypoint_loss(logits: Tensor, regions: Sequence[Regions], samples: Sequence[Sample]) -> Tensor:
     """Return the mean cross-entropy of labeled keypoints over the positions of (r, 17, S, S)."""
     loss: Tensor = keypointrcnn_loss(
-        logits.float(),
+        logits.float().contiguous(),  # torchvision views them as rows
         [each.boxes for each in regions],
         [_keypoints(sample) for sample in samples],
         [each.objects for each in regions],
