@@ -46,8 +46,11 @@ def test_fused_norm_of_two_halves(
     expected = outputs, *gradients, norm.running_mean, norm.running_var
     for (name, values), exact in zip(found.items(), expected, strict=True):
         assert exact is not None
-        # float32 within; what has the type of the rows is rounded to it once at the end
-        bound = roundings(values.dtype, 300 if values.dtype == torch.float32 else 1)
+        # float32 within; what has the type of the rows is rounded to it once at the end, and so are
+        # the terms of sums over NCHW, in torch's plain norm too
+        rounded = values.dtype == dtype or (layout == "NCHW" and "gradient" in name)
+        once = rounded and dtype == torch.bfloat16
+        bound = roundings(torch.bfloat16, 1) if once else roundings(torch.float32, 300)
         findings.add(name, relative_difference(values, exact), bound)
 
 

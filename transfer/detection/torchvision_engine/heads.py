@@ -48,8 +48,7 @@ def keypoint_loss(logits: Tensor, regions: Sequence[Regions], samples: Sequence[
 def _keypoints(sample: Sample) -> Tensor:
     if sample.keypoints is None:
         raise ValueError(
-            f"this detector learns keypoints, and a sample with {len(sample.boxes)} objects has "
-            f"none"
+            f"this detector learns keypoints, and a sample of {len(sample.boxes)} objects has none"
         )
     return sample.keypoints
 

@@ -10,6 +10,7 @@ from transfer.detection.recipe import COCO_FPN, COCO_FPN_MASKS
 from transfer.detection.torchvision_engine.heads import (
     BoxPredictor,
     box_head,
+    keypoint_loss,
     mask_head,
     mask_loss,
     mask_targets,
@@ -40,6 +41,18 @@ def test_layers_start_uniform_within_the_square_root_of_three_over_the_inputs() 
     # of 100,352 draws the largest is short of the bound by about 1e-5
     assert first.weight.abs().max().item() == pytest.approx((3 / (32 * 49)) ** 0.5, rel=1e-3)
     assert not first.bias.any()
+
+
+def test_the_loss_of_keypoints_takes_maps_in_channels_last_as_on_gpus() -> None:
+    maps = torch.randn(2, 17, 56, 56, generator=torch.Generator().manual_seed(0))
+    points = torch.tensor([30.0, 40.0, 2.0]).expand(1, 17, 3)
+    image = torch.zeros(3, 100, 100, dtype=torch.uint8)
+    sample = Sample(image=image, boxes=BOX, classes=torch.tensor([0]), keypoints=points)
+    losses = [
+        keypoint_loss(maps.contiguous(memory_format=layout), [ON_THE_OBJECT] * 2, [sample] * 2)
+        for layout in (torch.contiguous_format, torch.channels_last)
+    ]
+    assert losses[0] == losses[1] > 0
 
 
 def test_what_is_not_finite_is_not_detected() -> None:
