@@ -46,9 +46,9 @@ RECIPES: Mapping[str, str] = {
     "jcl": "jcl/in1k-r50",
     "simsiam": "simsiam/in1k-r50",
     "byol": "byol/in1k-r50",
-    "lorac": "lorac/in1k-r50",
+    "lorac": "lorac/in1k-r50 --prior-from 0",  # half of the run is without
 }
-"""Method -> recipe that is measured on a GPU; on a CPU it is the smoke recipe."""
+"""Method -> recipe, and options, that is measured on a GPU; on a CPU it is the smoke recipe."""
 FED = "moco"
 """Method whose steps are also fed by workers."""
 LARGEST = "simclr/in1k-r50-epochs200-batch8192"
@@ -67,9 +67,9 @@ TRAIN_IMAGES = 1_281_167
 def step_rate(name: str, device: torch.device, folder: Path) -> Facts:
     """Measure the steps of a method with the largest batch that fits into the memory."""
     on_gpu = device.type == "cuda"
-    recipe = RECIPES[name] if on_gpu else f"{name}/smoke"
+    recipe, *options = RECIPES[name].split() if on_gpu else [f"{name}/smoke"]
     sizes = BATCHES if on_gpu else (CPU_BATCH,)
-    return first_that_fits(partial(_steps_of_batch, recipe, (), device, folder), sizes)
+    return first_that_fits(partial(_steps_of_batch, recipe, options, device, folder), sizes)
 
 
 def fed_rate(device: torch.device, folder: Path) -> Facts:

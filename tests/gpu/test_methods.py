@@ -27,8 +27,8 @@ METHODS = tuple(
     if name.endswith("/smoke") and name != "random/smoke"
 )
 """Methods that learn."""
-PROGRESS = 0.5
-"""Share of the run that is done; settings that grow are halfway."""
+PROGRESS = 0.75
+"""Share of the run that is done: settings that grow are on their way, and LORAC's prior acts."""
 
 
 @pytest.mark.parametrize("name", METHODS)
