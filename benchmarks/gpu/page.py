@@ -20,7 +20,7 @@ STEP = "step of "
 """Start of the name of a measured step, before its method."""
 WAITS = {"lorac": 1}
 """Waits that a step of a method needs: its eigenvalues' solver looks whether it has failed."""
-DISTANCE, SLOWEST = "times the fused floor", 4.0
+DISTANCE, SLOWEST = "times the fused floor", 3.0
 """Fact of a step, and its largest value that is no failure."""
 
 PEAK, PEAK_AT_LEAST = "peak memory GB", "peak memory GB at least, by the estimate"

@@ -48,9 +48,8 @@ def test_fused_norm_of_two_halves(
         assert exact is not None
         # float32 within; what has the type of the rows is rounded to it once at the end, and so are
         # the terms of sums over NCHW, in torch's plain norm too
-        rounded = values.dtype == dtype or (layout == "NCHW" and "gradient" in name)
-        once = rounded and dtype == torch.bfloat16
-        bound = roundings(torch.bfloat16, 1) if once else roundings(torch.float32, 300)
+        rounded = dtype if layout == "NCHW" and "gradient" in name else values.dtype
+        bound = roundings(rounded, 300 if rounded == torch.float32 else 1)
         findings.add(name, relative_difference(values, exact), bound)
 
 
