@@ -67,7 +67,7 @@ def complaint(check: str, facts: Mapping[str, Any]) -> str:
     if 0 < peak < least:  # a CPU's is not measured
         return f"{PEAK} {peak:.3g}, less than the estimate of {least:.3g}"
     distance = facts.get(DISTANCE, 0.0)
-    return f"{distance:.2g} {DISTANCE}, {SLOWEST:g} at most" if distance > SLOWEST else ""
+    return f"{distance:.4g} {DISTANCE}, {SLOWEST:g} at most" if distance > SLOWEST else ""
 
 
 def render(machine: Machine, answers: Sequence[Answer], not_run: Sequence[str]) -> str:

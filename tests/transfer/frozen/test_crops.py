@@ -56,6 +56,7 @@ def test_seeds_share_no_draw_within_ten_million() -> None:
     gaps = np.diff(starts, append=starts[0] + 2**32)
     assert gaps.min() > 10_000_000
     assert max(draw_seed(seed, 2**40) for seed in range(100)) < 2**32
+    assert [draw_seed(seed, 5) for seed in (0, 1)] == [5, 5 + 2_654_435_769]
 
 
 def test_a_rotated_view_is_the_plain_one_turned_by_its_label(small_data: Path) -> None:
