@@ -19,8 +19,8 @@ REPORT = "report"
 """Folder below the results with the HTML page."""
 TRAINING_LOGS = "training"
 """Folder below the results with the logs of pre-training runs that figures show."""
-OTHER_FILES = (TABLES, FIGURES, REPORT, TRAINING_LOGS, "reliability", "calibration.json")
-"""Folders and files below the results that hold no records."""
+OTHER_FILES = (TABLES, FIGURES, REPORT, TRAINING_LOGS, "reliability", "calibration", "gpu_check")
+"""Folders and files (without .json) below the results that hold no records."""
 HEAD_ENTROPY = "head_entropy_bits"
 """Detail of a record that is shown as if it were a metric."""
 DECLARED = "†"
@@ -159,7 +159,7 @@ def read_results(results: Path, *, snapshots: bool = False) -> Results:
     for path in sorted(results.rglob("*.json")):
         name = path.relative_to(results)
         of_snapshot = name.parts[:2] == (RECORDS, SNAPSHOTS)
-        no_record = name.parts[0] in OTHER_FILES or path.name.startswith(".")
+        no_record = name.parts[0].removesuffix(".json") in OTHER_FILES or path.name.startswith(".")
         if no_record or of_snapshot != snapshots:
             continue
         try:
