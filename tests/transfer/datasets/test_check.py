@@ -9,7 +9,7 @@ import pytest
 import transfer.datasets.check
 from tests.transfer.datasets.conftest import CopyOf
 from transfer.datasets.catalog import DATASETS, open_split
-from transfer.datasets.check import check, render, require
+from transfer.datasets.check import announce, check, render, require
 from transfer.datasets.expected import SMALL_DATA, DataError, Sizes, mark_small
 
 
@@ -124,6 +124,24 @@ def test_an_excerpt_may_announce_only_some_splits(copy_of: CopyOf) -> None:
     mark_small(data, "voc07", Sizes(classes=20, counts={"trainval": 200, "test": 160}))
     assert check("voc07", data, decode=False).ok
     assert "aircraft" in json.loads((data / SMALL_DATA).read_text())
+
+
+@pytest.mark.parametrize(
+    ("key", "counts"),
+    [
+        ("pets", {"train": 6 * 29, "val": 6 * 3, "trainval": 6 * 32, "test": 6 * 20}),
+        ("dtd", {"train": 80, "val": 80, "trainval": 160, "test": 100}),  # has lists of both
+        ("imagenet_c100", {"test": 8 * 5 * 19}),
+    ],
+)
+def test_an_excerpt_announces_what_is_there_and_a_tenth_of_each_class_as_val(
+    copy_of: CopyOf, key: str, counts: dict[str, int]
+) -> None:
+    data = copy_of(key)
+    (data / SMALL_DATA).unlink()
+    assert not check(key, data, decode=False).ok
+    assert announce(key, data).counts == counts
+    assert check(key, data, decode=False).ok
 
 
 def test_an_absent_set_is_reported_with_the_way_to_get_it(tmp_path: Path) -> None:
