@@ -219,6 +219,17 @@ def test_flat_val_images_without_a_list_are_named(
     assert not (data / "imagenet").exists()
 
 
+@pytest.mark.parametrize("wrong", ["n/1", "x01440764", "n01440764/.."])
+def test_a_list_of_imagenet_names_no_folders_of_its_own(
+    wrong: str, small_data: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    labels = flat_val(small_data / "imagenet", tmp_path / "ilsvrc")
+    write_kaggles_list(tmp_path / "ilsvrc", [*labels[:-1], wrong])
+    assert link(data, tmp_path / "ilsvrc", "in1k") == 1
+    assert f"{wrong!r} in a list is no class" in capsys.readouterr().err
+    assert not (data / "imagenet").exists()
+
+
 KAGGLES = "ILSVRC/Data/CLS-LOC"
 
 
