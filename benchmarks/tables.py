@@ -33,7 +33,7 @@ class Request:
     results: Path = Path("results")
     """Folder of the records; the tables are written to its subfolder tables."""
     format: Literal["markdown", "latex"] = "markdown"
-    """latex: also a file of tabulars (booktabs) beside each page."""
+    """latex: also a file of tabulars (booktabs) beside each page, kept up to date from then on."""
 
 
 def write_tables(results: Path) -> list[Path]:
@@ -77,7 +77,9 @@ def write_tables(results: Path) -> list[Path]:
         if ours and f"{page.stem}.md" not in pages:
             page.unlink()
     line = calibration_line(results)
-    return [_write(results / TABLES / name, with_line(text, line)) for name, text in pages.items()]
+    paths = [_write(results / TABLES / name, with_line(text, line)) for name, text in pages.items()]
+    write_latex([path for path in paths if path.with_suffix(".tex").exists()])
+    return paths
 
 
 def update_tables(results: Path) -> bool:
@@ -108,6 +110,12 @@ def _write(path: Path, text: str) -> Path:
     """Write a page whole or not at all; WriteError if that fails."""
     write_whole(path, text.encode(), "--results")
     return path
+
+
+def write_latex(pages: list[Path]) -> list[Path]:
+    """Write the tables of pages as LaTeX files beside them; return these files."""
+    texts = {path: latex_tables(path.read_text(encoding="utf-8")) for path in pages}
+    return [_write(path.with_suffix(".tex"), text) for path, text in texts.items() if text]
 
 
 SIGNS = {"±": r"$\pm$", "–": "--", "−": "$-$", "→": r"$\rightarrow$", "✓": r"$\checkmark$"}
@@ -151,10 +159,7 @@ def main(words: list[str]) -> int:
     request = parse(Request, words, description=__doc__)
     check_writable(request.results, "--results")
     paths = write_tables(request.results)
-    if request.format == "latex":
-        pages = {path: latex_tables(path.read_text(encoding="utf-8")) for path in paths}
-        paths = [_write(path.with_suffix(".tex"), text) for path, text in pages.items() if text]
-    for path in paths:
+    for path in write_latex(paths) if request.format == "latex" else paths:
         print(path)
     return 0
 

@@ -10,7 +10,7 @@ import pytest
 from benchmarks.explain import main as explain
 from benchmarks.pages.table_rows import table
 from benchmarks.report_parts.page import report_page
-from benchmarks.tables import latex_tables, write_tables
+from benchmarks.tables import latex_tables, main, write_tables
 from tests.synthetic_records import blocks, page, put, record
 
 OWN = Path(__file__).parents[2] / "results"
@@ -119,3 +119,13 @@ $\rightarrow$ mine $^{12}$ & \textbf{71.2} $\pm$ 0.3 \\
 """
     )
     assert latex_tables("# no table\n") == ""
+
+
+def test_pages_in_latex_follow_later_records(tmp_path: Path) -> None:
+    record(tmp_path, 60.0)
+    assert main(["--results", str(tmp_path), "--format", "latex"]) == 0
+    record(tmp_path, 70.0)
+    write_tables(tmp_path)
+    text = (tmp_path / "tables" / "overview.tex").read_text()
+    assert "70.0" in text
+    assert "60.0" not in text
