@@ -17,8 +17,8 @@ from PIL import Image, UnidentifiedImageError
 JPEG_START = b"\xff\xd8\xff"
 SAME_AS_PILLOW = ("Gray", "YCbCr", "RGB")
 """JPEG color spaces of which simplejpeg decodes the same pixels as Pillow, unlike CMYK."""
-DECODE_ERRORS = (OSError, SyntaxError, ValueError, UnidentifiedImageError)
-"""Errors of `decode` for content that is no readable image."""
+DECODE_ERRORS = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
+"""Errors of Pillow for content that is no readable image, of which some come at its header."""
 
 Pixels = NDArray[Any]
 """(H, W, 3), uint8; OpenCV's stubs know no number types."""
@@ -70,5 +70,5 @@ def image_size(file: str) -> tuple[int, int]:
     try:
         with Image.open(file) as image:
             return image.height, image.width
-    except (OSError, Image.DecompressionBombError):
+    except DECODE_ERRORS:
         return UNREADABLE
