@@ -122,12 +122,19 @@ def parse(name: str, arguments: list[str]) -> Command[Any]:
 
 
 WHITENED = "variant", ("whitening", "trace", "trace_unscaled")
+GAUSSIAN = "prior", ("gaussian",)
+ANY_PRIOR = "prior", ("laplace", "gaussian", "margin", "batch")
 HEEDED_WITH: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "milestones": ("schedule", ("step",)),
     "final_learning_rate": ("schedule", ("cosine",)),
     "trust_coefficient": ("optimizer", ("lars",)),
     "exclude_vectors": ("optimizer", ("lars",)),
     **dict.fromkeys(("ridge", "groups", "prenorm", "pooled_stats", "detach_covariance"), WHITENED),
+    "beta": ("prior", ("laplace", "margin", "batch")),
+    "margin": ("prior", ("margin",)),
+    "batch_scope": ("prior", ("batch",)),
+    **dict.fromkeys(("gaussian_center", "gaussian_variance"), GAUSSIAN),
+    **dict.fromkeys(("prior_from", "legacy_untempered"), ANY_PRIOR),
 }
 """Option -> another, and its values with which the first one changes a run."""
 

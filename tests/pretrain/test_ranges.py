@@ -109,6 +109,10 @@ def test_a_number_out_of_range_ends_with_status_2_and_the_range(
         ("simaffinity/smoke", "--groups 2", "--variant affinity"),
         ("simaffinity/smoke", "--groups 2 --variant whitening", ""),
         ("zero_cl/smoke", "--ridge 0.1", ""),
+        ("moco_m/smoke", "--beta 1", "--prior none"),
+        ("moco_m/smoke", "--beta 1 --prior laplace", ""),
+        ("lorac/smoke", "--gaussian-variance 1", "--prior laplace"),
+        ("lorac/in100-r18-gaussian", "--prior-from 0.2", ""),
     ],
 )
 def test_an_option_that_changes_nothing_is_refused(recipe: str, words: str, refused: str) -> None:
