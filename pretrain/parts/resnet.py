@@ -12,18 +12,12 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
-from torchvision.models import ResNet, resnet18, resnet34, resnet50, resnet101, resnet152
-from torchvision.models.resnet import BasicBlock, Bottleneck
+from torchvision.models import get_model
+from torchvision.models.resnet import BasicBlock, Bottleneck, ResNet
 
 from pretrain.parts.view import Stem
 
-ARCHITECTURES = {
-    "resnet18": resnet18,
-    "resnet34": resnet34,
-    "resnet50": resnet50,
-    "resnet101": resnet101,
-    "resnet152": resnet152,
-}
+ARCHITECTURES = "resnet18", "resnet34", "resnet50", "resnet101", "resnet152"
 
 
 def build_resnet(arch: str, stem: Stem) -> tuple[ResNet, int]:
@@ -34,7 +28,7 @@ def build_resnet(arch: str, stem: Stem) -> tuple[ResNet, int]:
     """
     if arch not in ARCHITECTURES:
         raise ValueError(f"unknown architecture {arch!r}; choose one of {', '.join(ARCHITECTURES)}")
-    network: ResNet = ARCHITECTURES[arch]()
+    network: ResNet = get_model(arch)
     feature_dim = network.fc.in_features
     network.fc = nn.Identity()
     if stem == "cifar":
