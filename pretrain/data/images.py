@@ -83,9 +83,8 @@ class TrainingImages:
     @cached_property
     def labels(self) -> NDArray[np.int64]:
         """Labels (N,): the place of each image's folder among the classes."""
-        number = {name: place for place, name in enumerate(self.classes)}
-        tops = (self.name(place).partition("/")[0] for place in range(len(self)))
-        return np.array([number[top] for top in tops], dtype=np.int64)
+        tops = [self.name(place).partition("/")[0] for place in range(len(self))]
+        return np.searchsorted(self.classes, tops)
 
     @cached_property
     def fingerprint(self) -> str:

@@ -14,7 +14,6 @@ from pretrain.parts.view import Stem
 
 Config = TypeVar("Config")
 Schedule = Literal["cosine", "step"]
-OptimizerName = Literal["sgd", "lars"]
 Description = Annotated[str, tyro.conf.Suppress]
 """A text about a recipe that is no option of the command line."""
 
@@ -96,7 +95,7 @@ class Recipe(Generic[Config]):
     """Unit at which the rate, ramps and a method's own schedules change; papers' code has epochs.
     All through an epoch the rate is that of its start, everything else that of its end. The rising
     momentum of target encoders counts steps with either."""
-    optimizer: OptimizerName = "sgd"
+    optimizer: Literal["sgd", "lars"] = "sgd"
     weight_decay: float = 1e-4
     sgd_momentum: float = 0.9
     trust_coefficient: float = 0.001

@@ -28,7 +28,6 @@ from typing import Any, Literal
 from pretrain.recipes.recipe import LARS, MOCO_V2_VIEWS, Recipe, Recipes, linear_rate
 
 Variant = Literal["affinity", "whitening", "trace", "trace_unscaled"]
-SymmetryOn = Literal["logits", "affinity"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +45,7 @@ class UniCLRConfig:
     """Tau, divides affinities; None: the paper's, 0.5 for affinity and 1 otherwise."""
     symmetry_weight: float | None = None
     """Gamma, weight of the symmetric loss; None: the paper's, 0 for trace and 0.01 otherwise."""
-    sym_on: SymmetryOn = "logits"
+    sym_on: Literal["logits", "affinity"] = "logits"
     """Matrix of the symmetric loss: affinities divided by the temperature (algorithm 1), or as they
     are (equation 6)."""
     ce_both_directions: bool = False
