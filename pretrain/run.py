@@ -250,7 +250,7 @@ def backbone_origin(job: Job, steps: int) -> dict[str, object]:
         "settings": settings,
         "epochs": steps / job.feed.plan.steps_per_epoch,
         "steps": steps,
-        "data": f"{printable(job.command.data.name)} ({len(images)} images, "
+        "data": f"{printable(job.command.data.absolute().name)} ({len(images)} images, "
         f"fingerprint {images.fingerprint})",
         "seed": job.command.seed,
         "precision": _dtype_name(job.dtype),

@@ -85,6 +85,11 @@ def run(name: str, command: Command[Any]) -> int:
     started_s = time.monotonic()
     stop.listen(at_once=True)
     check_recipe(command.recipe, int(os.environ.get("WORLD_SIZE", "1")))
+    if command.out.resolve().is_relative_to(command.data.resolve()):
+        raise SettingsError(
+            f"--out {command.out} lies in --data {command.data}, so that a resumed run would also "
+            "train on the pictures that it has written; choose a folder beside the images"
+        )
     # to list a million images on a slow disk may take longer than processes wait for each other
     images = find_images(command.data, tolerated=command.tolerated_images)
     needs = planned_memory(command)

@@ -64,6 +64,15 @@ def test_a_run_whose_images_were_written_meanwhile_exports_nothing_until_that_is
     assert (out / "backbone.pt").exists()
 
 
+def test_the_record_names_data_that_are_the_working_folder(
+    image_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(image_folder)
+    ready = job("random", image_folder)
+    ready = replace(ready, command=replace(ready.command, data=Path()))
+    assert str(backbone_origin(ready, 0)["data"]).startswith("images (20 images, fingerprint ")
+
+
 def test_the_record_tells_how_texture_was_changed(image_folder: Path, style_bank: Path) -> None:
     cases: dict[str, tuple[str, ...]] = {
         "": (),
@@ -128,6 +137,15 @@ def test_settings_that_do_not_fit_are_refused_before_the_run(
     places = ["--data", str(image_folder), "--out", str(image_folder.parent / "run")]
     assert main([request_[0], *places, *request_[1:]]) == 2
     assert told in capsys.readouterr().err
+
+
+def test_a_run_within_its_images_is_refused_before_it_adds_its_pictures_to_them(
+    image_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(image_folder)
+    assert main(["moco/smoke", "--data", ".", "--out", "warm/run"]) == 2
+    assert "--out warm/run lies in --data ." in capsys.readouterr().err
+    assert not (image_folder / "warm" / "run").exists()
 
 
 @pytest.mark.parametrize(
