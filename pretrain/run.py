@@ -212,12 +212,15 @@ def _dtype_name(dtype: torch.dtype) -> str:
 
 def cautions(job: Job) -> list[str]:
     """Return warnings that matter to readers of the results, one sentence each."""
-    notes = []
-    if repeated := job.feed.images.repeated:
-        notes.append(
-            f"{len(repeated)} linked folders are read once, under another name: "
-            f"{_first_names(repeated)}"
+    images = job.feed.images
+    notes = [
+        f"{len(names)} {what}: {_first_names(names)}"
+        for names, what in (
+            (images.repeated, "linked folders are read once, under another name"),
+            (images.unreadable, "unreadable images are left out"),
         )
+        if names
+    ]
     if job.process.num_processes == 1 and job.method.batch_needs(job.recipe.config).bn_splits == 1:
         notes.append(
             "one process and bn_splits 1: batch norm can tell which key belongs to a query; "
@@ -242,6 +245,7 @@ def backbone_origin(job: Job, steps: int) -> dict[str, object]:
     published = flatten(asdict(RECIPES[job.name]))
     settings = flatten(asdict(recipe))
     made = ("batch_norm_groups", "texture", "views_made")
+    left_out = f", {len(images.unreadable)} unreadable" if images.unreadable else ""
     return {
         "method": recipe.method,
         "recipe": job.name,
@@ -250,8 +254,8 @@ def backbone_origin(job: Job, steps: int) -> dict[str, object]:
         "settings": settings,
         "epochs": steps / job.feed.plan.steps_per_epoch,
         "steps": steps,
-        "data": f"{printable(job.command.data.absolute().name)} ({len(images)} images, "
-        f"fingerprint {images.fingerprint})",
+        "data": f"{printable(job.command.data.absolute().name)} ({len(images)} images"
+        f"{left_out}, fingerprint {images.fingerprint})",
         "seed": job.command.seed,
         "precision": _dtype_name(job.dtype),
         "tf32_convolutions": job.tf32,

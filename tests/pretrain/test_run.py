@@ -14,7 +14,7 @@ from pretrain.command import Command, parse
 from pretrain.data.images import DataError
 from pretrain.data.listing import find_images
 from pretrain.loop import train
-from pretrain.run import Job, backbone_origin, describe, prepare, write_backbone
+from pretrain.run import Job, backbone_origin, cautions, describe, prepare, write_backbone
 from pretrain.running.processes import Process
 
 CPU = Process(device=torch.device("cpu"))
@@ -71,6 +71,14 @@ def test_the_record_names_data_that_are_the_working_folder(
     ready = job("random", image_folder)
     ready = replace(ready, command=replace(ready.command, data=Path()))
     assert str(backbone_origin(ready, 0)["data"]).startswith("images (20 images, fingerprint ")
+
+
+def test_images_that_are_left_out_are_named_and_counted_in_the_record(image_folder: Path) -> None:
+    (image_folder / "warm" / "0.png").write_bytes(b"not a picture")
+    images = find_images(image_folder, tolerated=3)
+    ready = prepare("random/smoke", command("random", image_folder), CPU, images)
+    assert "1 unreadable images are left out: warm/0.png" in cautions(ready)
+    assert "(19 images, 1 unreadable, fingerprint " in str(backbone_origin(ready, 0)["data"])
 
 
 def test_the_record_tells_how_texture_was_changed(image_folder: Path, style_bank: Path) -> None:
