@@ -122,7 +122,6 @@ def parse(name: str, arguments: list[str]) -> Command[Any]:
 
 
 WHITENED = "variant", ("whitening", "trace", "trace_unscaled")
-GAUSSIAN = "prior", ("gaussian",)
 ANY_PRIOR = "prior", ("laplace", "gaussian", "margin", "batch")
 HEEDED_WITH: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "milestones": ("schedule", ("step",)),
@@ -133,7 +132,7 @@ HEEDED_WITH: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "beta": ("prior", ("laplace", "margin", "batch")),
     "margin": ("prior", ("margin",)),
     "batch_scope": ("prior", ("batch",)),
-    **dict.fromkeys(("gaussian_center", "gaussian_variance"), GAUSSIAN),
+    **dict.fromkeys(("gaussian_center", "gaussian_variance"), ("prior", ("gaussian",))),
     **dict.fromkeys(("prior_from", "legacy_untempered"), ANY_PRIOR),
 }
 """Option -> another, and its values with which the first one changes a run."""

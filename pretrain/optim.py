@@ -103,18 +103,13 @@ class LARS(Optimizer):
             gradients: list[Tensor] = [weight.grad for weight in weights]
             directions = torch._foreach_add(gradients, weights, alpha=group["weight_decay"])
             if group["adaptive"]:
-                ratios = self._ratios(group, weights, gradients)
+                size = torch.stack(torch._foreach_norm(weights))
+                slope = torch.stack(torch._foreach_norm(gradients))
+                decayed = slope + group["weight_decay"] * size
+                ratios = group["trust_coefficient"] * size / (decayed + 1e-8)
+                ratios = torch.where((size > 0) & (slope > 0), ratios, 1.0)
                 torch._foreach_mul_(directions, list(ratios.unbind()))
             momenta = [self.state[weight]["momentum_buffer"] for weight in weights]
             torch._foreach_mul_(momenta, group["momentum"])
             torch._foreach_add_(momenta, directions)
             torch._foreach_add_(weights, momenta, alpha=-group["lr"])
-
-    @staticmethod
-    def _ratios(group: dict[str, Any], weights: list[Tensor], gradients: list[Tensor]) -> Tensor:
-        """Return the local rate (T,) of each of T weights."""
-        size = torch.stack(torch._foreach_norm(weights))
-        slope = torch.stack(torch._foreach_norm(gradients))
-        ratio = group["trust_coefficient"] * size / (slope + group["weight_decay"] * size + 1e-8)
-        defined = (size > 0) & (slope > 0)
-        return torch.where(defined, ratio, torch.ones_like(ratio))

@@ -56,13 +56,14 @@ def start(name: str, command: Command[Any]) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except Exception as error:
+        line = str(error).partition("\n")[0]  # the others are details
         # torch has no type for memory of a CPU that is too small
         if isinstance(error, OutOfMemoryError | MemoryError) or "t allocate memory" in str(error):
-            print(f"error: {first_line(error) or 'out of memory'}; {LESS}", file=sys.stderr)
+            print(f"error: {line or 'out of memory'}; {LESS}", file=sys.stderr)
             return 1
         # the last line names any other error, below its traceback
         traceback.print_exc()
-        print(f"error: {type(error).__name__}: {first_line(error)}", file=sys.stderr)
+        print(f"error: {type(error).__name__}: {line}", file=sys.stderr)
         return 1
 
 
@@ -73,11 +74,6 @@ def require_memory(needs: int, free: int) -> None:
             f"a step needs at least {needs / 1e9:.1f} GB in each process, of which "
             f"{free / 1e9:.1f} GB are free on the GPU; {LESS}"
         )
-
-
-def first_line(error: Exception) -> str:
-    """Return the first line of an error's message, without the details on further lines."""
-    return str(error).partition("\n")[0]
 
 
 def run(name: str, command: Command[Any]) -> int:
