@@ -172,7 +172,7 @@ def cache_folder() -> Path:
 
 def _keep(path: Path, images: TrainingImages, started_s: float) -> None:
     """Write a listing, unless a folder changed just before; without room nothing is kept."""
-    latest_ns = max(state.changed_ns for state in images.states)
+    latest_ns = max((state.changed_ns for state in images.states), default=0)
     if latest_ns > (started_s - UNSURE_S) * 1e9:
         return
     content = io.BytesIO()

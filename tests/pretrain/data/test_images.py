@@ -105,18 +105,19 @@ def test_a_link_to_a_folder_around_it_or_beside_it_adds_nothing(
     assert Path(repeated).is_relative_to(where)
 
 
+@pytest.mark.parametrize("name", ["cold", "."])
 def test_a_folder_that_may_not_be_listed_is_named(
-    image_folder: Path, monkeypatch: pytest.MonkeyPatch
+    image_folder: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     scandir = os.scandir
 
     def refuses(folder: Path) -> object:
-        if Path(folder) == image_folder / "cold":
+        if Path(folder) == image_folder / name:
             raise PermissionError(13, "Permission denied")
         return scandir(folder)
 
     monkeypatch.setattr(os, "scandir", refuses)
-    with pytest.raises(DataError, match=r"1 of \d+ images are unreadable \(cold\)"):
+    with pytest.raises(DataError, match=rf"1 of \d+ images are unreadable \({name}\)"):
         find_images(image_folder)
 
 
