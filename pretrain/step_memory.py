@@ -6,20 +6,16 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import (
-    DataDependentOutputException,
-    DynamicOutputShapeException,
-    FakeTensorMode,
-    UnsupportedFakeTensorException,
-)
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd.graph import saved_tensors_hooks
 from torch.func import functional_call
 
 from pretrain.method import Method
 from pretrain.recipes import Recipe
 
-BLIND = DataDependentOutputException, DynamicOutputShapeException, UnsupportedFakeTensorException
-"""Errors of a pass without numbers where a method looks at one."""
+BLIND = RuntimeError, ValueError
+"""Errors where a method looks at a number, as torch has them without numbers, or at more images
+than those of one process: a sub-batch of W-MSE, or a synchronous norm for one image on each."""
 AFTER_EVERY_FREEZE = 1.0
 """Share of a run at which all its weights are trained and all its losses count."""
 
@@ -30,7 +26,7 @@ def memory_needs(method: Method, recipe: Recipe[Any], num_images: int, dtype: to
     They are those of activations, weights and their momenta, buffers such as queues, and views,
     without workspaces and what the allocator cannot use. method: on the CPU, and not among several
     processes, since nothing is exchanged. dtype: that of autocast. A method that looks at a number,
-    as whitening does, is followed up to there: its networks are behind it then.
+    or at images of other processes, as whitening does, is followed up to there.
     """
     fake, method = FakeTensorMode(), copy.deepcopy(method)
     tensors = {**dict(method.named_parameters()), **dict(method.named_buffers())}

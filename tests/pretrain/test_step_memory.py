@@ -4,9 +4,11 @@ import pytest
 import torch
 from torch import nn
 
+from pretrain.command import parse
 from pretrain.methods import METHODS
 from pretrain.parts.resnet import build_resnet, checkpoint_activations
 from pretrain.recipes import RECIPES
+from pretrain.run import planned_memory
 from pretrain.settings import SettingsError
 from pretrain.start import require_memory
 from pretrain.step_memory import memory_needs
@@ -78,6 +80,16 @@ def test_every_method_is_followed_through_its_networks() -> None:
         trained = sum(p.numel() for p in method.parameters() if p.requires_grad)
         assert needs > 16 * 3 * 8 * recipe.views.size_px**2 + 8 * trained, name
         assert all(torch.equal(value, before[key]) for key, value in method.state_dict().items())
+
+
+@pytest.mark.parametrize(("name", "processes"), [("wmse", "4"), ("simsiam", "16")])
+def test_images_of_one_process_may_be_fewer_than_the_loss_or_a_norm_of_all_needs(
+    name: str, processes: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", processes)  # sub-batches of 8, and one image for each norm
+    command = parse(f"{name}/smoke", ["--data", "d", "--out", "o", "--dry-run"])
+    weights = build_resnet("resnet18", "imagenet")[0].parameters()
+    assert planned_memory(command) > 8 * sum(weight.numel() for weight in weights)
 
 
 def test_a_step_without_room_is_refused_with_the_numbers() -> None:
