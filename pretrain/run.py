@@ -86,7 +86,7 @@ def planned_memory(command: Command[Any]) -> int:
     if not (cuda or command.dry_run):
         return 0
     dtype = command.execution.network_dtype("cuda" if cuda else "cpu")
-    num_images = command.recipe.batch_size // int(os.environ.get("WORLD_SIZE", "1"))
+    num_images = max(1, command.recipe.batch_size // int(os.environ.get("WORLD_SIZE", "1")))
     return memory_needs(_method(command), command.recipe, num_images, dtype)
 
 

@@ -82,11 +82,15 @@ def test_every_method_is_followed_through_its_networks() -> None:
         assert all(torch.equal(value, before[key]) for key, value in method.state_dict().items())
 
 
-@pytest.mark.parametrize(("name", "processes"), [("wmse", "4"), ("simsiam", "16")])
+@pytest.mark.parametrize(
+    ("name", "processes"), [("wmse", "4"), ("simsiam", "16"), ("barlow_twins", "32")]
+)
 def test_images_of_one_process_may_be_fewer_than_the_loss_or_a_norm_of_all_needs(
     name: str, processes: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("WORLD_SIZE", processes)  # sub-batches of 8, and one image for each norm
+    monkeypatch.setenv(
+        "WORLD_SIZE", processes
+    )  # of 16 images: sub-batches of 8, one or none for a norm
     command = parse(f"{name}/smoke", ["--data", "d", "--out", "o", "--dry-run"])
     weights = build_resnet("resnet18", "imagenet")[0].parameters()
     assert planned_memory(command) > 8 * sum(weight.numel() for weight in weights)
