@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from transfer.backbone import Backbone
 from transfer.datasets.folders import Folders
-from transfer.datasets.images import describe_image
+from transfer.datasets.images import describe_image, thumbnail
 from transfer.finetuning.options import length_fraction
 from transfer.frozen.feature_cache import Features, Predictions, open_images
 from transfer.frozen.pass_hours import ASSUMED, Rates, probe_hours
 from transfer.frozen.probe_training import Decay, ProbeTraining
-from transfer.frozen.transforms import QUARTER_TURNS, EvalTransform
+from transfer.frozen.transforms import QUARTER_TURNS, EvalTransform, rotate_quarters
 from transfer.galleries.mistakes import turned_mistakes
 from transfer.metrics import top1
 from transfer.tasks.task import CenterCrops, Prepared
@@ -186,9 +186,21 @@ class RotationProbe(CenterCrops):
         training = ProbeTraining.of(
             self, learning_rates=(self.learning_rate,), decays=("step",), labels="rotations"
         )
-        return train_and_score(
+        predictions = train_and_score(
             prepared.backbone, prepared.train, training, prepared.test, seed, folders.work
         )
+        if examples := predictions.details.get("head_share_examples"):
+            shown = open_images(self.dataset, "test", folders)
+            for example in examples:
+                turns, index = divmod(example["index"], len(shown))
+                turned = rotate_quarters(shown[index][0], turns)
+                example |= {
+                    "index": index,
+                    "class": f"turned by {90 * turns}°",
+                    "file": shown.name(index),
+                    "jpeg_base64": thumbnail(turned),
+                }
+        return predictions
 
     def metrics(self, predictions: Predictions) -> dict[str, float]:
         """Return accuracy in percent."""

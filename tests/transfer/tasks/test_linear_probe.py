@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -12,12 +13,13 @@ from transfer.backbone import Backbone
 from transfer.cells.request import Cell, CellSettings, departures
 from transfer.datasets.catalog import open_split
 from transfer.datasets.folders import Folders
-from transfer.frozen.feature_cache import Predictions
+from transfer.datasets.images import describe_image, thumbnail
+from transfer.frozen.feature_cache import Features, Predictions
 from transfer.frozen.network import forward
 from transfer.frozen.transforms import EvalTransform, normalize_pixels
 from transfer.tasks import TASKS
 from transfer.tasks.linear_probe import LinearProbe, RotationProbe
-from transfer.tasks.task import NamedTask
+from transfer.tasks.task import NamedTask, Prepared
 
 
 @pytest.mark.parametrize("red", [0.228, 0.229])
@@ -103,3 +105,19 @@ def test_an_ablation_trains_its_own_rate_and_two_classes_have_no_top5() -> None:
     assert other.heads == ((5.0, "step"),)
     scores = Predictions(torch.eye(2), torch.arange(2), {})
     assert task.task.metrics(scores) == {"top1": 100.0}
+
+
+def test_an_image_with_shares_of_heads_is_named_and_shown_as_it_was_turned(
+    small_backbone: Backbone, small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images = open_split("in100", small_data, "test")
+    examples = [{"index": turns * len(images) + 7, "label": turns} for turns in (0, 3)]
+    predictions = Predictions(torch.eye(4), torch.arange(4), {"head_share_examples": examples})
+    trained = Mock(return_value=predictions)
+    monkeypatch.setattr(transfer.frozen.linear_heads, "train_and_score", trained)
+    prepared = Prepared(small_backbone, images, Features(torch.ones(4, 2), torch.arange(4)))
+    RotationProbe().run(prepared, Folders(small_data, tmp_path, tmp_path), seed=0)
+    upright, turned = examples
+    assert upright == describe_image(images, 7) | {"label": 0, "class": "turned by 0°"}
+    shown = thumbnail(images[7][0].rotate(270, expand=True))
+    assert turned == upright | {"label": 3, "class": "turned by 270°", "jpeg_base64": shown}
