@@ -19,10 +19,6 @@ def knn_scores(
 
     ValueError if the bank holds fewer than `num_neighbors` images.
     """
-    if num_neighbors > len(bank.features):
-        raise ValueError(
-            f"{num_neighbors} neighbors are asked of a bank of {len(bank.features)} images"
-        )
     labels = bank.labels.to(device())
     parts = []
     for similarity, nearest in _nearest_parts(bank.features, queries, num_neighbors):
@@ -33,7 +29,10 @@ def knn_scores(
 
 
 def nearest_rows(bank: Tensor, queries: Tensor, num_neighbors: int) -> tuple[Tensor, Tensor]:
-    """Return cosines and indices (n, k) of each query's nearest rows of a bank, nearest first."""
+    """Return cosines and indices (n, k) of each query's nearest rows of a bank, nearest first.
+
+    ValueError if the bank has fewer than k rows.
+    """
     parts = [
         (similarity.cpu(), nearest.cpu())
         for similarity, nearest in _nearest_parts(bank, queries, num_neighbors)
@@ -46,6 +45,8 @@ def _nearest_parts(
     bank: Tensor, queries: Tensor, num_neighbors: int
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield cosines and indices (q, k) for parts of the queries (n, C), on the device."""
+    if num_neighbors > len(bank):
+        raise ValueError(f"{num_neighbors} neighbors are asked of a bank of {len(bank)} images")
     where = device()
     keys = normalize(bank.to(where), dim=1)
     for part in queries.split(QUERIES_PER_PART):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from transfer.frozen.feature_cache import Features
-from transfer.frozen.nearest import QUERIES_PER_PART, knn_scores
+from transfer.frozen.nearest import QUERIES_PER_PART, knn_scores, nearest_rows
 
 
 def test_votes_equal_a_loop_over_all_pairs() -> None:
@@ -30,6 +30,8 @@ def test_more_neighbors_than_images_is_an_error() -> None:
     bank = Features(torch.eye(3), torch.arange(3))
     with pytest.raises(ValueError, match="of 3 images"):
         knn_scores(bank, torch.eye(3), num_classes=3, num_neighbors=4, temperature=0.1)
+    with pytest.raises(ValueError, match="of 3 images"):
+        nearest_rows(torch.eye(3), torch.eye(3), 4)
 
 
 def test_queries_of_several_parts_vote_in_their_order() -> None:
