@@ -106,8 +106,9 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
 
     def with_options(self, options: TrainingOptions) -> Self:
         """Return the protocol with the user's options; a departure from it changes the hash."""
-        recipe, rates = options.applied(self.recipe), options.learning_rates
-        return replace(self, recipe=recipe, learning_rates=rates if len(rates) > 1 else ())
+        recipe, given = options.applied(self.recipe), options.learning_rates
+        compared = given or self.learning_rates if len(given) != 1 else ()
+        return replace(self, recipe=recipe, learning_rates=compared)
 
     def num_processes(self, options: TrainingOptions) -> int:
         """Return the number of processes of the training."""

@@ -252,8 +252,8 @@ class NamedTask:
         name: appended to that of the protocol. TaskError for a number that the protocol lacks, or
         that the backbone's input sets.
         """
-        of_input = {"crop_px", "std"}
-        known = {spec.name for spec in fields(self.task)} - {"protocol", "by_default"} - of_input
+        known = {spec.name for spec in fields(self.task) if spec.metadata.get("hashed", True)}
+        known -= {"protocol", "crop_px", "resize_px", "std"}
         if unknown := sorted(set(changes) - known):
             raise TaskError(
                 f"{self.key} has no {', '.join(unknown)}; its numbers are "

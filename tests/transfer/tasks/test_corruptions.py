@@ -14,6 +14,7 @@ from transfer.datasets.images import ImageArrays, Images, encode_names
 from transfer.frozen.classifier import Heads
 from transfer.frozen.feature_cache import Features
 from transfer.tasks.robustness import Corrupted, CorruptionEval, ObjectNetEval, Prepared
+from transfer.tasks.task import NamedTask, TaskError
 
 
 def corrupted(right: dict[tuple[str, int], int]) -> Corrupted:
@@ -45,6 +46,11 @@ def test_groups_all_and_severe_are_means_of_corruptions_over_severities() -> Non
     found = CorruptionEval().metrics(corrupted({(k, s): 2 for k in MAIN_KINDS for s in (1, 3)}))
     assert found["all_top1"] == 50.0
     assert not [name for name in found if "19" in name]
+
+
+def test_the_size_of_the_images_is_no_number_of_the_protocol() -> None:
+    with pytest.raises(TaskError, match="has no resize_px"):
+        NamedTask("imagenet_c100_eval", CorruptionEval()).ablation("large", resize_px=256)
 
 
 def test_numbers_by_class_are_of_all_corruptions_and_say_so() -> None:

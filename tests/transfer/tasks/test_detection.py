@@ -1,6 +1,7 @@
 """Detection and segmentation: what both refuse and tell, and whole runs of detectors."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -9,6 +10,8 @@ from transfer.cells.execution import evaluate
 from transfer.cells.request import Cell, CellSettings, departures
 from transfer.convert.architectures import STEMS
 from transfer.finetuning.options import TrainingOptions
+from transfer.tasks import TASKS
+from transfer.tasks.task import NamedTask, TaskError
 
 CPU = TrainingOptions(engine="torchvision", gpus=1)
 
@@ -47,6 +50,19 @@ def test_an_altered_recipe_is_told_in_one_sentence(
         "milestones (210, 270) instead of (23148, 29762), learning_rate 0.02 instead of 0.003"
     )
     assert departures(cell("voc12_seg_fcn", small_backbone, paper, options)) == [told]
+
+
+def test_an_ablation_compares_its_own_rates_unless_others_are_asked_and_has_no_options(
+    small_backbone: Backbone, settings: CellSettings
+) -> None:
+    task = NamedTask("coco_det", TASKS["coco_det"])
+    ablation = task.ablation("search", learning_rates=(0.02, 0.01)).task
+    for given, compared in (((), (0.02, 0.01)), ((0.3, 0.1), (0.3, 0.1)), ((0.05,), ())):
+        options = replace(CPU, learning_rates=given)
+        found: Any = replace(cell("coco_det", small_backbone, settings, options), ablation=ablation)
+        assert found.task.learning_rates == compared
+    with pytest.raises(TaskError, match="has no engine_choice"):
+        task.ablation("other engine", engine_choice="torchvision")
 
 
 @pytest.mark.slow
