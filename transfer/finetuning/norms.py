@@ -116,10 +116,9 @@ def set_precise_norms(
     with torch.no_grad():
         for batch in batches:
             network(batch)
-    for layer, momentum, note in zip(layers, momenta, notes, strict=True):
+    for layer, momentum, note, total in zip(layers, momenta, notes, sums, strict=True):
         layer.momentum = momentum
         note.remove()
-    for layer, total in zip(layers, sums, strict=True):
         if process.num_processes > 1:
             dist.all_reduce(total)
         if float(total[0, 0]):

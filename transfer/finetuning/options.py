@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
-from pretrain.running.command_line import Range, check_ranges
+from pretrain.running.command_line import Range
 from pretrain.running.processes import num_gpus, started_processes
 from transfer.finetuning.schedule import AnyRecipe, Precision
 
@@ -84,7 +84,6 @@ class TrainingOptions:
 
     def applied(self, recipe: AnyRecipe) -> AnyRecipe:
         """Return the recipe with these options; ValueError if it cannot run, or not here."""
-        self.check()
         gpus = num_gpus()
         if gpus and self.gpus > gpus:
             raise ValueError(f"--gpus {self.gpus}, but this machine has {gpus}")
@@ -124,10 +123,6 @@ class TrainingOptions:
             # a pass has fewer images, but the statistics are averaged over as many as before
             precise_norm_batches=recipe.precise_norm_batches * accumulated // recipe.accumulated,
         )
-
-    def check(self) -> None:
-        """Raise ValueError for numbers that are invalid on every machine."""
-        check_ranges(self, RANGES)
 
 
 def length_fraction(schedule: str) -> float:

@@ -11,7 +11,6 @@ from statistics import median
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import Dataset
 from torchvision.transforms import v2
 
 from pretrain.running import stop
@@ -33,7 +32,7 @@ def num_workers(images: int) -> int:
     return 0 if images < 2048 else min(len(os.sched_getaffinity(0)), 16)
 
 
-class EvalImages(Dataset[Tensor]):
+class EvalImages:
     """Pixels (3, crop_px, crop_px) uint8 under the evaluation transform."""
 
     def __init__(self, images: Images, transform: EvalTransform) -> None:

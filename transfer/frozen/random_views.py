@@ -6,11 +6,12 @@ loader processes nor an interruption changes a pixel.
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import torch
 from PIL import Image, ImageFilter
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import normalize
 from torchvision.transforms import v2
 
@@ -34,17 +35,10 @@ IMAGES_PER_SAVE = 256
 CODE_VERSION = 1  # part of the name of unfinished work: raise it when the pixels change
 
 
-class Blur(nn.Module):
-    """Gaussian blur by Pillow, as in MoCo's code; torchvision's takes ten times as long."""
-
-    def __init__(self, sigma_px: tuple[float, float]) -> None:
-        super().__init__()
-        self.sigma_px = sigma_px
-
-    def forward(self, image: Image.Image) -> Image.Image:
-        """Return the image blurred by a drawn standard deviation."""
-        sigma_px = float(torch.empty(()).uniform_(*self.sigma_px))
-        return image.filter(ImageFilter.GaussianBlur(sigma_px))
+def blur(image: Image.Image, sigma_px: tuple[float, float]) -> Image.Image:
+    """Blur by a drawn deviation with Pillow, as in MoCo; torchvision takes ten times as long."""
+    drawn_px = float(torch.empty(()).uniform_(*sigma_px))
+    return image.filter(ImageFilter.GaussianBlur(drawn_px))
 
 
 class RandomViews:
@@ -52,12 +46,13 @@ class RandomViews:
 
     def __init__(self, settings: ViewSettings) -> None:
         self.settings = settings
+        blurred = partial(blur, sigma_px=settings.blur_sigma_px)
         self.steps = v2.Compose(
             [
                 v2.RandomResizedCrop(settings.size_px, scale=settings.crop_area, antialias=True),
                 v2.RandomApply([v2.ColorJitter(*settings.jitter)], settings.jitter_probability),
                 v2.RandomGrayscale(settings.gray_probability),
-                v2.RandomApply([Blur(settings.blur_sigma_px)], settings.blur_probability),
+                v2.RandomApply([blurred], settings.blur_probability),
                 v2.RandomHorizontalFlip(settings.flip_probability),
                 v2.PILToTensor(),
             ]

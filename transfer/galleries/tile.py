@@ -35,13 +35,13 @@ class Tile:
     """File of the image below the data folder."""
 
 
-def chosen_images(names: Sequence[str], number: int = NUM_IMAGES) -> list[int]:
+def chosen_images(names: Sequence[str]) -> list[int]:
     """Return the places of a fixed handful of images, by a hash of their file names.
 
     The same images are chosen for every backbone, and on every machine.
     """
     digests = [hashlib.sha256(PurePosixPath(name).name.encode()).digest() for name in names]
-    return sorted(sorted(range(len(names)), key=lambda i: digests[i])[:number])
+    return sorted(sorted(range(len(names)), key=lambda i: digests[i])[:NUM_IMAGES])
 
 
 def thumbnail(image: Image.Image, side_px: int = SIDE_PX) -> Image.Image:

@@ -90,7 +90,6 @@ class SemiSupervised(CenterCrops):
 
     def with_options(self, options: TrainingOptions) -> Self:
         """Return the protocol with the user's rates and precision; both change the hash."""
-        options.check()
         return replace(
             self,
             head_rates=options.learning_rates or self.head_rates,

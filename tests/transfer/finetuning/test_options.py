@@ -47,14 +47,10 @@ def test_without_a_wish_the_most_gpus_that_divide_the_batch_are_taken(
         assert TrainingOptions().applied(COCO_FPN) == COCO_FPN
 
 
-def test_impossible_numbers_are_refused() -> None:
-    for options, told in [
-        (TrainingOptions(gpus=3), "divided"),
-        (TrainingOptions(gpus=32), "divided"),
-        (TrainingOptions(images_per_gpu=3), "divided"),
-        (TrainingOptions(gpus=-1), "--gpus -1"),
-    ]:
-        with pytest.raises(ValueError, match=told):
+def test_processes_and_passes_that_do_not_divide_the_batch_are_refused() -> None:
+    three, many = TrainingOptions(gpus=3), TrainingOptions(gpus=32)
+    for options in (three, many, TrainingOptions(images_per_gpu=3)):
+        with pytest.raises(ValueError, match="divided"):
             options.applied(COCO_FPN)
 
 

@@ -26,7 +26,6 @@ from transfer.segmentation.train import predict, prediction_path, training
 ALONE = Process(device=torch.device("cpu"))
 RECIPE = replace(VOC_FCN.tiny(), crop_px=48)
 SIDE = RECIPE.crop_px
-"""Variable of the environment: where two processes meet."""
 
 
 class Pass(nn.Module):
