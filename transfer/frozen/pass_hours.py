@@ -136,18 +136,21 @@ def rates_of_this_machine(runs: Path) -> Rates:
     return ASSUMED
 
 
-def forward_hours(backbone: Backbone, images: float, rates: Rates = ASSUMED) -> float:
-    """Return the hours of a forward pass of so many images at the backbone's image size."""
+def forward_cost(backbone: Backbone) -> float:
+    """Return the arithmetic of a forward pass, in units of a ResNet-50's at 224 px."""
     if isinstance(backbone, Encoder):
-        return backbone.cost * images / images_per_second("", backbone.precision, rates)[1] / 3600
+        return backbone.cost
     network, num_heads = network_and_heads(backbone.arch)
-    measured, speed = images_per_second(network, backbone.precision, rates)
     cost = FORWARD_COST.get(network, 1.0)
     cost += max(0, num_heads - 1) * LAYER4_COST.get(network, 0.20)
-    cost /= FORWARD_COST.get(measured, 1.0)
-    cost *= (backbone.input.size_px / 224) ** 2
-    cost *= STEM_COST[backbone.stem]
-    return cost * images / speed / 3600
+    return cost * (backbone.input.size_px / 224) ** 2 * STEM_COST[backbone.stem]
+
+
+def forward_hours(backbone: Backbone, images: float, rates: Rates = ASSUMED) -> float:
+    """Return the hours of a forward pass of so many images at the backbone's image size."""
+    network = backbone.arch.partition("-heads")[0]
+    measured, speed = images_per_second(network, backbone.precision, rates)
+    return forward_cost(backbone) / FORWARD_COST.get(measured, 1.0) * images / speed / 3600
 
 
 def images_per_second(network: str, precision: str, rates: Rates) -> tuple[str, float]:

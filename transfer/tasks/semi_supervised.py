@@ -24,14 +24,7 @@ from transfer.finetuning.options import TrainingOptions, length_fraction
 from transfer.finetuning.schedule import Precision
 from transfer.frozen.classifier import class_results
 from transfer.frozen.feature_cache import Predictions, open_images
-from transfer.frozen.pass_hours import (
-    ASSUMED,
-    BACKWARD_COST,
-    FORWARD_COST,
-    STEM_COST,
-    Rates,
-    forward_hours,
-)
+from transfer.frozen.pass_hours import ASSUMED, BACKWARD_COST, Rates, forward_cost, forward_hours
 from transfer.frozen.transforms import EvalTransform
 from transfer.metrics import top1
 from transfer.tasks.task import CenterCrops, PlannedTask, Prepared
@@ -128,9 +121,7 @@ class SemiSupervised(CenterCrops):
         speed = rates.trained_per_second("classifier", self.precision)
         if not speed:
             return forward_hours(backbone, BACKWARD_COST * trained, rates) + tested
-        cost = FORWARD_COST.get(backbone.arch, 1.0) * STEM_COST.get(backbone.stem, 1.0)
-        cost *= (backbone.input.size_px / 224) ** 2
-        return cost * trained / speed / 3600 + tested
+        return forward_cost(backbone) * trained / speed / 3600 + tested
 
     def plan_notes(
         self, planned: Sequence[PlannedTask[Self]], options: TrainingOptions, num_gpus: int

@@ -14,7 +14,7 @@ from torch import Tensor
 import transfer.finetuning.classification
 from pretrain.running.errors import NotFiniteError
 from tests.pretrain.test_step_memory import maps_of
-from transfer.backbone import Backbone
+from transfer.backbone import Backbone, random_backbone
 from transfer.cells.request import Cell, CellSettings, departures
 from transfer.datasets.catalog import open_split
 from transfer.datasets.folders import Folders
@@ -22,6 +22,7 @@ from transfer.datasets.images import Images
 from transfer.finetuning.classification import FineTuning
 from transfer.finetuning.options import TrainingOptions
 from transfer.frozen.feature_cache import Predictions
+from transfer.frozen.pass_hours import ASSUMED, Rates
 from transfer.record import protocol_hash
 from transfer.tasks.semi_supervised import IMAGE_GB, TASKS
 
@@ -133,6 +134,18 @@ def test_a_drawn_list_has_as_many_of_each_class_and_is_named_in_the_record(
     images = open_split("cifar10", small_data, "trainval")
     labels = [images[i][1] for i in range(len(images)) if images.name(i) in names]
     assert np.bincount(labels).tolist() == [3] * 6
+
+
+def test_the_hours_of_a_plan_count_every_head() -> None:
+    one, three = (
+        random_backbone(arch=arch, stem="imagenet", seed=0)
+        for arch in ("resnet18", "resnet18-heads3")
+    )
+    measured = Rates(trainings={"classifier": {"float32": {"images": 256.0, "seconds": 0.1}}})
+    task = TASKS["in1k_semi_10pct@co2"]
+    for rates in (ASSUMED, measured):
+        share = task.gpu_hours(three, rates) / task.gpu_hours(one, rates)
+        assert share == pytest.approx((0.44 + 2 * 0.10) / 0.44)
 
 
 def test_the_memory_of_a_plan_is_that_of_the_maps() -> None:
