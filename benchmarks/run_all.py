@@ -296,7 +296,8 @@ def main(words: list[str]) -> int:
         words = [*words[: place - 1], "--plan-full", *words[place + 1 :]]
     request = parse(RunAll, words, description=__doc__)
     request = replace(request, plan=request.plan or request.plan_full)
-    stop.listen()
+    if not request.cluster.watch:  # which Ctrl-C and signals end as any other view
+        stop.listen()
     if request.quiet:
         os.environ[QUIET] = "1"  # also for the processes that this one starts
     check_ranges(request, OPTION_RANGES)

@@ -1,11 +1,13 @@
 """The live view of a run."""
 
+import signal
 from pathlib import Path
 
 import pytest
 
 from benchmarks import status as watching
 from benchmarks.execution.states import STATUS_PAGE, CellState, State, States
+from benchmarks.run_all import main
 from benchmarks.status import watch
 from tests.benchmarks.conftest import started
 
@@ -36,3 +38,16 @@ def test_a_folder_that_cannot_be_written_can_be_watched(
     monkeypatch.setattr(watching, "all_states", lambda *_: (rows("done"), ""))
     (tmp_path / STATUS_PAGE).mkdir()
     assert watch(tmp_path) == 0
+
+
+def test_ctrl_c_ends_the_view_of_run_all_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = iter([rows("running")])
+    monkeypatch.setattr(watching, "all_states", lambda *_: (next(steps, rows("failed")), ""))
+    monkeypatch.setattr("time.sleep", lambda _: signal.raise_signal(signal.SIGINT))
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        assert main(["--status", "--watch", "--runs", str(tmp_path)]) == 0
+    finally:
+        signal.signal(signal.SIGINT, before)
