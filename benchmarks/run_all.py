@@ -246,7 +246,8 @@ def demo(request: RunAll) -> int:
     command = [sys.executable, "-m", "pretrain", "jcl/demo", "--data", str(data / "pretrain")]
     pretrained = subprocess.run([*command, "--out", str(checkpoint.parent)])
     stop.exit_if_requested()
-    pretrained.check_returncode()
+    if pretrained.returncode:  # it has said why
+        return 1
     return run(
         RunAll(
             ckpt=(checkpoint,),

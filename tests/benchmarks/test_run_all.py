@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 from unittest.mock import DEFAULT, Mock
 
@@ -181,6 +182,14 @@ def test_the_plan_tells_the_grid_and_the_missing_lists_of_few_labels(
     assert "7 learning rates are tried" in told
     assert "the published lists are not there" in told
     assert "lorac-2021-drawn/1" in told
+
+
+def test_a_demo_whose_pre_training_fails_ends_with_1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("transfer.datasets.synthetic.generate.generate", Mock())
+    monkeypatch.setattr("subprocess.run", Mock(return_value=CompletedProcess((), 1)))
+    assert main(["--demo", "--runs", str(tmp_path)]) == 1
 
 
 REFUSED = {
