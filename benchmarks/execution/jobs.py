@@ -104,7 +104,7 @@ def arguments_of(cell: Cell, origins: "Origins") -> tuple[str, ...]:
     """Return the arguments for a cell, with absolute paths."""
     place, origin = cell.settings, origins[cell.backbone.name]
     words = [cell.key, "--ckpt", str(origin.ckpt.absolute()), "--seed", str(cell.seed)]
-    words += ["--random"] if origin.random else ["--name", origin.name or origin.ckpt.stem]
+    words += ["--name", origin.name or origin.ckpt.stem, *["--random"] * origin.random]
     words += ["--branch", origin.branch] if origin.branch else []
     words += origin.encoder.words
     words += ["--as", origin.declared] if origin.declared else []
