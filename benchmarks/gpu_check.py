@@ -76,7 +76,8 @@ def run(request: Request) -> int:
     """
     started_s = time.monotonic()
     device, machine = describe_machine(request.device)
-    folder = request.runs / "gpu_check" / _slug(machine.device) / (machine.commit or "no-commit")
+    described = _slug(f"{machine.device} {machine.software}")
+    folder = request.runs / "gpu_check" / described / (machine.commit or "no-commit")
     if request.again:
         shutil.rmtree(folder, ignore_errors=True)
     with explain_write_errors(folder, "--runs"):
@@ -177,9 +178,10 @@ def run_check(check: Check, folder: Path, deadline_s: float) -> tuple[list[Answe
         reason = f"no answer {ended}"
         failed = Answer(check=check.name, group=group, status="failed", reason=reason)
         return [*found, failed], []
+    if status == INTERRUPTED:  # the whole file is run again the next time
+        return found, [f"what follows in {check.name}"]
     new.replace(file)
-    not_run = [f"what follows in {check.name}"] * (status == INTERRUPTED)
-    return found, not_run
+    return found, []
 
 
 def _run(words: Sequence[str], limit_s: float) -> int | None:

@@ -83,6 +83,33 @@ def test_a_test_that_hangs_is_ended_and_the_others_are_answered(
     assert {one["check"] for one in json.loads(record.read_text())["answers"]} >= {"right"}
 
 
+INTERRUPTED = """
+def test_first(request):
+    request.session.shouldstop = "an error of CUDA"
+
+def test_second():
+    pass
+"""
+
+
+def test_what_an_error_of_cuda_or_another_torch_leaves_unanswered_is_asked_again(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(MEASUREMENTS, "rate of a linear probe")
+    file = tmp_path / "gpu" / "test_parts.py"
+    for _ in range(2):
+        file.write_text(INTERRUPTED)
+        assert main(words) == 1
+        (page,) = tmp_path.rglob("gpu_check.md")
+        assert "what follows in tests of parts" in page.read_text()
+    file.write_text("def test_first():\n    pass\n")
+    assert main(words) == 0
+    file.write_text("def test_first():\n    assert False\n")
+    assert main(words) == 0  # it is answered
+    monkeypatch.setattr("torch.__version__", "9.9")
+    assert main(words) == 1
+
+
 @pytest.mark.slow
 def test_everything_is_measured_on_a_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two processes where several are needed; the tests themselves are run beside this one."""
