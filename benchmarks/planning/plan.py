@@ -11,7 +11,6 @@ from benchmarks.pages.table_rows import aligned, first_lines
 from pretrain.running.processes import num_gpus
 from transfer.cells.request import Cell, departures, finished
 from transfer.datasets.catalog import DATASETS, expected_sizes
-from transfer.finetuning.options import TrainingOptions
 from transfer.frozen.pass_hours import ASSUMED, IMAGES_PER_GPU_SECOND, Rates, rates_of_this_machine
 from transfer.tasks import task_of
 from transfer.tasks.task import PlannedTask
@@ -143,16 +142,21 @@ def _rate_line(rows: Sequence[PlannedCell]) -> str:
 
 
 def _task_notes(rows: Sequence[PlannedCell]) -> list[str]:
-    """Return the notes of each task class on those of its cells that will run."""
+    """Return the notes of each task class on those of its cells that will run.
+
+    On a cluster the cells of one class have options of their own: how many GPUs they train on.
+    """
     own = [(row.cell, row) for row in rows if row.state == "run"]
     groups = grouped(
-        (type(cell.task), PlannedTask(cell.key, cell.task, cell.seed, row.gpu_hours, row.rates))
+        (
+            (type(cell.task), cell.settings.training),
+            PlannedTask(cell.key, cell.task, cell.seed, row.gpu_hours, row.rates),
+        )
         for cell, row in own
     )
-    options = rows[0].cell.settings.training if rows else TrainingOptions()
     return [
         line
-        for group in groups.values()
+        for (_, options), group in groups.items()
         for line in group[0].task.plan_notes(group, options, num_gpus())
     ]
 

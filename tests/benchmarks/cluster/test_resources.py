@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.cluster.arrays import resources, with_cluster_gpus
 from benchmarks.planning.options import SlurmOptions
-from benchmarks.planning.plan import PlannedCell
+from benchmarks.planning.plan import PlannedCell, render_plan
 from pretrain.running.processes import assume_gpus
 from transfer.backbone import Backbone
 from transfer.cells.request import Cell, CellSettings
@@ -46,3 +46,8 @@ def test_a_probe_asks_for_one_gpu_and_a_detector_for_a_node(backbone: Backbone) 
     )
     assert four.gpus == 4
     assert four.hours == pytest.approx(2 * eight.hours, abs=1)
+
+
+def test_the_plan_tells_a_detectors_gpus_whatever_stands_before_it(backbone: Backbone) -> None:
+    told = render_plan([row(backbone, "voc07_svm"), row(backbone, "coco_det")])
+    assert "on 8 GPUs; a GPU needs at least 3.0 GB" in told
