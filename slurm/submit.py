@@ -4,6 +4,7 @@ import math
 import os
 import shlex
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -66,6 +67,11 @@ def submit(
             error.add_note(cancel_submitted(folder, submitted))
             raise
     return submitted
+
+
+def unique_name() -> str:
+    """Return the time as the name of a submission's folder: to take back jobs it must be unique."""
+    return f"{time.strftime('%Y%m%d-%H%M%S')}.{time.time_ns() % 10**9:09}"
 
 
 @contextmanager

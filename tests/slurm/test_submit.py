@@ -111,6 +111,17 @@ def test_a_job_hands_nothing_on_to_what_it_submits(monkeypatch: pytest.MonkeyPat
     assert dict(os.environ) == before | {"SLURM_JOB_ID": "7"}
 
 
+def test_two_submissions_of_one_second_have_folders_of_their_own(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is refused takes back all jobs of its folder."""
+    monkeypatch.setattr("time.strftime", lambda _: "20261127-120000")
+    for _ in range(2):
+        assert main(["--dry-run", "--", "true"]) == 0
+    folders = re.findall("--comment=(.*)", capsys.readouterr().out)
+    assert len(set(folders)) == 2
+
+
 def test_a_wrong_request_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))  # no sbatch here
     assert [main(words) for words in ([], ["--", "true"])] == [2, 2]
