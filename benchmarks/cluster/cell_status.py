@@ -8,7 +8,6 @@ submission: it notes the failures of killed cells, writes tables and report.
 """
 
 import sys
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,12 +18,14 @@ from benchmarks.execution.states import (
     State,
     States,
     any_failed,
+    belongs,
     render_states,
 )
 from pretrain.running.atomic_files import explain_write_errors
 from slurm.cluster import ClusterError
 from slurm.resources import Queue
 from slurm.state import JobState, job_states, last_log_line, log_path, saved_error
+from slurm.submit import unique_name
 from transfer.record import read_json, write_failure, write_json
 
 FILE = "submission.json"
@@ -62,8 +63,7 @@ class Submission:
 
 def new_folder(runs: Path) -> Path:
     """Create an empty folder for a submission, named after the time; return its path."""
-    stamp = f"{time.strftime('%Y%m%d-%H%M%S')}.{time.time_ns() % 10**9:09}"
-    folder = (runs / "slurm" / stamp).absolute()
+    folder = (runs / "slurm" / unique_name()).absolute()
     with explain_write_errors(folder, "--runs"):
         folder.mkdir(parents=True)
     return folder
@@ -81,10 +81,9 @@ def read_submission(path: Path) -> Submission:
 
 def submissions(runs: Path, results: Path | None = None) -> Iterator[Submission]:
     """Yield the submissions below the runs, oldest first, all or those of a folder of results."""
-    folder = None if results is None else str(results.absolute())
     for path in sorted((runs / "slurm").glob(f"*/{FILE}")):
         submission = read_submission(path)
-        if folder in (None, submission.results):
+        if belongs(submission.results, results):
             yield submission
 
 

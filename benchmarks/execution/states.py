@@ -196,13 +196,17 @@ def local_states(runs: Path, results: Path | None = None) -> list[CellState]:
 
     results: if given, only cells whose records belong into this folder.
     """
-    folder = None if results is None else str(results.absolute())
     latest: dict[str, CellState] = {}
     for run in reversed(_local_runs(runs)):
         for cell in run.cells:
-            if folder in (None, run.results) and cell.record not in latest:
+            if belongs(run.results, results) and cell.record not in latest:
                 latest[cell.record] = CellState(cell, *_local_state(cell, run))
     return list(latest.values())
+
+
+def belongs(stored: str, results: Path | None) -> bool:
+    """Return whether a stored folder of results is this one, whichever path leads to it."""
+    return results is None or Path(stored).resolve() == results.resolve()
 
 
 def _local_state(cell: StartedCell, run: LocalRun) -> tuple[State, str]:

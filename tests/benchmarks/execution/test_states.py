@@ -3,6 +3,7 @@
 import json
 import os
 import socket
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,6 +51,18 @@ def test_a_cell_waits_runs_and_ends_by_a_record_written_since_the_start(cell: Ce
     assert is_over(local_states(cell.settings.runs))
     write_run_file([cell], cell.settings.runs)
     assert state(cell)[0] == "queued"
+
+
+def test_every_path_of_a_folder_of_results_selects_its_runs(
+    cell: Cell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs, results = cell.settings.runs, cell.settings.results
+    link = tmp_path / "link"
+    link.symlink_to(results)
+    results.mkdir(exist_ok=True)
+    monkeypatch.chdir(results)
+    paths = (results, link, Path("..") / results.name, tmp_path / "others")
+    assert [len(local_states(runs, path)) for path in paths] == [1, 1, 1, 0]
 
 
 def test_a_killed_run_is_not_taken_for_a_running_one(cell: Cell) -> None:
