@@ -103,14 +103,11 @@ def plan(request: RunAll) -> tuple[list[PlannedCell], Origins, dict[str, str]]:
         for key in keys
         for seed in seeds
     ]
-    # the GPUs of the submitting machine must not change the protocol
-    elsewhere = assume_gpus(0) if request.cluster.slurm else nullcontext()
     if request.cluster.slurm:
         from benchmarks.cluster.arrays import with_cluster_gpus
 
         cells = [with_cluster_gpus(cell, request.cluster) for cell in cells]
-    with elsewhere:
-        rows = with_passes_counted_once(with_classifiers([plan_cell(cell) for cell in cells]))
+    rows = with_passes_counted_once(with_classifiers([plan_cell(cell) for cell in cells]))
     return rows, sources, unreadable
 
 
@@ -310,9 +307,11 @@ def main(words: list[str]) -> int:
         refuse(request, "--snapshots", NOT_WITH_SNAPSHOTS, instead)
     if request.full and not request.calibrate:
         raise ValueError("--full goes with --calibrate; without that, no task is too long")
-    if request.calibrate:
-        return calibrate(request)
-    return demo(request) if request.demo else run(request)
+    # the GPUs of the submitting machine must not change the protocol
+    with assume_gpus(0) if request.cluster.slurm else nullcontext():
+        if request.calibrate:
+            return calibrate(request)
+        return demo(request) if request.demo else run(request)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ from benchmarks.planning.options import SlurmOptions
 from benchmarks.planning.plan import PlannedCell
 from benchmarks.run_all import main
 from benchmarks.status import main as status
+from pretrain.running.processes import assume_gpus
 from slurm.cluster import Cluster, ClusterError
 from slurm.requeue import Command
 from slurm.submit import Array
@@ -235,3 +236,14 @@ def test_a_dry_run_prints_what_sbatch_would_be_given(
     assert said.count("#SBATCH --partition=gpu") == 3
     assert "#SBATCH --array=0-1%1" in said
     assert not list(programs.glob("job.*"))
+
+
+def test_a_machine_with_few_gpus_submits_detectors_for_nodes_with_more(
+    checkpoint: Path, settings: CellSettings, programs: Path
+) -> None:
+    words = f"--slurm --tasks coco_det --engine torchvision --ckpt {checkpoint} --quiet"
+    words += f" --data {settings.data} --runs {settings.runs} --results {settings.results}"
+    with assume_gpus(1):
+        assert main([*words.split(), "--schedule", "smoke"]) == 0
+    scripts = "".join(path.read_text() for path in programs.glob("job.*"))
+    assert scripts.count("--gpus-per-node=4") == 1
