@@ -101,10 +101,7 @@ def states_of(cells: Iterable[StartedCell]) -> tuple[list[CellState], str]:
     """Return the states of these cells, and why Slurm did not answer."""
     cells = list(cells)
     known, no_answer = _query_jobs([cell.job for cell in cells if not cell.done])
-    states = [
-        CellState(cell, *_state(cell, known, unanswered=bool(no_answer)), str(cell.log))
-        for cell in cells
-    ]
+    states = [CellState(cell, *_state(cell, known, unanswered=bool(no_answer))) for cell in cells]
     return states, no_answer
 
 

@@ -21,6 +21,7 @@ from typing import Any, Literal, Self
 from pretrain.running.atomic_files import WriteError, write_whole
 from pretrain.running.console import PROGRESS_FILE
 from slurm.resources import Resources
+from slurm.state import log_path
 from transfer.cells.request import Cell, failure_fields
 from transfer.record import failure_path, read_json, record_files, write_json
 
@@ -102,8 +103,6 @@ class StartedCell:
     @property
     def log(self) -> Path:
         """Return the path of its messages."""
-        from slurm.state import log_path
-
         return log_path(Path(self.folder), self.job)
 
 
@@ -115,14 +114,11 @@ class CellState:
     state: State
     detail: str = ""
     """Progress, or the reason."""
-    log: str = ""
-    """File of messages, named below a cell that failed."""
 
     @property
-    def detail_with_log(self) -> str:
-        """Progress or reason in one line, with the file of messages of a cell that failed."""
-        log = f"; log: {self.log}" if self.state == "failed" and self.log else ""
-        return self.detail + log
+    def log(self) -> str:
+        """File of messages of a job that failed; empty for others."""
+        return str(self.cell.log) if self.state == "failed" and self.cell.job else ""
 
 
 States = Sequence[CellState]
@@ -253,7 +249,7 @@ def render_states(states: States) -> str:
         backbone, key, seed = one.cell.names
         line = f"{backbone:<16}{key:<30}{seed:<6}{one.state:<11}{one.detail}"
         lines.append(line.rstrip())
-        lines += [f"{'':<16}log: {one.log}"] * (one.state == "failed" and bool(one.log))
+        lines += [f"{'':<16}log: {one.log}"] * bool(one.log)
     return "\n".join([*lines, count_words(states)])
 
 
@@ -271,7 +267,8 @@ def status_page(states: States) -> str:
     """Return the page; all names and reasons are shown as text, whatever they hold."""
     lines = []
     for one in in_order(states):
-        words = (*one.cell.names, f"{SIGNS[one.state]} {one.state}", one.detail_with_log)
+        detail = one.detail + f"; log: {one.log}" * bool(one.log)
+        words = (*one.cell.names, f"{SIGNS[one.state]} {one.state}", detail)
         columns = "".join(f"<td>{escape(str(word))}</td>" for word in words)
         lines.append(f'<tr class="{one.state}">{columns}</tr>')
     return Template(PAGE.read_text(encoding="utf-8")).substitute(
