@@ -59,20 +59,6 @@ def run(cell: Cell) -> int:
             return 0
 
 
-def run_all_of(cells: Sequence[Cell]) -> int:
-    """Run cells one after another; return 1 if any failed.
-
-    The status of a killed process is returned at once: the cells after it can go on later.
-    """
-    failed = 0
-    for cell in cells:
-        status = run(cell)
-        if status > 1:
-            return status
-        failed |= status
-    return failed
-
-
 @one_line_errors(BackboneError, DataError, ValueError, FileNotFoundError)
 def main(words: list[str]) -> int:
     """Run the command line; return its exit status."""
@@ -80,12 +66,18 @@ def main(words: list[str]) -> int:
     keys, words = (words[1], words[2:]) if words[:1] == [PREPARE] else ("", words)
     parts = [list(part) for is_then, part in groupby(words, THEN.__eq__) if not is_then]
     cells = [cell_from_arguments(part) for part in parts]
-    if not keys:
-        return run_all_of(cells)
-    for key in keys.split(","):
-        prepare([replace(cell, key=key) for cell in cells])
-        stop.exit_if_requested()
-    return 0
+    if keys:
+        for key in keys.split(","):
+            prepare([replace(cell, key=key) for cell in cells])
+            stop.exit_if_requested()
+        return 0
+    failed = 0
+    for cell in cells:
+        status = run(cell)
+        if status > 1:  # a process was killed: the cells after it can go on later
+            return status
+        failed |= status
+    return failed
 
 
 if __name__ == "__main__":
