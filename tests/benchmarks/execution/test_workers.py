@@ -1,9 +1,8 @@
 """Cells side by side on one machine."""
 
 import json
+import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -134,17 +133,19 @@ def test_a_signal_that_a_cell_hears_first_is_no_failure_and_the_second_ctrl_c_en
     assert not (Path("/proc") / (tmp_path / "pid").read_text().strip()).exists()
 
 
-def test_cells_end_with_the_process_that_runs_them(tmp_path: Path) -> None:
-    code = (
-        "import subprocess, time\n"
-        "from pretrain.running import stop\n"
-        f"line = 'trap \"touch {tmp_path}/asked; exit\" TERM; touch {tmp_path}/on; '\n"
-        "line += 'for i in {1..300}; do sleep 0.1; done'\n"
-        "subprocess.Popen(['bash', '-c', line], start_new_session=True,\n"
-        "    preexec_fn=stop.signal_at_parents_end).wait()"
-    )
-    parent = subprocess.Popen([sys.executable, "-c", code])
+def test_cells_end_with_the_process_that_runs_them(
+    rows: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = f"trap 'touch {tmp_path}/asked; exit' TERM; touch {tmp_path}/on; "
+    instead(monkeypatch, line + "for i in {1..300}; do sleep 0.1; done")
+    workers = Workers(rows("cifar10_knn"), ORIGINS, 1)
+    parent = os.fork()
+    if not parent:
+        try:
+            workers.run()
+        finally:
+            os._exit(0)
     wait_until((tmp_path / "on").exists)
-    parent.kill()
-    parent.wait()
+    os.kill(parent, signal.SIGKILL)
+    os.waitpid(parent, 0)
     wait_until((tmp_path / "asked").exists)
