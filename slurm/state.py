@@ -111,9 +111,3 @@ def last_log_line(log: Path) -> str:
     lines = [line.strip() for line in text.split("\n")]
     own_lines = [line for line in lines if line and not line.startswith(LAUNCHER_PREFIXES)]
     return own_lines[-1] if own_lines else ""
-
-
-def cancel(jobs: Sequence[str]) -> None:
-    """Cancel jobs that wait or run; ClusterError if the controller does not answer."""
-    if jobs:
-        ask("scancel", *jobs)

@@ -1,11 +1,8 @@
 """Cells as job arrays: the work of run_all --slurm, --retry-failed and --cancel.
 
-There is one array for each size of job. Cells that read the same pass over images are one job, and
-run one after another. Cells of one backbone and one data set share features. They wait for a first
-array that extracts these, and extract them themselves if it fails. The same holds for cells that
-use a classifier; their features, of all backbones, come from one pass over the images. Such cells
-also wait for the array that trains the classifier, and train it themselves if that fails. A last
-job writes the tables once all others have ended.
+There is one array for each size of job. Cells wait for the arrays that extract their features and
+train their classifier, and do both themselves if these fail. A last job writes the tables once all
+others have ended.
 """
 
 import math
@@ -34,10 +31,10 @@ from benchmarks.pages.records import grouped
 from benchmarks.planning.checkpoints import Origins
 from benchmarks.planning.options import SlurmOptions
 from benchmarks.planning.plan import PlannedCell
-from slurm.cluster import Cluster, ClusterError, cluster
+from slurm.cluster import Cluster, ClusterError, ask, cluster
 from slurm.requeue import Command
 from slurm.resources import Queue, Resources
-from slurm.state import cancel, job_states
+from slurm.state import job_states
 from slurm.submit import Array, cancel_submitted, script, submit
 from transfer.cells.request import Cell
 from transfer.tasks import task_of
@@ -286,5 +283,6 @@ def cancel_all(runs: Path) -> int:
     jobs = list(dict.fromkeys(job for some in every for job in some))  # one job for a pass's cells
     known = job_states(jobs)
     going = [job for job in jobs if job in known and known[job].stage != "ended"]
-    cancel(going)
+    if going:
+        ask("scancel", *going)
     return len(going)
