@@ -20,7 +20,7 @@ if find_spec("tyro") is None or find_spec("benchmarks") is None:
 import os
 import subprocess
 import time
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from itertools import pairwise
 
@@ -55,7 +55,7 @@ from pretrain.running import stop
 from pretrain.running.atomic_files import explain_write_errors
 from pretrain.running.command_line import check_ranges, end_with_the_pipe, one_line_errors, parse
 from pretrain.running.console import QUIET
-from pretrain.running.processes import assume_gpus
+from pretrain.running.processes import assume_gpus, num_gpus
 from slurm.cluster import Cluster, ClusterError, cluster
 from transfer.backbone import BackboneError
 from transfer.cells.checked_data import fingerprint
@@ -286,6 +286,15 @@ def manage_submitted_cells(request: RunAll) -> int:
     return watch(runs) if options.watch else print_states(runs)
 
 
+def gpus_of_cells(request: RunAll) -> AbstractContextManager[None]:
+    """Return the context in which GPUs are counted as the processes of the cells will see them."""
+    if request.cluster.slurm:  # those of the submitting machine must not change the protocol
+        return assume_gpus(0)
+    if request.workers > 1:
+        return assume_gpus(min(num_gpus(), request.training.gpus or 1))
+    return nullcontext()
+
+
 @one_line_errors(BackboneError, DataError, ClusterError, ValueError, FileNotFoundError)
 def main(words: list[str]) -> int:
     """Run the command line; return its exit status."""
@@ -307,8 +316,7 @@ def main(words: list[str]) -> int:
         refuse(request, "--snapshots", NOT_WITH_SNAPSHOTS, instead)
     if request.full and not request.calibrate:
         raise ValueError("--full goes with --calibrate; without that, no task is too long")
-    # the GPUs of the submitting machine must not change the protocol
-    with assume_gpus(0) if request.cluster.slurm else nullcontext():
+    with gpus_of_cells(request):
         if request.calibrate:
             return calibrate(request)
         return demo(request) if request.demo else run(request)

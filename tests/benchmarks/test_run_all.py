@@ -18,6 +18,7 @@ from benchmarks.planning.options import RunAll
 from benchmarks.planning.plan import PlannedCell, plan_cell, render_plan
 from benchmarks.run_all import main, run
 from pretrain.running.lock import BusyError
+from pretrain.running.processes import assume_gpus
 from transfer.backbone import Backbone, random_backbone
 from transfer.cells.execution import evaluate
 from transfer.cells.request import Cell, CellSettings
@@ -144,6 +145,21 @@ def test_the_plan_tells_engine_hours_and_what_no_detector_fits(
     assert "10.5 hours on 4 GPUs" in told
     assert "the torchvision engine, as asked" in told
     assert "the cifar stem keeps the image's full size" in told
+
+
+def test_a_cell_beside_others_is_planned_for_the_gpus_that_it_will_have(
+    request_for: Request, checkpoint: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = (
+        f"--ckpt {checkpoint} --tasks coco_det --engine torchvision --schedule smoke --plan full"
+    )
+    words += f" --data {request_for().data} --workers 2"
+    for options, told in (("--images-per-gpu 2", "hours on 1 GPU;"), ("--gpus 2", "on 2 GPUs;")):
+        with assume_gpus(8):
+            assert main(f"{words} {options}".split()) == 0
+        assert told in capsys.readouterr().err
+    with assume_gpus(8):
+        assert main(f"{words} --gpus 16".split()) == 2
 
 
 def test_heads_of_a_loocpp_file_are_rows_of_their_own(
