@@ -3,7 +3,7 @@
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -16,7 +16,7 @@ from pretrain.pixels.decoding import JPEG_START
 from pretrain.running import stop
 from pretrain.running.console import progress
 from transfer.datasets.catalog import SPLITS, dataset_info, expected_sizes, open_any
-from transfer.datasets.expected import DataError, Sizes, mark_small, small_sizes
+from transfer.datasets.expected import SMALL_DATA, DataError, Sizes, mark_small, small_sizes
 from transfer.datasets.images import ImageFiles, Images, read_pixels, states_of, upright_size
 from transfer.datasets.info import AnySplit
 from transfer.datasets.scenes import Scenes
@@ -24,6 +24,8 @@ from transfer.datasets.segmented import Segmented
 
 DISJOINT = ("trainval", "test")
 """Every image is in exactly one of these."""
+NAMED_ALONE = ("train", "val", "test")
+"""The same of an excerpt that names no trainval."""
 ENDS = {JPEG_START: b"\xff\xd9", b"\x89PNG\r\n\x1a\n": b"IEND\xaeB`\x82"}
 """First and last bytes of a whole file."""
 BLOCK = 512
@@ -76,7 +78,7 @@ class Report:
     @property
     def num_bad(self) -> int:
         """Return the images missing, too many or unreadable, and the broken annotations."""
-        pairs = [self.counts[split] for split in DISJOINT if split in self.counts]
+        pairs = [self.counts[split] for split in disjoint_splits(self.counts)]
         missing = sum(abs(found - expected) for found, expected in pairs)
         return missing + len(self.unreadable) + len(self.faults)
 
@@ -90,6 +92,11 @@ class Report:
         more = len(self.problems) - NUM_NAMED
         rest = [f"and {more} more"] if more > 0 else []
         return "\n  ".join([*self.problems[:NUM_NAMED], *rest])
+
+
+def disjoint_splits(named: Collection[str]) -> list[str]:
+    """Return those of the named splits that hold each of their images once."""
+    return [s for s in (DISJOINT if "trainval" in named else NAMED_ALONE) if s in named]
 
 
 def combine_fingerprints(fingerprints: Mapping[str, str]) -> str:
@@ -130,7 +137,7 @@ def check(key: str, data: Path, *, decode: bool) -> Report:
     fingerprints = {split: images.fingerprint for split, images in opened.items()}
     files = {split: opened[split].files for split in DISJOINT if split in opened}
     states = states_of(files)
-    pools = {split: splits[split] for split in DISJOINT if split in splits}
+    pools = {split: splits[split] for split in disjoint_splits(sizes.counts) if split in splits}
     num_classes, absent = count_classes(key, pools, sizes.classes, report.small == "excerpt")
     problems += absent
     if num_classes != sizes.classes:
@@ -353,8 +360,8 @@ def _broken_lines(data: Path, broken: Mapping[str, str]) -> list[str]:
 def announce(key: str, data: Path) -> Sizes:
     """Write what a set holds to `small-data.json`, as the sizes of an excerpt; return them.
 
-    Splits that are drawn from trainval follow it: a tenth of each class is val. DataError if the
-    set is absent or cannot be read.
+    Splits that are drawn from trainval follow it: a tenth of each class is val, if so many classes
+    have an image to spare. DataError if the set is absent or cannot be read, or has no class.
     """
     info = dataset_info(key)
     if missing := info.missing_path(data):
@@ -365,12 +372,18 @@ def announce(key: str, data: Path) -> Sizes:
     classes = info.num_classes
     if has_labels(splits):
         classes, _ = count_classes(key, splits, info.num_classes, excerpt=True)
+    if not classes:
+        raise DataError(
+            f"{info.title}: no class has images in each of {', '.join(splits)}; if that is right, "
+            f"enter the sizes in {data / SMALL_DATA} by hand"
+        )
     counts = {split: len(images) for split, images in splits.items()}
+    held_out = {}
     if "train" in info.counts and "trainval" in counts and has_labels(splits):
         val = max(1, counts["trainval"] // classes // 10) * classes
-        counts |= {"train": counts["trainval"] - val, "val": val}
-    mark_small(data, key, Sizes(classes=classes, counts=counts))
-    parts, _ = open_splits(key, data, [s for s in ("train", "val") if s in counts])
+        held_out = {"train": counts["trainval"] - val, "val": val}
+    mark_small(data, key, Sizes(classes=classes, counts=counts | held_out))
+    parts, _ = open_splits(key, data, tuple(held_out))
     counts |= {split: len(images) for split, images in parts.items()}  # as published lists say
     sizes = Sizes(classes=classes, counts=counts)
     mark_small(data, key, sizes)

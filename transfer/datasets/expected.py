@@ -29,9 +29,17 @@ class Sizes:
     drawn: bool = False
     """`generate` wrote the files, and may therefore replace them."""
 
+    def held_out(self, split: str) -> int:
+        """Return the images that a draw takes; DataError if an excerpt does not say how many."""
+        if split not in self.counts:
+            raise DataError(
+                f"{SMALL_DATA} does not say how many images to hold out; enter {split} there"
+            )
+        return self.counts[split]
+
     def per_class(self, split: str) -> int:
-        """Return the images of one class in a class-balanced split."""
-        return self.counts[split] // self.classes
+        """Return the images of one class in a class-balanced draw."""
+        return self.held_out(split) // self.classes
 
 
 def small_sizes(data: Path) -> dict[str, Sizes]:
@@ -43,7 +51,7 @@ def small_sizes(data: Path) -> dict[str, Sizes]:
         return {
             key: Sizes(
                 classes=int(entry["classes"]),
-                counts=dict(entry["counts"]),
+                counts={split: int(count) for split, count in entry["counts"].items()},
                 drawn=bool(entry.get("drawn", False)),
             )
             for key, entry in json.loads(file.read_text()).items()

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pretrain.running.atomic_files import write_whole
-from transfer.datasets.expected import SMALL_DATA, DataError, Sizes
+from transfer.datasets.expected import DataError, Sizes
 from transfer.datasets.images import Images
 
 if TYPE_CHECKING:
@@ -63,22 +63,17 @@ def balanced_split(trainval: Images, split: str, *, val_per_class: int) -> Image
 
 
 def with_val(images: Images, split: str, sizes: Sizes) -> Images:
-    """Return test images as they are, else train or val, drawn alike from each class."""
-    if split == "test":
+    """Return test and trainval images as they are, train or val drawn alike from each class."""
+    if split in ("trainval", "test"):
         return images
     return balanced_split(images, split, val_per_class=sizes.per_class("val"))
 
 
 def uniform_split(trainval: Split, split: str, sizes: Sizes) -> Split:
-    """Return train, val or all of trainval; val is drawn from all images alike.
-
-    An excerpt need not say how many images val has, if only trainval is used.
-    """
+    """Return train, val or all of trainval; val is drawn from all images alike."""
     if split == "trainval":
         return trainval
-    if "val" not in sizes.counts:
-        raise DataError(f"{SMALL_DATA} does not say how many images to hold out; enter val there")
-    num_val = sizes.counts["val"]
+    num_val = sizes.held_out("val")
     if num_val >= len(trainval):
         raise DataError(
             f"{len(trainval)} images in trainval, val alone needs {num_val}; the set is incomplete"

@@ -144,6 +144,38 @@ def test_an_excerpt_announces_what_is_there_and_a_tenth_of_each_class_as_val(
     assert check(key, data, decode=False).ok
 
 
+def test_an_excerpt_that_names_train_and_val_alone_is_checked_like_another(copy_of: CopyOf) -> None:
+    data = copy_of("pets")
+    mark_small(data, "pets", Sizes(classes=6, counts={"train": 144, "val": 48, "test": 120}))
+    assert check("pets", data, decode=False).ok
+    (data / open_split("pets", data, "train").name(0)).unlink()
+    assert check("pets", data, decode=False).num_bad == 1
+    mark_small(data, "pets", Sizes(classes=6, counts={"trainval": 192, "test": 120}))
+    assert check("pets", data, decode=False).num_bad == 1
+    with pytest.raises(DataError, match=r"does not say how many .*; enter val there"):
+        open_split("pets", data, "train")
+
+
+def test_an_excerpt_is_whole_once_it_is_announced(copy_of: CopyOf) -> None:
+    data = copy_of("in1k")
+    (data / SMALL_DATA).unlink()
+    for folder in (data / "imagenet" / "train").iterdir():
+        for file in sorted(folder.iterdir())[1:]:
+            file.unlink()
+    assert announce("in1k", data).counts == {"trainval": 10, "test": 200}  # none to hold out
+    assert check("in1k", data, decode=False).ok
+    copy_of("caltech101")
+    (data / SMALL_DATA).unlink()
+    for folder in (data / "caltech101" / "101_ObjectCategories").iterdir():
+        for file in sorted(folder.iterdir())[20:]:
+            file.unlink()
+    with pytest.raises(DataError, match="no class has images in each of trainval, test"):
+        announce("caltech101", data)  # 30 of each class are trained on
+    counts = {"train": 50, "val": 25, "trainval": 75, "test": 25}
+    mark_small(data, "caltech101", Sizes(classes=5, counts=counts))
+    assert check("caltech101", data, decode=False).ok
+
+
 def test_an_absent_set_is_reported_with_the_way_to_get_it(tmp_path: Path) -> None:
     reports = [check(key, tmp_path, decode=False) for key in DATASETS]
     assert not any(report.found or report.ok for report in reports)
