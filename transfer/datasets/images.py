@@ -8,7 +8,7 @@ import io
 import os
 import struct
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -147,6 +147,12 @@ class Images(ImageSplit):
                 f"{len(source)} images but {len(labels)} labels: the annotation "
                 "files do not belong together; unpack the set again"
             )
+        one_each = labels.ndim == 1 and len(labels)
+        if one_each and not 0 <= labels.min() <= labels.max() < len(class_names):
+            raise DataError(
+                f"labels from {labels.min()} to {labels.max()} but {len(class_names)} classes: the "
+                "annotation files do not belong together; unpack the set again"
+            )
         self.source = source
         self.label_array = labels
         self.class_names = tuple(class_names)
@@ -197,11 +203,6 @@ def encode_names(names: Sequence[str]) -> NDArray[np.bytes_]:
         raise DataError(
             f"{content!r}: the file's name is not UTF-8; rename or remove it"
         ) from error
-
-
-def names_below(data: Path, files: Iterable[Path | str]) -> list[str]:
-    """Return the names of files relative to the data folder, with forward slashes."""
-    return [Path(file).relative_to(data).as_posix() for file in files]
 
 
 def read_pixels(file: Path) -> Pixels:

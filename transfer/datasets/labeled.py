@@ -16,7 +16,6 @@ from transfer.datasets.images import (
     Images,
     class_names,
     image_files,
-    names_below,
     read_class_folders,
     read_mat,
 )
@@ -37,7 +36,8 @@ def read_aircraft(data: Path, split: str, sizes: Sizes) -> Images:
     from torchvision.datasets import FGVCAircraft
 
     part = FGVCAircraft(data, split=split, annotation_level="variant")
-    return image_files(data, names_below(data, part._image_files), part._labels, part.classes)
+    names = [Path(file).relative_to(data).as_posix() for file in part._image_files]
+    return image_files(data, names, part._labels, part.classes)
 
 
 def read_birdsnap(data: Path, split: str, sizes: Sizes) -> Images:
@@ -122,12 +122,13 @@ def read_dtd(data: Path, split: str, sizes: Sizes) -> Images:
 
     Read dtd/dtd/labels/{train1,val1,test1}.txt and dtd/dtd/images.
     """
-    from torchvision.datasets import DTD
-
-    splits = ("train", "val") if split == "trainval" else (split,)
-    parts = [DTD(data, split=name, partition=1) for name in splits]
-    names = names_below(data, [file for part in parts for file in part._image_files])
-    return image_files(data, names, [y for part in parts for y in part._labels], parts[0].classes)
+    folder = data / "dtd" / "dtd" / "labels"
+    lists = {s: (folder / f"{s}1.txt").read_text().split() for s in ("train", "val", "test")}
+    # of all lists: torchvision numbers those of each split, and that of an excerpt may lack some
+    classes = sorted({file.partition("/")[0] for files in lists.values() for file in files})
+    files = lists["train"] + lists["val"] if split == "trainval" else lists[split]
+    labels = [classes.index(file.partition("/")[0]) for file in files]
+    return image_files(data, [f"dtd/dtd/images/{file}" for file in files], labels, classes)
 
 
 FIELDS = {"train": ["trnid"], "val": ["valid"], "trainval": ["trnid", "valid"], "test": ["tstid"]}
@@ -150,7 +151,7 @@ def read_flowers(data: Path, split: str, sizes: Sizes) -> Images:
     numbers = [int(number) for part in parts for number in part.ravel()]
     names = [f"flowers-102/jpg/image_{number:05d}.jpg" for number in numbers]
     labels = [int(class_ids[number - 1]) - 1 for number in numbers]
-    return image_files(data, names, labels, Flowers102.classes[: sizes.classes])
+    return image_files(data, names, labels, Flowers102.classes[: class_ids.max()])
 
 
 def read_food(data: Path, split: str, sizes: Sizes) -> Images:
@@ -158,10 +159,15 @@ def read_food(data: Path, split: str, sizes: Sizes) -> Images:
 
     Read food-101/meta/{train,test}.json and food-101/images.
     """
-    from torchvision.datasets import Food101
-
-    part = Food101(data, split="test" if split == "test" else "train")
-    images = image_files(data, names_below(data, part._image_files), part._labels, part.classes)
+    meta = data / "food-101" / "meta"
+    train, test = (json.loads((meta / f"{part}.json").read_bytes()) for part in ("train", "test"))
+    # of both files: torchvision numbers those of each, and that of an excerpt may lack some
+    classes = sorted({*train, *test})
+    pairs = [
+        (c, file) for c, files in (test if split == "test" else train).items() for file in files
+    ]
+    names = [f"food-101/images/{file}.jpg" for _, file in pairs]
+    images = image_files(data, names, [classes.index(c) for c, _ in pairs], classes)
     return with_val(images, split, sizes)
 
 
@@ -180,7 +186,9 @@ def read_inat1k(data: Path, split: str, sizes: Sizes) -> Images:
     Read inat2019/{train2019, val2019}.json and the images that they name.
     """
     train, val = (_read_published(data, part) for part in ("train2019", "val2019"))
-    num_moved = sizes.counts["test"] - len(val)
+    if train.class_names != val.class_names:
+        raise DataError("train2019.json and val2019.json have other categories; unpack them again")
+    num_moved = sizes.held_out("test") - len(val)
     if not 0 <= num_moved < len(train):
         raise DataError(
             f"{len(train)} training and {len(val)} val images, {sizes.counts['test']} are needed "
@@ -213,13 +221,14 @@ def read_pets(data: Path, split: str, sizes: Sizes) -> Images:
 
     Read oxford-iiit-pet/annotations/{trainval,test}.txt and oxford-iiit-pet/images.
     """
-    folder = data / "oxford-iiit-pet"
-    file = folder / "annotations" / ("test.txt" if split == "test" else "trainval.txt")
+    folder = data / "oxford-iiit-pet" / "annotations"
     # a line is a name, the class, the species, and the breed within the species
-    rows = _rows(file)
-    labels = [int(row[1]) - 1 for row in rows]
-    breeds = {y: row[0].rpartition("_")[0] for row, y in zip(rows, labels, strict=True)}
-    classes = [breeds[label].replace("_", " ").title() for label in sorted(breeds)]
+    trainval, test = (_rows(folder / f"{part}.txt") for part in ("trainval", "test"))
+    breeds = {int(row[1]): row[0].rpartition("_")[0] for row in (*trainval, *test)}
+    numbers = sorted(breeds)  # an excerpt may lack some
+    classes = [breeds[number].replace("_", " ").title() for number in numbers]
+    rows = test if split == "test" else trainval
+    labels = [numbers.index(int(row[1])) for row in rows]
     names = [f"oxford-iiit-pet/images/{row[0]}.jpg" for row in rows]
     return with_val(image_files(data, names, labels, classes), split, sizes)
 

@@ -10,7 +10,9 @@ import pytest
 
 from tests.transfer.datasets.conftest import CopyOf
 from transfer.datasets.catalog import open_split
-from transfer.datasets.expected import DataError
+from transfer.datasets.check import check
+from transfer.datasets.expected import DataError, Sizes, mark_small
+from transfer.datasets.images import image_files
 from transfer.datasets.labeled import RESPLIT_SEED
 from transfer.datasets.splits import seeded_ranks, write_list
 
@@ -73,6 +75,54 @@ def test_the_order_of_cubs_lines_does_not_matter(small_data: Path, copy_of: Copy
         assert [images.class_names[label] for label in images.labels] == folders
 
 
+EXCERPTS = {
+    "dtd": ("dtd/dtd/labels/test1.txt", "banded/"),
+    "pets": ("oxford-iiit-pet/annotations/test.txt", "Abyssinian_"),
+    "food": ("food-101/meta/test.json", "apple_pie"),
+}
+
+
+@pytest.mark.parametrize("key", EXCERPTS)
+def test_a_class_that_a_list_lacks_moves_no_other_label(key: str, copy_of: CopyOf) -> None:
+    data, (listing, absent) = copy_of(key), EXCERPTS[key]
+    file = data / listing
+    if file.suffix == ".json":
+        content = json.loads(file.read_text())
+        del content[absent]
+        file.write_text(json.dumps(content))
+    else:
+        kept = [line for line in file.read_text().splitlines() if not line.startswith(absent)]
+        file.write_text("".join(f"{line}\n" for line in kept))
+    train, test = (open_split(key, data, split) for split in ("train", "test"))
+    assert test.class_names == train.class_names
+    assert set(test.label_array.tolist()) == set(train.label_array.tolist()) - {0}
+
+
+def test_classes_that_no_list_names_are_no_gap_in_the_labels(copy_of: CopyOf) -> None:
+    data = copy_of("pets")
+    for split in ("trainval", "test"):
+        file = data / "oxford-iiit-pet" / "annotations" / f"{split}.txt"
+        lines = [line for line in file.read_text().splitlines() if "beagle" not in line]
+        file.write_text("".join(f"{line}\n" for line in lines))
+    images = open_split("pets", data, "test")
+    breeds = [Path(images.name(i)).name.rpartition("_")[0] for i in range(len(images))]
+    named = [images.class_names[label].replace(" ", "_") for label in images.label_array]
+    assert named == [breed.title() for breed in breeds]
+
+
+def test_an_excerpt_of_flowers_keeps_its_labels(copy_of: CopyOf) -> None:
+    data = copy_of("flowers")
+    mark_small(data, "flowers", Sizes(classes=5, counts={"trainval": 192, "test": 120}))
+    report = check("flowers", data, decode=False)
+    assert report.problems == ("6 complete classes found, 5 expected",)
+
+
+def test_labels_beyond_the_classes_are_refused() -> None:
+    for labels in ([0, 2], [-1, 0]):
+        with pytest.raises(DataError, match=r"labels from .* but 2 classes"):
+            image_files(Path("data"), ["a.jpg", "b.jpg"], labels, ["a", "b"])
+
+
 def published(data: Path, part: str) -> list[str]:
     content = json.loads((data / "inat2019" / f"{part}.json").read_text())
     return [f"inat2019/{image['file_name']}" for image in content["images"]]
@@ -100,6 +150,9 @@ def test_an_incomplete_annotation_file_is_an_error(copy_of: CopyOf) -> None:
     content = json.loads(path.read_text())
     path.write_text(json.dumps({**content, "images": content["images"][:3]}))
     with pytest.raises(DataError, match="the annotation files are incomplete"):
+        open_split("inat1k", data, "test")
+    path.write_text(json.dumps({**content, "categories": [{"id": -1}, *content["categories"]]}))
+    with pytest.raises(DataError, match="other categories"):
         open_split("inat1k", data, "test")
 
 
