@@ -16,10 +16,11 @@ import numpy as np
 from pretrain.running.atomic_files import explain_write_errors
 from transfer.datasets.catalog import DATASETS, dataset_info
 from transfer.datasets.expected import DataError, mark_small, small_sizes
+from transfer.datasets.synthetic.labeled import write_file
 from transfer.datasets.synthetic.patterns import KINDS, draw_size_px, jpeg, paint
 
 POOL_FOLDER = "pretrain"
-POOL_IMAGES = 2_000
+POOL_FILES = {f"{i:05d}.jpg" for i in range(2_000)}
 
 
 def generate(data: Path, *, keys: Sequence[str] | None = None, seed: int = 0) -> None:
@@ -37,10 +38,7 @@ def generate(data: Path, *, keys: Sequence[str] | None = None, seed: int = 0) ->
         # each set has random numbers of its own, so that it is the same whatever else is written
         rng = np.random.default_rng([seed, zlib.crc32(key.encode())])
         with explain_write_errors(data / key):
-            if key == POOL_FOLDER:
-                _write_pool(data / POOL_FOLDER, rng)
-            else:
-                _write_set(data, key, rng)
+            _write_set(data, key, rng)
 
 
 def _write_set(data: Path, key: str, rng: np.random.Generator) -> None:
@@ -48,20 +46,30 @@ def _write_set(data: Path, key: str, rng: np.random.Generator) -> None:
 
     DataError if its folder is of another origin. Nothing is done if all its files are of others.
     """
-    info = dataset_info(key)
-    if info.small.write is None:
+    name, write = POOL_FOLDER, _write_pool
+    if key != POOL_FOLDER:
+        name, write = dataset_info(key).folder, dataset_info(key).small.write
+    if write is None:
         return
-    folder, entry = data / info.folder, small_sizes(data).get(key)
-    if folder.exists() and not (entry and entry.drawn):
+    folder = data / name
+    if folder.exists() and not _is_drawn(data, key):
         raise DataError(
             f"{folder} exists and was not generated; generate into another folder, or move it away"
         )
     with tempfile.TemporaryDirectory(dir=data, prefix=".generating-") as staging:
-        info.small.write(Path(staging), rng)
-        _mark(data, key)
+        write(Path(staging), rng)
+        if key != POOL_FOLDER:
+            _mark(data, key)
         shutil.rmtree(folder, ignore_errors=True)
         folder.parent.mkdir(parents=True, exist_ok=True)
-        (Path(staging) / info.folder).rename(folder)
+        (Path(staging) / name).rename(folder)
+
+
+def _is_drawn(data: Path, key: str) -> bool:
+    """Return whether `generate` wrote the folder of a set, or of the unlabeled images."""
+    if key != POOL_FOLDER:
+        return key in small_sizes(data) and small_sizes(data)[key].drawn
+    return {entry.name for entry in (data / POOL_FOLDER).iterdir()} == POOL_FILES
 
 
 def _mark(data: Path, written: str) -> None:
@@ -74,8 +82,7 @@ def _mark(data: Path, written: str) -> None:
             mark_small(data, key, info.small.sizes)
 
 
-def _write_pool(folder: Path, rng: np.random.Generator) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    for i in range(POOL_IMAGES):
+def _write_pool(data: Path, rng: np.random.Generator) -> None:
+    for i, name in enumerate(sorted(POOL_FILES)):
         image = paint(i % len(KINDS), draw_size_px(rng), rng)
-        (folder / f"{i:05d}.jpg").write_bytes(jpeg(image))
+        write_file(data / POOL_FOLDER / name, jpeg(image))

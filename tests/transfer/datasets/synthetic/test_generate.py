@@ -8,7 +8,7 @@ import pytest
 from transfer.datasets.catalog import DATASETS, open_split
 from transfer.datasets.check import check
 from transfer.datasets.expected import DataError, Sizes, mark_small, small_sizes
-from transfer.datasets.synthetic.generate import POOL_IMAGES, generate
+from transfer.datasets.synthetic.generate import POOL_FILES, generate
 
 
 def test_equal_seeds_give_equal_files_and_others_do_not(small_data: Path, tmp_path: Path) -> None:
@@ -23,7 +23,7 @@ def test_equal_seeds_give_equal_files_and_others_do_not(small_data: Path, tmp_pa
 def test_the_pool_holds_no_test_image(small_data: Path) -> None:
     assert set(small_sizes(small_data)) == set(DATASETS)
     pool = [file.read_bytes() for file in (small_data / "pretrain").iterdir()]
-    assert len(set(pool)) == POOL_IMAGES
+    assert len(set(pool)) == len(POOL_FILES)
     for key in ("pets", "dtd", "in1k"):
         images = open_split(key, small_data, "test")
         tested = {(small_data / images.name(i)).read_bytes() for i in range(len(images))}
@@ -33,14 +33,15 @@ def test_the_pool_holds_no_test_image(small_data: Path) -> None:
 def test_a_copy_is_replaced_but_foreign_data_and_excerpts_are_not(tmp_path: Path) -> None:
     generate(tmp_path, keys=["cifar10"])
     generate(tmp_path, keys=["cifar10"])
-    foreign = tmp_path / "dtd" / "dtd" / "images" / "mine.jpg"
-    foreign.parent.mkdir(parents=True)
-    foreign.write_bytes(b"precious")
-    for _ in range(2):
+    foreign = tmp_path / "dtd" / "dtd" / "images" / "mine.jpg", tmp_path / "pretrain" / "00000.jpg"
+    for file in foreign:
+        file.parent.mkdir(parents=True)
+        file.write_bytes(b"precious")
+    for key in ("dtd", "dtd", "pretrain"):
         with pytest.raises(DataError, match="was not generated"):
-            generate(tmp_path, keys=["dtd"])
+            generate(tmp_path, keys=[key])
         mark_small(tmp_path, "dtd", Sizes(classes=2, counts={"test": 4}))
-    assert foreign.read_bytes() == b"precious"
+    assert [file.read_bytes() for file in foreign] == [b"precious"] * 2
 
 
 def test_a_set_is_written_with_the_one_that_it_needs(tmp_path: Path) -> None:
