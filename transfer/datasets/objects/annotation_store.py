@@ -101,6 +101,6 @@ def _load(path: Path, annotations: Path) -> Scenes | None:
         about: dict[str, Any] = {name: stored[name] for name in ABOUT}
         # copy on write: a change stays in its process and never reaches the file
         arrays = {n: np.asarray(np.load(path / f"{n}.npy", mmap_mode="c")) for n in ARRAY_NAMES}
-    except (OSError, ValueError):
+    except (OSError, EOFError, ValueError, LookupError, TypeError):
         return None
     return Scenes(annotations.parents[2], SceneArrays(**arrays), annotations=annotations, **about)

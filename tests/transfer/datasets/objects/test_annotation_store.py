@@ -87,9 +87,11 @@ def published(small_data: Path) -> Path:
 def test_an_unreadable_store_is_made_again(published: Path, tmp_path: Path) -> None:
     expected = read_once(published, tmp_path, coco._parse_scenes)
     (path,) = tmp_path.glob("annotations/*.scenes")
-    (path / "coordinates.npy").unlink()  # the pages that are mapped stay
-    assert_same(read_once(published, tmp_path, coco._parse_scenes), expected)
-    assert (path / "coordinates.npy").exists()
+    for name, content in (("coordinates.npy", b""), ("about.json", b"{}"), ("about.json", b"[]")):
+        (path / name).unlink()  # the pages that are mapped stay
+        (path / name).write_bytes(content)
+        assert_same(read_once(published, tmp_path, coco._parse_scenes), expected)
+        assert (path / name).stat().st_size > 2
     assert {entry.suffix for entry in path.parent.iterdir()} == {".scenes", ".lock"}
 
 
