@@ -77,6 +77,8 @@ class GetData:
 
         With --link alone, every set that is found there is asked for.
         """
+        if self.archives is not None and self.link is not None:
+            raise ValueError("--from and --link: what is linked is not unpacked; give one of both")
         files = None if self.archives is None else files_by_name(self.archives)
         names = self.names
         if not (names or self.suite):
@@ -118,8 +120,9 @@ class GetData:
         return found
 
     def print_found(self, root: Path) -> int:
-        """Print a command for each known set below a folder."""
-        for key, folder in known_sets(root, "--find").items():
+        """Print a command for each known set below a folder, or each of those that are named."""
+        sources = wanted(self.names, self.suite)[1] if self.names or self.suite else ()
+        for key, folder in known_sets(root, "--find", sources).items():
             state = "  # is there" if all_sources()[key].is_there(self.data) else ""
             words = ["get-data", key, "--link", str(folder), "--data", str(self.data)]
             print(f"python -m transfer {shlex.join(words)}{state}")

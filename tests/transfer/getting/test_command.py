@@ -94,10 +94,19 @@ def test_a_wrong_request_is_refused(data: Path, capsys: pytest.CaptureFixture[st
         "expected one of jcl": ["--suite", "other"],
         "cannot be downloaded": ["imagenet_c100_made"],
         "this is no folder": ["dtd", "--from", "/none/at/all"],
+        "give one of both": ["dtd", "--from", "/", "--link", "/"],
     }
     for why, words in requests.items():
         assert main(["get-data", *words, "--data", str(data)]) == 2
         assert why in capsys.readouterr().err
+
+
+def test_a_search_prints_the_named_sets_alone(
+    small_data: Path, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words, found in (([], 21), (["dtd", "voc0712"], 3), (["--suite", "uniclr"], 3)):
+        assert main(["get-data", *words, "--find", str(small_data), "--data", str(data)]) == 0
+        assert len(capsys.readouterr().out.splitlines()) == found
 
 
 def test_the_facts_of_a_source_are_well_formed() -> None:
