@@ -80,15 +80,14 @@ def read_cars(data: Path, split: str, sizes: Sizes) -> Images:
     Read stanford_cars/devkit, cars_train and cars_test.
     """
     folder = data / "stanford_cars"
-    lists = {"test": "cars_test_annos_withlabels.mat"}
-    part = "cars_test" if split == "test" else "cars_train"
-    list_file = folder / lists.get(split, "devkit/cars_train_annos.mat")
-    (rows,) = read_mat(list_file, "annotations", squeeze_me=True)
+    part, listing = "cars_train", "devkit/cars_train_annos.mat"
+    if split == "test":
+        part, listing = "cars_test", "cars_test_annos_withlabels.mat"
+    (rows,) = read_mat(folder / listing, "annotations", squeeze_me=True)
     names = [f"stanford_cars/{part}/{row['fname']}" for row in rows]
     labels = [int(row["class"]) - 1 for row in rows]
     (classes,) = read_mat(folder / "devkit" / "cars_meta.mat", "class_names", squeeze_me=True)
-    images = image_files(data, names, labels, classes.tolist())
-    return images if split == "test" else uniform_split(images, split, sizes)
+    return uniform_split(image_files(data, names, labels, classes.tolist()), split, sizes)
 
 
 def read_cub200(data: Path, split: str, sizes: Sizes) -> Images:

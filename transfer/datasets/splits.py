@@ -6,7 +6,7 @@ missing moves no other image further than one place.
 """
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -28,11 +28,10 @@ SHARE_SEED = "labelled 0"
 
 
 def seeded_ranks(
-    names: Sequence[str] | NDArray[np.bytes_], groups: NDArray[np.integer[Any]], seed: str = SEED
+    names: NDArray[np.bytes_], groups: NDArray[np.integer[Any]], seed: str = SEED
 ) -> NDArray[np.int64]:
     """Return the place (n,) of each image in the random order of its group, from 0."""
-    encoded = (name.encode() if isinstance(name, str) else bytes(name) for name in names)
-    digests = (hashlib.sha256(b"%s/%s" % (seed.encode(), name)).digest()[:8] for name in encoded)
+    digests = (hashlib.sha256(b"%s/%s" % (seed.encode(), name)).digest()[:8] for name in names)
     draw = np.frombuffer(b"".join(digests), dtype=">u8")
     order = np.lexsort((draw, groups))
     sorted_groups = groups[order]
@@ -49,9 +48,7 @@ def ranks_in_class(images: Images) -> NDArray[np.int64]:
 
 
 def balanced_split(trainval: Images, split: str, *, val_per_class: int) -> Images:
-    """Return train, val or all of trainval; val has the same number of images of each class."""
-    if split == "trainval":
-        return trainval
+    """Return train or val; val has the same number of images of each class."""
     counts = np.bincount(trainval.label_array, minlength=len(trainval.class_names))
     short = np.flatnonzero(counts <= val_per_class)
     if len(short):
@@ -69,18 +66,18 @@ def with_val(images: Images, split: str, sizes: Sizes) -> Images:
     return balanced_split(images, split, val_per_class=sizes.per_class("val"))
 
 
-def uniform_split(trainval: Split, split: str, sizes: Sizes) -> Split:
-    """Return train, val or all of trainval; val is drawn from all images alike."""
-    if split == "trainval":
-        return trainval
+def uniform_split(images: Split, split: str, sizes: Sizes) -> Split:
+    """Return test and trainval images as they are, train or val drawn from all of them alike."""
+    if split in ("trainval", "test"):
+        return images
     num_val = sizes.held_out("val")
-    if num_val >= len(trainval):
+    if num_val >= len(images):
         raise DataError(
-            f"{len(trainval)} images in trainval, val alone needs {num_val}; the set is incomplete"
+            f"{len(images)} images in trainval, val alone needs {num_val}; the set is incomplete"
         )
-    one_group = np.zeros(len(trainval), dtype=np.int64)
-    ranks = seeded_ranks(trainval.source.encoded_names, one_group)
-    return _part(trainval, split, ranks < num_val)
+    one_group = np.zeros(len(images), dtype=np.int64)
+    ranks = seeded_ranks(images.source.encoded_names, one_group)
+    return _part(images, split, ranks < num_val)
 
 
 def without(images: Split, names: Collection[str]) -> Split:

@@ -12,7 +12,7 @@ from tests.transfer.datasets.conftest import CopyOf
 from transfer.datasets.catalog import open_split
 from transfer.datasets.check import check
 from transfer.datasets.expected import DataError, Sizes, mark_small
-from transfer.datasets.images import image_files
+from transfer.datasets.images import encode_names, image_files
 from transfer.datasets.labeled import RESPLIT_SEED
 from transfer.datasets.splits import seeded_ranks, write_list
 
@@ -139,7 +139,7 @@ def test_inat_is_tested_on_all_of_val_and_a_tenth_of_the_training_images(small_d
     moved = sorted(set(test) - set(val))
     assert set(val) < set(test)
     assert len(moved) == 24
-    ranks = seeded_ranks(train, np.zeros(len(train), dtype=np.int64), RESPLIT_SEED)
+    ranks = seeded_ranks(encode_names(train), np.zeros(len(train), dtype=np.int64), RESPLIT_SEED)
     assert moved == sorted(name for name, rank in zip(train, ranks, strict=True) if rank < 24)
     assert sorted(names(small_data, "trainval")) == sorted(set(train) - set(moved))
 

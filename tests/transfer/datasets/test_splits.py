@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from transfer.datasets.expected import DataError, Sizes
-from transfer.datasets.images import Images, image_files
+from transfer.datasets.images import Images, encode_names, image_files
 from transfer.datasets.splits import (
     SEED,
     balanced_split,
@@ -35,7 +35,7 @@ def test_ranks_follow_the_hash_of_seed_and_name() -> None:
 
     for group in (0, 1, 2):
         members = [name for i, name in enumerate(NAMES) if i % 3 == group]
-        ranks = seeded_ranks(NAMES, np.arange(60) % 3)[group::3]
+        ranks = seeded_ranks(encode_names(NAMES), np.arange(60) % 3)[group::3]
         assert [members[i] for i in np.argsort(ranks)] == sorted(members, key=draw)
 
 

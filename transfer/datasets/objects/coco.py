@@ -116,8 +116,7 @@ def read_coco(kind: Kind, data: Path, split: str, sizes: Sizes) -> Scenes:
     if not _is_opened(file):
         _opened[file] = state, _parse_scenes(file)
     # a copy, without the cached fingerprint: image files may change while annotations do not
-    scenes = copy.copy(_opened[file][1])
-    return scenes if split == "test" else uniform_split(scenes, split, sizes)
+    return uniform_split(copy.copy(_opened[file][1]), split, sizes)
 
 
 def map_coco(kind: Kind, data: Path, cache: Path, parse: bool) -> None:
