@@ -37,8 +37,6 @@ class Segmented(ImageSplit):
         *,
         notes: Sequence[str] = (),
     ) -> None:
-        if len(names) != len(mask_names):
-            raise DataError(f"{len(names)} images but {len(mask_names)} masks")
         self.source = ImageFiles(folder, encode_names(names))
         self.masks = ImageFiles(folder, encode_names(mask_names))
         self.class_names = tuple(class_names)
@@ -76,10 +74,8 @@ class Segmented(ImageSplit):
         """Return what is wrong with each mask, "" if nothing, and the pixels of each class (L,)."""
         with ThreadPoolExecutor(THREADS) as threads:
             found = list(threads.map(partial(_check_mask, self), range(len(self))))
-        pixels = np.zeros(len(self.class_names), dtype=np.int64)
-        for _, counts in found:
-            pixels += counts
-        return tuple(why for why, _ in found), pixels
+        none = np.zeros(len(self.class_names), dtype=np.int64)
+        return tuple(why for why, _ in found), sum((pixels for _, pixels in found), none)
 
 
 def read_mask(file: Path) -> Mask:

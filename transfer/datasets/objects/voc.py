@@ -167,8 +167,7 @@ def read_objects(data: Path, split: str, sizes: Sizes) -> Scenes:
             )
         found = [_read_scene(data, folder, image_id, faults) for image_id in image_ids]
         scenes += [scene for scene in found if scene is not None]
-    published = Scenes(data, scenes, CLASSES, faults=faults)
-    return published if split == "test" else uniform_split(published, split, sizes)
+    return uniform_split(Scenes(data, scenes, CLASSES, faults=faults), split, sizes)
 
 
 def _read_scene(data: Path, folder: str, image_id: str, faults: list[str]) -> Scene | None:
@@ -240,11 +239,10 @@ def _images_and_masks(
 ) -> Segmented:
     if not image_ids:
         raise DataError(f"no image is listed in {data / SEGMENTATION}/ImageSets/Segmentation")
-    folders = {i: "SegmentationClass" + "Aug" * (i not in own) for i in image_ids}
     return Segmented(
         data,
         [f"{SEGMENTATION}/JPEGImages/{i}.jpg" for i in image_ids],
-        [f"{SEGMENTATION}/{folder}/{i}.png" for i, folder in folders.items()],
+        [f"{SEGMENTATION}/SegmentationClass{'Aug' * (i not in own)}/{i}.png" for i in image_ids],
         MASK_CLASSES,
         notes=[source] if source else [],
     )
@@ -293,8 +291,6 @@ def _link_2012(root: Path, places: Mapping[str, str], target: Path) -> bool:
     return True
 
 
-# addresses: torchvision 0.29 (voc.py), pytorch/vision#9335; host.robots.ox.ac.uk redirects to the
-# first. MD5: torchvision; sizes: TensorFlow Datasets
 VOC07 = source("voc07", recognize=partial(_lists, r"\d{6}\s"))
 VOC12 = source("voc12", recognize=partial(_lists, r"\d{4}_\d{6}\s"), link=_link_2012)
 IMAGES07, IMAGES12 = SMALL_IMAGES["2007"], SMALL_IMAGES["2012"]
