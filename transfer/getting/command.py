@@ -214,9 +214,7 @@ def summary(sources: Sequence[Source], getting: Getting) -> str:
 def free_space(data: Path) -> int:
     """Return the free bytes on the disk of a data folder, which need not exist yet."""
     folder = data.absolute()
-    while not folder.exists():
-        folder = folder.parent
-    return shutil.disk_usage(folder).free
+    return shutil.disk_usage(next(f for f in (folder, *folder.parents) if f.exists())).free
 
 
 def _size(archives: Sequence[Archive]) -> str:
@@ -241,8 +239,7 @@ def _row(source: Source, getting: Getting) -> tuple[str, ...]:
 
 
 SUITES: Mapping[str, tuple[str, ...]] = facts()["suites"]
-"""Data sets of each paper's tasks. The papers' tasks are known to `benchmarks`, which this room may
-not import; a test compares the two."""
+"""Data sets of each paper's tasks."""
 
 
 def sources_of(keys: Iterable[str]) -> tuple[Source, ...]:

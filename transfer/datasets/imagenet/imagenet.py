@@ -59,8 +59,7 @@ def imagenet100_wnids() -> list[str]:
 
 def small_in100_wnids() -> list[str]:
     """Return the classes of the small ImageNet that are in ImageNet-100."""
-    listed = set(imagenet100_wnids())
-    return [wnid for wnid in SMALL_WNIDS if wnid in listed]
+    return sorted({*SMALL_WNIDS} & {*imagenet100_wnids()})
 
 
 def paint_small_class(wnid: str, rng: np.random.Generator) -> Pixels:
@@ -231,7 +230,6 @@ def _from_numbers(folder: Path, train: Path) -> dict[str, str]:
 
 
 IMAGENET = source("imagenet", arrange=sort_val_images, link=link_sorted)
-# addresses, sizes and SHA-256 of the lists: TensorFlow Datasets (imagenet2012_subset.txt)
 IMAGENET_AND_LISTS = (IMAGENET, source("imagenet-lists"))
 
 DATASETS = {
