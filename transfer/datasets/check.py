@@ -3,7 +3,7 @@
 import os
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -24,8 +24,6 @@ from transfer.datasets.segmented import Segmented
 
 DISJOINT = ("trainval", "test")
 """Every image is in exactly one of these."""
-NAMED_ALONE = ("train", "val", "test")
-"""The same of an excerpt that names no trainval."""
 ENDS = {JPEG_START: b"\xff\xd9", b"\x89PNG\r\n\x1a\n": b"IEND\xaeB`\x82"}
 """First and last bytes of a whole file."""
 BLOCK = 512
@@ -95,8 +93,8 @@ class Report:
 
 
 def disjoint_splits(named: Collection[str]) -> list[str]:
-    """Return those of the named splits that hold each of their images once."""
-    return [s for s in (DISJOINT if "trainval" in named else NAMED_ALONE) if s in named]
+    """Return the named splits without those that are part of another named one."""
+    return [s for s in SPLITS if s in named and (s in DISJOINT or "trainval" not in named)]
 
 
 def combine_fingerprints(fingerprints: Mapping[str, str]) -> str:
@@ -178,9 +176,8 @@ def require(key: str, data: Path, *, tolerated: int) -> Report:
     )
 
 
-def render(reports: Iterable[Report]) -> str:
+def render(reports: Sequence[Report]) -> str:
     """Return a table with one row per set, then every problem and how to get the set."""
-    reports = list(reports)
     header = ["data", "found", "classes", *SPLITS, "unreadable", "state"]
     lines = table([header, *(_row(report) for report in reports)])
     for report in reports:
@@ -204,9 +201,8 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def render_found(reports: Iterable[Report]) -> str:
+def render_found(reports: Sequence[Report]) -> str:
     """Return the same for the sets that were found, and lines that name the others."""
-    reports = list(reports)
     found = [report for report in reports if report.found]
     keys = [report.key for report in reports if not report.found]
     lines = [render(found), ""] if found else []
@@ -292,13 +288,12 @@ def _present_classes(images: AnySplit) -> set[str]:
 
 
 def _broken_files(
-    key: str, pools: Iterable[AnySplit], *, decode: bool
+    key: str, pools: Collection[AnySplit], *, decode: bool
 ) -> Iterator[tuple[str, str]]:
     """Yield name and fault of each file that is missing, cannot be decoded or has another size.
 
     An image with a broken mask is among them.
     """
-    pools = list(pools)
     for pool in pools:
         if isinstance(pool, Segmented):
             for i, why in enumerate(pool.mask_check[0]):

@@ -108,12 +108,10 @@ def write_small(layout: Layout, per_class: PerClass, data: Path, rng: np.random.
     for file, labels in zip((*layout.train_files, layout.test_file), batches, strict=True):
         images = (paint(kinds[label], (SIDE_PX, SIDE_PX), rng) for label in labels)
         rows = np.stack([image.transpose(2, 0, 1).reshape(-1) for image in images])
-        _write_pickle(folder / file, {"data": rows, layout.labels_field: labels.tolist()})
-    _write_pickle(folder / layout.names_file, {layout.names_field: list(layout.small_classes)})
-
-
-def _write_pickle(file: Path, content: dict[str, Any]) -> None:
-    write_file(file, pickle.dumps(content, protocol=4))
+        batch = {"data": rows, layout.labels_field: labels.tolist()}
+        write_file(folder / file, pickle.dumps(batch, protocol=4))
+    names = {layout.names_field: list(layout.small_classes)}
+    write_file(folder / layout.names_file, pickle.dumps(names, protocol=4))
 
 
 def _describe(key: str, layout: Layout) -> DatasetInfo:

@@ -142,16 +142,14 @@ class Images(ImageSplit):
         labels: NDArray[np.integer[Any]],
         class_names: Sequence[str],
     ) -> None:
+        why, one_each = "", labels.ndim == 1 and len(labels)
         if len(source) != len(labels):
+            why = f"{len(source)} images but {len(labels)} labels"
+        elif one_each and not 0 <= labels.min() <= labels.max() < len(class_names):
+            why = f"labels from {labels.min()} to {labels.max()} but {len(class_names)} classes"
+        if why:
             raise DataError(
-                f"{len(source)} images but {len(labels)} labels: the annotation "
-                "files do not belong together; unpack the set again"
-            )
-        one_each = labels.ndim == 1 and len(labels)
-        if one_each and not 0 <= labels.min() <= labels.max() < len(class_names):
-            raise DataError(
-                f"labels from {labels.min()} to {labels.max()} but {len(class_names)} classes: the "
-                "annotation files do not belong together; unpack the set again"
+                f"{why}: the annotation files do not belong together; unpack the set again"
             )
         self.source = source
         self.label_array = labels

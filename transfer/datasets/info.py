@@ -61,8 +61,7 @@ class Part:
     def find(self, root: Path) -> str | None:
         """Return the place of this part below a folder; None if it is not there."""
         for place in (self.path, *self.elsewhere):
-            inside = any((root / place).glob(self.holds)) if self.holds else None
-            if inside or (inside is None and (root / place).is_file()):
+            if any((root / place).glob(self.holds)) if self.holds else (root / place).is_file():
                 return place
         return None
 

@@ -46,9 +46,8 @@ def _write_set(data: Path, key: str, rng: np.random.Generator) -> None:
 
     DataError if its folder is of another origin. Nothing is done if all its files are of others.
     """
-    name, write = POOL_FOLDER, _write_pool
-    if key != POOL_FOLDER:
-        name, write = dataset_info(key).folder, dataset_info(key).small.write
+    info = None if key == POOL_FOLDER else dataset_info(key)
+    name, write = (info.folder, info.small.write) if info else (POOL_FOLDER, _write_pool)
     if write is None:
         return
     folder = data / name
@@ -58,7 +57,7 @@ def _write_set(data: Path, key: str, rng: np.random.Generator) -> None:
         )
     with tempfile.TemporaryDirectory(dir=data, prefix=".generating-") as staging:
         write(Path(staging), rng)
-        if key != POOL_FOLDER:
+        if info:
             _mark(data, key)
         shutil.rmtree(folder, ignore_errors=True)
         folder.parent.mkdir(parents=True, exist_ok=True)
