@@ -164,7 +164,7 @@ def read_results(results: Path, *, snapshots: bool = False) -> Results:
             continue
         try:
             entry = _parse(json.loads(path.read_text(encoding="utf-8")), path)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             warnings.append(f"{name.as_posix()}: not used ({_reason(error)})")
             continue
         if isinstance(entry, Result):
@@ -175,6 +175,8 @@ def read_results(results: Path, *, snapshots: bool = False) -> Results:
 
 
 def _reason(error: Exception) -> str:
+    if isinstance(error, OSError):  # a cell that succeeds meanwhile removes its failure
+        return error.strerror or type(error).__name__
     what = f"no field {error}" if isinstance(error, KeyError) else str(error)
     return what.splitlines()[0] if what else type(error).__name__
 

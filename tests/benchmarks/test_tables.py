@@ -40,8 +40,9 @@ def test_a_torn_file_is_a_warning_and_protocols_have_columns_of_their_own_in_the
     (tmp_path / "mine" / "torn.json").write_text('{"format": "ssl-rec')
     put(tmp_path / "mine", "foreign.json", {"format": "ssl-record/9"})
     (tmp_path / "mine" / "list.json").write_text("[1]")
+    (tmp_path / "mine" / "gone.json").symlink_to(tmp_path / "removed")  # listed, not to be read
     text = page(tmp_path, "overview.md")
-    assert text.count("- warning: mine/") == 3
+    assert text.count("- warning: mine/") == 4
     assert re.search(r"in100 jcl-2020 \| +in100 looc-2020 \|", text)
     assert blocks(text)[0]["mine"] == ["60.0", "70.0"]
 
