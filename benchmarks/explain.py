@@ -72,16 +72,16 @@ def main(words: list[str]) -> int:
     """Run the command line; return its exit status."""
     request = parse(Request, words, description=__doc__)
     try:
+        if request.record and (request.name or request.task):
+            raise OptionError(f"{request.record}: give the file, or --name and --task, not both")
         if request.record:
             paths = [request.record]
         else:
             paths = find_records(request.results, request.name, request.task)
         explanations = [explain(result_of(read_record(path), path)) for path in paths]
-    except (OptionError, RecordError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except OSError as error:
-        print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
+    except (OptionError, RecordError, OSError) as error:
+        said = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else error
+        print(f"error: {said}", file=sys.stderr)
         return 2
     if request.json:
         told = [as_dict(explanation) for explanation in explanations]

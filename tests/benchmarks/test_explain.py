@@ -50,6 +50,7 @@ def test_a_record_is_found_by_name_and_task_and_names_its_departures(
         ([], "give the file of a record, or both of these"),
         (["nowhere.json"], "nowhere.json: No such file or directory"),
         ([str(ROOT / "pyproject.toml")], "not a record that can be used"),
+        ([str(ROOT / "pyproject.toml"), "--task", "cifar10_knn"], "not both"),
     ],
 )
 def test_what_names_no_record_is_refused_with_advice(
