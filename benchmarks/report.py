@@ -75,8 +75,7 @@ def main(words: list[str]) -> int:
     """Run the command line; return its exit status."""
     request = parse(Request, words, description=__doc__)
     check_writable(request.results, "--results")
-    path = write_report(request.results, request.runs)
-    print(path)
+    print(write_report(request.results, request.runs))
     return 0
 
 

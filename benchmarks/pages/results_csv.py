@@ -65,10 +65,9 @@ def verdicts_of(done: Sequence[Result]) -> dict[tuple[str, str], list[str]]:
     return {key: list(named) for key, named in verdicts.items()}
 
 
-def write_csv(folder: Path, results: Results) -> Path:
-    """Write results.csv into the results folder; return its path. WriteError if that fails."""
+def write_csv(folder: Path, results: Results) -> None:
+    """Write results.csv into the results folder; WriteError if that fails."""
     import pandas as pd
 
     frame = pd.DataFrame(numbers_of(results), columns=COLUMNS)
     write_whole(folder / FILE, frame.to_csv(index=False).encode(), "--results")
-    return folder / FILE
