@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -387,7 +388,7 @@ def _input_format(fields: Any) -> InputFormat:
             "std": [float(), float(), float()] as std,
             "size": int() as size_px,
             "channels": "RGB",
-        } if min(std) > 0 and size_px > 0:
+        } if all(map(math.isfinite, [*mean, *std])) and min(std) > 0 and size_px > 0:
             return InputFormat(mean=tuple(mean), std=tuple(std), size_px=size_px)
     raise BackboneError(
         f"input is {fields!r}; expected mean and positive std of three floats, size in px, "

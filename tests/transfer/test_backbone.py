@@ -42,6 +42,7 @@ def test_our_own_file_comes_back_as_written(cifar: Backbone, tmp_path: Path) -> 
 
 
 NO_STD = {"mean": [0.0] * 3, "std": [0.0] * 3, "size": 32, "channels": "RGB"}
+NAN_STD = {**NO_STD, "std": [0.2, float("nan"), 0.2]}
 DEVIATIONS: dict[str, tuple[dict[str, object], str]] = {
     "later format": ({"format": "ssl-backbone/2"}, "ssl-backbone/1"),
     "unknown arch": ({"arch": "resnet51-heads4"}, "known are resnet18"),
@@ -51,10 +52,12 @@ DEVIATIONS: dict[str, tuple[dict[str, object], str]] = {
     "no input": ({"input": None}, "input"),
     "input without mean": ({"input": {"size": 3}}, "mean and positive std"),
     "std of zero": ({"input": NO_STD}, "positive std"),
+    "std of NaN": ({"input": NAN_STD}, "positive std"),
     "other arch than told": ({"arch": "resnet34"}, "Missing key"),
     "other stem than told": ({"stem": "imagenet"}, "size mismatch for conv1.weight"),
     "a classifier": ({"fc.weight": torch.ones(10, 512)}, "Unexpected key.*fc.weight"),
     "NaN": ({"bn1.bias": torch.full((64,), float("nan"))}, "bn1.bias holds 64 values"),
+    "a negative variance": ({"bn1.running_var": -torch.ones(64)}, "not finite"),
     "another shape": ({"bn1.bias": torch.ones(63)}, "size mismatch for bn1.bias"),
     "a number repeated without end": (
         {"bn1.num_batches_tracked": torch.zeros((), dtype=torch.long).expand(2**40)},
