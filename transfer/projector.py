@@ -217,11 +217,17 @@ def _query_head(contents: Contents, backbone: Backbone, file: str) -> Projector:
             f"and v2, JCL). Look at features"
         )
     (prefix,) = known
-    head = found[prefix]
+    head, name = found[prefix], prefix.removesuffix(".")
+    mean = contents.tensors.get(f"{name.removesuffix('fc')}bn1.running_mean")
+    own = backbone.state_dict["bn1.running_mean"]
+    if mean is None or not own.equal(plain_floats(f"the norm beside {prefix}", mean)):
+        raise BackboneError(
+            f"its head {prefix} belongs to the query encoder, and {backbone.source} is another "
+            f"network: leave out --branch, or look at features"
+        )
     linear = [
         {"kind": "linear", "weight": head[f"{layer}weight"], "bias": head[f"{layer}bias"]}
         for layer in QUERY_HEADS[frozenset(head)]
     ]
     layers = [each for layer in linear for each in ({"kind": "relu"}, layer)][1:]
-    name = prefix.removesuffix(".")
     return Projector((_head(0, backbone.feature_dim, layers, name),), f"{file}: head {prefix}")

@@ -75,13 +75,16 @@ def test_mocos_head_is_read_from_its_checkpoint(version: str, tmp_path: Path) ->
     head = linear if version == "v1" else nn.Sequential(nn.Linear(512, 512), nn.ReLU(), linear)
     encoder.fc = head
     names = {f"module.encoder_q.{name}": value for name, value in encoder.state_dict().items()}
-    names |= {f"module.encoder_k.{name}": value for name, value in encoder.state_dict().items()}
+    for name, value in encoder.state_dict().items():
+        names[f"module.encoder_k.{name}"] = value + (name == "bn1.running_mean")
     torch.save({"epoch": 200, "state_dict": names}, tmp_path / "moco.pth.tar")
     backbone = load_backbone(tmp_path / "moco.pth.tar")
     features = torch.randn(3, 512)
     with torch.no_grad():
         expected = normalize(head(features), dim=1)
     assert_equal_up_to_rounding(load_projector(backbone).embeddings(features), expected)
+    copy = load_backbone(tmp_path / "moco.pth.tar", branch="encoder_k")
+    assert "head state_dict.module.encoder_q.fc. belongs to the query" in why_no_projector(copy)
 
 
 def test_a_random_backbone_and_some_heads_of_a_network_have_no_projector(
