@@ -10,15 +10,17 @@ import tempfile
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
-from transfer.backbone import Backbone
+from transfer.backbone import Backbone, Precision
 from transfer.cells.execution import evaluate as evaluate_cell
 from transfer.cells.request import Cell, CellSettings
-from transfer.datasets.folders import data_folder
+from transfer.datasets.folders import check_row_name, data_folder
 from transfer.finetuning.options import length_fraction
+from transfer.frozen.feature_cache import RequestedPrecision
 from transfer.record import Record
 from transfer.tasks import NamedTask, TaskError, get, task_of
+from transfer.topology.check import with_checked_topology
 
 
 @dataclass(frozen=True)
@@ -52,31 +54,40 @@ def evaluate(
     seed: int = 0,
     results: Path | str | None = None,
     runs: Path | str = "runs",
-    features_in: str = "auto",
+    features_in: RequestedPrecision = "auto",
     tolerate: int = 0,
+    trust_topology: bool = False,
 ) -> Result:
     """Evaluate an encoder on a task and return what the record holds.
 
     task: a key, or a task of `tasks.get`. data: folder of all data sets; $DATASETS or ./datasets if
     None. schedule: paper, short, smoke, or a share of the paper's length. results: folder that
     keeps the record, as of the command line, and in which a finished one is found again; None keeps
-    nothing. runs: folder of the cache and of unfinished work. TaskError for a task that the encoder
-    cannot do, DataError for data that are absent or broken, BusyError if another process
-    computes the same.
+    nothing. runs: folder of the cache and of unfinished work. trust_topology: evaluate a file also
+    where photographs contradict its network. TaskError for a task that the encoder cannot do,
+    BackboneError for such a file, DataError for data that are absent or broken, BusyError if
+    another process computes the same.
     """
-    asked = task
-    named = get(asked) if isinstance(asked, str) else asked
+    named = get(task) if isinstance(task, str) else task
     length_fraction(schedule)
+    check_row_name(encoder.name, encoder.name)
+    if features_in not in (known := ("auto", *get_args(Precision))):
+        raise ValueError(f"features_in {features_in!r}: expected {', '.join(known)}")
     if why := named.task.unfit(encoder):
         raise TaskError(f"{named.key}: {why}")
+    folder = Path(data) if data is not None else data_folder()
+    if encoder.file_sha256:
+        cache = Path(runs) / "cache"
+        encoder = with_checked_topology(encoder, folder, cache, trusted=trust_topology)
     with tempfile.TemporaryDirectory() if results is None else nullcontext(results) as kept:
         settings = CellSettings(
-            data=Path(data) if data is not None else data_folder(),
+            data=folder,
             results=Path(kept),
             runs=Path(runs),
             schedule=schedule,
             tolerate=tolerate,
-            features_in=features_in,  # type: ignore[arg-type]
+            features_in=features_in,
+            trust_topology=trust_topology,
         )
         cell = Cell(
             key=named.key,

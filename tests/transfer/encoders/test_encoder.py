@@ -363,6 +363,10 @@ def test_python_gives_a_plain_loops_neighbors(small_data: Path, tmp_path: Path) 
     assert result.protocol["hash"] != result.protocol["paper_hash"]
     with pytest.raises(SuiteError, match="frozen features"):
         evaluate(encoder, "coco_det", data=small_data)
+    with pytest.raises(ValueError, match="cannot be that of a row"):
+        evaluate(replace(encoder, name="../up"), task, data=small_data)
+    with pytest.raises(ValueError, match="'float16': expected auto, float32, bfloat16"):
+        evaluate(encoder, task, data=small_data, features_in="float16")  # type: ignore[arg-type]
     with pytest.raises(SuiteError, match="has no neighbors"):
         tasks.get("cifar10_knn").ablation("k5", neighbors=5)
     with pytest.raises(SuiteError, match="has no crop_px"):  # the encoder's own

@@ -15,9 +15,11 @@ from PIL import Image
 from torch import Tensor, nn
 from torchvision.transforms.functional import normalize
 
+from transfer.api import evaluate
 from transfer.backbone import Backbone, BackboneError, load_backbone, random_backbone
 from transfer.convert.architectures import Stem
 from transfer.convert.resnet import build_resnet, network_with
+from transfer.datasets.expected import DataError
 from transfer.encoders.encoder import Encoder
 from transfer.topology import check
 from transfer.topology.check import (
@@ -152,6 +154,11 @@ def test_another_network_is_refused_unless_the_user_trusts_the_names(
         with_checked_topology(backbone, tmp_path, tmp_path)
     trusted = with_checked_topology(backbone, tmp_path, tmp_path, trusted=True)
     assert "fit another network: no max-pool" in trusted.source
+    folders: dict[str, Any] = {"data": tmp_path / "absent", "runs": tmp_path}
+    with pytest.raises(BackboneError, match="another network: no max-pool"):
+        evaluate(backbone, "cifar10_knn", **folders)
+    with pytest.raises(DataError, match="absent"):
+        evaluate(backbone, "cifar10_knn", **folders, trust_topology=True)
 
 
 def test_without_photographs_the_source_says_that_topology_was_not_checked(tmp_path: Path) -> None:
