@@ -76,32 +76,43 @@ class Encoder(Backbone):
             return module_source(copy.deepcopy(self.module))
         return build(self.options.encoder, self.options.input_px, frozenset(self.state_dict))
 
-    def random_twin(self) -> Encoder:
-        """Return a random initialization of the same network with the same input.
-
-        BackboneError for a module of which `reset_parameters` leaves tensors as they were.
-        """
+    def _random_weights(self, *, seed: int) -> dict[str, Tensor]:
         import torch
 
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
+            torch.manual_seed(seed)
             network = self._build().network
             if self.module is not None:
                 for part in network.modules():
                     if callable(reset := getattr(part, "reset_parameters", None)):
                         reset()
-        weights = dict(network.state_dict())
-        kept = [
+        return dict(network.state_dict())
+
+    def random_twin(self) -> Encoder:
+        """Return a random initialization of the same network with the same input.
+
+        BackboneError for a module of which `reset_parameters` leaves tensors as they were, and for
+        a file that builds its network with the same weights each time.
+        """
+        weights = self._random_weights(seed=0)
+        others = self.state_dict if self.module is not None else self._random_weights(seed=1)
+        drawn = [
             name
-            for name, value in self.state_dict.items()
-            if self.module is not None and value.is_floating_point() and value.equal(weights[name])
-            if value.numel() > 1 and value.min() != value.max()  # not fresh norms
+            for name, value in others.items()
+            if value.is_floating_point() and value.numel() > 1
+            if value.min() != value.max()  # not fresh norms
         ]
-        if kept:
+        kept = [name for name in drawn if others[name].equal(weights[name])]
+        if kept and self.module is not None:
             raise BackboneError(
                 f"{self.arch} has no random twin: reset_parameters leaves {', '.join(kept)} as "
                 "they were; give their modules one, or make a fixed table a buffer with "
                 "persistent=False"
+            )
+        if kept and kept == drawn:  # a fixed table may be among others
+            raise BackboneError(
+                f"{self.arch} has no random twin: it returns the same weights each time; leave "
+                f"their loading to --ckpt"
             )
         return replace(
             self,

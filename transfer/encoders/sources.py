@@ -9,12 +9,13 @@ import hashlib
 import importlib.util
 import inspect
 import json
+import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor, nn
@@ -56,6 +57,10 @@ class Pooled(nn.Module):
     def __init__(self, built: Built, pool: Pool, asked: str) -> None:
         """Combine a network with a pooling; BackboneError if the network does not offer it."""
         super().__init__()
+        if pool not in get_args(Pool):
+            raise BackboneError(
+                f"--pool {pool}: expected {', '.join(filter(None, get_args(Pool)))}"
+            )
         features = built.unpooled if pool else built.own
         if pool in LAST_FOUR:
             features = built.last_four
@@ -284,7 +289,7 @@ def _own_file(path: Path, function: str) -> Built:
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise BackboneError(f"--encoder {path}:{function}: Python cannot read the file")
-    module = importlib.util.module_from_spec(spec)
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)  # for its dataclasses
     spec.loader.exec_module(module)
     if not callable(make := getattr(module, function, None)):
         raise BackboneError(f"--encoder {path}: it has no function {function}")

@@ -188,6 +188,25 @@ def test_the_users_file_is_pooled_as_asked(own_file: Own) -> None:
         torch.testing.assert_close(encoder.network()(images(32)), expected)
 
 
+def test_the_users_file_may_hold_dataclasses_and_has_a_twin_unless_it_loads_weights(
+    own_file: Own,
+) -> None:
+    words, file, network = own_file
+    code = Path(words.removesuffix(":build"))
+    code.write_text(
+        "from __future__ import annotations\nfrom dataclasses import dataclass\nimport torch\n"
+        f"@dataclass\nclass Settings:\n    width: int = 16\n{OWN}\n"
+        "def load():\n    net = build()\n"
+        f"    net.load_state_dict(torch.load({str(file.with_name('net.pth'))!r}))\n    return net\n"
+    )
+    torch.save(network.state_dict(), file.with_name("net.pth"))
+    twin = Encoder.from_file(file, encoder=words, pool="mean").random_twin()
+    assert not torch.equal(twin.state_dict["0.weight"], network.state_dict()["0.weight"])
+    loads = Encoder.from_file(file, encoder=f"{code}:load", pool="mean")
+    with pytest.raises(BackboneError, match="the same weights each time"):
+        loads.random_twin()
+
+
 Change = Callable[[dict[str, torch.Tensor]], object]
 BROKEN: dict[str, tuple[Change, str]] = {
     "a tensor is missing": (lambda t: t.pop("blocks.3.mlp.fc1.weight"), "fc1.weight is missing"),
@@ -228,6 +247,7 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("say --pool", {"encoder": "OWN:build"}),
     ("no such file", {"encoder": "absent.py:build"}),
     ("no function", {"encoder": "OWN:make"}),
+    ("--pool avg: expected cls, ", {"encoder": "OWN:build", "pool": "avg"}),
     ("none of its", {"encoder": VIT}),
 ]
 
