@@ -357,9 +357,10 @@ def hardware() -> dict[str, str]:
 
 
 def commit() -> str:
-    """Return the commit of this checkout, with "+" if Python files differ; empty without git."""
+    """Return the commit of this checkout, with "+" if Python files differ; empty without one."""
     here = Path(__file__).parent
     try:
+        _git(here, "ls-files", "--error-unmatch", "record.py")  # else another project's folder
         head = _git(here, "rev-parse", "--short=10", "HEAD")
         changed = _git(here, "status", "--porcelain", "--", ":/*.py")
     except (OSError, subprocess.CalledProcessError):

@@ -1,12 +1,14 @@
 """A record is written whole or not at all."""
 
 import json
+import subprocess
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import transfer.record
 from transfer.record import (
     Record,
     RecordError,
@@ -146,6 +148,16 @@ def test_success_clears_an_earlier_failure(engine: str, tmp_path: Path) -> None:
     write_json(failure_path(path), {"reason": "no"})
     store_record(path, unlike(engine=engine))
     assert not failure_path(path).exists()
+
+
+def test_an_installation_below_another_project_has_not_that_projects_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    me = ("-c", "user.name=me", "-c", "user.email=me@here")
+    for words in (["init", "-q"], [*me, "commit", "-q", "--allow-empty", "-m", "theirs"]):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    monkeypatch.setattr(transfer.record, "__file__", str(tmp_path / "record.py"))
+    assert commit() == ""
 
 
 def install(folder: Path, direct_url: dict[str, Any] | None) -> None:
