@@ -160,7 +160,7 @@ def _of_safetensors(path: Path) -> Contents:
         own = metadata.get("format", "").startswith("ssl-backbone")
         # metadata can only hold text, so structured fields of ours are stored as JSON
         structured = {name: json.loads(metadata[name]) for name in OWN_FIELDS} if own else {}
-    except (SafetensorError, ValueError, LookupError, OSError, MemoryError) as error:
+    except (SafetensorError, OSError, MemoryError, *child.DAMAGED) as error:
         raise BackboneError(
             f"the safetensors file is cut off or damaged ({str(error)[:300]}); {child.AGAIN}"
         ) from error

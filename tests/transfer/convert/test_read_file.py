@@ -95,6 +95,11 @@ def safetensors_that_lie_about_sizes() -> bytes:
     return len(header).to_bytes(8, "little") + header + bytes(8)
 
 
+def safetensors_with_deep_fields() -> bytes:
+    fields = {"format": "ssl-backbone/1", "input": "[" * 100_000, "made_by": "{}"}
+    return bytes(save_safetensors({"w": torch.ones(1)}, fields))
+
+
 def one_name_for(tensor: Tensor) -> bytes:
     """Store a tensor, and another one of the same name."""
     return pickle.dumps({"a.b": torch.ones(2), "a": {"b": tensor}})
@@ -107,6 +112,7 @@ def one_name_for(tensor: Tensor) -> bytes:
         (entries_that_share_bytes, "checksum"),
         (two_entries_of_one_name, r"two entries.*data\.pkl"),
         (safetensors_that_lie_about_sizes, "safetensors"),
+        (safetensors_with_deep_fields, "safetensors.*recursion"),
         (lambda: one_name_for(torch.ones(2)), r"two tensors.*'a\.b'"),
         (lambda: one_name_for(torch.eye(2).to_sparse()), r"both called 'a\.b'"),
     ],
