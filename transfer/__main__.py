@@ -71,6 +71,8 @@ class DescribeData:
 
     def __call__(self) -> int:
         """Write the file; return the exit status. DataError for a set that cannot be read."""
+        if not self.sets:
+            raise ValueError("no data set: name those that are excerpts")
         for key in self.sets:
             sizes = announce(key, self.data)
             counts = ", ".join(f"{split} {number:,}" for split, number in sizes.counts.items())

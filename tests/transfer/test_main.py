@@ -48,6 +48,11 @@ def test_a_wrong_request_exits_with_2_and_no_record(
     assert not (tmp_path / "results").exists()
 
 
+def test_excerpts_are_announced_by_name(capsys: Capture) -> None:
+    assert main(["describe-data"]) == 2
+    assert "no data set" in capsys.readouterr().err
+
+
 def test_a_dry_run_writes_nothing(
     checkpoint: Path, small_data: Path, tmp_path: Path, capsys: Capture
 ) -> None:
