@@ -65,6 +65,8 @@ def prove(
     return "values", notes
 
 
+@torch.inference_mode(False)
+@torch.enable_grad()
 def tensors_without_effect(network: nn.Module, images: Tensor) -> list[str]:
     """Return the names of floating-point tensors that do not change the features.
 
@@ -78,7 +80,7 @@ def tensors_without_effect(network: nn.Module, images: Tensor) -> list[str]:
             for kind in ("running_mean", "running_var"):
                 values[f"{name}.{kind}"] = getattr(norm, kind).requires_grad_(True)
             setattr(norm, "forward", partial(_normalized, norm=norm))  # noqa: B010
-    features = probe(images)
+    features = probe(images.clone())  # which may be an inference tensor
     weights = torch.randn(features.shape, generator=torch.Generator().manual_seed(1))
     total = (features * weights).sum()
     gradients = torch.autograd.grad(total, list(values.values()), allow_unused=True)

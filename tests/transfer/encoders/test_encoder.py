@@ -17,7 +17,7 @@ from torch.nn.functional import normalize
 
 from benchmarks.planning.checkpoints import Origin
 from transfer import Encoder, SuiteError, evaluate, tasks
-from transfer.backbone import BackboneError
+from transfer.backbone import BackboneError, with_heads
 from transfer.cells.request import Cell, CellSettings, departures
 from transfer.encoders.encoder import load_encoder
 from transfer.encoders.options import EncoderOptions
@@ -343,6 +343,14 @@ def test_a_random_twin_keeps_nothing_of_a_module() -> None:
         Encoder.from_module(trained_gammas(vit), **SQUARE).random_twin()
 
 
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_a_module_is_proven_also_where_gradients_are_off(mode: Callable[[], Any]) -> None:
+    network = small_network()
+    with mode():
+        encoder = Encoder.from_module(network, **SQUARE)
+    assert encoder.sha256 == Encoder.from_module(network, **SQUARE).sha256
+
+
 def test_an_encoder_in_bfloat16_has_no_folded_norms(settings: CellSettings) -> None:
     encoder = Encoder.from_module(small_network(), **SQUARE)
     rounded = replace(settings, features_in="bfloat16")
@@ -383,6 +391,8 @@ def test_python_gives_a_plain_loops_neighbors(small_data: Path, tmp_path: Path) 
     assert result.protocol["hash"] != result.protocol["paper_hash"]
     with pytest.raises(SuiteError, match="frozen features"):
         evaluate(encoder, "coco_det", data=small_data)
+    with pytest.raises(ValueError, match="Sequential has no heads"):
+        with_heads(encoder, [0])
     with pytest.raises(ValueError, match="cannot be that of a row"):
         evaluate(replace(encoder, name="../up"), task, data=small_data)
     with pytest.raises(ValueError, match="'float16': expected auto, float32, bfloat16"):
