@@ -121,8 +121,7 @@ def with_heads(backbone: Backbone, heads: Sequence[int]) -> Backbone:
     Head 0 of LooC++ is invariant to all augmentations; its recipe names the others. One head alone
     makes an ordinary ResNet. ValueError if a head does not exist or is named twice.
     """
-    network, count = network_and_heads(backbone.arch)
-    asked = tuple(heads)
+    count, asked = backbone.num_heads, tuple(heads)
     if not asked or len(set(asked)) < len(asked) or not set(asked) <= set(range(count)):
         raise ValueError(
             f"heads {', '.join(map(str, asked)) or 'none'} of {backbone.name} are asked for; "
@@ -130,7 +129,7 @@ def with_heads(backbone: Backbone, heads: Sequence[int]) -> Backbone:
         )
     if asked == tuple(range(count)):
         return backbone
-    alone = len(asked) == 1
+    network, alone = network_and_heads(backbone.arch)[0], len(asked) == 1
     renamed = {
         f"layer4.{head}.": "layer4." if alone else f"layer4.{place}."
         for place, head in enumerate(asked)
