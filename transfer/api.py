@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
+import torch
+
 from transfer.backbone import Backbone, Precision
 from transfer.cells.execution import evaluate as evaluate_cell
 from transfer.cells.request import Cell, CellSettings
@@ -45,6 +47,8 @@ class Result:
         return self.record.protocol
 
 
+@torch.inference_mode(False)
+@torch.enable_grad()  # a loop evaluates without gradients, and some tasks train
 def evaluate(
     encoder: Backbone,
     task: str | NamedTask,
