@@ -261,9 +261,7 @@ def _load(path: Path, name: str, branch: str) -> tuple[Backbone, Inspection]:
     require_file(path)
     try:
         contents = read_file(path)
-        told = contents.tree.get("format") if isinstance(contents.tree, dict) else None
-        is_own = str(told).startswith(("ssl-backbone", "ssl-encoder"))
-        read = _read_own if is_own else _read_foreign
+        read = _read_foreign if contents.tree is None else _read_own
         state_dict, input_format, inspection = read(contents, path, branch)
     except BackboneError as error:
         # names and values of the file stand in the message, and may be of any length

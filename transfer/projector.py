@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 from torch.nn.utils import skip_init
 
-from transfer.backbone import ENCODER_FORMAT, FORMAT, Backbone, BackboneError, load_backbone
+from transfer.backbone import FORMAT, Backbone, BackboneError, load_backbone
 from transfer.convert.from_public import plain_floats
 from transfer.convert.read_file import Contents, read_file
 
@@ -106,11 +106,10 @@ def load_projector(backbone: Backbone) -> Projector:
         )
     try:
         contents = read_file(path)
-        form = contents.tree.get("format") if isinstance(contents.tree, dict) else None
-        if form == FORMAT:
-            path, contents = _encoder_beside(path, backbone)
-        elif form != ENCODER_FORMAT:
+        if contents.tree is None:
             return _query_head(contents, backbone, path.name)
+        if contents.tree["format"] == FORMAT:
+            path, contents = _encoder_beside(path, backbone)
         heads = read_heads(contents.tree, backbone.feature_dim)
     except BackboneError as error:
         raise BackboneError(f"{path}: {error}") from error

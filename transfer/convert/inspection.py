@@ -83,10 +83,8 @@ def _network_lines(inspection: Inspection) -> Iterator[tuple[str, str]]:
     yield "format", f"{inspection.layout} layout{prefix}"
     yield "architecture", network_words(inspection.arch, inspection.stem)
     yield "features", f"{inspection.num_features} per image"
-    if inspection.image:
-        yield "image", inspection.image
-    if inspection.norm:
-        yield "norm", inspection.norm
+    yield "image", inspection.image
+    yield "norm", inspection.norm
     yield "weights", f"{num_tensors} tensors, all accounted for: {counts}"
     yield "proof", inspection.proof
     if inspection.topology:

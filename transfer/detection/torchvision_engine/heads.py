@@ -8,9 +8,9 @@ import warnings
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import pycocotools.mask
 import torch
 from numpy.typing import NDArray
+from pycocotools import mask
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torchvision.models.detection.faster_rcnn import FastRCNNConvFCHead
@@ -170,30 +170,23 @@ def mask_loss(logits: Tensor, regions: Sequence[Regions], samples: Sequence[Samp
 
 
 def mask_targets(boxes: Tensor, polygons: Sequence[Polygons], size: int) -> Tensor:
-    """Return targets (r, size, size), 0 or 1: the polygons in each box (r, 4), cropped, resized."""
+    """Return targets (r, size, size), 0 or 1: the polygons in each box (r, 4), cropped, resized.
+
+    r > 0, and each object has an outline.
+    """
     corners: NDArray[np.float32] = boxes.detach().cpu().numpy()
     # detectron2's least side of 0.1 px, against division by 0
     sides = np.maximum(corners[:, 2:] - corners[:, :2], np.float32(0.1))
     factors = np.float32(size) / sides
-    codes = [
-        _encode_outlines([(o.reshape(-1, 2) - corner[:2]) * factor for o in outlines], size)
-        for corner, factor, outlines in zip(corners, factors, polygons, strict=True)
-    ]
-    if not codes:
-        return boxes.new_zeros(0, size, size)
+    codes = []
+    for corner, factor, outlines in zip(corners, factors, polygons, strict=True):
+        moved = [((o.reshape(-1, 2) - corner[:2]) * factor).reshape(-1) for o in outlines]
+        codes.append(mask.merge(mask.frPyObjects(moved, size, size)))
     with warnings.catch_warnings():
         # pycocotools 2.0.11 warns under NumPy 2
         warnings.filterwarnings("ignore", message="__array__ implementation doesn't accept")
-        masks = pycocotools.mask.decode(codes)
+        masks = mask.decode(codes)
     return torch.from_numpy(masks).permute(2, 0, 1).to(boxes)
-
-
-def _encode_outlines(outlines: Sequence[NDArray[np.float64]], size: int) -> object:
-    """Return all outlines of an object as one compressed mask of pycocotools."""
-    if not outlines:
-        return pycocotools.mask.encode(np.zeros((size, size), dtype=np.uint8, order="F"))
-    parts = pycocotools.mask.frPyObjects([o.reshape(-1) for o in outlines], size, size)
-    return pycocotools.mask.merge(parts)
 
 
 def select_class(logits: Tensor, classes: Tensor) -> Tensor:

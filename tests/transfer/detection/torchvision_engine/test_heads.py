@@ -13,7 +13,6 @@ from transfer.detection.torchvision_engine.heads import (
     keypoint_loss,
     mask_head,
     mask_loss,
-    mask_targets,
     select_detections,
     select_regions_with_keypoints,
 )
@@ -72,8 +71,7 @@ def test_a_region_learns_if_it_holds_a_labeled_keypoint() -> None:
         assert len(select_regions_with_keypoints(ON_THE_OBJECT, sample).boxes) == kept, (x, visible)
 
 
-def test_an_object_without_outlines_is_nowhere_and_a_sample_without_any_an_error() -> None:
-    assert mask_targets(BOX, [()], 28).sum() == 0
+def test_a_sample_without_outlines_is_an_error() -> None:
     bare = Sample(image=small_samples(1)[0].image, boxes=BOX, classes=torch.tensor([0]))
     with pytest.raises(ValueError, match="polygons"):
         mask_loss(torch.zeros(1, 1, 28, 28), [ON_THE_OBJECT], [bare])
