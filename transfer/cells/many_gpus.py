@@ -93,17 +93,12 @@ def start_workers(file: Path, num_processes: int) -> list[Worker]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    shared = {**os.environ, **meeting, "WORLD_SIZE": str(num_processes)}
     words = [sys.executable, "-m", "transfer.cells.many_gpus", str(file)]
     return [
         subprocess.Popen(
             words,
-            env={
-                **os.environ,
-                **meeting,
-                "RANK": str(rank),
-                "LOCAL_RANK": str(rank),
-                "WORLD_SIZE": str(num_processes),
-            },
+            env=shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
             start_new_session=True,
             preexec_fn=stop.signal_at_parents_end,
         )

@@ -135,7 +135,8 @@ def _evaluated(
         for i, detected in enumerate(detections)
         for entry in _entries(detected, scenes.scene(i).image_id, scenes.category_ids, kind)
     ]
-    evaluation = COCOeval(truth, _load_results(truth, entries), kind)
+    # loadRes fails on an empty list, since it reads the first entry
+    evaluation = COCOeval(truth, truth.loadRes(entries) if entries else COCO(), kind)
     evaluation.params.catIds = list(scenes.category_ids)
     evaluation.evaluate()
     return evaluation
@@ -175,16 +176,6 @@ def _entries(
         columns["keypoints"] = points.flatten(1).tolist()
     rows = zip(*columns.values(), strict=True)
     return [{"image_id": image_id} | dict(zip(columns, row, strict=True)) for row in rows]
-
-
-def _load_results(truth: COCO, entries: list[dict[str, Any]]) -> COCO:
-    if entries:
-        return truth.loadRes(entries)
-    # loadRes fails on an empty list, since it reads the first entry
-    nothing = COCO()
-    nothing.dataset = truth.dataset | {"annotations": []}
-    nothing.createIndex()
-    return nothing
 
 
 def _per_class(evaluation: COCOeval, scenes: Scenes) -> dict[str, float]:

@@ -6,6 +6,7 @@ The proof before training: the backbone computes what its source does, and all o
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,6 +67,8 @@ class Detector(nn.Module, ABC):
     """
 
     recipe: DetectorRecipe
+    rpn_prefix: ClassVar[str]
+    """Start of the names of the parameters of the RPN, and of the norm before it."""
 
     @abstractmethod
     def find(self, images: Sequence[Tensor]) -> list[ResizedDetections]:
@@ -85,10 +88,6 @@ class Detector(nn.Module, ABC):
 
         `prove` finds places that got no tensor.
         """
-
-    @abstractmethod
-    def is_rpn(self, parameter: str) -> bool:
-        """Return whether a parameter of the network belongs to the RPN or the norm before it."""
 
     def prove(self, state_dict: Mapping[str, Tensor], arch: str) -> dict[str, float]:
         """Return the largest difference of each stage's map from that of the loaded backbone.

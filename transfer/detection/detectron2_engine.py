@@ -243,6 +243,8 @@ def _as_input(sample: Sample) -> dict[str, Any]:
 class Detectron2Detector(Detector):
     """A detectron2 R-CNN that is called with samples."""
 
+    rpn_prefix = "rcnn.proposal_generator."
+
     def __init__(self, rcnn: Any, recipe: DetectorRecipe) -> None:
         super().__init__()
         self.rcnn = rcnn
@@ -297,7 +299,3 @@ class Detectron2Detector(Detector):
         """Load a backbone of torchvision's names and shapes; RuntimeError if one has no place."""
         tensors = to_detectron2(state_dict, self.recipe.neck)
         self.rcnn.load_state_dict({**self.rcnn.state_dict(), **tensors})
-
-    def is_rpn(self, parameter: str) -> bool:
-        """Return whether a parameter of the network belongs to the RPN or the norm before it."""
-        return parameter.startswith("rcnn.proposal_generator.")

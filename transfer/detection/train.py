@@ -68,10 +68,10 @@ def sgd(detector: Detector, recipe: DetectorRecipe) -> torch.optim.SGD:
     """
     groups: dict[tuple[float, float], list[Parameter]] = defaultdict(list)
     for module_name, module in detector.named_modules():
-        for name, parameter in module.named_parameters(recurse=False):
-            decay = 0.0 if isinstance(module, NORMS) else recipe.weight_decay
-            full_name = f"{module_name}.{name}" if module_name else name
-            slowed = recipe.rpn_gradient == "lr_mult" and detector.is_rpn(full_name)
+        decay = 0.0 if isinstance(module, NORMS) else recipe.weight_decay
+        is_rpn = f"{module_name}.".startswith(detector.rpn_prefix)
+        slowed = is_rpn and recipe.rpn_gradient == "lr_mult"
+        for parameter in module.parameters(recurse=False):
             groups[decay, recipe.rpn_gradient_factor if slowed else 1.0].append(parameter)
     return torch.optim.SGD(
         [

@@ -161,11 +161,11 @@ def _timm(name: str, size_px: int) -> Built:
         known = ", ".join(one.partition(".")[2] for one in tags) or "none"
         raise BackboneError(f"timm {timm.__version__} knows no weights {name!r}; known are {known}")
     configurations = [timm.get_pretrained_cfg(one) for one in ([name] if tag else tags)]
-    inputs = {(tuple(one.mean), tuple(one.std)) for one in configurations if one is not None}
+    inputs = {(tuple(one.mean), tuple(one.std)) for one in configurations}
     mean, std = next(iter(inputs)) if len(inputs) == 1 else ((), ())
-    stated = configurations[0] if tag and configurations[0] is not None else None
+    stated = configurations[0] if tag else None
     size = (stated.input_size if stated else network.default_cfg["input_size"])[-1]
-    sizes = {one.input_size[-1] for one in configurations if one is not None}
+    sizes = {one.input_size[-1] for one in configurations}
     if len(sizes) > 1 and not network.default_cfg["fixed_input_size"]:
         size = 0
     return Built(

@@ -52,6 +52,8 @@ def tiny_scenes(folder: Path, *, coco: bool = True) -> Scenes:
 class TinyDetector(Detector):
     """Sees the top left corner of each image; a detector as far as a training needs it."""
 
+    rpn_prefix = "rpn."
+
     def __init__(
         self,
         *,
@@ -81,10 +83,6 @@ class TinyDetector(Detector):
             "loss_rpn_cls": binary_cross_entropy_with_logits(objects, several),
             "loss_cls": cross_entropy(scores, wanted),
         }
-
-    def is_rpn(self, parameter: str) -> bool:
-        """One convolution."""
-        return parameter.startswith("rpn.")
 
     def _unused(self, _: Any) -> Any:
         raise NotImplementedError

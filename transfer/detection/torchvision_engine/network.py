@@ -44,6 +44,8 @@ FINE_POOL = 14
 class RCNN(Detector):
     """Faster, Mask or Keypoint R-CNN; the backbone keeps layer4 even where it is the box head."""
 
+    rpn_prefix = "rpn."
+
     def __init__(self, recipe: DetectorRecipe, *, arch: str, num_classes: int, norm: Norm) -> None:
         super().__init__()
         self.recipe = recipe
@@ -148,10 +150,6 @@ class RCNN(Detector):
     def load_backbone(self, state_dict: Mapping[str, Tensor]) -> None:
         """Load a backbone of torchvision's names and shapes; RuntimeError if one has no place."""
         self.backbone.load_state_dict({**self.backbone.state_dict(), **state_dict})
-
-    def is_rpn(self, parameter: str) -> bool:
-        """Return whether a parameter of the network belongs to the RPN or the norm before it."""
-        return parameter.startswith("rpn.")
 
     def _batch(self, images: Sequence[Tensor]) -> tuple[Tensor, list[Size]]:
         """Return images, normalized and padded at right and bottom, and their own sizes."""

@@ -93,7 +93,8 @@ def test_losses_under_autocast_are_float32_and_near_those_without() -> None:
 
 def test_the_rpn_and_the_norm_in_front_of_it_are_told_apart() -> None:
     detector = RCNN(VOC_C4.tiny(), arch="resnet18", num_classes=3, norm="BN")
-    names = [name for name, _ in detector.named_parameters() if detector.is_rpn(name)]
+    every = [name for name, _ in detector.named_parameters()]
+    names = [name for name in every if name.startswith(detector.rpn_prefix)]
     assert len(names) == 8
     own = {"input_norm", "convolution", "objectness", "deltas"}
     assert {name.split(".")[1] for name in names} == own
