@@ -207,11 +207,17 @@ def _torchvision(name: str, size_px: int) -> Built:
     mean, std = next(iter(inputs)) if len(inputs) == 1 else ((), ())
     fixed = {"image_size": size_px} if size_px and name.startswith("vit_") else {}
     network = models.get_model(name, weights=None, **fixed)
-    classifier = [key for key, part in network.named_modules() if isinstance(part, nn.Linear)][-1]
-    network.set_submodule(classifier, nn.Identity())
+    linear = [key for key, part in network.named_modules() if isinstance(part, nn.Linear)]
+    if not linear:
+        raise BackboneError(f"torchvision's {name} has no linear classifier to leave out")
+    network.set_submodule(linear[-1], nn.Identity())
+    library = f"torchvision {version('torchvision')}"
+    if hasattr(network, "transform_input"):  # with their weights, GoogLeNet and Inception have it
+        network.transform_input = True
+        library += ", transform_input"
     return Built(
         network=network,
-        library=f"torchvision {version('torchvision')}",
+        library=library,
         size_px=size_px
         or getattr(network, "image_size", 0)
         or (sizes.pop() if len(sizes) == 1 else 0),

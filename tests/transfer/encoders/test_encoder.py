@@ -22,6 +22,7 @@ from transfer.cells.request import Cell, CellSettings, departures
 from transfer.encoders.encoder import load_encoder
 from transfer.encoders.options import EncoderOptions
 from transfer.encoders.proof import plain_features, tensors_without_effect
+from transfer.encoders.sources import build
 
 NORM = {"input_mean": (0.5, 0.4, 0.3), "input_std": (0.25, 0.2, 0.3)}
 VIT = "timm:vit_tiny_patch16_224.augreg_in21k"
@@ -113,6 +114,19 @@ def test_features_are_those_before_torchvisions_classifier(
         network(x)
         assert torch.equal(encoder.network()(x), seen[0])
     assert encoder.proof == grade
+
+
+@pytest.mark.filterwarnings("ignore:The default weight initialization")
+def test_googlenet_transforms_its_input_as_with_torchvisions_weights() -> None:
+    own = torchvision.models.googlenet(
+        weights=None, transform_input=True, aux_logits=False, init_weights=False
+    )
+    built = build("torchvision:googlenet")
+    own.load_state_dict(built.network.state_dict(), strict=False)
+    own.fc = nn.Identity()
+    with torch.no_grad():
+        assert torch.equal(built.network.eval()(images(64)), own.eval()(images(64)))
+    assert built.mean == (0.485, 0.456, 0.406)
 
 
 def test_a_folder_of_transformers_is_read_with_its_input(tmp_path: Path) -> None:
@@ -245,6 +259,7 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("does not offer --pool", {"encoder": "torchvision:vit_b_32", "pool": "cls"}),
     ("no class token", {"encoder": "OWN:build", "pool": "cls"}),
     ("say --pool", {"encoder": "OWN:build"}),
+    ("no linear classifier", {"encoder": "torchvision:squeezenet1_1"}),
     ("no such file", {"encoder": "absent.py:build"}),
     ("no function", {"encoder": "OWN:make"}),
     ("--pool avg: expected cls, ", {"encoder": "OWN:build", "pool": "avg"}),
