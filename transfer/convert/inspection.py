@@ -72,7 +72,6 @@ def render(inspection: Inspection, *, everything: bool = False) -> str:
 def _network_lines(inspection: Inspection) -> Iterator[tuple[str, str]]:
     """Yield label and text of the lines that hold for every file."""
     prefix = f", backbone below {inspection.prefix}" if inspection.prefix else ""
-    num_tensors = sum(group.num_tensors for group in inspection.account)
     kinds: Counter[str] = Counter()
     for group in inspection.account:
         kinds[group.kind] += group.num_tensors
@@ -85,7 +84,7 @@ def _network_lines(inspection: Inspection) -> Iterator[tuple[str, str]]:
     yield "features", f"{inspection.num_features} per image"
     yield "image", inspection.image
     yield "norm", inspection.norm
-    yield "weights", f"{num_tensors} tensors, all accounted for: {counts}"
+    yield "weights", f"{kinds.total()} tensors, all accounted for: {counts}"
     yield "proof", inspection.proof
     if inspection.topology:
         yield "topology", inspection.topology

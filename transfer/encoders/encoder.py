@@ -103,16 +103,12 @@ class Encoder(Backbone):
             if value.min() != value.max()  # not fresh norms
         ]
         kept = [name for name in drawn if others[name].equal(weights[name])]
-        if kept and self.module is not None:
+        # of what a source draws, a fixed table may be left out
+        if kept and (self.module is not None or kept == drawn):
             raise BackboneError(
-                f"{self.arch} has no random twin: reset_parameters leaves {', '.join(kept)} as "
-                "they were; give their modules one, or make a fixed table a buffer with "
-                "persistent=False"
-            )
-        if kept and kept == drawn:  # a fixed table may be among others
-            raise BackboneError(
-                f"{self.arch} has no random twin: it returns the same weights each time; leave "
-                f"their loading to --ckpt"
+                f"{self.arch} has no random twin: {', '.join(kept[:6])} stay as they were; give "
+                "their modules reset_parameters, make fixed tables buffers with persistent=False, "
+                "and leave the loading of weights to --ckpt"
             )
         return replace(
             self,
