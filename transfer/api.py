@@ -72,7 +72,8 @@ def evaluate(
     BackboneError for such a file, DataError for data that are absent or broken, BusyError if
     another process computes the same.
     """
-    named = get(task) if isinstance(task, str) else task
+    asked = task
+    named = get(asked) if isinstance(asked, str) else asked
     length_fraction(schedule)
     check_row_name(encoder.name, encoder.name)
     if features_in not in (known := ("auto", *get_args(Precision))):

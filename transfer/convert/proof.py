@@ -38,7 +38,7 @@ def prove(network: ResNet, raw: Weights, stem: Stem | None = None) -> float:
         expected, found = raw_features(raw, images, stem), network(images)
     for features in (expected, found):
         check_response(features)
-    relative = (expected - found).abs().max().item() / expected.abs().max().item()
+    relative: float = (expected - found).abs().max().item() / expected.abs().max().item()
     if relative > TOLERANCE:
         raise BackboneError(
             f"the converted network's features differ from those of the file's tensors by "
