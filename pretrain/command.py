@@ -129,6 +129,7 @@ HEEDED_WITH: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "trust_coefficient": ("optimizer", ("lars",)),
     "exclude_vectors": ("optimizer", ("lars",)),
     **dict.fromkeys(("ridge", "groups", "prenorm", "pooled_stats", "detach_covariance"), WHITENED),
+    **dict.fromkeys(("sym_on", "ce_both_directions"), ("variant", ("affinity", "whitening"))),
     "beta": ("prior", ("laplace", "margin", "batch")),
     "margin": ("prior", ("margin",)),
     "batch_scope": ("prior", ("batch",)),

@@ -108,6 +108,8 @@ def test_a_number_out_of_range_ends_with_status_2_and_the_range(
         ("moco/in1k-r50-v1", "--schedule cosine", ""),  # its milestones are the recipe's
         ("simaffinity/smoke", "--groups 2", "--variant affinity"),
         ("simaffinity/smoke", "--groups 2 --variant whitening", ""),
+        ("simtrace/smoke", "--sym-on affinity", "--variant trace"),
+        ("simwhitening/smoke", "--ce-both-directions", ""),
         ("zero_cl/smoke", "--ridge 0.1", ""),
         ("moco_m/smoke", "--beta 1", "--prior none"),
         ("moco_m/smoke", "--beta 1 --prior laplace", ""),
