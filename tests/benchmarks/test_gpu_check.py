@@ -156,10 +156,13 @@ def test_the_page_begins_with_each_method() -> None:
     answers = [answer(f"step of {method}", "measured", facts) for method in ("moco", "jcl")]
     answers += [answer(f"a step in float32: {method}", "passed", {}) for method in ("moco", "jcl")]
     answers.append(answer("a step in bfloat16: moco", "failed", {}))
+    answers.append(answer("step of byol", "failed", facts))  # slow
+    answers.append(answer("a step in float32: byol", "passed", {}))
     page = render(MACHINE, answers, []).partition("## ")[0]
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines()]
     assert ["moco", "2000", "2.5", "36", "wrong"] in rows
     assert ["jcl", "2000", "2.5", "36", "right"] in rows
+    assert ["byol", "2000", "2.5", "36", "right, but see Failed"] in rows
 
 
 def test_a_step_that_waits_or_crawls_has_failed() -> None:
