@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pretrain.running.atomic_files import WriteError, content_hash, write_whole
-from pretrain.running.processes import has_bfloat16, num_gpus
+from pretrain.running.processes import has_bfloat16, num_gpus, tf32_convolutions
 from transfer.backbone import Backbone, Precision
 from transfer.datasets.folders import Folders
 from transfer.frozen.transforms import EvalTransform
@@ -148,12 +148,13 @@ def cache_key(backbone: Backbone, images: Images, transform: EvalTransform) -> s
     """Return a hash of weights, data, transform, device type, precision and code version."""
     from transfer.frozen.network import device
 
+    in_tf32 = backbone.precision == "float32" and tf32_convolutions()
     parts = [
         backbone.sha256,
         images.fingerprint,
         asdict(transform),
         device().type,
-        backbone.precision,
+        backbone.precision + "-tf32" * in_tf32,
         CODE_VERSION,
     ]
     return content_hash(parts, 24)

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -10,10 +11,16 @@ import torch
 from PIL import Image
 
 import transfer.frozen.extraction
+import transfer.frozen.feature_cache
 from pretrain.running import stop
-from transfer.backbone import Backbone, InputFormat, random_backbone
+from transfer.backbone import Backbone, InputFormat, Precision, random_backbone
 from transfer.datasets.folders import Folders
-from transfer.frozen.feature_cache import Features, features_of_backbones
+from transfer.frozen.feature_cache import (
+    Features,
+    cache_key,
+    features_of_backbones,
+    open_images,
+)
 from transfer.frozen.transforms import EvalTransform
 
 TRANSFORM = EvalTransform(resize_px=37, crop_px=32)
@@ -107,3 +114,16 @@ def test_features_in_bfloat16_differ_but_little(small_backbone: Backbone, folder
     assert not torch.equal(exact, rounded)
     # forty roundings by 2^-9 at most, of weights and maps, make an angle of 0.045 if all agree
     assert torch.cosine_similarity(exact, rounded).min() > 0.999
+
+
+def test_features_in_tf32_have_files_of_their_own(
+    small_backbone: Backbone, folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images = open_images("dtd", "val", folders)
+    keys = set()
+    for tf32 in (False, True):  # a GPU before Ampere, and one since
+        monkeypatch.setattr(transfer.frozen.feature_cache, "tf32_convolutions", lambda t=tf32: t)
+        for precision in get_args(Precision):
+            backbone = replace(small_backbone, precision=precision)
+            keys.add(cache_key(backbone, images, TRANSFORM))
+    assert len(keys) == len(get_args(Precision)) + 1  # float32 alone differs
