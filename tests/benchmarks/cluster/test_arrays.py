@@ -241,7 +241,7 @@ def test_a_dry_run_prints_what_sbatch_would_be_given(
 def test_a_machine_with_few_gpus_submits_detectors_for_nodes_with_more(
     checkpoint: Path, settings: CellSettings, programs: Path
 ) -> None:
-    words = f"--slurm --tasks coco_det --engine torchvision --ckpt {checkpoint} --quiet"
+    words = f"--slurm --tasks coco_det --engine torchvision --ckpt {checkpoint}"
     words += f" --data {settings.data} --runs {settings.runs} --results {settings.results}"
     with assume_gpus(1):
         assert main([*words.split(), "--schedule", "smoke"]) == 0

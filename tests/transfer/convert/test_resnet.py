@@ -1,7 +1,6 @@
 """Wide and grouped ResNets are told by their shapes and built; detectron2's names are its own."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -14,8 +13,6 @@ from transfer.convert.resnet import build_resnet, tensor_shapes, to_detectron2
 from transfer.detection.detectron2_engine import config
 from transfer.detection.engines import build_detector
 from transfer.detection.recipe import COCO_FPN, VOC_C4
-from transfer.segmentation.network import build_network
-from transfer.segmentation.recipe import VOC_FCN
 from transfer.tasks import TASKS
 
 TORCHVISIONS = [arch for arch in WIDE if arch in torchvision.models.list_models()]
@@ -68,12 +65,9 @@ def test_the_torchvision_engine_builds_them(arch: str) -> None:
         assert found == tensor_shapes(arch, "imagenet")
 
 
-def test_engines_for_plain_networks_refuse_them_by_name(tmp_path: Path) -> None:
-    wide: dict[str, Any] = {"arch": "wide_resnet50_2", "num_classes": 3, "norm": "BN"}
+def test_detectron2_is_not_asked_for_a_wide_network() -> None:
     with pytest.raises(ValueError, match="--engine torchvision"):
-        config(COCO_FPN, **wide)
-    with pytest.raises(ValueError, match="wide_resnet50_2 was asked for"):
-        build_network(VOC_FCN, **wide, log=tmp_path / "log")
+        config(COCO_FPN, arch="wide_resnet50_2", num_classes=3, norm="BN")
 
 
 def test_what_an_engine_cannot_build_is_unfit_before_training(
