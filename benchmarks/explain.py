@@ -17,7 +17,7 @@ import tyro
 from benchmarks.pages.explanation import TEXT_WIDTH, as_dict, as_text, explain
 from benchmarks.pages.records import result_of
 from pretrain.running.command_line import OptionError, end_with_the_pipe, nearest, parse
-from transfer.record import FAILED, RECORDS, SNAPSHOTS, RecordError, read_record
+from transfer.record import FAILED, RECORDS, RecordError, read_record
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,12 +45,11 @@ def find_records(results: Path, name: str, task: str) -> list[Path]:
         raise OptionError(
             f"--name {name!r}, --task {task!r}: give the file of a record, or both of these"
         )
-    records = results / RECORDS
-    files = [path for path in sorted(records.rglob("*.json")) if not path.name.endswith(FAILED)]
-    name_of = {path: path.relative_to(records).parts[0] for path in files}
-    own = [path for path in files if name_of[path] == name]
+    every = sorted((results / RECORDS).rglob("*.json"))  # those of snapshots, too
+    files = [path for path in every if not path.name.endswith(FAILED)]
+    own = [path for path in files if path.parent.name == name]
     if not own:
-        near = nearest(name, {*name_of.values()} - {SNAPSHOTS})
+        near = nearest(name, {path.parent.name for path in files})
         raise OptionError(f"--name {name}: no records in {results}; nearest: {near or 'none'}")
     tasks, refused = {}, []
     for path in own:

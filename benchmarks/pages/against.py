@@ -82,7 +82,7 @@ def comparison_lines(published: Table, block: Block) -> list[str]:
     grid = [table(HEADER, rows, left=3), ""] if rows else []
     sources = dict.fromkeys(_deviation_source(pair.task) for pair in pairs if pair.judged)
     remarks = dict.fromkeys(_remark(pair) for pair in pairs if pair.model.recipe in pair.row.beside)
-    lines = [f"- {model.label}: {why or 'no number to compare'}." for model, why in apart.items()]
+    lines = [f"- {model.label}: {why}." for model, why in apart.items()]
     return [*grid, *sources, *_unjudged_lines(pairs), *remarks, *lines]
 
 
@@ -98,7 +98,7 @@ def compared_numbers(published: Table, block: Block) -> tuple[list[Pair], dict[M
         of_model = [pair for row in rows for pair in _pairs(published, block, model, row)]
         pairs += of_model
         if not of_model:
-            apart[model] = why
+            apart[model] = why or "no number to compare"
     return pairs, apart
 
 

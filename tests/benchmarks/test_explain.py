@@ -8,6 +8,7 @@ import pytest
 from benchmarks.explain import main
 from benchmarks.pages.published import transfer_tasks
 from tests.benchmarks.report.complete_records import complete
+from tests.synthetic_records import record
 
 ROOT = Path(__file__).parents[2]
 RECORDS = ROOT / "results" / "records"
@@ -40,6 +41,23 @@ def test_a_record_is_found_by_name_and_task_and_names_its_departures(
     assert command.startswith("python -m transfer cifar10_linear --ckpt runs/vicreg/backbone.pt ")
     assert "--schedule 0.02" in command
     assert found["Again"]["cached"].startswith("yes")
+
+
+def test_a_snapshot_is_found_by_its_name(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--results", str(ROOT / "results"), "--name", "SimCLR@epoch0001"]
+    assert main([*words, "--task", "cifar10_knn", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["Checkpoint"]["name"] == "SimCLR@epoch0001"
+
+
+def test_a_row_without_a_number_of_the_task_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    origin = {"method": "instdisc", "recipe": "instdisc/in1k-r50", "epochs": 200.0, "data": "in1k"}
+    record(tmp_path, 60.0, task="voc12_seg_fcn", made_by=origin)
+    (path,) = tmp_path.rglob("*.json")
+    assert main([str(path), "--json"]) == 0
+    published = json.loads(capsys.readouterr().out)["Published"]
+    assert published["CO2, Table 3"] == "no number to compare"
 
 
 @pytest.mark.parametrize(
