@@ -121,11 +121,11 @@ def loss_of(model: Model, logs: Sequence[Log]) -> Chart | None:
     The log is that whose mean loss over the last epoch the checkpoint states, up to its digits.
     """
     stated = model.last_epoch.get("loss", math.nan)
-    apart = {log.name: abs(_last_epoch_loss(log) - stated) for log in logs}
-    near = [log for log in logs if apart[log.name] <= SAME_LOSS * abs(stated)]
+    pairs = [(abs(_last_epoch_loss(log) - stated), log) for log in logs]
+    near = [(apart, log) for apart, log in pairs if apart <= SAME_LOSS * abs(stated)]
     if not near:
         return None
-    log = min(near, key=lambda log: apart[log.name])
+    _, log = min(near, key=lambda pair: pair[0])
     points = [(line["epoch"], line.get("loss", math.nan)) for line in log.lines]
     draft = Draft(title="Loss", x="epoch", y="loss", series={log.name: points}, markers=False)
     return next(iter(line_charts([draft])), None)

@@ -4,11 +4,10 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import fmean
 
-from benchmarks.pages.blocks import sort_into_blocks
+from benchmarks.pages.blocks import conditions, schedule_words, sort_into_blocks
 from benchmarks.pages.overview import curve_of, run_of
 from benchmarks.pages.records import Result, grouped, machine
 from benchmarks.report_parts.charts import Chart, Draft, line_charts
-from transfer.record import conditions
 
 SEARCHES = (
     ("val_accuracy", "learning_rate", "accuracy on val, percent"),
@@ -42,17 +41,12 @@ def named_records(results: Iterable[Result]) -> list[Named]:
 
 def _traits(result: Result) -> tuple[str, ...]:
     """Return what may tell records of one backbone and task apart, in words."""
-    told = conditions(result.record)
     return (
         result.protocol,
-        f"{result.schedule} schedule",
+        schedule_words(result.schedule),
         f"seed {result.seed}",
-        f"engine {result.engine}",
         f"weights {result.model.sha256[:8]}",
-        f"features in {told['features_in']}",
-        f"{told['num_processes']} processes",
-        f"{result.small or 'whole'} data",
-        "; ".join(result.departures) or "no departure",
+        *conditions(result),
     )
 
 

@@ -15,6 +15,7 @@ from benchmarks.report_parts.contents import read_contents
 from benchmarks.report_parts.galleries import figures
 from benchmarks.report_parts.page import MOST_CHARACTERS, TaskPart, parts_by_task, report_page
 from benchmarks.report_parts.pretraining import Log, loss_of, pretraining
+from benchmarks.report_parts.task_charts import named_records
 from tests.benchmarks.report.complete_records import HOSTILE, LORAC, backbone, complete
 from transfer.galleries.tile import Tile, write_gallery
 
@@ -113,7 +114,17 @@ def test_a_checkpoint_shows_the_loss_of_its_own_run() -> None:
     chart = loss_of(model, [log("other", (9, 9, 9, 9)), log("own", (9, 8, 3, 2))])
     assert chart is not None
     assert [name for *_, name in chart.legend] == ["own"]
+    assert loss_of(model, [log("own", (9, 9, 9, 9)), log("own", (9, 8, 3, 2))]) == chart
     assert loss_of(replace(model, last_epoch={}), [log("own", (9, 8, 3, 2))]) is None
+
+
+def test_records_of_one_cell_that_tolerated_unlike_images_have_unlike_names(tmp_path: Path) -> None:
+    told = {"fingerprint": "f", "small": "", "counts": {"test": 3}, "tolerated": 3}
+    complete(tmp_path, "mine", TASK)
+    complete(tmp_path / "beside", "mine", TASK, data={"aircraft": told})
+    done = read_contents(tmp_path).results.done
+    first, second = (name for name, _ in named_records(done))
+    assert first != second
 
 
 def test_accuracy_stands_against_the_cost_of_unlike_networks(tmp_path: Path) -> None:
