@@ -48,7 +48,7 @@ def metadata_of(svg: Path) -> dict[str, str]:
     if not svg.is_file():
         return {}
     # matplotlib writes the metadata first; the paths behind them may be megabytes
-    text = svg.read_text(encoding="utf-8", errors="replace")[:20_000]
+    text = svg.read_text(encoding="utf-8", errors="replace").partition("</metadata>")[0]
     found = re.findall(r"<dc:(title|description|identifier)>(.*?)</dc:\1>", text, flags=re.DOTALL)
     return {name: html.unescape(words) for name, words in found}
 

@@ -136,7 +136,9 @@ def _network(result: Result) -> tuple[object, ...]:
 
 def _examples(first: Result) -> list[Panel]:
     """Return single images with their shares, drawn at random, if the record holds some."""
-    shown = evenly(first.details.get("head_share_examples") or [], NUM_EXAMPLES)
+    # earlier records of a rotation probe hold shares without pictures
+    drawn = [o for o in first.details.get("head_share_examples", ()) if "jpeg_base64" in o]
+    shown = evenly(drawn, NUM_EXAMPLES)
     if not shown:
         return []
     rows = [(Tile(pixels=pixels(o["jpeg_base64"]), label=str(o["class"])),) for o in shown]

@@ -77,6 +77,7 @@ def line_key(result: Result, varied: Iterable[str]) -> tuple[str, ...]:
     settings = {k: v for k, v in result.model.settings.items() if k not in left_out}
     return (
         result.protocol_hash,
+        conditions(result).crops,
         *result.departures,
         result.model.precision,
         json.dumps(settings, sort_keys=True, default=str),

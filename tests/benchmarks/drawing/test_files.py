@@ -57,6 +57,8 @@ def test_only_what_has_changed_or_is_missing_is_drawn_again(tmp_path: Path) -> N
     assert write_picture(picture(y=3.0, caption="Others."), tmp_path)
     (tmp_path / "jcl_figure2a.png").unlink()
     assert write_picture(picture(y=3.0, caption="Others."), tmp_path)
+    assert write_picture(picture(caption="long " * 5_000), tmp_path)
+    assert not write_picture(picture(caption="long " * 5_000), tmp_path)
     assert len(contents(tmp_path)) == 3
 
 

@@ -80,6 +80,14 @@ def image(color: int, label: int) -> dict[str, Any]:
     }
 
 
+def test_examples_of_earlier_records_have_no_picture_and_cost_no_figure(tmp_path: Path) -> None:
+    without = {"index": 0, "label": 0, "shares": SHARES}
+    details = {"head_shares": SHARES, "head_share_examples": [without, image(1, 0) | without]}
+    heads(tmp_path, "rotation4_linear", None, details=details)
+    (picture,) = drawn(tmp_path, "looc/fig4").pictures
+    assert [len(p.rows) for p in picture.panels if isinstance(p, TilePanel)] == [1]
+
+
 def neighbors(results: Path, recipe: str, labels: list[int], **changes: Any) -> None:
     """Twelve queries of class 0, each with neighbors of these classes."""
     queries = [

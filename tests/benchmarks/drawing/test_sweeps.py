@@ -46,6 +46,7 @@ def test_other_protocols_departures_precisions_or_settings_are_not_on_the_line(
         {"hash": "other"},
         {"departures": ["epochs 2 instead of 100"]},
         {"made_by": {"precision": "float32"}},
+        {"details": {"crops": "crops/2"}},
     )
     for place, change in enumerate(changes):
         jcl_keys(tmp_path, {9: 20.0}, suffix=f"-{place}", **change)
