@@ -269,10 +269,14 @@ def curve_files(results: Results) -> dict[str, str]:
                 words += [apart] if apart else []
                 parts = [re.sub(r"[ /]+", "-", word) for word in words]
                 name = ".".join([run, *parts, "csv"])
-                metrics = list(curve[0][1].metrics)
+                # heads have no entropy where no image is right
+                metrics = list(dict.fromkeys(name for _, r in curve for name in r.metrics))
                 curve.sort(key=lambda point: float(point[0].epochs or 0))
                 rows = [
-                    [f"{float(model.epochs or 0):g}", *(f"{r.metrics[m]:.4f}" for m in metrics)]
+                    [
+                        f"{float(model.epochs or 0):g}",
+                        *(f"{r.metrics[m]:.4f}" if m in r.metrics else "" for m in metrics),
+                    ]
                     for model, r in curve
                 ]
                 files[name] = csv_text(["epoch", *metrics], rows)

@@ -11,6 +11,8 @@ import torch
 
 from benchmarks.drawing.logs import keep, read_logs, read_run
 from benchmarks.figures import main
+from benchmarks.pages.overview import curve_files
+from benchmarks.pages.records import read_results
 from tests.benchmarks.drawing.figure_records import drawn, line_panels, snapshot, training_log
 
 MOCO = {
@@ -40,6 +42,16 @@ def test_the_caption_says_which_lines_are_surely_apart(tmp_path: Path) -> None:
         variant(folder, "-without-ts", {0: 10.0, 10: last}, details=details)
         variant(folder, "", {0: 10.0, 10: 60.0}, details=details)
         assert words in " ".join(drawn(folder, "uniclr/fig2a").pictures[0].caption)
+
+
+def test_a_curve_holds_the_metrics_of_all_its_snapshots(tmp_path: Path) -> None:
+    run = ("loocpp", "loocpp/cifar10-cpu")
+    snapshot(tmp_path, *run, 0, 0.0)
+    snapshot(tmp_path, *run, 1, 50.0, details={"head_entropy_bits": 1.5})
+    snapshot(tmp_path, *run, 2, 0.0)
+    (text,) = curve_files(read_results(tmp_path, snapshots=True)).values()
+    rows = ["epoch,top1,head_entropy_bits", "0,0.0000,", "1,50.0000,1.5000", "2,0.0000,"]
+    assert text.splitlines() == rows
 
 
 def test_runs_of_a_variant_become_a_mean_and_a_log_without_a_metric_is_said(tmp_path: Path) -> None:
