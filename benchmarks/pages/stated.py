@@ -2,27 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 
 from benchmarks.pages.against import comparable_block, pretraining_differences
-from benchmarks.pages.blocks import Block, sort_into_blocks
-from benchmarks.pages.differences import (
-    Sample,
-    Score,
-    difference,
-    gain,
-)
+from benchmarks.pages.blocks import Block
+from benchmarks.pages.differences import Sample, Score, difference, gain
 from benchmarks.pages.entries import score_of, table_entry
-from benchmarks.pages.published import (
-    Measurement,
-    Paper,
-    Row,
-    Statement,
-    num_test_images,
-)
+from benchmarks.pages.published import Measurement, Paper, Row, Statement, num_test_images
 from benchmarks.pages.records import DECLARED, Model, Results
 from benchmarks.pages.run_deviations import RUN_DEVIATIONS, run_deviation
-from benchmarks.pages.table_rows import declaration_notes, table
+from benchmarks.pages.table_rows import backbones_of, declaration_notes, table
 
 HEADER = ("where", "statement", "number", "paper", "ours", "diff.", "95 % interval", "verdict")
 
@@ -82,11 +70,10 @@ class Evidence:
 
 def stated_page(papers: Sequence[Paper], results: Results, command: str) -> str:
     """Return the page."""
-    rows = chain.from_iterable(block.models for block in sort_into_blocks(results.done))
     tables = (table for paper in papers for table in paper.tables)
     evidence = Evidence(
         comparable=comparable_block(results.done),
-        models=tuple({model.sha256: model for model in rows}.values()),
+        models=tuple(backbones_of(result.model for result in results.done)),
         rows=tuple(row for table in tables for row in table.rows if not row.heads),
     )
     parts = [

@@ -35,7 +35,9 @@ def test_probes_and_the_accuracy_during_pre_training_get_verdicts(tmp_path: Path
     put(tmp_path, 69.2, "co2/in100-r18", details=rounded, departures=departed, seed=1)
     assert line_of(tmp_path, "best_top1")[1:] == judged  # a further row, no further run
     means = {"last_epoch": {"instance_accuracy": 97.2}}
-    put(tmp_path, 10.0, "moco/in100-r18-v1", schedule="smoke", made_by=means)
+    smoke: dict[str, Any] = {"schedule": "smoke", "made_by": means}
+    put(tmp_path, 10.0, "moco/in100-r18-v1", **smoke)
+    put(tmp_path, 10.0, "moco/in100-r18-v1", **smoke, details=rounded, seed=1)  # another row, too
     judged = ["97.57", "97.20", "-0.37", "[-1.2, +0.5]", "undecided"]
     assert line_of(tmp_path, "inst_acc_moco_final")[1:] == judged
 
