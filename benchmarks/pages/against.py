@@ -7,12 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from benchmarks.pages.blocks import Block, sort_into_blocks
-from benchmarks.pages.differences import (
-    NOT_A_NUMBER,
-    Difference,
-    Score,
-    difference,
-)
+from benchmarks.pages.differences import Difference, Score, difference
 from benchmarks.pages.entries import table_entry
 from benchmarks.pages.published import Column, Paper, Row, Table, published_score, result_tables
 from benchmarks.pages.records import STAND_IN_TEXTURE, Model, Result, grouped
@@ -64,8 +59,7 @@ class Pair:
     @property
     def word(self) -> str:
         """Return the verdict, or that there is none."""
-        unjudged = "not judged" if self.ours.finite else NOT_A_NUMBER
-        return self.difference.verdict() if self.judged else unjudged
+        return self.difference.verdict() if self.judged else "not judged"
 
     @property
     def task(self) -> str:
@@ -160,8 +154,8 @@ def _deviation_source(task: str) -> str:
 
 def _unjudged_lines(pairs: Sequence[Pair]) -> list[str]:
     """Return a line for each reason why numbers are not judged, with their rows."""
-    finite = [pair for pair in pairs if pair.why_not_judged and pair.ours.finite]
-    rows = grouped((pair.why_not_judged, pair.row.label) for pair in finite)
+    unjudged = [pair for pair in pairs if not pair.judged]
+    rows = grouped((pair.why_not_judged, pair.row.label) for pair in unjudged)
     return [
         f"- not judged ({', '.join(dict.fromkeys(labels))}): {why}." for why, labels in rows.items()
     ]
@@ -188,7 +182,7 @@ def _pairs(published: Table, block: Block, model: Model, row: Row) -> list[Pair]
             column=column,
             ours=ours,
             paper=paper,
-            no_verdict=row.no_verdict(column) or ("" if ours.finite else NOT_A_NUMBER),
+            no_verdict=row.no_verdict(column),
             files=entry.files,
         )
         for column in published.columns
@@ -207,9 +201,9 @@ def _line(pair: Pair) -> list[str]:
         pair.label,
         pair.ours.text(2),
         f"{pair.paper}",
-        f"{pair.difference.points:+.2f}" if pair.ours.finite else "–",
+        f"{pair.difference.points:+.2f}",
         pair.difference.interval_text() if pair.difference.known else "–",
-        "–" if pair.word == NOT_A_NUMBER else pair.word,
+        pair.word,
     ]
 
 

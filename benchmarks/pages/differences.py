@@ -31,14 +31,13 @@ LEVEL = 0.05
 TWO_SIDED = 1.959964
 """Standard errors of a 95 % interval."""
 NOT_A_NUMBER = "not a number"
-"""Text of a metric that is not finite, such as the loss of a network that diverged."""
+"""Text of a metric of pre-training that is not finite, such as the loss of a diverged network."""
 SIGNS: Mapping[str, str] = {
     "reproduced": "✓",
     "undecided": "?",
     "above": "▲",
     "below": "▼",
     "not judged": "–",
-    NOT_A_NUMBER: "!",
 }
 """Signs of verdicts, and of numbers without one."""
 SHARES = ("top1", "top5", "acc", "same_class", "mean_per_class")
@@ -333,7 +332,7 @@ def _variance_over_runs(score: Score, task: str) -> float:
 
 def _pairing(score: Score) -> object | None:
     """Return what numbers have in common that are compared image by image; None for none."""
-    return score.sample.pairing if score.sample is not None and score.finite else None
+    return score.sample.pairing if score.sample is not None else None
 
 
 def _paired_variances(scores: Sequence[Score]) -> "Floats":

@@ -39,7 +39,7 @@ class Entry:
     @property
     def sort(self) -> str:
         """Return the number to sort by; empty for what is no number."""
-        return f"{self.score.mean}" if self.score and self.score.finite else ""
+        return f"{self.score.mean}" if self.score else ""
 
 
 def score_of(values: Sequence[float]) -> Score:

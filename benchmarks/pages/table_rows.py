@@ -258,8 +258,8 @@ def best_index(
 ) -> int | None:
     """Return the index of the best score if it is surely ahead of the second, else None."""
     sign = -1 if higher_is_better else 1
-    finite = [(score, i) for i, score in enumerate(scores) if score is not None and score.finite]
-    ranked = sorted(finite, key=lambda pair: sign * pair[0].mean)
+    known = [(score, i) for i, score in enumerate(scores) if score is not None]
+    ranked = sorted(known, key=lambda pair: sign * pair[0].mean)
     if len(ranked) < 2:
         return None
     (best, index), (second, _) = ranked[:2]

@@ -10,7 +10,6 @@ from typing import Any
 from benchmarks.pages.against import TRAIN_IMAGES, Pair, compared_everywhere, trained_on
 from benchmarks.pages.blocks import Block, Column, sort_into_blocks
 from benchmarks.pages.differences import (
-    NOT_A_NUMBER,
     SIGNS,
     Score,
     compare,
@@ -227,7 +226,7 @@ def _task(block: Block, column: Column, models: Sequence[Model], details: Detail
     if metric in SIGNED_METRICS:  # no quality: more is not better
         return None
     entries = [table_entry(block, model, column, metric) for model in models]
-    scores = tuple(e.score if e.score and e.score.finite else None for e in entries)
+    scores = tuple(entry.score for entry in entries)
     known = [score for score in scores if score]
     if len(known) < 2:
         return None
@@ -251,7 +250,6 @@ MEANINGS = {
     "above": "the interval lies above 0",
     "below": "the interval lies below 0",
     "not judged": "cited, of unclear origin or without errors, see the paper's table",
-    NOT_A_NUMBER: "without a difference",
 }
 WIDEST = 10.0
 """Largest difference that the axis shows, in points; what lies beyond is drawn at its end."""
@@ -269,7 +267,7 @@ class BesidePapers:
 
     def place(self, points: float) -> float:
         """Return the place of a difference on the axis, in percent of its width."""
-        inside = max(-self.half_axis, min(self.half_axis, points)) if math.isfinite(points) else 0.0
+        inside = max(-self.half_axis, min(self.half_axis, points))
         return round(50 + 50 * inside / self.half_axis, 3)
 
 

@@ -51,9 +51,8 @@ def _traits(result: Result) -> tuple[str, ...]:
 
 
 def _main_number(result: Result) -> float:
-    """Return the result's main number; below all others if the record has no finite one."""
-    value = result.metrics.get(result.primary_metric, -math.inf)
-    return value if math.isfinite(value) else -math.inf
+    """Return the result's main number; below all others if the record has none."""
+    return result.metrics.get(result.primary_metric, -math.inf)
 
 
 def charts_of(records: Sequence[Named], snapshots: Sequence[Result]) -> list[Chart]:
