@@ -76,7 +76,7 @@ def with_best(lines: Sequence[Line], columns: Sequence[Column]) -> tuple[Line, .
         for j, column in enumerate(columns):
             scores = [lines[i].numbers[j].score for i in rows]
             higher = column.higher_is_better is not False
-            leader = best_index(scores, scope or column.task, higher_is_better=higher)
+            leader = _best_index(scores, scope or column.task, higher_is_better=higher)
             best |= set() if leader is None else {(rows[leader], j)}
     return tuple(
         replace(line, numbers=tuple(replace(n, best=(i, j) in best) for j, n in numbered))
@@ -253,13 +253,10 @@ def csv_text(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return text.getvalue()
 
 
-def best_index(
-    scores: Sequence[Score | None], task: str, *, higher_is_better: bool = True
-) -> int | None:
+def _best_index(scores: Sequence[Score | None], task: str, *, higher_is_better: bool) -> int | None:
     """Return the index of the best score if it is surely ahead of the second, else None."""
-    sign = -1 if higher_is_better else 1
     known = [(score, i) for i, score in enumerate(scores) if score is not None]
-    ranked = sorted(known, key=lambda pair: sign * pair[0].mean)
+    ranked = sorted(known, key=lambda pair: pair[0].mean, reverse=higher_is_better)
     if len(ranked) < 2:
         return None
     (best, index), (second, _) = ranked[:2]
