@@ -41,7 +41,9 @@ class LogCurves(Figure):
 
     def draw(self, material: Material) -> Drawn:
         """Return a picture for each kind of runs of which all methods have a log."""
-        logs = [log for log in material.logs if log.model.method in self.methods]
+        # a run that was kept under two names counts once
+        runs = {json.dumps([log.made_by, log.lines], default=str): log for log in material.logs}
+        logs = [log for log in runs.values() if log.model.method in self.methods]
         problems = {log.name: self._problem(log) for log in logs}
         kinds = grouped((self._kind(log), log) for log in logs if not problems[log.name])
         candidates = []

@@ -66,6 +66,14 @@ def test_runs_of_a_variant_become_a_mean_and_a_log_without_a_metric_is_said(tmp_
     assert "--consistency-temperature" in problem
 
 
+def test_a_log_that_is_kept_under_two_names_counts_once(tmp_path: Path) -> None:
+    training_log(tmp_path, "co2", "co2/cifar10-cpu", MOCO)
+    for name in ("moco", "moco-again"):
+        training_log(tmp_path, name, "moco/cifar10-cpu", MOCO)
+    panels = line_panels(tmp_path, "co2/fig3")
+    assert {p.num_runs for panel in panels for line in panel.lines for p in line.points} == {1}
+
+
 def test_readings_stand_at_the_middle_of_their_steps_or_where_they_were_measured(
     tmp_path: Path,
 ) -> None:
