@@ -19,7 +19,7 @@ from benchmarks.drawing.logs import keep, read_logs, read_run
 from benchmarks.drawing.pictures import EXPLANATION, title_of
 from benchmarks.pages.final_screen import shortened
 from benchmarks.pages.records import FIGURES as FIGURES_FOLDER
-from benchmarks.pages.records import read_results
+from benchmarks.pages.records import read_results, require_folder
 from pretrain.running.command_line import end_with_the_pipe, one_line_errors, parse
 from transfer.datasets.folders import FolderError, check_row_name, check_writable
 
@@ -170,11 +170,7 @@ def main(words: list[str]) -> int:
             print(problem, file=sys.stderr)
         return 0
     check_writable(request.results, "--results")
-    if not request.results.is_dir():
-        raise FileNotFoundError(
-            f"{request.results}: no such folder; expected the records of "
-            "python benchmarks/run_all.py"
-        )
+    require_folder(request.results)
     keep_logs(request)
     outcome = draw_figures(request.results, read_material(request.results))
     for path in outcome.paths:

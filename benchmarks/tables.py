@@ -18,7 +18,7 @@ from benchmarks.pages.calibration import calibration_line, with_line
 from benchmarks.pages.overview import curve_files, curve_pages, method_page, overview_page
 from benchmarks.pages.paper_page import paper_page, settings_page, tasks_of
 from benchmarks.pages.published import papers
-from benchmarks.pages.records import FIGURES, TABLES, read_results
+from benchmarks.pages.records import FIGURES, TABLES, read_results, require_folder
 from benchmarks.pages.results_csv import write_csv
 from benchmarks.pages.stated import stated_page
 from pretrain.running.atomic_files import explain_write_errors, write_whole
@@ -41,10 +41,7 @@ def write_tables(results: Path) -> list[Path]:
 
     The overview lists torn, edited and foreign files. FileNotFoundError without a results folder.
     """
-    if not results.is_dir():
-        raise FileNotFoundError(
-            f"{results}: no such folder; expected the records of python benchmarks/run_all.py"
-        )
+    require_folder(results)
     records = read_results(results)
     command = f"python -m benchmarks.tables --results {results.as_posix()}"
     pages = {}

@@ -153,6 +153,14 @@ class Results:
     warnings: tuple[str, ...]
 
 
+def require_folder(results: Path) -> None:
+    """Raise FileNotFoundError without a results folder."""
+    if not results.is_dir():
+        raise FileNotFoundError(
+            f"{results}: no such folder; expected the records of python benchmarks/run_all.py"
+        )
+
+
 def read_results(results: Path, *, snapshots: bool = False) -> Results:
     """Read every record and failure below a folder of results, or only those of snapshots."""
     done, failed, warnings = [], [], []

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 from benchmarks.pages.calibration import calibration_line
-from benchmarks.pages.records import Results, read_results
+from benchmarks.pages.records import Results, read_results, require_folder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,10 +24,7 @@ class Contents:
 
 def read_contents(folder: Path) -> Contents:
     """Return the contents of a results folder; FileNotFoundError if there is no such folder."""
-    if not folder.is_dir():
-        raise FileNotFoundError(
-            f"{folder}: no such folder; expected the records of python benchmarks/run_all.py"
-        )
+    require_folder(folder)
     results, snapshots = read_results(folder), read_results(folder, snapshots=True)
     calibration = calibration_line(folder)
     return Contents(folder=folder, results=results, snapshots=snapshots, calibration=calibration)
