@@ -165,11 +165,12 @@ def _methods(size: str, models: Sequence[Model], blocks: Sequence[Block]) -> lis
         f"- {column[0]}: protocol {block.protocols([column])}; {block.heading.lower()}."
         for block, column, _ in columns
     ]
+    shared = [f"- All rows: {'; '.join(everywhere)}."] if everywhere else []
     return [
         f"## {size}",
         RULE,
         grid,
-        "\n".join([*protocols, f"- All rows: {'; '.join(everywhere)}."]),
+        "\n".join([*protocols, *shared]),
         "\n".join(notes.lines()),
         *backbone_lines([*dict.fromkeys(replace(model, other_conditions="") for model in shown)]),
     ]

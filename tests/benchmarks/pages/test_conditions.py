@@ -111,3 +111,10 @@ def test_methods_beside_each_other_show_unlike_runs_in_rows_of_their_own(tmp_pat
     rows = blocks(page(tmp_path, "methods.md"))[0]
     assert any(name.startswith("MoCo (features in bfloat16)") for name in rows)
     assert len(rows) == 3
+    for method in ("MoCo", "SimCLR"):  # another block, whose notes differ from those of the first
+        made_by = {"method": method, "recipe": f"{method}/small", "epochs": 1, "data": "cifar10"}
+        short = {"schedule": "short", "hash": "short", "engine": "torch", "seed": 1}
+        record(tmp_path, 70.0, task="cifar10_knn", backbone=method, made_by=made_by, **short)
+    text = page(tmp_path, "methods.md")
+    assert "cifar10_knn top1" in text
+    assert "All rows: ." not in text
