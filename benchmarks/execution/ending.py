@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from benchmarks.planning.plan import PlannedCell
 from benchmarks.tables import update_tables
 from pretrain.running.atomic_files import WriteError
 from pretrain.running.console import format_duration
-from transfer.cells.request import Cell
+from transfer.cells.request import Cell, finished
 
 if TYPE_CHECKING:
     from benchmarks.report_parts.requested import Requested
@@ -83,9 +84,12 @@ def finish_run(
     written = [update_tables(request.results)]
     # the records of snapshots have a folder of their own
     results = read_results(request.results, snapshots=bool(request.snapshots))
-    cells = [_requested(row).cell for row in rows if row.state in ("run", "cached")]
+    asked = (row for row in rows if row.state in ("run", "cached"))
+    records = {_requested(row).cell: finished(row.cell) for row in asked}
+    own = tuple(one for one in results.done if records.get(one.cell) == one.record)
     width = shutil.get_terminal_size().columns
-    print(f"\n{final_screen(results, cells, unreadable, width)}\n", flush=True)
+    screen = final_screen(replace(results, done=own), list(records), unreadable, width)
+    print(f"\n{screen}\n", flush=True)
     runs = runs_of_files(row.cell.backbone.file for row in rows)
     written.append(update_report(request.results, runs))
     if request.wandb:

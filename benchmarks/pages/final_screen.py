@@ -33,6 +33,8 @@ def final_screen(
 ) -> str:
     """Return the numbers of the cells as a text table, and their failures with reasons.
 
+    results: at most one record of a cell, that of the run's conditions.
+
     Each row is a task with the number of each checkpoint (mean over seeds), the best published one,
     and the verdict on the checkpoints that a paper has, too. Of more than MOST_COLUMNS checkpoints,
     such as the snapshots of a run, each has rows of its own. Verdicts need the paper's protocol,
@@ -42,11 +44,9 @@ def final_screen(
     the terminal, which breaks longer rows; reasons are cut after two lines.
     """
     wanted = set(cells)
-    in_order = sorted(results.done, key=lambda result: result.finished)
-    # the newest record of each cell; those of other conditions lie beside it
-    newest = {result.cell: result for result in in_order if result.cell in wanted}
-    done = list(newest.values())
-    failed = [one for one in results.failed if one.cell in wanted and one.cell not in newest]
+    done = [result for result in results.done if result.cell in wanted]
+    lost = wanted - {result.cell for result in done}
+    failed = [one for one in results.failed if one.cell in lost]
     names = list(dict.fromkeys(cell.backbone for cell in cells))
     rows = _table(names, cells, done, failed)
     lines_of_row = -(-max(map(cell_len, rows)) // width)  # a terminal breaks long rows

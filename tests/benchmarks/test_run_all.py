@@ -24,7 +24,7 @@ from transfer.cells.execution import evaluate
 from transfer.cells.request import Cell, CellSettings
 from transfer.datasets.folders import FolderError
 from transfer.finetuning.options import TrainingOptions
-from transfer.record import failure_path
+from transfer.record import failure_path, read_record, write_json_record
 
 Request = Callable[..., RunAll]
 
@@ -58,6 +58,24 @@ def test_a_checkpoint_becomes_records_and_tables_and_what_is_finished_is_not_run
     monkeypatch.delattr(benchmarks.execution.sequence, "evaluate_on_gpus")
     assert run(request_for()) == 0
     assert {row.state for row in plan(request_for())} == {"cached"}
+
+
+def test_the_last_screen_shows_the_records_of_what_was_asked(
+    request_for: Request, capsys: pytest.CaptureFixture[str]
+) -> None:
+    exact, rounded = (
+        request_for(tasks="cifar10_knn", features_in=precision)
+        for precision in ("float32", "bfloat16")
+    )
+    assert run(exact) == run(rounded) == 0
+    records = exact.results.glob("records/mine/*.json")
+    newest = max(records, key=lambda path: path.stat().st_mtime_ns)
+    record = read_record(newest)
+    write_json_record(newest, replace(record, metrics={**record.metrics, "top1": 12.34}))
+    for request, shown in ((exact, False), (rounded, True)):
+        capsys.readouterr()
+        assert run(request) == 0
+        assert (" 12.3 " in capsys.readouterr().out) == shown
 
 
 OWN_ENCODER = """

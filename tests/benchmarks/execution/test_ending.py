@@ -41,6 +41,8 @@ def test_the_whole_end_fits_60_lines_of_80_columns(
     planned += rows(transfer_tasks()[0], names=("mine",), seeds=10, schedule="paper")
     for place in range(7):  # problems of figures, too
         put(results / "training", f"{place}.json", {})
+    found = {(one.model.name, one.task): one.record for one in read_results(results).done}
+    monkeypatch.setattr(ending, "finished", lambda cell: found.get((cell.backbone.name, cell.key)))
     request = RunAll(results=results, runs=tmp_path / "runs")
     failed = [one.cell for one in planned[-10:]]
     assert finish_run(planned, failed, request, time.monotonic(), {"torn": REASON}) == 1
@@ -48,6 +50,7 @@ def test_the_whole_end_fits_60_lines_of_80_columns(
     lines = (printed.out + printed.err).splitlines()
     assert sum(-(-max(len(line), 1) // COLUMNS) for line in lines) <= 60
     assert any(line.startswith("report ") for line in lines)
+    assert any(" 40.0 " in line for line in lines)
     assert sum(line.startswith("failed  ") for line in lines) == 8
     assert "... and 3 more failures below tables/" in lines
     assert lines[-1].startswith("70 cells, 10 failed, 1 checkpoint could not be read")

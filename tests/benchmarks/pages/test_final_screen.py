@@ -37,12 +37,6 @@ def test_a_number_stands_beside_the_best_published_one_and_a_failure_has_its_rea
     assert " 71.0 ± 1.4 " in screen(tmp_path, SVM, replace(SVM, seed=1))[1]
 
 
-def test_the_newest_of_two_records_under_unlike_conditions_counts(tmp_path: Path) -> None:
-    record(tmp_path, 33.8, hash="a", finished="2026-01-01T00:00:00Z")
-    record(tmp_path, 43.8, hash="b", finished="2026-01-02T00:00:00Z", small="excerpt")
-    assert " 43.8 " in screen(tmp_path, SVM)[1]
-
-
 def test_a_verdict_stays_with_its_protocol(tmp_path: Path) -> None:
     transferred(tmp_path, 47.5, made_by=LORAC)
     assert screen(tmp_path, ASKED)[1].endswith("? undecided [-2.8, +2.2]")
