@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pretrain.running.atomic_files import write_whole
 from pretrain.running.errors import SuiteError
 
 SMALL_DATA = "small-data.json"
@@ -66,6 +65,8 @@ def small_sizes(data: Path) -> dict[str, Sizes]:
 
 def mark_small(data: Path, key: str, sizes: Sizes) -> None:
     """Enter one set into `small-data.json`; a reader meanwhile sees the old file or the new one."""
+    from pretrain.running.atomic_files import write_whole  # few write, every command reads
+
     entries = {
         k: {"classes": s.classes, "counts": dict(s.counts), "drawn": s.drawn}
         for k, s in sorted((small_sizes(data) | {key: sizes}).items())
