@@ -88,9 +88,8 @@ def test_every_method_is_followed_through_its_networks() -> None:
 def test_images_of_one_process_may_be_fewer_than_the_loss_or_a_norm_of_all_needs(
     name: str, processes: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(
-        "WORLD_SIZE", processes
-    )  # of 16 images: sub-batches of 8, one or none for a norm
+    # of 16 images: sub-batches of 8, one or none for a norm
+    monkeypatch.setenv("WORLD_SIZE", processes)
     command = parse(f"{name}/smoke", ["--data", "d", "--out", "o", "--dry-run"])
     weights = build_resnet("resnet18", "imagenet")[0].parameters()
     assert planned_memory(command) > 8 * sum(weight.numel() for weight in weights)

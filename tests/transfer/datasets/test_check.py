@@ -148,6 +148,9 @@ def test_an_excerpt_that_names_train_and_val_alone_is_checked_like_another(copy_
     data = copy_of("pets")
     mark_small(data, "pets", Sizes(classes=6, counts={"train": 144, "val": 48, "test": 120}))
     assert check("pets", data, decode=False).ok
+    by_hand = (data / SMALL_DATA).read_text().replace("144", '"144"')
+    (data / SMALL_DATA).write_text(by_hand)
+    assert check("pets", data, decode=False).ok
     (data / open_split("pets", data, "train").name(0)).unlink()
     assert check("pets", data, decode=False).num_bad == 1
     mark_small(data, "pets", Sizes(classes=6, counts={"trainval": 192, "test": 120}))
