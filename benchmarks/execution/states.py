@@ -21,7 +21,6 @@ from typing import Any, Literal, Self
 from pretrain.running.atomic_files import WriteError, write_whole
 from pretrain.running.console import PROGRESS_FILE
 from slurm.resources import Resources
-from slurm.state import log_path
 from transfer.cells.request import Cell, failure_fields
 from transfer.record import failure_path, read_json, record_files, write_json
 
@@ -103,6 +102,8 @@ class StartedCell:
     @property
     def log(self) -> Path:
         """Return the path of its messages."""
+        from slurm.state import log_path  # cells without Slurm need none of it
+
         return log_path(Path(self.folder), self.job)
 
 
