@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from pretrain.running.command_line import Range
 from transfer.convert.architectures import (
     STEMS,
     Stem,
@@ -47,6 +48,11 @@ MAX_MESSAGE = 4000
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 
+MEAN_RANGE = Range(0, 1)
+STD_RANGE = Range(0, 1, open_below=True)
+SIDE_RANGE = Range(8, 2**13)
+"""Ranges of an encoder's input, for every way to state it; the side is in px."""
+
 Channels = tuple[float, ...]
 """Red, green and blue."""
 Precision = Literal["float32", "bfloat16"]
@@ -54,12 +60,53 @@ Precision = Literal["float32", "bfloat16"]
 
 @dataclass(frozen=True, kw_only=True)
 class InputFormat:
-    """The images that the backbone was trained on: (x - mean) / std, x from 0 to 1."""
+    """The images that the backbone was trained on: (x - mean) / std, x from 0 to 1.
+
+    Mean and std may be given as any sequence or array of three numbers, and are kept as tuples of
+    floats. BackboneError if they normalize no image, or for a side out of range.
+    """
 
     mean: Channels = IMAGENET_MEAN
     std: Channels = IMAGENET_STD
     size_px: int = 224
     channels: Literal["RGB"] = "RGB"
+
+    def __post_init__(self) -> None:
+        """Check all numbers; every encoder passes here, whoever states its input."""
+        for name, range_ in (("mean", MEAN_RANGE), ("std", STD_RANGE)):
+            stated = getattr(self, name)
+            # a set has no order, and a text may consist of three digits
+            numbers = () if isinstance(stated, (str, set, frozenset)) else _floats(stated)
+            if len(numbers) != 3:
+                raise BackboneError(
+                    f"{name} is {stated!r}; expected three numbers: red, green, blue"
+                )
+            if any(number not in range_ for number in numbers):
+                why = f"{name} is {numbers}; expected {range_}, for pixels from 0 to 1"
+                if 1 < max(numbers) <= 255:
+                    why += (
+                        ". These are numbers for pixels from 0 to 255: divide mean and std by 255"
+                    )
+                raise BackboneError(why)
+            object.__setattr__(self, name, numbers)
+        try:
+            side = operator.index(self.size_px)
+        except TypeError:
+            side = 0
+        if side not in SIDE_RANGE:
+            raise BackboneError(
+                f"size_px is {self.size_px!r}; expected the side of square images in px, an "
+                f"integer of {SIDE_RANGE}"
+            )
+        object.__setattr__(self, "size_px", side)
+
+
+def _floats(values: Any) -> tuple[float, ...]:
+    """Return numbers of any kind of sequence as floats; an empty tuple if they are none."""
+    try:
+        return tuple(float(value) for value in values)
+    except (TypeError, ValueError):
+        return ()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -385,9 +432,12 @@ def _input_format(fields: Any) -> InputFormat:
             "std": [float(), float(), float()] as std,
             "size": int() as size_px,
             "channels": "RGB",
-        } if all(map(math.isfinite, [*mean, *std])) and min(std) > 0 and size_px > 0:
-            return InputFormat(mean=tuple(mean), std=tuple(std), size_px=size_px)
+        }:
+            try:
+                return InputFormat(mean=tuple(mean), std=tuple(std), size_px=size_px)
+            except BackboneError as error:
+                raise BackboneError(f"input: {error}; export it again") from error
     raise BackboneError(
-        f"input is {fields!r}; expected mean and positive std of three floats, size in px, "
+        f"input is {fields!r}; expected mean and std of three floats each, size in px, "
         f"channels RGB; export it again"
     )

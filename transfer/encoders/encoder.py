@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -139,8 +140,8 @@ class Encoder(Backbone):
         network: nn.Module,
         *,
         size_px: int,
-        mean: tuple[float, float, float],
-        std: tuple[float, float, float],
+        mean: Iterable[float],
+        std: Iterable[float],
         pool: Pool | None = None,
         name: str = "encoder",
     ) -> Encoder:
@@ -153,9 +154,14 @@ class Encoder(Backbone):
         from transfer.encoders.sources import module_source
 
         words = f"{type(network).__module__}.{type(network).__qualname__}"
+        form = InputFormat(size_px=size_px, mean=mean, std=std)  # type: ignore[arg-type]
         own = copy.deepcopy(network).cpu().eval()
         options = EncoderOptions(
-            encoder=words, pool=pool or "", input_px=size_px, input_mean=mean, input_std=std
+            encoder=words,
+            pool=pool or "",
+            input_px=form.size_px,
+            input_mean=form.mean,
+            input_std=form.std,
         )
         return _with_facts(module_source(own), options, name, f"{words}, in memory", own)[0]
 
@@ -287,13 +293,16 @@ def _input(built: Built, options: EncoderOptions) -> InputFormat:
     size_px = options.input_px or built.size_px
     mean, std = options.input_mean or built.mean, options.input_std or built.std
     missing = [] if size_px else ["--input-px"]
-    missing += [] if len(mean) == len(std) == 3 else ["--input-mean and --input-std"]
+    missing += ["--input-mean and --input-std"] if mean is None or std is None else []
     if missing:
         raise BackboneError(
             f"nothing says which images {options.encoder} was trained on: {built.unstated}; or "
             f"say {', '.join(missing)}"
         )
-    return InputFormat(size_px=size_px, mean=mean, std=std)
+    try:
+        return InputFormat(size_px=size_px, mean=mean, std=std)
+    except BackboneError as error:
+        raise BackboneError(f"input of {options.encoder}: {error}") from error
 
 
 def _content_hash(

@@ -11,7 +11,7 @@ import inspect
 import json
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -34,10 +34,10 @@ class Built:
     network: nn.Module
     library: str
     """Library and version, or the hash of the user's file: a part of what determines features."""
-    size_px: int = 0
-    mean: tuple[float, ...] = ()
-    std: tuple[float, ...] = ()
-    """Input as the source states it; 0 and empty where it does not."""
+    size_px: Any = 0
+    mean: Any = None
+    std: Any = None
+    """Input as the source states it, not checked yet; 0 and None where it does not."""
     unstated: str = ""
     """Why the source states no input."""
     unpooled: Callable[[nn.Module, Tensor], Tensor] | None = None
@@ -162,7 +162,7 @@ def _timm(name: str, size_px: int) -> Built:
         raise BackboneError(f"timm {timm.__version__} knows no weights {name!r}; known are {known}")
     configurations = [timm.get_pretrained_cfg(one) for one in ([name] if tag else tags)]
     inputs = {(tuple(one.mean), tuple(one.std)) for one in configurations}
-    mean, std = next(iter(inputs)) if len(inputs) == 1 else ((), ())
+    mean, std = next(iter(inputs)) if len(inputs) == 1 else (None, None)
     stated = configurations[0] if tag else None
     size = (stated.input_size if stated else network.default_cfg["input_size"])[-1]
     sizes = {one.input_size[-1] for one in configurations}
@@ -204,7 +204,7 @@ def _torchvision(name: str, size_px: int) -> Built:
     transforms = [one.transforms() for one in models.get_model_weights(name)]
     sizes = {one.crop_size[0] for one in transforms}
     inputs = {(tuple(one.mean), tuple(one.std)) for one in transforms}
-    mean, std = next(iter(inputs)) if len(inputs) == 1 else ((), ())
+    mean, std = next(iter(inputs)) if len(inputs) == 1 else (None, None)
     fixed = {"image_size": size_px} if size_px and name.startswith("vit_") else {}
     network = models.get_model(name, weights=None, **fixed)
     linear = [key for key, part in network.named_modules() if isinstance(part, nn.Linear)]
@@ -257,8 +257,8 @@ def _transformers(folder: Path, names: frozenset[str]) -> Built:
         network=network,
         library=f"transformers {transformers.__version__}, config {digest[:12]}",
         size_px=side,
-        mean=tuple(told.get("image_mean", ())),
-        std=tuple(told.get("image_std", ())),
+        mean=told.get("image_mean"),
+        std=told.get("image_std"),
         unstated=f"{folder} has no preprocessor_config.json with image_mean and image_std",
         unpooled=lambda net, images: net(pixel_values=images).last_hidden_state,
         own=(lambda net, images: net(pixel_values=images).pooler_output.flatten(1))
@@ -303,13 +303,16 @@ def _own_file(path: Path, function: str) -> Built:
     if not isinstance(network, nn.Module):
         raise BackboneError(f"{path}:{function} returns {type(network).__name__}, not a Module")
     told = getattr(module, "INPUT", {})
+    form = "INPUT = {'size_px': ..., 'mean': ..., 'std': ...}"
+    if not isinstance(told, Mapping):
+        raise BackboneError(f"{path}: INPUT is {told!r}; expected {form}")
     return replace(
         module_source(network),
         library=f"file {hashlib.sha256(path.read_bytes()).hexdigest()[:12]}",
-        size_px=int(told.get("size_px", 0)),
-        mean=tuple(told.get("mean", ())),
-        std=tuple(told.get("std", ())),
-        unstated=f"{path} has no INPUT = {{'size_px': ..., 'mean': ..., 'std': ...}}",
+        size_px=told.get("size_px", 0),
+        mean=told.get("mean"),
+        std=told.get("std"),
+        unstated=f"{path} has no {form}",
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from pretrain.running.command_line import Range
 from pretrain.running.processes import num_gpus, started_processes
+from transfer.backbone import MEAN_RANGE, SIDE_RANGE, STD_RANGE
 from transfer.finetuning.schedule import AnyRecipe, Precision
 
 EngineChoice = Literal["auto", "detectron2", "torchvision"]
@@ -18,9 +19,9 @@ RANGES: Mapping[str, Range] = {
     "image_memory_gb": Range(0, 1e6),
     "image_px": Range(32, 2**13, or_zero=True),
     "images_per_gpu": Range(0, 2**24),
-    "input_mean": Range(0, 1),
-    "input_px": Range(8, 2**13, or_zero=True),
-    "input_std": Range(0, 1e3, open_below=True),
+    "input_mean": MEAN_RANGE,
+    "input_px": replace(SIDE_RANGE, or_zero=True),
+    "input_std": STD_RANGE,
     "iterations": COUNT,
     "learning_rates": Range(0, open_below=True),
     "rates_at_once": Range(0, 1024),
