@@ -1,6 +1,7 @@
 """The content of an image file as RGB pixels, and the sizes of many of them.
 
 Pillow decides what is readable; simplejpeg gives the same pixels of a JPEG in half the time.
+Pillow clips gray values of more than 8 bits to white; here they are scaled.
 """
 
 import io
@@ -19,6 +20,10 @@ SAME_AS_PILLOW = ("Gray", "YCbCr", "RGB")
 """JPEG color spaces of which simplejpeg decodes the same pixels as Pillow, unlike CMYK."""
 DECODE_ERRORS = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
 """Errors of Pillow for content that is no readable image, of which some come at its header."""
+RANGED_FORMATS = ("PPM", "PNG")
+"""Formats that Pillow, or an older version of it, opens in mode I with values from 0 to 65535."""
+BITS_PER_SAMPLE, PHOTOMETRIC, WHITE_IS_ZERO = 258, 262, 0
+"""Tags of TIFF, and a value of the second."""
 
 Pixels = NDArray[Any]
 """(H, W, 3), uint8; OpenCV's stubs know no number types."""
@@ -35,11 +40,44 @@ def decode(content: bytes) -> Pixels:
             pass  # simplejpeg also refuses small flaws that Pillow accepts
     try:
         with Image.open(io.BytesIO(content)) as image:
-            return np.array(image.convert("RGB"))
+            return rgb_pixels(image)
     except UnidentifiedImageError as error:
         page = content.lstrip().startswith(b"<")
         kind = "a page in HTML or XML" if page else f"no image, it begins with {content[:8]!r}"
         raise UnidentifiedImageError(kind if content else "an empty file") from error
+
+
+def rgb_pixels(image: Image.Image) -> Pixels:
+    """Return the RGB pixels (H, W, 3), uint8, of an opened image.
+
+    Gray values of 16 bits keep their highest 8, as Pillow keeps those of 16-bit colors; so do the
+    12 bits of a TIFF. ValueError for a mode whose values have no defined range.
+    """
+    require_range(image)
+    if image.mode != "I" and not image.mode.startswith("I;16"):
+        image.load()
+        # it changes no color of RGB, but Pillow warns of each palette with transparency
+        image.info.pop("transparency", None)
+        return np.array(image.convert("RGB"))
+    tags = getattr(image, "tag_v2", {})  # of TIFF
+    (bits,) = tags.get(BITS_PER_SAMPLE, (16,))
+    gray = (np.array(image) >> (bits - 8)).astype(np.uint8)
+    if tags.get(PHOTOMETRIC) == WHITE_IS_ZERO:
+        gray = 255 - gray
+    return np.repeat(gray[..., None], 3, axis=2)
+
+
+def require_range(image: Image.Image) -> None:
+    """Raise ValueError if nothing says which value of an image is white.
+
+    The formats of RANGED_FORMATS have 16 bits in Pillow's mode of 32.
+    """
+    if image.mode == "F" or (image.mode == "I" and image.format not in RANGED_FORMATS):
+        kind = "floating-point" if image.mode == "F" else "32-bit or signed"
+        raise ValueError(
+            f"Pillow's mode {image.mode}: {kind} values have no defined white; "
+            "save the image with 8 or 16 bits per channel"
+        )
 
 
 FILES_PER_PART = 4096
@@ -66,9 +104,10 @@ def _sizes(files: list[str]) -> NDArray[np.int64]:
 
 
 def image_size(file: str) -> tuple[int, int]:
-    """Return height and width in px, (0, 0) if the file does not open as an image."""
+    """Return height and width in px, (0, 0) if the file does not open as a usable image."""
     try:
         with Image.open(file) as image:
+            require_range(image)
             return image.height, image.width
     except DECODE_ERRORS:
         return UNREADABLE

@@ -3,13 +3,16 @@
 import io
 import os
 import signal
+import struct
 import threading
 import time
 from multiprocessing import active_children
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from PIL import Image
 
 import pretrain.pixels.decoding
@@ -19,13 +22,89 @@ from tests.pretrain.pixels.photographs import as_jpeg, photograph
 
 
 def test_a_file_of_any_color_space_has_pillows_pixels(subtests: pytest.Subtests) -> None:
-    for kind in ("JPEG RGB", "JPEG L", "JPEG CMYK", "PNG RGBA", "PNG P", "PNG L", "PNG 1"):
+    for kind in (
+        "JPEG RGB",
+        "JPEG L",
+        "JPEG CMYK",
+        "PNG RGBA",
+        "PNG P",
+        "PNG L",
+        "PNG 1",
+        "PNG LA",
+        "TIFF CMYK",
+        "TIFF YCbCr",
+        "TIFF LAB",
+    ):
         with subtests.test(kind=kind):
             suffix, mode = kind.split()
             file = io.BytesIO()
             Image.fromarray(photograph()).convert(mode).save(file, suffix)
             expected = np.asarray(Image.open(file).convert("RGB"))
             assert np.array_equal(decode(file.getvalue()), expected)
+
+
+GRAY = np.arange(256, dtype=np.uint8).reshape(8, 32)
+GRAY_16 = GRAY.astype(np.uint16) * 257
+"""The same picture with 16 bits."""
+
+
+def encoded(image: Image.Image, suffix: str, **options: Any) -> bytes:
+    file = io.BytesIO()
+    image.save(file, suffix, **options)
+    return file.getvalue()
+
+
+def tiff(pixels: bytes, *, bits: int, photometric: int = 1) -> bytes:
+    """Return a TIFF of 8 x 32 gray pixels; photometric 0: zero is white."""
+    header = 8 + 2 + 9 * 12 + 4
+    tags = {256: 32, 257: 8, 258: bits, 259: 1, 262: photometric}
+    tags |= {273: header, 277: 1, 278: 8, 279: len(pixels)}
+    entries = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in tags.items())
+    return b"II*\0" + struct.pack("<IH", 8, len(tags)) + entries + bytes(4) + pixels
+
+
+def packed_12_bits(levels: NDArray[Any]) -> bytes:
+    pairs = levels.reshape(-1, 2).astype(int).tolist()
+    return b"".join((first << 12 | second).to_bytes(3, "big") for first, second in pairs)
+
+
+def test_gray_of_more_than_8_bits_is_scaled(subtests: pytest.Subtests) -> None:
+    little, big = Image.fromarray(GRAY_16), Image.fromarray(GRAY_16.astype(">u2"))
+    levels_10 = np.round(GRAY / 255 * 1023).astype(">u2")
+    files = {
+        "PNG": encoded(little, "PNG"),
+        "PNG, low byte 0": encoded(Image.fromarray(GRAY.astype(np.uint16) << 8), "PNG"),
+        "TIFF": encoded(little, "TIFF"),
+        "TIFF, big-endian": encoded(big, "TIFF"),
+        "TIFF, compressed": encoded(big, "TIFF", compression="tiff_lzw"),
+        "TIFF, zero is white": tiff((65535 - GRAY_16).tobytes(), bits=16, photometric=0),
+        "TIFF of 12 bits": tiff(packed_12_bits(GRAY_16 >> 4), bits=12),
+        "PGM": b"P5 32 8 65535\n" + GRAY_16.astype(">u2").tobytes(),
+        "PGM of 10 bits": b"P5 32 8 1023\n" + levels_10.tobytes(),
+        "PGM in text": b"P2 32 8 65535\n" + b" ".join(b"%d" % v for v in GRAY_16.ravel()) + b"\n",
+        "JPEG 2000": encoded(little, "JPEG2000"),
+    }
+    for kind, content in files.items():
+        with subtests.test(kind=kind):
+            assert np.array_equal(decode(content), np.repeat(GRAY[..., None], 3, axis=2))
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.float32])
+def test_values_without_a_range_are_refused_with_their_mode(dtype: type, tmp_path: Path) -> None:
+    file = tmp_path / "image.tiff"
+    Image.fromarray(GRAY.astype(dtype)).save(file)
+    with pytest.raises(ValueError, match=r"mode [IF]: .*no defined white"):
+        decode(file.read_bytes())
+    assert image_size(str(file)) == (0, 0)
+
+
+@pytest.mark.filterwarnings("error")
+def test_transparency_of_a_palette_changes_no_color() -> None:
+    image = Image.fromarray(photograph()).quantize(16)
+    expected = np.asarray(image.convert("RGB"))
+    for transparency in (3, bytes(range(16))):
+        content = encoded(image, "PNG", transparency=transparency)
+        assert np.array_equal(decode(content), expected)
 
 
 def test_what_is_no_whole_image_is_one_of_the_known_errors(subtests: pytest.Subtests) -> None:
