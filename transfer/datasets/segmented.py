@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,17 +80,74 @@ class Segmented(ImageSplit):
 
 
 def read_mask(file: Path) -> Mask:
-    """Return the classes in a PNG of palette indices or gray values; DataError if it has none."""
+    """Return the classes in a PNG; DataError if it has none.
+
+    Classes are palette indices with VOC's colors, gray levels, or VOC's colors under any index or
+    without a palette, as editors save them.
+    """
     try:
         with Image.open(file) as image:
-            if image.mode in ("P", "L"):
-                return np.array(image)
-            mode = image.mode
+            layout = str(image.tile[0].args) if image.tile else ""
+            image.load()
     except (OSError, SyntaxError, ValueError) as error:
         raise DataError(f"{file}: cannot be decoded ({error}); replace the file") from error
+    pixels: NDArray[Any] = np.array(image)
+    try:
+        if image.mode == "P":
+            return _classes_of_palette(image)
+        is_gray = image.mode == "L" and layout not in SCALED_LAYOUTS
+        if is_gray or (image.mode.startswith("I;16") and pixels.max() <= IGNORED):
+            return pixels.astype(np.uint8)
+        if image.mode == "RGB" or (image.mode == "RGBA" and pixels[..., 3].min() == 255):
+            red, green, blue = (pixels[..., k].astype(np.int64) for k in range(3))
+            values, indices = np.unique(red << 16 | green << 8 | blue, return_inverse=True)
+            colors = np.stack([values >> 16, values >> 8 & 255, values & 255], axis=1)
+            return np.asarray(classes_of_colors(colors)[indices.reshape(red.shape)])
+    except ValueError as error:
+        raise DataError(f"{file}: {error}") from error
+    found = f"mode {image.mode}" + f", {layout}" * (layout in SCALED_LAYOUTS)
     raise DataError(
-        f"{file}: colors ({mode}) where class ids are expected; take the published PNGs, whose "
-        "palette holds the colors"
+        f"{file}: {found}, where class ids are expected; save 8-bit palette indices or gray levels"
+    )
+
+
+SCALED_LAYOUTS = ("L;2", "L;4")
+"""Gray of 2 and 4 bits, which Pillow scales to 255: ids would be multiplied, and 15 be ignored."""
+
+
+def _classes_of_palette(image: Image.Image) -> Mask:
+    """Return the classes of palette indices; ValueError if their colors do not tell them."""
+    indices: Mask = np.array(image)
+    palette = np.array(image.getpalette("RGB"), dtype=np.int64).reshape(-1, 3)
+    used = np.unique(indices)
+    colored = used[used < len(palette)]  # palettes of 21 colors often lack that of 255
+    colors, expected = palette[colored], voc_colors()[colored]
+    white = (colors == 255).all(axis=1)  # a usual color of ignored pixels, and of no class
+    expected[white & (colored == IGNORED)] = 255
+    if np.array_equal(colors, expected) or (colors == colored[:, None]).all():
+        return indices
+    classes = np.zeros(256, dtype=np.uint8)
+    classes[colored] = classes_of_colors(colors)
+    if len(colored) < len(used):
+        raise ValueError(f"its palette is not in VOC's order and lacks the color of {used[-1]}")
+    return classes[indices]
+
+
+def classes_of_colors(colors: NDArray[np.int64]) -> Mask:
+    """Return the class (n,) of each color (n, 3) by VOC's palette, or else the levels of grays.
+
+    ValueError names the colors that are neither.
+    """
+    class_of = {tuple(color): k for k, color in enumerate(voc_colors().tolist())}
+    rows = [tuple(color) for color in colors.tolist()]
+    unknown = [row for row in rows if row not in class_of]
+    if not unknown:
+        return np.array([class_of[row] for row in rows], dtype=np.uint8)
+    if (colors == colors[:, :1]).all():
+        return colors[:, 0].astype(np.uint8)
+    raise ValueError(
+        f"{len(unknown)} of its {len(rows)} colors, first {unknown[0]}, are not in VOC's palette, "
+        "so its classes are unknown; save the ids as 8-bit gray levels or with VOC's palette"
     )
 
 
@@ -103,7 +161,12 @@ def write_mask(file: Path, mask: Mask) -> None:
 
 
 def voc_palette() -> bytes:
-    """Return VOC's 256 colors.
+    """Return VOC's 256 colors as the bytes of a palette."""
+    return voc_colors().astype(np.uint8).tobytes()
+
+
+def voc_colors() -> NDArray[np.int64]:
+    """Return VOC's colors (256, 3).
 
     Bits 0, 3, 6 of a class are the bits of its red from the highest down; bits 1, 4, 7 those of
     green, bits 2, 5 those of blue.
@@ -111,7 +174,7 @@ def voc_palette() -> bytes:
     classes = np.arange(256)[:, None]
     channels = np.arange(3)
     colors = sum(((classes >> (3 * k + channels)) & 1) << (7 - k) for k in range(3))
-    return np.asarray(colors, dtype=np.uint8).tobytes()
+    return np.asarray(colors)
 
 
 def _check_mask(split: Segmented, i: int) -> tuple[str, NDArray[np.int64]]:
