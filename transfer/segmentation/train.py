@@ -50,5 +50,8 @@ def predict(network: FCN, split: Segmented, folder: Path, process: Process) -> N
 
 
 def prediction_path(folder: Path, split: Segmented, index: int) -> Path:
-    """Return the file of an image's predicted mask, named after the image."""
-    return folder / f"{Path(split.name(index)).stem}.png"
+    """Return the file of an image's predicted mask: the image's path with .png added.
+
+    Two images may have the same name in different folders, or differ only in their suffix.
+    """
+    return folder / f"{split.name(index)}.png"

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from pretrain.running import stop
 from pretrain.running.processes import Process
 from tests.transfer.segmentation.drawn_split import COLORS, drawn_split
-from transfer.datasets.segmented import IGNORED, read_mask, voc_palette
+from transfer.datasets.segmented import IGNORED, Segmented, read_mask, voc_palette
 from transfer.segmentation.network import FCN, pixel_loss
 from transfer.segmentation.recipe import VOC_FCN
 from transfer.segmentation.samples import Sample
@@ -102,14 +102,28 @@ def test_a_network_that_reads_colors_draws_every_mask_in_the_size_of_its_image(
     folder = tmp_path / "predictions"
     network = color_reader().train()
     predict(network, split, folder, ALONE)
-    assert sorted(file.name for file in folder.iterdir()) == [f"{i}.png" for i in range(4)]
+    assert sorted(file.name for file in folder.iterdir()) == [f"{i}.png.png" for i in range(4)]
     for i in range(4):
         expected = split.mask(1)[:31, 3:50] if i == 1 else split.mask(i)
         assert np.array_equal(read_mask(prediction_path(folder, split, i)), expected)
     assert not network.training
-    with Image.open(folder / "2.png") as found:
+    with Image.open(folder / "2.png.png") as found:
         assert found.mode == "P"
         assert bytes(found.getpalette() or [])[:9] == voc_palette()[:9]
+
+
+def test_images_of_equal_stems_have_masks_of_their_own(tmp_path: Path) -> None:
+    split = drawn_split(tmp_path)
+    names = ["a/1.png", "b/1.png", "b/1.jpg", "1.png"]
+    for i, name in enumerate(names):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        split.source.decode(i).save(tmp_path / name, "PNG")
+    masks = [split.masks.name(i) for i in (0, 1, 2, 1)]
+    renamed = Segmented(tmp_path, names, masks, split.class_names)
+    predict(color_reader(), renamed, tmp_path / "predictions", ALONE)
+    for i in range(3):
+        found = read_mask(prediction_path(tmp_path / "predictions", renamed, i))
+        assert np.array_equal(found, split.mask(i))
 
 
 def test_a_request_to_stop_ends_it_before_the_next_image(tmp_path: Path) -> None:
@@ -117,4 +131,4 @@ def test_a_request_to_stop_ends_it_before_the_next_image(tmp_path: Path) -> None
     network.backbone.register_forward_hook(lambda *_: stop._asked.append(15))
     with pytest.raises(stop.Stopped):
         predict(network, drawn_split(tmp_path), tmp_path / "found", ALONE)
-    assert [file.name for file in (tmp_path / "found").iterdir()] == ["0.png"]
+    assert [file.name for file in (tmp_path / "found").iterdir()] == ["0.png.png"]
