@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 
 from pretrain.data.images import DataError, FolderState, TrainingImages
 from pretrain.pixels.decoding import UNREADABLE, image_size, image_sizes
+from pretrain.pixels.image_names import IMAGE_SUFFIXES, is_hidden, is_image
 from pretrain.running.atomic_files import WriteError, write_whole
 from pretrain.running.lock import wait_for_lock
 
-SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm", ".tif", ".tiff"}
 UNSURE_S = 2.0
 """A folder that changed so shortly before it was listed may change again at the same clock time."""
 TORN = (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile)
@@ -33,7 +33,7 @@ TORN = (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile)
 
 @dataclass(frozen=True)
 class Tree:
-    """Contents of a folder, by the paths below it that lead there."""
+    """Contents of a folder, by the paths below it that lead there, without hidden names."""
 
     files: list[str] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
@@ -61,7 +61,7 @@ def walk(folder: Path) -> Tree:
         walked.add((place.st_dev, place.st_ino))
         try:
             with os.scandir(folder / below) as scanned:
-                entries = list(scanned)
+                entries = [entry for entry in scanned if not is_hidden(entry.name)]
         except PermissionError:
             tree.unreadable.append(below or ".")
             return
@@ -120,10 +120,10 @@ def list_images(folder: Path) -> TrainingImages:
     if not folder.is_dir():
         raise DataError(f"{folder} is no folder; --data wants a folder of images")
     tree = walk(folder)
-    candidates = [path for path in tree.files if Path(path).suffix.lower() in SUFFIXES]
+    candidates = [path for path in tree.files if is_image(path.rpartition("/")[2])]
     candidates += tree.unreadable
     if not candidates:
-        raise DataError(f"{folder} holds no image ({', '.join(sorted(SUFFIXES))}) at any depth")
+        raise DataError(f"{folder} holds no image ({', '.join(IMAGE_SUFFIXES)}) at any depth")
     # folder by folder, as paths are sorted: no name has a byte below the one between folders
     candidates.sort(key=lambda path: path.replace("/", "\0"))
     sizes = image_sizes([f"{folder}/{path}" for path in candidates])
@@ -146,7 +146,7 @@ def find_styles(folder: Path, images: TrainingImages) -> tuple[Path, ...]:
 
     Raises a DataError if a copy is missing.
     """
-    styles = tuple(sorted(folder.glob("*/")))
+    styles = tuple(sorted(style for style in folder.glob("*/") if not is_hidden(style.name)))
     if not styles:
         raise DataError(f"{folder} holds no folder; --style-bank expects a folder for each style")
     missing: list[Path] = []

@@ -21,6 +21,7 @@ from PIL import Image, ImageOps
 
 from pretrain.pixels import decoding
 from pretrain.pixels.decoding import DECODE_ERRORS, Pixels
+from pretrain.pixels.image_names import is_hidden, is_image
 from transfer.datasets.expected import DataError
 
 if TYPE_CHECKING:
@@ -254,13 +255,10 @@ def thumbnail(image: Image.Image) -> str:
     return base64.b64encode(buffer.getvalue()).decode()
 
 
-IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp")
-
-
 def class_names(folder: Path) -> list[str]:
-    """Return the subfolders in alphabetical order, without hidden ones."""
+    """Return the subfolders in alphabetical order, without hidden ones and those of systems."""
     with os.scandir(folder) as entries:
-        return sorted(e.name for e in entries if e.is_dir() and not e.name.startswith("."))
+        return sorted(e.name for e in entries if e.is_dir() and not is_hidden(e.name))
 
 
 def read_class_folders(data: Path, folder: Path, classes: Sequence[str]) -> Images:
@@ -271,7 +269,7 @@ def read_class_folders(data: Path, folder: Path, classes: Sequence[str]) -> Imag
     for label, name in enumerate(classes):
         # a Path per file would take several times as long
         files = sorted(os.listdir(folder / name)) if (folder / name).is_dir() else []  # noqa: PTH208
-        files = [f for f in files if f.lower().endswith(IMAGE_ENDINGS) and not f.startswith(".")]
+        files = [file for file in files if is_image(file)]
         names += [f"{prefix}/{name}/{file}" for file in files]
         labels += [label] * len(files)
     if not names:

@@ -17,6 +17,8 @@ from PIL import Image
 from torch import Tensor, nn
 from torchvision.transforms.functional import center_crop, resize, to_tensor
 
+from pretrain.pixels.image_names import is_hidden
+
 MAX_DIVERGENCE = 10.0
 """Upper bound of a channel's divergence in nats, so that no dead channel outweighs all others."""
 
@@ -120,10 +122,11 @@ def _photographs(folder: Path) -> list[Path]:
     walk = os.walk(folder, followlinks=True)  # sets of data are often links
     for current, below, names in itertools.islice(walk, MAX_FOLDERS):
         place = os.path.realpath(current)
-        below[:] = [] if place in seen else sorted(below)
+        below[:] = [] if place in seen else sorted(n for n in below if not is_hidden(n))
         names = [] if place in seen else names
         seen.add(place)
-        files = sorted(name for name in names if Path(name).suffix.lower() in SUFFIXES)
+        photographs = (name for name in names if Path(name).suffix.lower() in SUFFIXES)
+        files = sorted(name for name in photographs if not is_hidden(name))
         step = max(1, len(files) // PER_FOLDER)
         found += [Path(current, name) for name in files[::step][:PER_FOLDER]]
     return found

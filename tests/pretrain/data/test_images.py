@@ -11,6 +11,8 @@ from PIL import Image
 import pretrain.data.images
 from pretrain.data.images import BatchPlan, DataError, last_writes
 from pretrain.data.listing import find_images, find_styles
+from tests.pretrain.pixels.hidden import HIDDEN_FILES
+from transfer.datasets.images import read_class_folders
 
 TICK_S = 0.05
 """More than the clock of a file system needs to go on; Linux counts in 10 ms at most."""
@@ -30,6 +32,28 @@ def test_flat_and_nested_folders_are_found_whatever_the_labels(image_folder: Pat
     assert len(images) == 21
     assert (images.heights[place], images.widths[place]) == (5, 9)
     assert images.path(place) == image_folder / "flat.jpg"
+
+
+def test_hidden_and_system_files_are_not_images(image_folder: Path) -> None:
+    expected = names(image_folder)
+    for name in HIDDEN_FILES:
+        for folder in ("", "warm"):
+            file = image_folder / folder / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            Image.new("L", (9, 5)).save(file, "PNG")
+    images = find_images(image_folder)
+    assert names(image_folder) == expected
+    assert images.classes == ["cold", "warm"]
+
+
+@pytest.mark.parametrize("suffix", [".jfif", ".JPG", ".gif", ".pgm"])
+def test_suffixes_of_images_are_those_of_evaluation(image_folder: Path, suffix: str) -> None:
+    Image.new("L", (9, 5)).save(image_folder / "warm" / f"new{suffix}", "PNG")
+    (image_folder / "set").mkdir()
+    for name in ("cold", "warm"):
+        (image_folder / name).rename(image_folder / "set" / name)
+    in_evaluation = read_class_folders(image_folder, image_folder / "set", ["cold", "warm"])
+    assert names(image_folder) == [in_evaluation.name(i) for i in range(21)]
 
 
 @pytest.mark.parametrize("kind", ["file", "link to nothing", "link to itself"])
@@ -74,7 +98,7 @@ def test_classes_are_the_sorted_folders_and_labels_their_places(image_folder: Pa
 
 def test_without_links_the_order_is_that_of_sorted_paths(image_folder: Path) -> None:
     odd = "warm-er/\udcff.png"  # no UTF-8
-    for name in ("warm.png", "warm/a/1.png", "warm/B/1.png", "cold/.hidden.JPG", odd):
+    for name in ("warm.png", "warm/a/1.png", "warm/B/1.png", "cold/Big.JPG", odd):
         (image_folder / name).parent.mkdir(exist_ok=True)
         Image.new("L", (9, 5)).save(image_folder / name)
     expected = sorted(image_folder.rglob("*.[pJ][nP][gG]"))
@@ -183,6 +207,8 @@ def test_styles_are_the_sorted_folders_and_copies_keep_the_name(
     image_folder: Path, style_bank: Path
 ) -> None:
     (style_bank / "README").write_text("made by AdaIN")
+    (style_bank / ".ipynb_checkpoints").mkdir()
+    (style_bank / "@eaDir").mkdir()
     styles = find_styles(style_bank, find_images(image_folder))
     assert styles == (style_bank / "munch", style_bank / "seurat")
 

@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
+from tests.pretrain.pixels.hidden import HIDDEN_FILES
 from tests.transfer.datasets.conftest import CopyOf
 from transfer.datasets.catalog import open_split
+from transfer.datasets.check import check
 from transfer.datasets.expected import DataError
 from transfer.datasets.images import (
+    class_names,
     decode_upright,
     read_class_folders,
     read_pixels,
@@ -80,3 +83,25 @@ def test_a_name_that_is_not_utf8_is_named(tmp_path: Path) -> None:
     Path(os.fsdecode(os.fsencode(folder) + b"/caf\xe9.jpg")).touch()
     with pytest.raises(DataError, match=r"set/class/caf\\xe9.jpg': the file's name is not UTF-8"):
         read_class_folders(tmp_path, tmp_path / "set", ["class"])
+
+
+def test_system_folders_are_not_classes_and_their_files_not_images(
+    copy_of: CopyOf, small_data: Path
+) -> None:
+    data = copy_of("birdsnap")
+    folder = data / "birdsnap" / "images"
+    for name in HIDDEN_FILES:
+        for parent in (folder, folder / class_names(folder)[0]):
+            file = parent / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            Image.new("L", (9, 5)).save(file, "PNG")
+    images, expected = (open_split("birdsnap", root, "test") for root in (data, small_data))
+    assert images.class_names == expected.class_names
+    assert images.fingerprint == expected.fingerprint
+    assert check("birdsnap", data, decode=False).ok
+
+
+def test_a_class_may_be_called_trash(tmp_path: Path) -> None:
+    for name in ("trash", "paper"):
+        (tmp_path / name).mkdir()
+    assert class_names(tmp_path) == ["paper", "trash"]

@@ -294,7 +294,8 @@ def test_photographs_of_all_folders_are_taken_in_turn(tmp_path: Path) -> None:
 
 
 def test_sets_behind_links_are_looked_into_once(tmp_path: Path) -> None:
-    write(tmp_path / "elsewhere/set/0.jpg", 40)
+    for name in ("0.jpg", "@eaDir/0.jpg", "._0.jpg"):
+        write(tmp_path / "elsewhere/set" / name, 40)
     (tmp_path / "data").mkdir()
     (tmp_path / "data/linked").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "elsewhere/loop").symlink_to(tmp_path / "data")

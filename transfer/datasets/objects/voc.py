@@ -24,6 +24,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 
+from pretrain.pixels.image_names import is_hidden
 from pretrain.running import stop
 from pretrain.running.atomic_files import write_whole
 from pretrain.running.console import progress
@@ -84,7 +85,8 @@ def convert_sbd(data: Path, sbd: Path | None = None) -> int:
     voc = data / "VOCdevkit" / "VOC2012"
     lists, masks = voc / "ImageSets" / "Segmentation", voc / "SegmentationClassAug"
     own, tested = (read_ids(lists / f"{name}.txt") for name in ("train", "val"))
-    to_add = sorted({f.stem for f in (folder / "cls").glob("*.mat")} - {*own, *tested})
+    files = (file for file in (folder / "cls").glob("*.mat") if not is_hidden(file.name))
+    to_add = sorted({file.stem for file in files} - {*own, *tested})
     masks.mkdir(exist_ok=True)
     with progress("masks", "SBD", len(to_add)) as counter:
         for image_id in to_add:
@@ -263,7 +265,7 @@ def _added_ids(data: Path, known: frozenset[str]) -> tuple[list[str], str]:
         if list_file.is_file():
             added = set(read_ids(list_file)) - known
             return sorted(added), f"augmented masks: SegmentationClassAug, listed in {name}"
-    added = {file.stem for file in folder.glob("*.png")} - known
+    added = {file.stem for file in folder.glob("*.png") if not is_hidden(file.name)} - known
     return sorted(added), "augmented masks: SegmentationClassAug, all files but VOC's own"
 
 
