@@ -19,7 +19,7 @@ from transfer.datasets.catalog import SPLITS, dataset_info, expected_sizes, open
 from transfer.datasets.expected import SMALL_DATA, DataError, Sizes, mark_small, small_sizes
 from transfer.datasets.images import ImageFiles, Images, read_pixels, states_of, upright_size
 from transfer.datasets.info import AnySplit
-from transfer.datasets.scenes import Scenes
+from transfer.datasets.scenes import Scenes, name_differences
 from transfer.datasets.segmented import Segmented
 
 DISJOINT = ("trainval", "test")
@@ -52,6 +52,10 @@ class Report:
     a broken mask."""
     faults: tuple[str, ...] = ()
     """Broken annotations, which are left out: lines of `problems`."""
+    num_lost: Mapping[str, int] = field(default_factory=dict)
+    """Images per disjoint split that are left out since their annotations cannot be used."""
+    fatal: tuple[str, ...] = ()
+    """Lines of `problems` that --tolerate does not cover: splits that cannot be opened, classes."""
     notes: tuple[str, ...] = ()
     """Remarks on a set that is whole."""
     fingerprints: Mapping[str, str] = field(default_factory=dict)
@@ -75,14 +79,19 @@ class Report:
 
     @property
     def num_bad(self) -> int:
-        """Return the images missing, too many or unreadable, and the broken annotations."""
-        pairs = [self.counts[split] for split in disjoint_splits(self.counts)]
-        missing = sum(abs(found - expected) for found, expected in pairs)
-        return missing + len(self.unreadable) + len(self.faults)
+        """Return the images missing, too many or unreadable, and the broken annotations.
+
+        An image without usable annotations is missing in the counts, too, and counts once.
+        """
+        off = {split: abs(found - expected) for split, (found, expected) in self.counts.items()}
+        drawn = sum(off[split] for split in ("train", "val") if self.counts.get(split, (0, 0))[0])
+        learned = max(off.get("trainval", 0), drawn, self.num_lost.get("trainval", 0))
+        tested = max(off.get("test", 0), self.num_lost.get("test", 0))
+        return learned + tested + len(self.unreadable) + len(self.faults)
 
     def fit(self, tolerated: int) -> bool:
-        """Return whether the set is there with all classes, and no more is bad than tolerated."""
-        return self.found and self.classes[0] == self.classes[1] and self.num_bad <= tolerated
+        """Return whether all splits and classes are there, and no more is bad than tolerated."""
+        return self.found and not self.fatal and self.num_bad <= tolerated
 
     @property
     def first_problems(self) -> str:
@@ -121,10 +130,10 @@ def check(key: str, data: Path, *, decode: bool) -> Report:
     )
     if missing := info.missing_path(data):
         return replace(report, found=False, problems=(f"{missing} is not there",))
-    splits, problems = open_splits(key, data, [s for s in SPLITS if s in sizes.counts])
+    splits, unopened = open_splits(key, data, [s for s in SPLITS if s in sizes.counts])
     found = {s: len(splits[s]) if s in splits else 0 for s in sizes.counts}
     counts = {s: (found[s], expected or found[s]) for s, expected in sizes.counts.items()}
-    problems += [
+    miscounted = [
         f"{split}: {found:,} images found, {expected:,} expected"
         for split, (found, expected) in counts.items()
         if found != expected
@@ -136,20 +145,29 @@ def check(key: str, data: Path, *, decode: bool) -> Report:
     files = {split: opened[split].files for split in DISJOINT if split in opened}
     states = states_of(files)
     pools = {split: splits[split] for split in disjoint_splits(sizes.counts) if split in splits}
-    num_classes, absent = count_classes(key, pools, sizes.classes, report.small == "excerpt")
-    problems += absent
+    num_classes, wrong_classes = count_classes(key, pools, sizes.classes, report.small == "excerpt")
+    wrong_classes += differing_classes(splits)
     if num_classes != sizes.classes:
-        problems.append(f"{num_classes} complete classes found, {sizes.classes} expected")
+        wrong_classes.append(f"{num_classes} complete classes found, {sizes.classes} expected")
     broken = dict(_broken_files(key, pools.values(), decode=decode))
-    faults = [f for pool in pools.values() if isinstance(pool, Scenes) for f in pool.faults]
+    # drawn parts repeat the faults of their trainval
+    published = {"trainval" if s != "test" else s: images for s, images in pools.items()}
+    scenes = {s: images for s, images in published.items() if isinstance(images, Scenes)}
+    faults = [line for images in scenes.values() for line in images.faults]
+    lost = [line for images in scenes.values() for line in images.lost]
     notes = [n for pool in pools.values() if isinstance(pool, Segmented) for n in pool.notes]
     return replace(
         report,
         counts=counts,
         classes=(num_classes, sizes.classes),
-        problems=(*problems, *_broken_lines(data, broken), *faults),
+        problems=(
+            *(*unopened, *miscounted, *_broken_lines(data, broken)),
+            *(*lost, *faults, *wrong_classes),
+        ),
         unreadable=tuple(broken),
         faults=tuple(faults),
+        num_lost={split: len(images.lost) for split, images in scenes.items()},
+        fatal=(*unopened, *wrong_classes),
         notes=tuple(notes),
         fingerprints=fingerprints,
         files=files,
@@ -257,7 +275,8 @@ def count_classes(
     """Return the number of classes with images in every split, and a line for each other class.
 
     A small excerpt of objects or masks lacks those of some classes: there, the classes count that
-    all annotation files name, and no other is missed.
+    all annotation files name, and no other is missed. An excerpt of labeled images that has the
+    expected number of such classes misses none either.
     """
     # names that are known without the files, so that a missing class folder is named
     listed = dataset_info(key).known_classes()
@@ -272,7 +291,19 @@ def count_classes(
         for split, names in present.items()
         for name in sorted(known - names)
     ]
-    return len(set.intersection(*present.values())) if present else 0, absent
+    num_classes = len(set.intersection(*present.values())) if present else 0
+    return num_classes, [] if excerpt and num_classes == expected else absent
+
+
+def differing_classes(splits: Mapping[str, AnySplit]) -> list[str]:
+    """Return a line for each split whose classes are not those of the first one, in its order."""
+    names = {split: images.class_names for split, images in splits.items()}
+    first = next(iter(names), "")
+    return [
+        f"{split}: its classes are not those of {first}: {name_differences(own, names[first])}"
+        for split, own in names.items()
+        if own != names[first]
+    ]
 
 
 def _present_classes(images: AnySplit) -> set[str]:
@@ -362,11 +393,10 @@ def announce(key: str, data: Path) -> Sizes:
     if missing := info.missing_path(data):
         raise DataError(f"{missing} is not there. {info.how_to_get}")
     splits, problems = open_splits(key, data, [s for s in DISJOINT if s in info.counts])
-    if not splits:
+    problems += differing_classes(splits)
+    if problems:
         raise DataError(f"{info.title}: {'; '.join(problems)}")
-    classes = info.num_classes
-    if has_labels(splits):
-        classes, _ = count_classes(key, splits, info.num_classes, excerpt=True)
+    classes, _ = count_classes(key, splits, info.num_classes, excerpt=True)
     if not classes:
         raise DataError(
             f"{info.title}: no class has images in each of {', '.join(splits)}; if that is right, "

@@ -5,7 +5,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, TypeGuard
@@ -165,6 +165,7 @@ class Scenes(ImageSplit):
         annotations: Path | None = None,
         faulty: Collection[int] = (),
         faults: Sequence[str] = (),
+        lost: Sequence[str] = (),
     ) -> None:
         """Pack scenes, or refer to packed ones."""
         self.arrays = scenes if isinstance(scenes, SceneArrays) else pack_scenes(scenes)
@@ -178,6 +179,9 @@ class Scenes(ImageSplit):
         """Indices of broken annotations in the list of that file: they are not evaluated either."""
         self.faults = tuple(faults)
         """Broken annotations of the published split, which were left out, one line each."""
+        self.lost = tuple(lost)
+        """Images of the published split that were left out: they have no usable annotation file or
+        no size. One line each."""
         self._take(folder, np.arange(len(self.arrays)))
 
     def _take(self, folder: Path, order: NDArray[np.int64]) -> None:
@@ -208,6 +212,18 @@ class Scenes(ImageSplit):
         part._take(self.source.folder, self.order[np.asarray(indices, dtype=np.int64)])
         return part
 
+    def with_classes(self, class_names: tuple[str, ...]) -> "Scenes":
+        """Return the same objects with the same classes in another order."""
+        if class_names == self.class_names:
+            return self
+        order = np.array([self.class_names.index(name) for name in class_names])
+        part = copy.copy(self)
+        vars(part).pop("fingerprint", None)
+        part.class_names = class_names
+        part.category_ids = tuple(self.category_ids[label] for label in order)
+        part.arrays = replace(self.arrays, classes=np.argsort(order)[self.arrays.classes])
+        return part
+
     def objects_per_class(self) -> NDArray[np.int64]:
         """Return the number of objects of each class (L,), those aside not counted."""
         arrays = self.arrays
@@ -225,6 +241,20 @@ class Scenes(ImageSplit):
             for part in scene.parts():
                 digest.update(part)
         return digest.hexdigest()[:16]
+
+
+def name_differences(names: Sequence[str], expected: Sequence[str]) -> str:
+    """Return in which class names two splits differ, the first five each."""
+    added, missing = (
+        [repr(name) for name in some if name not in others]
+        for some, others in ((names, expected), (expected, names))
+    )
+    texts = [
+        f"{what} {', '.join(some[:5])}" + (f" and {len(some) - 5} more" if len(some) > 5 else "")
+        for what, some in (("it adds", added), ("it lacks", missing))
+        if some
+    ]
+    return "; ".join(texts) or "it has them in another order"
 
 
 def usable_for_training(

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from tests.transfer.datasets.conftest import CopyOf
 from transfer.datasets.catalog import DATASETS, open_split
 from transfer.datasets.check import announce, check, render, require
 from transfer.datasets.expected import SMALL_DATA, DataError, Sizes, mark_small
+from transfer.datasets.images import Images
 
 
 def cut_in_half(file: Path) -> None:
@@ -124,6 +126,9 @@ def test_an_excerpt_may_announce_only_some_splits(copy_of: CopyOf) -> None:
     mark_small(data, "voc07", Sizes(classes=20, counts={"trainval": 200, "test": 160}))
     assert check("voc07", data, decode=False).ok
     assert "aircraft" in json.loads((data / SMALL_DATA).read_text())
+    (data / SMALL_DATA).unlink()
+    assert announce("voc07", data).counts == {"trainval": 200, "test": 160}
+    assert require("voc07", data, tolerated=0).ok
 
 
 @pytest.mark.parametrize(
@@ -177,6 +182,64 @@ def test_an_excerpt_is_whole_once_it_is_announced(copy_of: CopyOf) -> None:
     counts = {"train": 50, "val": 25, "trainval": 75, "test": 25}
     mark_small(data, "caltech101", Sizes(classes=5, counts=counts))
     assert check("caltech101", data, decode=False).ok
+
+
+def test_a_split_that_cannot_be_drawn_is_refused(copy_of: CopyOf) -> None:
+    data = copy_of("pets")
+    counts = {"train": 0, "val": 192, "trainval": 192, "test": 120}
+    mark_small(data, "pets", Sizes(classes=6, counts=counts))  # nothing is left for train
+    report = check("pets", data, decode=False)
+    assert "no image left once 32 are held out" in report.fatal[0]
+    assert report.num_bad == 0
+    assert not report.ok
+    assert not report.fit(10**6)
+    with pytest.raises(DataError, match="no image left once 32 are held out"):
+        require("pets", data, tolerated=10**6)
+
+
+def test_lists_that_miss_images_of_train_are_refused(copy_of: CopyOf) -> None:
+    data = copy_of("voc07")
+    lists = data / "VOCdevkit" / "VOC2007" / "ImageSets" / "Main"
+    for file in lists.glob("*train.txt"):
+        file.write_text("".join(file.read_text().splitlines(keepends=True)[:-3]))
+    report = check("voc07", data, decode=False)
+    assert report.problems == ("train: 97 images found, 100 expected",)
+    assert (report.num_bad, report.fit(2), report.fit(3)) == (3, False, True)
+
+
+def test_one_more_class_that_test_lacks_is_refused_unless_it_is_announced(
+    copy_of: CopyOf,
+) -> None:
+    data = copy_of("in1k")
+    shutil.rmtree(data / "imagenet" / "val" / "n01440764")
+    mark_small(data, "in1k", Sizes(classes=9, counts={"trainval": 180, "test": 180}, drawn=True))
+    report = check("in1k", data, decode=False)
+    assert report.fatal == ("test: class n01440764 has no image",)
+    assert not report.fit(0)
+    (data / SMALL_DATA).unlink()
+    assert announce("in1k", data).classes == 9
+    assert require("in1k", data, tolerated=0).ok
+
+
+def test_splits_with_other_classes_are_refused(
+    copy_of: CopyOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = copy_of("pets")
+    info = DATASETS["pets"]
+
+    def read(data: Path, split: str, sizes: Sizes) -> Images:
+        images = info.read(data, split, sizes)
+        assert isinstance(images, Images)
+        names = images.class_names if split != "test" else images.class_names[::-1]
+        return Images(images.source, images.label_array, names)
+
+    monkeypatch.setitem(DATASETS, "pets", replace(info, read=read))
+    report = check("pets", data, decode=False)
+    assert report.fatal == (
+        "test: its classes are not those of train: it has them in another order",
+    )
+    with pytest.raises(DataError, match="in another order"):
+        announce("pets", data)
 
 
 def test_an_absent_set_is_reported_with_the_way_to_get_it(tmp_path: Path) -> None:

@@ -27,10 +27,10 @@ from pretrain.running.console import print_line
 from pretrain.running.lock import wait_for_lock
 from transfer.datasets.scenes import ARRAY_NAMES, SceneArrays, Scenes
 
-READER_VERSION = 3  # part of every name: raise it when the readers take other objects from a file
+READER_VERSION = 4  # part of every name: raise it when the readers take other objects from a file
 ENTRIES = "annotations"
 """Folder of all entries below the cache."""
-ABOUT = ("class_names", "category_ids", "faulty", "faults")
+ABOUT = ("class_names", "category_ids", "faulty", "faults", "lost")
 """Fields that are stored beside the arrays."""
 
 Parse = Callable[[Path], Scenes]

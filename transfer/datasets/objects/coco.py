@@ -2,13 +2,15 @@
 
 Annotations are understood as detectron2 understands them, so that both engines learn from the same
 objects: images are in the order of their numbers, classes in the order of theirs, an outline has
-three points or more, and an object without one is left out. trainval is train2017, test is val2017
+three points or more, and an object without one is left out. The classes of val2017 are matched with
+those of train2017 by name, in case its numbers are others. trainval is train2017, test is val2017
 (the papers' test set); val is a seeded draw from train2017, to choose learning rates on.
 """
 
 import copy
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,13 +21,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transfer.datasets.expected import DataError, Sizes
-from transfer.datasets.info import DatasetInfo, SmallVersion, info, source, split_counts
+from transfer.datasets.info import DatasetInfo, SmallVersion, facts, info, source, split_counts
 from transfer.datasets.objects.annotation_store import read_once, stored_scenes
-from transfer.datasets.scenes import Scene, Scenes, box_fault, is_flat, is_number
+from transfer.datasets.scenes import (
+    Scene,
+    Scenes,
+    box_fault,
+    is_flat,
+    is_number,
+    name_differences,
+)
 from transfer.datasets.splits import uniform_split
 from transfer.datasets.synthetic.coco import CATEGORIES, SMALL_IMAGES, write_coco
 
-NUM_KEYPOINTS = 17
+KEYPOINTS: list[str] = list(facts()["keypoints"])
+"""Names of a person's keypoints, in their order."""
+NUM_KEYPOINTS = len(KEYPOINTS)
 Kind = Literal["instances", "person_keypoints"]
 
 
@@ -111,12 +122,28 @@ _opened: dict[Path, tuple[State, Scenes]] = {}
 
 def read_coco(kind: Kind, data: Path, split: str, sizes: Sizes) -> Scenes:
     """Read coco/annotations/KIND_{train,val}2017.json; images in coco/{train,val}2017."""
-    file = _file(kind, data, "val2017" if split == "test" else "train2017")
+    train = _file(kind, data, "train2017")
+    if split != "test":
+        return uniform_split(_open(train), split, sizes)
+    test = _open(_file(kind, data, "val2017"))
+    if not train.is_file():  # there is nothing to learn, either
+        return test
+    classes = _open(train).class_names
+    if set(test.class_names) != set(classes):
+        raise DataError(
+            f"{test.annotations}: its categories are not those of {train.name}: "
+            f"{name_differences(test.class_names, classes)}; both files need the same names"
+        )
+    return test.with_classes(classes)
+
+
+def _open(file: Path) -> Scenes:
+    """Return the scenes of an annotation file, which this process parses or maps once."""
     state = _state(file)
     if not _is_opened(file):
         _opened[file] = state, _parse_scenes(file)
     # a copy, without the cached fingerprint: image files may change while annotations do not
-    return uniform_split(copy.copy(_opened[file][1]), split, sizes)
+    return copy.copy(_opened[file][1])
 
 
 def map_coco(kind: Kind, data: Path, cache: Path, parse: bool) -> None:
@@ -148,7 +175,7 @@ def _parse_scenes(file: Path) -> Scenes:
     data = file.parents[2]
     kind, _, part = file.stem.rpartition("_")
     lists = _parse(file)
-    names = _categories(file, lists["categories"])
+    names = _categories(file, lists["categories"], kind)
     classes = {number: label for label, number in enumerate(names)}
     log = _Log(file=file.relative_to(data).as_posix(), kind=kind, classes=classes)
     images = _images(file, lists["images"], log)
@@ -166,6 +193,7 @@ def _parse_scenes(file: Path) -> Scenes:
         annotations=file,
         faulty=log.faulty,
         faults=log.faults,
+        lost=log.lost,
     )
 
 
@@ -181,6 +209,8 @@ class _Log:
     faulty: set[int] = field(default_factory=set)
     """Indices of the broken annotations."""
     faults: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    """A line for each image that is left out."""
 
     def add_broken(self, numbered: Numbered, why: str) -> None:
         """Add a broken annotation and the reason."""
@@ -203,8 +233,12 @@ def _parse(file: Path) -> dict[str, Any]:
     return dict(content)
 
 
-def _categories(file: Path, entries: list[dict[str, Any]]) -> dict[int, str]:
-    """Return the name of each category number, in the order of the numbers."""
+def _categories(file: Path, entries: list[dict[str, Any]], kind: str) -> dict[int, str]:
+    """Return the name of each category number, in the order of the numbers.
+
+    DataError if a number or name stands twice, or if keypoints are not COCO's, whose order flips
+    and the metric's deviations follow.
+    """
     names = {
         entry["id"]: entry["name"]
         for entry in entries
@@ -212,6 +246,16 @@ def _categories(file: Path, entries: list[dict[str, Any]]) -> dict[int, str]:
     }
     if len(names) < len(entries):
         raise DataError(f"{file}: categories without a name or a number of their own; {UNPACK}")
+    if twice := [name for name, count in Counter(names.values()).items() if count > 1]:
+        raise DataError(f"{file}: several categories have the name {twice[0]!r}; name them apart")
+    if kind == "person_keypoints":
+        for entry in entries:
+            points = entry.get("keypoints", KEYPOINTS)
+            if points != KEYPOINTS:
+                raise DataError(
+                    f"{file}: category {entry['name']!r} has the keypoints {points}; expected "
+                    f"COCO's, in this order: {', '.join(KEYPOINTS)}"
+                )
     return dict(sorted(names.items()))
 
 
@@ -225,12 +269,12 @@ def _images(file: Path, entries: list[dict[str, Any]], log: _Log) -> list[Number
                 f"{file}: an image without a number, width, height or file_name: {entry}; {UNPACK}"
             )
         if entry["id"] in images:
-            log.faults.append(f"{log.file}: image {entry['id']} is listed more than once")
+            log.lost.append(f"{log.file}: image {entry['id']} is listed more than once")
             continue
         images[entry["id"]] = entry
         if not _has_size(entry):
             size = f"{entry['width']} x {entry['height']} px"
-            log.faults.append(f"{log.file}: image {entry['id']} is said to have {size}")
+            log.lost.append(f"{log.file}: image {entry['id']} is said to have {size}")
     return sorted(images.items())
 
 

@@ -159,6 +159,7 @@ def read_objects(data: Path, split: str, sizes: Sizes) -> Scenes:
     """Read ImageSets/Main/{trainval,test}.txt, Annotations and JPEGImages of both years."""
     scenes: list[Scene] = []
     faults: list[str] = []
+    lost: list[str] = []
     for year, image_set in IMAGE_SETS["test" if split == "test" else "trainval"]:
         folder = f"VOCdevkit/{year}"
         list_file = data / folder / "ImageSets" / "Main" / f"{image_set}.txt"
@@ -167,13 +168,18 @@ def read_objects(data: Path, split: str, sizes: Sizes) -> Scenes:
             raise DataError(
                 f"{list_file} is empty, or there is no folder Annotations; unpack {year} again"
             )
-        found = [_read_scene(data, folder, image_id, faults) for image_id in image_ids]
+        found = [_read_scene(data, folder, image_id, faults, lost) for image_id in image_ids]
         scenes += [scene for scene in found if scene is not None]
-    return uniform_split(Scenes(data, scenes, CLASSES, faults=faults), split, sizes)
+    return uniform_split(Scenes(data, scenes, CLASSES, faults=faults, lost=lost), split, sizes)
 
 
-def _read_scene(data: Path, folder: str, image_id: str, faults: list[str]) -> Scene | None:
-    """Return an image with its usable objects; append a line for each other one to `faults`."""
+def _read_scene(
+    data: Path, folder: str, image_id: str, faults: list[str], lost: list[str]
+) -> Scene | None:
+    """Return an image with its usable objects; append a line for each other one to `faults`.
+
+    None for an image without a usable file; append a line for it to `lost`.
+    """
     where = f"{folder}/Annotations/{image_id}.xml"
     try:
         root = ElementTree.parse(data / where).getroot()
@@ -181,10 +187,10 @@ def _read_scene(data: Path, folder: str, image_id: str, faults: list[str]) -> Sc
         if min(width, height) <= 0:
             raise ValueError(f"{width} x {height} px")
     except FileNotFoundError:
-        faults.append(f"{where}: missing")
+        lost.append(f"{where}: missing")
         return None
     except (ElementTree.ParseError, ValueError) as error:
-        faults.append(f"{where}: no image size can be read ({error})")
+        lost.append(f"{where}: no image size can be read ({error})")
         return None
     boxes, classes, difficult = [], [], []
     for number, thing in enumerate(root.findall("object"), start=1):

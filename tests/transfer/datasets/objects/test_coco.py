@@ -5,20 +5,23 @@ import io
 import json
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from pycocotools.coco import COCO
 
 from tests.transfer.datasets.conftest import CopyOf, real_data
 from transfer.datasets.catalog import open_any, open_scenes
-from transfer.datasets.check import check, require
-from transfer.datasets.expected import DataError, Sizes, mark_small
+from transfer.datasets.check import announce, check, require
+from transfer.datasets.expected import SMALL_DATA, DataError, Sizes, mark_small
 from transfer.datasets.scenes import Scenes, usable_for_training
+from transfer.detection.coco_ap import coco_ap
+from transfer.detection.results import Detections
 
 INSTANCES = Path("coco", "annotations", "instances_val2017.json")
 PERSONS = Path("coco", "annotations", "person_keypoints_val2017.json")
@@ -195,6 +198,126 @@ def test_a_file_that_is_not_cocos_is_named_with_advice(data: Path) -> None:
     assert "an image without" in check("coco17", data, decode=False).problems[0]
     with pytest.raises(DataError, match="24 images are missing"):
         require("coco17", data, tolerated=0)
+
+
+def test_an_image_of_0_px_or_listed_twice_counts_once(data: Path) -> None:
+    with rewritten(data / INSTANCES) as content:
+        content["images"][3]["width"] = 0
+    report = check("coco17", data, decode=False)
+    assert (report.counts["test"], report.num_bad) == ((23, 24), 1)
+    assert require("coco17", data, tolerated=1) == report
+    with rewritten(data / INSTANCES) as content:
+        content["images"][4] = content["images"][5]
+    report = check("coco17", data, decode=False)
+    assert report.counts["test"] == (22, 24)
+    assert report.num_bad - len(report.faults) == 2
+
+
+def test_parts_of_one_file_count_its_faults_once(data: Path) -> None:
+    with rewritten(data / str(INSTANCES).replace("val", "train")) as content:
+        content["annotations"][0]["area"] = -1
+        content["images"][0]["height"] = 0
+    mark_small(data, "coco17", Sizes(classes=5, counts={"train": 35, "val": 12, "test": 24}))
+    faulty = check("coco17", data, decode=False)
+    assert [line for line in faulty.faults if "its area is -1" in line] == list(faulty.faults)
+    assert (len(faulty.faults), faulty.num_bad) == (1, 2)
+
+
+def numbered(content: dict[str, Any], change: dict[int, int]) -> None:
+    """Give categories other numbers, and their objects, too."""
+    for category in content["categories"]:
+        category["id"] = change.get(category["id"], category["id"])
+    for entry in content["annotations"]:
+        entry["category_id"] = change.get(entry["category_id"], entry["category_id"])
+
+
+def test_other_numbers_of_the_same_categories_change_no_class(data: Path) -> None:
+    before = open_scenes("coco17", data, "test")
+    with rewritten(data / INSTANCES) as content:
+        numbered(content, {1: 3, 3: 17, 17: 1})
+    after = open_scenes("coco17", data, "test")
+    assert (
+        after.class_names == before.class_names == open_scenes("coco17", data, "train").class_names
+    )
+    assert after.category_ids == (3, 17, 1, 18, 62)
+    for one, other in zip(before, after, strict=True):
+        assert one.classes.tolist() == other.classes.tolist()
+    assert check("coco17", data, decode=False).ok
+
+
+def test_a_perfect_detector_has_ap_100_with_other_numbers(data: Path) -> None:
+    with rewritten(data / INSTANCES) as content:
+        numbered(content, {1: 62, 62: 1})
+    scenes = open_scenes("coco17", data, "test")
+    truth = json.loads((data / INSTANCES).read_text())["annotations"]
+    names = {1: "chair", 62: "person", 3: "car", 17: "cat", 18: "dog"}
+    learned = open_scenes("coco17", data, "train").class_names
+    found = []
+    for scene in scenes:
+        own = [a for a in truth if a["image_id"] == scene.image_id and not a["iscrowd"]]
+        boxes = torch.tensor([a["bbox"] for a in own], dtype=torch.float32).reshape(-1, 4)
+        boxes[:, 2:] += boxes[:, :2]
+        classes = [learned.index(names[a["category_id"]]) for a in own]
+        found.append(
+            Detections(
+                height=scene.height,
+                width=scene.width,
+                boxes=boxes,
+                scores=torch.ones(len(own)),
+                classes=torch.tensor(classes, dtype=torch.int64),
+            )
+        )
+    ap = coco_ap(found, scenes, ["bbox"])["bbox"]
+    assert {name: round(ap[f"AP/{name}"], 6) for name in learned} == dict.fromkeys(learned, 100)
+
+
+def renamed(content: dict[str, Any]) -> None:
+    content["categories"][2]["name"] = "tiger"
+
+
+def without_one(content: dict[str, Any]) -> None:
+    del content["categories"][4]
+
+
+@pytest.mark.parametrize(
+    ("change", "facts"),
+    [(renamed, ("adds 'tiger'", "lacks 'cat'")), (without_one, ("lacks 'chair'",))],
+)
+def test_other_categories_in_val_than_in_train_are_refused(
+    change: Callable[[dict[str, Any]], None], facts: tuple[str, ...], data: Path
+) -> None:
+    with rewritten(data / INSTANCES) as content:
+        change(content)
+    report = check("coco17", data, decode=False)
+    assert all(fact in report.fatal[0] for fact in (str(INSTANCES), *facts))
+    for do in (lambda: require("coco17", data, tolerated=10**6), lambda: announce("coco17", data)):
+        with pytest.raises(DataError, match="its categories are not those of instances_train2017"):
+            do()
+
+
+def test_a_name_of_two_categories_and_other_keypoints_are_refused(copy_of: CopyOf) -> None:
+    data = copy_of("coco17")
+    with rewritten(data / PERSONS) as content:
+        points = content["categories"][0]["keypoints"]
+        points[1], points[2] = points[2], points[1]
+    with pytest.raises(
+        DataError, match=r"person.*right_eye', 'left_eye.*expected.*left_eye, right_"
+    ):
+        open_scenes("coco17_keypoints", data, "test")
+    with rewritten(data / PERSONS) as content:
+        del content["categories"][0]["keypoints"]  # nothing else is known
+    assert check("coco17_keypoints", data, decode=False).ok
+    with rewritten(data / INSTANCES) as content:
+        content["categories"][1]["name"] = "person"
+    with pytest.raises(DataError, match="several categories have the name 'person'"):
+        open_scenes("coco17", data, "test")
+
+
+def test_an_excerpt_is_announced_with_the_classes_of_its_files(data: Path) -> None:
+    (data / SMALL_DATA).unlink()
+    sizes = announce("coco17", data)
+    assert (sizes.classes, sizes.counts) == (5, {"trainval": 48, "test": 24})
+    assert require("coco17", data, tolerated=0).ok
 
 
 def test_an_excerpt_may_lack_objects_of_a_class(data: Path) -> None:
