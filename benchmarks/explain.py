@@ -16,7 +16,7 @@ import tyro
 
 from benchmarks.pages.explanation import TEXT_WIDTH, as_dict, as_text, explain
 from benchmarks.pages.records import result_of
-from pretrain.running.command_line import OptionError, end_with_the_pipe, nearest, parse
+from pretrain.running.command_line import OptionError, nearest, parse, run_command
 from transfer.record import FAILED, RECORDS, RecordError, read_record
 
 
@@ -91,5 +91,4 @@ def main(words: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    end_with_the_pipe()
-    sys.exit(main(sys.argv[1:]))
+    run_command(main, only_prints=True)

@@ -20,7 +20,7 @@ from benchmarks.drawing.pictures import EXPLANATION, title_of
 from benchmarks.pages.final_screen import shortened
 from benchmarks.pages.records import FIGURES as FIGURES_FOLDER
 from benchmarks.pages.records import read_results, require_folder
-from pretrain.running.command_line import end_with_the_pipe, one_line_errors, parse
+from pretrain.running.command_line import one_line_errors, parse, run_command
 from transfer.datasets.folders import FolderError, check_row_name, check_writable
 
 
@@ -183,6 +183,4 @@ def main(words: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    if "--list" in sys.argv:
-        end_with_the_pipe()
-    sys.exit(main(sys.argv[1:]))
+    run_command(main, only_prints="--list" in sys.argv)

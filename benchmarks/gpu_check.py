@@ -24,7 +24,14 @@ from xml.etree import ElementTree
 
 from benchmarks.gpu.page import Answer, Machine, complaint, rates_of, render
 from pretrain.running.atomic_files import explain_write_errors, write_whole
-from pretrain.running.command_line import OptionError, Range, check_ranges, one_line_errors, parse
+from pretrain.running.command_line import (
+    OptionError,
+    Range,
+    check_ranges,
+    one_line_errors,
+    parse,
+    run_command,
+)
 from transfer.frozen.pass_hours import save_rates
 from transfer.record import commit
 
@@ -264,4 +271,4 @@ def main(words: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_command(main)

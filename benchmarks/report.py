@@ -10,8 +10,8 @@ from pathlib import Path
 from benchmarks.pages.records import REPORT
 from benchmarks.report_parts.page import report_page
 from benchmarks.report_parts.pretraining import log_files, remember_runs, remembered_runs
-from pretrain.running.atomic_files import write_whole
-from pretrain.running.command_line import one_line_errors, parse
+from pretrain.running.atomic_files import write_text
+from pretrain.running.command_line import one_line_errors, parse, run_command
 from transfer.datasets.folders import FolderError, check_writable
 
 FILE = "index.html"
@@ -45,7 +45,7 @@ def write_report(results: Path, runs: tuple[Path, ...] = ()) -> Path:
             f"{sys.executable} -m pip install {error.name}"
         ) from error
     path = results / REPORT / FILE
-    write_whole(path, page.encode(), "--results")
+    write_text(path, page, "--results")
     remember_runs(results, runs)
     return path
 
@@ -80,4 +80,4 @@ def main(words: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_command(main)

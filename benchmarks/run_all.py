@@ -53,7 +53,7 @@ from benchmarks.planning.plan import (
 )
 from pretrain.running import stop
 from pretrain.running.atomic_files import explain_write_errors
-from pretrain.running.command_line import check_ranges, end_with_the_pipe, one_line_errors, parse
+from pretrain.running.command_line import check_ranges, one_line_errors, parse, run_command
 from pretrain.running.console import QUIET
 from pretrain.running.processes import assume_gpus, num_gpus
 from slurm.cluster import Cluster, ClusterError, cluster
@@ -323,6 +323,5 @@ def main(words: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    if {"--plan", "--plan-full", "--status"}.intersection(sys.argv):
-        end_with_the_pipe()
-    sys.exit(stop.exit_status(main, sys.argv[1:]))
+    views = {"--plan", "--plan-full", "--status"}
+    run_command(main, only_prints=bool(views.intersection(sys.argv)))

@@ -22,7 +22,7 @@ from benchmarks.execution.states import (
     render_states,
     write_status_page,
 )
-from pretrain.running.command_line import end_with_the_pipe, one_line_errors, parse
+from pretrain.running.command_line import one_line_errors, parse, run_command
 from pretrain.running.console import is_live
 
 
@@ -98,5 +98,4 @@ def main(words: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    end_with_the_pipe()
-    sys.exit(main(sys.argv[1:]))
+    run_command(main, only_prints=True)

@@ -21,8 +21,8 @@ from benchmarks.pages.published import papers
 from benchmarks.pages.records import FIGURES, TABLES, read_results, require_folder
 from benchmarks.pages.results_csv import write_csv
 from benchmarks.pages.stated import stated_page
-from pretrain.running.atomic_files import explain_write_errors, write_whole
-from pretrain.running.command_line import one_line_errors, parse
+from pretrain.running.atomic_files import explain_write_errors, write_text
+from pretrain.running.command_line import one_line_errors, parse, run_command
 from transfer.datasets.folders import FolderError, check_writable
 
 
@@ -105,7 +105,7 @@ def update_tables(results: Path) -> bool:
 
 def _write(path: Path, text: str) -> Path:
     """Write a page whole or not at all; WriteError if that fails."""
-    write_whole(path, text.encode(), "--results")
+    write_text(path, text, "--results")
     return path
 
 
@@ -162,4 +162,4 @@ def main(words: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_command(main)

@@ -4,14 +4,12 @@ python -m pretrain --list shows the recipes, --list lorac in100 some of them; to
 on many GPUs.
 """
 
-import os
 import sys
-from typing import NoReturn
 
 from pretrain.command import parse
 from pretrain.readme import recipe_list
 from pretrain.recipes import RECIPES
-from pretrain.running.command_line import OptionError, end_with_the_pipe, one_line_errors
+from pretrain.running.command_line import OptionError, one_line_errors, run_command
 
 
 @one_line_errors(OptionError)
@@ -35,17 +33,5 @@ def main(arguments: list[str]) -> int:
     return start(name, command)
 
 
-def leave(status: int) -> NoReturn:
-    """End this process; one of several ends at once, without waiting for its threads."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    if int(os.environ.get("WORLD_SIZE", 1)) > 1:
-        # torch 2.15 keeps gloo's threads after DDP was used, and they may abort a normal exit
-        os._exit(status)
-    sys.exit(status)
-
-
 if __name__ == "__main__":
-    if "--list" in sys.argv:
-        end_with_the_pipe()
-    leave(main(sys.argv[1:]))
+    run_command(main, only_prints="--list" in sys.argv)

@@ -17,10 +17,10 @@ import tyro
 from pretrain.running import stop
 from pretrain.running.command_line import (
     check_ranges,
-    end_with_the_pipe,
     nearest,
     one_line_errors,
     parse,
+    run_command,
 )
 from pretrain.running.processes import process_group
 from transfer.backbone import BackboneError, inspect_file, load_backbone, require_file
@@ -226,8 +226,5 @@ def main(words: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    if {*sys.argv[1:2]} & {"--list", "check-data", "describe-data", "inspect"} or (
-        "--plan" in sys.argv
-    ):
-        end_with_the_pipe()
-    sys.exit(stop.exit_status(main, sys.argv[1:]))
+    only_prints = {*sys.argv[1:2]} & {"--list", "check-data", "describe-data", "inspect"}
+    run_command(main, only_prints=bool(only_prints) or "--plan" in sys.argv)

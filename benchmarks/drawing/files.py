@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks.drawing.figure import Picture
 from benchmarks.pages.table_rows import csv_text, escape
-from pretrain.running.atomic_files import explain_write_errors, write_whole
+from pretrain.running.atomic_files import explain_write_errors, write_text, write_whole
 
 SUFFIXES = ("png", "svg", "csv")
 """Kinds of files in the order of writing; the CSV comes last because it says that all is drawn."""
@@ -26,7 +26,7 @@ def write_picture(picture: Picture, folder: Path) -> bool:
     svg, png = render(picture, OWN)
     # everything is drawn before the first file is written: a failure leaves no half figure
     numbers = csv_text(picture.header, picture.rows)
-    contents = {"csv": numbers.encode(), "png": png, "svg": svg}
+    contents = {"csv": numbers.encode(errors="backslashreplace"), "png": png, "svg": svg}
     for suffix in SUFFIXES:
         write_whole(folder / f"{picture.file_name}.{suffix}", contents[suffix], "--results")
     return True
@@ -77,7 +77,7 @@ def write_page(folder: Path, command: str) -> None:
             picture = path.with_suffix(".png").name
             parts.append(f"## {title}\n\n![{title}]({picture})\n\n{caption} {files}")
     if len(parts) > 1:
-        write_whole(page, ("\n\n".join(parts) + "\n").encode(), "--results")
+        write_text(page, "\n\n".join(parts) + "\n", "--results")
     elif page.exists() and page.read_bytes().startswith(OPENING.encode()):
         with explain_write_errors(page, "--results"):
             page.unlink()

@@ -18,7 +18,7 @@ from itertools import groupby
 
 from benchmarks.execution.jobs import PREPARE, THEN
 from pretrain.running import stop
-from pretrain.running.command_line import one_line_errors, parse
+from pretrain.running.command_line import one_line_errors, parse, run_command
 from pretrain.running.lock import BusyError
 from transfer.backbone import BackboneError
 from transfer.cells.command import Evaluate, summary
@@ -81,4 +81,4 @@ def main(words: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(stop.exit_status(main, sys.argv[1:]))
+    run_command(main)

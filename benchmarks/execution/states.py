@@ -18,7 +18,7 @@ from pathlib import Path
 from string import Template
 from typing import Any, Literal, Self
 
-from pretrain.running.atomic_files import WriteError, write_whole
+from pretrain.running.atomic_files import WriteError, write_text
 from pretrain.running.console import PROGRESS_FILE
 from slurm.resources import Resources
 from transfer.cells.request import Cell, failure_fields
@@ -286,4 +286,4 @@ def write_status_page(runs: Path, states: States | None = None) -> None:
     """Write the page of these states, or of all cells on machines; a full disk is no error here."""
     with suppress(WriteError):
         page = status_page(local_states(runs) if states is None else states)
-        write_whole(runs / STATUS_PAGE, page.encode(), "--runs")
+        write_text(runs / STATUS_PAGE, page, "--runs")

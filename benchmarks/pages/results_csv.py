@@ -7,7 +7,7 @@ from typing import Any
 from benchmarks.pages.against import compared_everywhere
 from benchmarks.pages.blocks import reasons_of
 from benchmarks.pages.records import SMALL_DATA, Result, Results
-from pretrain.running.atomic_files import write_whole
+from pretrain.running.atomic_files import write_text
 
 FILE = "results.csv"
 
@@ -70,4 +70,4 @@ def write_csv(folder: Path, results: Results) -> None:
     import pandas as pd
 
     frame = pd.DataFrame(numbers_of(results), columns=COLUMNS)
-    write_whole(folder / FILE, frame.to_csv(index=False).encode(), "--results")
+    write_text(folder / FILE, frame.to_csv(index=False), "--results")

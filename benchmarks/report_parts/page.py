@@ -185,7 +185,7 @@ def report_page(results: Path, runs: Sequence[Path] = ()) -> str:
         number = every - sum(part.num_pictures for part in tasks)
         pictures = _left_out(number, "picture", "the .gallery folders and records in results")
         page = render(parts | {"by_task": tasks, "pictures_left_out": pictures})
-        if len(page.encode()) <= MOST_CHARACTERS:
+        if len(page.encode(errors="backslashreplace")) <= MOST_CHARACTERS:
             break
     return page
 

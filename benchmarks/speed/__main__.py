@@ -5,7 +5,14 @@ from collections import defaultdict
 from importlib import import_module
 
 import benchmarks.speed
-from pretrain.running.command_line import OptionError, Range, check_ranges, nearest, parse
+from pretrain.running.command_line import (
+    OptionError,
+    Range,
+    check_ranges,
+    nearest,
+    parse,
+    run_command,
+)
 
 PAIRS = ("losses", "steps", "views", "crops", "features", "encoders", "probe", "svm")
 """Files of this room with a pair of ways: their `Settings`, and `run`, which compares them."""
@@ -39,4 +46,4 @@ def main(words: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_command(main)

@@ -83,6 +83,14 @@ def write_whole(path: Path, content: bytes | memoryview, option: str = "") -> No
             temporary.unlink(missing_ok=True)
 
 
+def write_text(path: Path, text: str, option: str = "") -> None:
+    """Write a text in UTF-8, whole or not at all; WriteError if that fails.
+
+    A name in it that is not UTF-8, which Linux allows for files, is written with escapes.
+    """
+    write_whole(path, text.encode(errors="backslashreplace"), option)
+
+
 def save_stage(path: Path, tensors: "dict[str, Tensor]") -> None:
     """Write tensors of any shape, after their SHA-256, whole or not at all; else WriteError."""
     import safetensors.torch

@@ -5,8 +5,11 @@ place, below the lines that are printed meanwhile. Elsewhere it is a line every 
 `--quiet` it is neither. A running cell also tells its progress in a file, for `--status`.
 """
 
+import errno
+import io
 import json
 import os
+import select
 import socket
 import sys
 import time
@@ -15,7 +18,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pretrain.running.atomic_files import WriteError, write_whole
 
@@ -33,8 +36,53 @@ BAR_WIDTH = 24
 PROGRESS_FILE = "progress.json"
 """Name of the file in the working folder of a running cell that tells its progress."""
 
+FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
+"""Errors after which a later line may be written again, if the output goes to a file."""
+
 _bars: "ContextVar[Bars | None]" = ContextVar("bars", default=None)
 _progress_file: ContextVar[Path | None] = ContextVar("progress_file", default=None)
+
+
+class _Output(io.FileIO):
+    """A standard stream whose text is dropped once nobody can receive it any more."""
+
+    def write(self, content: Any, /) -> int:
+        """Write bytes, as many as the stream takes; return how many were written or dropped."""
+        try:
+            while (count := super().write(content)) is None:  # a terminal that does not block
+                select.select([], [self], [])
+        except OSError as error:  # the reader, such as tee, has ended; or the terminal is closed
+            if error.errno not in FULL_DISK:
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                # also for libraries and processes that write to the same descriptor
+                os.dup2(nowhere, self.fileno())
+                os.close(nowhere)
+            return memoryview(content).nbytes
+        return count
+
+
+def protect_output() -> None:
+    """Let no failure of stdout or stderr end this process, and print every character somehow.
+
+    Text is dropped after the reader has ended; characters that the terminal or log cannot show are
+    printed as escapes.
+    """
+    for name, descriptor in (("stdout", 1), ("stderr", 2)):
+        stream = getattr(sys, name)
+        if stream is None:  # it was closed before this process started
+            setattr(sys, name, io.TextIOWrapper(io.FileIO(os.devnull, "w")))
+            continue
+        with suppress(OSError):
+            stream.flush()
+        raw = _Output(descriptor, "w", closefd=False)
+        text = io.TextIOWrapper(
+            io.BufferedWriter(raw),
+            encoding=stream.encoding,
+            errors="backslashreplace",
+            line_buffering=stream.line_buffering,
+            write_through=stream.write_through,
+        )
+        setattr(sys, name, text)
 
 
 def format_duration(seconds: float) -> str:

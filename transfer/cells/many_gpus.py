@@ -19,6 +19,7 @@ from pathlib import Path
 
 from pretrain.running import stop
 from pretrain.running.atomic_files import WriteError, write_whole
+from pretrain.running.console import protect_output
 from pretrain.running.errors import SuiteError
 from pretrain.running.lock import lock_folder
 from pretrain.running.processes import pickled_error, process_group, this_process
@@ -166,4 +167,5 @@ def main(file: Path) -> None:
 
 
 if __name__ == "__main__":
+    protect_output()
     main(Path(sys.argv[1]))

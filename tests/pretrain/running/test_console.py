@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -98,3 +99,51 @@ def test_without_a_terminal_a_line_comes_after_10_s_and_then_every_half_minute(
             assert printed == lines
         assert counter.rate == pytest.approx(160 / 42)
     assert capsys.readouterr().err[8:].startswith("  train       jcl/smoke  480/3200 images")
+
+
+PRINT = """
+import sys, time
+from pathlib import Path
+from pretrain.running.console import print_line, protect_output
+protect_output()
+for step in range(100):
+    print("result", step, flush=True)
+    print_line(f"step {{step}}")
+{end}
+Path(sys.argv[1]).write_text("all steps")
+"""
+
+
+@pytest.mark.parametrize(
+    "reader",
+    ["{} | head -1", "{} 2>&1 | true", "{} > /dev/full 2> /dev/full", "{} >&- 2>&-", "{} 2>&-"],
+)
+def test_work_continues_without_a_reader_of_its_output(tmp_path: Path, reader: str) -> None:
+    words = shlex.join([sys.executable, "-c", PRINT.format(end="")])
+    command = reader.format(f"({words} {tmp_path / 'file'}; echo $? > {tmp_path / 'status'})")
+    done = subprocess.run(command, shell=True, capture_output=True, text=True)
+    assert (tmp_path / "status").read_text() == "0\n"
+    assert (tmp_path / "file").read_text() == "all steps"
+    assert "Error" not in done.stderr
+
+
+def test_work_continues_after_its_terminal_is_closed(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    end = "time.sleep(0.5); print('nobody reads it')"
+    words = [sys.executable, "-c", PRINT.format(end=end), str(tmp_path / "file")]
+    process = subprocess.Popen(words, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    os.read(ours, 1)
+    os.close(ours)
+    assert process.wait() == 0
+    assert (tmp_path / "file").exists()
+
+
+def test_characters_that_a_log_cannot_show_are_escaped() -> None:
+    program = "from pretrain.running.console import protect_output; protect_output();"
+    program += "print('läufe/\\udce4')"
+    for encoding, shown in (("ascii", rb"l\xe4ufe/\udce4"), ("utf-8", "läufe/".encode())):
+        settings = os.environ | {"PYTHONIOENCODING": encoding}
+        done = subprocess.run([sys.executable, "-c", program], env=settings, capture_output=True)
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert done.stdout.startswith(shown)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -92,7 +93,8 @@ CELLS = {
 
 @pytest.mark.parametrize(
     ("number", "key", "words"),
-    [(signal.SIGTERM, *cell) for cell in CELLS.values()] + [(signal.SIGINT, *CELLS["probe"])],
+    [(signal.SIGTERM, *cell) for cell in CELLS.values()]
+    + [(signal.SIGINT, *CELLS["probe"]), (signal.SIGHUP, *CELLS["extraction"])],
 )
 def test_a_cell_that_all_processes_were_asked_to_stop_goes_on_to_the_same_record(
     tmp_path: Path, checkpoint: Path, number: signal.Signals, key: str, words: tuple[str, ...]
@@ -139,6 +141,17 @@ def test_cells_side_by_side_go_on_after_a_signal_to_all_their_processes(
     subprocess.run(command, cwd=ROOT, stderr=subprocess.DEVNULL, check=True)
     assert start_cell(tmp_path / "a", ("cifar10_linear", *words)).wait() == 0
     assert result(tmp_path / "b", "cifar10_linear*") == result(tmp_path / "a")
+
+
+def test_run_all_continues_without_a_reader_of_its_output(tmp_path: Path, checkpoint: Path) -> None:
+    generate(tmp_path / "data", keys=("cifar10",))
+    words = ["--ckpt", str(checkpoint), "--data", str(tmp_path / "data"), "--schedule", "smoke"]
+    words += ["--results", str(tmp_path / "results"), "--runs", str(tmp_path / "runs")]
+    words = [sys.executable, "benchmarks/run_all.py", *words, "--tasks", "cifar10_knn"]
+    piped = f"({shlex.join(words)}; echo $? > {tmp_path}/status) 2>&1 | head -1"
+    subprocess.run(piped, shell=True, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    assert (tmp_path / "status").read_text() == "0\n"
+    assert (tmp_path / "results" / "tables").exists()
 
 
 def test_corruptions_go_on_after_a_signal_to_all_processes(
