@@ -1,11 +1,15 @@
 """Whether numbers differ: beside SciPy's tests and counted by hand, and what verdicts follow."""
 
+import statistics
+from collections.abc import Sequence
 from itertools import permutations
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy.stats import binomtest, ttest_ind, ttest_rel
+from scipy.stats import t as student_t
 
 from benchmarks.pages.differences import (
     Difference,
@@ -17,7 +21,7 @@ from benchmarks.pages.differences import (
     holm,
     how_compared,
 )
-from transfer.outcomes import per_image, resampled
+from transfer.outcomes import Floats, per_image, resampled
 
 
 def score(*runs: NDArray[np.bool_], labels: NDArray[np.int64] | None = None) -> Score:
@@ -96,6 +100,75 @@ def test_ap_is_compared_on_the_same_resampled_test_sets() -> None:
     assert found.error == pytest.approx(np.std(values[1] - values[0], ddof=1), rel=1e-3)
     assert found.sure
     assert how_compared(b, a, "coco_det") == "paired bootstrap on the same images"
+
+
+def resampled_score(metric: str, runs: Sequence[float], values: Floats) -> Score:
+    """The number of one checkpoint, and the metric (seeds, B) of its seeds on resampled sets."""
+    sample = Sample(
+        metric, images="test", details=tuple(resampled({metric: own}, 99) for own in values)
+    )
+    std = float(np.std(runs, ddof=1)) if len(runs) > 1 else 0.0
+    return Score(mean=float(np.mean(runs)), std=std, runs=len(runs), sample=sample)
+
+
+@pytest.mark.parametrize(
+    ("metric", "task"), [("AP", "coco_det"), ("mAP", "voc07_svm"), ("mIoU", "voc12_seg_fcn")]
+)
+@pytest.mark.parametrize("num_seeds", [(3, 2), (2, 2), (4, 3)])
+def test_several_seeds_are_compared_as_by_a_plain_loop(
+    metric: str, task: str, num_seeds: tuple[int, int]
+) -> None:
+    rng = np.random.default_rng(sum(num_seeds))
+    common, num_sets = rng.normal(0, 1.5, 200), 200
+    runs: list[list[float]] = []
+    values: list[list[list[float]]] = []  # of each checkpoint, seed and resampled test set
+    for center, count in zip((41.0, 39.5), num_seeds, strict=True):
+        runs.append([center + float(rng.normal(0, 0.4)) for _ in range(count)])
+        values.append(
+            [[float(round(m + c + rng.normal(0, 0.5), 4)) for c in common] for m in runs[-1]]
+        )
+    scores = [
+        resampled_score(metric, own, np.array(sets)) for own, sets in zip(runs, values, strict=True)
+    ]
+    result = difference(scores[0], scores[1], task)
+
+    means = [sum(own) / len(own) for own in runs]
+    points = means[0] - means[1]
+    gaps = []
+    for b in range(num_sets):
+        a, other = (sum(sets[b] for sets in own) / len(own) for own in values)
+        gaps.append(a - other)
+    center = sum(gaps) / num_sets
+    variance = over_images = sum((gap - center) ** 2 for gap in gaps) / (num_sets - 1)
+    weight = 0.0
+    for own, mean in zip(runs, means, strict=True):
+        of_mean = sum((run - mean) ** 2 for run in own) / (len(own) - 1) / len(own)
+        variance += of_mean
+        weight += of_mean**2 / (len(own) - 1)
+    student = student_t(variance**2 / weight)
+    half = float(student.ppf(0.975)) * variance**0.5
+    assert result.points == pytest.approx(points)
+    assert result.error == pytest.approx(variance**0.5)
+    assert result.interval == pytest.approx((points - half, points + half))
+    assert result.p == pytest.approx(2 * float(student.sf(abs(points) / variance**0.5)))
+    assert result.sure == (abs(points) > half)
+    assert over_images < variance
+    # the error of one checkpoint alone
+    own_sets = [sum(sets[b] for sets in values[0]) / num_seeds[0] for b in range(num_sets)]
+    assert scores[0].sample is not None
+    assert scores[0].sample.error(means[0]) == pytest.approx(statistics.stdev(own_sets))
+
+
+def test_a_seed_without_resampled_sets_leaves_none_to_pair() -> None:
+    sets = np.random.default_rng(0).normal(40, 1, (2, 200))
+    details: tuple[dict[str, Any], ...] = (
+        resampled({"AP": sets[0]}, 99),
+        {},
+        resampled({"AP": sets[1]}, 99),
+    )
+    sample = Sample("AP", images="test", details=details)
+    assert sample.resampled is None
+    assert sample.pairing is None
 
 
 def test_other_images_are_never_paired() -> None:
