@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.transfer.detection.test_coco_ap import annotation, as_found, scenes_of
-from tests.transfer.detection.test_voc_ap import random_split
+from tests.transfer.detection.test_voc_ap import found, random_split, scene
 from transfer.datasets.scenes import Scenes
 from transfer.detection import coco_ap as coco
 from transfer.detection.voc_ap import resampled_voc_ap, voc_ap
@@ -79,6 +79,30 @@ def test_resampled_detections_score_as_voc_scores_the_drawn_images() -> None:
         again = Scenes(Path(), [scenes.scene(int(i)) for i in drawn], scenes.class_names)
         # equal scores of different images may take either order
         assert value == pytest.approx(voc_ap([detections[i] for i in drawn], again)["AP"], abs=0.3)
+
+
+def test_vocs_mean_leaves_out_classes_that_a_resample_lacks() -> None:
+    rng = np.random.default_rng(0)
+    scenes, detections = [], []
+    for i in range(8):  # class 1 is on one image, class 2 on none
+        boxes = [(10.0 * k, 0, 10.0 * k + 8, 20) for k in range(3)]
+        classes = [0, 0, int(i == 3)]
+        scenes.append(scene(str(i), boxes, classes, [0, 0, 0]))
+        shift = rng.integers(-3, 4, 3)
+        near = [(a + s, b, c + s, d) for (a, b, c, d), s in zip(boxes, shift, strict=True)]
+        detections.append(found(near, np.round(rng.random(3), 3).tolist(), classes))
+    split = Scenes(Path(), scenes, ["one", "two", "three"])
+    values = resampled_voc_ap(detections, split)["AP"]
+    lacking = 0
+    for times, value in list(zip(resamples(8).astype(int), values, strict=True))[:20]:
+        drawn = np.repeat(np.arange(8), times)
+        again = Scenes(Path(), [scenes[i] for i in drawn], split.class_names)
+        ap = voc_ap([detections[i] for i in drawn], again)
+        names = ["one", "two", "three"] if 3 in drawn else ["one", "three"]
+        lacking += 3 not in drawn
+        # equal scores of one image, drawn several times, may take either order
+        assert value == pytest.approx(np.mean([ap[f"AP/{name}"] for name in names]), abs=1e-6)
+    assert 0 < lacking < 20
 
 
 @pytest.mark.parametrize("kind", ["bbox", "segm", "keypoints"])

@@ -39,7 +39,8 @@ def voc_ap(detections: Sequence[Detections], scenes: Scenes) -> dict[str, float]
         )
     # rounded scores are often equal, and this sort is not stable; the reference makes the same
     # call, so that both orders are equal on one machine
-    by_class = _precisions(detections, scenes, np.ones((1, len(scenes))), "quicksort")[..., 0]
+    counts = np.ones((1, len(scenes)))
+    by_class = np.nan_to_num(_precisions(detections, scenes, counts, "quicksort")[..., 0])
     ap = _summaries(by_class.mean(axis=0))
     for name, values in zip(scenes.class_names, by_class[:, 0], strict=True):
         ap[f"AP/{name}"] = values.mean()
@@ -50,10 +51,12 @@ def voc_ap(detections: Sequence[Detections], scenes: Scenes) -> dict[str, float]
 def resampled_voc_ap(detections: Sequence[Detections], scenes: Scenes) -> dict[str, Floats]:
     """Return AP, AP50 and AP75 (B,) at 11 points and by area, on resampled test sets.
 
-    Percent; see `voc_ap`.
+    Percent; see `voc_ap`. A class that only a resampled set lacks is left out of its mean, as in
+    COCO's and the SVMs' metric.
     """
     by_class = _precisions(detections, scenes, resamples(len(scenes)), "stable")
-    return _summaries(by_class.mean(axis=0))
+    by_class[np.isnan(by_class).all(axis=(1, 2, 3))] = 0
+    return _summaries(np.nanmean(by_class, axis=0))
 
 
 def _precisions(
@@ -61,7 +64,7 @@ def _precisions(
 ) -> Floats:
     """Return the average precision (L, 2, thresholds, B) of classes at 11 points and by area.
 
-    counts (B, n): how often each image occurs. Percent; 0 for a class without an object.
+    counts (B, n): how often each image occurs. Percent; NaN for a class without an object.
     """
     by_class = [
         [
@@ -73,7 +76,7 @@ def _precisions(
         ]
         for positives, images, outcomes in _matches(detections, scenes, sort)
     ]
-    return np.asarray(np.nan_to_num(by_class))
+    return np.asarray(by_class)
 
 
 def _summaries(means: Floats) -> dict[str, Any]:
