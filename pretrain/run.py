@@ -221,6 +221,7 @@ def cautions(job: Job) -> list[str]:
         )
         if names
     ]
+    notes += images.remarks
     if job.process.num_processes == 1 and job.method.batch_needs(job.recipe.config).bn_splits == 1:
         notes.append(
             "one process and bn_splits 1: batch norm can tell which key belongs to a query; "

@@ -4,15 +4,22 @@ import os
 import sys
 import time
 import traceback
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import OutOfMemoryError
 
 from pretrain.checkpoint import CheckpointError
 from pretrain.command import Command
-from pretrain.data.images import ChangedError, DataError, DecodeError, last_writes
+from pretrain.data.images import (
+    ChangedError,
+    DataError,
+    DecodeError,
+    TrainingImages,
+    last_writes,
+)
 from pretrain.data.listing import find_images
 from pretrain.launch import LaunchError, LostProcessError, folder_lock, join_processes
 from pretrain.loop import train
@@ -28,6 +35,7 @@ from pretrain.running import stop
 from pretrain.running.console import format_duration, print_line
 from pretrain.running.errors import NotFiniteError
 from pretrain.running.loader import WorkerKilledError
+from pretrain.running.processes import Process
 from pretrain.settings import SettingsError, check_recipe
 
 FAILURES = ChangedError, DecodeError, LostProcessError, NotFiniteError, OSError, WorkerKilledError
@@ -76,6 +84,26 @@ def require_memory(needs: int, free: int) -> None:
         )
 
 
+def same_images(command: Command[Any], process: Process) -> TrainingImages:
+    """Return the images that the main process finds, in every process.
+
+    One process reads the headers of a million files on a slow disk, and a file that is added in the
+    meantime cannot make the processes disagree. All raise the error of the main process.
+    """
+    results: list[Any] = [None]
+    if process.is_main:
+        try:
+            results = [find_images(command.data, tolerated=command.tolerated_images)]
+        except (DataError, OSError) as error:
+            results = [error]
+    if process.num_processes > 1:
+        dist.broadcast_object_list(results, device=process.device)
+    if isinstance(results[0], Exception):
+        raise results[0]
+    images: TrainingImages = results[0]
+    return images
+
+
 def run(name: str, command: Command[Any]) -> int:
     """Train, export, and print the result line on stdout; return the exit status."""
     started_s = time.monotonic()
@@ -86,15 +114,13 @@ def run(name: str, command: Command[Any]) -> int:
             f"--out {command.out} lies in --data {command.data}, so that a resumed run would also "
             "train on the pictures that it has written; choose a folder beside the images"
         )
-    # to list a million images on a slow disk may take longer than processes wait for each other
-    images = find_images(command.data, tolerated=command.tolerated_images)
     needs = planned_memory(command)
-    stop.listen(twice=False)
-    with (
-        join_processes(command.device) as process,
+    with ExitStack() as stack:
+        process = stack.enter_context(join_processes(command.device))
+        images = same_images(command, process)
+        stop.listen(twice=False)
         # last: if the folder is in use, rank 0 fails as a member of the group; the others notice
-        folder_lock(command.out) if process.is_main else nullcontext(),
-    ):
+        stack.enter_context(folder_lock(command.out) if process.is_main else nullcontext())
         before = last_writes(images) if process.is_main else None
         job = prepare(name, command, process, images)
         if process.is_main:

@@ -8,7 +8,6 @@ import hashlib
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pretrain.pixels.decoding import DECODE_ERRORS, decode
+from pretrain.pixels.image_names import split_of_folder
 
 
 class DataError(ValueError):
@@ -28,16 +28,6 @@ class DecodeError(DataError):
 
 class ChangedError(DataError):
     """Images were changed while a run read them."""
-
-
-class FolderState(NamedTuple):
-    """A real folder when it was listed; another state means other names in it."""
-
-    path: str
-    """Path that led there."""
-    inode: int
-    changed_ns: int
-    """Change time (ctime); tar and cp -p restore only the time of modification."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,8 +43,8 @@ class TrainingImages:
     """Links to folders, and folders behind links, that are in the set under another name."""
     unreadable: tuple[str, ...] = ()
     """Images, links and folders that do not open."""
-    states: tuple[FolderState, ...] = ()
-    """Folders when they were listed."""
+    remarks: tuple[str, ...] = ()
+    """Lines on files that are not among the images, with their number and the reason."""
 
     def __len__(self) -> int:
         return len(self.names)
@@ -78,7 +68,13 @@ class TrainingImages:
         """Names of the folders that hold images, sorted; raises a DataError if one is in none."""
         if "" in self.folders:
             raise DataError(f"{self.folder} holds images without a folder, so they have no label")
-        return sorted({folder.partition("/")[0] for folder in self.folders})
+        names = sorted({folder.partition("/")[0] for folder in self.folders})
+        if len(names) == 1 and split_of_folder(names[0]):
+            raise DataError(
+                f"{self.folder} has {names[0]} as its only class; pass --data "
+                f"{self.folder / names[0]}"
+            )
+        return names
 
     @cached_property
     def labels(self) -> NDArray[np.int64]:
@@ -103,8 +99,7 @@ class TrainingImages:
             found = f"{pixels.shape[0]} x {pixels.shape[1]}"
             raise DecodeError(
                 f"{file} is {found} px, but was listed as {listed[0]} x {listed[1]}: it was "
-                f"replaced under its name. Touch its folder ({file.parent}), so that it is listed "
-                f"again, and start the same command again"
+                "replaced under its name. Start the same command again, which lists it anew"
             )
         return pixels
 

@@ -1,51 +1,55 @@
-"""Listings of image folders: walked through once, and kept for the next start.
+"""Lists the images of a folder before a run. Links to folders are followed.
 
-Links to folders are followed. Kept listings lie below $XDG_CACHE_HOME/ssl-benchmark/listings and
-may be deleted at any time. One counts as long as every folder has the entries that it had. A file
-whose content is replaced by an image of another size under its old name is noticed when it is read.
+A file whose content is replaced by an image of another size under its old name is noticed when it
+is read.
 """
 
-import hashlib
-import io
-import json
 import os
-import time
-import zipfile
-from contextlib import ExitStack, suppress
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pretrain.data.images import DataError, FolderState, TrainingImages
-from pretrain.pixels.decoding import UNREADABLE, image_size, image_sizes
-from pretrain.pixels.image_names import IMAGE_SUFFIXES, is_hidden, is_image
-from pretrain.running.atomic_files import WriteError, write_whole
-from pretrain.running.lock import wait_for_lock
+from pretrain.data.images import DataError, TrainingImages
+from pretrain.pixels.decoding import image_sizes
+from pretrain.pixels.image_names import (
+    IMAGE_SUFFIXES,
+    has_image_suffix,
+    is_hidden,
+    split_of_folder,
+)
 
-UNSURE_S = 2.0
-"""A folder that changed so shortly before it was listed may change again at the same clock time."""
-TORN = (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile)
-"""Errors of reading a file that was cut short or damaged."""
+ARCHIVE_SUFFIXES = (
+    *(".tar", ".zip", ".tgz", ".gz", ".bz2", ".xz", ".zst", ".7z", ".rar"),
+    *(".parquet", ".tfrecord", ".lmdb", ".h5", ".hdf5", ".npz", ".mdb"),
+)
+"""Suffixes of files that may hold many images."""
+MAX_NAMES = 10
+"""Names that a line quotes."""
 
 
 @dataclass(frozen=True)
 class Tree:
-    """Contents of a folder, by the paths below it that lead there, without hidden names."""
+    """Contents of a folder, by the paths below it that lead there."""
 
     files: list[str] = field(default_factory=list)
+    """Files with any suffix, without hidden ones."""
     unreadable: list[str] = field(default_factory=list)
     """Links that lead nowhere, and folders that may not be listed."""
     repeated: list[str] = field(default_factory=list)
     """Links to folders, and folders behind links, that were walked under another name."""
-    states: list[FolderState] = field(default_factory=list)
-    """Every folder that was walked."""
+    hidden: Counter[str] = field(default_factory=Counter)
+    """Number of the hidden folders and images by name; "._*" stands for macOS's resource forks."""
 
 
 def walk(folder: Path) -> Tree:
     """List a folder, following links; each real folder is walked once.
+
+    Hidden files and folders, and those of systems, are counted but not listed.
 
     A folder is listed by its own path rather than by a link to it. Among links the shorter path
     wins, then the first by name.
@@ -61,12 +65,15 @@ def walk(folder: Path) -> Tree:
         walked.add((place.st_dev, place.st_ino))
         try:
             with os.scandir(folder / below) as scanned:
-                entries = [entry for entry in scanned if not is_hidden(entry.name)]
+                entries = list(scanned)
         except PermissionError:
             tree.unreadable.append(below or ".")
             return
-        tree.states.append(FolderState(below, place.st_ino, place.st_ctime_ns))
         for entry in entries:
+            if is_hidden(entry.name):
+                if has_image_suffix(entry.name) or entry.is_dir():
+                    tree.hidden["._*" if entry.name.startswith("._") else entry.name] += 1
+                continue
             path = f"{below}/{entry.name}" if below else entry.name
             if entry.is_symlink() and not Path(entry.path).exists():  # no target, or a circle
                 tree.unreadable.append(path)
@@ -89,56 +96,90 @@ def find_images(folder: Path, *, tolerated: int = 0) -> TrainingImages:
     """Return all images below a folder, sorted by name; those that do not open are left out.
 
     A link that leads nowhere is an unreadable image, since it may stand for a whole class, and so
-    is a folder that may not be listed. Raises a DataError if there is no image, or if more are
-    unreadable than tolerated; it names them. Of several processes on a machine that ask at the same
-    time, one lists and the others wait.
-    """
-    path = cache_folder() / f"{hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:24]}.npz"
-    with ExitStack() as stack:
-        with suppress(WriteError):  # without a cache or locks, all list the folder
-            stack.enter_context(wait_for_lock(path.with_suffix(".lock")))
-        images = _load(path, folder)
-        if images is None:
-            started_s = time.time()
-            images = list_images(folder)
-            _keep(path, images, started_s)
-    num_broken = len(images.unreadable)
-    if num_broken > tolerated:
-        raise DataError(
-            f"{folder}: {num_broken} of {len(images) + num_broken} images are unreadable "
-            f"({', '.join(images.unreadable[:10])}{', ...' if num_broken > 10 else ''}), "
-            f"{tolerated} tolerated; replace them or pass --tolerated-images {num_broken}"
-        )
-    return images
-
-
-def list_images(folder: Path) -> TrainingImages:
-    """Walk through a folder and read the size of every image.
-
-    Raises a DataError if it is no folder or holds no image.
+    is a folder that may not be listed. Raises a DataError if it is no folder, holds no image or
+    several splits of a set, or if more images are unreadable than tolerated; it names them.
     """
     if not folder.is_dir():
         raise DataError(f"{folder} is no folder; --data wants a folder of images")
     tree = walk(folder)
-    candidates = [path for path in tree.files if is_image(path.rpartition("/")[2])]
-    candidates += tree.unreadable
+    candidates = [path for path in tree.files if has_image_suffix(path)] + tree.unreadable
+    remarks = files_left_out(tree)
     if not candidates:
-        raise DataError(f"{folder} holds no image ({', '.join(IMAGE_SUFFIXES)}) at any depth")
+        kinds, more = ", ".join(IMAGE_SUFFIXES), "".join(f"; {line}" for line in remarks)
+        raise DataError(f"{folder} holds no image ({kinds}) at any depth{more}")
+    require_one_split(folder, candidates)
     # folder by folder, as paths are sorted: no name has a byte below the one between folders
     candidates.sort(key=lambda path: path.replace("/", "\0"))
     sizes = image_sizes([f"{folder}/{path}" for path in candidates])
     readable: NDArray[np.bool_] = sizes[:, 0] > 0
     names = [path.encode(errors="surrogateescape") for path in compress(candidates, readable)]
     heights, widths = (np.ascontiguousarray(column) for column in sizes[readable].T)
+    unreadable = tuple(compress(candidates, ~readable))
+    if len(unreadable) > tolerated:
+        raise DataError(
+            f"{folder}: {len(unreadable)} of {len(candidates)} images are unreadable "
+            f"({_first(unreadable)}), {tolerated} tolerated; "
+            f"replace them or pass --tolerated-images {len(unreadable)}"
+        )
     return TrainingImages(
         folder,
         np.array(names, dtype=np.bytes_),
         heights,
         widths,
         tuple(tree.repeated),
-        tuple(compress(candidates, ~readable)),
-        tuple(tree.states),
+        unreadable,
+        remarks,
     )
+
+
+def files_left_out(tree: Tree) -> tuple[str, ...]:
+    """Return a line for each reason why files are not among the images, with their number."""
+    others = [path for path in tree.files if not has_image_suffix(path)]
+    archives = sorted(path for path in others if path.lower().endswith(ARCHIVE_SUFFIXES))
+    rest = (path for path in others if not path.lower().endswith(ARCHIVE_SUFFIXES))
+    suffixes = Counter(PurePosixPath(path).suffix.lower() or "no suffix" for path in rest)
+    lines = (
+        (suffixes.total(), "files are left out for their suffix", _counted(suffixes)),
+        (len(archives), "archives are not read, only unpacked images are", archives),
+        (
+            tree.hidden.total(),
+            "hidden or system files and folders are left out",
+            _counted(tree.hidden),
+        ),
+    )
+    return tuple(f"{number} {what}: {_first(names)}" for number, what, names in lines if number)
+
+
+def require_one_split(folder: Path, paths: Iterable[str]) -> None:
+    """Raise a DataError if one folder holds images of several splits, such as train/ and val/.
+
+    A single name, such as the class "train" of CIFAR-100, is not a split.
+    """
+    parents = {PurePosixPath(path).parent for path in paths}
+    folders = parents.union(*(parent.parents for parent in parents))
+    splits: dict[PurePosixPath, dict[str, PurePosixPath]] = {}
+    for path in sorted(folders, key=lambda path: (len(path.parts), path)):
+        if split := split_of_folder(path.name):
+            splits.setdefault(path.parent, {}).setdefault(split, path)
+    for paths_of_splits in splits.values():
+        if len(paths_of_splits) > 1:
+            names = ", ".join(map(str, paths_of_splits.values()))
+            choice = paths_of_splits.get("train") or paths_of_splits["val"]
+            raise DataError(
+                f"{folder} holds several splits of a set ({names}); pass one of them: "
+                f"--data {folder / choice}. To train on several, link them under other names into "
+                "one folder"
+            )
+
+
+def _counted(counts: Mapping[str, int]) -> list[str]:
+    """Return names with their numbers, the most frequent first."""
+    rows = sorted(counts.items(), key=lambda row: (-row[1], row[0]))
+    return [f"{name} ({count})" for name, count in rows]
+
+
+def _first(names: Sequence[str]) -> str:
+    return ", ".join(names[:MAX_NAMES]) + (", ..." if len(names) > MAX_NAMES else "")
 
 
 def find_styles(folder: Path, images: TrainingImages) -> tuple[Path, ...]:
@@ -162,59 +203,3 @@ def find_styles(folder: Path, images: TrainingImages) -> tuple[Path, ...]:
             f"name in {images.folder}"
         )
     return styles
-
-
-def cache_folder() -> Path:
-    """Return the folder of kept listings."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "ssl-benchmark" / "listings"
-
-
-def _keep(path: Path, images: TrainingImages, started_s: float) -> None:
-    """Write a listing, unless a folder changed just before; without room nothing is kept."""
-    latest_ns = max((state.changed_ns for state in images.states), default=0)
-    if latest_ns > (started_s - UNSURE_S) * 1e9:
-        return
-    content = io.BytesIO()
-    facts = json.dumps([images.repeated, images.unreadable, images.states])
-    np.savez(
-        content,
-        facts=np.array(facts),
-        names=images.names,
-        heights=images.heights,
-        widths=images.widths,
-    )
-    with suppress(WriteError):
-        write_whole(path, content.getbuffer())
-
-
-def _load(path: Path, folder: Path) -> TrainingImages | None:
-    """Return a kept listing, or None if there is none that counts."""
-    try:
-        with path.open("rb") as content, np.load(content) as file:
-            repeated, unreadable, states = json.loads(str(file["facts"]))
-            arrays = {name: file[name] for name in ("names", "heights", "widths")}
-        images = TrainingImages(
-            folder,
-            **arrays,
-            repeated=tuple(repeated),
-            unreadable=tuple(unreadable),
-            states=tuple(FolderState(*state) for state in states),
-        )
-        unchanged = all(_state(folder, state.path) == state for state in images.states)
-    except TORN:
-        return None
-    opened = any(_opens(folder / name) for name in images.unreadable)
-    return images if unchanged and not opened else None
-
-
-def _state(folder: Path, path: str) -> FolderState:
-    place = (folder / path).stat()
-    return FolderState(path, place.st_ino, place.st_ctime_ns)
-
-
-def _opens(path: Path) -> bool:
-    """Return whether what could not be read before can be read now: an image or a folder."""
-    if path.is_dir():
-        return os.access(path, os.R_OK | os.X_OK)
-    return image_size(str(path)) != UNREADABLE

@@ -1,10 +1,17 @@
 """Which names in a folder are images, and which belong to a system or tool."""
 
+import re
+
 IMAGE_SUFFIXES = (
     *(".jpg", ".jpeg", ".jfif", ".png", ".webp", ".bmp", ".gif"),
     *(".ppm", ".pgm", ".tif", ".tiff"),
 )
 """Suffixes of images, in any case."""
+SPLIT_NAME = re.compile(
+    r"(?:(?P<train>train|training|trainval)|(?P<val>val|valid|validation|dev|eval)"
+    r"|(?P<test>test|testing))(?:[ _-]?(?:\d+|set|images?|data|large|small|standard))*"
+)
+"""Names of folders of splits, in lower case."""
 SYSTEM_NAMES = frozenset(
     [
         *("@eadir", "#recycle", "#snapshot", "@recycle", "@recently-snapshot"),
@@ -26,4 +33,18 @@ def is_hidden(name: str) -> bool:
 
 def is_image(name: str) -> bool:
     """Return whether a file is an image by its name."""
-    return name.lower().endswith(IMAGE_SUFFIXES) and not is_hidden(name)
+    return has_image_suffix(name) and not is_hidden(name)
+
+
+def has_image_suffix(name: str) -> bool:
+    """Return whether a name or path ends like an image."""
+    return name.lower().endswith(IMAGE_SUFFIXES)
+
+
+def split_of_folder(name: str) -> str:
+    """Return the split that a folder's name says: train, val, test, or empty.
+
+    Such as training, val_256, test2017 or valid-images.
+    """
+    found = SPLIT_NAME.fullmatch(name.lower())
+    return (found.lastgroup or "") if found else ""

@@ -28,11 +28,11 @@ def test_a_signal_while_images_are_listed_is_an_interruption(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def interrupt(folder: Path) -> NoReturn:
+    def interrupt(files: list[str]) -> NoReturn:
         os.kill(os.getpid(), signal.SIGTERM)
         pytest.fail("the signal has had no effect")
 
-    monkeypatch.setattr(pretrain.data.listing, "list_images", interrupt)
+    monkeypatch.setattr(pretrain.data.listing, "image_sizes", interrupt)
     words = ["--data", str(image_folder), "--out", str(tmp_path / "run"), "--device", "cpu"]
     assert main(["moco/smoke", *words]) == 75
     assert "stopped by SIGTERM before the first step, run the same command" in (

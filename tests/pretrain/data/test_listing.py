@@ -1,137 +1,110 @@
-"""Kept listings are found again as long as they are true."""
+"""What a listing leaves out and names, splits that are refused, and files that were added."""
 
 import os
-import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 from PIL import Image
 
-import pretrain.data.listing
-from pretrain.data.images import DataError, TrainingImages
-from pretrain.data.listing import cache_folder, find_images, list_images
+from pretrain.data.images import DataError
+from pretrain.data.listing import find_images, require_one_split
 
 
-@pytest.fixture
-def walks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Folders that were walked through, with an empty cache."""
-    walked: list[Path] = []
-
-    def count(folder: Path) -> TrainingImages:
-        walked.append(folder)
-        return list_images(folder)
-
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(pretrain.data.listing, "list_images", count)
-    return walked
+def test_added_file_is_found_where_folders_keep_their_times(image_folder: Path) -> None:
+    """Overlays and buckets show the old times of a folder that has changed."""
+    folder = image_folder / "warm"
+    times = folder.stat()
+    assert len(find_images(image_folder)) == 20
+    Image.new("L", (9, 5)).save(folder / "new.png")
+    os.utime(folder, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert len(find_images(image_folder)) == 21
 
 
-@pytest.fixture
-def old(image_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of images that nobody has changed for a while."""
-    monkeypatch.setattr(pretrain.data.listing, "UNSURE_S", 0.05)
-    wait()
-    return image_folder
-
-
-def wait() -> None:
-    """Wait until a change may be listed; Linux counts in 10 ms at most."""
-    time.sleep(0.06)
-
-
-def assert_same(found: TrainingImages, expected: TrainingImages) -> None:
-    assert all(
-        np.array_equal(values, vars(expected)[name])
-        for name, values in vars(found).items()
-        if isinstance(values, np.ndarray)
-    )
-    assert (found.repeated, found.states) == (expected.repeated, expected.states)
-
-
-def test_a_listing_is_found_again_by_any_path_to_the_folder(
-    old: Path, tmp_path: Path, walks: list[Path]
+def test_nothing_is_written(
+    image_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "link").symlink_to(old)
-    expected = list_images(old)
-    assert_same(find_images(old), expected)
-    assert_same(find_images(old), expected)
-    assert walks == [old]
-    assert find_images(tmp_path / "link").path(0) == tmp_path / "link" / "cold" / "0.png"
-    assert walks == [old]
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    find_images(image_folder)
+    assert not list(home.iterdir())
 
 
-@pytest.mark.parametrize("change", ["added", "unpacked", "removed", "renamed", "folder", "link"])
-def test_a_changed_folder_is_listed_again(
-    old: Path, tmp_path: Path, walks: list[Path], change: str
-) -> None:
-    find_images(old)
-    first = old / "warm" / "0.png"
-    match change:
-        case "added":
-            Image.new("L", (9, 5)).save(old / "warm" / "new.png")
-        case "unpacked":
-            time_ns = first.parent.stat().st_mtime_ns
-            Image.new("L", (9, 5)).save(old / "warm" / "new.png")
-            os.utime(first.parent, ns=(time_ns, time_ns))  # as tar and cp -p do
-        case "removed":
-            first.unlink()
-        case "renamed":
-            first.rename(old / "warm" / "zero.png")
-        case "folder":
-            (old / "between").mkdir()
-        case "link":
-            (old / "again").symlink_to(tmp_path)
-    assert_same(find_images(old), list_images(old))
-    assert len(walks) == 2
+def test_files_of_other_suffixes_are_counted_by_suffix(image_folder: Path) -> None:
+    for i in range(3):
+        (image_folder / f"warm/{i}.HEIC").touch()
+        (image_folder / f"warm/image{i}").touch()
+    (image_folder / "labels.csv").touch()
+    (line,) = find_images(image_folder).remarks
+    assert line.startswith("7 files are left out")
+    assert line.endswith(": .heic (3), no suffix (3), .csv (1)")
 
 
-def test_a_folder_behind_a_link_that_changes_is_listed_again(
-    old: Path, tmp_path: Path, walks: list[Path]
-) -> None:
-    data = tmp_path / "data"
-    data.mkdir()
-    (data / "a").symlink_to(old / "cold")
-    wait()
-    find_images(data)
-    find_images(data)
-    assert len(walks) == 1
-    Image.new("L", (9, 5)).save(old / "cold" / "new.png")
-    assert len(find_images(data)) == 11
+def test_archives_are_named(image_folder: Path) -> None:
+    for name in ("warm.tar", "cold.tar.gz", "cold/more.ZIP"):
+        (image_folder / name).touch()
+    (line,) = find_images(image_folder).remarks
+    assert line.startswith("3 archives")
+    assert line.endswith(": cold.tar.gz, cold/more.ZIP, warm.tar")
 
 
-def test_a_folder_that_has_just_changed_is_not_kept(image_folder: Path, walks: list[Path]) -> None:
-    """The next change may fall into the same tick of the clock."""
-    for _ in range(2):
-        find_images(image_folder)
-    assert len(walks) == 2
+def test_only_archives_are_named_in_the_error(tmp_path: Path) -> None:
+    (tmp_path / "n01440764.tar").touch()
+    with pytest.raises(DataError, match=r"no image .*1 archives .*n01440764\.tar"):
+        find_images(tmp_path)
 
 
-def test_unreadable_images_are_tried_again(old: Path, walks: list[Path]) -> None:
-    broken = old / "warm" / "broken.png"
-    broken.write_bytes(b"not a picture")
-    wait()
-    for _ in range(2):
-        with pytest.raises(DataError, match=r"1 of 21 images are unreadable \(warm/broken.png\)"):
-            find_images(old)
-        assert len(find_images(old, tolerated=1)) == 20
-    assert len(walks) == 1
-    Image.new("L", (9, 5)).save(broken)  # the folder's time stays
-    assert len(find_images(old)) == 21
+def test_hidden_images_and_folders_are_counted(image_folder: Path) -> None:
+    for folder in ("", "warm", "cold"):
+        (image_folder / folder / "@eaDir").mkdir()
+        (image_folder / folder / "._0.png").touch()
+        (image_folder / folder / ".DS_Store").touch()  # nobody takes it for an image
+        (image_folder / folder / "Thumbs.db").touch()
+    (line,) = find_images(image_folder).remarks
+    assert line.startswith("6 hidden or system files and folders")
+    assert line.endswith(": ._* (3), @eaDir (3)")
 
 
-@pytest.mark.parametrize("damage", ["cut", "zeros", "empty", "text"])
-def test_a_damaged_listing_is_made_again(old: Path, walks: list[Path], damage: str) -> None:
-    expected = find_images(old)
-    (path,) = cache_folder().glob("*.npz")
-    content = path.read_bytes()
-    half = len(content) // 2
-    damaged = {
-        "cut": content[:half],
-        "zeros": content[:half] + bytes(len(content) - half),
-        "empty": b"",
-        "text": b"no listing",
-    }
-    path.write_bytes(damaged[damage])
-    assert_same(find_images(old), expected)
-    assert len(walks) == 2
+@pytest.mark.parametrize(
+    ("folders", "choice"),
+    [
+        (("train/a", "val/a"), "train"),
+        (("Train", "Valid", "Test"), "Train"),
+        (("training_set", "test_set"), "training_set"),
+        (("train2017", "val2017"), "train2017"),
+        (("val_256", "test_256"), "val_256"),
+        (("ILSVRC/Data/CLS-LOC/train/n1", "ILSVRC/Data/CLS-LOC/val"), "ILSVRC/Data/CLS-LOC/train"),
+        (("cifar10/train/cat", "cifar10/test/cat", "pets/cat"), "cifar10/train"),
+        (("train/images", "valid/images", "test/images"), "train"),  # YOLO
+    ],
+)
+def test_several_splits_are_refused_with_the_option(folders: tuple[str, ...], choice: str) -> None:
+    data = Path("/data")
+    with pytest.raises(DataError) as error:
+        require_one_split(data, [f"{folder}/0.jpg" for folder in folders])
+    assert f"--data {data / choice}." in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "folders",
+    [
+        ("train", "bus", "tractor"),  # classes of CIFAR-100 and VOC
+        ("train_station", "test_tube"),
+        ("train/a", "train/b"),
+        ("train", "unlabeled"),
+        ("",),
+    ],
+)
+def test_single_names_of_splits_are_classes(folders: tuple[str, ...]) -> None:
+    require_one_split(Path("/data"), [f"{folder}/0.jpg".lstrip("/") for folder in folders])
+
+
+def test_a_split_is_not_the_only_class(image_folder: Path) -> None:
+    (image_folder / "train").mkdir()
+    for name in ("cold", "warm"):
+        (image_folder / name).rename(image_folder / "train" / name)
+    images = find_images(image_folder)
+    assert len(images) == 20
+    with pytest.raises(DataError, match=f"--data {image_folder}/train"):
+        images.classes  # noqa: B018
