@@ -5,7 +5,6 @@ It is a `Backbone` for all tasks on frozen features, which see (n, 3, H, W) -> (
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
 from collections.abc import Iterable
@@ -71,10 +70,10 @@ class Encoder(Backbone):
         return pooled.requires_grad_(False).eval()
 
     def _build(self) -> Built:
-        from transfer.encoders.sources import build, module_source
+        from transfer.encoders.sources import build, copy_of, module_source
 
         if self.module is not None:
-            return module_source(copy.deepcopy(self.module))
+            return module_source(copy_of(self.module))
         return build(self.options.encoder, self.options.input_px, frozenset(self.state_dict))
 
     def _random_weights(self, *, seed: int) -> dict[str, Tensor]:
@@ -148,14 +147,16 @@ class Encoder(Backbone):
         """Return an encoder of a network in memory, with a copy of its present weights.
 
         network: images (n, 3, size_px, size_px), normalized by mean and std, to features (n, C), or
-        to tokens (n, T, C) or maps (n, C, H, W) where `pool` says what becomes of them.
-        BackboneError if its features do not depend on the image.
+        to tokens (n, T, C) or maps (n, C, H, W) where `pool` says what becomes of them. It is
+        evaluated in eval mode and float32, without DataParallel, DistributedDataParallel and
+        torch.compile. mean, std: of pixels from 0 to 1. BackboneError for a network that returns
+        something else, or whose features depend on more than the image.
         """
-        from transfer.encoders.sources import module_source
+        from transfer.encoders.sources import copy_of, module_source
 
-        words = f"{type(network).__module__}.{type(network).__qualname__}"
+        own = copy_of(network)
+        words = f"{type(own).__module__}.{type(own).__qualname__}"
         form = InputFormat(size_px=size_px, mean=mean, std=std)  # type: ignore[arg-type]
-        own = copy.deepcopy(network).cpu().eval()
         options = EncoderOptions(
             encoder=words,
             pool=pool or "",
@@ -256,12 +257,16 @@ def _with_facts(
     from transfer.convert.proof import fixed_images
     from transfer.encoders.proof import prove
     from transfer.encoders.sources import Pooled
+    from transfer.encoders.trial import check_features, forward
 
     form = _input(built, options)
     network = Pooled(built, options.pool, options.encoder).eval()
     images = fixed_images(form.size_px)
-    with torch.inference_mode(), FlopCounterMode(display=False) as counter:
-        features = network(images)
+    with torch.inference_mode():
+        with FlopCounterMode(display=False) as counter:
+            features = forward(network, images)
+        check_features(network, images, features)
+        features = features.float()
     proof, notes = prove(network, images, features, options.pool)
     library = built.library
     if module is not None:

@@ -8,7 +8,6 @@ tensors and shares no code with these.
 
 from __future__ import annotations
 
-import copy
 import re
 from collections.abc import Mapping
 from functools import partial
@@ -21,7 +20,8 @@ import yaml
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from transfer.convert.proof import TOLERANCE, check_response
+from transfer.convert.proof import TOLERANCE
+from transfer.encoders.sources import copied
 
 Grade = Literal["outputs", "values"]
 GRADES: dict[Grade, str] = {
@@ -46,9 +46,8 @@ def prove(
 ) -> tuple[Grade, list[str]]:
     """Return the grade of proof of a network in eval mode, and notes.
 
-    features: those of two different images (2, C). BackboneError if they do not depend on these.
+    features: those of two different images (2, C).
     """
-    check_response(features)
     notes = []
     if idle := tensors_without_effect(network, images):
         notes.append(f"{len(idle)} tensors do not change the features: {', '.join(idle[:4])}")
@@ -73,14 +72,20 @@ def tensors_without_effect(network: nn.Module, images: Tensor) -> list[str]:
     The gradient of a random projection of the features tells, running statistics included; the
     bias of an attention's keys, for example, cancels in its softmax.
     """
-    probe = copy.deepcopy(network).requires_grad_(True)
-    values: dict[str, Tensor] = dict(probe.named_parameters())
+    probe = copied(network)
+    values: dict[str, Tensor] = {
+        name: parameter.requires_grad_()
+        for name, parameter in probe.named_parameters()
+        if parameter.is_floating_point()
+    }
     for name, norm in probe.named_modules():
         if isinstance(norm, _BatchNorm) and norm.running_mean is not None:
             for kind in ("running_mean", "running_var"):
                 values[f"{name}.{kind}"] = getattr(norm, kind).requires_grad_(True)
             setattr(norm, "forward", partial(_normalized, norm=norm))  # noqa: B010
     features = probe(images.clone())  # which may be an inference tensor
+    if not features.requires_grad:  # no parameters, or a forward function without gradients
+        return []
     weights = torch.randn(features.shape, generator=torch.Generator().manual_seed(1))
     total = (features * weights).sum()
     gradients = torch.autograd.grad(total, list(values.values()), allow_unused=True)

@@ -28,7 +28,7 @@ from transfer.frozen.classifier import Heads, class_results, save_classifier
 from transfer.frozen.crops import CROPS, CropSource
 from transfer.frozen.feature_cache import Features, Predictions
 from transfer.frozen.head_shares import share_details
-from transfer.frozen.network import forward, frozen_network
+from transfer.frozen.network import device, forward, frozen_network
 from transfer.frozen.probe_training import ProbeTraining
 from transfer.frozen.running_probe import RunningProbe, new_heads
 from transfer.frozen.transforms import QUARTER_TURNS
@@ -74,7 +74,7 @@ def _train(
 ) -> RunningProbe:
     """Return the trained probe, with its accuracies on the tested features after each pass."""
     network = frozen_network(backbone)
-    where = next(network.parameters()).device
+    where = device()
 
     def start(one: ProbeTraining) -> RunningProbe:
         num_classes = QUARTER_TURNS if one.labels == "rotations" else len(images.class_names)

@@ -5,7 +5,7 @@ Of a ResNet-50's predictions at 224 px 0.3 % change; for networks after one epoc
 are close together, up to 3 % (`benchmarks.speed.features`).
 """
 
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import torch
 from torch import Tensor, nn
@@ -40,9 +40,14 @@ def frozen_network(backbone: Backbone) -> nn.Module:
 @torch.no_grad()
 def forward(network: nn.Module, images: Tensor) -> Tensor:
     """Return features (n, C) float32 of images (n, 3, H, W), in the arithmetic of the network."""
-    weight = next(network.parameters())
+    tensors = chain(network.parameters(), network.buffers())
+    # a network of fixed functions has none
+    weight = next((tensor for tensor in tensors if tensor.is_floating_point()), None)
     batch = images.to(
-        weight.device, weight.dtype, memory_format=torch.channels_last, non_blocking=True
+        device() if weight is None else weight.device,
+        torch.float32 if weight is None else weight.dtype,
+        memory_format=torch.channels_last,
+        non_blocking=True,
     )
     features: Tensor = network(batch)
     return features.float()
