@@ -6,7 +6,7 @@ is read.
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
 from pathlib import Path, PurePosixPath
@@ -18,9 +18,12 @@ from pretrain.data.images import DataError, TrainingImages
 from pretrain.pixels.decoding import image_sizes
 from pretrain.pixels.image_names import (
     IMAGE_SUFFIXES,
+    MAX_NAMES,
+    count_suffixes,
     has_image_suffix,
     is_hidden,
     split_of_folder,
+    with_counts,
 )
 
 ARCHIVE_SUFFIXES = (
@@ -28,8 +31,6 @@ ARCHIVE_SUFFIXES = (
     *(".parquet", ".tfrecord", ".lmdb", ".h5", ".hdf5", ".npz", ".mdb"),
 )
 """Suffixes of files that may hold many images."""
-MAX_NAMES = 10
-"""Names that a line quotes."""
 
 
 @dataclass(frozen=True)
@@ -136,18 +137,14 @@ def files_left_out(tree: Tree) -> tuple[str, ...]:
     """Return a line for each reason why files are not among the images, with their number."""
     others = [path for path in tree.files if not has_image_suffix(path)]
     archives = sorted(path for path in others if path.lower().endswith(ARCHIVE_SUFFIXES))
-    rest = (path for path in others if not path.lower().endswith(ARCHIVE_SUFFIXES))
-    suffixes = Counter(PurePosixPath(path).suffix.lower() or "no suffix" for path in rest)
+    rest = [path for path in others if not path.lower().endswith(ARCHIVE_SUFFIXES)]
+    hidden = with_counts(tree.hidden)
     lines = (
-        (suffixes.total(), "files are left out for their suffix", _counted(suffixes)),
-        (len(archives), "archives are not read, only unpacked images are", archives),
-        (
-            tree.hidden.total(),
-            "hidden or system files and folders are left out",
-            _counted(tree.hidden),
-        ),
+        (len(rest), "files are left out for their suffix", count_suffixes(rest)),
+        (len(archives), "archives are not read, only unpacked images are", _first(archives)),
+        (tree.hidden.total(), "hidden or system files and folders are left out", hidden),
     )
-    return tuple(f"{number} {what}: {_first(names)}" for number, what, names in lines if number)
+    return tuple(f"{number} {what}: {names}" for number, what, names in lines if number)
 
 
 def require_one_split(folder: Path, paths: Iterable[str]) -> None:
@@ -170,12 +167,6 @@ def require_one_split(folder: Path, paths: Iterable[str]) -> None:
                 f"--data {folder / choice}. To train on several, link them under other names into "
                 "one folder"
             )
-
-
-def _counted(counts: Mapping[str, int]) -> list[str]:
-    """Return names with their numbers, the most frequent first."""
-    rows = sorted(counts.items(), key=lambda row: (-row[1], row[0]))
-    return [f"{name} ({count})" for name, count in rows]
 
 
 def _first(names: Sequence[str]) -> str:

@@ -1,12 +1,17 @@
 """Which names in a folder are images, and which belong to a system or tool."""
 
 import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import PurePosixPath
 
 IMAGE_SUFFIXES = (
     *(".jpg", ".jpeg", ".jfif", ".png", ".webp", ".bmp", ".gif"),
     *(".ppm", ".pgm", ".tif", ".tiff"),
 )
 """Suffixes of images, in any case."""
+MAX_NAMES = 10
+"""Names that a line quotes."""
 SPLIT_NAME = re.compile(
     r"(?:(?P<train>train|training|trainval)|(?P<val>val|valid|validation|dev|eval)"
     r"|(?P<test>test|testing))(?:[ _-]?(?:\d+|set|images?|data|large|small|standard))*"
@@ -39,6 +44,18 @@ def is_image(name: str) -> bool:
 def has_image_suffix(name: str) -> bool:
     """Return whether a name or path ends like an image."""
     return name.lower().endswith(IMAGE_SUFFIXES)
+
+
+def count_suffixes(names: Iterable[str]) -> str:
+    """Return the suffixes of names or paths with their numbers: ".gif (24), no suffix (3)"."""
+    return with_counts(Counter(PurePosixPath(n).suffix.lower() or "no suffix" for n in names))
+
+
+def with_counts(counts: Mapping[str, int]) -> str:
+    """Return the most frequent names with their numbers."""
+    rows = sorted(counts.items(), key=lambda row: (-row[1], row[0]))
+    more = ", ..." if len(rows) > MAX_NAMES else ""
+    return ", ".join(f"{name} ({count})" for name, count in rows[:MAX_NAMES]) + more
 
 
 def split_of_folder(name: str) -> str:

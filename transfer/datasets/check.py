@@ -57,7 +57,7 @@ class Report:
     fatal: tuple[str, ...] = ()
     """Lines of `problems` that --tolerate does not cover: splits that cannot be opened, classes."""
     notes: tuple[str, ...] = ()
-    """Remarks on a set that is whole."""
+    """Remarks, also on a set that is whole."""
     fingerprints: Mapping[str, str] = field(default_factory=dict)
     """Fingerprint of each split that could be opened, taken before its files were read."""
     files: Mapping[str, tuple[ImageFiles, ...]] = field(default_factory=dict, compare=False)
@@ -155,7 +155,7 @@ def check(key: str, data: Path, *, decode: bool) -> Report:
     scenes = {s: images for s, images in published.items() if isinstance(images, Scenes)}
     faults = [line for images in scenes.values() for line in images.faults]
     lost = [line for images in scenes.values() for line in images.lost]
-    notes = [n for pool in pools.values() if isinstance(pool, Segmented) for n in pool.notes]
+    notes = dict.fromkeys(note for pool in pools.values() for note in pool.notes)
     return replace(
         report,
         counts=counts,
@@ -185,10 +185,11 @@ def require(key: str, data: Path, *, tolerated: int) -> Report:
         return report
     found_classes, expected_classes = report.classes
     broken = f" and {len(report.faults)} annotations broken" if report.faults else ""
+    notes = "".join(f"\n  {note}" for note in report.notes)
     raise DataError(
         f"{info.title}: {report.num_bad - len(report.faults)} images are missing, too many or "
         f"unusable{broken}, {tolerated} are tolerated; {found_classes} classes found, "
-        f"{expected_classes} expected:\n  {report.first_problems}"
+        f"{expected_classes} expected:\n  {report.first_problems}{notes}"
         f"\nSee all: python -m transfer check-data --data {data}. {info.how_to_get} If it is an "
         f"excerpt on purpose, announce it: python -m transfer describe-data {key} --data {data}"
     )

@@ -21,7 +21,7 @@ from PIL import Image, ImageOps
 
 from pretrain.pixels import decoding
 from pretrain.pixels.decoding import DECODE_ERRORS, Pixels
-from pretrain.pixels.image_names import is_hidden, is_image
+from pretrain.pixels.image_names import count_suffixes, is_hidden, is_image
 from transfer.datasets.expected import DataError
 
 if TYPE_CHECKING:
@@ -115,6 +115,8 @@ class ImageSplit:
 
     source: ImageFiles | ImageArrays
     class_names: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    """Lines for check-data on a set that may be whole."""
 
     def __len__(self) -> int:
         return len(self.source)
@@ -142,6 +144,8 @@ class Images(ImageSplit):
         source: ImageFiles | ImageArrays,
         labels: NDArray[np.integer[Any]],
         class_names: Sequence[str],
+        *,
+        notes: Sequence[str] = (),
     ) -> None:
         why, one_each = "", labels.ndim == 1 and len(labels)
         if len(source) != len(labels):
@@ -155,6 +159,7 @@ class Images(ImageSplit):
         self.source = source
         self.label_array = labels
         self.class_names = tuple(class_names)
+        self.notes = tuple(notes)
 
     @cached_property
     def labels(self) -> Tensor:
@@ -170,7 +175,8 @@ class Images(ImageSplit):
     def subset(self, indices: Sequence[int] | NDArray[np.int64] | Tensor) -> Images:
         """Return the images at these positions (n,), in this order."""
         positions = np.asarray(indices, dtype=np.int64)
-        return Images(self.source.take(positions), self.label_array[positions], self.class_names)
+        source, labels = self.source.take(positions), self.label_array[positions]
+        return Images(source, labels, self.class_names, notes=self.notes)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -262,19 +268,28 @@ def class_names(folder: Path) -> list[str]:
 
 
 def read_class_folders(data: Path, folder: Path, classes: Sequence[str]) -> Images:
-    """Return the images of these classes by class and name; an absent folder is an empty class."""
+    """Return the images of these classes by class and name; an absent folder is an empty class.
+
+    Other files than images are counted in a note.
+    """
     names: list[str] = []
+    others: list[str] = []
     labels: list[int] = []
     prefix = folder.relative_to(data).as_posix()
     for label, name in enumerate(classes):
         # a Path per file would take several times as long
         files = sorted(os.listdir(folder / name)) if (folder / name).is_dir() else []  # noqa: PTH208
+        others += [file for file in files if not is_image(file) and not is_hidden(file)]
         files = [file for file in files if is_image(file)]
         names += [f"{prefix}/{name}/{file}" for file in files]
         labels += [label] * len(files)
     if not names:
         raise DataError(f"{folder}: no image in any of its class folders")
-    return image_files(data, names, labels, classes)
+    images = image_files(data, names, labels, classes)
+    if others:
+        what = "files and folders in class folders are no images by their suffix"
+        images.notes = (f"{prefix}: {len(others)} {what}: {count_suffixes(others)}",)
+    return images
 
 
 EXIF_ORIENTATION = 274

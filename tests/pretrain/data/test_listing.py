@@ -1,6 +1,9 @@
 """What a listing leaves out and names, splits that are refused, and files that were added."""
 
 import os
+import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +21,32 @@ def test_added_file_is_found_where_folders_keep_their_times(image_folder: Path) 
     Image.new("L", (9, 5)).save(folder / "new.png")
     os.utime(folder, ns=(times.st_atime_ns, times.st_mtime_ns))
     assert len(find_images(image_folder)) == 21
+
+
+@pytest.mark.slow
+def test_all_processes_name_a_refused_folder(image_folder: Path, tmp_path: Path) -> None:
+    (image_folder / "cold").rename(image_folder / "train")
+    (image_folder / "warm").rename(image_folder / "val")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    words = ["--data", str(image_folder), "--out", str(tmp_path / "run"), "--device", "cpu"]
+    command = [sys.executable, "-m", "pretrain", "moco/smoke", *words]
+    meeting = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    started = [
+        subprocess.Popen(
+            command,
+            env={**os.environ, **meeting, "RANK": rank, "LOCAL_RANK": rank},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in "01"
+    ]
+    for process in started:
+        _, errors = process.communicate(timeout=100)
+        assert process.returncode == 2
+        assert f"--data {image_folder}/train" in errors
+    assert not (tmp_path / "run").exists()
 
 
 def test_nothing_is_written(

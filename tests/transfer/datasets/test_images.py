@@ -12,7 +12,7 @@ from PIL import Image, ImageOps
 from tests.pretrain.pixels.hidden import HIDDEN_FILES
 from tests.transfer.datasets.conftest import CopyOf
 from transfer.datasets.catalog import open_split
-from transfer.datasets.check import check
+from transfer.datasets.check import check, require
 from transfer.datasets.expected import DataError
 from transfer.datasets.images import (
     class_names,
@@ -99,6 +99,15 @@ def test_system_folders_are_not_classes_and_their_files_not_images(
     assert images.class_names == expected.class_names
     assert images.fingerprint == expected.fingerprint
     assert check("birdsnap", data, decode=False).ok
+
+
+def test_files_of_other_suffixes_are_counted_in_a_note(copy_of: CopyOf) -> None:
+    data = copy_of("birdsnap")
+    first, second, *_ = sorted((data / "birdsnap" / "images").rglob("*.jpg"))
+    first.rename(first.with_suffix(".heic"))
+    second.rename(second.with_suffix(""))
+    with pytest.raises(DataError, match=r"2 files .*: \.heic \(1\), no suffix \(1\)"):
+        require("birdsnap", data, tolerated=0)
 
 
 def test_a_class_may_be_called_trash(tmp_path: Path) -> None:

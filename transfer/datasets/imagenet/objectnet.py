@@ -53,7 +53,7 @@ def read_objectnet13(data: Path, split: str, sizes: Sizes) -> Images:
     folders = {WNIDS[label]: folder for folder, label in folder_labels.items() if label in WNIDS}
     wnids = sorted(folders)
     images = read_class_folders(data, root / "images", [folders[wnid] for wnid in wnids])
-    return Images(images.source, images.label_array, wnids)
+    return Images(images.source, images.label_array, wnids, notes=images.notes)
 
 
 def _write_small(data: Path, rng: np.random.Generator) -> None:
