@@ -7,6 +7,7 @@ import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from itertools import compress
 from pathlib import Path
 from typing import Literal, TypeGuard
 
@@ -49,6 +50,26 @@ class Scene:
         for outlines in self.polygons or ():
             yield b"%d" % len(outlines)
             yield from (outline.tobytes() for outline in outlines)
+
+
+def without_objects(scenes: Iterable[Scene], dropped: Collection[int]) -> list[Scene]:
+    """Return the scenes without some objects, which are numbered across all scenes."""
+    rest, start = [], 0
+    for scene in scenes:
+        keep = [start + k not in dropped for k in range(len(scene.boxes))]
+        start += len(keep)
+        if not all(keep):
+            polygons, keypoints = scene.polygons, scene.keypoints
+            scene = replace(
+                scene,
+                boxes=scene.boxes[keep],
+                classes=scene.classes[keep],
+                aside=scene.aside[keep],
+                polygons=None if polygons is None else tuple(compress(polygons, keep)),
+                keypoints=None if keypoints is None else keypoints[keep],
+            )
+        rest.append(scene)
+    return rest
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

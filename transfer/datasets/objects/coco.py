@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from transfer.datasets.expected import DataError, Sizes
 from transfer.datasets.info import DatasetInfo, SmallVersion, facts, info, source, split_counts
 from transfer.datasets.objects.annotation_store import read_once, stored_scenes
+from transfer.datasets.objects.box_layouts import XYWH, contradictions
 from transfer.datasets.scenes import (
     Scene,
     Scenes,
@@ -30,6 +31,7 @@ from transfer.datasets.scenes import (
     is_flat,
     is_number,
     name_differences,
+    without_objects,
 )
 from transfer.datasets.splits import uniform_split
 from transfer.datasets.synthetic.coco import CATEGORIES, SMALL_IMAGES, write_coco
@@ -185,9 +187,12 @@ def _parse_scenes(file: Path) -> Scenes:
         for number, image in images
         if _has_size(image)
     ]
+    wrong = _wrong_boxes(scenes, log)
+    for position, why in wrong.items():
+        log.add_broken(log.usable[position], why)
     return Scenes(
         data,
-        scenes,
+        without_objects(scenes, wrong) if wrong else scenes,
         list(names.values()),
         category_ids=list(names),
         annotations=file,
@@ -211,6 +216,9 @@ class _Log:
     faults: list[str] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
     """A line for each image that is left out."""
+
+    usable: list[Numbered] = field(default_factory=list)
+    """The usable annotations, in the order of the scenes' objects."""
 
     def add_broken(self, numbered: Numbered, why: str) -> None:
         """Add a broken annotation and the reason."""
@@ -313,6 +321,7 @@ def _scene(folder: str, image: dict[str, Any], annotations: list[Numbered], log:
             log.add_broken(numbered, why)
         elif not is_flat(annotation["bbox"]):
             kept.append(annotation)
+            log.usable.append(numbered)
     boxes = np.array([entry["bbox"] for entry in kept], dtype=np.float64).reshape(-1, 4)
     boxes[:, 2:] += boxes[:, :2]  # COCO's left, top, width, height to corners
     classes = [log.classes[entry["category_id"]] for entry in kept]
@@ -327,6 +336,27 @@ def _scene(folder: str, image: dict[str, Any], annotations: list[Numbered], log:
         polygons=tuple(map(_outlines, kept)) if log.kind == "instances" else None,
         keypoints=_keypoints(kept) if log.kind == "person_keypoints" else None,
     )
+
+
+def _wrong_boxes(scenes: list[Scene], log: _Log) -> dict[int, str]:
+    """Return the objects whose boxes are not left, top, width, height, if they are many."""
+    entries = [annotation for _, annotation in log.usable]
+    image_sizes = [(scene.width, scene.height) for scene in scenes for _ in scene.boxes]
+    return contradictions(
+        np.array([entry["bbox"] for entry in entries], dtype=np.float64).reshape(-1, 4),
+        np.array([_extent(entry.get("segmentation")) for entry in entries]).reshape(-1, 4),
+        np.array(image_sizes, dtype=np.float64).reshape(-1, 2),
+        XYWH,
+    )
+
+
+def _extent(mask: object) -> list[float]:
+    """Return left, top, right, bottom of outlines; NaN for run lengths and without any."""
+    outlines = list(filter(is_outline, mask)) if isinstance(mask, list) else []
+    if not outlines:
+        return [math.nan] * 4
+    x, y = ([outline[k::2] for outline in outlines] for k in (0, 1))
+    return [min(map(min, x)), min(map(min, y)), max(map(max, x)), max(map(max, y))]
 
 
 def _outlines(annotation: dict[str, Any]) -> tuple[NDArray[np.float64], ...]:

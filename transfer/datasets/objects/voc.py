@@ -17,6 +17,7 @@ has one MATLAB file per image: `convert-sbd` writes its masks as PNG files, once
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,8 @@ from pretrain.running.console import progress
 from transfer.datasets.expected import DataError, Sizes
 from transfer.datasets.images import ImageFiles, Images, encode_names, read_mat
 from transfer.datasets.info import SmallVersion, info, source, split_counts
-from transfer.datasets.scenes import Scene, Scenes, box_fault, is_flat
+from transfer.datasets.objects.box_layouts import XYXY, contradictions
+from transfer.datasets.scenes import Scene, Scenes, box_fault, is_flat, without_objects
 from transfer.datasets.segmented import Mask, Segmented, write_mask
 from transfer.datasets.splits import uniform_split
 from transfer.datasets.synthetic.voc import ADDED_MASKS, CLASSES, MASKED, SMALL_IMAGES, write_voc
@@ -158,8 +160,7 @@ def _read_marks(file: Path, ids: list[str]) -> list[int]:
 def read_objects(data: Path, split: str, sizes: Sizes) -> Scenes:
     """Read ImageSets/Main/{trainval,test}.txt, Annotations and JPEGImages of both years."""
     scenes: list[Scene] = []
-    faults: list[str] = []
-    lost: list[str] = []
+    log = _Log()
     for year, image_set in IMAGE_SETS["test" if split == "test" else "trainval"]:
         folder = f"VOCdevkit/{year}"
         list_file = data / folder / "ImageSets" / "Main" / f"{image_set}.txt"
@@ -168,18 +169,43 @@ def read_objects(data: Path, split: str, sizes: Sizes) -> Scenes:
             raise DataError(
                 f"{list_file} is empty, or there is no folder Annotations; unpack {year} again"
             )
-        found = [_read_scene(data, folder, image_id, faults, lost) for image_id in image_ids]
+        found = [_read_scene(data, folder, image_id, log) for image_id in image_ids]
         scenes += [scene for scene in found if scene is not None]
-    return uniform_split(Scenes(data, scenes, CLASSES, faults=faults, lost=lost), split, sizes)
+    wrong = _wrong_boxes(scenes)
+    log.faults.extend(f"{log.usable[position]}: {why}" for position, why in wrong.items())
+    split_scenes = Scenes(
+        data, without_objects(scenes, wrong), CLASSES, faults=log.faults, lost=log.lost
+    )
+    return uniform_split(split_scenes, split, sizes)
 
 
-def _read_scene(
-    data: Path, folder: str, image_id: str, faults: list[str], lost: list[str]
-) -> Scene | None:
-    """Return an image with its usable objects; append a line for each other one to `faults`.
+@dataclass(frozen=True)
+class _Log:
+    """Objects and images of a split, collected while its scenes are read."""
 
-    None for an image without a usable file; append a line for it to `lost`.
-    """
+    usable: list[str] = field(default_factory=list)
+    """Names of the usable objects, in the order of the scenes'."""
+    faults: list[str] = field(default_factory=list)
+    """A line for each broken object."""
+    lost: list[str] = field(default_factory=list)
+    """A line for each image that is left out."""
+
+
+def _wrong_boxes(scenes: list[Scene]) -> dict[int, str]:
+    """Return the objects whose boxes are not the image's corners in px, if they are many."""
+    boxes = np.concatenate([np.zeros((0, 4)), *(scene.boxes for scene in scenes)])
+    numbers = boxes + np.array([1, 1, 0, 0])  # as published
+    image_sizes = [(scene.width, scene.height) for scene in scenes for _ in scene.boxes]
+    return contradictions(
+        numbers,
+        np.full_like(numbers, np.nan),
+        np.array(image_sizes, dtype=np.float64).reshape(-1, 2),
+        XYXY,
+    )
+
+
+def _read_scene(data: Path, folder: str, image_id: str, log: _Log) -> Scene | None:
+    """Return an image with its usable objects; None for an image without a usable file."""
     where = f"{folder}/Annotations/{image_id}.xml"
     try:
         root = ElementTree.parse(data / where).getroot()
@@ -187,10 +213,10 @@ def _read_scene(
         if min(width, height) <= 0:
             raise ValueError(f"{width} x {height} px")
     except FileNotFoundError:
-        lost.append(f"{where}: missing")
+        log.lost.append(f"{where}: missing")
         return None
     except (ElementTree.ParseError, ValueError) as error:
-        lost.append(f"{where}: no image size can be read ({error})")
+        log.lost.append(f"{where}: no image size can be read ({error})")
         return None
     boxes, classes, difficult = [], [], []
     for number, thing in enumerate(root.findall("object"), start=1):
@@ -198,10 +224,11 @@ def _read_scene(
         why = "" if name in CLASS_IDS else f"class {name!r} is not one of the 20"
         why = why or box_fault(box, width, height)
         if why:
-            faults.append(f"{where}: object {number}: {why}")
+            log.faults.append(f"{where}: object {number}: {why}")
         elif not is_flat(box):
             boxes.append([box[0], box[1], box[0] + box[2], box[1] + box[3]])
             classes.append(CLASS_IDS[name])
+            log.usable.append(f"{where}: object {number}")
             difficult.append(thing.findtext("difficult", "0").strip() == "1")
     return Scene(
         name=f"{folder}/JPEGImages/{image_id}.jpg",

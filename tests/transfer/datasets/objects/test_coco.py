@@ -19,6 +19,7 @@ from tests.transfer.datasets.conftest import CopyOf, real_data
 from transfer.datasets.catalog import open_any, open_scenes
 from transfer.datasets.check import announce, check, require
 from transfer.datasets.expected import SMALL_DATA, DataError, Sizes, mark_small
+from transfer.datasets.objects.box_layouts import XYWH, XYXY
 from transfer.datasets.scenes import Scenes, usable_for_training
 from transfer.detection.coco_ap import coco_ap
 from transfer.detection.results import Detections
@@ -311,6 +312,91 @@ def test_a_name_of_two_categories_and_other_keypoints_are_refused(copy_of: CopyO
         content["categories"][1]["name"] = "person"
     with pytest.raises(DataError, match="several categories have the name 'person'"):
         open_scenes("coco17", data, "test")
+
+
+def corners(box: list[float]) -> list[float]:
+    left, top, width, height = box
+    return [left, top, left + width, top + height]
+
+
+def centers(box: list[float]) -> list[float]:
+    left, top, width, height = box
+    return [left + width / 2, top + height / 2, width, height]
+
+
+def fractions(box: list[float]) -> list[float]:
+    return [value / side for value, side in zip(box, (128, 96, 128, 96), strict=True)]
+
+
+OTHER_LAYOUTS: dict[str, Callable[[list[float]], list[float]]] = {
+    "left, top, right, bottom": corners,
+    "center x, center y, width, height": centers,
+    "top, left, height, width": lambda box: [box[1], box[0], box[3], box[2]],
+    "top, left, bottom, right": lambda box: [corners(box)[i] for i in (1, 0, 3, 2)],
+    "fractions of the image's width and height": lambda box: fractions(centers(box)),
+}
+
+
+@pytest.mark.parametrize("layout", OTHER_LAYOUTS)
+def test_boxes_of_another_layout_are_refused_with_its_name(layout: str, data: Path) -> None:
+    names = [INSTANCES, Path(str(INSTANCES).replace("val", "train"))]
+    for name in names:
+        with rewritten(data / name) as content:
+            for entry in content["annotations"]:
+                entry["bbox"] = OTHER_LAYOUTS[layout](entry["bbox"])
+    report = check("coco17", data, decode=False)
+    wrong = [line for line in report.faults if f"look like {layout}" in line]
+    assert wrong
+    assert all(f"expected {XYWH} in px" in line for line in wrong)
+    assert {line.split(":")[0] for line in wrong} == {str(name) for name in names}
+    with pytest.raises(DataError, match=f"look like {layout}"):
+        require("coco17", data, tolerated=len(report.faults) - 1)
+
+
+def test_tolerated_boxes_of_another_layout_are_left_out(data: Path) -> None:
+    objects = sum(len(scene.boxes) for scene in open_scenes("coco17", data, "test"))
+    with rewritten(data / INSTANCES) as content:
+        right = [e for e in content["annotations"] if e["bbox"][0] > 40 and not e["iscrowd"]]
+        for entry in right[:6]:
+            entry["bbox"] = corners(entry["bbox"])
+    report = check("coco17", data, decode=False)
+    assert len(report.faults) == 6
+    assert f"annotation {right[0]['id']}: box [" in report.faults[0]
+    assert "contradicts its outlines: 6 of" in report.faults[0]
+    assert require("coco17", data, tolerated=6) == report
+    scenes = open_scenes("coco17", data, "test")
+    assert sum(len(scene.boxes) for scene in scenes) == objects - 6
+    assert len(scenes.faulty) == 6
+    for scene in scenes:
+        assert scene.polygons is not None
+        assert len(scene.polygons) == len(scene.classes) == len(scene.aside) == len(scene.boxes)
+
+
+def test_outlines_in_fractions_do_not_hide_boxes_in_fractions(data: Path) -> None:
+    with rewritten(data / INSTANCES) as content:
+        for entry in content["annotations"]:
+            entry["bbox"] = fractions(entry["bbox"])
+            if not entry["iscrowd"]:
+                entry["segmentation"] = [
+                    [value / (96 if k % 2 else 128) for k, value in enumerate(outline)]
+                    for outline in entry["segmentation"]
+                ]
+    faults = check("coco17", data, decode=False).faults
+    assert len(faults) == len(content["annotations"])
+    assert "is smaller than a pixel" in faults[0]
+
+
+@pytest.mark.parametrize("outlined", [True, False])
+def test_persons_with_corners_are_refused(outlined: bool, copy_of: CopyOf) -> None:
+    data = copy_of("coco17_keypoints")
+    with rewritten(data / PERSONS) as content:
+        for entry in content["annotations"]:
+            entry["bbox"] = corners(entry["bbox"])
+            if not outlined and not entry["iscrowd"]:
+                entry["segmentation"] = []
+    faults = check("coco17_keypoints", data, decode=False).faults
+    why = "contradicts its outlines" if outlined else "lies mostly outside its image"
+    assert any(why in line and f"look like {XYXY}" in line for line in faults)
 
 
 def test_an_excerpt_is_announced_with_the_classes_of_its_files(data: Path) -> None:

@@ -3,6 +3,7 @@
 import os
 import shutil
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -102,6 +103,37 @@ def test_everything_broken_is_named_and_left_out(copy_of: CopyOf) -> None:
         2,
     )
     assert require("voc0712", data, tolerated=4) == report
+
+
+def rewrite_boxes(data: Path, change: Callable[[list[float]], list[float]]) -> None:
+    """Change the four numbers of each box of the test images of VOC 2007."""
+    for file in sorted((data / "VOCdevkit" / "VOC2007" / "Annotations").glob("*.xml")):
+        tree = ElementTree.parse(file)
+        for box in tree.iter("bndbox"):
+            for corner, value in zip(box, change([float(c.text or "") for c in box]), strict=True):
+                corner.text = f"{value:g}"
+        tree.write(file)
+
+
+@pytest.mark.parametrize(
+    ("change", "fact"),
+    [
+        (
+            lambda b: [b[0] / 96, b[1] / 64, b[2] / 96, b[3] / 64],
+            "look like fractions of the image",
+        ),
+        (lambda b: [b[1], b[0], b[3], b[2]], "look like top, left, bottom, right"),
+        (lambda b: [b[2], b[3], b[0], b[1]], "has a negative size"),
+        (lambda b: [b[0], b[1], b[2] - b[0], b[3] - b[1]], "has a negative size"),
+    ],
+)
+def test_boxes_of_another_layout_are_refused(
+    change: Callable[[list[float]], list[float]], fact: str, copy_of: CopyOf
+) -> None:
+    data = copy_of("voc0712")
+    rewrite_boxes(data, change)
+    with pytest.raises(DataError, match=fact):
+        require("voc0712", data, tolerated=0)
 
 
 @pytest.mark.detectron2
