@@ -13,13 +13,7 @@ from torch import nn
 
 from pretrain.command import Command
 from pretrain.data.feed import Feed
-from pretrain.data.images import (
-    BatchPlan,
-    ChangedError,
-    DataError,
-    TrainingImages,
-    last_writes,
-)
+from pretrain.data.images import BatchPlan, DataError, TrainingImages
 from pretrain.data.listing import find_styles
 from pretrain.data.views import ViewRecipe
 from pretrain.export import commit, export, versions
@@ -299,17 +293,6 @@ def _writer(job: Job, made_by: dict[str, object]) -> Callable[..., None]:
     """Return `export` with the run's stem, the image size of tests, and the origin."""
     views = replace(job.recipe.views, size_px=job.recipe.test_px or job.recipe.views.size_px)
     return partial(export, stem=job.recipe.stem, views=views, made_by=made_by)
-
-
-def require_same_images(job: Job, before: dict[str, int]) -> None:
-    """Raise a ChangedError if an image was changed since its last write was taken."""
-    now = last_writes(job.feed.images)
-    if names := [name for name, time_ns in before.items() if now[name] != time_ns]:
-        raise ChangedError(
-            f"{len(names)} images or folders in {job.feed.images.folder} were changed while the "
-            f"run read them ({_first_names(names)}): no backbone is written. Delete "
-            f"{job.checkpoint_path} to train anew, or repeat the command to accept what was trained"
-        )
 
 
 def exported_networks(job: Job) -> dict[str, tuple[str, nn.Module]]:

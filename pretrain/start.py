@@ -13,32 +13,20 @@ from torch import OutOfMemoryError
 
 from pretrain.checkpoint import CheckpointError
 from pretrain.command import Command
-from pretrain.data.images import (
-    ChangedError,
-    DataError,
-    DecodeError,
-    TrainingImages,
-    last_writes,
-)
+from pretrain.data.images import DataError, DecodeError, TrainingImages
 from pretrain.data.listing import find_images
 from pretrain.launch import LaunchError, LostProcessError, folder_lock, join_processes
 from pretrain.loop import train
-from pretrain.run import (
-    cautions,
-    describe,
-    planned_memory,
-    prepare,
-    require_same_images,
-    write_backbone,
-)
+from pretrain.run import cautions, describe, planned_memory, prepare, write_backbone
 from pretrain.running import stop
+from pretrain.running.atomic_files import WriteError
 from pretrain.running.console import format_duration, print_line
 from pretrain.running.errors import NotFiniteError
 from pretrain.running.loader import WorkerKilledError
 from pretrain.running.processes import Process
 from pretrain.settings import SettingsError, check_recipe
 
-FAILURES = ChangedError, DecodeError, LostProcessError, NotFiniteError, OSError, WorkerKilledError
+FAILURES = DecodeError, LostProcessError, NotFiniteError, OSError, WorkerKilledError
 """Errors of a run that was requested rightly and failed on its way."""
 
 LESS = (
@@ -121,7 +109,6 @@ def run(name: str, command: Command[Any]) -> int:
         stop.listen(twice=False)
         # last: if the folder is in use, rank 0 fails as a member of the group; the others notice
         stack.enter_context(folder_lock(command.out) if process.is_main else nullcontext())
-        before = last_writes(images) if process.is_main else None
         job = prepare(name, command, process, images)
         if process.is_main:
             print_line(describe(job))
@@ -135,15 +122,20 @@ def run(name: str, command: Command[Any]) -> int:
         if command.dry_run:
             return 0
         steps = train(job)
-        if before is not None:  # on the main process
-            require_same_images(job, before)
-            path = write_backbone(job, steps)
+        finished = steps == job.num_steps
+        if process.is_main:
             epochs = steps / job.feed.plan.steps_per_epoch
             elapsed = format_duration(time.monotonic() - started_s)
             reason = f"stopped by {stop.signal_name() or 'a signal to another process'}"
-            state = "" if steps == job.num_steps else f"{reason}  "
-            print(f"{name}  {state}{epochs:g} epochs  {elapsed}  ->  {path}", flush=True)
-        if steps == job.num_steps:
+            state = "" if finished else f"{reason}  "
+            try:
+                path = write_backbone(job, steps)
+                print(f"{name}  {state}{epochs:g} epochs  {elapsed}  ->  {path}", flush=True)
+            except WriteError as error:
+                if finished:
+                    raise
+                print_line(f"no backbone of this step: {error}")  # the checkpoint is written
+        if finished:
             return 0
         if process.is_main:
             print_line(

@@ -26,10 +26,6 @@ class DecodeError(DataError):
     """An image that opened before the run does not decode."""
 
 
-class ChangedError(DataError):
-    """Images were changed while a run read them."""
-
-
 @dataclass(frozen=True, eq=False)
 class TrainingImages:
     """Readable files of one folder and their sizes, and what else a walk through it has found."""
@@ -102,30 +98,6 @@ class TrainingImages:
                 "replaced under its name. Start the same command again, which lists it anew"
             )
         return pixels
-
-
-FILE_BY_FILE = 100_000
-"""Images of a set whose files are looked at one by one; a disk far away takes a ms for each. Of
-larger sets the folders are: they tell which files were added, replaced or renamed, but not which
-were overwritten."""
-
-
-def last_writes(images: TrainingImages) -> dict[str, int]:
-    """Return name -> last change (ctime) in ns of each file, or of each folder of a large set.
-
-    tar and cp -p do not restore it. It is -1 for what cannot be read.
-    """
-    names = [images.name(place) for place in range(len(images))]
-    if len(images) > FILE_BY_FILE:
-        names = [f"{folder}/" for folder in images.folders]
-    return {name: _last_write(images.folder / name.lstrip("/")) for name in names}
-
-
-def _last_write(path: Path) -> int:
-    try:
-        return path.stat().st_ctime_ns
-    except OSError:
-        return -1
 
 
 def read_pixels(file: Path) -> Tensor:

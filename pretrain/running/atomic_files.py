@@ -28,7 +28,9 @@ ADVICE = {
 """Advice by error number."""
 LOCKLESS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 """Errors of a file system without locks, such as a mounted folder without a lock service."""
-
+UNSYNCED = (errno.EINVAL, errno.EACCES, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
+"""Errors of syncing a folder that is written nevertheless: some network and FUSE file systems
+cannot sync folders, and a folder may be writable but not readable."""
 
 DIGEST_BYTES = 32
 UNFINISHED = ".unfinished"
@@ -74,13 +76,22 @@ def write_whole(path: Path, content: bytes | memoryview, option: str = "") -> No
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(path)
-            folder = os.open(path.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            _sync_folder(path.parent)
         finally:
             temporary.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Bring the names in a folder to the disk, on file systems that can do that."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        if error.errno not in UNSYNCED:
+            raise
 
 
 def write_text(path: Path, text: str, option: str = "") -> None:

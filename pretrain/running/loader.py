@@ -5,8 +5,8 @@ can block all others. Its errors arrive as text. Signals of a scheduler, which r
 of a job, end its workers before the run can save. Here each worker has its own connection, ignores
 requests to stop, and may be killed at any time without harm to the others.
 
-Tensors travel in shared memory, which costs no copy. Containers often have only 64 MB of it: what
-finds no room there is copied through the connection.
+Tensors travel in shared memory, which costs no copy. Containers often have only 64 MB of it, or
+none: what finds no room there is copied through the connection.
 """
 
 import atexit
@@ -22,7 +22,7 @@ import threading
 import traceback
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
 from multiprocessing.reduction import ForkingPickler
@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pretrain.running import stop
+from pretrain.running.console import print_line
 from pretrain.running.errors import SuiteError
 from pretrain.running.processes import pickled_error
 
@@ -72,6 +73,8 @@ def load_batches(
     workers: list[_Worker] = []
     end = partial(_end, workers)
     atexit.register(end)  # an exception's traceback may hold this generator until then
+    if num_workers:
+        _note_missing_shared_memory()
     try:
         _start(workers, make, num_workers)
         batches = _batches_of(workers, places) if workers else map(make, places)
@@ -221,13 +224,28 @@ def _move_to_shared_memory(tensor: Tensor) -> bool:
     size = tensor.untyped_storage().nbytes()
     if not size:
         return True
-    if not tensor.is_shared() and shutil.disk_usage(SHARED_MEMORY).free < size + RESERVE_BYTES:
+    if not tensor.is_shared() and shared_memory_bytes() < size + RESERVE_BYTES:
         return False
     try:
         tensor.share_memory_()
     except RuntimeError:  # other processes were faster
         return False
     return True
+
+
+def shared_memory_bytes() -> int:
+    """Return the room in shared memory; 0 on a machine that has none."""
+    try:
+        return shutil.disk_usage(SHARED_MEMORY).free
+    except OSError:
+        return 0
+
+
+@lru_cache(maxsize=1)
+def _note_missing_shared_memory() -> None:
+    """Print, once in a process, that batches are copied."""
+    if not SHARED_MEMORY.is_dir():
+        print_line(f"note: no {SHARED_MEMORY} here; loader processes copy their batches")
 
 
 def _restore(content: NDArray[np.uint8], dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:

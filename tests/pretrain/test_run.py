@@ -42,28 +42,6 @@ def test_labels_and_indices_come_where_a_method_uses_them(image_folder: Path) ->
         job("supervised", flat, "--num-classes", "1")
 
 
-def test_a_run_whose_images_were_written_meanwhile_exports_nothing_until_that_is_accepted(
-    image_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    image = min(file for file in image_folder.rglob("*") if file.is_file())
-    out = image_folder.parent / "run"
-
-    def meanwhile(job: Job, *others: Any) -> int:
-        image.write_bytes(image.read_bytes())  # another one of the same size, or put back
-        return 0
-
-    words = ["random/smoke", "--data", str(image_folder), "--out", str(out)]
-    with monkeypatch.context() as patch:
-        patch.setattr(pretrain.start, "train", meanwhile)
-        assert main(words) == 1
-    told = capsys.readouterr().err
-    assert f"images or folders in {image_folder} were changed while" in told
-    assert f"({image.relative_to(image_folder)})" in told
-    assert not (out / "backbone.pt").exists()
-    assert main(words) == 0
-    assert (out / "backbone.pt").exists()
-
-
 def test_the_record_names_data_that_are_the_working_folder(
     image_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

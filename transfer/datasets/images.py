@@ -69,25 +69,25 @@ class ImageFiles(NamedImages):
         return b"%d" % self._numbers(i)[0]
 
     def state(self) -> str:
-        """Return a hash of names, sizes, modification and change times of these very files.
+        """Return a hash of names, sizes and modification times of these very files.
 
-        It shows that a file was replaced by one of the same size, or replaced and put back: tar and
-        cp -p restore the modification time, never the change time. A copy of the set has other
-        times, so the fingerprint cannot hold them.
+        It shows that a file was replaced by one of the same size. A copy of the set has other
+        times, so the fingerprint cannot hold them. The change time does not count: permissions and
+        the hard links of a backup change it.
         """
         digest = hashlib.sha256()
         for i in range(len(self)):
-            digest.update(b"%s\0%d %d %d\n" % (bytes(self.encoded_names[i]), *self._numbers(i)))
+            digest.update(b"%s\0%d %d\n" % (bytes(self.encoded_names[i]), *self._numbers(i)))
         return digest.hexdigest()[:16]
 
-    def _numbers(self, i: int) -> tuple[int, int, int]:
-        """Return size, modification and change time of a file."""
+    def _numbers(self, i: int) -> tuple[int, int]:
+        """Return size and modification time of a file; -1 without a file."""
         try:
             # a Path per file would take longer than the million files themselves
             found = os.stat(f"{self.folder}/{self.name(i)}")  # noqa: PTH116
         except (FileNotFoundError, NotADirectoryError, PermissionError):
-            return -1, -1, -1
-        return found.st_size, found.st_mtime_ns, found.st_ctime_ns
+            return -1, -1
+        return found.st_size, found.st_mtime_ns
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,7 @@
 """Comparison of data sets with their check: for each opened split, and before anything is believed.
 
 Work on disk that no comparison has followed yet has a name or a mark that holds the state of the
-very files it was made of. Nobody finds it once these were replaced, even by equal ones. The next
+very files it was made of: their sizes and modification times. Nobody finds it once these differ. The next
 comparison gives it its public name, under the data's fingerprint, where other processes and runs on
 a copy of the data find it. A folder that is moved away and back leaves no trace in its files: that
 is noticed by a comparison in between, which follows every error and stop.
@@ -51,11 +51,11 @@ def usable_split(folders: Folders, key: str, split: str, opened: Split) -> Split
 
 
 def require_same_files(report: Report) -> None:
-    """Raise ChangedDataError if a file was written since the check, whatever it holds now."""
+    """Raise ChangedDataError if a file has another size or modification time than at the check."""
     now = states_of(report.files)
     for split, before in report.states.items():
         if now[split] != before:
-            what = f"{split}: image files were written meanwhile, or their permissions set"
+            what = f"{split}: image files were written meanwhile"
             raise changed_data_error(report.key, what)
 
 

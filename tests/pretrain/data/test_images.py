@@ -1,15 +1,13 @@
 """Training images: which are found, their order, labels and shares, and changes during a run."""
 
 import os
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-import pretrain.data.images
-from pretrain.data.images import BatchPlan, DataError, last_writes
+from pretrain.data.images import BatchPlan, DataError
 from pretrain.data.listing import find_images, find_styles
 from tests.pretrain.pixels.hidden import HIDDEN_FILES
 from transfer.datasets.images import read_class_folders
@@ -175,32 +173,6 @@ def test_an_impossible_plan_is_refused() -> None:
     ):
         with pytest.raises(DataError, match=message):
             BatchPlan(**({"num_images": 23, "batch_size": 6, "seed": 0} | changes))
-
-
-def test_overwritten_and_deleted_images_have_another_last_write(image_folder: Path) -> None:
-    images = find_images(image_folder)
-    before = last_writes(images)
-    assert last_writes(images) == before
-    time.sleep(TICK_S)
-    overwritten = image_folder / "warm" / "3.png"
-    time_ns = overwritten.stat().st_mtime_ns
-    overwritten.write_bytes((image_folder / "warm" / "4.png").read_bytes())
-    os.utime(overwritten, ns=(time_ns, time_ns))  # as tar and cp -p do
-    (image_folder / "cold" / "1.png").unlink()
-    now = last_writes(images)
-    assert [name for name in now if now[name] != before[name]] == ["cold/1.png", "warm/3.png"]
-
-
-def test_of_a_large_set_the_folders_are_looked_at(
-    image_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pretrain.data.images, "FILE_BY_FILE", 10)
-    images = find_images(image_folder)
-    before = last_writes(images)
-    time.sleep(TICK_S)
-    (image_folder / "warm" / "3.png").replace(image_folder / "warm" / "4.png")
-    now = last_writes(images)
-    assert [name for name in now if now[name] != before[name]] == ["warm/"]
 
 
 def test_styles_are_the_sorted_folders_and_copies_keep_the_name(

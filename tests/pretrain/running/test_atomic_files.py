@@ -1,7 +1,10 @@
 """A file is as it was before or as it was to become, and what stands in the way is explained."""
 
+import errno
 import os
+import stat
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -19,6 +22,24 @@ def test_a_full_disk_leaves_the_file_before_and_nothing_else(
         write_whole(tmp_path / "file", b"after")
     assert (tmp_path / "file").read_bytes() == b"before"
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.EACCES, errno.EOPNOTSUPP, errno.EIO])
+def test_a_folder_that_cannot_be_synced_can_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    sync = os.fsync
+
+    def refuse_folders(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(number, os.strerror(number))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", refuse_folders)
+    lost = pytest.raises(WriteError, match="Input/output") if number == errno.EIO else nullcontext()
+    with lost:
+        write_whole(tmp_path / "file", b"content")
+    assert (tmp_path / "file").read_bytes() == b"content"
 
 
 def test_two_writers_of_a_file_do_not_share_its_unfinished_half(

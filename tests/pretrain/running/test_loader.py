@@ -18,7 +18,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pretrain.running import stop
+from pretrain.running import loader, stop
 from pretrain.running.loader import WorkerKilledError, _packed, load_batches
 from transfer.datasets.expected import DataError
 
@@ -153,6 +153,18 @@ def test_copied_tensors_keep_type_shape_and_values(dtype: torch.dtype) -> None:
     assert labels == [1, 2]
     assert len(packed) < 4_000  # parts of a tensor are copied alone
     assert not whole.is_shared()
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_batches_are_copied_where_no_shared_memory_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], num_workers: int
+) -> None:
+    monkeypatch.setattr(loader, "SHARED_MEMORY", Path("/dev/none"))
+    loader._note_missing_shared_memory.cache_clear()
+    for _ in range(2):
+        found = load_batches(square, range(5), num_workers=num_workers)
+        assert [int(batch[0, 0]) for batch in found] == [n**2 for n in range(5)]
+    assert capsys.readouterr().err.count("no /dev/none here") == min(num_workers, 1)
 
 
 PROGRAM = """

@@ -297,8 +297,10 @@ def test_another_mask_is_another_fingerprint_and_a_replaced_one_another_state(da
     states, fingerprint = [files.state() for files in split.files], split.fingerprint
     file, mask = mask_file(split, 0), split.mask(0)
     times, content = file.stat(), file.read_bytes()
+    file.chmod(0o600)
+    assert [files.state() for files in split.files] == states
     file.write_bytes(content)
-    os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))  # as tar and cp -p do
+    os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns + 1))
     now = [files.state() for files in split.files]
     assert [a == b for a, b in zip(now, states, strict=True)] == [True, False]
     assert open_segmented("voc12_seg", data, "test").fingerprint == fingerprint
