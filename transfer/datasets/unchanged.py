@@ -1,10 +1,10 @@
 """Comparison of data sets with their check: for each opened split, and before anything is believed.
 
 Work on disk that no comparison has followed yet has a name or a mark that holds the state of the
-very files it was made of: their sizes and modification times. Nobody finds it once these differ. The next
-comparison gives it its public name, under the data's fingerprint, where other processes and runs on
-a copy of the data find it. A folder that is moved away and back leaves no trace in its files: that
-is noticed by a comparison in between, which follows every error and stop.
+very files it was made of: their sizes and modification times. Nobody finds it once these differ.
+The next comparison gives it its public name, under the data's fingerprint, where other processes
+and runs on a copy of the data find it. A folder that is moved away and back leaves no trace in its
+files: that is noticed by a comparison in between, which follows every error and stop.
 """
 
 from __future__ import annotations
