@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 MANY = 0.05
-"""Fraction of a file's boxes; if no more contradict their layout, they count as published."""
+"""Fraction of a file's boxes. If no more contradict their layout, or only one box does, they stay."""
 CONTRADICTION_IOU = 0.5
 """A box contradicts outlines, or the image, with a lower IoU than this."""
 AGREEMENT = 0.9
@@ -51,7 +51,7 @@ def contradictions(
     tiny = numbers.max(axis=1, initial=-np.inf) <= 1
     apart = _iou(boxes, np.where(outlined[:, None], extents, in_image)) < CONTRADICTION_IOU
     wrong = np.flatnonzero(tiny | apart)
-    if len(wrong) <= MANY * len(numbers):
+    if len(wrong) <= max(1, MANY * len(numbers)):
         return {}
     if tiny[wrong].mean() >= AGREEMENT:
         look = FRACTIONS
