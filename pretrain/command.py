@@ -75,7 +75,8 @@ class Command(Generic[Config]):
     memory_gb: float = 2.0
     """Memory of each process for decoded images; if all fit, each is decoded once."""
     tolerated_images: int = 0
-    """Unreadable images that may be left out."""
+    """Bad images allowed: those that do not open are left out, and another image takes the place of
+    one that does not decode."""
     safetensors: bool = False
     """Write backbone.safetensors as well."""
     wandb: str = ""

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from pretrain.command import Command
+from pretrain.data.bad_images import FILE_NAME, BadImages
 from pretrain.data.feed import Feed
 from pretrain.data.images import BatchPlan, DataError, TrainingImages
 from pretrain.data.listing import find_styles
@@ -101,6 +102,13 @@ def prepare(name: str, command: Command[Any], process: Process, images: Training
     require_counts(method, images)
     check_cpu(recipe, method.views, execution, device.type)
     check_views(recipe.views, method.views, has_styles=command.style_bank is not None)
+    bad_images = BadImages(
+        images=images,
+        path=command.out / FILE_NAME,
+        seed=command.seed,
+        tolerated=command.tolerated_images,
+    )
+    bad_images.check_recorded()
     in_workers = {"workers": True, "device": False, "auto": device.type == "cpu"}
     feed = Feed(
         images=images,
@@ -114,6 +122,7 @@ def prepare(name: str, command: Command[Any], process: Process, images: Training
         uses_indices=method.num_images > 0,
         styles=find_styles(command.style_bank, images) if command.style_bank else (),
         colors_in_workers=in_workers[command.colors_in],
+        bad_images=bad_images,
     )
     num_steps = count_steps(recipe, command.steps, plan)
     settings = {
@@ -216,6 +225,10 @@ def cautions(job: Job) -> list[str]:
         if names
     ]
     notes += images.remarks
+    if job.feed.bad_images is not None and (names := job.feed.bad_images.names()):
+        notes.append(
+            f"{len(names)} images that do not decode are replaced by others: {_first_names(names)}"
+        )
     if job.process.num_processes == 1 and job.method.batch_needs(job.recipe.config).bn_splits == 1:
         notes.append(
             "one process and bn_splits 1: batch norm can tell which key belongs to a query; "
@@ -241,6 +254,8 @@ def backbone_origin(job: Job, steps: int) -> dict[str, object]:
     settings = flatten(asdict(recipe))
     made = ("batch_norm_groups", "texture", "views_made")
     left_out = f", {len(images.unreadable)} unreadable" if images.unreadable else ""
+    if job.feed.bad_images is not None and (replaced := job.feed.bad_images.names()):
+        left_out += f", {len(replaced)} replaced"
     return {
         "method": recipe.method,
         "recipe": job.name,

@@ -20,7 +20,8 @@ from torch import Tensor
 
 from pretrain.data import augment_cpu
 from pretrain.data.augment import Constants, color_changes, constants_on, finish, normalize
-from pretrain.data.images import BatchPlan, TrainingImages, read_pixels
+from pretrain.data.bad_images import BadImages
+from pretrain.data.images import BatchPlan, DecodeError, TrainingImages, read_pixels
 from pretrain.data.side_stream import Array, pack, unpack
 from pretrain.data.views import (
     Colors,
@@ -90,6 +91,8 @@ class Feed:
     """Folders with a styled copy of every image."""
     colors_in_workers: bool = False
     """Coloring of views from files by workers; else by the device."""
+    bad_images: BadImages | None = None
+    """Images that do not decode, to be replaced; None: the first one ends the run."""
     waiting: Waiting = field(default_factory=Waiting, compare=False)
     """Clock of the time that training waits for data."""
 
@@ -142,7 +145,9 @@ class Feed:
     def _draw(self, step: int) -> tuple[Integers, list[tuple[Integers, Colors, Integers]]]:
         """Return images (n,) of a step; and boxes, colors and styles of each group's views."""
         _, indices = self.plan.batch(step)
-        all_numbers = self.batch_numbers(step)
+        all_numbers = self.batch_numbers(step)  # a substitute gets the numbers of the bad image
+        if self.bad_images is not None:
+            indices = self.bad_images.substitute(indices)
         drawn = []
         for recipe, rows in self.groups:
             numbers = all_numbers[rows].reshape(-1, all_numbers.shape[2])
@@ -157,7 +162,7 @@ class Feed:
 
     def _from_memory(self, steps: range) -> Generator[tuple[list[Tensor], Tensor], None, None]:
         """Yield the views of each step and the images' indices (n,)."""
-        pixels = decode_all(self.images).to(self.device)
+        pixels = decode_all(self.images, self.bad_images).to(self.device)
         constants = constants_on(self.device, self.recipe)
         for step in steps:
             with self.waiting.running():
@@ -218,9 +223,16 @@ class Feed:
                 self.groups, stacks, drawn, strict=True
             ):
                 for row in range(place, len(stack), len(indices)):
-                    view = self._crop_image(
-                        int(index), boxes[row], int(styles[row]), recipe, decoded
-                    )
+                    try:
+                        view = self._crop_image(
+                            int(index), boxes[row], int(styles[row]), recipe, decoded
+                        )
+                    except DecodeError as error:
+                        if self.bad_images is None:
+                            raise
+                        self.bad_images.add(int(index), error)
+                        self.bad_images.check()
+                        return self.file_views(step)  # with a substitute
                     if self.colors_in_workers:
                         view = augment_cpu.color(view, colors, row, recipe)
                     stack[row] = view
@@ -283,12 +295,24 @@ class Feed:
         return [numbers[place * each : (place + 1) * each] for place in range(len(self.groups))]
 
 
-def decode_all(images: TrainingImages) -> Tensor:
-    """Return all pixels (N, 3, H, W), uint8, with zeros below and right of smaller images."""
+def decode_all(images: TrainingImages, bad_images: BadImages | None = None) -> Tensor:
+    """Return all pixels (N, 3, H, W), uint8, with zeros below and right of smaller images.
+
+    Images that do not decode are added to `bad_images`, and their pixels are zeros; a DecodeError
+    names all of them if there are more than tolerated. Without `bad_images`, the first one raises it.
+    """
     pixels = torch.zeros(
         len(images), 3, int(images.heights.max()), int(images.widths.max()), dtype=torch.uint8
     )
     for place in range(len(images)):
-        image = images.read(place)
+        try:
+            image = images.read(place)
+        except DecodeError as error:
+            if bad_images is None:
+                raise
+            bad_images.add(place, error)
+            continue
         pixels[place, :, : image.shape[0], : image.shape[1]] = image.permute(2, 0, 1)
+    if bad_images is not None:
+        bad_images.check()
     return pixels

@@ -1,0 +1,108 @@
+"""Images that do not decode during training: counted, recorded, and replaced by other images.
+
+A listing reads headers only, so a truncated file is found when a step needs its pixels. With
+`--tolerated-images`, another image takes its place. The substitute depends on the seed and the bad
+image alone, so an interrupted run and a resumed one train on the same images. The set of images,
+its order and its fingerprint do not change.
+"""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pretrain.data.images import DataError, DecodeError, TrainingImages
+
+FILE_NAME = "bad_images.jsonl"
+"""File in the folder of a run: a line for each bad image, with its name and the reason."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class BadImages:
+    """The bad images of a run, which all of its processes and their workers share in a file."""
+
+    images: TrainingImages
+    path: Path
+    seed: int
+    tolerated: int
+    reasons: dict[int, str] = field(default_factory=dict)
+    """Index of each bad image that this process knows, and the reason."""
+    repaired: set[int] = field(default_factory=set)
+    """Indices of images that an earlier start recorded and that decode now."""
+
+    def add(self, index: int, error: DecodeError) -> None:
+        """Record a bad image for all processes of the run."""
+        self.reasons[index] = str(error)
+        line = json.dumps({"image": self.images.name(index), "reason": str(error)})
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a") as file:
+            file.write(f"{line}\n")
+
+    def check(self) -> None:
+        """Raise a DecodeError that names all bad images if there are more than tolerated."""
+        self.reasons.update(self._recorded())
+        if len(self.reasons) + len(self.images.unreadable) > self.tolerated:
+            raise DecodeError(self._refusal())
+
+    def check_recorded(self) -> None:
+        """Read again what was bad before; raise a DataError if too many images still are.
+
+        Images that were repaired are no longer bad.
+        """
+        for index in self._recorded():
+            try:
+                self.images.read(index)
+                self.repaired.add(index)
+            except DecodeError as error:
+                self.reasons[index] = str(error)
+        if len(self.reasons) + len(self.images.unreadable) > self.tolerated:
+            raise DataError(self._refusal())
+
+    def substitute(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the indices (n,) with each bad image replaced by one that is not known as bad."""
+        if not self.reasons:
+            return indices
+        return np.array([self._substitute(index) for index in indices.tolist()], dtype=np.int64)
+
+    def _substitute(self, index: int) -> int:
+        if index not in self.reasons:
+            return index
+        if len(self.reasons) >= len(self.images):
+            raise DataError(f"{self.images.folder}: no image decodes")
+        bits = np.random.Philox(key=self.seed, counter=[0, 2, index, 0])  # images.py has [0, 1, ..]
+        generator = np.random.Generator(bits)
+        while index in self.reasons:
+            index = int(generator.integers(len(self.images)))
+        return index
+
+    def names(self) -> list[str]:
+        """Return the names of the images that any process of the run has found to be bad."""
+        return [self.images.name(index) for index in sorted(self.reasons | self._recorded())]
+
+    def _recorded(self) -> dict[int, str]:
+        """Return what all processes have recorded, for images that are still in the set."""
+        if not self.path.exists():
+            return {}
+        lines = [json.loads(line) for line in self.path.read_text().splitlines()]
+        reasons = {line["image"]: line["reason"] for line in lines}
+        names = (self.images.name(index) for index in range(len(self.images)))
+        return {
+            index: reasons[name]
+            for index, name in enumerate(names)
+            if name in reasons and index not in self.repaired
+        }
+
+    def _refusal(self) -> str:
+        bad = [self.reasons[index] for index in sorted(self.reasons)]
+        bad += [f"{self.images.folder / name} does not open" for name in self.images.unreadable]
+        total = len(self.images) + len(self.images.unreadable)
+        shown = "\n  ".join(bad[:10])
+        more = f"\n  and {len(bad) - 10} more" if len(bad) > 10 else ""
+        return (
+            f"{self.images.folder}: {len(bad)} of {total} images are bad, and "
+            f"{self.tolerated} tolerated:\n  {shown}{more}\n"
+            f"Run the same command with --tolerated-images {len(bad)} to train on another image "
+            "in place of each, or repair the files. If files are deleted, the run cannot resume"
+        )

@@ -1,0 +1,128 @@
+"""Images that do not decode while a run trains."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from pretrain.data.bad_images import FILE_NAME, BadImages
+from pretrain.data.feed import Batch, Feed
+from pretrain.data.images import BatchPlan, DataError, DecodeError
+from pretrain.data.listing import find_images
+from pretrain.data.views import ViewRecipe
+from pretrain.parts.view import View
+
+BAD = ("cold/3.png", "warm/7.png")
+every_way = pytest.mark.parametrize(
+    "way",
+    [{}, {"memory_gb": 0.0}, {"memory_gb": 0.0, "workers": 2, "colors_in_workers": True}],
+    ids=["memory", "files", "workers"],
+)
+
+
+@pytest.fixture
+def truncated_folder(image_folder: Path) -> Path:
+    """Twenty images, of which two have a header and no complete pixels."""
+    for name in BAD:
+        file = image_folder / name
+        file.write_bytes(file.read_bytes()[:300])
+    return image_folder
+
+
+def feed(folder: Path, tolerated: int, **changes: Any) -> Feed:
+    """Two views of 8 px in batches of four, with the folder's bad images recorded beside it."""
+    images = find_images(folder, tolerated=1)
+    path = folder.parent / "out" / FILE_NAME
+    settings: dict[str, Any] = {
+        "images": images,
+        "plan": BatchPlan(num_images=len(images), batch_size=4, seed=0),
+        "recipe": ViewRecipe(size_px=8),
+        "views": (View(), View()),
+        "device": torch.device("cpu"),
+        "workers": 0,
+        "memory_gb": 1.0,
+        "uses_labels": True,
+        "uses_indices": True,
+        "bad_images": BadImages(images=images, path=path, seed=0, tolerated=tolerated),
+    }
+    return Feed(**settings | changes)
+
+
+def epochs(source: Feed, first: int = 0) -> list[Batch]:
+    """Return the batches of two epochs from a step on."""
+    return list(source.batches(first, 10))
+
+
+@every_way
+def test_bad_images_are_replaced_with_their_labels(
+    truncated_folder: Path, way: dict[str, Any]
+) -> None:
+    source = feed(truncated_folder, 2, **way)
+    bad = {i for i in range(20) if source.images.name(i) in BAD}
+    planned, used = [], []
+    for step, batch in enumerate(epochs(source)):
+        labels, indices = batch.extras
+        assert labels.tolist() == source.images.labels[indices.numpy()].tolist()
+        planned += source.plan.batch(step)[1].tolist()
+        used += indices.tolist()
+    assert not bad & set(used)
+    assert sum(a != b for a, b in zip(planned, used, strict=True)) == 2 * len(bad)
+
+
+@every_way
+def test_resumed_run_uses_the_same_substitutes(truncated_folder: Path, way: dict[str, Any]) -> None:
+    whole = epochs(feed(truncated_folder, 2, **way))
+    resumed = feed(truncated_folder, 2, **way)
+    assert resumed.bad_images is not None
+    resumed.bad_images.check_recorded()
+    for expected, batch in zip(whole[6:], epochs(resumed, 6), strict=True):
+        assert torch.equal(torch.stack(expected.views), torch.stack(batch.views))
+        assert torch.equal(expected.extras[1], batch.extras[1])
+
+
+@every_way
+def test_substitutes_do_not_depend_on_what_is_recorded(
+    truncated_folder: Path, way: dict[str, Any]
+) -> None:
+    first = epochs(feed(truncated_folder, 2, **way))
+    (truncated_folder.parent / "out" / FILE_NAME).unlink()
+    for expected, batch in zip(first[4:], epochs(feed(truncated_folder, 2, **way), 4), strict=True):
+        assert torch.equal(expected.extras[1], batch.extras[1])
+
+
+@every_way
+def test_too_many_bad_images_are_refused_with_usable_advice(
+    truncated_folder: Path, way: dict[str, Any]
+) -> None:
+    with pytest.raises(DecodeError, match=r"1 tolerated:(?s:.*)--tolerated-images 2") as error:
+        epochs(feed(truncated_folder, 1, **way))
+    assert all(name in str(error.value) for name in BAD)
+    restarted = feed(truncated_folder, 1, **way)
+    assert restarted.bad_images is not None
+    with pytest.raises(DataError, match="2 of 20 images are bad"):
+        restarted.bad_images.check_recorded()
+    accepted = feed(truncated_folder, 2, **way)
+    assert accepted.bad_images is not None
+    accepted.bad_images.check_recorded()
+    assert accepted.bad_images.names() == sorted(BAD)
+    assert len(epochs(accepted)) == 10
+
+
+def test_repaired_images_are_used_again(truncated_folder: Path) -> None:
+    epochs(feed(truncated_folder, 2))
+    good = (truncated_folder / "cold" / "0.png").read_bytes()
+    for name in BAD:
+        (truncated_folder / name).write_bytes(good)
+    repaired = feed(truncated_folder, 0)
+    assert repaired.bad_images is not None
+    repaired.bad_images.check_recorded()
+    assert sorted(i for batch in epochs(repaired) for i in batch.extras[1].tolist()) == sorted(
+        [*range(20)] * 2
+    )
+
+
+def test_unopened_and_undecoded_images_share_one_limit(truncated_folder: Path) -> None:
+    (truncated_folder / "cold" / "9.png").write_bytes(b"not an image")
+    with pytest.raises(DecodeError, match="3 of 20 images are bad, and 2 tolerated"):
+        epochs(feed(truncated_folder, 2))
