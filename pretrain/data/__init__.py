@@ -2,6 +2,7 @@
 
 images.py       training images, their order, pixels, styled copies and changes meanwhile
 listing.py      finds the images of a folder, also behind links, and names what it leaves out
+bad_images.py   images that do not decode: counted, recorded, and replaced by others
 views.py        random views of an image: recipes, random numbers, crops and colors
 augment.py      applies those numbers to batches of pixels, on the device that trains
 augment_cpu.py  applies them to one image at a time, in workers

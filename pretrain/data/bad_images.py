@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pretrain.data.images import DataError, DecodeError, TrainingImages
+from pretrain.pixels.decoding import open_error
 
 FILE_NAME = "bad_images.jsonl"
 """File in the folder of a run: a line for each bad image, with its name and the reason."""
@@ -96,7 +97,8 @@ class BadImages:
 
     def _refusal(self) -> str:
         bad = [self.reasons[index] for index in sorted(self.reasons)]
-        bad += [f"{self.images.folder / name} does not open" for name in self.images.unreadable]
+        unopened = (self.images.folder / name for name in self.images.unreadable)
+        bad += [f"{path} does not open ({open_error(str(path))})" for path in unopened]
         total = len(self.images) + len(self.images.unreadable)
         shown = "\n  ".join(bad[:10])
         more = f"\n  and {len(bad) - 10} more" if len(bad) > 10 else ""

@@ -299,7 +299,7 @@ def decode_all(images: TrainingImages, bad_images: BadImages | None = None) -> T
     """Return all pixels (N, 3, H, W), uint8, with zeros below and right of smaller images.
 
     Images that do not decode are added to `bad_images`, and their pixels are zeros; a DecodeError
-    names all of them if there are more than tolerated. Without `bad_images`, the first one raises it.
+    names all of them if there are more than tolerated. Without `bad_images`, the first raises it.
     """
     pixels = torch.zeros(
         len(images), 3, int(images.heights.max()), int(images.widths.max()), dtype=torch.uint8

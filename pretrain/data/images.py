@@ -105,7 +105,7 @@ def read_pixels(file: Path) -> Tensor:
     try:
         return torch.from_numpy(decode(file.read_bytes()))
     except DECODE_ERRORS as error:
-        raise DecodeError(f"{file} does not decode ({error}); replace or delete it") from error
+        raise DecodeError(f"{file} does not decode ({error})") from error
 
 
 @dataclass(frozen=True, kw_only=True)

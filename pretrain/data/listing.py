@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pretrain.data.images import DataError, TrainingImages
-from pretrain.pixels.decoding import image_sizes
+from pretrain.pixels.decoding import image_sizes, open_error
 from pretrain.pixels.image_names import (
     IMAGE_SUFFIXES,
     MAX_NAMES,
@@ -117,9 +117,11 @@ def find_images(folder: Path, *, tolerated: int = 0) -> TrainingImages:
     heights, widths = (np.ascontiguousarray(column) for column in sizes[readable].T)
     unreadable = tuple(compress(candidates, ~readable))
     if len(unreadable) > tolerated:
+        reasons = [f"{path}: {open_error(f'{folder}/{path}')}" for path in unreadable[:MAX_NAMES]]
+        more = ", ..." if len(unreadable) > MAX_NAMES else ""
         raise DataError(
             f"{folder}: {len(unreadable)} of {len(candidates)} images are unreadable "
-            f"({_first(unreadable)}), {tolerated} tolerated; "
+            f"({', '.join(reasons)}{more}), {tolerated} tolerated; "
             f"replace them or pass --tolerated-images {len(unreadable)}"
         )
     return TrainingImages(

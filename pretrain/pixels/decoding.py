@@ -25,6 +25,9 @@ RANGED_FORMATS = ("PPM", "PNG")
 BITS_PER_SAMPLE, PHOTOMETRIC, WHITE_IS_ZERO = 258, 262, 0
 """Tags of TIFF, and a value of the second."""
 
+if _limit := os.environ.get("SSL_BENCHMARK_MAX_MEGAPIXELS"):
+    Image.MAX_IMAGE_PIXELS = int(float(_limit) * 1e6 / 2)  # Pillow refuses twice this number
+
 Pixels = NDArray[Any]
 """(H, W, 3), uint8; OpenCV's stubs know no number types."""
 
@@ -111,3 +114,23 @@ def image_size(file: str) -> tuple[int, int]:
             return image.height, image.width
     except DECODE_ERRORS:
         return UNREADABLE
+
+
+def open_error(file: str) -> str:
+    """Return why a file does not open as a usable image; "" if it does."""
+    try:
+        with Image.open(file) as image:
+            require_range(image)
+    except Image.DecompressionBombError:
+        limit = 2 * (Image.MAX_IMAGE_PIXELS or 0) / 1e6
+        return (
+            f"more than {limit:.0f} megapixels; the environment variable "
+            "SSL_BENCHMARK_MAX_MEGAPIXELS raises this limit"
+        )
+    except UnidentifiedImageError:
+        return "not an image"
+    except OSError as error:
+        return error.strerror or str(error)
+    except DECODE_ERRORS as error:
+        return str(error)
+    return ""

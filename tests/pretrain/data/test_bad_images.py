@@ -1,10 +1,14 @@
 """Images that do not decode while a run trains."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from PIL import Image
 
 from pretrain.data.bad_images import FILE_NAME, BadImages
 from pretrain.data.feed import Batch, Feed
@@ -126,3 +130,30 @@ def test_unopened_and_undecoded_images_share_one_limit(truncated_folder: Path) -
     (truncated_folder / "cold" / "9.png").write_bytes(b"not an image")
     with pytest.raises(DecodeError, match="3 of 20 images are bad, and 2 tolerated"):
         epochs(feed(truncated_folder, 2))
+
+
+def test_image_with_too_many_pixels_names_the_limit(
+    image_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 20_000)
+    Image.new("L", (250, 200)).save(image_folder / "cold" / "scan.png")
+    limit = "cold/scan.png: more than 0 megapixels; .* SSL_BENCHMARK_MAX_MEGAPIXELS"
+    with pytest.raises(DataError, match=limit):
+        find_images(image_folder)
+
+
+def test_environment_variable_raises_the_limit(image_folder: Path) -> None:
+    file = image_folder / "scan.png"
+    Image.new("1", (16_000, 12_000)).save(file)
+    code = f"from pretrain.pixels.decoding import image_size; print(image_size({str(file)!r}))"
+    sizes = [
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env=os.environ | {"SSL_BENCHMARK_MAX_MEGAPIXELS": limit},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+        for limit in ("", "200")
+    ]
+    assert sizes == ["(0, 0)", "(12000, 16000)"]
