@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pretrain.running.atomic_files import WriteError as WriteError
+    from pretrain.running.errors import NotFiniteError as NotFiniteError
     from pretrain.running.errors import SuiteError as SuiteError
     from pretrain.running.lock import BusyError as BusyError
     from transfer.api import Result as Result
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from transfer.backbone import load_backbone as load_backbone
     from transfer.datasets.expected import DataError as DataError
     from transfer.encoders.encoder import Encoder as Encoder
+    from transfer.frozen.on_features import FeatureError as FeatureError
     from transfer.frozen.on_features import knn as knn
     from transfer.frozen.on_features import linear_probe as linear_probe
     from transfer.frozen.on_features import svm as svm
@@ -50,6 +52,8 @@ PUBLIC = {
     "BusyError": "pretrain.running.lock",
     "DataError": "transfer.datasets.expected",
     "Encoder": "transfer.encoders.encoder",
+    "FeatureError": "transfer.frozen.on_features",
+    "NotFiniteError": "pretrain.running.errors",
     "Result": "transfer.api",
     "SuiteError": "pretrain.running.errors",
     "TaskError": "transfer.tasks",

@@ -103,7 +103,7 @@ def check_scores(scores: Tensor) -> None:
     if scores.shape[0] == 0:
         raise ValueError("no image to score: check the split")
     if num_bad := int(scores.isnan().sum()):
-        raise ValueError(f"{num_bad} of {scores.numel()} scores are NaN: the training diverged")
+        raise ValueError(f"{num_bad} of {scores.numel()} scores are NaN; no metric is computed")
 
 
 def check_classification(scores: Tensor, labels: Tensor) -> None:

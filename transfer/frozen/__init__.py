@@ -2,6 +2,7 @@
 
 feature_cache.py   features and predictions; the cache of features, its keys, its precision
 transforms.py      evaluation transforms, settings of random views
+finite.py          the check that features are finite
 network.py         a frozen network: device, folded batch norms, forward pass
 extraction.py      extraction of what the cache lacks
 feature_file.py    one file of the cache, written row by row

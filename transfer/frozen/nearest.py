@@ -1,5 +1,6 @@
 """Weighted k-nearest-neighbor votes: Wu et al., CVPR 2018, arXiv:1805.01978."""
 
+import math
 from collections.abc import Iterator
 
 import torch
@@ -9,6 +10,7 @@ from torch.nn.functional import normalize
 from transfer.frozen.feature_cache import Features
 from transfer.frozen.network import device
 
+MAX_LOG = math.log(torch.finfo(torch.float32).max)
 QUERIES_PER_PART = 512  # their float32 cosines with all of ImageNet-1k take 2.6 GB
 
 
@@ -17,8 +19,14 @@ def knn_scores(
 ) -> Tensor:
     """Return votes (n, L) for queries (n, C): exp(cosine similarity / temperature) per neighbor.
 
-    ValueError if the bank holds fewer than `num_neighbors` images.
+    ValueError if the bank holds fewer than `num_neighbors` images, or if the votes of as many equal
+    images exceed float32: at 200 neighbors, for temperatures below 0.012.
     """
+    if not 0 < 1 / temperature < MAX_LOG - math.log(num_neighbors):
+        raise ValueError(
+            f"temperature is {temperature:g}: expected a number whose votes, up to exp(1 / "
+            f"temperature) for each of {num_neighbors} neighbors, fit into float32"
+        )
     labels = bank.labels.to(device())
     parts = []
     for similarity, nearest in _nearest_parts(bank.features, queries, num_neighbors):

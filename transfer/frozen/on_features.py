@@ -1,21 +1,37 @@
 """Classifiers on features that are in memory, as functions: kNN, linear probe, linear SVM.
 
 They compute what the tasks compute on features of whole images, without data sets and records.
+Features are tensors or NumPy arrays of any real type, on any device, with or without gradients;
+results are on the CPU and have none.
 """
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from pretrain.running.command_line import Range
+from pretrain.running.errors import NotFiniteError, SuiteError
 from transfer.frozen.feature_cache import Features
 from transfer.frozen.few_shot_heads import Problem, train_together
+from transfer.frozen.finite import require_finite
 from transfer.frozen.linear_svm import Problems, eigenbasis, solve_batched
 from transfer.frozen.nearest import knn_scores
 
+Values = Tensor | NDArray[np.generic]
+SETTINGS = Range(0, 1e30, open_below=True)
+MAX_CLASSES = 2**20
+"""Limit of the classes, since scores take a column for each; ImageNet-21k has 21,841."""
+
+
+class FeatureError(SuiteError, ValueError):
+    """Error in features, labels or settings of a function on features."""
+
 
 def knn(
-    train: Tensor,
-    labels: Tensor,
-    test: Tensor,
+    train: Values,
+    labels: Values,
+    test: Values,
     *,
     num_neighbors: int = 200,
     temperature: float = 0.1,
@@ -23,21 +39,34 @@ def knn(
     """Return votes (m, L) of the nearest of train (n, C), labels (n,), for test (m, C).
 
     A neighbor votes with exp(cosine similarity / temperature): Wu et al., CVPR 2018,
-    arXiv:1805.01978. ValueError for fewer than num_neighbors training images.
+    arXiv:1805.01978. Labels are integers from 0 to L-1. NotFiniteError names a row that is not
+    finite; FeatureError for other wrong input, such as fewer than num_neighbors training images.
     """
-    return knn_scores(
-        Features(train, labels),
-        test,
-        num_classes=int(labels.max()) + 1,
-        num_neighbors=num_neighbors,
-        temperature=temperature,
-    )
+    known, bank, queries = _labels(labels), *_features(train, test, torch.float32)
+    _require_equal_length(known, bank, "labels")
+    if not 1 <= num_neighbors <= len(bank):
+        raise FeatureError(
+            f"num_neighbors is {num_neighbors}; expected 1 to {len(bank)}, the rows of train"
+        )
+    _require_positive(temperature=temperature)
+    try:
+        return knn_scores(
+            Features(bank, known),
+            queries,
+            num_classes=int(known.max()) + 1,
+            num_neighbors=num_neighbors,
+            temperature=temperature,
+        )
+    except ValueError as error:
+        raise FeatureError(str(error)) from error
 
 
+@torch.inference_mode(False)
+@torch.enable_grad()
 def linear_probe(
-    train: Tensor,
-    labels: Tensor,
-    test: Tensor,
+    train: Values,
+    labels: Values,
+    test: Values,
     *,
     learning_rate: float = 1e-3,
     epochs: int = 100,
@@ -46,31 +75,126 @@ def linear_probe(
 ) -> Tensor:
     """Return the scores (m, L) of test (m, C) by a linear classifier of train (n, C), labels (n,).
 
-    It is trained by Adam on the cross-entropy; the seed draws initial weights and order.
+    It is trained by Adam on the cross-entropy; the seed draws initial weights and order. Labels
+    are integers from 0 to L-1. NotFiniteError names a row that is not finite, or says that the
+    training diverged; FeatureError for other wrong input.
     """
-    batch_size = min(batch_size, len(train))
+    known, pool, queries = _labels(labels), *_features(train, test, torch.float32)
+    _require_equal_length(known, pool, "labels")
+    _require_positive(learning_rate=learning_rate, epochs=epochs, batch_size=batch_size)
+    batch_size = min(batch_size, len(pool))
     weight, bias = train_together(
-        Features(train, labels),
-        [Problem(torch.arange(len(train)), seed)],
-        num_classes=int(labels.max()) + 1,
-        iterations=epochs * -(-len(train) // batch_size),
+        Features(pool, known),
+        [Problem(torch.arange(len(pool)), seed)],
+        num_classes=int(known.max()) + 1,
+        iterations=epochs * -(-len(pool) // batch_size),
         learning_rate=learning_rate,
         batch_size=batch_size,
     )
-    return test @ weight[0].T.cpu() + bias[0].cpu()
+    scores = queries @ weight[0].T.cpu() + bias[0].cpu()
+    if not bool(scores.isfinite().all()):
+        raise NotFiniteError(
+            f"the linear classifier diverged at learning rate {learning_rate:g}. Lower the rate, "
+            "or scale the features"
+        )
+    return scores
 
 
-def svm(train: Tensor, positive: Tensor, test: Tensor, *, cost: float = 1.0) -> Tensor:
+def svm(train: Values, positive: Values, test: Values, *, cost: float = 1.0) -> Tensor:
     """Return the scores (m, L) float64 of test (m, C) by a linear SVM per class.
 
-    train (n, C) float; positive (n, L) bool. Each minimizes the objective of LIBLINEAR's L2-loss
-    SVM, the bias regularized.
+    train (n, C); positive (n, L), bool or 0 and 1. Each minimizes the objective of LIBLINEAR's
+    L2-loss SVM, the bias regularized. NotFiniteError names a row that is not finite; FeatureError
+    for other wrong input.
     """
+    shown, images, queries = _tensor("positive", positive), *_features(train, test, torch.float64)
+    if shown.ndim != 2 or not shown.shape[1]:
+        raise FeatureError(f"positive is {tuple(shown.shape)}; expected (n, L), a column per class")
+    _require_equal_length(shown, images, "positive")
+    if bool(((shown != 0) & (shown != 1)).any()):
+        low, high = shown.min().item(), shown.max().item()
+        raise FeatureError(f"positive reaches from {low} to {high}; expected bool, or 0 and 1")
+    _require_positive(cost=cost)
+    shown = shown.bool()
     problems = Problems(
-        positive=positive.T.contiguous(),
-        trained_on=torch.ones_like(positive.T, dtype=torch.bool),
+        positive=shown.T.contiguous(),
+        trained_on=torch.ones_like(shown.T),
         positive_weight=1.0,
     )
-    costs = torch.full((positive.shape[1],), cost, dtype=torch.float64)
-    solution = solve_batched(eigenbasis(train.double()), problems, costs, tolerance=1e-4)
-    return solution.scores(test)
+    costs = torch.full((shown.shape[1],), cost, dtype=torch.float64)
+    return solve_batched(eigenbasis(images), problems, costs, tolerance=1e-4).scores(queries)
+
+
+def _features(train: Values, test: Values, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Return training and test features of a type, finite in float32 and of one width."""
+    pair = []
+    for name, values in (("train", train), ("test", test)):
+        features = _tensor(name, values)
+        if features.ndim != 2 or not features.shape[1]:
+            raise FeatureError(
+                f"{name} is {tuple(features.shape)}; expected features (n, C), a row per image"
+            )
+        require_finite(features.float(), lambda row, name=name: f"row {row} of {name}")  # type: ignore[misc]
+        pair.append(features.to(dtype).contiguous())  # another layout would round otherwise
+    if pair[0].shape[1] != pair[1].shape[1]:
+        raise FeatureError(
+            f"train has {pair[0].shape[1]} features per row and test has {pair[1].shape[1]}; "
+            "expected features of the same network"
+        )
+    if not len(pair[0]):
+        raise FeatureError("train has no rows")
+    return pair[0], pair[1]
+
+
+def _labels(values: Values) -> Tensor:
+    """Return labels (n,) as int64."""
+    labels = _tensor("labels", values)
+    if labels.ndim != 1 or labels.is_floating_point():
+        raise FeatureError(
+            f"labels are {tuple(labels.shape)} of {_type(labels)}; expected integers (n,), a class "
+            "index per row of train"
+        )
+    labels = labels.long()
+    wrong = ((labels < 0) | (labels >= MAX_CLASSES)).nonzero().flatten().tolist()
+    if wrong:
+        raise FeatureError(
+            f"label {wrong[0]} is {int(labels[wrong[0]])}; expected an index of a class, from 0 to "
+            f"L - 1, with at most {MAX_CLASSES:,} classes"
+        )
+    return labels
+
+
+def _tensor(name: str, values: Values) -> Tensor:
+    """Return the values on the CPU, without a graph."""
+    if isinstance(values, np.ndarray):
+        try:
+            # torch takes neither reversed nor read-only arrays, nor another order of bytes
+            native = np.require(values, values.dtype.newbyteorder("="), ["C", "W"])
+            tensor = torch.from_numpy(native)
+        except TypeError as error:
+            raise FeatureError(f"{name} is an array of {values.dtype}; expected numbers") from error
+    elif isinstance(values, Tensor):
+        tensor = values.detach()
+    else:
+        raise FeatureError(f"{name} is a {type(values).__name__}; expected a tensor or an array")
+    if tensor.is_meta or tensor.is_quantized or tensor.is_complex():
+        where = " on the meta device" if tensor.is_meta else ""
+        raise FeatureError(f"{name} is a tensor of {_type(tensor)}{where}; expected real numbers")
+    if tensor.layout is not torch.strided:
+        raise FeatureError(f"{name} is {tensor.layout}; expected a dense tensor: .to_dense()")
+    return tensor.cpu()
+
+
+def _type(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def _require_equal_length(rows: Tensor, train: Tensor, name: str) -> None:
+    if len(rows) != len(train):
+        raise FeatureError(f"{name}: {len(rows)} rows, but train has {len(train)}; expected equal")
+
+
+def _require_positive(**settings: float) -> None:
+    for name, value in settings.items():
+        if value not in SETTINGS:
+            raise FeatureError(f"{name} is {value}; expected {SETTINGS}")

@@ -24,6 +24,7 @@ from transfer.datasets.images import Images
 from transfer.datasets.unchanged import UnprovenFile, prove_if_cheap, proving
 from transfer.frozen.crops import draw_seed
 from transfer.frozen.extraction import num_workers
+from transfer.frozen.finite import require_finite
 from transfer.frozen.network import device, forward, frozen_network
 from transfer.frozen.transforms import Normalization, ViewSettings
 from transfer.projector import Projector
@@ -118,12 +119,17 @@ def statistics_of_views(
     def make(chunk: Sequence[int]) -> Tensor:
         return torch.stack([views(images[index][0], seed, index) for index in chunk])
 
+    def name(start: int, row: int) -> str:
+        image = images.name(indices[start + row // settings.num_views])
+        return f"a random view of {image} by {backbone.name}"
+
     rest = indices[done:]
     chunks = [rest[at : at + IMAGES_PER_BATCH] for at in range(0, len(rest), IMAGES_PER_BATCH)]
     workers = num_workers(len(rest) * settings.num_views)
     with proving(file), progress("views", "images", len(indices), done=done) as counter:
         for raw in load_batches(make, chunks, num_workers=workers, pin=pin):
             features = forward(network, to_input(raw.flatten(0, 1)))
+            require_finite(features, partial(name, done))
             rows = {"feature": normalize(features, dim=1)}
             if projector is not None:
                 rows["embedding"] = projector.embeddings(features)

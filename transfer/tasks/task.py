@@ -147,11 +147,23 @@ class Task(ABC):
         return False
 
     def features(self, backbone: Backbone, folders: Folders) -> list[Features]:
-        """Return the frozen features that it reads, extracted or from the cache."""
-        return [
-            features_of_backbones([backbone], self.dataset, split, transform, folders)[0]
-            for split, transform in self.extracted()
-        ]
+        """Return the frozen features that it reads, extracted or from the cache.
+
+        NotFiniteError if some are infinite or not a number.
+        """
+        from transfer.frozen.finite import require_finite
+
+        read = []
+        for split, transform in self.extracted():
+            (features,) = features_of_backbones([backbone], self.dataset, split, transform, folders)
+            images = open_images(self.dataset, split, folders)
+
+            def name(row: int, split: str = split, images: Images = images) -> str:
+                return f"{images.name(row)} ({self.dataset}, {split}) by {backbone.name}"
+
+            require_finite(features.features, name)
+            read.append(features)
+        return read
 
     @abstractmethod
     def prepare(self, backbone: Backbone, folders: Folders) -> Any:
