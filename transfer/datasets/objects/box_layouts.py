@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 MANY = 0.05
-"""Fraction of a file's boxes. If no more contradict their layout, or only one box does, they stay."""
+"""Fraction of a file's boxes; if no more contradict their layout, or just one box, they stay."""
 CONTRADICTION_IOU = 0.5
 """A box contradicts outlines, or the image, with a lower IoU than this."""
 AGREEMENT = 0.9
