@@ -59,12 +59,12 @@ def walk(folder: Path) -> Tree:
     found_links = [""]
 
     def add(below: str) -> None:
-        place = (folder / below).stat()
-        if (place.st_dev, place.st_ino) in walked:
-            tree.repeated.append(below)
-            return
-        walked.add((place.st_dev, place.st_ino))
         try:
+            place = (folder / below).stat()
+            if (place.st_dev, place.st_ino) in walked:
+                tree.repeated.append(below)
+                return
+            walked.add((place.st_dev, place.st_ino))
             with os.scandir(folder / below) as scanned:
                 entries = list(scanned)
         except PermissionError:
