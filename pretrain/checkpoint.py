@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from pretrain.running.atomic_files import write_whole
+from pretrain.running.reading import read_bytes
 
 TORN = (RuntimeError, EOFError, KeyError, TypeError, ValueError, OSError, UnpicklingError)
 """Errors of loading a file that is no checkpoint, was cut short, or was filled with zeros."""
@@ -40,7 +41,8 @@ def load(
     if not path.exists():
         return None
     try:
-        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        content = io.BytesIO(read_bytes(path))
+        state: dict[str, Any] = torch.load(content, map_location="cpu", weights_only=True)
         since = {name: value for name, value in published.items() if name in settings}
         saved = since | state["settings"]
     except TORN as error:

@@ -24,6 +24,7 @@ from pretrain.running.console import format_duration, print_line
 from pretrain.running.errors import NotFiniteError
 from pretrain.running.loader import WorkerKilledError
 from pretrain.running.processes import Process
+from pretrain.running.reading import ReadError, may_pass
 from pretrain.settings import SettingsError, check_recipe
 
 FAILURES = DecodeError, LostProcessError, NotFiniteError, OSError, WorkerKilledError
@@ -45,9 +46,9 @@ def start(name: str, command: Command[Any]) -> int:
             f"stopped by {stop.signal_name()} before the first step, run the same command to go on"
         )
         return stop.EXIT_RESUMABLE
-    except FAILURES as error:
+    except (ReadError, *FAILURES) as error:
         print(f"error: {error}", file=sys.stderr)
-        return 1
+        return stop.EXIT_RESUMABLE if may_pass(error) else 1
     except (DataError, LaunchError, CheckpointError, SettingsError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -82,7 +83,7 @@ def same_images(command: Command[Any], process: Process) -> TrainingImages:
     if process.is_main:
         try:
             results = [find_images(command.data, tolerated=command.tolerated_images)]
-        except (DataError, OSError) as error:
+        except (DataError, OSError, ReadError) as error:
             results = [error]
     if process.num_processes > 1:
         dist.broadcast_object_list(results, device=process.device)

@@ -18,6 +18,8 @@ from benchmarks.planning.plan import PlannedCell
 from benchmarks.tables import update_tables
 from pretrain.running.atomic_files import WriteError
 from pretrain.running.console import format_duration
+from pretrain.running.stop import EXIT_RESUMABLE
+from transfer.cells.execution import may_pass_later
 from transfer.cells.request import Cell, finished
 
 if TYPE_CHECKING:
@@ -98,6 +100,8 @@ def finish_run(
     lost = f"{len(unreadable)} checkpoint{'s' * (len(unreadable) != 1)} could not be read"
     words += [lost] * bool(unreadable)
     print(", ".join([*words, format_duration(time.monotonic() - start_s)]), file=sys.stderr)
+    if any(may_pass_later(cell) for cell in failed):
+        return EXIT_RESUMABLE
     return int(bool(failed or unreadable) or not all(written))
 
 

@@ -7,7 +7,7 @@ reason for the tables, and a cell that another process works on is waited for. -
 in front only fills the cache that these tasks share on the backbones of the cells, so that data
 sets such as ImageNet-C are decoded once for all.
 Exit status: 0 all records are there, 1 a cell failed, 2 the request is wrong, 75 stopped and can go
-on, 128 plus the number of the signal that killed one of its processes.
+on or could not read its disk, 128 plus the number of the signal that killed one of its processes.
 """
 
 import sys
@@ -20,6 +20,7 @@ from benchmarks.execution.jobs import PREPARE, THEN
 from pretrain.running import stop
 from pretrain.running.command_line import one_line_errors, parse, run_command
 from pretrain.running.lock import BusyError
+from pretrain.running.reading import may_pass
 from transfer.backbone import BackboneError
 from transfer.cells.command import Evaluate, summary
 from transfer.cells.execution import note_failure, prepare
@@ -54,7 +55,7 @@ def run(cell: Cell) -> int:
         except Exception as error:  # the tables must show any reason
             note_failure(cell, error)
             print(f"{cell.key}  failed: {error}", file=sys.stderr, flush=True)
-            return 1
+            return stop.EXIT_RESUMABLE if may_pass(error) else 1
         else:
             return 0
 
@@ -74,7 +75,7 @@ def main(words: list[str]) -> int:
     failed = 0
     for cell in cells:
         status = run(cell)
-        if status > 1:  # a process was killed: the cells after it can go on later
+        if status > 128:  # a process was killed: the cells after it can go on later
             return status
         failed |= status
     return failed

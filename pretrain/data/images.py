@@ -16,6 +16,7 @@ from torch import Tensor
 
 from pretrain.pixels.decoding import DECODE_ERRORS, decode
 from pretrain.pixels.image_names import split_of_folder
+from pretrain.running.reading import read_bytes
 
 
 class DataError(ValueError):
@@ -101,9 +102,16 @@ class TrainingImages:
 
 
 def read_pixels(file: Path) -> Tensor:
-    """Return RGB pixels (H, W, 3), uint8; raise a DecodeError if the file does not decode."""
+    """Return RGB pixels (H, W, 3), uint8; raise a DecodeError if the file does not decode.
+
+    Raises a ReadError for a disk that cannot be read: the content of the file may be fine.
+    """
     try:
-        return torch.from_numpy(decode(file.read_bytes()))
+        content = read_bytes(file)
+    except OSError as error:
+        raise DecodeError(f"{file} cannot be read ({error.strerror})") from error
+    try:
+        return torch.from_numpy(decode(content))
     except DECODE_ERRORS as error:
         raise DecodeError(f"{file} does not decode ({error})") from error
 

@@ -6,7 +6,7 @@ Pillow clips gray values of more than 8 bits to white; here they are scaled.
 
 import io
 import os
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 from typing import Any
 
@@ -14,6 +14,8 @@ import numpy as np
 import simplejpeg
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
+
+from pretrain.running.reading import retry_reads
 
 JPEG_START = b"\xff\xd8\xff"
 SAME_AS_PILLOW = ("Gray", "YCbCr", "RGB")
@@ -98,7 +100,11 @@ def image_sizes(files: list[str]) -> NDArray[np.int64]:
     num_processes = min(len(os.sched_getaffinity(0)), len(parts))
     if num_processes < 2:
         return _sizes(files)
-    with ProcessPoolExecutor(num_processes, mp_context=get_context("fork")) as pool:
+    try:
+        pool: Executor = ProcessPoolExecutor(num_processes, mp_context=get_context("fork"))
+    except OSError:  # a machine without /dev/shm has no locks for processes
+        pool = ThreadPoolExecutor(num_processes)
+    with pool:
         return np.concatenate(list(pool.map(_sizes, parts)))
 
 
@@ -107,11 +113,18 @@ def _sizes(files: list[str]) -> NDArray[np.int64]:
 
 
 def image_size(file: str) -> tuple[int, int]:
-    """Return height and width in px, (0, 0) if the file does not open as a usable image."""
-    try:
+    """Return height and width in px, (0, 0) if the file does not open as a usable image.
+
+    Raises a ReadError for a disk that cannot be read.
+    """
+
+    def measure() -> tuple[int, int]:
         with Image.open(file) as image:
             require_range(image)
             return image.height, image.width
+
+    try:
+        return retry_reads(file, measure)
     except DECODE_ERRORS:
         return UNREADABLE
 

@@ -13,6 +13,7 @@ from pretrain.running.console import PROGRESS_FILE, print_line, progress_file
 from pretrain.running.host_memory import image_memory
 from pretrain.running.lock import lock_folder, wait_for_lock
 from pretrain.running.processes import Process, tf32_convolutions, this_process
+from pretrain.running.reading import ReadError
 from transfer.backbone import Backbone
 from transfer.cells.checked_data import (
     checked_data,
@@ -40,8 +41,10 @@ from transfer.galleries.tile import keep_gallery
 from transfer.record import (
     Record,
     cell_records,
+    failure_path,
     features_in,
     protocol_hash,
+    read_json,
     read_record,
     record_files,
     run_environment,
@@ -262,6 +265,12 @@ def note_failure(cell: Cell, error: BaseException) -> None:
         "traceback": "".join(traceback.format_exception(error)),
     }
     write_failure(cell.path, failure_fields(cell) | why)
+
+
+def may_pass_later(cell: Cell) -> bool:
+    """Return whether a cell failed since a disk could not be read, by its failure file."""
+    content = read_json(failure_path(cell.path)) or {}
+    return str(content.get("reason", "")).startswith(ReadError.__name__)
 
 
 def request_of(cell: Cell, lender: Record | None = None) -> dict[str, Any]:

@@ -20,6 +20,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from pretrain.running.reading import retry_reads
 from transfer.convert import child
 from transfer.convert.architectures import BackboneError
 from transfer.convert.messages import escape, shorten
@@ -145,10 +146,19 @@ def _map_file(path: Path) -> mmap.mmap:
             raise BackboneError("no such file; expected a checkpoint file")
         if not path.stat().st_size:
             raise BackboneError("the file is empty; fetch it again")
+        # once in whole: an error of the disk would kill a process that has the file mapped
+        retry_reads(path, lambda: _read_through(path))
         with path.open("rb") as file:
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except OSError as error:
         raise BackboneError(f"the file cannot be read ({error.strerror or error})") from error
+
+
+def _read_through(path: Path) -> None:
+    with path.open("rb", buffering=0) as file:
+        part = bytearray(2**22)
+        while file.readinto(part):
+            pass
 
 
 def _of_safetensors(path: Path) -> Contents:

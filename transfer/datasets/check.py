@@ -15,6 +15,7 @@ import numpy as np
 from pretrain.pixels.decoding import JPEG_START
 from pretrain.running import stop
 from pretrain.running.console import progress
+from pretrain.running.reading import retry_reads
 from transfer.datasets.catalog import SPLITS, dataset_info, expected_sizes, open_any
 from transfer.datasets.expected import SMALL_DATA, DataError, Sizes, mark_small, small_sizes
 from transfer.datasets.images import ImageFiles, Images, read_pixels, states_of, upright_size
@@ -368,11 +369,15 @@ def _fault(file: Path, size: tuple[int, ...] | None, *, decode: bool) -> str:
 
 def is_truncated(file: Path) -> bool:
     """Return whether the first and last bytes are not those of a whole JPEG or PNG."""
-    with file.open("rb") as content:
-        start = content.read(8)
-        size = content.seek(0, os.SEEK_END)
-        content.seek(max(0, size - 16))
-        end = content.read()
+
+    def read_ends() -> tuple[bytes, bytes]:
+        with file.open("rb") as content:
+            start = content.read(8)
+            size = content.seek(0, os.SEEK_END)
+            content.seek(max(0, size - 16))
+            return start, content.read()
+
+    start, end = retry_reads(file, read_ends)
     return not any(start.startswith(first) and end.endswith(last) for first, last in ENDS.items())
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from pretrain.running.reading import read_bytes
 from transfer.datasets.expected import DataError, Sizes
 from transfer.datasets.images import ImageArrays, Images, class_names, read_class_folders
 from transfer.datasets.info import DatasetInfo, SmallVersion, facts, info, source
@@ -86,7 +87,7 @@ class _ArrayUnpickler(pickle.Unpickler):
 
 def _load(file: Path) -> dict[str, Any]:
     """Return the content of a published pickle, which Python 2 wrote."""
-    unpickler = _ArrayUnpickler(BytesIO(file.read_bytes()), encoding="latin1")
+    unpickler = _ArrayUnpickler(BytesIO(read_bytes(file)), encoding="latin1")
     try:
         content: dict[str, Any] = unpickler.load()
     except (pickle.UnpicklingError, EOFError, AttributeError, IndexError) as error:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pretrain.running.errors import SuiteError
+from pretrain.running.reading import read_text
 
 SMALL_DATA = "small-data.json"
 
@@ -54,7 +55,7 @@ def small_sizes(data: Path) -> dict[str, Sizes]:
                 counts={split: int(count) for split, count in entry["counts"].items()},
                 drawn=bool(entry.get("drawn", False)),
             )
-            for key, entry in json.loads(file.read_text()).items()
+            for key, entry in json.loads(read_text(file)).items()
         }
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(

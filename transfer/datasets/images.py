@@ -22,6 +22,7 @@ from PIL import Image, ImageOps
 from pretrain.pixels import decoding
 from pretrain.pixels.decoding import DECODE_ERRORS, Pixels
 from pretrain.pixels.image_names import count_suffixes, is_hidden, is_image
+from pretrain.running.reading import read_bytes, retry_reads
 from transfer.datasets.expected import DataError
 
 if TYPE_CHECKING:
@@ -213,7 +214,7 @@ def encode_names(names: Sequence[str]) -> NDArray[np.bytes_]:
 def read_pixels(file: Path) -> Pixels:
     """Return RGB pixels (H, W, 3), uint8; DataError names a file that cannot be read."""
     with name_in_errors(file):
-        return decoding.decode(file.read_bytes())
+        return decoding.decode(read_bytes(file))
 
 
 @contextmanager
@@ -222,6 +223,8 @@ def name_in_errors(file: Path) -> Iterator[None]:
     try:
         yield
     except DECODE_ERRORS as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise DataError(f"{file}: cannot be read ({error.strerror})") from error
         raise DataError(
             f"{file}: cannot be decoded ({error}); replace the file, "
             "python -m transfer check-data lists all such files"
@@ -300,7 +303,7 @@ QUARTER_TURNS = (5, 6, 7, 8)
 def decode_upright(file: Path) -> Image.Image:
     """Return the upright RGB image; DataError names a file that cannot be read."""
     with name_in_errors(file):
-        content = file.read_bytes()
+        content = read_bytes(file)
         image = Image.fromarray(decoding.decode(content))
         with Image.open(io.BytesIO(content)) as header:
             image.getexif()[EXIF_ORIENTATION] = _orientation(header)
@@ -309,10 +312,15 @@ def decode_upright(file: Path) -> Image.Image:
 
 def upright_size(file: Path) -> tuple[int, int]:
     """Return width and height in px, read from the first bytes; DataError names a bad file."""
-    with name_in_errors(file), Image.open(file) as header:
-        width, height = header.size
-        turned = _orientation(header) in QUARTER_TURNS
-    return (height, width) if turned else (width, height)
+
+    def measure() -> tuple[int, int]:
+        with Image.open(file) as header:
+            width, height = header.size
+            turned = _orientation(header) in QUARTER_TURNS
+        return (height, width) if turned else (width, height)
+
+    with name_in_errors(file):
+        return retry_reads(file, measure)
 
 
 def _orientation(image: Image.Image) -> int:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from pretrain.running.reading import read_bytes, read_text
 from transfer.datasets.expected import DataError, Sizes
 from transfer.datasets.images import (
     ImageFiles,
@@ -113,7 +114,7 @@ def read_cub200(data: Path, split: str, sizes: Sizes) -> Images:
 
 def _rows(file: Path) -> list[list[str]]:
     """Return the words of each line of a file that has any."""
-    return [line.split() for line in file.read_text().splitlines() if line.strip()]
+    return [line.split() for line in read_text(file).splitlines() if line.strip()]
 
 
 def read_dtd(data: Path, split: str, sizes: Sizes) -> Images:
@@ -122,7 +123,7 @@ def read_dtd(data: Path, split: str, sizes: Sizes) -> Images:
     Read dtd/dtd/labels/{train1,val1,test1}.txt and dtd/dtd/images.
     """
     folder = data / "dtd" / "dtd" / "labels"
-    lists = {s: (folder / f"{s}1.txt").read_text().split() for s in ("train", "val", "test")}
+    lists = {s: read_text(folder / f"{s}1.txt").split() for s in ("train", "val", "test")}
     # of all lists: torchvision numbers those of each split, and that of an excerpt may lack some
     classes = sorted({file.partition("/")[0] for files in lists.values() for file in files})
     files = lists["train"] + lists["val"] if split == "trainval" else lists[split]
@@ -159,7 +160,7 @@ def read_food(data: Path, split: str, sizes: Sizes) -> Images:
     Read food-101/meta/{train,test}.json and food-101/images.
     """
     meta = data / "food-101" / "meta"
-    train, test = (json.loads((meta / f"{part}.json").read_bytes()) for part in ("train", "test"))
+    train, test = (json.loads(read_bytes(meta / f"{part}.json")) for part in ("train", "test"))
     # of both files: torchvision numbers those of each, and that of an excerpt may lack some
     classes = sorted({*train, *test})
     pairs = [
@@ -206,7 +207,7 @@ def read_inat1k(data: Path, split: str, sizes: Sizes) -> Images:
 
 def _read_published(data: Path, part: str) -> Images:
     """Return the images of one annotation file; classes in the order of their ids."""
-    content = json.loads((data / "inat2019" / f"{part}.json").read_bytes())
+    content = json.loads(read_bytes(data / "inat2019" / f"{part}.json"))
     ids = sorted(int(category["id"]) for category in content["categories"])
     label_of = {category_id: label for label, category_id in enumerate(ids)}
     class_of = {int(a["image_id"]): int(a["category_id"]) for a in content["annotations"]}
@@ -258,7 +259,7 @@ def read_places365(data: Path, split: str, sizes: Sizes) -> Images:
     present = [name for name in choices if (folder / name).is_dir()]
     if not present:
         raise DataError(f"{folder}: none of the image folders {', '.join(choices)} is there")
-    words = (folder / list_name).read_text().split()  # of 1.8 million images: no list for each
+    words = read_text(folder / list_name).split()  # of 1.8 million images: no list for each
     names = [f"places365/{present[0]}/{file.lstrip('/')}" for file in words[::2]]
     labels = [int(label) for label in words[1::2]]
     return with_val(image_files(data, names, labels, classes), split, sizes)
@@ -273,10 +274,10 @@ def read_sun397(data: Path, split: str, sizes: Sizes) -> Images:
     Read SUN397/ClassName.txt, Training_01.txt, Testing_01.txt and the images they name.
     """
     folder = data / "SUN397"
-    classes = folder.joinpath("ClassName.txt").read_text().split()
+    classes = read_text(folder.joinpath("ClassName.txt")).split()
     label_of = {name: label for label, name in enumerate(classes)}
     partition = "Testing_01.txt" if split == "test" else "Training_01.txt"
-    paths = folder.joinpath(partition).read_text().split()
+    paths = read_text(folder.joinpath(partition)).split()
     labels = [label_of[path.rpartition("/")[0]] for path in paths]
     images = image_files(data, [f"SUN397{path}" for path in paths], labels, classes)
     return with_val(images, split, sizes)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from pretrain.running.atomic_files import write_whole
+from pretrain.running.reading import read_bytes, retry_reads
 from transfer.datasets.expected import DataError
 from transfer.datasets.images import ImageFiles, ImageSplit, encode_names
 
@@ -66,7 +67,7 @@ class Segmented(ImageSplit):
             digest.update(self.name(i).encode() + b"\0" + self.source.content(i) + b"\n")
             mask = b""  # stands for a file that cannot be read
             with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
-                mask = (self.masks.folder / self.masks.name(i)).read_bytes()
+                mask = read_bytes(self.masks.folder / self.masks.name(i))
             digest.update(hashlib.sha256(mask).digest())
         return digest.hexdigest()[:16]
 
@@ -86,7 +87,7 @@ def read_mask(file: Path) -> Mask:
     without a palette, as editors save them.
     """
     try:
-        with Image.open(file) as image:
+        with Image.open(io.BytesIO(read_bytes(file))) as image:
             layout = str(image.tile[0].args) if image.tile else ""
             image.load()
     except (OSError, SyntaxError, ValueError) as error:
@@ -197,7 +198,7 @@ def _check_mask(split: Segmented, i: int) -> tuple[str, NDArray[np.int64]]:
         ), none
     height, width = mask.shape
     try:
-        with Image.open(image_file) as image:
+        with retry_reads(image_file, lambda: Image.open(image_file)) as image:
             size = image.size
     except OSError:
         size = (width, height)  # the image itself is reported as broken

@@ -21,6 +21,7 @@ from torch.nn.parameter import Parameter
 from pretrain.running.atomic_files import write_whole
 from pretrain.running.console import progress
 from pretrain.running.processes import Process, any_process, indices_of_process
+from pretrain.running.reading import read_bytes
 from transfer.datasets.scenes import Scenes
 from transfer.datasets.unchanged import UnprovenFile, proving
 from transfer.detection.detector import Detector, Sample
@@ -128,7 +129,7 @@ def kept_detections(
     with proving(*[saved] * process.is_main):
         # all or none: they wait for each other at the end of a pass
         if not any_process([not saved.newest.exists()], process)[0]:
-            entries = torch.load(saved.newest, weights_only=True)
+            entries = torch.load(io.BytesIO(read_bytes(saved.newest)), weights_only=True)
             any_process([False], process)  # all have read before the first one renames it
             return [Detections(**entry) for entry in entries]
         found = detect()

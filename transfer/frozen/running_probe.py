@@ -11,6 +11,7 @@ from torch import Tensor
 from pretrain.running.atomic_files import write_whole
 from pretrain.running.console import print_line
 from pretrain.running.errors import NotFiniteError
+from pretrain.running.reading import read_bytes
 from transfer.datasets.unchanged import UnprovenFile
 from transfer.frozen.classifier import Heads
 from transfer.frozen.crops import Maker
@@ -208,7 +209,7 @@ class RunningProbe(UnprovenFile):
         path = self.newest
         if not path.exists():
             return
-        content = io.BytesIO(path.read_bytes())  # an unreadable disk is another error
+        content = io.BytesIO(read_bytes(path))  # an unreadable disk is another error
         try:
             state = torch.load(content, map_location="cpu", weights_only=True)
         except TORN as error:

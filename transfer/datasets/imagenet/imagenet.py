@@ -23,6 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
+from pretrain.running.reading import read_bytes, read_text
 from transfer.datasets.expected import DataError, Sizes
 from transfer.datasets.images import Images, class_names, image_files, read_class_folders, read_mat
 from transfer.datasets.info import SmallVersion, facts, info, source
@@ -91,7 +92,7 @@ def read_subset(list_file: str, data: Path, split: str, sizes: Sizes) -> Images:
     classes = class_names(data / "imagenet" / "train")
     label_of = {wnid: label for label, wnid in enumerate(classes)}
     # a line is WNID_NUMBER.JPEG; its order in the file is random
-    files = sorted((data / LISTS / list_file).read_text().split())
+    files = sorted(read_text(data / LISTS / list_file).split())
     wnids = [file.partition("_")[0] for file in files]
     unknown = sorted(set(wnids) - set(classes))
     if unknown:
@@ -197,7 +198,7 @@ def _from_devkit(folder: Path) -> dict[str, str]:
                 inside = [f"ILSVRC2012_devkit_t12/data/{name}" for name in DEVKIT_LISTS]
                 meta, truth = ((archive.extractfile(n) or io.BytesIO()).read() for n in inside)
         elif all(file.is_file() for file in files):
-            meta, truth = (file.read_bytes() for file in files)
+            meta, truth = (read_bytes(file) for file in files)
         else:
             return {}
         (synsets,) = read_mat(io.BytesIO(meta), "synsets", squeeze_me=True)
@@ -214,7 +215,7 @@ def _from_kaggle(folder: Path) -> dict[str, str]:
     """Read Kaggle's list: a line is an image, and behind a comma its class and boxes."""
     if not (folder / KAGGLE).is_file():
         return {}
-    lines = (folder / KAGGLE).read_text(errors="replace").splitlines()[1:]
+    lines = read_text(folder / KAGGLE, errors="replace").splitlines()[1:]
     pairs = [line.replace(",", " ").split() for line in lines]
     return {f"{pair[0]}.JPEG": pair[1] for pair in pairs if len(pair) > 1}
 
@@ -224,7 +225,7 @@ def _from_numbers(folder: Path, train: Path) -> dict[str, str]:
     if not (folder / NUMBERED).is_file() or not train.is_dir():
         return {}
     wnids = class_names(train)
-    lines = (folder / NUMBERED).read_text(errors="replace").splitlines()
+    lines = read_text(folder / NUMBERED, errors="replace").splitlines()
     pairs = [pair for pair in map(str.split, lines) if len(pair) == 2 and pair[1].isdigit()]
     return {name: wnids[int(i)] for name, i in pairs if int(i) < len(wnids)}
 

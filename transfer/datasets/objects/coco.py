@@ -20,6 +20,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from pretrain.running.reading import read_bytes
 from transfer.datasets.expected import DataError, Sizes
 from transfer.datasets.info import DatasetInfo, SmallVersion, facts, info, source, split_counts
 from transfer.datasets.objects.annotation_store import read_once, stored_scenes
@@ -230,7 +231,7 @@ class _Log:
 
 def _parse(file: Path) -> dict[str, Any]:
     try:
-        content = json.loads(file.read_bytes())
+        content = json.loads(read_bytes(file))
     except ValueError as error:
         raise DataError(f"{file} is no JSON ({error}); {UNPACK}") from error
     for key in ("images", "annotations", "categories"):
