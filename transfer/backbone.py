@@ -27,6 +27,9 @@ from transfer.convert.architectures import (
 from transfer.convert.architectures import BackboneError as BackboneError
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from PIL import Image
     from torch import Tensor
     from torchvision.models import ResNet
 
@@ -160,6 +163,23 @@ class Backbone:
 
         copies = {name: tensor.clone() for name, tensor in self.state_dict.items()}
         return network_with(self.arch, self.stem, copies).requires_grad_(False)
+
+    def features(
+        self,
+        images: Iterable[Image.Image | NDArray[np.uint8] | Tensor],
+        *,
+        resize_px: int | None = None,
+    ) -> Tensor:
+        """Return features (n, C) float32 of n images, on the CPU, as tasks compute them.
+
+        images: Pillow images, arrays (H, W, 3) or tensors (3, H, W), RGB in uint8 and of any size.
+        Their short side is resized to resize_px (the input size S if None), the center of S x S px
+        is cropped and normalized. FeatureError names an image of another type, NotFiniteError one
+        whose features are not finite.
+        """
+        from transfer.frozen.on_images import image_features
+
+        return image_features(self, images, resize_px=resize_px)
 
 
 def with_heads(backbone: Backbone, heads: Sequence[int]) -> Backbone:

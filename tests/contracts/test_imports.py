@@ -59,6 +59,8 @@ LAYERS = {
     ),
 }
 """Rooms from top to bottom: imports go downwards, and rooms of one layer do not know each other."""
+METHODS = {("transfer.backbone", "transfer.frozen.on_images")}
+"""Imports upwards within methods of the Python API: an object offers a function above it."""
 ALLOWED_BELOW = {
     "pretrain.methods.": ("pretrain.parts.", "pretrain.recipes.", "pretrain.method."),
     "pretrain.parts.": ("pretrain.parts.",),
@@ -127,7 +129,9 @@ def test_imports_go_downwards_between_rooms() -> None:
         here, there = layer_of(name), layer_of(other)
         if own == their or own[0] != their[0] or here is None or there is None:
             continue
-        if there <= here:
+        if there <= here and not any(
+            name == own and f"{other}.".startswith(f"{target}.") for own, target in METHODS
+        ):
             offenders.append((name, other))
     assert offenders == []
 

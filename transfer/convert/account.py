@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -11,7 +11,7 @@ from transfer.convert.architectures import BackboneError, is_optional
 from transfer.convert.candidates import Candidate
 from transfer.convert.read_file import Opaque
 
-HEAD = r"(fc|head|cls_head|classif|linear|logit|proj|pred|prototype|mlp|neck)\w*(\.|$)"
+HEAD = r"_*(fc|head|cls_head|classif|linear|logit|proj|pred|prototype|mlp|neck)\w*(\.|$)"
 """Pattern of a head (classifier, projector or predictor), right after the backbone's prefix."""
 
 PYRAMID = r"fpn_?(lateral|output|inner|layer)\w*\."
@@ -42,13 +42,14 @@ def account(
     opaque: Mapping[str, Opaque],
     own: Iterable[str] = (),
     rest: str = "$^",
+    heads: Collection[str] = (),
 ) -> tuple[Group, ...]:
     """Return groups that hold each tensor, of any shape, exactly once.
 
     BackboneError if a tensor with the backbone's prefix belongs neither to a network nor to a head,
     or if one of the objects that are not read (opaque) could be such a tensor. own: names of
     further tensors of the backbone, which it does not need. rest: pattern of parts inside it that
-    its features do not depend on.
+    its features do not depend on. heads: names of tensors known to be a head's.
     """
     backbone = {*chosen.names.values(), *own}
     copies = [other for other in others if not chosen.prefix.startswith(other.prefix)]
@@ -57,6 +58,8 @@ def account(
     for name in tensors:
         if name in backbone:
             groups[chosen.prefix, "backbone"].append(name)
+        elif name in heads:
+            groups[_branch(name, chosen.prefix), "head"].append(name)
         elif (group := _group(name, chosen, copies, rest)) is None:
             unexpected.append(name)
         else:

@@ -194,7 +194,9 @@ def load_encoder(
             stored = built.network.state_dict()
         else:
             built, stored = loaded_by_transformers(built, path)
-        placed = place(stored, contents, options.label, branch)
+        modules = built.network.named_modules()
+        left_out = [module for module, part in modules if isinstance(part, torch.nn.Identity)]
+        placed = place(stored, contents, options.label, branch, left_out)
         if built.folder is None:
             built.network.load_state_dict(placed.state_dict)
         elif wrong := [n for n, v in stored.items() if not torch.equal(v, placed.state_dict[n])]:

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -36,12 +36,20 @@ class Placed:
     notes: tuple[str, ...]
 
 
-def place(built: Mapping[str, Tensor], contents: Contents, asked: str, branch: str) -> Placed:
+def place(
+    built: Mapping[str, Tensor],
+    contents: Contents,
+    asked: str,
+    branch: str,
+    left_out: Collection[str] = (),
+) -> Placed:
     """Return the file's tensors under the network's names.
 
     built: the network's tensors with any values. asked: its name for messages. branch: prefix, or a
-    part of it, where the file holds several. BackboneError if a tensor is missing, misshapen or not
-    finite, or stands below the network's prefix without being a head or another named part.
+    part of it, where the file holds several. left_out: names of modules that compute nothing in the
+    network; a linear layer of the file in the place of one is a head. BackboneError if a tensor is
+    missing, misshapen or not finite, or stands below the network's prefix without being a head or
+    another named part.
     """
     tensors = contents.tensors
     wanted = {name: values for name, values in built.items() if not _free(name)}
@@ -69,11 +77,17 @@ def place(built: Mapping[str, Tensor], contents: Contents, asked: str, branch: s
     }
     others = [candidate for candidate in complete if candidate.prefix != chosen.prefix]
     own = [n for n in tensors if n.startswith(chosen.prefix) and _free(n[len(chosen.prefix) :])]
+    heads = [
+        f"{chosen.prefix}{module}.{kind}"
+        for module in left_out
+        for kind in ("weight", "bias")
+        if getattr(tensors.get(f"{chosen.prefix}{module}.weight"), "ndim", 0) == 2
+    ]
     return Placed(
         state_dict=state_dict,
         prefix=chosen.prefix,
         choice=choice,
-        account=account(tensors, chosen, others, {}, own, REST),
+        account=account(tensors, chosen, others, {}, own, REST, heads),
         notes=tuple(_notes(chosen, tensors, built)),
     )
 

@@ -20,5 +20,6 @@ few_shot_heads.py  many small classifiers on features, trained at once
 nearest.py         k-nearest-neighbor votes
 linear_svm.py      many linear SVMs, solved as one batch
 on_features.py     kNN, linear probe and SVM on features in memory, as functions
+on_images.py       features of images in memory
 cost_search.py     the cost of an SVM, by cross-validation
 """

@@ -25,7 +25,7 @@ MAX_CLASSES = 2**20
 
 
 class FeatureError(SuiteError, ValueError):
-    """Error in features, labels or settings of a function on features."""
+    """Error in images, features, labels or settings that a function of the Python API gets."""
 
 
 def knn(

@@ -221,6 +221,32 @@ def test_the_users_file_may_hold_dataclasses_and_has_a_twin_unless_it_loads_weig
         loads.random_twin()
 
 
+@pytest.mark.parametrize("name", ["_fc", "to_classes", "classifier"])
+def test_a_classifier_that_the_users_function_leaves_out_is_a_head(
+    name: str, tmp_path: Path
+) -> None:
+    code = tmp_path / "left_out.py"
+    code.write_text(
+        f"from collections import OrderedDict\nfrom torch import nn\nINPUT = {SQUARE}\n"
+        "def whole():\n    return nn.Sequential(OrderedDict(first=nn.Conv2d(3, 16, 4, 4), "
+        f"mean=nn.AdaptiveAvgPool2d(1), flat=nn.Flatten(), {name}=nn.Linear(16, 5)))\n"
+        f"def build():\n    net = whole()\n    net.{name} = nn.Identity()\n    return net\n"
+        "def forgets():\n    net = whole()\n    net.first = nn.Identity()\n"
+        f"    net.{name} = nn.Identity()\n    return net\n"
+    )
+    network = build(f"{code}:whole").network
+    file = saved(tmp_path, network.state_dict())
+    encoder, inspection = load_encoder(file, EncoderOptions(encoder=f"{code}:build"))
+    heads = [group for group in inspection.account if group.kind == "head"]
+    assert [(head.prefix, head.num_tensors) for head in heads] == [(f"model.module.{name}.", 2)]
+    with torch.no_grad():
+        logits = encoder.network()(images(32)) @ network.get_parameter(f"{name}.weight").T
+        logits += network.get_parameter(f"{name}.bias")
+        torch.testing.assert_close(logits, network(images(32)))
+    with pytest.raises(BackboneError):  # a convolution in the place of nn.Identity is no head
+        load_encoder(file, EncoderOptions(encoder=f"{code}:forgets"))
+
+
 Change = Callable[[dict[str, torch.Tensor]], object]
 BROKEN: dict[str, tuple[Change, str]] = {
     "a tensor is missing": (lambda t: t.pop("blocks.3.mlp.fc1.weight"), "fc1.weight is missing"),

@@ -1,0 +1,79 @@
+"""Features of images that are in memory, as the tasks compute those of a dataset."""
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor
+
+from pretrain.pixels.decoding import rgb_pixels
+from transfer.backbone import Backbone
+from transfer.frozen.extraction import IMAGES_PER_BATCH
+from transfer.frozen.finite import require_finite
+from transfer.frozen.network import device, forward, frozen_network
+from transfer.frozen.on_features import FeatureError
+from transfer.frozen.transforms import EvalTransform, Normalization
+
+EXPECTED = (
+    "expected a Pillow image, an array (H, W, 3) or a tensor (3, H, W) of uint8, neither resized "
+    "nor normalized: the encoder does both"
+)
+
+
+def image_features(
+    backbone: Backbone,
+    images: Iterable[Image.Image | NDArray[np.uint8] | Tensor],
+    *,
+    resize_px: int | None = None,
+) -> Tensor:
+    """Return features (n, C) float32 on the CPU; see `Backbone.features`."""
+    crop_px = backbone.input.size_px
+    if resize_px is not None and resize_px < crop_px:
+        raise FeatureError(
+            f"resize_px is {resize_px}; expected at least {crop_px}, the side of the crop"
+        )
+    transform = EvalTransform(resize_px=resize_px or crop_px, crop_px=crop_px)
+    if isinstance(images, Image.Image) or not isinstance(images, Iterable):
+        raise FeatureError(
+            f"images is a {type(images).__name__}; expected a sequence of images: [image] for one"
+        )
+    network = frozen_network(backbone)
+    normalize = Normalization(backbone.input, device())
+    crops, parts = _crops(images, transform), []
+    while batch := list(islice(crops, IMAGES_PER_BATCH)):
+        parts.append(forward(network, normalize(torch.stack(batch))).cpu())
+    if not parts:
+        raise FeatureError("images is empty; expected at least one image")
+    features = torch.cat(parts)
+    require_finite(features, lambda row: f"image {row} by {backbone.name}")
+    return features
+
+
+def _crops(
+    images: Iterable[Image.Image | NDArray[np.uint8] | Tensor], transform: EvalTransform
+) -> Iterator[Tensor]:
+    """Yield the pixels (3, crop_px, crop_px) uint8 of each image."""
+    for index, image in enumerate(images):
+        try:
+            cropped = np.array(transform.pixels(Image.fromarray(_pixels(image))))
+        except ValueError as error:
+            raise FeatureError(f"image {index}: {error}") from error
+        yield torch.from_numpy(cropped).permute(2, 0, 1)
+
+
+def _pixels(image: Image.Image | NDArray[np.uint8] | Tensor) -> NDArray[np.uint8]:
+    """Return RGB pixels (H, W, 3); ValueError for anything else than an image of 8 bits."""
+    if isinstance(image, Image.Image):
+        return rgb_pixels(image)
+    found = f"{type(image).__name__}"
+    if isinstance(image, Tensor | np.ndarray):
+        dtype = str(image.dtype).removeprefix("torch.")
+        found += f" {tuple(image.shape)} of {dtype}"
+        if isinstance(image, Tensor) and dtype == "uint8" and image.ndim == 3:
+            image = image.detach().cpu().permute(1, 2, 0).numpy()
+        if dtype == "uint8" and image.ndim == 3 and image.shape[2] == 3 and image.size:
+            return np.ascontiguousarray(image)
+    raise ValueError(f"{found}; {EXPECTED}")
