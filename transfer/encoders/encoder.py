@@ -264,7 +264,8 @@ def _with_facts(
     form = _input(built, options)
     network = Pooled(built, options.pool, options.encoder).eval()
     images = fixed_images(form.size_px)
-    with torch.inference_mode():
+    # the counter fails on parametrized modules in inference mode
+    with torch.inference_mode(False), torch.no_grad():
         with FlopCounterMode(display=False) as counter:
             features = forward(network, images)
         check_features(network, images, features)

@@ -427,7 +427,7 @@ def unwrapped(network: nn.Module) -> nn.Module:
 
 
 def check_values(network: nn.Module) -> None:
-    """Raise BackboneError if a parameter or buffer has no values in this process."""
+    """Raise BackboneError if a parameter or buffer has no plain values in this process."""
     sharded = any(type(part).__name__ == "FullyShardedDataParallel" for part in network.modules())
     for name, tensor in chain(network.named_parameters(), network.named_buffers()):
         reason = ""
@@ -439,3 +439,9 @@ def check_values(network: nn.Module) -> None:
             reason = "is sharded: gather the full state dict in a network that is not"
         if reason:
             raise BackboneError(f"{name} of {type(network).__qualname__} {reason}")
+    for name, value in network.state_dict().items():
+        if not isinstance(value, Tensor) or value.is_quantized:
+            raise BackboneError(
+                f"{name} of {type(network).__qualname__} is {described(value)}; expected a tensor: "
+                "give the network before its quantization, and without extra state"
+            )

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import batch_norm, dropout
-from torch.nn.utils import spectral_norm, weight_norm
+from torch.nn.utils import parametrizations, spectral_norm, weight_norm
 
 from transfer import Encoder, evaluate
 from transfer.backbone import BackboneError
@@ -173,7 +173,10 @@ def test_network_of_distributed_training_is_unwrapped(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*(weight_norm|spectral_norm|TorchScript|torch.jit).*")
-@pytest.mark.parametrize("norm", [weight_norm, spectral_norm])
+@pytest.mark.parametrize(
+    "norm",
+    [weight_norm, spectral_norm, parametrizations.weight_norm, parametrizations.spectral_norm],
+)
 def test_computed_weights_are_evaluated(norm: Callable[[nn.Module], nn.Module]) -> None:
     net = network()
     norm(net[0])
@@ -259,11 +262,22 @@ def on_meta() -> nn.Module:
     return network().to("meta")
 
 
+class WithState(nn.Linear):
+    """A layer with a state that is no tensor, as quantized ones have."""
+
+    def get_extra_state(self) -> dict[str, float]:
+        return {"scale": 0.5}
+
+
 UNUSABLE: dict[str, tuple[Callable[[], Any], str]] = {
     "no module": (lambda: torch.relu, "a value of type builtin.*expected a torch.nn.Module"),
     "a file's content": (lambda: network().state_dict(), "OrderedDict of 7 .*expected a torch.nn"),
     "lazy": (lazy, "1.weight of Sequential has no shape yet"),
     "meta": (on_meta, "0.weight of Sequential is on the meta device"),
+    "quantized": (
+        lambda: nn.Sequential(nn.Flatten(), WithState(3072, 4)),
+        "1._extra_state of Sequential is a dict .*before its quantization",
+    ),
     "locked": (Locked, "Locked cannot be copied .*lock"),
     "other size": (lambda: nn.Sequential(nn.Flatten(), nn.Linear(9, 4)), r"fails on.*\(2, 3, 32"),
 }
