@@ -23,7 +23,7 @@ from pretrain.metrics import Log, Window, start_wandb, write_view_sheet
 from pretrain.optim import build_optimizer, fit_to_device, scheduled_rate
 from pretrain.parts.resnet import BranchedResNet
 from pretrain.recipes import RECIPES
-from pretrain.run import Job, flatten, write_snapshot
+from pretrain.run import Job, flatten, remove_earlier_snapshots, write_snapshot
 from pretrain.running import stop
 from pretrain.running.console import Progress, print_line, progress
 from pretrain.running.errors import NotFiniteError
@@ -104,8 +104,12 @@ def train(job: Job) -> int:
             )
         del state  # a copy of all weights and momenta
     _require_alike(job, training.step)
-    if is_main and training.step == 0 and job.is_snapshot_step(0):
-        write_snapshot(job, 0)
+    if is_main and training.step == 0:
+        if num_removed := remove_earlier_snapshots(job):
+            folder = job.command.out / "snapshots"
+            print_line(f"note: {num_removed} snapshots of an earlier run are removed from {folder}")
+        if job.is_snapshot_step(0):
+            write_snapshot(job, 0)
     made = made_aside(job.feed.batches(training.step, job.num_steps), job.process.device)
     with closing(made) as batches, ExitStack() as stack:
         told = None

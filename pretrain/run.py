@@ -304,6 +304,18 @@ def write_snapshot(job: Job, steps: int) -> None:
     _writer(job, backbone_origin(job, steps))(path, network, arch=arch)
 
 
+def remove_earlier_snapshots(job: Job) -> int:
+    """Delete snapshots that an earlier run left in the folder of a new one; return their number.
+
+    A run without a checkpoint starts anew, even if the earlier one exported snapshots before it was
+    killed: one curve must not join the snapshots of two runs.
+    """
+    paths = list((job.command.out / "snapshots").glob("epoch*.pt"))
+    for path in paths:
+        path.unlink(missing_ok=True)
+    return len(paths)
+
+
 def _writer(job: Job, made_by: dict[str, object]) -> Callable[..., None]:
     """Return `export` with the run's stem, the image size of tests, and the origin."""
     views = replace(job.recipe.views, size_px=job.recipe.test_px or job.recipe.views.size_px)

@@ -193,6 +193,23 @@ def test_every_epoch_is_exported_and_the_last_is_the_backbone(
     assert same == [False, False, True]
 
 
+def test_new_run_removes_snapshots_of_an_earlier_one(
+    image_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, once = tmp_path / "run", words(image_folder, tmp_path / "run", "--steps", "2")
+    assert main([*once, "--snapshot-epochs", "1"]) == 0
+    snapshots = out / "snapshots"
+    (snapshots / "epoch0005.pt").write_bytes(b"of a longer run")
+    (snapshots / "notes.txt").write_text("of the user")
+    assert main([*once, "--snapshot-epochs", "1"]) == 0  # resumed: they are its own
+    assert (snapshots / "epoch0005.pt").exists()
+    (out / "checkpoint.pt").unlink()
+    capsys.readouterr()
+    assert main([*once, "--seed", "1"]) == 0
+    assert [file.name for file in snapshots.iterdir()] == ["notes.txt"]
+    assert "3 snapshots of an earlier run are removed" in capsys.readouterr().err
+
+
 def test_a_run_killed_at_a_snapshot_writes_it_again(
     image_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
