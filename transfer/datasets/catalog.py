@@ -108,14 +108,19 @@ def map_annotations(keys: Iterable[str], data: Path, cache: Path, *, parse: bool
                 info.map_annotations(data, cache, parse)
 
 
-def open_any(key: str, data: Path, split: str) -> AnySplit:
-    """Open one split of any set below the data folder; all kinds have names and a fingerprint."""
+def open_any(key: str, data: Path, split: str, *, as_excerpt: bool = False) -> AnySplit:
+    """Open one split of any set below the data folder; all kinds have names and a fingerprint.
+
+    as_excerpt: read it as an excerpt whose sizes are not known yet.
+    """
     info = dataset_info(key)
     if split not in info.counts:
         raise DataError(f"{info.title} has no split {split!r}, only {', '.join(info.counts)}")
     if missing := info.missing_path(data):
         raise DataError(f"{info.title}: {missing} is not there. {info.how_to_get}")
     try:
+        if as_excerpt and info.excerpt_sizes is not None:
+            return info.read(data, split, info.excerpt_sizes(data))
         return info.read(data, split, expected_sizes(key, data))
     except DAMAGES as error:
         why = f"{error}" if isinstance(error, DataError) else f"{type(error).__name__}: {error}"

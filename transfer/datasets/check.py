@@ -253,14 +253,17 @@ def _count_of_expected(pair: tuple[int, int]) -> str:
 
 
 def open_splits(
-    key: str, data: Path, names: Sequence[str]
+    key: str, data: Path, names: Sequence[str], *, as_excerpt: bool = False
 ) -> tuple[dict[str, AnySplit], list[str]]:
-    """Return the splits that can be opened, and a line for each problem with the others."""
+    """Return the splits that can be opened, and a line for each problem with the others.
+
+    as_excerpt: read the set as an excerpt whose sizes are not known yet.
+    """
     splits: dict[str, AnySplit] = {}
     problems: list[str] = []
     for name in names:
         try:
-            splits[name] = open_any(key, data, name)
+            splits[name] = open_any(key, data, name, as_excerpt=as_excerpt)
         except DataError as error:
             problems.append(str(error).replace(f" {dataset_info(key).how_to_get}", ""))
     return splits, problems
@@ -398,7 +401,8 @@ def announce(key: str, data: Path) -> Sizes:
     info = dataset_info(key)
     if missing := info.missing_path(data):
         raise DataError(f"{missing} is not there. {info.how_to_get}")
-    splits, problems = open_splits(key, data, [s for s in DISJOINT if s in info.counts])
+    named = [s for s in DISJOINT if s in info.counts]
+    splits, problems = open_splits(key, data, named, as_excerpt=True)
     problems += differing_classes(splits)
     if problems:
         raise DataError(f"{info.title}: {'; '.join(problems)}")
@@ -415,7 +419,8 @@ def announce(key: str, data: Path) -> Sizes:
         held_out = {"train": counts["trainval"] - val, "val": val}
     mark_small(data, key, Sizes(classes=classes, counts=counts | held_out))
     parts, _ = open_splits(key, data, tuple(held_out))
-    counts |= {split: len(images) for split, images in parts.items()}  # as published lists say
+    if parts.keys() == held_out.keys():  # a val list without its train list describes neither
+        counts |= {split: len(images) for split, images in parts.items()}  # as published lists say
     sizes = Sizes(classes=classes, counts=counts)
     mark_small(data, key, sizes)
     return sizes

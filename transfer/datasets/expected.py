@@ -65,11 +65,16 @@ def small_sizes(data: Path) -> dict[str, Sizes]:
 
 
 def mark_small(data: Path, key: str, sizes: Sizes) -> None:
-    """Enter one set into `small-data.json`; a reader meanwhile sees the old file or the new one."""
-    from pretrain.running.atomic_files import write_whole  # few write, every command reads
+    """Enter one set into `small-data.json`; a reader meanwhile sees the old file or the new one.
 
-    entries = {
-        k: {"classes": s.classes, "counts": dict(s.counts), "drawn": s.drawn}
-        for k, s in sorted((small_sizes(data) | {key: sizes}).items())
-    }
-    write_whole(data / SMALL_DATA, (json.dumps(entries, indent=1) + "\n").encode(), "--data")
+    A process that enters another set at the same time waits, so that no entry is lost.
+    """
+    from pretrain.running.atomic_files import write_whole  # few write, every command reads
+    from pretrain.running.lock import wait_for_lock
+
+    with wait_for_lock(data / f".{SMALL_DATA}.lock", "--data"):
+        entries = {
+            k: {"classes": s.classes, "counts": dict(s.counts), "drawn": s.drawn}
+            for k, s in sorted((small_sizes(data) | {key: sizes}).items())
+        }
+        write_whole(data / SMALL_DATA, (json.dumps(entries, indent=1) + "\n").encode(), "--data")

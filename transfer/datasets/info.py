@@ -163,6 +163,9 @@ class DatasetInfo:
     """Folders of files that it reads, as `get-data` gets them; none if they are made here."""
     counts_of_parts: Callable[[Path], Mapping[str, int]] | None = None
     """Published images per split of the parts that are present, for a set published in parts."""
+    excerpt_sizes: Callable[[Path], Sizes] | None = None
+    """Returns the sizes by which an excerpt is read that small-data.json does not describe yet.
+    None: the published ones serve."""
     departures: Callable[[Path], Sequence[str]] = lambda data: ()
     """Returns a sentence for each way in which the files are not all that the papers tested on;
     every record stores these sentences."""

@@ -205,6 +205,13 @@ def read_inat1k(data: Path, split: str, sizes: Sizes) -> Images:
     return with_val(stays, split, sizes)
 
 
+def inat1k_excerpt_sizes(data: Path) -> Sizes:
+    """Return the sizes of an excerpt of iNaturalist 2019, whose test set is made by LooC's rule."""
+    train, val = (_read_published(data, part) for part in ("train2019", "val2019"))
+    num_test = len(val) + round(len(train) / 10)
+    return Sizes(classes=len(val.class_names), counts={"test": num_test})
+
+
 def _read_published(data: Path, part: str) -> Images:
     """Return the images of one annotation file; classes in the order of their ids."""
     content = json.loads(read_bytes(data / "inat2019" / f"{part}.json"))
@@ -307,6 +314,7 @@ DATASETS = {
         read=read,
         small=labeled_jpegs(per_class, first_kind=first_kind, write=write),
         sources=(source(SOURCES.get(key, key)),),
+        excerpt_sizes=inat1k_excerpt_sizes if key == "inat1k" else None,
     )
     for key, (read, write, per_class, first_kind) in SETS.items()
 }

@@ -2,16 +2,20 @@
 
 import json
 import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import transfer.datasets.check
+import transfer.datasets.expected
 from tests.transfer.datasets.conftest import CopyOf
 from transfer.datasets.catalog import DATASETS, open_split
 from transfer.datasets.check import announce, check, render, require
-from transfer.datasets.expected import SMALL_DATA, DataError, Sizes, mark_small
+from transfer.datasets.expected import SMALL_DATA, DataError, Sizes, mark_small, small_sizes
 from transfer.datasets.images import Images
 
 
@@ -137,6 +141,9 @@ def test_an_excerpt_may_announce_only_some_splits(copy_of: CopyOf) -> None:
         ("pets", {"train": 6 * 29, "val": 6 * 3, "trainval": 6 * 32, "test": 6 * 20}),
         ("dtd", {"train": 80, "val": 80, "trainval": 160, "test": 100}),  # has lists of both
         ("imagenet_c100", {"test": 8 * 5 * 19}),
+        ("objectnet13", {"test": 4 * 12}),
+        # a tenth of the published training images is tested on, with those of val
+        ("inat1k", {"train": 176, "val": 18, "trainval": 216 - 22, "test": 96 + 22}),
     ],
 )
 def test_an_excerpt_announces_what_is_there_and_a_tenth_of_each_class_as_val(
@@ -147,6 +154,34 @@ def test_an_excerpt_announces_what_is_there_and_a_tenth_of_each_class_as_val(
     assert not check(key, data, decode=False).ok
     assert announce(key, data).counts == counts
     assert check(key, data, decode=False).ok
+
+
+def test_excerpt_of_some_objectnet_classes_is_described(copy_of: CopyOf) -> None:
+    data = copy_of("objectnet13")
+    (data / SMALL_DATA).unlink()
+    shutil.rmtree(data / "objectnet-1.0" / "images" / "jeans")
+    with pytest.raises(DataError, match="describe-data objectnet13"):
+        require("objectnet13", data, tolerated=0)
+    sizes = announce("objectnet13", data)
+    assert (sizes.classes, sizes.counts) == (3, {"test": 3 * 12})
+    assert require("objectnet13", data, tolerated=0).ok
+
+
+def test_sets_that_are_entered_at_once_are_all_described(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys, both_read = ["dtd", "pets"], threading.Barrier(2)
+
+    def read(data: Path) -> dict[str, Sizes]:
+        with suppress(threading.BrokenBarrierError):
+            both_read.wait(timeout=0.5)  # until the other one has read as well, if it can
+        return small_sizes(data)
+
+    monkeypatch.setattr(transfer.datasets.expected, "small_sizes", read)
+    sizes = Sizes(classes=2, counts={"test": 4})
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(lambda key: mark_small(tmp_path, key, sizes), keys))
+    assert small_sizes(tmp_path) == dict.fromkeys(keys, sizes)
 
 
 def test_an_excerpt_that_names_train_and_val_alone_is_checked_like_another(copy_of: CopyOf) -> None:

@@ -41,7 +41,7 @@ def with_words(wnids: Sequence[str]) -> tuple[str, ...]:
 def read_objectnet13(data: Path, split: str, sizes: Sizes) -> Images:
     """Read objectnet-1.0/images/FOLDER/*.png; mappings/ holds each folder's label."""
     root = data / FOLDER
-    if not sizes.counts["test"]:
+    if not sizes.counts["test"]:  # unpublished
         classes = class_names(root / "images")
         num_images = len(read_class_folders(data, root / "images", classes))
         if num_images < LEAST_IMAGES:  # only the total of all classes is published
@@ -49,6 +49,17 @@ def read_objectnet13(data: Path, split: str, sizes: Sizes) -> Images:
                 f"{num_images:,} images in {len(classes)} class folders, about "
                 "50,000 in 313 are published; unpack it again, all of it"
             )
+    return _read_matched_classes(data)
+
+
+def excerpt_sizes(data: Path) -> Sizes:
+    """Return the sizes of an excerpt: all images of classes that ImageNet-100 has are tested on."""
+    return Sizes(classes=len(WNIDS), counts={"test": len(_read_matched_classes(data))})
+
+
+def _read_matched_classes(data: Path) -> Images:
+    """Return the images of each class that ImageNet-100 has as well."""
+    root = data / FOLDER
     folder_labels = json.loads((root / "mappings" / "folder_to_objectnet_label.json").read_text())
     folders = {WNIDS[label]: folder for folder, label in folder_labels.items() if label in WNIDS}
     wnids = sorted(folders)
@@ -77,6 +88,7 @@ DATASETS = {
     "objectnet13": info(
         "objectnet13",
         read=read_objectnet13,
+        excerpt_sizes=excerpt_sizes,
         small=SmallVersion(
             sizes=Sizes(classes=4, counts={"test": 4 * SMALL_PER_CLASS}, drawn=True),
             write=_write_small,
