@@ -74,7 +74,7 @@ class Encoder(Backbone):
 
         if self.module is not None:
             return module_source(copy_of(self.module))
-        return build(self.options.encoder, self.options.input_px, frozenset(self.state_dict))
+        return build(self.options.encoder, self.options.input_px, self.state_dict)
 
     def _random_weights(self, *, seed: int) -> dict[str, Tensor]:
         import torch
@@ -186,7 +186,7 @@ def load_encoder(
 
     try:
         contents = read_file(path)
-        built = build(options.encoder, options.input_px, frozenset(contents.tensors))
+        built = build(options.encoder, options.input_px, contents.tensors)
         # what the user must say comes before what the file lacks
         _input(built, options)
         Pooled(built, options.pool, options.label)
@@ -218,7 +218,7 @@ def load_encoder(
         choice=placed.choice,
         proof=GRADES[encoder.proof],
         num_features=encoder.width,
-        notes=(encoder.library, *placed.notes, *notes),
+        notes=(encoder.library, *filter(None, [built.note]), *placed.notes, *notes),
         image=_image_words(options, encoder.input),
         norm=norm_words(encoder.input)
         + (", as asked for" if options.input_mean else ", as the source says"),

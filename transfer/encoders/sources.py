@@ -18,6 +18,7 @@ from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
 from pickle import PicklingError
+from types import MappingProxyType
 from typing import Any, get_args
 
 import torch
@@ -28,6 +29,7 @@ from pretrain.running.command_line import nearest
 from transfer.convert.architectures import BackboneError
 from transfer.encoders.options import Pool
 
+NO_TENSORS: Mapping[str, Tensor] = MappingProxyType({})
 LAST_FOUR: tuple[Pool, ...] = ("cls-of-last-4", "cls-of-last-4+mean")
 
 
@@ -51,6 +53,8 @@ class Built:
     last_four: Callable[[nn.Module, Tensor], Tensor] | None = None
     """Normalized class tokens of the last four blocks and mean of the last patches (n, 5 C); None
     if the source has none."""
+    note: str = ""
+    """What a reader should know of a part that the features do not depend on."""
     folder: Path | None = None
     """Folder of a model of transformers, which stores tensors under other names than it has."""
 
@@ -116,20 +120,20 @@ def num_prefix_tokens(network: nn.Module) -> int:
     return registers + 1 if has_cls else 0
 
 
-def build(asked: str, size_px: int = 0, names: frozenset[str] = frozenset()) -> Built:
+def build(asked: str, size_px: int = 0, tensors: Mapping[str, Tensor] = NO_TENSORS) -> Built:
     """Return the network of a source; BackboneError if there is no such source or network.
 
-    size_px: side of the images that the user asks for; 0 leaves it to the source. names: those of
-    the checkpoint's tensors, by which an optional part of a network is built or left out.
+    size_px: side of the images that the user asks for; 0 leaves it to the source. tensors: those
+    of the checkpoint, by which an optional part of a network is built or left out.
     """
     kind, _, name = asked.partition(":")
     path, _, function = asked.rpartition(":")
     if kind == "timm" and name:
         return _timm(name, size_px)
     if kind == "torchvision" and name:
-        return _torchvision(name, size_px)
+        return _torchvision(name, size_px, tensors)
     if kind == "hf" and name:
-        return _transformers(Path(name), names)
+        return _transformers(Path(name), tensors)
     if path.endswith(".py") and function:
         return _own_file(Path(path), function)
     forms = "timm:NAME, torchvision:NAME, hf:FOLDER or FILE.py:FUNCTION"
@@ -200,7 +204,7 @@ def _timm_last_four(network: Any, images: Tensor) -> Tensor:
     return torch.cat([*(prefix[:, 0] for _, prefix in layers), patches], dim=1)
 
 
-def _torchvision(name: str, size_px: int) -> Built:
+def _torchvision(name: str, size_px: int, tensors: Mapping[str, Tensor]) -> Built:
     from torchvision import models
 
     if name not in models.list_models(module=models):
@@ -211,6 +215,7 @@ def _torchvision(name: str, size_px: int) -> Built:
     mean, std = next(iter(inputs)) if len(inputs) == 1 else (None, None)
     fixed = {"image_size": size_px} if size_px and name.startswith("vit_") else {}
     network = models.get_model(name, weights=None, **fixed)
+    note = _keep_auxiliary_heads(network, tensors)
     linear = [key for key, part in network.named_modules() if isinstance(part, nn.Linear)]
     if not linear:
         raise BackboneError(f"torchvision's {name} has no linear classifier to leave out")
@@ -229,17 +234,49 @@ def _torchvision(name: str, size_px: int) -> Built:
         std=std,
         unstated="its weights do not agree on their input",
         own=lambda net, images: net(images),
+        note=note,
     )
 
 
-def _transformers(folder: Path, names: frozenset[str]) -> Built:
+AUXILIARY = ("aux1", "aux2", "AuxLogits")
+"""Heads of GoogLeNet and Inception v3 that only their training has. torchvision builds the networks
+without them if it loads its own weights, whose files have them."""
+
+
+def _keep_auxiliary_heads(network: Any, tensors: Mapping[str, Tensor]) -> str:
+    """Remove auxiliary heads unless the file has them, as built; return a note, if there are any.
+
+    A file may lack them, or have them for another number of classes.
+    """
+    heads = [name for name, _ in network.named_children() if name in AUXILIARY]
+    built = {
+        f".{name}": values.shape
+        for name, values in network.state_dict().items()
+        if name.partition(".")[0] in heads
+    }
+    if not heads:
+        return ""
+    note = f"the features do not depend on the auxiliary heads {', '.join(heads)}"
+    stored = [(f".{name}", values.shape) for name, values in tensors.items()]
+    if all(
+        any(name.endswith(end) and found == shape for name, found in stored)
+        for end, shape in built.items()
+    ):
+        return note
+    for name in heads:
+        setattr(network, name, None)
+    network.aux_logits = False
+    return f"{note}, which are left out"
+
+
+def _transformers(folder: Path, tensors: Mapping[str, Tensor]) -> Built:
     transformers = _library("transformers", f"hf:{folder}")
     if not (folder / "config.json").is_file():
         raise BackboneError(f"hf:{folder}: no config.json there; expected a folder of a model")
     try:
         config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
         kind: Any = transformers.MODEL_MAPPING[type(config)]
-        poolers = any("pooler." in name for name in names)
+        poolers = any("pooler." in name for name in tensors)
         if "add_pooling_layer" in inspect.signature(kind).parameters:
             network = kind(config, add_pooling_layer=poolers)
         else:

@@ -19,8 +19,8 @@ from transfer.convert.read_file import Contents
 
 CONSTANT = r"(^|\.)(relative_position_index|relative_coords_table|attn_mask|position_ids)$"
 """Buffers that follow from the sizes of a network; some versions of a library store them."""
-REST = r"(^|\.)(mask_token|decoder\w*|pooler|momentum\w*)(\.|$)"
-"""Parts of a pre-training that stand inside an encoder and do not take part in its features."""
+REST = r"(^|\.)(mask_token|decoder\w*|pooler|momentum\w*|aux\d|AuxLogits)(\.|$)"
+"""Parts of a training that are inside an encoder and do not take part in its features."""
 ONCE = 0.5
 """Share of a network's names below a prefix that makes it a candidate."""
 

@@ -129,6 +129,42 @@ def test_googlenet_transforms_its_input_as_with_torchvisions_weights() -> None:
     assert built.mean == (0.485, 0.456, 0.406)
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The default weight initialization")
+def test_file_may_lack_auxiliary_heads(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    torch.manual_seed(0)
+    heads, last_head = ("aux1", "aux2"), "aux2.fc2.weight"
+    network = torchvision.models.googlenet(weights=None, init_weights=False)
+    for layer in network.modules():
+        if isinstance(layer, nn.BatchNorm2d):
+            layer.momentum = None  # statistics are those of the images, so that features differ
+    with torch.no_grad():
+        network(torch.cat([images(64), torch.rand(6, 3, 64, 64)]))
+    every = network.state_dict()
+    features = {key: values for key, values in every.items() if not key.startswith(heads)}
+    files = {
+        "all": every,
+        "none": features,
+        "none of a wrapped network": {f"module.{key}": values for key, values in features.items()},
+        "of ten classes": every | {last_head: every[last_head][:10]},
+        "one of two": {key: v for key, v in every.items() if not key.startswith("aux2")},
+    }
+    found = {}
+    for kind, tensors in files.items():
+        options = EncoderOptions(encoder="torchvision:googlenet", input_px=64)
+        encoder, inspection = load_encoder(saved(tmp_path, tensors), options)
+        has_heads = any(key.startswith(heads) for key in encoder.state_dict)
+        with subtests.test(kind=kind):
+            assert has_heads == (kind == "all")
+            (note,) = [n for n in inspection.notes if "auxiliary heads" in n]
+            assert ("left out" in note) == (not has_heads)
+        with torch.no_grad():
+            found[kind] = encoder.network()(images(64))
+    for kind, values in found.items():
+        with subtests.test(kind=kind):
+            assert torch.equal(values, found["all"])
+
+
 def test_a_folder_of_transformers_is_read_with_its_input(tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers", reason="needs transformers")
     config = transformers.Dinov2WithRegistersConfig(
