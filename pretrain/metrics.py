@@ -8,29 +8,39 @@ import io
 import json
 import math
 import secrets
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
-from torch.utils.tensorboard import SummaryWriter
 from torchvision.utils import save_image
 
 from pretrain.running.atomic_files import explain_write_errors, write_whole
+from pretrain.running.console import print_line
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
 
 ID_FILE = "wandb-id"
 """File in the folder of a run that names its run on Weights & Biases."""
 
 
-def start_wandb(project: str, folder: Path, settings: dict[str, object]) -> Any:
+def start_wandb(project: str, folder: Path, settings: dict[str, object]) -> "Logger":
     """Start or resume the run of a project on Weights & Biases that belongs to a folder.
 
     settings: settings of the pre-training, shown beside the curves.
     """
+    return Logger("Weights & Biases", lambda: _start_wandb(project, folder, settings))
+
+
+def _start_wandb(project: str, folder: Path, settings: dict[str, object]) -> Any:
     import wandb
+
+    if not hasattr(wandb, "init"):  # a folder of this name, such as W&B itself makes
+        raise ImportError("the package is not installed: pip install wandb")
 
     place = str(folder.absolute())
     identity = folder / ID_FILE
@@ -93,37 +103,70 @@ class Window:
         return means
 
 
+class Logger:
+    """A logger of another project, without which the run goes on after its first error."""
+
+    def __init__(self, name: str, start: Callable[[], Any]) -> None:
+        self.name = name
+        self.writer: Any = None
+        with self._or_without():
+            self.writer = start()
+
+    def use(self, action: Callable[[Any], Any]) -> None:
+        """Call `action` with the writer, unless that has failed before."""
+        if self.writer is not None:
+            with self._or_without():
+                action(self.writer)
+
+    @contextmanager
+    def _or_without(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # a network, a helper process, a version: of any type
+            reason = str(error).strip().partition("\n")[0] or type(error).__name__
+            print_line(f"{self.name} failed ({reason}); the run goes on without it")
+            self.writer = None
+
+
 class Log:
     """Writer of metrics.jsonl and TensorBoard events; drops what exists after `first_step`.
 
     remote: a run of Weights & Biases, which gets each line as well.
     """
 
-    def __init__(self, folder: Path, first_step: int, remote: Any = None) -> None:
+    def __init__(self, folder: Path, first_step: int, remote: Logger | None = None) -> None:
         self.remote = remote
         self.path = folder / LOG_FILE
         kept = [line for step, line in _lines(self.path) if step <= first_step]
         # whole or not at all: a kill between emptying and writing it would lose all earlier lines
         write_whole(self.path, "".join(f"{line}\n" for line in kept).encode())
-        self.board_folder = folder / "tensorboard"
-        with explain_write_errors(self.board_folder):
-            self.board = SummaryWriter(str(self.board_folder), purge_step=first_step + 1)
+        board = folder / "tensorboard"
+        self.board = Logger(f"TensorBoard in {board}", lambda: _start_board(board, first_step))
 
     def write(self, step: int, values: dict[str, float]) -> None:
         """Write one line of values; step counts finished steps. Raise WriteError if that fails."""
         line = {name: value if math.isfinite(value) else None for name, value in values.items()}
         with explain_write_errors(self.path), self.path.open("a") as file:
             file.write(json.dumps({"step": step, **line}) + "\n")
-        with explain_write_errors(self.board_folder):
-            for name, value in values.items():
-                self.board.add_scalar(name, value, step)
+        self.board.use(lambda board: _add_scalars(board, step, values))
         if self.remote is not None:
-            self.remote.log(values, step=step)
+            self.remote.use(lambda run: run.log(values, step=step))
 
     def close(self) -> None:
-        self.board.close()
+        self.board.use(lambda board: board.close())
         if self.remote is not None:
-            self.remote.finish()
+            self.remote.use(lambda run: run.finish())
+
+
+def _start_board(folder: Path, first_step: int) -> "SummaryWriter":
+    from torch.utils.tensorboard import SummaryWriter  # it fails with some versions of others
+
+    return SummaryWriter(str(folder), purge_step=first_step + 1)
+
+
+def _add_scalars(board: "SummaryWriter", step: int, values: dict[str, float]) -> None:
+    for name, value in values.items():
+        board.add_scalar(name, value, step)
 
 
 def means_after(folder: Path, first_step: int) -> dict[str, float]:

@@ -68,6 +68,56 @@ def test_a_full_disk_of_the_log_is_named_with_its_path(tmp_path: Path) -> None:
     log.close()
 
 
+@pytest.mark.parametrize("broken", ["init", "log", "finish"])
+def test_logger_that_fails_is_one_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    broken: str,
+) -> None:
+    run = Mock()
+    wandb = Mock(init=Mock(return_value=run))
+    monkeypatch.setitem(sys.modules, "wandb", wandb)
+    (wandb if broken == "init" else run).configure_mock(
+        **{f"{broken}.side_effect": ConnectionResetError("Connection lost\nand more")}
+    )
+    log = Log(tmp_path, 0, start_wandb("ssl", tmp_path, {}))
+    for step in (1, 2, 3):
+        log.write(step, {"loss": 1.0})
+    log.close()
+    assert (tmp_path / "metrics.jsonl").read_text().count("\n") == 3
+    line = "Weights & Biases failed (Connection lost); the run goes on without it\n"
+    assert capsys.readouterr().err.endswith(line)
+
+
+def test_folder_named_wandb_is_not_the_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delitem(sys.modules, "wandb", raising=False)
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    (tmp_path / "wandb").mkdir()
+    assert start_wandb("ssl", tmp_path, {}).writer is None
+    assert "pip install wandb" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_log_is_written_without_tensorboard(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    installed: bool,
+) -> None:
+    if installed:
+        (tmp_path / "tensorboard").touch()
+    else:
+        monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    log = Log(tmp_path, 0)
+    log.write(1, {"loss": 1.0})
+    log.close()
+    assert (tmp_path / "metrics.jsonl").read_text() == '{"step": 1, "loss": 1.0}\n'
+    assert f"TensorBoard in {tmp_path}/tensorboard failed (" in capsys.readouterr().err
+
+
 def test_means_of_the_last_epoch_weigh_each_line_by_its_steps(tmp_path: Path) -> None:
     lines = [(20, 1.0), (40, 5.0), (50, 2.0)]
     text = "".join(json.dumps({"step": s, "loss": v, "epoch": 0.1}) + "\n" for s, v in lines)
