@@ -10,7 +10,7 @@ from torch.nn.parallel import DistributedDataParallel
 from pretrain.data.feed import Batch
 from pretrain.methods import METHODS
 from pretrain.parts.gather import gather, gather_with_gradient
-from pretrain.parts.sync_bn import shuffled_forward
+from pretrain.parts.sync_bn import shuffled_forward, synchronize_batch_norms
 from tests.rounding import assert_equal_up_to_rounding
 from tests.tiny_methods import IDLE, LEARNING, forward, tiny_batch, tiny_config, tiny_method
 from tests.two_processes import two_processes
@@ -64,8 +64,17 @@ def measure_losses(rank: int, num_processes: int) -> dict[str, Any]:
         "gathered": gather(rows()[mine]),
         "gathered_gradient": leaf.grad,
         "shuffled": shuffled_forward(nn.Identity(), rows()[mine], 1),
+        "norm": norm_statistics(rows()[mine]),
         **{name: train_share(name, mine, num_processes) for name in LEARNING},
     }
+
+
+def norm_statistics(rows: Tensor) -> Tensor:
+    """Running mean and variance (2, 3) after two steps with these rows of a process (n, 3)."""
+    norm = synchronize_batch_norms(nn.BatchNorm1d(3)).train()
+    for _ in range(2):
+        norm(rows)
+    return torch.stack([norm.get_buffer("running_mean"), norm.get_buffer("running_var")])
 
 
 def train_share(name: str, mine: slice, num_processes: int) -> dict[str, Any]:
@@ -125,6 +134,14 @@ def test_losses_gradients_and_states_are_those_of_the_whole_batch(
                         magnitude=magnitude,
                         dtype=torch.float32,
                     )
+
+
+def test_running_statistics_are_those_of_batch_norm_over_the_joined_batch(
+    halves: list[dict[str, Any]],
+) -> None:
+    expected = norm_statistics(rows())  # torch's layer, with Bessel's correction for N rows
+    for half in halves:
+        assert_equal_up_to_rounding(half["norm"], expected, magnitude=1.0)
 
 
 def test_gather_returns_all_rows_in_order(halves: list[dict[str, Any]]) -> None:

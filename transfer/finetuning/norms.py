@@ -45,8 +45,9 @@ class NaiveSyncBatchNorm(nn.BatchNorm2d):
     """Batch norm over all processes by plain sums, with equal weight of each process.
 
     It is detectron2's layer of that name, which MoCo's VOC runs use; it also runs on CPUs. It is
-    exact only if all processes have the same number of values. Running variances are biased, unlike
-    those of torch's own layers, which are corrected by n / (n - 1).
+    exact only if all processes have the same number of values. Running variances are biased as in
+    detectron2, whose results the engines reproduce. torch's own layers, pre-training's too, correct
+    them by n / (n - 1), with n the number of values of a channel.
     """
 
     def forward(self, input: Tensor) -> Tensor:
@@ -107,7 +108,7 @@ def set_precise_norms(
         for layer in layers
     ]
     notes = [
-        layer.register_forward_hook(partial(_add_batch, total))
+        layer.register_forward_hook(partial(_add_batch, total, process.num_processes))
         for layer, total in zip(layers, sums, strict=True)
     ]
     network.train()
@@ -127,11 +128,20 @@ def set_precise_norms(
             layer.get_buffer("running_var").copy_(square - mean.square())
 
 
-def _add_batch(total: Tensor, layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+def _add_batch(
+    total: Tensor,
+    num_processes: int,
+    layer: nn.Module,
+    inputs: tuple[Tensor, ...],
+    output: Tensor,
+) -> None:
     """Add a batch to count, sums and sums of squares, from the layer's running statistics."""
     count = inputs[0].numel() // inputs[0].shape[1]
     if count:  # a pass without proposals gives box heads no values
         mean = layer.get_buffer("running_mean").double()
-        # running variances of torch's layers have Bessel's correction
-        variance = layer.get_buffer("running_var").double() * ((count - 1) / count)
+        variance = layer.get_buffer("running_var").double()
+        # running variances of torch's layers have Bessel's correction, for all values they are of
+        num_values = count * (num_processes if isinstance(layer, nn.SyncBatchNorm) else 1)
+        if num_processes == 1 or not isinstance(layer, NaiveSyncBatchNorm):
+            variance = variance * ((num_values - 1) / num_values)
         total += count * torch.stack([torch.ones_like(mean), mean, mean.square() + variance])

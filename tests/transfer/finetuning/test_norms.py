@@ -89,6 +89,15 @@ def precise_statistics(rank: int, num_processes: int) -> dict[str, Tensor]:
     return {"first": statistics(network[0]), "last": statistics(network[3])}
 
 
+def precise_naive_statistics(rank: int, num_processes: int) -> Tensor:
+    """Statistics over four batches of which each process has a half."""
+    layer = NaiveSyncBatchNorm(3).double()
+    process = Process(rank=rank, num_processes=num_processes, device=torch.device("cpu"))
+    parts = [batch.chunk(num_processes)[rank] for batch in batches((2, 4, 6, 8))]
+    set_norms(layer, parts, process)
+    return statistics(layer)
+
+
 def measure_losses(rank: int, num_processes: int) -> dict[str, Any]:
     """Return a process's results: half of four images; one image and three; overflow."""
     uneven = maps(1 + 2 * rank, seed=rank)
@@ -98,6 +107,7 @@ def measure_losses(rank: int, num_processes: int) -> dict[str, Any]:
         "uneven": passed(naive(NaiveSyncBatchNorm(3)), uneven),
         "half precision": NaiveSyncBatchNorm(1).train()(half).detach(),
         "precise": precise_statistics(rank, num_processes),
+        "precise naive": precise_naive_statistics(rank, num_processes),
     }
     if is_available():
         with silence_known_warnings():
@@ -122,6 +132,15 @@ def test_two_processes_with_half_a_batch_equal_one_with_the_whole(
         torch.testing.assert_close(first[name] + second[name], whole[name])
     for process in processes:
         torch.testing.assert_close(process["precise"], precise_statistics(0, 1))
+
+
+def test_precise_statistics_of_shared_norms_are_those_of_all_values(
+    processes: list[dict[str, Any]],
+) -> None:
+    expected = of_values(*batches((2, 4, 6, 8)))
+    torch.testing.assert_close(precise_naive_statistics(0, 1), expected)
+    for process in processes:
+        torch.testing.assert_close(process["precise naive"], expected)
 
 
 def test_each_process_weighs_the_same_and_the_running_variance_is_biased(
