@@ -17,6 +17,7 @@ from benchmarks.drawing.figure import Drawn, Figure, Material, Picture
 from benchmarks.drawing.files import is_drawn, remove_stale, write_page, write_picture
 from benchmarks.drawing.logs import keep, read_logs, read_run
 from benchmarks.drawing.pictures import EXPLANATION, title_of
+from benchmarks.pages.failed_step import explain_failed_step
 from benchmarks.pages.final_screen import shortened
 from benchmarks.pages.records import FIGURES as FIGURES_FOLDER
 from benchmarks.pages.records import read_results, require_folder
@@ -124,9 +125,9 @@ def update_figures(results: Path) -> None:
     command = f"python -m benchmarks.figures --results {results.as_posix()}"
     try:
         outcome = draw_figures(results, read_material(results))
-    except Exception as error:  # whatever it is: tables and records are written
-        reason = " ".join(str(error).split()) or type(error).__name__
-        words = [f"the figures are not up to date: {reason}; to draw them, run {command}"]
+    except Exception as error:  # also a fault of the suite, whose traceback is printed
+        explain_failed_step("the figures are not up to date", error, command)
+        words = []
     else:
         if outcome.new:
             print(f"figures  {len(outcome.new)} new, first {outcome.new[0]}")

@@ -7,6 +7,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.pages.failed_step import explain_failed_step
 from benchmarks.pages.records import REPORT
 from benchmarks.report_parts.page import report_page
 from benchmarks.report_parts.pretraining import log_files, remember_runs, remembered_runs
@@ -53,18 +54,13 @@ def write_report(results: Path, runs: tuple[Path, ...] = ()) -> Path:
 def update_report(results: Path, runs: tuple[Path, ...] = ()) -> bool:
     """Write the page and print its path; return whether that was possible.
 
-    If not, one line says why: a finished evaluation must not end in a traceback.
+    If not, one line says why, and the exit status of the run is 1: its records are written.
     """
     try:
         path = write_report(results, runs)
-    except Exception as error:  # whatever it is, the records and tables are already written
-        reason = (str(error).splitlines() or [""])[0].rstrip(".")
-        print(
-            f"the report was not written: {reason or type(error).__name__}; to try again, run "
-            f"python -m benchmarks.report --results {results.as_posix()}",
-            file=sys.stderr,
-            flush=True,
-        )
+    except Exception as error:  # also a fault of the suite, whose traceback is printed
+        command = f"python -m benchmarks.report --results {results.as_posix()}"
+        explain_failed_step("the report was not written", error, command)
         return False
     print(f"report {path}")
     return True

@@ -8,13 +8,13 @@ The same results give the same bytes.
 """
 
 import re
-import sys
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Literal
 
 from benchmarks.pages.calibration import calibration_line, with_line
+from benchmarks.pages.failed_step import explain_failed_step
 from benchmarks.pages.overview import curve_files, curve_pages, method_page, overview_page
 from benchmarks.pages.paper_page import paper_page, settings_page, tasks_of
 from benchmarks.pages.published import papers
@@ -82,7 +82,7 @@ def write_tables(results: Path) -> list[Path]:
 def update_tables(results: Path) -> bool:
     """Write all pages and print their paths; return whether that was possible.
 
-    If not, one line says why: a finished evaluation must not end in a traceback.
+    If not, one line says why, and the exit status of the run is 1: its records are written.
     """
     from benchmarks.figures import update_figures  # --help draws nothing
 
@@ -90,13 +90,9 @@ def update_tables(results: Path) -> bool:
         with explain_write_errors(results, "--results"):
             results.mkdir(parents=True, exist_ok=True)
         paths = write_tables(results)
-    except OSError as error:
-        print(
-            f"the tables are not up to date: {error}; "
-            f"to write them, run python -m benchmarks.tables --results {results.as_posix()}",
-            file=sys.stderr,
-            flush=True,
-        )
+    except Exception as error:  # also a fault of the suite, whose traceback is printed
+        command = f"python -m benchmarks.tables --results {results.as_posix()}"
+        explain_failed_step("the tables are not up to date", error, command)
         return False
     print(f"tables  {len(paths)} pages, first {paths[-1]}")
     update_figures(results)

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmarks.pages.failed_step import explain_failed_step
 from benchmarks.pages.final_screen import final_screen
 from benchmarks.pages.records import read_results
 from benchmarks.pages.results_csv import FILE
@@ -85,14 +86,11 @@ def finish_run(
     from benchmarks.report_parts.pretraining import runs_of_files
 
     written = [update_tables(request.results)]
-    # the records of snapshots have a folder of their own
-    results = read_results(request.results, snapshots=bool(request.snapshots))
-    asked = (row for row in rows if row.state in ("run", "cached"))
-    records = {_requested(row).cell: finished(row.cell) for row in asked}
-    own = tuple(one for one in results.done if records.get(one.cell) == one.record)
-    width = shutil.get_terminal_size().columns
-    screen = final_screen(replace(results, done=own), list(records), unreadable, width)
-    print(f"\n{screen}\n", flush=True)
+    try:
+        print(f"\n{_last_screen(rows, request, unreadable)}\n", flush=True)
+    except Exception as error:  # also a fault of the suite, whose traceback is printed
+        explain_failed_step("the last screen is missing", error, "the same command")
+        written.append(False)
     runs = runs_of_files(row.cell.backbone.file for row in rows)
     written.append(update_report(request.results, runs))
     if request.wandb:
@@ -104,6 +102,18 @@ def finish_run(
     if any(may_pass_later(cell) for cell in failed):
         return EXIT_RESUMABLE
     return int(bool(failed or unreadable) or not all(written))
+
+
+def _last_screen(
+    rows: Sequence[PlannedCell], request: RunAll, unreadable: Mapping[str, str]
+) -> str:
+    # the records of snapshots have a folder of their own
+    results = read_results(request.results, snapshots=bool(request.snapshots))
+    asked = (row for row in rows if row.state in ("run", "cached"))
+    records = {_requested(row).cell: finished(row.cell) for row in asked}
+    own = tuple(one for one in results.done if records.get(one.cell) == one.record)
+    width = shutil.get_terminal_size().columns
+    return final_screen(replace(results, done=own), list(records), unreadable, width)
 
 
 def remember_request(rows: Sequence[PlannedCell], results: Path, *, named: bool) -> None:

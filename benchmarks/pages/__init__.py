@@ -11,6 +11,7 @@ run_deviations.py  how far apart two runs of one protocol come out
 against.py     the published rows of a backbone, and our numbers beside theirs
 calibration.py the line on the public checkpoint that was reproduced
 final_screen.py the last screen of a run: its numbers, verdicts and failures
+failed_step.py the message on tables, figures or a report that could not be written
 overview.py    every backbone and every task on one page; methods beside each other; curves
 paper_page.py  one published table with our rows in it
 stated.py      numbers of the running texts

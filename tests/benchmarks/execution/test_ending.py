@@ -59,6 +59,37 @@ def test_the_whole_end_fits_60_lines_of_80_columns(
     assert json.loads(path.read_text())["reason"] == REASON
 
 
+@pytest.mark.parametrize(
+    ("step", "outcome", "status"),
+    [
+        ("benchmarks.tables.write_csv", "the tables are not up to date", 1),
+        ("benchmarks.figures.draw_figures", "the figures are not up to date", 0),
+        ("benchmarks.execution.ending.final_screen", "the last screen is missing", 1),
+        ("benchmarks.report.report_page", "the report was not written", 1),
+    ],
+)
+def test_fault_in_one_step_of_the_end_leaves_the_others(
+    rows: Rows,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    step: str,
+    outcome: str,
+    status: int,
+) -> None:
+    record(tmp_path / "results", 79.7)
+    monkeypatch.setattr(step, MagicMock(side_effect=ZeroDivisionError("division by zero")))
+    request = RunAll(results=tmp_path / "results", runs=tmp_path / "runs")
+    planned = rows("voc07_svm", names=("mine",), schedule="paper")
+    assert finish_run(planned, [], request, time.monotonic(), {}) == status
+    printed = capsys.readouterr()
+    (line,) = [line for line in printed.err.splitlines() if outcome in line]
+    assert "ZeroDivisionError: division by zero; the records are safe" in line
+    assert "Traceback (most recent call last)" in printed.err
+    written = [(tmp_path / "results" / name).exists() for name in ("tables", "report")]
+    assert written == ["tables" not in outcome, "report" not in outcome]
+
+
 def test_every_metric_is_a_row_and_a_summary_and_no_network_is_told_in_a_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -146,7 +146,7 @@ def test_an_empty_folder_gives_a_page_and_an_absent_one_a_sentence(
     assert "no such folder" in capsys.readouterr().err
 
 
-def test_whatever_goes_wrong_ends_in_one_sentence(
+def test_failed_report_is_one_sentence_before_any_traceback(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for error, words in (
@@ -155,5 +155,7 @@ def test_whatever_goes_wrong_ends_in_one_sentence(
     ):
         monkeypatch.setattr("benchmarks.report.report_page", Mock(side_effect=error))
         assert not update_report(tmp_path)
-        (line,) = capsys.readouterr().err.splitlines()
+        line, *traceback = capsys.readouterr().err.splitlines()
         assert words in line
+        assert "records are safe" in line
+        assert bool(traceback) == isinstance(error, RuntimeError)
