@@ -87,21 +87,47 @@ def assume_gpus(count: int) -> Iterator[None]:
         _assumed_gpus.reset(token)
 
 
+class _Opened:
+    """Whether `process_group` has opened the process group of torch; a caller's own is not used."""
+
+    group = False
+
+
+def has_own_group() -> bool:
+    """Return whether the suite itself, not the code that calls it, has opened a process group."""
+    import torch.distributed as dist
+
+    return _Opened.group and dist.is_initialized()
+
+
 def this_process(*, cuda: bool = True) -> Process:
-    """Return rank and device of this process, a GPU if there is one and cuda is true."""
+    """Return rank and device of this process, a GPU if there is one and cuda is true.
+
+    Inside a process group that somebody else has opened, such as the one of a user's DDP training,
+    it is a single process: the other ranks may not take part. Its GPU is then the current one.
+    """
     import torch
     import torch.distributed as dist
 
-    cuda = cuda and torch.cuda.is_available()
-    place = f"cuda:{os.environ.get('LOCAL_RANK', 0)}" if cuda else "cpu"
-    if not dist.is_initialized():
-        return Process(device=torch.device(place))
-    ranks = {"rank": dist.get_rank(), "num_processes": dist.get_world_size()}
-    return Process(**ranks, device=torch.device(place))
+    if not (cuda and torch.cuda.is_available()):
+        device = torch.device("cpu")
+    elif torch.cuda.is_initialized() and not has_own_group():
+        device = torch.device("cuda", torch.cuda.current_device())
+    else:
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
+    if not has_own_group():
+        return Process(device=device)
+    return Process(rank=dist.get_rank(), num_processes=dist.get_world_size(), device=device)
 
 
 def started_processes() -> int:
-    """Return the number of processes that torchrun started, 0 without torchrun."""
+    """Return the number of processes that torchrun started for this run, 0 without torchrun.
+
+    Also 0 inside a process group that somebody else has opened.
+    """
+    dist = sys.modules.get("torch.distributed")
+    if dist is not None and dist.is_initialized() and not has_own_group():
+        return 0
     return int(os.environ.get("WORLD_SIZE", 0))
 
 
@@ -148,8 +174,10 @@ def process_group(*, cuda: bool = True) -> Iterator[Process]:
     if gpu is not None:
         torch.cuda.set_device(gpu)
     dist.init_process_group("gloo" if gpu is None else "nccl", timeout=PATIENCE, device_id=gpu)
+    _Opened.group = True
     yield this_process(cuda=cuda)
     dist.destroy_process_group()
+    _Opened.group = False
 
 
 class _Rebuilt:

@@ -14,7 +14,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from pretrain.running.processes import Process
+from pretrain.running.processes import Process, has_own_group
 from transfer.finetuning.stream import Sample
 
 Norm = Literal["BN", "SyncBN", "naiveSyncBN"]
@@ -52,8 +52,7 @@ class NaiveSyncBatchNorm(nn.BatchNorm2d):
 
     def forward(self, input: Tensor) -> Tensor:
         """Normalize maps (n, C, H, W), n images of this process."""
-        several = dist.is_initialized() and dist.get_world_size() > 1
-        if not (several and self.training):
+        if not (self.training and has_own_group() and dist.get_world_size() > 1):
             return super().forward(input)
         # float32, since squares overflow in half precision
         values = input.float() if input.dtype in (torch.float16, torch.bfloat16) else input
