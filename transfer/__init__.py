@@ -20,6 +20,8 @@ backbone.py    reads the backbone file and foreign checkpoints; mean and std of 
 convert/       conversion of weights between naming schemes, and the proof that it is right
 getting/       downloads, unpacks, sorts and checks data sets, or links them
 datasets/      one data set per file: description, reader, small version; the check of data sets
+process_state.py
+               torch's own settings for a public function, whatever the caller has set
 record.py      the result file
 metrics.py     accuracy and average precision: pure functions
 outcomes.py    what a record keeps of each test image, so that checkpoints are compared on the same

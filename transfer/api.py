@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-import torch
-
 from transfer.backbone import Backbone, Precision
 from transfer.cells.execution import evaluate as evaluate_cell
 from transfer.cells.request import Cell, CellSettings
 from transfer.datasets.folders import check_row_name, data_folder
 from transfer.finetuning.options import length_fraction
 from transfer.frozen.feature_cache import RequestedPrecision
+from transfer.process_state import torch_defaults
 from transfer.record import Record
 from transfer.tasks import NamedTask, TaskError, get, task_of
 from transfer.topology.check import with_checked_topology
@@ -47,8 +46,7 @@ class Result:
         return self.record.protocol
 
 
-@torch.inference_mode(False)
-@torch.enable_grad()  # a loop evaluates without gradients, and some tasks train
+@torch_defaults()
 def evaluate(
     encoder: Backbone,
     task: str | NamedTask,
@@ -69,8 +67,11 @@ def evaluate(
     keeps the record, as of the command line, and in which a finished one is found again; None keeps
     nothing. runs: folder of the cache and of unfinished work. trust_topology: evaluate a file also
     where photographs contradict its network. TaskError for a task that the encoder cannot do,
-    BackboneError for such a file, DataError for data that are absent or broken, BusyError if
-    another process computes the same.
+    BackboneError for such a file, DataError for data that are absent or broken.
+
+    The result does not depend on the state of the process: autocast, gradients, default dtype and
+    device, a process group. It is computed by this process alone, on its current device. Several
+    ranks may call it: where they share `runs`, one waits for the other.
     """
     asked = task
     named = get(asked) if isinstance(asked, str) else asked
@@ -101,4 +102,4 @@ def evaluate(
             settings=settings,
             ablation=None if named.task == task_of(named.key) else named.task,
         )
-        return Result(evaluate_cell(cell))
+        return Result(evaluate_cell(cell, wait=True))

@@ -25,6 +25,7 @@ from transfer.convert.architectures import (
     network_and_heads,
 )
 from transfer.convert.architectures import BackboneError as BackboneError
+from transfer.process_state import torch_defaults
 
 if TYPE_CHECKING:
     import numpy as np
@@ -152,6 +153,7 @@ class Backbone:
         """Number of copies of layer4, 0 for an ordinary network."""
         return network_and_heads(self.arch)[1]
 
+    @torch_defaults()
     def random_twin(self) -> Backbone:
         """Return a random initialization of the same network with the same input: "random"."""
         twin = random_backbone(arch=self.arch, stem=self.stem, seed=0, input=self.input)
@@ -260,6 +262,7 @@ def _shown(path: Path) -> str:  # it may be of any length
     return str(path)[:MAX_SHOWN_PATH] + "..." * (len(str(path)) > MAX_SHOWN_PATH)
 
 
+@torch_defaults()
 def load_backbone(path: Path, *, name: str | None = None, branch: str = "") -> Backbone:
     """Return the backbone in a file of ours or of another project; `name` defaults to path.stem.
 

@@ -83,10 +83,11 @@ def draw_box(generator: Generator, height: int, width: int) -> Box:
     import torch
 
     # torchvision's own calls in its order, so that the numbers agree to the last bit
-    low, high = torch.log(torch.tensor(ASPECT)).tolist()
+    low, high = torch.log(torch.tensor(ASPECT, dtype=torch.float32)).tolist()
+    number = torch.empty(1, dtype=torch.float32)
     for _ in range(CROP_TRIES):
-        area = height * width * torch.empty(1).uniform_(*AREA, generator=generator).item()
-        aspect = torch.exp(torch.empty(1).uniform_(low, high, generator=generator)).item()
+        area = height * width * number.uniform_(*AREA, generator=generator).item()
+        aspect = torch.exp(number.uniform_(low, high, generator=generator)).item()
         box_width = round(math.sqrt(area * aspect))
         box_height = round(math.sqrt(area / aspect))
         if 0 < box_width <= width and 0 < box_height <= height:

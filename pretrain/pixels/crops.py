@@ -60,10 +60,11 @@ def crop_batch(pixels: Tensor, boxes: Tensor, size_px: int) -> Tensor:
 
 def resize_matrix(start: Tensor, length: Tensor, in_size: int, out_size: int) -> Tensor:
     """Return weights (n, out, in) that resize [start, start + length) (n,) along one axis."""
-    places = torch.arange(out_size, device=start.device) + 0.5  # centers of pixels lie at halves
+    # centers of pixels lie at halves
+    places = torch.arange(out_size, dtype=torch.float32, device=start.device) + 0.5
     scale = (length / out_size)[:, None]
     centers = start[:, None] + places * scale
-    taps = torch.arange(in_size, device=start.device) + 0.5
+    taps = torch.arange(in_size, dtype=torch.float32, device=start.device) + 0.5
     # where the box shrinks, the triangle is as wide as two output pixels: the antialiasing
     distance = (taps - centers[..., None]).abs() / scale.clamp(min=1)[..., None]
     inside = (taps > start[:, None]) & (taps < (start + length)[:, None])

@@ -4,7 +4,7 @@ import json
 import time
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -85,10 +85,10 @@ LESS_MEMORY = {
 """Options, for the tasks that heed them."""
 
 
-def evaluate(cell: Cell) -> Record:
+def evaluate(cell: Cell, *, wait: bool = False) -> Record:
     """Run the cell and write its record; a finished cell is read, not run again.
 
-    BusyError if another process runs the cell. No error leaves a record.
+    If another process runs the cell, wait for it, or raise BusyError. No error leaves a record.
     """
     import torch.distributed as dist
 
@@ -102,7 +102,10 @@ def evaluate(cell: Cell) -> Record:
         for line in cell_records(cell.path)[1]:
             print_line("record", line)
         work = cell.folders.work
-        with lock_folder(work), progress_file(work / PROGRESS_FILE):
+        with _lock(work, wait=wait), progress_file(work / PROGRESS_FILE):
+            record = finished(cell) if wait else None  # another process may have finished it
+            if record is not None:
+                return record
             file = _compute(cell, process)
     else:
         file = _compute(cell, process)
@@ -110,6 +113,13 @@ def evaluate(cell: Cell) -> Record:
         dist.barrier()
     newest = max(record_files(cell.path), key=lambda path: path.stat().st_mtime_ns)
     return read_record(file or newest)
+
+
+def _lock(work: Path, *, wait: bool) -> AbstractContextManager[None]:
+    if not wait:
+        return lock_folder(work)
+    note = f"{work}: another process works on this cell"
+    return wait_for_lock(work / "lock", "--runs", lambda: print_line("waiting", note))
 
 
 def _compute(cell: Cell, process: Process) -> Path | None:

@@ -65,7 +65,8 @@ def check_response(features: Tensor) -> None:
 
 def fixed_images(size_px: int = 64) -> Tensor:
     """Return normalized noise (2, 3, size_px, size_px), the same at every call."""
-    return torch.randn(2, 3, size_px, size_px, generator=torch.Generator().manual_seed(0))
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(2, 3, size_px, size_px, generator=generator, dtype=torch.float32)
 
 
 def raw_features(raw: Weights, images: Tensor, stem_kind: Stem | None = None) -> Tensor:

@@ -22,6 +22,7 @@ from transfer.backbone import (
     norm_words,
 )
 from transfer.encoders.options import EncoderOptions, Pool
+from transfer.process_state import one_thread, torch_defaults
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -88,6 +89,7 @@ class Encoder(Backbone):
                         reset()
         return dict(network.state_dict())
 
+    @torch_defaults()
     def random_twin(self) -> Encoder:
         """Return a random initialization of the same network with the same input.
 
@@ -123,6 +125,7 @@ class Encoder(Backbone):
         )
 
     @classmethod
+    @torch_defaults()
     def from_file(
         cls, path: Path | str, *, encoder: str, pool: Pool = "", name: str | None = None
     ) -> Encoder:
@@ -134,6 +137,7 @@ class Encoder(Backbone):
         return load_encoder(Path(path), EncoderOptions(encoder=encoder, pool=pool), name=name)[0]
 
     @classmethod
+    @torch_defaults()
     def from_module(
         cls,
         network: nn.Module,
@@ -265,7 +269,7 @@ def _with_facts(
     network = Pooled(built, options.pool, options.encoder).eval()
     images = fixed_images(form.size_px)
     # the counter fails on parametrized modules in inference mode
-    with torch.inference_mode(False), torch.no_grad():
+    with torch.inference_mode(False), torch.no_grad(), one_thread():
         with FlopCounterMode(display=False) as counter:
             features = forward(network, images)
         check_features(network, images, features)

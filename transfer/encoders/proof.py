@@ -86,7 +86,8 @@ def tensors_without_effect(network: nn.Module, images: Tensor) -> list[str]:
     features = probe(images.clone())  # which may be an inference tensor
     if not features.requires_grad:  # no parameters, or a forward function without gradients
         return []
-    weights = torch.randn(features.shape, generator=torch.Generator().manual_seed(1))
+    generator = torch.Generator().manual_seed(1)
+    weights = torch.randn(features.shape, generator=generator, dtype=torch.float32)
     total = (features * weights).sum()
     gradients = torch.autograd.grad(total, list(values.values()), allow_unused=True)
     # beside rounding, a gradient of exactly zero is none

@@ -292,7 +292,9 @@ def _transformers(folder: Path, tensors: Mapping[str, Tensor]) -> Built:
     with torch.inference_mode():
         stated = getattr(config, "image_size", 0) or 0
         side = side or int(stated if isinstance(stated, int) else stated[0])
-        probe = network.eval()(pixel_values=torch.zeros(1, 3, side or 224, side or 224))
+        probe = network.eval()(
+            pixel_values=torch.zeros(1, 3, side or 224, side or 224, dtype=torch.float32)
+        )
     has_own = getattr(probe, "pooler_output", None) is not None
     return Built(
         network=network,

@@ -90,7 +90,7 @@ class Classifier(nn.Module):
         nn.init.normal_(head.weight, std=0.01, generator=generator)
         nn.init.zeros_(head.bias)
         for name in ("mean", "std"):
-            values = torch.tensor(getattr(backbone.input, name))[:, None, None]
+            values = torch.tensor(getattr(backbone.input, name), dtype=torch.float32)[:, None, None]
             self.register_buffer(name, values, persistent=False)
         network = backbone.network().requires_grad_(True)
         self.layers = nn.Sequential(network, head).to(memory_format=torch.channels_last)

@@ -77,7 +77,9 @@ def torchvision_maps(
 ) -> dict[str, Tensor]:
     """Return the maps (n, C, H, W) after layer1 to layer4 of images (n, 3, H, W) uint8."""
     center, scale = (
-        torch.tensor([255 * value for value in values], device=images.device)[:, None, None]
+        torch.tensor([255 * value for value in values], dtype=torch.float32, device=images.device)[
+            :, None, None
+        ]
         for values in (mean, std)
     )
     x = network.maxpool(network.relu(network.bn1(network.conv1((images - center) / scale))))

@@ -141,7 +141,12 @@ def summary(training: Training) -> TrainingSummary:
     losses = _all_losses(training)
     final = losses[-SMOOTHED:].mean(dim=0)
     total = losses.sum(dim=1)
-    ends = torch.linspace(0, len(total), min(CURVE_POINTS, len(total)) + 1).round().int().tolist()
+    ends = (
+        torch.linspace(0, len(total), min(CURVE_POINTS, len(total)) + 1, dtype=torch.float32)
+        .round()
+        .int()
+        .tolist()
+    )
     curve = [(end, float(total[start:end].mean())) for start, end in pairwise(ends)]
     return TrainingSummary(
         iterations=training.iteration,
@@ -161,7 +166,7 @@ def peak_memory_gb() -> float:
 
 def _all_losses(training: Training) -> Tensor:
     """Return all losses (iterations, number of losses)."""
-    return torch.cat([torch.zeros(0, len(training.names)), *training.losses])
+    return torch.cat([torch.zeros(0, len(training.names), dtype=torch.float32), *training.losses])
 
 
 def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -17,6 +17,7 @@ from transfer.frozen.few_shot_heads import Problem, train_together
 from transfer.frozen.finite import require_finite
 from transfer.frozen.linear_svm import Problems, eigenbasis, solve_batched
 from transfer.frozen.nearest import knn_scores
+from transfer.process_state import torch_defaults
 
 Values = Tensor | NDArray[np.generic]
 SETTINGS = Range(0, 1e30, open_below=True)
@@ -28,6 +29,7 @@ class FeatureError(SuiteError, ValueError):
     """Error in images, features, labels or settings that a function of the Python API gets."""
 
 
+@torch_defaults()
 def knn(
     train: Values,
     labels: Values,
@@ -61,8 +63,7 @@ def knn(
         raise FeatureError(str(error)) from error
 
 
-@torch.inference_mode(False)
-@torch.enable_grad()
+@torch_defaults()
 def linear_probe(
     train: Values,
     labels: Values,
@@ -100,6 +101,7 @@ def linear_probe(
     return scores
 
 
+@torch_defaults()
 def svm(train: Values, positive: Values, test: Values, *, cost: float = 1.0) -> Tensor:
     """Return the scores (m, L) float64 of test (m, C) by a linear SVM per class.
 

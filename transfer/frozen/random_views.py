@@ -38,7 +38,7 @@ CODE_VERSION = 1  # part of the name of unfinished work: raise it when the pixel
 
 def blur(image: Image.Image, sigma_px: tuple[float, float]) -> Image.Image:
     """Blur by a drawn deviation with Pillow, as in MoCo; torchvision takes ten times as long."""
-    drawn_px = float(torch.empty(()).uniform_(*sigma_px))
+    drawn_px = float(torch.empty((), dtype=torch.float32).uniform_(*sigma_px))
     return image.filter(ImageFilter.GaussianBlur(drawn_px))
 
 
@@ -108,7 +108,9 @@ def statistics_of_views(
     parts += [list(indices), asdict(settings), seed, device().type, CODE_VERSION]
     file = UnprovenFile(folder / f"views-{content_hash(parts, 16)}.stage")
     spaces = ["feature"] + ["embedding"] * (projector is not None)
-    finished = load_stage(file.newest) or {space: torch.zeros(0, 3).double() for space in spaces}
+    finished = load_stage(file.newest) or {
+        space: torch.zeros(0, 3, dtype=torch.float64) for space in spaces
+    }
     network = frozen_network(backbone)
     views = RandomViews(settings)
     where = device()

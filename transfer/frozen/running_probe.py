@@ -26,9 +26,11 @@ TORN = (RuntimeError, EOFError, UnpicklingError, ValueError, OSError)
 def new_heads(rates: Sequence[float], num_classes: int, width: int, std: float, seed: int) -> Heads:
     """Return R heads with equal initial weights, those that R separate runs of the seed have."""
     generator = torch.Generator().manual_seed(seed)
-    weight = std * torch.randn(num_classes, width, generator=generator)
+    weight = std * torch.randn(num_classes, width, generator=generator, dtype=torch.float32)
     count = len(rates)
-    return Heads(weight.expand(count, -1, -1).clone(), torch.zeros(count, num_classes))
+    return Heads(
+        weight.expand(count, -1, -1).clone(), torch.zeros(count, num_classes, dtype=torch.float32)
+    )
 
 
 class HeadOptimizer:

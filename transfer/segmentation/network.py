@@ -35,7 +35,9 @@ class FCN(nn.Module):
         super().__init__()
         self.backbone, self.head, self.recipe = backbone, head, recipe
         for name, values in (("mean", recipe.pixel_mean), ("std", recipe.pixel_std)):
-            scaled = torch.tensor([255 * value for value in values])[:, None, None]
+            scaled = torch.tensor([255 * value for value in values], dtype=torch.float32)[
+                :, None, None
+            ]
             self.register_buffer(name, scaled, persistent=False)
 
     def forward(self, samples: Sequence[Sample]) -> dict[str, Tensor]:

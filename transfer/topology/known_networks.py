@@ -61,7 +61,10 @@ class Input:
 
     def __call__(self, images: Tensor) -> Tensor:
         """Return the network's input for RGB images (n, 3, H, W) between 0 and 1."""
-        mean, std = (torch.tensor(values).reshape(3, 1, 1) for values in (self.mean, self.std))
+        mean, std = (
+            torch.tensor(values, dtype=torch.float32).reshape(3, 1, 1)
+            for values in (self.mean, self.std)
+        )
         normalized = (images * self.scale - mean) / std
         return normalized.flip(1) if self.reverse else normalized
 

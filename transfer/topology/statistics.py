@@ -112,7 +112,9 @@ def natural_images(folder: Path, *, count: int, size_px: int) -> Tensor:
     """
     images = (_center(path, size_px) for path in _spread(_photographs(folder), count))
     pixels = [*itertools.islice((image for image in images if image is not None), count)]
-    return torch.stack(pixels) if pixels else torch.empty(0, 3, size_px, size_px)
+    return (
+        torch.stack(pixels) if pixels else torch.empty(0, 3, size_px, size_px, dtype=torch.float32)
+    )
 
 
 def _photographs(folder: Path) -> list[Path]:

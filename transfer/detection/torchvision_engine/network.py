@@ -53,7 +53,9 @@ class RCNN(Detector):
         self.is_pyramid = recipe.neck == "fpn"
         self.strides_px = PYRAMID_STRIDES_PX if self.is_pyramid else C4_STRIDES_PX
         for name in ("pixel_mean", "pixel_std"):
-            of_bytes = torch.tensor([255 * value for value in getattr(recipe, name)])
+            of_bytes = torch.tensor(
+                [255 * value for value in getattr(recipe, name)], dtype=torch.float32
+            )
             self.register_buffer(name, of_bytes[:, None, None], persistent=False)
         self.pixel_mean: Tensor
         self.pixel_std: Tensor

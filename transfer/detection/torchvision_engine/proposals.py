@@ -192,7 +192,7 @@ def cell_anchors(sizes_px: Sequence[float], ratios: Sequence[float]) -> Tensor:
         for size in sizes_px
         for ratio in ratios
     ]
-    return torch.tensor([(-w / 2, -h / 2, w / 2, h / 2) for w, h in sides])
+    return torch.tensor([(-w / 2, -h / 2, w / 2, h / 2) for w, h in sides], dtype=torch.float32)
 
 
 def grid_anchors(cell: Tensor, stride_px: int, height: int, width: int) -> Tensor:

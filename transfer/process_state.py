@@ -1,0 +1,74 @@
+"""Torch's own settings for a public function, whatever the process of its caller has set.
+
+A training loop calls `evaluate` inside autocast, without gradients, or with another default dtype
+or device. None of it may change a result.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+AUTOCAST_DEVICES = ("cpu", "cuda", "xpu", "mps", "hpu", "mtia", "xla")
+
+
+@contextmanager
+def torch_defaults() -> Iterator[None]:
+    """Run the block, or the decorated function, with torch's default settings; restore them after.
+
+    Autocast and inference mode are off, gradients can be computed, new tensors are float32 on the
+    CPU, and products of float32 matrices are not rounded to TF32 or bfloat16. Not reset is what may
+    change the last digits alone: the number of threads, deterministic algorithms, and cuDNN's
+    choices (TF32 convolutions are named in the record).
+    """
+    import torch
+
+    dtype = torch.get_default_dtype()
+    with ExitStack() as stack:
+        for device in AUTOCAST_DEVICES:
+            if torch.is_autocast_enabled(device):
+                stack.enter_context(torch.autocast(device, enabled=False))
+        stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(torch.enable_grad())
+        stack.enter_context(torch.device("cpu"))
+        stack.enter_context(_exact_products())
+        torch.set_default_dtype(torch.float32)
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(dtype)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Run the block with one thread of torch, so that sums have the same order in any process."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
+def _exact_products() -> Iterator[None]:
+    """Compute products of float32 matrices in float32 within the block."""
+    import torch
+
+    backends = [torch.backends.cuda.matmul, torch.backends.mkldnn.matmul]
+    try:
+        before = torch.get_float32_matmul_precision()
+    except RuntimeError:  # the caller has set one backend alone, by attributes since torch 2.9
+        precisions = [backend.fp32_precision for backend in backends]
+        torch.set_float32_matmul_precision("highest")
+        try:
+            yield
+        finally:
+            for backend, precision in zip(backends, precisions, strict=True):
+                backend.fp32_precision = precision
+        return
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
