@@ -41,7 +41,7 @@ LAYERS = {
         ("getting",),
         ("datasets",),
         ("record",),
-        ("metrics", "outcomes"),
+        ("metrics", "outcomes", "process_state"),
     ),
     "benchmarks": (
         ("speed", "run_all", "explain", "gpu_check"),
