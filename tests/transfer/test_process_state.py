@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -90,6 +91,7 @@ def features() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 
 TRAIN, LABELS, TEST = features()
 NETWORK = small_network()
+IMAGES = [np.random.default_rng(i).integers(0, 256, (40, 50, 3), np.uint8) for i in range(3)]
 
 
 def encoder_state(encoder: Any) -> tuple[str, list[float]]:
@@ -101,6 +103,7 @@ FUNCTIONS: dict[str, Callable[[Path, Path], object]] = {
     "knn": lambda *_: knn(TRAIN, LABELS, TEST, num_neighbors=5).tolist(),
     "linear_probe": lambda *_: linear_probe(TRAIN, LABELS, TEST, epochs=3).tolist(),
     "svm": lambda *_: svm(TRAIN, LABELS[:, None] == LABELS[:3], TEST).tolist(),
+    "features": lambda *_: Encoder.from_module(NETWORK, **INPUT).features(IMAGES).tolist(),
     "from_module": lambda *_: encoder_state(Encoder.from_module(NETWORK, **INPUT)),
     "random_twin": lambda *_: encoder_state(Encoder.from_module(NETWORK, **INPUT).random_twin()),
     "load_backbone": lambda resnet, _: encoder_state(load_backbone(resnet)),

@@ -16,6 +16,7 @@ from transfer.frozen.finite import require_finite
 from transfer.frozen.network import device, forward, frozen_network
 from transfer.frozen.on_features import FeatureError
 from transfer.frozen.transforms import EvalTransform, Normalization
+from transfer.process_state import torch_defaults
 
 EXPECTED = (
     "expected a Pillow image, an array (H, W, 3) or a tensor (3, H, W) of uint8, neither resized "
@@ -23,6 +24,7 @@ EXPECTED = (
 )
 
 
+@torch_defaults()
 def image_features(
     backbone: Backbone,
     images: Iterable[Image.Image | NDArray[np.uint8] | Tensor],
