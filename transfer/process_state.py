@@ -6,6 +6,7 @@ or device. None of it may change a result.
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 AUTOCAST_DEVICES = ("cpu", "cuda", "xpu", "mps", "hpu", "mtia", "xla")
 
@@ -55,10 +56,10 @@ def _exact_products() -> Iterator[None]:
     """Compute products of float32 matrices in float32 within the block."""
     import torch
 
-    backends = [torch.backends.cuda.matmul, torch.backends.mkldnn.matmul]
     try:
         before = torch.get_float32_matmul_precision()
     except RuntimeError:  # the caller has set one backend alone, by attributes since torch 2.9
+        backends: list[Any] = [getattr(torch.backends, name).matmul for name in ("cuda", "mkldnn")]
         precisions = [backend.fp32_precision for backend in backends]
         torch.set_float32_matmul_precision("highest")
         try:
