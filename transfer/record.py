@@ -58,7 +58,8 @@ class Record:
     details: dict[str, Any]
     """Further results: chosen learning rates and costs, per-class values."""
     data: dict[str, Any]
-    """Fields per data set: fingerprint, small ("", "generated" or "excerpt"), counts, tolerated."""
+    """Fields per data set: fingerprint, small ("", "generated", "excerpt" or "recoded"), counts,
+    tolerated."""
     departures: list[str]
     """Deviations from the paper's protocol, a sentence each."""
     wall_s: float

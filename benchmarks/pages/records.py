@@ -12,7 +12,11 @@ from transfer.record import RECORDS, SNAPSHOTS, Record, record_of
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
-SMALL_DATA = {"generated": "generated data", "excerpt": "excerpt of the data"}
+SMALL_DATA = {
+    "generated": "generated data",
+    "excerpt": "excerpt of the data",
+    "recoded": "JPEG-coded data",
+}
 TABLES, FIGURES = "tables", "figures"
 """Folders below the results with the pages and curves that are made from the records."""
 REPORT = "report"
@@ -106,7 +110,7 @@ class Result:
     fingerprint: str
     """Fingerprints of all data sets of the task."""
     small: str
-    """Word "generated" or "excerpt" if the data are not the published ones, else empty."""
+    """A key of SMALL_DATA if the data are not the published ones; else empty."""
     tolerated: tuple[tuple[str, int], ...]
     """Data sets with missing, surplus or unreadable images, and how many."""
     departures: tuple[str, ...]

@@ -38,9 +38,9 @@ class Report:
     """The result of looking at one data set."""
 
     key: str
-    small: Literal["", "generated", "excerpt"]
+    small: Literal["", "generated", "excerpt", "recoded"]
     """"generated" or "excerpt" for a set that is compared with `small-data.json` instead of the
-    published numbers; else empty."""
+    published numbers; "recoded" for one whose pixels are not the published ones; else empty."""
     counts: dict[str, tuple[int, int]]
     """Images per split: found, expected."""
     classes: tuple[int, int]
@@ -156,9 +156,11 @@ def check(key: str, data: Path, *, decode: bool) -> Report:
     scenes = {s: images for s, images in published.items() if isinstance(images, Scenes)}
     faults = [line for images in scenes.values() for line in images.faults]
     lost = [line for images in scenes.values() for line in images.lost]
+    recoded = any(isinstance(images, Images) and images.recoded for images in opened.values())
     notes = dict.fromkeys(note for pool in pools.values() for note in pool.notes)
     return replace(
         report,
+        small=report.small or ("recoded" if recoded else ""),
         counts=counts,
         classes=(num_classes, sizes.classes),
         problems=(

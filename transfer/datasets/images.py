@@ -161,6 +161,8 @@ class Images(ImageSplit):
         self.label_array = labels
         self.class_names = tuple(class_names)
         self.notes = tuple(notes)
+        self.recoded = False
+        """True if lossy coding has changed the pixels that were published."""
 
     @cached_property
     def labels(self) -> Tensor:
@@ -177,7 +179,9 @@ class Images(ImageSplit):
         """Return the images at these positions (n,), in this order."""
         positions = np.asarray(indices, dtype=np.int64)
         source, labels = self.source.take(positions), self.label_array[positions]
-        return Images(source, labels, self.class_names, notes=self.notes)
+        subset = Images(source, labels, self.class_names, notes=self.notes)
+        subset.recoded = self.recoded
+        return subset
 
     @cached_property
     def fingerprint(self) -> str:

@@ -7,14 +7,17 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
+from PIL import Image
 
 import transfer.datasets.check
 import transfer.datasets.expected
+from benchmarks.pages.records import SMALL_DATA as WORDS_OF_DATA
 from tests.transfer.datasets.conftest import CopyOf
 from transfer.datasets.catalog import DATASETS, open_split
-from transfer.datasets.check import announce, check, render, require
+from transfer.datasets.check import Report, announce, check, render, require
 from transfer.datasets.expected import SMALL_DATA, DataError, Sizes, mark_small, small_sizes
 from transfer.datasets.images import Images
 
@@ -61,6 +64,25 @@ def test_only_full_decoding_sees_damage_between_whole_ends(copy_of: CopyOf) -> N
     (data / images.name(0)).write_bytes(content[:20] + bytes(len(content) - 22) + content[-2:])
     assert check("dtd", data, decode=False).ok
     assert check("dtd", data, decode=True).unreadable == (images.name(0),)
+
+
+@pytest.mark.parametrize(("suffix", "kind"), [(".jpg", "recoded"), (".png", "")])
+def test_cifar_of_other_pixels_is_not_the_published_one(
+    suffix: str, kind: str, tmp_path: Path
+) -> None:
+    for split in ("train", "test"):
+        for name in ("cat", "dog"):
+            folder = tmp_path / "cifar10" / split / name
+            folder.mkdir(parents=True)
+            Image.new("RGB", (32, 32)).save(folder / f"0{suffix}")
+    report = check("cifar10", tmp_path, decode=False)
+    assert report.small == kind
+    assert any("published" in note for note in report.notes) == bool(kind)
+
+
+def test_tables_have_words_for_all_data_other_than_the_published() -> None:
+    kinds = get_args(get_type_hints(Report)["small"])
+    assert set(kinds) == {"", *WORDS_OF_DATA}
 
 
 def test_a_missing_class_is_named(copy_of: CopyOf) -> None:
