@@ -12,12 +12,20 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from pretrain.method import Method
-from pretrain.parts.gather import num_processes, own_share, sum_over_processes
+from pretrain.parts.gather import (
+    max_over_processes,
+    num_processes,
+    own_share,
+    sum_over_processes,
+)
 from pretrain.parts.heads import features_by_size, mlp_with_norm
 from pretrain.parts.losses import cross_view_entropy
 from pretrain.parts.queue import KeyQueue
 from pretrain.parts.view import View
 from pretrain.recipes.swav import SwAVConfig
+
+MIN_EPSILON = 0.025
+"""Epsilon below which exponentials of cosines from -1 to 1 leave the range of float32."""
 
 
 @torch.no_grad()
@@ -29,6 +37,8 @@ def sinkhorn(scores: Tensor, *, epsilon: float, num_iterations: int) -> Tensor:
     maximize the score plus epsilon times the entropy. A row of -inf takes no part. Float32, also
     under autocast.
     """
+    if epsilon < MIN_EPSILON:
+        return _log_sinkhorn(scores.float() / epsilon, num_iterations).exp_()
     tiny = torch.finfo(torch.float32).tiny
     # cosines are at most 1: no exponential overflows, and all processes subtract the same number
     codes = ((scores.float() - 1) / epsilon).exp_()
@@ -36,6 +46,17 @@ def sinkhorn(scores: Tensor, *, epsilon: float, num_iterations: int) -> Tensor:
         codes.div_(sum_over_processes(codes.sum(dim=-2, keepdim=True)).clamp_min(tiny))
         codes.div_(codes.sum(dim=-1, keepdim=True).clamp_min(tiny))
     return codes
+
+
+def _log_sinkhorn(logits: Tensor, num_iterations: int) -> Tensor:
+    """Return the logarithms of the codes (..., n, K) of `sinkhorn` for scores over epsilon."""
+    lowest = torch.finfo(torch.float32).min  # also where all scores are -inf: -inf stays, no NaN
+    for _ in range(num_iterations):
+        largest = max_over_processes(logits.amax(dim=-2, keepdim=True)).clamp_min(lowest)
+        shares = sum_over_processes((logits - largest).exp().sum(dim=-2, keepdim=True))
+        logits = logits - (largest + shares.log()).clamp_min(lowest)
+        logits = logits - logits.logsumexp(dim=-1, keepdim=True).clamp_min(lowest)
+    return logits
 
 
 def swav_loss(scores: Tensor, codes: Tensor, *, temperature: float) -> Tensor:

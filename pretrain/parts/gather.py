@@ -1,4 +1,4 @@
-"""Rows and sums over all processes, rows in order of rank; a single process gets its own back."""
+"""Rows, sums and maxima over all processes; rows in order of rank, those of one process its own."""
 
 from typing import Any
 
@@ -54,6 +54,15 @@ class _Gather(torch.autograd.Function):
         dist.all_reduce(gradient)
         start = dist.get_rank() * ctx.num_rows
         return gradient[start : start + ctx.num_rows]
+
+
+def max_over_processes(values: Tensor) -> Tensor:
+    """Return the largest of the values of all processes, entry by entry, without gradient."""
+    if num_processes() == 1:
+        return values
+    largest = values.detach().clone(memory_format=torch.contiguous_format)
+    dist.all_reduce(largest, dist.ReduceOp.MAX)
+    return largest
 
 
 def sum_over_processes(values: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from pretrain.data.feed import Batch
 from pretrain.methods import METHODS
+from pretrain.methods.swav import sinkhorn
 from pretrain.parts.gather import gather, gather_with_gradient
 from pretrain.parts.sync_bn import shuffled_forward, synchronize_batch_norms
 from tests.rounding import assert_equal_up_to_rounding
@@ -35,6 +36,11 @@ FLOAT32 = {
 def rows() -> Tensor:
     """(N, 3), the same in every process."""
     return torch.arange(3.0 * NUM_IMAGES).view(NUM_IMAGES, 3).sin()
+
+
+def cosines() -> Tensor:
+    """Scores (N, K) whose largest values differ between processes."""
+    return torch.linspace(-1, 1, 4 * NUM_IMAGES).view(NUM_IMAGES, 4) * torch.tensor([1, -1, 0.5, 1])
 
 
 def gathered_loss(mine: Tensor) -> Tensor:
@@ -64,6 +70,9 @@ def measure_losses(rank: int, num_processes: int) -> dict[str, Any]:
         "gathered": gather(rows()[mine]),
         "gathered_gradient": leaf.grad,
         "shuffled": shuffled_forward(nn.Identity(), rows()[mine], 1),
+        "codes": torch.stack(
+            [sinkhorn(cosines()[mine], epsilon=e, num_iterations=3) for e in (0.05, 0.005)]
+        ),
         "norm": norm_statistics(rows()[mine]),
         **{name: train_share(name, mine, num_processes) for name in LEARNING},
     }
@@ -142,6 +151,13 @@ def test_running_statistics_are_those_of_batch_norm_over_the_joined_batch(
     expected = norm_statistics(rows())  # torch's layer, with Bessel's correction for N rows
     for half in halves:
         assert_equal_up_to_rounding(half["norm"], expected, magnitude=1.0)
+
+
+def test_codes_of_small_and_large_epsilon_share_prototypes_over_processes(
+    halves: list[dict[str, Any]], whole: dict[str, Any]
+) -> None:
+    joined = torch.cat([half["codes"] for half in halves], dim=1)
+    torch.testing.assert_close(joined, whole["codes"], rtol=1e-4, atol=1e-30)
 
 
 def test_gather_returns_all_rows_in_order(halves: list[dict[str, Any]]) -> None:

@@ -48,6 +48,37 @@ def test_codes_are_those_of_the_algorithm_entry_by_entry(num_iterations: int) ->
     torch.testing.assert_close(codes.double(), expected, rtol=error, atol=0)
 
 
+def log_codes(scores: Tensor, epsilon: float, num_iterations: int) -> Tensor:
+    """Codes (..., n, K) in float64 and logarithms."""
+    logs = scores.double() / epsilon
+    for _ in range(num_iterations):
+        logs = logs - logs.logsumexp(dim=-2, keepdim=True)
+        logs = logs - logs.logsumexp(dim=-1, keepdim=True)
+    return logs.exp()
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 0.03, 0.025, 0.0249, 0.015, 0.008, 0.005, 0.001, 1e-4])
+@pytest.mark.parametrize("scale", [1.0, 3.0])
+def test_codes_for_small_epsilon_are_those_of_float64(epsilon: float, scale: float) -> None:
+    torch.manual_seed(0)
+    images, prototypes = (normalize(torch.randn(n, 32), dim=1) for n in (64, 200))
+    scores = (scale * images @ prototypes.T).clamp(-1, 1)  # up to the whole range of cosines
+    codes = sinkhorn(scores, epsilon=epsilon, num_iterations=3)
+    # each logarithm is off by the rounding of a score over epsilon, in three iterations of two sums
+    error = rounding_error(torch.float32, magnitude=2 / epsilon, operations=SHORT_CHAIN)
+    expected = log_codes(scores, epsilon, 3)
+    torch.testing.assert_close(codes.double(), expected, rtol=error, atol=1e-30)
+    torch.testing.assert_close(codes.sum(dim=1), torch.ones(64), rtol=1e-5, atol=0)
+
+
+def test_rows_of_an_empty_queue_take_no_part_for_small_epsilon() -> None:
+    scores = cosines()[0]
+    empty = torch.full((3, scores.shape[1]), -math.inf)
+    codes = sinkhorn(torch.cat([scores, empty]), epsilon=0.005, num_iterations=3)
+    assert torch.equal(codes[:6], sinkhorn(scores, epsilon=0.005, num_iterations=3))
+    assert not codes[6:].any()
+
+
 def test_codes_are_float32_under_autocast_and_where_half_precision_would_overflow() -> None:
     scores = torch.tensor([[1.0, 0.5], [0.5, 1.0]])  # exp(1 / 0.05) is far above 65504
     expected = sinkhorn(scores, epsilon=0.05, num_iterations=3)
