@@ -166,6 +166,8 @@ def _take_steps(job: Job, training: Training, told: Told, batches: Iterator[Batc
         # weights that a bad loss has touched must not replace a good checkpoint
         if reading or ending:
             _require_finite(job, training)
+        if reading:
+            _require_whitened(job, training)
         if told is not None:
             told[1].add(job.recipe.batch_size)
         if reading:
@@ -260,6 +262,26 @@ def _require_finite(job: Job, training: Training) -> None:
     raise _not_finite(job, f"the loss of method {job.recipe.method} {where} step {step}")
 
 
+def _require_whitened(job: Job, training: Training) -> None:
+    """Raise a NotFiniteError if nothing could be whitened in a whole window on any process.
+
+    A loss of zero, which stands for a failed batch, would look like a perfect one.
+    """
+    num_steps = len(training.window)
+    if num_steps < min(job.command.execution.read_every_steps, job.num_steps):
+        return  # the last window may be short
+    if any(any_process([not training.window.is_unwhitened()], job.process)):
+        return
+    first = training.step - num_steps + 1
+    raise NotFiniteError(
+        f"{job.name}: no batch of steps {first} to {training.step} of {job.num_steps} could be "
+        f"whitened: no covariance has a Cholesky factor, as when all images or embeddings are "
+        f"alike. The loss of method {job.recipe.method} is then 0, and nothing is learned. Look at "
+        f"{job.command.out / 'views.jpg'}, or start anew in another --out with a larger --ridge or "
+        f"a larger --batch-size"
+    )
+
+
 def find_problem(training: Training) -> str:
     """Return what makes a state useless, else "": a huge tensor, or features that are not finite.
 
@@ -286,10 +308,21 @@ def find_problem(training: Training) -> str:
 
 
 def _not_finite(job: Job, what: str) -> NotFiniteError:
-    """Return the error with the last good checkpoint and the options that help."""
-    path = job.checkpoint_path
-    kept = f"the last good checkpoint is {path}" if path.exists() else "no checkpoint was saved yet"
+    """Return the error with the last good checkpoint and what helps."""
+    options = "a lower --learning-rate"
+    if job.dtype != torch.float32:
+        options += " or --precision float32"
+    advice = f"Start anew with {options}"
+    if job.checkpoint_path.exists():
+        advice = (
+            f"It belongs to these settings, and the same steps would follow it: start anew with "
+            f"{options} in another --out"
+        )
     return NotFiniteError(
-        f"{job.name}: {what} of {job.num_steps}; {kept}. "
-        f"Try a lower --learning-rate or --precision float32"
+        f"{job.name}: {what} of {job.num_steps}; {_kept_checkpoint(job)}. {advice}"
     )
+
+
+def _kept_checkpoint(job: Job) -> str:
+    path = job.checkpoint_path
+    return f"the last good checkpoint is {path}" if path.exists() else "no checkpoint was saved yet"

@@ -96,6 +96,18 @@ class Window:
         bad = (~losses.isfinite()).nonzero()
         return int(bad[0]) if len(bad) else None
 
+    def is_unwhitened(self) -> bool:
+        """Return whether no covariance of any step had a Cholesky factor, so that all losses are 0.
+
+        False if the method whitens nothing.
+        """
+        failures, losses = (self.values.get(name) for name in ("whitening_failures", "loss"))
+        if not failures or not losses:
+            return False
+        # a batch without a factor counts as zero: zero is the mean of failed batches alone
+        failed = (torch.stack(failures) > 0) & (torch.stack(losses) == 0)
+        return bool(failed.all())
+
     def take_means(self) -> dict[str, float]:
         """Return the mean of each metric and empty the window."""
         means = {name: values.mean().item() for name, values in self.state_dict().items()}

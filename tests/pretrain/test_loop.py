@@ -82,6 +82,48 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_checkpoint_before
     assert torch.load(diverging.checkpoint_path, weights_only=True)["step"] == 5
 
 
+class Whitening(Recorder):
+    """A method of which every batch but those of some steps fails to be whitened."""
+
+    def __init__(self, whitened_steps: tuple[int, ...]) -> None:
+        super().__init__()
+        self.whitened_steps = whitened_steps
+
+    def forward(self, views: list[Tensor], progress: float) -> dict[str, Tensor]:
+        loss = super().forward(views, progress)["loss"]
+        failed = len(self.progress) not in self.whitened_steps
+        return {
+            "loss": 0 * loss if failed else loss,
+            "whitening_failures": torch.tensor(float(failed)),
+        }
+
+
+def test_window_without_any_whitening_stops_the_run(image_folder: Path, tmp_path: Path) -> None:
+    failing = job(image_folder, tmp_path / "run", method=Whitening((1, 2)))
+    message = "no batch of steps 5 to 8 of 15 could be whitened.* another --out .*--ridge"
+    with pytest.raises(NotFiniteError, match=message):
+        train(failing)
+
+
+def test_failed_whitenings_of_some_steps_are_tolerated(image_folder: Path, tmp_path: Path) -> None:
+    # windows are steps 1 to 4, 5 to 8, 9 to 12, and a short one
+    assert train(job(image_folder, tmp_path / "run", method=Whitening((2, 8, 9)))) == 15
+
+
+def test_advice_after_divergence_can_be_followed(image_folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(NotFiniteError) as error:
+        train(job(image_folder, tmp_path / "early", method=Recorder(bad_step=2)))
+    assert "no checkpoint was saved yet. Start anew with a lower --learning-rate" in str(
+        error.value
+    )
+    assert "float32" not in str(error.value)  # which is on
+    late = job(image_folder, tmp_path / "late", method=Recorder(bad_step=7))
+    low = replace(late.command.execution, precision="bfloat16")
+    with pytest.raises(NotFiniteError) as error:
+        train(replace(late, command=replace(late.command, execution=low)))
+    assert "a lower --learning-rate or --precision float32 in another --out" in str(error.value)
+
+
 @pytest.mark.parametrize("what", ["weights", "features"])
 def test_networks_that_are_not_finite_are_neither_saved_nor_exported(
     image_folder: Path, tmp_path: Path, what: str

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from PIL import Image
 
 import pretrain.loop
 import pretrain.start
@@ -191,6 +192,19 @@ def test_every_epoch_is_exported_and_the_last_is_the_backbone(
     end = load(tmp_path / "run" / "backbone.pt")["state_dict"]
     same = [torch.equal(c["state_dict"]["conv1.weight"], end["conv1.weight"]) for c in contents]
     assert same == [False, False, True]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["wmse/smoke", "simwhitening/smoke", "simtrace/smoke"])
+def test_black_images_are_not_trained_on_without_a_word(
+    image_folder: Path, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for file in image_folder.rglob("*.png"):
+        Image.new("RGB", (24, 24)).save(file)
+    out = tmp_path / "run"
+    assert main([name, "--data", str(image_folder), "--out", str(out), "--batch-size", "16"]) == 1
+    assert "could be whitened" in capsys.readouterr().err
+    assert not (out / "backbone.pt").exists()
 
 
 def test_new_run_removes_snapshots_of_an_earlier_one(
