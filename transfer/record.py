@@ -58,7 +58,7 @@ class Record:
     details: dict[str, Any]
     """Further results: chosen learning rates and costs, per-class values."""
     data: dict[str, Any]
-    """Fields per data set: fingerprint, small ("", "generated", "excerpt" or "recoded"), counts,
+    """Fields per data set: fingerprint, small (see `transfer.datasets.check.Report`), counts,
     tolerated."""
     departures: list[str]
     """Deviations from the paper's protocol, a sentence each."""

@@ -16,6 +16,7 @@ SMALL_DATA = {
     "generated": "generated data",
     "excerpt": "excerpt of the data",
     "recoded": "JPEG-coded data",
+    "recoded excerpt": "JPEG-coded excerpt of the data",
 }
 TABLES, FIGURES = "tables", "figures"
 """Folders below the results with the pages and curves that are made from the records."""

@@ -33,14 +33,21 @@ NUM_NAMED = 20
 """Problems that an error message quotes; check-data prints all."""
 
 
+RECODED: Mapping[str, Literal["recoded", "recoded excerpt"]] = {
+    "": "recoded",
+    "excerpt": "recoded excerpt",
+}
+"""Kind of data by that of the same data with the published pixels."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Report:
     """The result of looking at one data set."""
 
     key: str
-    small: Literal["", "generated", "excerpt", "recoded"]
+    small: Literal["", "generated", "excerpt", "recoded", "recoded excerpt"]
     """"generated" or "excerpt" for a set that is compared with `small-data.json` instead of the
-    published numbers; "recoded" for one whose pixels are not the published ones; else empty."""
+    published numbers, "recoded" if its pixels are not the published ones; else empty."""
     counts: dict[str, tuple[int, int]]
     """Images per split: found, expected."""
     classes: tuple[int, int]
@@ -160,7 +167,7 @@ def check(key: str, data: Path, *, decode: bool) -> Report:
     notes = dict.fromkeys(note for pool in pools.values() for note in pool.notes)
     return replace(
         report,
-        small=report.small or ("recoded" if recoded else ""),
+        small=RECODED.get(report.small, report.small) if recoded else report.small,
         counts=counts,
         classes=(num_classes, sizes.classes),
         problems=(

@@ -23,8 +23,7 @@ from transfer.datasets.synthetic.labeled import PerClass, write_file
 from transfer.datasets.synthetic.patterns import kinds_of_classes, paint
 
 SIDE_PX = 32
-LOSSY = (".jpg", ".jpeg", ".jfif", ".webp")
-"""Suffixes of files whose coding changes pixels."""
+JPEG = (".jpg", ".jpeg", ".jfif")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,10 +56,10 @@ def read_cifar(layout: Layout, data: Path, split: str, sizes: Sizes) -> Images:
         classes = class_names(data / layout.image_folder / "train")
         images = read_class_folders(data, folder, classes)
         names = (images.name(i).lower() for i in range(len(images)))
-        if lossy := sum(name.endswith(LOSSY) for name in names):
+        if num_jpegs := sum(name.endswith(JPEG) for name in names):
             images.recoded = True
             images.notes += (
-                f"{folder.relative_to(data)}: lossy coding changed the pixels of {lossy} images. "
+                f"{folder.relative_to(data)}: JPEG coding changed {num_jpegs} images. "
                 "No result on them is compared with published numbers",
             )
     return with_val(images, split, sizes)

@@ -78,6 +78,8 @@ def test_cifar_of_other_pixels_is_not_the_published_one(
     report = check("cifar10", tmp_path, decode=False)
     assert report.small == kind
     assert any("published" in note for note in report.notes) == bool(kind)
+    mark_small(tmp_path, "cifar10", Sizes(classes=2, counts={"trainval": 2, "test": 2}))
+    assert check("cifar10", tmp_path, decode=False).small == f"{kind} excerpt".strip()
 
 
 def test_tables_have_words_for_all_data_other_than_the_published() -> None:
