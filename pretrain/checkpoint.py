@@ -14,9 +14,9 @@ from pretrain.running.reading import read_bytes
 
 TORN = (RuntimeError, EOFError, KeyError, TypeError, ValueError, OSError, UnpicklingError)
 """Errors of loading a file that is no checkpoint, was cut short, or was filled with zeros."""
-FREE = {"paper", "table_row", "images", "config.bn_splits"}
-"""Settings that a resumed run may change: words, whose correction makes no other run, and splits,
-of which only the product with the processes counts, batch_norm_groups."""
+FREE = {"paper", "table_row", "images", "norm_groups", "config.bn_splits"}
+"""Settings that a resumed run may change: facts about the paper, whose correction makes no other
+run, and splits, of which only the product with the processes counts, batch_norm_groups."""
 
 
 class CheckpointError(ValueError):

@@ -6,8 +6,9 @@ python -m pretrain.readme writes that page anew; --list needs no torch.
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from pretrain.recipes import RECIPES
+from pretrain.recipes import RECIPES, Recipe
 
 PAGE = Path(__file__).with_name("RECIPES.md")
 HEADER = ("recipe", "data", "epochs", "batch", "rate", "from", "stands for")
@@ -16,7 +17,7 @@ HEADER = ("recipe", "data", "epochs", "batch", "rate", "from", "stands for")
 def page() -> str:
     """Return the page with both tables."""
     recipes = [
-        (f"`{name}`", recipe.method, recipe.arch, *row)
+        (f"`{name}`", recipe.method, recipe.arch, *row, norm_groups(recipe))
         for (name, *row), recipe in zip(recipe_rows(), RECIPES.values(), strict=True)
     ]
     return f"""# Methods and recipes of pre-training
@@ -29,10 +30,20 @@ def page() -> str:
 
 ## Recipes
 
-The last column names the published rows that a recipe stands for.
+"Stands for" names the published rows of a recipe. "Groups" are those of shuffled batch norm in the
+paper ([how to train with as many](README.md#what-to-know)).
 
-{markdown((HEADER[0], "method", "network", *HEADER[1:]), recipes)}
+{markdown((HEADER[0], "method", "network", *HEADER[1:], "groups"), recipes)}
 """
+
+
+def norm_groups(recipe: Recipe[Any]) -> str:
+    """Return the paper's groups of shuffled batch norm; empty if the method shuffles nothing."""
+    if not hasattr(recipe.config, "bn_splits"):
+        return ""
+    if recipe.paper.startswith("ours"):
+        return f"ours: GPUs times {recipe.config.bn_splits}"
+    return str(recipe.norm_groups or "not stated")
 
 
 def method_markdown() -> str:

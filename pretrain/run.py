@@ -27,6 +27,8 @@ from pretrain.running.processes import Process, tf32_convolutions
 from pretrain.settings import SettingsError, check_cpu, check_views, count_steps
 from pretrain.step_memory import memory_needs
 
+MOCO_NORM_GROUPS = 8
+"""Groups of shuffled batch norm in MoCo's code, for papers that do not say how many they have."""
 MOST_WORKERS = 32
 """Loader processes beyond which one GPU gains nothing."""
 
@@ -229,11 +231,10 @@ def cautions(job: Job) -> list[str]:
         notes.append(
             f"{len(names)} images that do not decode are replaced by others: {_first_names(names)}"
         )
-    if job.process.num_processes == 1 and job.method.batch_needs(job.recipe.config).bn_splits == 1:
-        notes.append(
-            "one process and bn_splits 1: batch norm can tell which key belongs to a query; "
-            "pass --bn-splits 8 to stand for eight processes"
-        )
+    needs, num_processes = job.method.batch_needs(job.recipe.config), job.process.num_processes
+    if needs.bn_splits:
+        groups = num_processes * needs.bn_splits
+        notes += filter(None, [norm_caution(groups, job.recipe.norm_groups, num_processes)])
     notes += job.method.cautions(job.recipe.batch_size)
     if texture(job.recipe.views, job.feed.styles) == "randconv_luma":
         notes.append(
@@ -241,6 +242,30 @@ def cautions(job: Job) -> list[str]:
             "pass --style-bank for prepared styles"
         )
     return notes
+
+
+def norm_caution(groups: int, published: int, num_processes: int) -> str:
+    """Return a warning if shuffled batch norm has other groups than the paper's; else nothing.
+
+    published: groups of the paper, 0 if it does not say how many.
+    """
+    wanted = published or MOCO_NORM_GROUPS
+    advice = (
+        f"pass --bn-splits {wanted // num_processes}"
+        if wanted % num_processes == 0
+        else f"use a number of processes that divides {wanted}"
+    )
+    if published and groups != published:
+        return (
+            f"groups of shuffled batch norm (processes times --bn-splits): {groups}, the paper's "
+            f"{published}, so tables will give this run no verdict; {advice}"
+        )
+    if groups == 1:
+        return (
+            "shuffled batch norm has one group, which tells which key belongs to a query; "
+            f"{advice}, as in MoCo's code"
+        )
+    return ""
 
 
 def _first_names(names: list[str] | tuple[str, ...]) -> str:

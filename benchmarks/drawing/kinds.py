@@ -12,11 +12,11 @@ from itertools import combinations
 from typing import NamedTuple
 
 from benchmarks.drawing.figure import Line, Point
-from benchmarks.pages.against import TRAIN_IMAGES, trained_on
+from benchmarks.pages.against import TRAIN_IMAGES, norm_difference, trained_on
 from benchmarks.pages.blocks import COMPARABLE, conditions, reasons_of, without_version
 from benchmarks.pages.differences import Score, difference
 from benchmarks.pages.entries import sample_of
-from benchmarks.pages.records import STAND_IN_TEXTURE, Result, grouped
+from benchmarks.pages.records import STAND_IN_TEXTURE, Model, Result, grouped
 
 DESCRIPTIONS = ("paper", "table_row", "images")
 """Entries of a run's settings that describe it and do not shape it."""
@@ -137,11 +137,16 @@ def is_published_run(result: Result, recipes: Iterable[str], key: str) -> bool:
         reasons_of(result) == COMPARABLE
         and without_version(result.protocol) == without_version(TASKS[key].protocol)
         and model.recipe in recipes
-        and not model.changed
+        and is_unchanged(model)
         and model.texture != STAND_IN_TEXTURE
         and data in TRAIN_IMAGES
         and trained_on(data, model)
     )
+
+
+def is_unchanged(model: Model) -> bool:
+    """Return whether a backbone was trained as its recipe and its paper say."""
+    return not (model.changed or norm_difference(model.paper_norm_groups, model.norm_groups))
 
 
 def newest_by_label(

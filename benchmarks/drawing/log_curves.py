@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks.drawing.figure import Drawn, Figure, Line, Material, Picture, TrainingLog
-from benchmarks.drawing.kinds import Kind
+from benchmarks.drawing.kinds import Kind, is_unchanged
 from benchmarks.drawing.logs import NUM_PARTS, points_of
 from benchmarks.drawing.panels import LinePanel
 from benchmarks.drawing.pictures import (
@@ -37,7 +37,7 @@ class LogCurves(Figure):
 
     def is_published(self, one: TrainingLog) -> bool:
         """Return whether a log is that of an unchanged recipe of the paper."""
-        return one.model.recipe in self.recipes.values() and not one.model.changed
+        return one.model.recipe in self.recipes.values() and is_unchanged(one.model)
 
     def draw(self, material: Material) -> Drawn:
         """Return a picture for each kind of runs of which all methods have a log."""
@@ -57,7 +57,7 @@ class LogCurves(Figure):
 
     def needed(self, material: Material) -> Sequence[str]:
         """Return the commands of the paper's runs whose log is not there."""
-        there = {log.model.recipe for log in material.logs if not log.model.changed}
+        there = {log.model.recipe for log in material.logs if is_unchanged(log.model)}
         missing = [recipe for recipe in self.recipes.values() if recipe not in there]
         logs = " ".join(f"runs/{recipe}" for recipe in missing)
         runs = [pretrain(recipe) for recipe in missing]

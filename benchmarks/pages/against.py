@@ -252,11 +252,44 @@ def pretraining_differences(row: Row, model: Model) -> list[str]:
         differences.append(f"data {paper.data}, ours {model.data}")
     if paper.epochs is not None and str(paper.epochs) != model.epochs:
         differences.append(f"epochs {paper.epochs}, ours {model.epochs}")
+    differences += filter(None, [norm_difference(paper.norm_groups, model.norm_groups)])
     if model.changed:
         differences.append(f"ours changed its recipe in {model.changed}")
     if model.texture == STAND_IN_TEXTURE:
         differences.append(f"textures by style transfer, ours by {STAND_IN_TEXTURE}")
     return differences
+
+
+def norm_difference(paper: int | None, ours: int | None) -> str:
+    """Return the difference in the groups of shuffled batch norm; empty if there is none.
+
+    A paper that does not say how many it has (0) has at least two: one group shuffles nothing.
+    """
+    if paper is None or ours is None or (ours == paper if paper else ours > 1):
+        return ""
+    return f"groups of shuffled batch norm {paper or 'not stated, at least 2'}, ours {ours}"
+
+
+def norm_group_lines(rows: Sequence[Row]) -> list[str]:
+    """Return lines on the groups of shuffled batch norm with which rows were trained."""
+    labels = grouped((row.pretrain.norm_groups, row.label) for row in rows)
+    stated = [
+        f"{number} ({', '.join(dict.fromkeys(names))})"
+        for number, names in sorted((n, names) for n, names in labels.items() if n)
+    ]
+    lines = []
+    if stated:
+        lines.append(
+            f"Groups of shuffled batch norm, one per GPU: {'; '.join(stated)}. Ours are GPUs times "
+            "`--bn-splits`, and a run with another number has no verdict."
+        )
+    if silent := ", ".join(dict.fromkeys(labels.get(0, ()))):
+        lines.append(
+            f"The paper does not say over how many groups (GPUs) the batch norm of {silent} is "
+            "shuffled; ours are GPUs times `--bn-splits`, and a run with one group, which shuffles "
+            "nothing, has no verdict."
+        )
+    return lines
 
 
 def trained_on(data: str, model: Model) -> bool:

@@ -9,6 +9,7 @@ from benchmarks.pages.against import (
     comparable_block,
     comparison_lines,
     missing_row_lines,
+    norm_group_lines,
     rows_of_recipe,
 )
 from benchmarks.pages.blocks import (
@@ -330,3 +331,4 @@ def _legend(published: Table, block: Block, *, printed: bool) -> Iterator[str]:
         if any(v is None for row in published.rows for v in row.values.values()):
             yield "–: not reported by the paper."
         yield from published.facts
+        yield from norm_group_lines((*published.rows, *published.points))

@@ -50,6 +50,9 @@ class Pretraining:
     data: str | None = None
     epochs: int | str | None = None
     batch_size: int | None = None
+    norm_groups: int | None = None
+    """Groups of shuffled batch norm, one per GPU; 0 if the paper does not say how many. None if
+    the method shuffles nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +93,8 @@ class Row:
     ci: Mapping[str, float] = field(default_factory=dict)
     """Half width of the printed confidence interval."""
     note: str = ""
+    unstated: str = ""
+    """What the paper leaves open about the row, whose numbers therefore have no verdict."""
 
     def number(self, column: Column) -> float | None:
         """Return the number that ours is compared with: of two, the one that the paper measured."""
@@ -101,7 +106,7 @@ class Row:
             return "the paper does not say who trained and measured it"
         if self.role == "cited" or (self.task or column.task) in self.protocols:
             return "the paper cites the number from elsewhere"
-        return column.no_verdict
+        return self.unstated or column.no_verdict
 
     def protocol_of(self, column: Column) -> str:
         """Return the protocol of one number of the row; empty if it is not built here."""
@@ -247,14 +252,14 @@ def published_recipes() -> dict[str, Pretraining]:
     for paper in papers():
         for row in (row for table in paper.tables for row in (*table.rows, *table.points)):
             for recipe in (row.recipe, *row.beside) if row.recipe else ():
-                recipes[recipe] = _completed(recipes.get(recipe, Pretraining()), row.pretrain)
+                recipes[recipe] = completed(recipes.get(recipe, Pretraining()), row.pretrain)
         for statement in paper.stated:
             for recipe in statement.recipes:
-                recipes[recipe] = _completed(recipes.get(recipe, Pretraining()), statement.pretrain)
+                recipes[recipe] = completed(recipes.get(recipe, Pretraining()), statement.pretrain)
     return recipes
 
 
-def _completed(known: Pretraining, more: Pretraining) -> Pretraining:
+def completed(known: Pretraining, more: Pretraining) -> Pretraining:
     """Return the settings that are known, completed by further ones."""
     given = {name: value for name, value in vars(known).items() if value is not None}
     return Pretraining(**vars(more) | given)
@@ -358,22 +363,28 @@ def _statement(entry: dict[str, Any]) -> Statement:
 
 
 def _table(entry: dict[str, Any]) -> Table:
-    shared = entry.get("pretrain", {})
+    shared, groups = entry.get("pretrain", {}), entry.get("norm_groups", {})
     return Table(
         **{name: entry[name] for name in ("id", "number", "kind", "title")},
         facts=tuple(entry.get("facts", ())),
         columns=tuple(Column(**column) for column in entry["columns"]),
         attributes={one["key"]: one["label"] for one in entry.get("attributes", ())},
-        rows=tuple(_row(row, shared) for row in entry["rows"]),
+        rows=tuple(_row(row, shared, groups) for row in entry["rows"]),
         points=tuple(
-            _row({"label": entry["number"], "role": "own", "recipe": recipe, "values": {}}, shared)
+            _row(point | {"recipe": recipe, "method": recipe.partition("/")[0]}, shared, groups)
+            for point in [{"label": entry["number"], "role": "own", "values": {}}]
             for recipe in entry.get("recipes", ())
         ),
     )
 
 
-def _row(entry: dict[str, Any], shared: dict[str, Any]) -> Row:
-    """Return a row; its pre-training is completed by the table's settings for all rows."""
+def _row(entry: dict[str, Any], shared: dict[str, Any], norm_groups: dict[str, int]) -> Row:
+    """Return a row; its pre-training is completed by the table's settings for all rows.
+
+    norm_groups: the table's groups of shuffled batch norm by method.
+    """
+    if entry.get("method") in norm_groups:
+        shared = shared | {"norm_groups": norm_groups[entry["method"]]}
     attrs = entry.get("attrs", {})
     printed = {key: attrs[key] for key in ("arch", "epochs", "batch_size") if key in attrs}
     settings = shared | entry.get("pretrain", {}) | printed

@@ -32,6 +32,8 @@ DECLARED = "†"
 """Sign of a backbone whose recipe a user declared."""
 UNTRAINED = "random initialisation"
 """Method in the record of a backbone whose weights the suite drew itself."""
+BN_SPLITS = "config.bn_splits"
+"""Setting of methods with shuffled batch norm: its groups on each GPU."""
 STAND_IN_TEXTURE = "randconv_luma"
 """Texture augmentation that stands in for a paper's style transfer."""
 
@@ -70,6 +72,10 @@ class Model:
     """Settings of pre-training by dotted name; empty for foreign files."""
     precision: str = field(default="", compare=False)
     """Arithmetic of pre-training; empty for older and foreign files."""
+    norm_groups: int | None = field(default=None, compare=False)
+    """Groups of shuffled batch norm; None for other methods, and for older and foreign files."""
+    paper_norm_groups: int | None = field(default=None, compare=False)
+    """Those of the recipe's paper; 0 if it does not say how many, None if nothing is shuffled."""
     other_conditions: str = ""
     """Differing conditions of a further row of the backbone; empty for its first row."""
 
@@ -254,6 +260,12 @@ def model_of(content: dict[str, Any], declared: str = "") -> Model:
     origin = {
         key: value_words(made_by.get(key, "")) for key in ("method", "recipe", "epochs", "data")
     }
+    settings, changed = made_by.get("settings") or {}, {*(made_by.get("changed") or {})}
+    groups = made_by.get("batch_norm_groups") if BN_SPLITS in settings else None
+    published = published_recipes().get(origin["recipe"])
+    of_paper = published.norm_groups if published else settings.get("norm_groups") or None
+    if groups is not None and of_paper is not None:
+        changed.discard(BN_SPLITS)  # the product with the GPUs counts, and is compared
     return Model(
         name=content["name"],
         sha256=content["sha256"],
@@ -261,11 +273,13 @@ def model_of(content: dict[str, Any], declared: str = "") -> Model:
         stem=content["stem"],
         source=content.get("source", ""),
         texture=value_words(made_by.get("texture") or ""),
-        changed=", ".join(sorted(made_by.get("changed") or {})),
+        changed=", ".join(sorted(changed)),
         heads=tuple(made_by.get("heads", ())),
         declared=bool(declared),
         last_epoch=made_by.get("last_epoch") or {},
-        settings=made_by.get("settings") or {},
+        settings=settings,
+        norm_groups=groups,
+        paper_norm_groups=of_paper,
         precision=value_words(made_by.get("precision") or ""),
         untrained=origin["method"] == UNTRAINED,
         **origin,

@@ -3,11 +3,24 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from benchmarks.pages.against import comparable_block, pretraining_differences
+from benchmarks.pages.against import (
+    comparable_block,
+    norm_group_lines,
+    pretraining_differences,
+)
 from benchmarks.pages.blocks import Block
 from benchmarks.pages.differences import Sample, Score, difference, gain
 from benchmarks.pages.entries import score_of, table_entry
-from benchmarks.pages.published import Measurement, Paper, Row, Statement, num_test_images
+from benchmarks.pages.published import (
+    Measurement,
+    Paper,
+    Pretraining,
+    Row,
+    Statement,
+    completed,
+    num_test_images,
+    published_recipes,
+)
 from benchmarks.pages.records import DECLARED, Model, Results
 from benchmarks.pages.run_deviations import RUN_DEVIATIONS, run_deviation
 from benchmarks.pages.table_rows import backbones_of, declaration_notes, table
@@ -40,8 +53,9 @@ class Evidence:
         """Return our result, or the difference of two results; None if one is missing."""
         scores = []
         for recipe in measurement.recipes:
-            own = Row(label="", role="own", pretrain=statement.pretrain, values={})
-            row = next((row for row in self.rows if row.recipe == recipe), own)
+            of_tables = (row.pretrain for row in self.rows if row.recipe == recipe)
+            pretrain = completed(statement.pretrain, next(of_tables, Pretraining()))
+            row = Row(label="", role="own", pretrain=pretrain, values={})
             fitting = {  # further rows of a file are no further runs
                 model.sha256: model
                 for model in reversed(self.models_of(recipe, measurement))
@@ -195,7 +209,18 @@ def _assumptions(paper: Paper) -> list[str]:
             named = next(iter(one.swept.values())).value
             grid = f"the text names {named} alone; the values it is chosen from are ours"
             reasons.setdefault(f"{grid}: {values}.", []).append(one.where)
+        for line in norm_group_lines(_norm_rows(one)):
+            reasons.setdefault(line, []).append(one.where)
     return [f"- {'; '.join(dict.fromkeys(names))}: {text}" for text, names in reasons.items()]
+
+
+def _norm_rows(statement: Statement) -> list[Row]:
+    """Return a row for each recipe of a statement, labeled by its method, with its norm groups."""
+    return [
+        Row(label=recipe.partition("/")[0], role="own", pretrain=pretrain, values={})
+        for recipe in statement.recipes
+        for pretrain in [completed(statement.pretrain, published_recipes()[recipe])]
+    ]
 
 
 def _needed(measurement: Measurement) -> str:

@@ -199,6 +199,9 @@ def description(model: Model) -> str:
             origin = f"{model.source}; declared as {model.recipe}"
     if model.heads:
         origin += f"; heads {' '.join(model.heads)}"
+    if model.norm_groups is not None:
+        many = "s" if model.norm_groups != 1 else ""
+        origin += f"; {model.norm_groups} group{many} of shuffled batch norm"
     if model.texture == STAND_IN_TEXTURE:
         origin += f"; textures by {model.texture} instead of style transfer: no reproduction"
     elif model.texture:

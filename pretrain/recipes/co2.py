@@ -28,6 +28,7 @@ IN1K_V2 = Recipe(
     learning_rate=0.03,
     paper="CO2 (arXiv:2010.02217) on MoCo v2",
     table_row="co2/table1-3, uniclr/table2: MoCo v2 + CO2",
+    norm_groups=4,
 )
 IN1K_V1 = replace(
     IN1K_V2,
@@ -45,6 +46,7 @@ IN100_R18 = replace(
     images="ImageNet-100 train",
     paper="CO2 (arXiv:2010.02217), section 3.5; host and schedule as for ImageNet-1k",
     table_row="co2/fig2a: alpha 10; co2/fig2b: tau_con 0.04; co2/fig3: MoCo + CO2",
+    norm_groups=0,
 )
 
 

@@ -36,6 +36,7 @@ IN1K = Recipe(
     learning_rate=0.06,
     paper="JCL (arXiv:2009.14776), as printed, but 512 keys leave the queue per step, not 256",
     table_row="jcl/table1-2, lorac/table1: JCL",
+    norm_groups=8,
 )
 IN100 = replace(
     IN1K,
@@ -46,6 +47,7 @@ IN100 = replace(
     learning_rate=0.1,
     paper="JCL (arXiv:2009.14776), appendix D",
     table_row="jcl/fig2a, jcl/fig2b, jcl/fig2c: M' 5, lambda 4, temperature 0.2",
+    norm_groups=0,
 )
 
 

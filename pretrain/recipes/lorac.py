@@ -83,6 +83,7 @@ IN1K: Recipe[Any] = Recipe(
     paper="LORAC (arXiv:2108.02696), as printed in the main text, not in appendix A.2 (SGD); "
     "two queues and the rows of Q as in the released code",
     table_row="lorac/table1-4: LORAC",
+    norm_groups=4,
 )
 IN100 = replace(
     IN1K,

@@ -51,6 +51,7 @@ IN1K_V2: Recipe[Any] = Recipe(
     learning_rate=0.03,
     paper="MoCo v2 (arXiv:2003.04297)",
     table_row="jcl/table1-2, co2/table1-3, lorac/table1-4, uniclr/table2: MoCo v2",
+    norm_groups=8,
 )
 IN1K_V1 = replace(
     IN1K_V2,
@@ -66,6 +67,7 @@ IN100_R18_V1 = replace(
     images="ImageNet-100 train",
     paper="CO2 (arXiv:2010.02217), section 3.5; host and schedule as for ImageNet-1k",
     table_row="co2/fig2a: alpha 0; co2/fig3: MoCo",
+    norm_groups=0,
 )
 IN100_R18_V2 = replace(
     IN1K_V2,
@@ -76,6 +78,7 @@ IN100_R18_V2 = replace(
     learning_rate=0.1,
     paper="JCL (arXiv:2009.14776), appendix E; LORAC (arXiv:2108.02696), section 6.2",
     table_row="jcl/fig3, lorac/table5, lorac/fig3, lorac/fig4a, lorac/fig4b, lorac/fig4c: MoCo v2",
+    norm_groups=4,
 )
 
 
@@ -88,6 +91,7 @@ RECIPES: Recipes = {
         epochs=800,
         paper="LORAC (arXiv:2108.02696), Table I",
         table_row="lorac/table1: MoCo-v2+",
+        norm_groups=0,
     ),
     "moco/in100-r18-v1": IN100_R18_V1,
     **sweep(
@@ -110,5 +114,6 @@ RECIPES: Recipes = {
         config=MultiKeyConfig(),
         paper="JCL (arXiv:2009.14776), eq. 3 with the settings of appendix D; never scored there",
         table_row="jcl/fig1b: vanilla",
+        norm_groups=0,
     ),
 }

@@ -16,6 +16,8 @@ Config = TypeVar("Config")
 Schedule = Literal["cosine", "step"]
 Description = Annotated[str, tyro.conf.Suppress]
 """A text about a recipe that is no option of the command line."""
+Fact = Annotated[int, tyro.conf.Suppress]
+"""A number of the paper that is not an option of the command line."""
 
 MOCO_V2_VIEWS = ViewRecipe()
 MOCO_V1_VIEWS = ViewRecipe(jitter_probability=1.0, hue=0.4, gray_first=True, blur_probability=0.0)
@@ -106,6 +108,8 @@ class Recipe(Generic[Config]):
     """Source of the numbers, and purpose of the run."""
     table_row: Description = ""
     """Published results that this run reproduces."""
+    norm_groups: Fact = 0
+    """Groups of shuffled batch norm with which the paper trained, one per GPU; 0: not stated."""
 
 
 Recipes = Mapping[str, Recipe[Any]]

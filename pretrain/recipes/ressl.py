@@ -40,6 +40,7 @@ IN1K = Recipe(
     schedule_unit="step",
     paper="ReSSL (arXiv:2107.09282), the authors' code",
     table_row="ressl/readme: ReSSL",
+    norm_groups=8,
 )
 CIFAR10 = replace(
     IN1K,

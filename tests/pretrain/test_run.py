@@ -15,7 +15,15 @@ from pretrain.command import Command, parse
 from pretrain.data.images import DataError
 from pretrain.data.listing import find_images
 from pretrain.loop import train
-from pretrain.run import Job, backbone_origin, cautions, describe, prepare, write_backbone
+from pretrain.run import (
+    Job,
+    backbone_origin,
+    cautions,
+    describe,
+    norm_caution,
+    prepare,
+    write_backbone,
+)
 from pretrain.running.processes import Process
 
 CPU = Process(device=torch.device("cpu"))
@@ -151,6 +159,25 @@ def test_batch_norm_groups_are_those_of_two_processes(
 ) -> None:
     ready = job(name, image_folder, *options, process=replace(CPU, num_processes=2))
     assert ready.settings["batch_norm_groups"] == groups
+
+
+@pytest.mark.parametrize(
+    ("groups", "published", "num_processes", "advice"),
+    [
+        (8, 8, 1, ""),
+        (1, 8, 1, "pass --bn-splits 8"),
+        (2, 8, 2, "pass --bn-splits 4"),
+        (8, 4, 8, "use a number of processes that divides 4"),
+        (2, 0, 1, ""),
+        (1, 0, 1, "pass --bn-splits 8"),
+    ],
+)
+def test_other_groups_of_shuffled_batch_norm_are_announced(
+    groups: int, published: int, num_processes: int, advice: str
+) -> None:
+    caution = norm_caution(groups, published, num_processes)
+    assert bool(caution) == bool(advice)
+    assert advice in caution
 
 
 def test_a_local_prior_binds_a_run_to_its_images_per_process(image_folder: Path) -> None:

@@ -30,6 +30,7 @@ def made_by(recipe_name: str) -> dict[str, Any]:
         "recipe": recipe_name,
         "table_row": recipe.table_row,
         "settings": flatten(asdict(recipe)),
+        "batch_norm_groups": recipe.norm_groups or 8,
         "epochs": float(recipe.epochs),
         "data": DATA[re.split(r"[ ,]", recipe.images)[0]],
     }
@@ -96,6 +97,45 @@ def test_a_recipe_is_compared_with_its_own_rows_alone(some_result: Result) -> No
     assert (len(published_recipes()), len(declared)) == (134, 157)
 
 
+SHUFFLED = [name for name in published_recipes() if hasattr(RECIPES[name].config, "bn_splits")]
+"""Published recipes with shuffled batch norm."""
+
+
+def test_rows_and_recipes_state_the_same_groups_of_shuffled_batch_norm() -> None:
+    for table in (table for paper in papers() for table in paper.tables):
+        for row in (row for row in (*table.rows, *table.points) if row.recipe):
+            groups = row.pretrain.norm_groups
+            if row.recipe in SHUFFLED:
+                assert groups in (0, RECIPES[row.recipe].norm_groups), (table.id, row.label)
+            else:
+                assert groups is None, (table.id, row.label)
+    for name in SHUFFLED:
+        assert published_recipes()[name].norm_groups == RECIPES[name].norm_groups, name
+
+
+@pytest.mark.parametrize(
+    ("name", "groups", "compared"),
+    [
+        ("jcl/in1k-r50", 8, True),
+        ("jcl/in1k-r50", 4, False),
+        ("jcl/in1k-r50", 1, False),
+        ("co2/in1k-r50-v2", 4, True),
+        ("co2/in1k-r50-v2", 8, False),
+        ("looc/in100-r50-color", 2, True),  # its paper does not say
+        ("looc/in100-r50-color", 1, False),
+        ("lorac/in100-r18", 4, True),
+        ("simclr/in100-r50", 1, True),  # nothing is shuffled
+    ],
+)
+def test_a_run_is_compared_if_it_has_the_papers_groups_however_they_are_split(
+    some_result: Result, name: str, groups: int, compared: bool
+) -> None:
+    split = {"config.bn_splits": groups} if name in SHUFFLED else {}
+    mine = model(name, batch_norm_groups=groups, changed=split)
+    found = {pair.row.recipe for table in TABLES for pair in pairs_of(table, mine, some_result)}
+    assert found == ({name} if compared else set())
+
+
 UNJUDGED = {
     "jcl/table1": 2,
     "jcl/table2": 18,
@@ -127,6 +167,25 @@ def test_numbers_that_a_paper_cites_or_leaves_open_have_no_verdict(some_result: 
     for name in textured:
         mine = model(name, texture="randconv_luma")
         assert not [pair for table in TABLES for pair in pairs_of(table, mine, some_result)]
+
+
+def test_the_page_states_the_groups_of_shuffled_batch_norm(tmp_path: Path) -> None:
+    origin = {"arch": "resnet50", "protocol": "jcl-2020/1"}
+    for groups, name in ((8, "eight"), (2, "two")):
+        made = made_by("jcl/in1k-r50") | {"batch_norm_groups": groups}
+        record(tmp_path, 68.9, task="in1k_linear", backbone=name, made_by=made, **origin)
+    text = page(tmp_path, "jcl_table1.md")
+    assert "8 (MoCo, MoCo v2, JCL)" in text
+    assert "→ eight | JCL" in text
+    assert re.search(r"two: no verdict: .*groups of shuffled batch norm 8, ours 2", text)
+    assert "2 groups of shuffled batch norm" in text
+    silent = page(tmp_path, "looc_table1.md")
+    assert re.search("paper does not say over how many groups .* LooC", silent)
+    stated = page(tmp_path, "stated.md")
+    assert re.search(
+        r"Figure 2\(a\).*paper does not say over how many groups .* moco, co2 is", stated
+    )
+    assert re.search(r"\n- text: Groups of shuffled batch norm, one per GPU: 4 \(moco\)", stated)
 
 
 def test_the_page_says_why_a_number_has_no_verdict(tmp_path: Path) -> None:
