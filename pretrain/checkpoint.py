@@ -19,6 +19,19 @@ FREE = {"paper", "table_row", "images", "norm_groups", "config.bn_splits"}
 run, and splits, of which only the product with the processes counts, batch_norm_groups."""
 
 
+SET_BY: Mapping[str, str] = {
+    "recipe": "the recipe",
+    "num_steps": "--epochs, --steps or the number of images",
+    "precision": "--precision or the device",
+    "batch_norm_groups": "the number of processes times --bn-splits, if any",
+    "local_prior_images": "--batch-size or the number of processes",
+    "data": "the images of --data",
+    "texture": "--style-bank",
+    "views_made": "--memory-gb, --colors-in or the device",
+}
+"""What sets a setting that is no option itself."""
+
+
 class CheckpointError(ValueError):
     """A checkpoint does not belong to this run."""
 
@@ -55,13 +68,18 @@ def load(
         ) from error
     names = sorted((settings.keys() | saved.keys()) - FREE)
     if changed := [name for name in names if settings.get(name) != saved.get(name)]:
-        told = "; ".join(
-            f"{name} {saved.get(name)!r} -> {settings.get(name)!r}" for name in changed
+        differences = "; ".join(
+            f"{option_of(name)} {saved.get(name)!r} -> {settings.get(name)!r}" for name in changed
         )
-        groups = "batch_norm_groups" in changed
         raise CheckpointError(
-            f"{path} was made by another run: {told}. Start with its settings to go on"
-            f"{' (processes times --bn-splits, if any, are batch_norm_groups)' * groups}, "
-            f"or choose another --out"
+            f"{path} was made by another run: {differences}. Set these as they were to go on, or "
+            f"choose another --out"
         )
     return state
+
+
+def option_of(setting: str) -> str:
+    """Return the option that sets a setting of a run, or what else does, before its values."""
+    if setting in SET_BY:
+        return f"{SET_BY[setting]}: {setting}"
+    return f"--{setting.rpartition('.')[2].replace('_', '-')}"

@@ -35,6 +35,15 @@ def check_recipe(recipe: Recipe[Any], num_processes: int) -> None:
             f"the {num_images} images of a process do not split into --bn-splits "
             f"{needs.bn_splits} equal groups; choose a divisor"
         )
+    num_groups = needs.norm_groups(num_processes)
+    if recipe.batch_size // num_groups < 2:
+        words = f"--bn-splits {needs.bn_splits} of {num_processes} processes leave"
+        if not needs.bn_splits:
+            words = f"{num_processes} processes leave"
+        raise SettingsError(
+            f"{words} {recipe.batch_size // num_groups} of --batch-size {recipe.batch_size} images "
+            f"to each group of batch norm, which needs two: choose fewer groups, or a larger batch"
+        )
     if recipe.batch_size % needs.whitening_size:
         raise SettingsError(
             f"a batch of {recipe.batch_size} does not split into sub-batches of --whitening-size "

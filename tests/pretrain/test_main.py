@@ -130,7 +130,7 @@ def test_a_second_run_on_the_same_folder_says_so_and_other_settings_are_refused(
     first.send_signal(signal.SIGUSR1)
     assert finish(first)[0] == 75
     assert main(arguments(image_folder, tmp_path / "run")) == 2
-    assert "made by another run: epochs 400.0 -> 4.0" in capsys.readouterr().err
+    assert "made by another run: --epochs 400.0 -> 4.0" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -105,6 +105,7 @@ def test_console_and_backbone_name_the_arithmetic_that_was_used(
     ("request_", "told"),
     [
         (("moco/smoke", "--bn-splits", "3"), "do not split into --bn-splits 3"),
+        (("moco/smoke", "--bn-splits", "16"), "--bn-splits 16 of 1 processes leave 1 of --batch"),
         (("moco/smoke", "--queue-size", "8"), "does not fit into --queue-size 8"),
         (("moco/smoke", "--queue-size", "0"), "a queue of 0 keys holds nothing"),
         (("swav/smoke", "--num-assigned-views", "3"), "num_assigned_views is 3"),

@@ -45,7 +45,7 @@ class Folders:
 
 def data_folder() -> Path:
     """Return the folder of all data sets: $DATASETS, or ./datasets."""
-    return Path(os.environ.get("DATASETS", "datasets"))
+    return Path(os.environ.get("DATASETS", "datasets")).expanduser()
 
 
 def check_writable(folder: Path, option: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.planning.cells import task_keys
 from pretrain.__main__ import main
-from pretrain.running.command_line import nearest, parse
+from pretrain.running.command_line import nearest, parse, with_home
 from transfer.datasets.catalog import dataset_info
 from transfer.datasets.expected import DataError
 
@@ -28,6 +28,17 @@ def test_an_unknown_option_is_named_with_the_nearest(
     assert capsys.readouterr().err == (
         "error: no option --bach-size; did you mean --batch-size? --help shows all\n"
     )
+
+
+@pytest.mark.parametrize("words", [["--out=~/run"], ["--out", "~/run"]])
+def test_home_is_expanded_where_no_shell_does(
+    words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    assert parse(Request, [*words, "--batch-size", "2"]).out == "/home/me/run"
+    assert with_home("--out=~") == "--out=/home/me"
+    assert with_home("--data=a,~/b") == "--data=a,~/b"
+    assert with_home("run~") == "run~"
 
 
 @pytest.mark.parametrize(
