@@ -59,6 +59,20 @@ def test_the_script_asks_for_what_the_array_asks_for() -> None:
         assert f"#SBATCH --signal=USR2@{signal_s}\n" in lines
 
 
+def test_percent_in_a_folder_is_escaped_for_slurm() -> None:
+    folder = Path("/shared/10%subset")
+    for number, job in ((1, "%j"), (2, "%A_%a")):
+        text = script(array(number), Queue(), folder)
+        assert f"#SBATCH --output=/shared/10%%subset/{job}_0_log.out\n" in text
+        assert f"#SBATCH --error=/shared/10%%subset/{job}_0_log.err\n" in text
+        (line,) = [line for line in text.splitlines() if line.startswith("srun")]
+        assert line.index("10%%subset") > line.rindex("/shared/10%subset/")  # the last one counts
+        assert f"--error=/shared/10%%subset/{job}_%t_log.err" in line
+    for name in ("10%test", "%j", "5%all", "100%A"):
+        with pytest.raises(ClusterError, match="choose one without %j"):
+            script(array(1), Queue(), Path("/shared") / name / "jobs")
+
+
 def test_what_was_accepted_before_a_refusal_is_taken_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

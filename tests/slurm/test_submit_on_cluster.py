@@ -50,6 +50,17 @@ def test_a_job_sees_the_gpus_and_processors_it_asked_for(folder: Path) -> None:
     assert [line[1] for line in lines if len(line) == 2] == ["2", "2"]
 
 
+def test_logs_are_in_a_folder_with_a_percent_sign(folder: Path) -> None:
+    logs = folder / "10%subset of {all}"
+    job = Array(name="one", work=(bash("echo alone >&2"),), resources=SMALL)
+    two = Array(name="two", work=(bash("echo one >&2"), bash("echo two >&2")), resources=SMALL)
+    jobs = submit([job, two], Queue(), logs, cluster())
+    states = wait_for_all([id_ for ids in jobs for id_ in ids])
+    assert {state.word for state in states.values()} == {"COMPLETED"}
+    words = [last_log_line(log_path(logs, id_)) for ids in jobs for id_ in ids]
+    assert words == ["alone", "one", "two"]
+
+
 def test_a_broken_environment_ends_the_job_and_says_why(folder: Path) -> None:
     job = Array(name="setup", work=(bash("true"),), resources=SMALL)
     ((id_,),) = submit([job], Queue(setup=("module load cuda",)), folder, cluster())
