@@ -10,14 +10,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from benchmarks.pages.overview import CURVE_SEPARATOR
-from benchmarks.pages.published import published_recipes
 from benchmarks.planning.cells import split_numbers
 from benchmarks.planning.options import RunAll
 from benchmarks.planning.plan import PlannedCell
 from pretrain.running import stop
-from pretrain.running.command_line import nearest
 from transfer.backbone import Backbone, BackboneError, require_file, with_heads
-from transfer.cells.declaration import settle_declaration, with_declared_recipe
+from transfer.cells.declaration import (
+    check_declared_recipe,
+    settle_declaration,
+    with_declared_recipe,
+)
 from transfer.datasets.folders import check_row_name
 from transfer.encoders.encoder import load
 from transfer.encoders.options import EncoderOptions
@@ -63,7 +65,8 @@ def origins(request: RunAll) -> list[Origin]:
         return snapshot_origins(request)
     if not request.ckpt:
         raise ValueError("no checkpoint: give --ckpt FILE, --snapshots DIR, or --demo")
-    require_published(request.declared)
+    for recipe in filter(None, request.declared):
+        check_declared_recipe(recipe)
     none = ("",) * len(request.ckpt)
     names = one_each("name", request.name, [path.stem for path in request.ckpt])
     branches = one_each("branch", request.branch, none)
@@ -166,17 +169,6 @@ def snapshot_origins(request: RunAll) -> list[Origin]:
             )
         found += [Origin(ckpt=one, name=f"{curve}{CURVE_SEPARATOR}{one.stem}") for one in paths]
     return found
-
-
-def require_published(declared: Sequence[str]) -> None:
-    """Raise ValueError for a recipe of which there is no number that it would be compared with."""
-    known = published_recipes()
-    for recipe in declared:
-        if recipe and recipe not in known:
-            raise ValueError(
-                f"--as {recipe}: no published number is of this recipe; nearest are "
-                f"{nearest(recipe, known)}. `python -m pretrain --list` shows all"
-            )
 
 
 def settle_declarations(

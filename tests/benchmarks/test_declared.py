@@ -8,9 +8,14 @@ from pathlib import Path
 import pytest
 
 from benchmarks.execution.states import StartedCell
+from benchmarks.pages.published import published_recipes
 from tests.synthetic_records import page, put, record
 from transfer.backbone import Backbone
-from transfer.cells.declaration import settle_declaration, with_declared_recipe
+from transfer.cells.declaration import (
+    PUBLISHED_RECIPES,
+    settle_declaration,
+    with_declared_recipe,
+)
 from transfer.cells.execution import evaluate
 from transfer.cells.request import Cell, CellSettings
 from transfer.record import read_record
@@ -34,6 +39,21 @@ def test_a_later_declaration_is_added_to_finished_records(
     for asked in (declared, other):
         settle_declaration(settings.records, asked, given=True)
     assert read_record(cell.path) == replace(before, declared=RECIPE)
+
+
+def test_declarable_recipes_are_those_of_published_numbers() -> None:
+    listed = PUBLISHED_RECIPES.read_text().split()
+    assert listed == sorted(published_recipes()), f"correct {PUBLISHED_RECIPES}"
+
+
+def test_an_unknown_declaration_leaves_earlier_ones(
+    backbone: Backbone, settings: CellSettings
+) -> None:
+    cell = Cell(key="cifar10_knn", backbone=backbone, seed=0, settings=settings)
+    evaluate(replace(cell, backbone=with_declared_recipe(backbone, RECIPE)))
+    with pytest.raises(ValueError, match="no published number is of this recipe; nearest are"):
+        with_declared_recipe(backbone, "nosuch/recipe")
+    assert read_record(cell.path).declared == RECIPE
 
 
 def test_what_is_declared_now_and_what_records_say_are_made_to_agree(

@@ -34,6 +34,9 @@ REFUSED: dict[str, tuple[list[str], str]] = {
     "outside the results": ([SLOW_TASK, "--name=../outside"], "--name '../outside'"),
     "file of a reserved name": ([SLOW_TASK, "--ckpt=tables.pth"], "give the row a --name"),
     "a task that it cannot do": (["cifar10_view_statistics"], "projector"),
+    "an unknown recipe": ([SLOW_TASK, "--as=nosuch/recipe"], "no published number is of this"),
+    "a recipe of no paper": ([SLOW_TASK, "--as=moco/smoke"], "no published number is of this"),
+    "no recipe": ([SLOW_TASK, "--as=moco"], "expected a recipe such as"),
     "absent data": ([SLOW_TASK, "--data=nowhere"], "dtd"),
 }
 

@@ -11,7 +11,11 @@ from pretrain.running.command_line import check_ranges
 from pretrain.running.console import format_duration
 from pretrain.running.processes import this_process
 from transfer.backbone import BackboneError, require_file, with_heads
-from transfer.cells.declaration import settle_declaration, with_declared_recipe
+from transfer.cells.declaration import (
+    check_declared_recipe,
+    settle_declaration,
+    with_declared_recipe,
+)
 from transfer.cells.request import Cell, CellSettings, departures
 from transfer.datasets.expected import DataError
 from transfer.datasets.folders import check_row_name, check_writable, data_folder
@@ -119,6 +123,8 @@ class Evaluate:
         check_row_name(self.ckpt.stem if self.name is None else self.name, self.ckpt.stem)
         task_of(self.task)
         length_fraction(self.schedule)
+        if self.declared:
+            check_declared_recipe(self.declared)
         engine_for(self.training.engine)
         require_file(self.ckpt)
 
