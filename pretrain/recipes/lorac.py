@@ -5,6 +5,9 @@ rate of 1.8 with weight decay 1e-6; its appendix A.2 names SGD with weight decay
 of JCL's appendix. These runs follow the main text, as the released code does, also for the views,
 which appendix A.2 calls those of MoCo v2 for all experiments.
 
+The paper names the projector's hidden width for a ResNet-50 alone, 2048; that of a ResNet-18, 512,
+and LARS for all parameters are the released code's.
+
 In Table V the paper does not say beta of LORAC, LORAC-bs and L-sftmx-c: it is 2, the best of figure
 3(a). Nor does it say which views enter P of LORAC-bs (equation 15): they are the large queries of
 an image, as in Q, centered for each image.
@@ -94,7 +97,8 @@ IN100 = replace(
     batch_size=128,
     learning_rate=2.0,
     final_learning_rate=0.002,
-    paper="LORAC (arXiv:2108.02696), section 6.2, not in appendix A.2 (SGD)",
+    paper="LORAC (arXiv:2108.02696), section 6.2, not in appendix A.2 (SGD); the projector's "
+    "hidden width of 512 as in the released code",
     table_row="lorac/table5, lorac/fig4c: LORAC; lorac/fig3: beta 2; lorac/fig4a: 100 epochs",
 )
 

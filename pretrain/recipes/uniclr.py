@@ -12,6 +12,10 @@ The paper leaves out, and these runs take from the work that it cites:
 - the ridge of the covariance, which has no inverse on ImageNet as printed: 2048 features of 1024
   rows (section 4.1).
 - the optimizer, batch and schedule on ImageNet-100 and CIFAR, for which the paper has rates only.
+- the affine parameters of the projector's last norm: none, as in SimSiam.
+- the parameters that LARS scales and decays: all but biases and norms, as in BYOL.
+- the stem of the ResNet-18 on CIFAR: a 3 x 3 convolution of stride 1 and no pooling, as in SimCLR.
+- batch norm over the images of all processes.
 
 Two of the paper's statements have several readings. The symmetric loss is on the affinities in
 equation 6 and on the affinities divided by the temperature in algorithm 1; the runs follow the
@@ -119,6 +123,9 @@ class UniCLRConfig:
 
 
 PAPER = "UniCLR (arXiv:2211.14516)"
+LAST_NORM = "the projector's last norm without affine parameters"
+LARS_SCOPE = "LARS without biases and norms"
+"""Readings of the runs, for their descriptions."""
 METHOD_NAMES: Mapping[Variant, str] = {
     "affinity": "simaffinity",
     "whitening": "simwhitening",
@@ -139,12 +146,13 @@ IN1K: Recipe[Any] = Recipe(
     learning_rate=linear_rate(512, per_256=0.05),
     **LARS,
     weight_decay=1e-6,
-    paper=PAPER,
+    paper=f"{PAPER}; {LAST_NORM} and {LARS_SCOPE} are ours, the paper tells neither",
 )
 IN100 = replace(
     IN1K,
     images="ImageNet-100 train",
-    paper=f"{PAPER}; optimizer and schedule as for ImageNet-1k, the paper tells none",
+    paper=f"{PAPER}; optimizer and schedule as for ImageNet-1k, {LAST_NORM} and {LARS_SCOPE}; "
+    "the paper tells none",
 )
 # the paper does not say how images are normalized: by the data set's mean and deviation
 CIFAR10: Recipe[Any] = Recipe(
@@ -161,7 +169,8 @@ CIFAR10: Recipe[Any] = Recipe(
     learning_rate=linear_rate(512, per_256=0.03),
     schedule_unit="step",
     weight_decay=5e-4,
-    paper=f"{PAPER}; SGD, batch and weight decay are SimSiam's, the paper tells none",
+    paper=f"{PAPER}; SGD, batch and weight decay are SimSiam's, the stem of CIFAR's ResNets and "
+    f"{LAST_NORM} are ours; the paper tells none",
 )
 CIFAR100 = replace(
     CIFAR10,

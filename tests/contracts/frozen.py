@@ -34,6 +34,13 @@ from transfer.tasks.voc_svm import VOCSVM
 
 FILE = Path(__file__).with_suffix(".json")
 FIRST_WORDING = {
+    "; the projector's last norm without affine parameters and LARS without biases and norms are "
+    "ours, the paper tells neither": "",
+    ", the projector's last norm without affine parameters and LARS without biases and norms; the "
+    "paper tells none": ", the paper tells none",
+    ", the stem of CIFAR's ResNets and the projector's last norm without affine parameters are "
+    "ours; the paper tells none": ", the paper tells none",
+    "; the projector's hidden width of 512 as in the released code": "",
     "as printed, but 512 keys leave the queue per step, not 256": "as printed",
     "as printed in the main text, not in appendix A.2 (SGD); two queues and the rows of Q as in "
     "the released code": "as printed",

@@ -79,3 +79,36 @@ def test_no_recipe_hides_another_of_its_name() -> None:
     modules = [module for module in vars(recipes).values() if isinstance(module, ModuleType)]
     names = list(chain.from_iterable(getattr(module, "RECIPES", ()) for module in modules))
     assert len(names) == len(set(names)) == len(RECIPES)
+
+
+@pytest.mark.parametrize(
+    ("name", "table_id", "words"),
+    [
+        ("simaffinity/in1k-r50-plain", "uniclr/table1", "last norm"),
+        ("simaffinity/in1k-r50-plain", "uniclr/table1", "biases and norms"),
+        ("simaffinity/in100-r50", "uniclr/table3", "biases and norms"),
+        ("simaffinity/cifar10", "uniclr/table3", "stem"),
+        ("simaffinity/cifar10", "uniclr/table3", "last norm"),
+        ("lorac/in100-r18", "lorac/table5", "512"),
+    ],
+)
+def test_recipes_and_tables_name_readings_that_are_ours(
+    name: str, table_id: str, words: str
+) -> None:
+    assert words in RECIPES[name].paper
+    assert any(words in fact for fact in TABLES[table_id].facts)
+
+
+def test_loracs_table_names_the_batch_that_it_prints_for_jcl() -> None:
+    (row,) = (row for row in TABLES["lorac/table1"].rows if row.label == "JCL")
+    printed, ours = row.attrs["batch"], RECIPES[row.recipe].batch_size
+    assert (printed, ours) == (256, 512)
+    assert any("batch of 256 for JCL" in fact for fact in TABLES["lorac/table1"].facts)
+
+
+def test_lorac_is_not_judged_by_a_probe_that_the_paper_does_not_state() -> None:
+    lorac = next(paper for paper in papers() if paper.id == "lorac")
+    (gain,) = (one for said in lorac.stated for one in said.measured if "swav" in one.minus)
+    rows = [row for row in TABLES["lorac/table1"].rows if row.method == "swav"]
+    assert [row.unstated for row in rows] == [gain.no_verdict] * 2
+    assert "states no probe for SwAV" in gain.no_verdict

@@ -142,7 +142,7 @@ UNJUDGED = {
     "co2/table1": 5,
     "co2/table2": 2,
     "co2/table3": 16,  # SVM of MoCo v2 is the paper's own
-    "lorac/table1": 11,
+    "lorac/table1": 15,
     "lorac/table4": 18,
     "uniclr/table2": 14,
     "uniclr/table3": 12,
@@ -190,15 +190,17 @@ def test_the_page_states_the_groups_of_shuffled_batch_norm(tmp_path: Path) -> No
 
 def test_the_page_says_why_a_number_has_no_verdict(tmp_path: Path) -> None:
     for table, recipe, task, metric, why in [
+        ("lorac_table1", "swav/in1k-r50-3x224-5x96", "in1k_linear", "top1", "no probe for SwAV"),
         ("uniclr_table3", "dino/in100-r50", "in100_linear", "top1", "who trained and"),
         ("looc_table3", "moco/in100-r50", "imagenet_c100_eval", "sev3plus_top1", "how many"),
     ]:
-        protocol = "looc-2020/1" if table.startswith("looc") else "uniclr-2022/1"
+        protocols = {"looc": "looc-2020/1", "uniclr": "uniclr-2022/1", "lorac": "lorac-2021/1"}
+        protocol = protocols[table.partition("_")[0]]
         origin = {"made_by": made_by(recipe), "arch": exported_arch(RECIPES[recipe])}
         record(tmp_path, 50.0, task=task, protocol=protocol, metric=metric, **origin)
         text = page(tmp_path, f"{table}.md").split("## Against the paper")[1]
         assert re.search(r"→ mine .*\| 50.00 \|.* not judged ", text)
-        assert re.search(rf"^- not judged \((MoCo|DINO)\): .*{why}", text, re.MULTILINE)
+        assert re.search(rf"^- not judged \((MoCo|DINO|SwAV)\): .*{why}", text, re.MULTILINE)
 
 
 def test_a_cited_number_stands_under_the_protocol_of_its_source(tmp_path: Path) -> None:
