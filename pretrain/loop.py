@@ -273,8 +273,9 @@ def _require_whitened(job: Job, training: Training) -> None:
     if any(any_process([not training.window.is_unwhitened()], job.process)):
         return
     first = training.step - num_steps + 1
+    steps = f"step {first}" if num_steps == 1 else f"steps {first} to {training.step}"
     raise NotFiniteError(
-        f"{job.name}: no batch of steps {first} to {training.step} of {job.num_steps} could be "
+        f"{job.name}: no batch of {steps} of {job.num_steps} could be "
         f"whitened: no covariance has a Cholesky factor, as when all images or embeddings are "
         f"alike. The loss of method {job.recipe.method} is then 0, and nothing is learned. Look at "
         f"{job.command.out / 'views.jpg'}, or start anew in another --out with a larger --ridge or "
