@@ -234,7 +234,10 @@ def cautions(job: Job) -> list[str]:
     needs, num_processes = job.method.batch_needs(job.recipe.config), job.process.num_processes
     if needs.bn_splits:
         groups = num_processes * needs.bn_splits
-        notes += filter(None, [norm_caution(groups, job.recipe.norm_groups, num_processes)])
+        caution = norm_caution(
+            groups, job.recipe.norm_groups, num_processes, batch_size=job.recipe.batch_size
+        )
+        notes += filter(None, [caution])
     notes += job.method.cautions(job.recipe.batch_size)
     if texture(job.recipe.views, job.feed.styles) == "randconv_luma":
         notes.append(
@@ -244,7 +247,7 @@ def cautions(job: Job) -> list[str]:
     return notes
 
 
-def norm_caution(groups: int, published: int, num_processes: int) -> str:
+def norm_caution(groups: int, published: int, num_processes: int, *, batch_size: int) -> str:
     """Return a warning if shuffled batch norm has other groups than the paper's; else nothing.
 
     published: groups of the paper, 0 if it does not say how many.
@@ -255,6 +258,8 @@ def norm_caution(groups: int, published: int, num_processes: int) -> str:
         if wanted % num_processes == 0
         else f"use a number of processes that divides {wanted}"
     )
+    if batch_size % wanted or batch_size < 2 * wanted:  # groups are equal and have two images
+        advice += f" and a --batch-size of {2 * wanted} or a larger multiple of {wanted}"
     if published and groups != published:
         return (
             f"groups of shuffled batch norm (processes times --bn-splits): {groups}, the paper's "

@@ -158,7 +158,9 @@ def test_a_full_disk_ends_the_run_and_it_goes_on_once_there_is_room(
         train(job(image_folder, tmp_path / "run"))
     fill_disk("checkpoint.pt")
     again = job(image_folder, tmp_path / "run")
-    with pytest.raises(WriteError, match="No space left on device"):
+    path = re.escape(str(again.checkpoint_path))
+    message = rf"{path}: cannot be written \(No space left on device\); free some space there"
+    with pytest.raises(WriteError, match=message):
         train(again)
     assert torch.load(again.checkpoint_path, weights_only=True)["step"] == 7
     monkeypatch.undo()

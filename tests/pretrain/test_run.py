@@ -176,9 +176,16 @@ def test_batch_norm_groups_are_those_of_two_processes(
 def test_other_groups_of_shuffled_batch_norm_are_announced(
     groups: int, published: int, num_processes: int, advice: str
 ) -> None:
-    caution = norm_caution(groups, published, num_processes)
+    caution = norm_caution(groups, published, num_processes, batch_size=256)
     assert bool(caution) == bool(advice)
     assert advice in caution
+    assert "--batch-size" not in caution
+
+
+@pytest.mark.parametrize("batch_size", [8, 20])
+def test_advised_groups_of_batch_norm_need_a_batch_that_splits(batch_size: int) -> None:
+    caution = norm_caution(1, 8, 1, batch_size=batch_size)
+    assert "--bn-splits 8 and a --batch-size of 16 or a larger multiple of 8" in caution
 
 
 def test_a_local_prior_binds_a_run_to_its_images_per_process(image_folder: Path) -> None:
