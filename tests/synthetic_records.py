@@ -1,6 +1,5 @@
 """Result files written by hand, and the tables made of them."""
 
-import hashlib
 import json
 import re
 from pathlib import Path
@@ -12,15 +11,7 @@ from benchmarks.pages.differences import SHARES
 from benchmarks.pages.published import num_test_images, transfer_tasks
 from benchmarks.tables import write_tables
 from transfer.outcomes import NUM_RESAMPLES, resampled
-from transfer.record import (
-    RECORDS,
-    SNAPSHOTS,
-    Record,
-    failure_path,
-    hash_of_record,
-    record_files,
-    record_path,
-)
+from transfer.record import Record, hash_of_record
 from transfer.tasks import TASKS, reading_of
 
 
@@ -88,37 +79,21 @@ def record(results: Path, score: float, **changes: Any) -> None:
     shown = _shown(written["task"])
     metric = metric or shown["primary_metric"]
     written["details"] = _tested(written["task"], metric, score) | written["details"]
-    cell = (backbone["name"], written["task"], protocol["name"], written["schedule"])
-    path = record_path(_records(results), *cell, written["seed"])
-    # of another protocol hash: a file of its own, as a record of other conditions
-    same = [p for p in record_files(path) if _protocol_hash(p) == protocol["hash"]]
-    digest = hashlib.sha256(protocol["hash"].encode()).hexdigest()[:8]
-    further = path.with_name(f"{path.stem}.{written['engine']}-{digest}.json")
-    file = same[0] if same else further if path.exists() else path
-    put(file.parent, file.name, written | shown | {"metrics": {metric: score}} | content)
-
-
-def _records(results: Path) -> Path:
-    """The folder of records in a results folder, or the folder itself if it is one."""
-    return results if results.name in (RECORDS, SNAPSHOTS) else results / RECORDS
-
-
-def _protocol_hash(path: Path) -> str:
-    return str(json.loads(path.read_text())["protocol"]["hash"])
+    stem = f"{written['task']}.{protocol['name'].replace('/', '-')}.{written['schedule']}"
+    name = f"{stem}.{protocol['hash']}.seed{written['seed']}.json"
+    put(results / backbone["name"], name, written | shown | {"metrics": {metric: score}} | content)
 
 
 def failure(results: Path, task: str, reason: str, schedule: str = "paper", seed: int = 0) -> None:
-    protocol = "lorac-2021/1" if task in transfer_tasks() else "co2-2021/1"
-    file = failure_path(record_path(_records(results), "mine", task, protocol, schedule, seed))
     put(
-        file.parent,
-        file.name,
+        results / "mine",
+        f"{task}.seed{seed}.failed.json",
         {
             "format": "ssl-failure/1",
             **_shown(task),
             "backbone": "mine",
             "task": task,
-            "protocol": protocol,
+            "protocol": "lorac-2021/1" if task in transfer_tasks() else "co2-2021/1",
             "schedule": schedule,
             "seed": seed,
             "reason": reason,

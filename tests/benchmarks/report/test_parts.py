@@ -94,16 +94,6 @@ def test_pictures_beside_a_record_are_embedded_and_none_from_elsewhere(tmp_path:
     assert parts_by_task(read_contents(tmp_path)) == []
 
 
-def test_pictures_of_an_older_record_are_not_shown(tmp_path: Path) -> None:
-    complete(tmp_path, "mine", TASK)
-    (result,) = read_contents(tmp_path).results.done
-    path = tmp_path / result.file
-    write_gallery(path, [tile()], finished=result.finished)
-    assert part_of(tmp_path).galleries != ()
-    write_gallery(path, [tile()], finished="2025-01-01T00:00:00Z")
-    assert parts_by_task(read_contents(tmp_path)) == []
-
-
 def test_logs_are_read_up_to_a_torn_line(tmp_path: Path) -> None:
     lines = [{"step": i, "epoch": i / 2, "loss": 4.0 - i, "learning_rate": 0.1} for i in (1, 2)]
     log = tmp_path / "run" / "metrics.jsonl"
