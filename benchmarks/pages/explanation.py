@@ -11,7 +11,7 @@ from benchmarks.pages.against import comparable_block, compared_numbers
 from benchmarks.pages.blocks import reasons_of
 from benchmarks.pages.overview import CURVE_SEPARATOR
 from benchmarks.pages.published import result_tables
-from benchmarks.pages.records import UNTRAINED, Result, grouped, value_words
+from benchmarks.pages.records import SMALL_DATA, UNTRAINED, Result, grouped, value_words
 from transfer.convert.architectures import network_words
 from transfer.record import (
     RECORDS,
@@ -117,7 +117,7 @@ def _published(result: Result) -> Iterator[Line]:
     if found:
         return
     if result.small:
-        yield "none", f"the data are the {result.small} version"
+        yield "none", SMALL_DATA[result.small]
     elif result.protocol_hash != result.paper_hash:
         yield "none", "the protocol is not the paper's, see its departures"
     elif words := reasons_of(result).words():

@@ -35,7 +35,7 @@ def test_a_record_is_found_by_name_and_task_and_names_its_departures(
     found = json.loads(capsys.readouterr().out)
     assert " ".join(found) == "Number Published Protocol Checkpoint Data Computed Again"
     assert found["Protocol"]["epochs"] == "2   (paper: 100)"
-    assert found["Published"] == {"none": "the data are the excerpt version"}
+    assert found["Published"] == {"none": "JPEG-coded excerpt of the data"}
     assert found["Checkpoint"]["trained: recipe"] == "vicreg/cifar10-cpu"
     command = found["Again"]["command"]
     assert command.startswith("python -m transfer cifar10_linear --ckpt runs/vicreg/backbone.pt ")
