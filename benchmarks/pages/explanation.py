@@ -215,7 +215,7 @@ def again_lines(record: Record, path: Path) -> Iterator[Line]:
             "the record holds no command: Python code or an earlier version made it",
         )
         return
-    results, of_snapshot = _place(path)
+    results, of_snapshot = _place(path, record.task)
     curve, _, snapshot = str(record.backbone["name"]).rpartition(CURVE_SEPARATOR)
     if of_snapshot:
         words = ["python", "benchmarks/run_all.py", "--snapshots", "DIR", "--name", curve]
@@ -253,9 +253,12 @@ def file_of(record: Record) -> str:
     return str([*record.request.get("backbone", []), "", ""][1])
 
 
-def _place(path: Path) -> tuple[Path | None, bool]:
+def _place(path: Path, task: str) -> tuple[Path | None, bool]:
     """Return the results folder of a record's file, if any, and if it is that of a snapshot."""
-    records = path.parent.parent
+    # a task such as transfer_linear/cifar10 has a folder of its own below the backbone's
+    if len(path.parents) < (depth := 2 + task.count("/")):
+        return None, False
+    records = path.parents[depth - 1]
     of_snapshot = records.name == SNAPSHOTS
     records = records.parent if of_snapshot else records
     return (records.parent, of_snapshot) if records.name == RECORDS else (None, False)
