@@ -5,10 +5,13 @@ python -m pretrain.readme writes that page anew; --list needs no torch.
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pretrain.recipes import RECIPES, Recipe
+from pretrain.running.atomic_files import write_whole
+from pretrain.running.command_line import parse, run_command
 
 PAGE = Path(__file__).with_name("RECIPES.md")
 HEADER = ("recipe", "data", "epochs", "batch", "rate", "from", "stands for")
@@ -95,5 +98,18 @@ def recipe_list(words: Sequence[str] = ()) -> str:
     return "\n".join("  ".join(line).rstrip() for line in lines)
 
 
+@dataclass(frozen=True)
+class Request:
+    """Write pretrain/RECIPES.md. There are no options."""
+
+
+def main(words: list[str]) -> int:
+    """Run the command line; return its exit status."""
+    parse(Request, words)
+    write_whole(PAGE, page().encode())
+    print(f"tables of {len(RECIPES)} recipes  ->  {PAGE}")
+    return 0
+
+
 if __name__ == "__main__":
-    PAGE.write_text(page())
+    run_command(main)

@@ -4,9 +4,11 @@ They stand between markers and are made from TASKS and DATASETS alone.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from pretrain.running.atomic_files import write_whole
+from pretrain.running.command_line import parse, run_command
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.info import DatasetInfo
 from transfer.tasks import TASKS
@@ -74,6 +76,18 @@ def _count(info: DatasetInfo, split: str) -> str:
     return f"{info.counts[split]:,}" if info.counts[split] else "unpublished"
 
 
-if __name__ == "__main__":
+@dataclass(frozen=True)
+class Request:
+    """Write the tables of transfer/TASKS.md. There are no options."""
+
+
+def main(words: list[str]) -> int:
+    """Run the command line; return its exit status."""
+    parse(Request, words)
     write_whole(PAGE, with_current_tables(PAGE.read_text()).encode())
     print(f"tables of {len(TASKS)} tasks and {len(DATASETS)} data sets  ->  {PAGE}")
+    return 0
+
+
+if __name__ == "__main__":
+    run_command(main)

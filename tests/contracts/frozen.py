@@ -5,6 +5,7 @@ python -m tests.contracts.frozen writes frozen.json anew: only for a change that
 
 import hashlib
 import json
+import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -178,4 +179,6 @@ def frozen() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        sys.exit("no options are known: python -m tests.contracts.frozen writes frozen.json")
     FILE.write_text(json.dumps(frozen(), indent=1) + "\n")
