@@ -27,7 +27,7 @@ from benchmarks.pages.records import Model, Result
 if TYPE_CHECKING:
     import numpy as np
 
-TASKS = ("in100_neighbors", "cifar10_neighbors")
+TASKS = ("in100_neighbors", "inat1k_neighbors", "cifar10_neighbors")
 NUM_ROWS, NUM_NEIGHBORS = 8, 5
 """Queries and neighbors that are shown."""
 AGREEMENT = "same_class"
@@ -57,12 +57,12 @@ class NeighborGrid(Figure):
     """Augmentation that LooC has a head for."""
     recipes: tuple[str, str]
     """The paper's recipes of LooC and of MoCo."""
-    key: str
-    """Key in TASKS."""
+    keys: tuple[str, ...]
+    """Keys of the paper's tasks, one for each half of its figure."""
 
     def is_published(self, one: Result) -> bool:
         """Return whether a result is one of the paper's."""
-        return one.task in TASKS and is_published_run(one, self.recipes, self.key)
+        return one.task in self.keys and is_published_run(one, self.recipes, one.task)
 
     def draw(self, material: Material) -> Drawn:
         """Return a picture for each kind of results with both networks."""
@@ -87,10 +87,14 @@ class NeighborGrid(Figure):
         return ranked_pictures(candidates, [*problems.values(), *apart])
 
     def needed(self, material: Material) -> Sequence[str]:
-        """Return the commands of the recipes without a record."""
-        there = {r.model.recipe for r in material.results if self.is_published(r)}
-        missing = [recipe for recipe in self.recipes if recipe not in there]
-        return pretrain_and_evaluate(missing, self.key) if missing else []
+        """Return the commands of the recipes without a record of each task."""
+        there = {(r.model.recipe, r.task) for r in material.results if self.is_published(r)}
+        missing = [
+            recipe
+            for recipe in self.recipes
+            if not there.issuperset((recipe, key) for key in self.keys)
+        ]
+        return pretrain_and_evaluate(missing, ",".join(self.keys)) if missing else []
 
     def _labels(self, model: Model) -> list[str]:
         """Return the panel that a network belongs to; nothing if to none."""

@@ -110,4 +110,5 @@ TASKS = {
     ),
     # photographs make larger thumbnails
     "in100_neighbors": NearestImages(dataset="in100", num_queries=12, by_default=False),
+    "inat1k_neighbors": NearestImages(dataset="inat1k", num_queries=12, by_default=False),
 }

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from benchmarks.drawing import FIGURES
 from benchmarks.drawing.figure import Drawn
 from benchmarks.drawing.panels import BarPanel, TilePanel
+from benchmarks.figures import read_material
 from tests.benchmarks.drawing.figure_records import drawn, point
 
 RECIPE = "loocpp/in100-r50-color-rotation-texture"
@@ -120,6 +122,17 @@ def test_networks_stand_side_by_side_with_the_same_queries_alone(tmp_path: Path)
     outcome = drawn(tmp_path, "looc/fig3a")
     assert outcome.pictures == ()
     assert "have other queries" in outcome.problems[0]
+
+
+def test_figure_3_has_a_picture_for_each_data_set_of_the_paper(tmp_path: Path) -> None:
+    figure = FIGURES["looc/fig3a"]
+    (command,) = figure.needed(read_material(tmp_path))
+    assert "--tasks in100_neighbors,inat1k_neighbors" in command
+    for task in ("in100_neighbors", "inat1k_neighbors"):
+        for recipe in ("looc/in100-r50-color", "moco/in100-r50"):
+            neighbors(tmp_path, recipe, [0, 0, 1, 0, 0, 0], task=task)
+    assert [picture.exact for picture in drawn(tmp_path, "looc/fig3a").pictures] == [True, True]
+    assert figure.needed(read_material(tmp_path)) == []
 
 
 def test_neighbors_that_cannot_be_shown_are_said(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ def test_as_many_queries_of_each_class_are_drawn_and_always_the_same() -> None:
     for key, classes, queries, of_each in (
         ("cifar10_neighbors", 10, 20, 2),
         ("in100_neighbors", 100, 12, 1),
+        ("inat1k_neighbors", 1010, 12, 1),
     ):
         labels = torch.arange(4 * classes) % classes
         drawn = TASKS[key].draw_queries(labels)
