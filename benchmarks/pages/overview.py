@@ -1,13 +1,14 @@
 """Pages of ours: backbones and tasks in parts per schedule; methods beside each other; curves."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import groupby
+from itertools import combinations, groupby
 
 from benchmarks.pages.blocks import Block, Column, sort_into_blocks
+from benchmarks.pages.differences import LEVEL, Score, compare, holm
 from benchmarks.pages.entries import table_entry
-from benchmarks.pages.published import AVERAGE, transfer_tasks
+from benchmarks.pages.published import AVERAGE, published_count_words, transfer_tasks
 from benchmarks.pages.records import Model, Results, grouped
 from benchmarks.pages.table_rows import (
     RULE,
@@ -40,7 +41,7 @@ def overview_page(results: Results, tables: Sequence[tuple[str, str]], command: 
         parts += ["## Backbones", *backbone_lines(models)]
     if tables:
         listed = "\n".join(f"- [{title}]({file})" for title, file in tables)
-        parts += ["## Beside the papers", listed]
+        parts += ["## Beside the papers", listed, f"{published_count_words()}."]
     if results.warnings:
         listed = "\n".join(f"- warning: {line}" for line in results.warnings)
         parts += ["## Files that are not used", listed]
@@ -166,14 +167,82 @@ def _methods(size: str, models: Sequence[Model], blocks: Sequence[Block]) -> lis
         for block, column, _ in columns
     ]
     shared = [f"- All rows: {'; '.join(everywhere)}."] if everywhere else []
+    named = zip(shown, rows, strict=True)
+    scores = {model: [entry.score for entry in row] for model, (_, row) in named}
     return [
         f"## {size}",
         RULE,
         grid,
         "\n".join([*protocols, *shared]),
+        "\n".join(_difference_lines(scores, headings)),
         "\n".join(notes.lines()),
         *backbone_lines([*dict.fromkeys(replace(model, other_conditions="") for model in shown)]),
     ]
+
+
+def _difference_lines(
+    scores: Mapping[Model, Sequence[Score | None]], headings: Sequence[tuple[str, str]]
+) -> Iterator[str]:
+    """Yield how many backbones differ, for those that have results in the same columns.
+
+    headings: label and task of each column. A column without known errors is left out.
+    """
+    sets = grouped(
+        (tuple(i for i, score in enumerate(row) if score), model) for model, row in scores.items()
+    )
+    for columns, models in sets.items():
+        trained = [place for place, model in enumerate(models) if model.method != "random"]
+        tests = []
+        for i in columns:
+            row = [score for score in (scores[model][i] for model in models) if score]
+            points, _, p, _ = compare(row, headings[i][1])
+            # NaN where errors are not known
+            if all(p[pair] <= 1 for pair in combinations(range(len(models)), 2)):
+                tests.append((headings[i][0], points, p))
+        if len(trained) < 3 or not tests:
+            continue
+        where = ", ".join(label for label, _, _ in tests)
+        pairs = [*combinations(trained, 2)]
+        alone, corrected = _num_significant([[p[pair] for _, _, p in tests] for pair in pairs], any)
+        yield (
+            f"- {where}: {alone} of {len(pairs)} pairs of the {len(trained)} trained backbones "
+            f"differ in at least one column (p < {LEVEL}, uncorrected; {corrected} after Holm's "
+            f"correction over {len(pairs) * len(tests)} tests)."
+        )
+        random = [place for place, model in enumerate(models) if model.method == "random"]
+        methods = [place for place in trained if models[place].method != "supervised"]
+        for other in random:
+            # p of 1 for what is not better
+            chances = [
+                [
+                    float(p[place, other]) if points[place, other] > 0 else 1.0
+                    for _, points, p in tests
+                ]
+                for place in methods
+            ]
+            alone, corrected = _num_significant(chances, all)
+            worse = [
+                f"{models[place].name} ({', '.join(missed)})"
+                for place, row in zip(methods, chances, strict=True)
+                if (missed := [test[0] for test, p in zip(tests, row, strict=True) if p >= LEVEL])
+            ]
+            yield (
+                f"- {where}: {alone} of {len(methods)} backbones trained without labels are better "
+                f"than {models[other].name} in every column (p < {LEVEL}, uncorrected; {corrected} "
+                f"after Holm's correction over {len(methods) * len(tests)} tests); not better, "
+                f"uncorrected: {', '.join(worse) or 'none'}."
+            )
+
+
+def _num_significant(
+    chances: Sequence[Sequence[float]], condition: Callable[[Iterable[bool]], bool]
+) -> tuple[int, int]:
+    """Return in how many rows of p-values any, or all, are significant: alone, and after Holm."""
+    corrected = iter(holm([p for row in chances for p in row]))
+    return (
+        sum(condition(p < LEVEL for p in row) for row in chances),
+        sum(condition([next(corrected) for _ in row]) for row in chances),
+    )
 
 
 def _shared_columns(block: Block, models: Sequence[Model]) -> list[Column]:

@@ -1,6 +1,7 @@
 """Numbers that papers print, from published/<paper>.yaml and from installed packages."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -321,6 +322,17 @@ def printed_numbers() -> Iterator[tuple[Paper, Table, Row, Column, float]]:
             for column in table.columns:
                 if (value := row.number(column)) is not None:
                     yield paper, table, row, column, value
+
+
+def published_count_words() -> str:
+    """Return how many numbers `printed_numbers` yields, in all and by paper.
+
+    Settings, second numbers in brackets, printed intervals and numbers of the running text are not
+    counted.
+    """
+    counts = Counter(paper.name for paper, *_ in printed_numbers())
+    by_paper = ", ".join(f"{name} {count}" for name, count in counts.items())
+    return f"{counts.total()} published numbers in the tables of {len(counts)} papers: {by_paper}"
 
 
 @cache

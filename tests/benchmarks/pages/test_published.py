@@ -1,5 +1,6 @@
 """The published numbers are data: spot values read off the papers, and identities among them."""
 
+import re
 from itertools import chain
 from pathlib import Path
 from statistics import fmean
@@ -22,6 +23,7 @@ from tests.benchmarks.drawing.figure_records import settings_of
 from tests.pretrain.recipe_facts import exported_arch, tables_of
 from tests.synthetic_records import page
 
+ROOMS = ("benchmarks", "pretrain", "transfer", "slurm", "results")
 TABLES = [table for paper in papers() for table in paper.tables]
 
 
@@ -45,6 +47,30 @@ def printed(paper: Paper, recipe: str, one: Measurement) -> list[float]:
         if (row.recipe, row.task or column.task, column.metric) == (recipe, one.task, one.metric)
         if (value := row.values[column.key]) is not None
     ]
+
+
+def test_documents_state_the_count_of_published_numbers_that_the_overview_prints(
+    tmp_path: Path,
+) -> None:
+    total = sum(
+        row.number(column) is not None
+        for table in TABLES
+        if table.kind != "settings"
+        for row in table.rows
+        for column in table.columns
+    )
+    assert f"\n{total} published numbers in the tables of 8 papers: " in page(
+        tmp_path, "overview.md"
+    )
+    root = Path(__file__).parents[3]
+    # README.md of the root follows with its next rewriting
+    documents = [path for room in ROOMS for path in (root / room).rglob("*.md")]
+    stated = {
+        (path.name, int(count.replace(",", "")))
+        for path in documents
+        for count in re.findall(r"([\d,]+) published numbers", path.read_text())
+    }
+    assert {count for _, count in stated} == {total}
 
 
 def test_gains_of_the_text_are_differences_of_the_tables_but_for_three() -> None:
