@@ -23,10 +23,10 @@ def torch_defaults() -> Iterator[None]:
     import torch
 
     dtype = torch.get_default_dtype()
+    autocast = {device: torch.is_autocast_enabled(device) for device in AUTOCAST_DEVICES}
     with ExitStack() as stack:
-        for device in AUTOCAST_DEVICES:
-            if torch.is_autocast_enabled(device):
-                stack.enter_context(torch.autocast(device, enabled=False))
+        stack.callback(_set_autocast, autocast)
+        _set_autocast(dict.fromkeys(AUTOCAST_DEVICES, False))
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.enable_grad())
         stack.enter_context(torch.device("cpu"))
@@ -36,6 +36,15 @@ def torch_defaults() -> Iterator[None]:
             yield
         finally:
             torch.set_default_dtype(dtype)
+
+
+def _set_autocast(enabled: dict[str, bool]) -> None:
+    """Switch autocast on or off for each device, where it is not so already."""
+    import torch
+
+    for device, value in enabled.items():
+        if torch.is_autocast_enabled(device) != value:
+            torch.set_autocast_enabled(device, value)
 
 
 @contextmanager

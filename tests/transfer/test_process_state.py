@@ -16,6 +16,8 @@ from torch import nn
 from torchvision.models import resnet18
 
 from transfer import Encoder, evaluate, knn, linear_probe, load_backbone, svm
+from transfer.encoders.encoder import load_encoder
+from transfer.encoders.options import EncoderOptions
 from transfer.process_state import torch_defaults
 
 ROOT = Path(__file__).parents[2]
@@ -209,6 +211,19 @@ def test_random_numbers_of_the_caller_go_on(small_data: Path, tmp_path: Path) ->
     evaluate(encoder, "cifar10_knn", data=small_data, schedule="smoke", runs=tmp_path)
     linear_probe(TRAIN, LABELS, TEST, epochs=1)
     assert torch.equal(torch.rand(3), expected)
+
+
+@pytest.mark.parametrize(
+    "line", ["set_default_dtype(torch.float64)", "set_autocast_enabled('cpu', True)"]
+)
+def test_settings_of_an_encoder_file_stay_in_it(line: str, encoder_file: Path) -> None:
+    source = encoder_file.with_suffix(".py")
+    options = EncoderOptions(encoder=f"{source}:build")
+    expected = load_encoder(encoder_file, options)[0].features(IMAGES)
+    source.write_text(f"import torch\ntorch.{line}\n{source.read_text()}")
+    assert torch.equal(load_encoder(encoder_file, options)[0].features(IMAGES), expected)
+    assert torch.get_default_dtype() == torch.float32
+    assert not torch.is_autocast_enabled("cpu")
 
 
 def test_number_of_threads_does_not_change_the_hash() -> None:

@@ -28,6 +28,7 @@ from torch.nn.parameter import is_lazy
 from pretrain.running.command_line import nearest
 from transfer.convert.architectures import BackboneError
 from transfer.encoders.options import Pool
+from transfer.process_state import torch_defaults
 
 NO_TENSORS: Mapping[str, Tensor] = MappingProxyType({})
 LAST_FOUR: tuple[Pool, ...] = ("cls-of-last-4", "cls-of-last-4+mean")
@@ -339,10 +340,11 @@ def _own_file(path: Path, function: str) -> Built:
     if spec is None or spec.loader is None:
         raise BackboneError(f"--encoder {path}:{function}: Python cannot read the file")
     module = sys.modules[name] = importlib.util.module_from_spec(spec)  # for its dataclasses
-    spec.loader.exec_module(module)
-    if not callable(make := getattr(module, function, None)):
-        raise BackboneError(f"--encoder {path}: it has no function {function}")
-    network = make()
+    with torch_defaults():  # settings of the file's training are not those of an evaluation
+        spec.loader.exec_module(module)
+        if not callable(make := getattr(module, function, None)):
+            raise BackboneError(f"--encoder {path}: it has no function {function}")
+        network = make()
     if not isinstance(network, nn.Module):
         raise BackboneError(f"{path}:{function} returns {described(network)}; expected a Module")
     network = unwrapped(network)
