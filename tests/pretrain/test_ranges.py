@@ -25,7 +25,8 @@ def numeric_fields(options: Any) -> dict[str, str]:
         value, words = getattr(options, spec.name), str(spec.type)
         if is_dataclass(value):
             found |= numeric_fields(value)
-        elif re.search(r"\b(int|float)\b", words):
+        # a fact of the paper is not an option
+        elif re.search(r"\b(int|float)\b", words) and "Suppress" not in words:
             found[spec.name] = words.removeprefix("<class '").removesuffix("'>")
     return found
 
