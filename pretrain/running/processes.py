@@ -35,7 +35,7 @@ LAUNCHERS = ("SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 """Variables in which srun and mpirun say how many processes they have started."""
 LOST = (
     *("Connection closed by peer", "Connection reset by peer", "Broken pipe", "remote process"),
-    *("Timed out waiting", "failed to recv"),
+    *("Timed out waiting", "Failed to recv"),
 )
 """Parts of the messages of gloo and NCCL when another process has ended or hangs."""
 DRIVER_DEVICES = ("/dev/nvidiactl", "/dev/nvmap", "/dev/kfd", "/dev/dxg")
@@ -230,13 +230,13 @@ def process_group(*, cuda: bool = True) -> Iterator[Process]:
     with stop.end_of_waits(spinning=gpu is not None), _lost_explained(rank):
         meetings = Meetings(_store(rank, count), rank, count)
         place = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
-        meetings.wait(f"at {place}", MEETING_S)
-        backend = "gloo" if gpu is None else "nccl"
-        dist.init_process_group(
-            backend, store=meetings.store, rank=rank, world_size=count, device_id=gpu
-        )
-        _Opened.meetings = meetings
         try:
+            meetings.wait(f"at {place}", MEETING_S)
+            backend = "gloo" if gpu is None else "nccl"
+            dist.init_process_group(
+                backend, store=meetings.store, rank=rank, world_size=count, device_id=gpu
+            )
+            _Opened.meetings = meetings
             yield this_process(cuda=cuda)
         except BaseException as error:
             meetings.leave(stopped=isinstance(error, stop.Stopped))
@@ -320,13 +320,20 @@ class Meetings:
         Stopped if a signal comes to this process, or came to one that was waiting.
         """
         self.number += 1
-        key = f"meeting {self.number}"
+        self._await(f"arrived {self.number}", what, patience_s)
+        # process 0 may serve the store, and may end next: the others must have seen its arrival
+        gone = f"gone on {self.number}"
+        if self.rank:
+            self.store.add(gone, 1)
+        else:
+            self._await(gone, what, patience_s)
+
+    def _await(self, key: str, what: str, patience_s: float) -> None:
         missing = self.count - self.store.add(key, 1)
         text = "waiting for {} of {} processes {}"
         notes = _Notes(text.format(missing, self.count, what), patience_s)
         while missing:
             if stop.is_requested() or self.store.check([STOPPED]):
-                self.leave(stopped=True)
                 raise stop.Stopped(stop.EXIT_RESUMABLE)
             if self.store.check([FAILED]):
                 raise LostProcessError(LOST_PEER.format(self.rank))
@@ -339,6 +346,8 @@ class Meetings:
         """Tell the processes that wait for this one that it does not come."""
         with suppress(RuntimeError):  # the store is gone with the process that served it
             self.store.set(STOPPED if stopped else FAILED, "")
+            if not self.rank:  # which may serve the store
+                time.sleep(2 * LOOK_AGAIN_S)
 
 
 def wait_for_all(what: str) -> None:
