@@ -1,6 +1,7 @@
 """The size, mean and std of an encoder's images are checked in the same way for every source."""
 
 import json
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,9 @@ def from_module(stated: dict[str, Any], folder: Path) -> Encoder:
 
 
 def from_users_file(stated: dict[str, Any], folder: Path) -> Encoder:
-    code, weights = folder / "mine.py", folder / "mine.pth"
+    # the folder is used again, and bytecode of an equally long file of this second counts as new
+    code = folder / f"mine{zlib.crc32(repr(stated).encode())}.py"
+    weights = folder / "mine.pth"
     code.write_text(
         "from torch import nn\nfrom numpy import array, float32\nfrom torch import tensor\n"
         f"nan = float('nan')\nINPUT = {stated!r}\n\ndef build():\n"
