@@ -59,15 +59,13 @@ def train_together(
     """Train P classifiers; return weights (P, L, C) and biases (P, L) on the training device."""
     where = device()
     features, labels = pool.features.to(where), pool.labels.to(where)
-    shape = (num_classes, features.shape[1])
+    shape, dtype = (num_classes, features.shape[1]), features.dtype
     starts = [torch.Generator().manual_seed(problem.seed) for problem in problems]
     weight = torch.stack(
-        [WEIGHT_STD * torch.randn(shape, generator=start, dtype=torch.float32) for start in starts]
+        [WEIGHT_STD * torch.randn(shape, generator=start, dtype=dtype) for start in starts]
     )
     weight = weight.to(where).requires_grad_()
-    bias = torch.zeros(
-        len(problems), num_classes, dtype=torch.float32, device=where, requires_grad=True
-    )
+    bias = torch.zeros(len(problems), num_classes, dtype=dtype, device=where, requires_grad=True)
     optimizer = torch.optim.Adam([weight, bias], lr=learning_rate)
     wanted = iterations * batch_size
     orders = torch.stack([_order(problem, wanted) for problem in problems]).to(where)
