@@ -16,13 +16,15 @@ def torch_defaults() -> Iterator[None]:
     """Run the block, or the decorated function, with torch's default settings; restore them after.
 
     Autocast and inference mode are off, gradients can be computed, new tensors are float32 on the
-    CPU, and products of float32 matrices are not rounded to TF32 or bfloat16. Not reset is what may
+    CPU, products of float32 matrices are not rounded to TF32 or bfloat16, and Pillow refuses
+    truncated images. Not reset is what may
     change the last digits alone: the number of threads, deterministic algorithms, and cuDNN's
     choices (TF32 convolutions are named in the record).
     """
     import torch
+    from PIL import ImageFile
 
-    dtype = torch.get_default_dtype()
+    dtype, truncated = torch.get_default_dtype(), ImageFile.LOAD_TRUNCATED_IMAGES
     autocast = {device: torch.is_autocast_enabled(device) for device in AUTOCAST_DEVICES}
     with ExitStack() as stack:
         stack.callback(_set_autocast, autocast)
@@ -32,10 +34,12 @@ def torch_defaults() -> Iterator[None]:
         stack.enter_context(torch.device("cpu"))
         stack.enter_context(_exact_products())
         torch.set_default_dtype(torch.float32)
+        ImageFile.LOAD_TRUNCATED_IMAGES = False
         try:
             yield
         finally:
             torch.set_default_dtype(dtype)
+            ImageFile.LOAD_TRUNCATED_IMAGES = truncated
 
 
 def _set_autocast(enabled: dict[str, bool]) -> None:

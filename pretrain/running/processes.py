@@ -73,7 +73,13 @@ def tf32_convolutions() -> bool:
     """
     import torch
 
-    allowed = torch.cuda.is_available() and torch.backends.cudnn.allow_tf32
+    if not torch.cuda.is_available():
+        return False
+    cudnn: Any = torch.backends.cudnn
+    try:
+        allowed: bool = cudnn.allow_tf32
+    except RuntimeError:  # set for convolutions alone, by an attribute since torch 2.9
+        allowed = cudnn.conv.fp32_precision == "tf32"
     return allowed and torch.cuda.get_device_capability() >= (8, 0)
 
 

@@ -1,5 +1,6 @@
 """No state of the caller's process changes a result, and no call changes that state."""
 
+import io
 import os
 import socket
 import subprocess
@@ -12,9 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image, ImageFile
 from torch import nn
 from torchvision.models import resnet18
 
+from pretrain.pixels.decoding import decode
 from transfer import Encoder, evaluate, knn, linear_probe, load_backbone, svm
 from transfer.encoders.encoder import load_encoder
 from transfer.encoders.options import EncoderOptions
@@ -224,6 +227,16 @@ def test_settings_of_an_encoder_file_stay_in_it(line: str, encoder_file: Path) -
     assert torch.equal(load_encoder(encoder_file, options)[0].features(IMAGES), expected)
     assert torch.get_default_dtype() == torch.float32
     assert not torch.is_autocast_enabled("cpu")
+
+
+def test_truncated_images_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Training scripts often let Pillow accept them."""
+    file = io.BytesIO()
+    Image.fromarray(IMAGES[0]).save(file, "png")
+    monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)
+    with pytest.raises(OSError, match="truncated"), torch_defaults():
+        decode(file.getvalue()[:-2000])
+    assert ImageFile.LOAD_TRUNCATED_IMAGES
 
 
 def test_number_of_threads_does_not_change_the_hash() -> None:

@@ -71,6 +71,18 @@ def test_a_failed_process_ends_without_waiting_for_the_others(
     assert calls == [joined, "left", joined]
 
 
+@pytest.mark.parametrize(("precision", "expected"), [("tf32", True), ("ieee", False)])
+def test_tf32_of_convolutions_alone_is_read(
+    precision: str, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
+    cudnn: Any = torch.backends.cudnn
+    monkeypatch.setattr(cudnn.conv, "fp32_precision", precision)
+    monkeypatch.setattr(cudnn.rnn, "fp32_precision", "ieee")
+    assert tf32_convolutions() is expected
+
+
 class LineError(ValueError):
     """An error whose constructor does not take its message."""
 
