@@ -7,6 +7,7 @@ its order and its fingerprint do not change.
 """
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from pretrain.data.images import DataError, DecodeError, TrainingImages
 from pretrain.pixels.decoding import open_error
+from pretrain.running.atomic_files import explain_write_errors
 
 FILE_NAME = "bad_images.jsonl"
 """File in the folder of a run: a line for each bad image, with its name and the reason."""
@@ -37,9 +39,10 @@ class BadImages:
         """Record a bad image for all processes of the run."""
         self.reasons[index] = str(error)
         line = json.dumps({"image": self.images.name(index), "reason": str(error)})
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a") as file:
-            file.write(f"{line}\n")
+        with explain_write_errors(self.path, "--out"):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("a") as file:
+                file.write(f"{line}\n")
 
     def check(self) -> None:
         """Raise a DecodeError that names all bad images if there are more than tolerated."""
@@ -86,8 +89,11 @@ class BadImages:
         """Return what all processes have recorded, for images that are still in the set."""
         if not self.path.exists():
             return {}
-        lines = [json.loads(line) for line in self.path.read_text().splitlines()]
-        reasons = {line["image"]: line["reason"] for line in lines}
+        reasons: dict[str, str] = {}
+        for line in self.path.read_text().splitlines():
+            with suppress(ValueError):  # a killed process leaves an incomplete line
+                record = json.loads(line)
+                reasons[record["image"]] = record["reason"]
         names = (self.images.name(index) for index in range(len(self.images)))
         return {
             index: reasons[name]

@@ -157,3 +157,13 @@ def test_environment_variable_raises_the_limit(image_folder: Path) -> None:
         for limit in ("", "200")
     ]
     assert sizes == ["(0, 0)", "(12000, 16000)"]
+
+
+def test_incomplete_line_of_a_killed_process_is_skipped(truncated_folder: Path) -> None:
+    epochs(feed(truncated_folder, 2))
+    path = truncated_folder.parent / "out" / FILE_NAME
+    path.write_text(path.read_text()[:-5])
+    restarted = feed(truncated_folder, 2)
+    assert restarted.bad_images is not None
+    restarted.bad_images.check_recorded()
+    assert restarted.bad_images.names() == ["cold/3.png"]
