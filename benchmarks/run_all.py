@@ -129,7 +129,7 @@ def run(request: RunAll) -> int:
         if where is not None:
             from benchmarks.cluster.arrays import sbatch_scripts
 
-            print(sbatch_scripts(rows, sources, request.cluster, request.runs))
+            print(sbatch_scripts(rows, sources, request.cluster, request.runs, where))
         if command := get_data_command(rows):
             print(command, file=sys.stderr)
         return 0
