@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from transfer.cells.request import (
     WEIGHTS,
     Cell,
     ClassifierError,
+    check_records_of_name,
     classifier_hash,
     departures,
     failure_fields,
@@ -88,7 +90,8 @@ LESS_MEMORY = {
 def evaluate(cell: Cell, *, wait: bool = False) -> Record:
     """Run the cell and write its record; a finished cell is read, not run again.
 
-    If another process runs the cell, wait for it, or raise BusyError. No error leaves a record.
+    If another process runs the cell, wait for it, or raise BusyError. ValueError if records of
+    other weights have the backbone's name. No error leaves a record.
     """
     import torch.distributed as dist
 
@@ -97,6 +100,7 @@ def evaluate(cell: Cell, *, wait: bool = False) -> Record:
     record = finished(cell)
     if record is not None:
         return record
+    check_records_of_name(cell)
     process = this_process()
     if process.is_main:
         for line in cell_records(cell.path)[1]:
@@ -149,7 +153,8 @@ def _compute(cell: Cell, process: Process) -> Path | None:
         record = _record(cell, predictions, reports, lender, own_start)
         require_still_same(reports, cell.settings.data)
         file = store_record(cell.path, record)
-        keep_gallery(file, lambda: cell.task.gallery(predictions, folders))
+        draw = partial(cell.task.gallery, predictions, folders)
+        keep_gallery(file, draw, finished=record.finished)
     return file
 
 
