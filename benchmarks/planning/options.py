@@ -89,8 +89,7 @@ class RunAll:
     ckpt: tuple[Path, ...] = ()
     """Backbone files or checkpoints of other projects."""
     name: tuple[str, ...] = ()
-    """Names of the rows in the tables, one per checkpoint; default: the name of the file, or of its
-    folder for a file such as backbone.pt or checkpoint.pth."""
+    """Names of the rows in the tables, one per checkpoint; the files' names if not given."""
     declared: Annotated[tuple[str, ...], tyro.conf.arg(name="as")] = ()
     """Recipes of files that do not say how they were made, one per checkpoint; '' for none, which
     withdraws that of an earlier run."""
