@@ -26,6 +26,7 @@ from itertools import pairwise
 
 from benchmarks.execution.ending import finish_run, remember_request, require_wandb
 from benchmarks.execution.states import write_run_file
+from benchmarks.pages.records import read_results, unused_lines
 from benchmarks.pages.table_rows import first_lines
 from benchmarks.planning.cells import require_data_folder, split_numbers, task_keys
 from benchmarks.planning.checkpoints import (
@@ -55,11 +56,11 @@ from pretrain.running import stop
 from pretrain.running.atomic_files import explain_write_errors
 from pretrain.running.command_line import check_ranges, one_line_errors, parse, run_command
 from pretrain.running.console import QUIET
-from pretrain.running.processes import assume_gpus, num_gpus, require_launcher
+from pretrain.running.processes import assume_gpus, num_gpus
 from slurm.cluster import Cluster, ClusterError, cluster
 from transfer.backbone import BackboneError
 from transfer.cells.checked_data import fingerprint
-from transfer.cells.request import Cell, CellSettings
+from transfer.cells.request import Cell, CellSettings, check_records_of_name
 from transfer.datasets.expected import DataError
 from transfer.datasets.folders import check_writable
 from transfer.detection.engines import engine_for
@@ -108,13 +109,15 @@ def plan(request: RunAll) -> tuple[list[PlannedCell], Origins, dict[str, str]]:
 
         cells = [with_cluster_gpus(cell, request.cluster) for cell in cells]
     rows = with_passes_counted_once(with_classifiers([plan_cell(cell) for cell in cells]))
+    to_run = {row.cell.backbone.name: row.cell for row in rows if row.state == "run"}
+    for cell in to_run.values():
+        check_records_of_name(cell)
     return rows, sources, unreadable
 
 
 def run(request: RunAll) -> int:
     """Print the plan, run or submit its cells and write the tables; return the exit status."""
     start = time.monotonic()
-    require_launcher()
     check_writable(request.results, "--results")
     check_writable(request.runs, "--runs")
     if request.wandb:
@@ -130,7 +133,7 @@ def run(request: RunAll) -> int:
         if where is not None:
             from benchmarks.cluster.arrays import sbatch_scripts
 
-            print(sbatch_scripts(rows, sources, request.cluster, request.runs))
+            print(sbatch_scripts(rows, sources, request.cluster, request.runs, where))
         if command := get_data_command(rows):
             print(command, file=sys.stderr)
         return 0
@@ -162,7 +165,7 @@ def run(request: RunAll) -> int:
 
 
 def print_plan(rows: list[PlannedCell], request: RunAll, where: Cluster | None) -> None:
-    """Print the plan, the departures of its cells, and notes on the cluster to stderr."""
+    """Print the plan, deviations of its cells, unused result files and cluster notes to stderr."""
     shown = render_plan(rows) if request.plan_full else render_plan_groups(rows)
     departing = protocol_notes(rows)
     departing = (
@@ -170,7 +173,9 @@ def print_plan(rows: list[PlannedCell], request: RunAll, where: Cluster | None) 
         if request.plan_full
         else first_lines(departing, MOST_LINES, "more, see --plan full")
     )
-    print("\n".join([shown, *departing]), file=sys.stderr)
+    unused = read_results(request.results, snapshots=bool(request.snapshots)).warnings
+    lines = [shown, *departing, *unused_lines(unused, request.results)]
+    print("\n".join(lines), file=sys.stderr)
     for warning in where.warnings() if where is not None else ():
         print(warning, file=sys.stderr)
     frozen = any(row.state == "run" and not row.cell.task.trains_backbone for row in rows)

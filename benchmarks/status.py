@@ -13,6 +13,7 @@ from pathlib import Path
 
 from benchmarks.cluster.cell_status import failed_helper_lines, render_all, submitted_states
 from benchmarks.execution.states import (
+    CellState,
     States,
     any_failed,
     count_words,
@@ -29,7 +30,17 @@ from pretrain.running.console import is_live
 def all_states(runs: Path, results: Path | None = None) -> tuple[States, str]:
     """Return the states of all cells below the runs, and why Slurm does not answer, if so."""
     submitted, no_answer = submitted_states(runs, results)
-    return [*local_states(runs, results), *submitted], no_answer
+    latest: dict[str, CellState] = {}  # a cell that both know is shown once
+    for one in [*local_states(runs, results), *submitted]:
+        other = latest.setdefault(one.cell.identity, one)
+        latest[one.cell.identity] = min(other, one, key=_rank)
+    return list(latest.values()), no_answer
+
+
+def _rank(one: CellState) -> int:
+    """Return the place of a state among those of one cell: what goes on says most."""
+    states = ("running", "queued", "done", "failed", "stopped", "cancelled")
+    return states.index(one.state)
 
 
 def print_states(runs: Path, results: Path | None = None) -> int:

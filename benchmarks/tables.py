@@ -8,6 +8,7 @@ The same results give the same bytes.
 """
 
 import re
+import sys
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -18,7 +19,13 @@ from benchmarks.pages.failed_step import explain_failed_step
 from benchmarks.pages.overview import curve_files, curve_pages, method_page, overview_page
 from benchmarks.pages.paper_page import paper_page, settings_page, tasks_of
 from benchmarks.pages.published import papers
-from benchmarks.pages.records import FIGURES, TABLES, read_results, require_folder
+from benchmarks.pages.records import (
+    FIGURES,
+    TABLES,
+    read_results,
+    require_folder,
+    unused_lines,
+)
 from benchmarks.pages.results_csv import write_csv
 from benchmarks.pages.stated import stated_page
 from pretrain.running.atomic_files import explain_write_errors, write_text
@@ -39,7 +46,8 @@ class Request:
 def write_tables(results: Path) -> list[Path]:
     """Write all pages; return their paths, the overview last.
 
-    The overview lists torn, edited and foreign files. FileNotFoundError without a results folder.
+    The overview lists torn, edited, copied and foreign files, and stderr says how many there are.
+    FileNotFoundError without a results folder.
     """
     require_folder(results)
     records = read_results(results)
@@ -68,6 +76,8 @@ def write_tables(results: Path) -> list[Path]:
         _write(results / FIGURES / name, text)
     named = replace(records, warnings=records.warnings + snapshot_records.warnings)
     pages["overview.md"] = overview_page(named, listed, command)
+    for line in unused_lines(named.warnings, results):
+        print(line, file=sys.stderr)
     write_csv(results, records)
     for page in (results / TABLES).glob("*.*"):  # those whose records are gone
         ours = page.suffix in (".md", ".tex") and re.match("methods$|curves_", page.stem)
@@ -112,6 +122,13 @@ def write_latex(pages: list[Path]) -> list[Path]:
 
 
 SIGNS = {"±": r"$\pm$", "–": "--", "−": "$-$", "→": r"$\rightarrow$", "✓": r"$\checkmark$"}
+SIGNS |= {"<": "$<$", ">": "$>$"}
+ESCAPED = 0xE000
+"""First of the private characters that stand for signs which are escaped in markdown."""
+LITERAL = {"<": "$<$", ">": "$>$", "[": "{[}", "*": "{*}", "~": r"\textasciitilde{}"}
+LITERAL |= {"\\": r"\textbackslash{}", "`": r"\textasciigrave{}", "^": r"\textasciicircum{}"}
+LITERAL |= {sign: f"\\{sign}" for sign in "$&_#%{}"}
+"""Signs as LaTeX shows them, for those that are escaped in markdown."""
 SUPERSCRIPTS = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789", strict=True))
 
 
@@ -125,7 +142,7 @@ def latex_tables(page: str) -> str:
             heading = [heading, *(one.lstrip("# ") for one in lines if one.startswith("#"))][-1]
             continue
         rows = [re.split(r"(?<!\\)\|", line)[1:-1] for line in lines]
-        head, rule, *body = ([cell.strip().replace(r"\|", "|") for cell in row] for row in rows)
+        head, rule, *body = ([_without_escapes(cell.strip()) for cell in row] for row in rows)
         columns = "".join("r" if cell.endswith(":") else "l" for cell in rule)
         frame = pd.DataFrame(body, columns=head)
         text = frame.to_latex(index=False, column_format=columns, escape=True)
@@ -133,17 +150,28 @@ def latex_tables(page: str) -> str:
     return "\n".join(parts)
 
 
+def _without_escapes(text: str) -> str:
+    """Return markdown with a private character for each escaped sign, which is no markup."""
+    return re.sub(r"\\([!-/:-@\[-`{-~])", lambda match: chr(ESCAPED + ord(match[1])), text)
+
+
 def _with_signs(text: str) -> str:
-    """Return escaped LaTeX with bold and italic as in markdown, and signs that compilers know."""
+    """Return escaped LaTeX with bold and italic as in markdown, and signs that compilers know.
+
+    A row never begins with [ or *, which would be arguments of the line break before it.
+    """
     text = re.sub(r"\*\*(.+?)\*\*", r"\\textbf{\1}", text)
     italic = r"(^|& )\*((?:\\&|[^*&])+)\*(?= &| \\\\)"
     text = re.sub(italic, r"\1\\textit{\2}", text, flags=re.MULTILINE)
     for sign, command in SIGNS.items():
         text = text.replace(sign, command)
     raised = f"[{''.join(SUPERSCRIPTS)}]+"
-    return re.sub(
+    text = re.sub(
         raised, lambda found: f"$^{{{''.join(SUPERSCRIPTS[s] for s in found[0])}}}$", text
     )
+    text = re.sub(r"^[\[*]", lambda match: f"{{{match[0]}}}", text, flags=re.MULTILINE)
+    signs = {chr(sign): chr(sign - ESCAPED) for sign in range(ESCAPED, ESCAPED + 128)}
+    return text.translate({ord(k): LITERAL.get(sign, sign) for k, sign in signs.items()})
 
 
 @one_line_errors(FolderError, FileNotFoundError)

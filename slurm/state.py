@@ -15,6 +15,22 @@ WAITING = {"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"}
 GOING = {"RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED", "STAGE_OUT", "SIGNALING"}
 LOG_BYTES = 16_384
 """Bytes at the end of a log in which its last line is looked for."""
+ENDLESS = {
+    "PartitionTimeLimit": "its time limit is above the partition's",
+    "PartitionNodeLimit": "it asks for more nodes than the partition allows",
+    "AssocMaxWallDurationPerJobLimit": "its time limit is above the account's",
+    "QOSMaxWallDurationPerJobLimit": "its time limit is above that of the QOS",
+    "BadConstraints": "no node has what it asks for",
+    "AccountNotAllowed": "the partition does not take this account",
+    "QOSNotAllowed": "the partition does not take this QOS",
+    "InvalidAccount": "the cluster does not know this account",
+    "InvalidQOS": "the cluster does not know this QOS",
+    "DependencyNeverSatisfied": "the job that it waits for ended in another way",
+    "JobHeldUser": "it is held until scontrol release",
+    "JobHeldAdmin": "an administrator holds it",
+    "ReservationDeleted": "its reservation is gone",
+}
+"""Reasons for which a job waits until somebody acts, and what they mean."""
 LAUNCHER_PREFIXES = ("srun:", "slurmstepd", "submitit ")
 
 
@@ -60,7 +76,7 @@ def _rows(text: str) -> Iterable[tuple[str, JobState]]:
         name, word, reason, nodes = [*line.split("|"), "", "", ""][:4]
         word = word.split()[0] if word else ""  # "CANCELLED by 0"
         if word in WAITING:
-            state = JobState("queued", word, reason)
+            state = JobState("queued", word, _explained(reason))
         elif word in GOING:
             state = JobState("running", word, f"on {nodes}")
         else:
@@ -75,6 +91,14 @@ def _rows(text: str) -> Iterable[tuple[str, JobState]]:
                 continue
             for element in range(int(first), int(last or first) + 1):
                 yield f"{master}_{element}", state
+
+
+def _explained(reason: str) -> str:
+    """Return a reason for waiting, and what it means if waiting does not help."""
+    meaning = ENDLESS.get(reason)
+    if meaning is None and reason.endswith("PerJob"):  # such as QOSMaxCpuPerJob
+        meaning = "it asks for more than one job may have"
+    return f"{reason}: {meaning}; waiting does not help" if meaning else reason
 
 
 def saved_error(folder: Path, job: str) -> str | None:

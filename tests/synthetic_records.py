@@ -1,5 +1,6 @@
 """Result files written by hand, and the tables made of them."""
 
+import hashlib
 import json
 import re
 from pathlib import Path
@@ -11,7 +12,18 @@ from benchmarks.pages.differences import SHARES
 from benchmarks.pages.published import num_test_images, transfer_tasks
 from benchmarks.tables import write_tables
 from transfer.outcomes import NUM_RESAMPLES, resampled
-from transfer.record import Record, hash_of_record
+from transfer.record import (
+    CONTENT_HASH,
+    RECORDS,
+    SNAPSHOTS,
+    Record,
+    cell_path,
+    conditions,
+    failure_path,
+    hash_of_record,
+    record_files,
+    record_path,
+)
 from transfer.tasks import TASKS, reading_of
 
 
@@ -79,21 +91,40 @@ def record(results: Path, score: float, **changes: Any) -> None:
     shown = _shown(written["task"])
     metric = metric or shown["primary_metric"]
     written["details"] = _tested(written["task"], metric, score) | written["details"]
-    stem = f"{written['task']}.{protocol['name'].replace('/', '-')}.{written['schedule']}"
-    name = f"{stem}.{protocol['hash']}.seed{written['seed']}.json"
-    put(results / backbone["name"], name, written | shown | {"metrics": {metric: score}} | content)
+    made = written | shown | {"metrics": {metric: score}} | content
+    path = cell_path(_records(results), Record(**made))
+    # like the suite: of other conditions, or here also of other weights, a file of its own
+    files = {_identity(json.loads(file.read_text())): file for file in record_files(path)}
+    digest = hashlib.sha256(_identity(made).encode()).hexdigest()[:8]
+    further = path.with_name(f"{path.stem}.{made['engine']}-{digest}.json")
+    file = files.get(_identity(made), further if files else path)
+    put(file.parent, file.name, made)
+
+
+def _records(results: Path) -> Path:
+    """The folder of records in a results folder, or the folder itself if it is one."""
+    return results if results.name in (RECORDS, SNAPSHOTS) else results / RECORDS
+
+
+def _identity(content: dict[str, Any]) -> str:
+    """Weights, protocol and conditions."""
+    one = Record(**{key: value for key, value in content.items() if key != CONTENT_HASH})
+    of_run = [one.backbone["sha256"], one.protocol["hash"], conditions(one)]
+    return json.dumps(of_run, sort_keys=True)
 
 
 def failure(results: Path, task: str, reason: str, schedule: str = "paper", seed: int = 0) -> None:
+    protocol = "lorac-2021/1" if task in transfer_tasks() else "co2-2021/1"
+    file = failure_path(record_path(_records(results), "mine", task, protocol, schedule, seed))
     put(
-        results / "mine",
-        f"{task}.seed{seed}.failed.json",
+        file.parent,
+        file.name,
         {
             "format": "ssl-failure/1",
             **_shown(task),
             "backbone": "mine",
             "task": task,
-            "protocol": "lorac-2021/1" if task in transfer_tasks() else "co2-2021/1",
+            "protocol": protocol,
             "schedule": schedule,
             "seed": seed,
             "reason": reason,

@@ -84,7 +84,7 @@ def test_the_commands_of_the_readme_run(tmp_path: Path) -> None:
         if "--ckpt" in words:
             words += ["--results", str(tmp_path / "results"), "--runs", str(tmp_path / "runs")]
         subprocess.run([sys.executable, *words], cwd=ROOT, check=True, capture_output=True)
-    assert len(list((tmp_path / "results" / "records" / "backbone").glob("*.json"))) == 3
+    assert len(list((tmp_path / "results" / "records" / "jcl-smoke").glob("*.json"))) == 3
 
 
 WALKTHROUGHS = (

@@ -10,6 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import operator
+import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -262,22 +264,51 @@ def _shown(path: Path) -> str:  # it may be of any length
     return str(path)[:MAX_SHOWN_PATH] + "..." * (len(str(path)) > MAX_SHOWN_PATH)
 
 
+UNNAMED = {
+    *("backbone", "encoder", "model", "models", "network", "net", "head", "pytorch", "pretrained"),
+    *("checkpoint", "ckpt", "snapshot", "weights", "state", "dict", "pth", "pt", "of"),
+    *("best", "last", "latest", "final", "epoch", "ep", "step", "iter", "iteration", "phase"),
+}
+"""Words of file names that do not say which run a file is from."""
+RUN_SUBFOLDERS = ("checkpoints", "ckpts", "snapshots", "weights")
+"""Folders in the folder of a run whose names do not say which run it is."""
+
+
+def default_name(path: Path) -> str:
+    """Return the name of a checkpoint's row if the user gives none.
+
+    It is the file's name without its ending. Of a file such as backbone.pt or checkpoint.pth, which
+    every run writes, it is the name of the run's folder, and of one with a number, such as
+    checkpoint_0199.pth.tar, both.
+    """
+    words = re.findall(r"[^\W\d_]+", path.stem.lower())
+    if not UNNAMED.issuperset(words):
+        return path.stem
+    folder = Path(os.path.realpath(path.parent))
+    names = [one.name for one in (folder, *folder.parents)]
+    run = next((name for name in names if name and name not in RUN_SUBFOLDERS), "")
+    has_number = any(letter.isdigit() for letter in path.stem)
+    parts = [run, path.stem.removesuffix(".pth") if has_number or not run else ""]
+    return "-".join(filter(None, parts))
+
+
 @torch_defaults()
 def load_backbone(path: Path, *, name: str | None = None, branch: str = "") -> Backbone:
-    """Return the backbone in a file of ours or of another project; `name` defaults to path.stem.
+    """Return the backbone in a file of ours or of another project.
 
-    branch: a part of the prefix of the ResNet to take where a foreign file holds several.
+    name: that of its row in the tables; `default_name` of the file if None. branch: a part of the
+    prefix of the ResNet to take where a foreign file holds several.
     BackboneError, with what was found and expected, unless the file holds exactly one complete
     ResNet whose conversion is proven.
     """
-    return _load(path, name or path.stem, branch)[0]
+    return _load(path, name or default_name(path), branch)[0]
 
 
 def inspect_file(path: Path, branch: str = "") -> Inspection:
     """Return how `load_backbone` reads the file, for `render`; raise the same errors."""
     from transfer.convert.public_files import public_file_sentence, recognize_file
 
-    backbone, inspection = _load(path, path.stem, branch)
+    backbone, inspection = _load(path, default_name(path), branch)
     form = backbone.input
     unsaid = "" if inspection.layout in OWN_FORMATS else "; assumed, the file does not say"
     known = recognize_file(path)

@@ -10,6 +10,7 @@ import glob
 import hashlib
 import json
 import platform
+import re
 import subprocess
 import sys
 import time
@@ -116,8 +117,8 @@ def conditions(record: Record) -> dict[str, Any]:
 
     These are engine, arithmetic, number of processes, kind of norm that these share, kind of data,
     tolerated images, departures.
-    Weights and data do not count: a record of other weights or other data is outdated, and the new
-    one replaces it.
+    Weights and data do not count: a record of other data is outdated, and the new one replaces it.
+    A name whose records are of other weights is refused before the evaluation.
     """
     num_processes = int(record.details.get("num_processes", 1))
     return {
@@ -135,19 +136,44 @@ def features_in(record: Record) -> str:
     return str(record.details.get("features_in", "float32"))  # older records do not store it
 
 
+def cell_path(records: Path, record: Record) -> Path:
+    """Return the path of a record's cell below the folder of all records."""
+    protocol = record.protocol["name"]
+    name, schedule = record.backbone["name"], record.schedule
+    return record_path(records, name, record.task, protocol, schedule, record.seed)
+
+
+def is_record_file(file: Path, cell: Path) -> bool:
+    """Return whether the suite writes records of the cell at a path to this file.
+
+    A record of further conditions has engine, arithmetic and a hash in its name. The hash is not
+    compared: an earlier version may have hashed fewer conditions.
+    """
+    further = rf"{re.escape(cell.stem)}\.[\w+-]+-[0-9a-f]{{8}}\.json"
+    is_named = file.name == cell.name or re.fullmatch(further, file.name) is not None
+    return file.parent == cell.parent and is_named
+
+
 def record_files(path: Path) -> list[Path]:
     """Return the files of all records of a cell: its own path and those with a longer name."""
     beside = path.parent.glob(f"{glob.escape(path.stem)}.*.json")
-    others = sorted(file for file in beside if not file.name.endswith(FAILED))
+    others = sorted(file for file in beside if is_record_file(file, path))
     return [*([path] if path.exists() else []), *others]
 
 
 def cell_records(path: Path) -> tuple[dict[Path, Record], list[str]]:
-    """Return the records of a cell by file, and of each file that is torn or edited, why it is."""
+    """Return the records of a cell by file, and of each file that is not used, why.
+
+    Such a file is torn, edited, or a record of another cell that was renamed or copied.
+    """
     records, refused = {}, []
     for file in record_files(path):
         try:
-            records[file] = read_record(file)
+            record = read_record(file)
+            expected = cell_path(Path(), record).parts  # a task's name may have a slash
+            if path.parts[-len(expected) :] != expected:
+                raise RecordError(f"{file}: a record of another cell, renamed or copied by hand")
+            records[file] = record
         except RecordError as error:
             refused.append(str(error))
         except FileNotFoundError:  # replaced meanwhile

@@ -6,6 +6,7 @@ others have ended.
 """
 
 import math
+import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -47,6 +48,8 @@ MARGIN = 3.0
 LEAST_HOURS, MOST_HOURS = 1, 24
 """Range of a cell's time limit in h. A cell that needs longer saves at the limit, is queued again
 and continues."""
+NO_MORE_JOBS = ("temporarily unavailable", "MaxSubmit", "job submit limit")
+"""Words of sbatch where the cluster, an account or a user has as many jobs as it may have."""
 TABLES_RESOURCES = Resources(cpus=1, hours=1)
 JobCells = tuple[StartedCell, ...]
 """Cells of one job: those of one pass over images, or a single one."""
@@ -75,7 +78,7 @@ def replace_gpus(cell: Cell, gpus: int) -> Cell:
     return replace(cell, settings=replace(cell.settings, training=training))
 
 
-def resources(row: PlannedCell, options: SlurmOptions) -> Resources:
+def resources(row: PlannedCell, options: SlurmOptions, where: Cluster) -> Resources:
     """Return the resources of one cell; options that are given take precedence."""
     task = row.cell.task
     processes = task.num_processes(row.cell.settings.training)
@@ -88,12 +91,24 @@ def resources(row: PlannedCell, options: SlurmOptions) -> Resources:
         processes=1,  # a cell starts its own for its GPUs
         cpus=options.cpus or CPUS_PER_GPU * max(1, gpus),
         memory_gb=options.memory_gb,
-        hours=options.hours or min(max(hours, LEAST_HOURS), MOST_HOURS),
+        hours=options.hours or _allowed_hours(max(hours, LEAST_HOURS), options, where),
     )
 
 
+def _allowed_hours(
+    hours: float, options: SlurmOptions, where: Cluster, partition: str = ""
+) -> float:
+    """Return a time limit that no option sets, at most that of the partition."""
+    allowed = where.most_minutes(partition or options.queue.partition) / 60
+    return min(hours, MOST_HOURS, allowed)
+
+
 def plan_arrays(
-    rows: Sequence[PlannedCell], origins: Origins, options: SlurmOptions, folder: Path
+    rows: Sequence[PlannedCell],
+    origins: Origins,
+    options: SlurmOptions,
+    folder: Path,
+    where: Cluster,
 ) -> Arrays:
     """Return the arrays for the rows in state "run"."""
     helpers: list[Array] = []
@@ -105,14 +120,15 @@ def plan_arrays(
             extracted |= {str(cell.path.absolute()): len(helpers) for cell in cells}
             longest = replace(jobs[0].rows[0], gpu_hours=max(job.hours for job in jobs))
             words = [job.arguments(origins) for job in jobs]
-            helpers.append(_array("extract", words, resources(longest, options), options))
+            size = resources(longest, options, where)
+            helpers.append(_array("extract", words, size, options))
     evaluating = []
     for job in evaluations(rows):
-        size = resources(replace(job.rows[0], gpu_hours=job.hours), options)
+        size = resources(replace(job.rows[0], gpu_hours=job.hours), options, where)
         words = [arguments_of(cell, origins) for cell in job.cells]
         pairs = zip(job.cells, words, strict=True)
         evaluating.append(tuple(StartedCell.of(c, words=w, resources=size) for c, w in pairs))
-    return _with_cells(helpers, evaluating, extracted, options, folder)
+    return _with_cells(helpers, evaluating, extracted, options, folder, where)
 
 
 def _with_cells(
@@ -121,6 +137,7 @@ def _with_cells(
     extracted: Mapping[str, int],
     options: SlurmOptions,
     folder: Path,
+    where: Cluster,
 ) -> Arrays:
     """Return the helpers, the arrays of these jobs, and last the one that writes the tables.
 
@@ -143,11 +160,12 @@ def _with_cells(
         training += (len(arrays),) * trains
         words = [joined(cell.words for cell in cells) for cells in members]
         arrays.append((_array("cells", words, size, options, after), members))
+    hours = _allowed_hours(TABLES_RESOURCES.hours, options, where, options.tables_partition)
     collect = (sys.executable, "-m", "benchmarks.cluster.cell_status", str(folder / FILE))
     tables = Array(
         name="tables",
         work=(Command(collect),),
-        resources=TABLES_RESOURCES,
+        resources=replace(TABLES_RESOURCES, hours=hours),
         after=tuple(range(len(arrays))),
         partition=options.tables_partition,
     )
@@ -174,22 +192,23 @@ def submit_cells(
     where: Cluster,
 ) -> Submission | None:
     """Submit the cells in state "run" that are not queued or running; None if there are none."""
-    under_way = {
-        one.cell.record for one in submitted_states(runs)[0] if one.state in ("queued", "running")
-    }
-    new = [row for row in rows if str(row.cell.path.absolute()) not in under_way]
+    states = submitted_states(runs)[0]
+    under_way = {one.cell.identity for one in states if one.state in ("queued", "running")}
+    new = [row for row in rows if str(row.cell.path.resolve()) not in under_way]
     if len(new) < len(rows):
         count = len(rows) - len(new)
+        place = "" if runs == Path("runs") else f" --runs {shlex.quote(str(runs))}"
         print(
-            f"{count} cells are queued or running already, whatever their other options are; "
-            "see python -m benchmarks.status",
+            f"{count} {'cell is' if count == 1 else 'cells are'} queued or running already, "
+            "whatever their other options are: python -m benchmarks.status shows them, "
+            f"run_all.py --cancel{place} takes away all that have not ended",
             file=sys.stderr,
         )
     if not any(row.state == "run" for row in new):
         return None
     folder = new_folder(runs)
     results = str(new[0].cell.settings.results.absolute())
-    arrays = plan_arrays(new, origins, options, folder)
+    arrays = plan_arrays(new, origins, options, folder, where)
     return _submit_arrays(arrays, options, folder, where, results)
 
 
@@ -197,7 +216,15 @@ def _submit_arrays(
     arrays: Arrays, options: SlurmOptions, folder: Path, where: Cluster, results: str
 ) -> Submission:
     """Submit the arrays and write the submission file; ClusterError if it cannot be written."""
-    jobs = submit([array for array, _ in arrays], options.queue, folder, where)
+    try:
+        jobs = submit([array for array, _ in arrays], options.queue, folder, where)
+    except ClusterError as error:
+        if any(word in str(error) for word in NO_MORE_JOBS):
+            raise ClusterError(
+                f"{error}. The cluster takes no more jobs at present: submit fewer --tasks at a "
+                "time, or wait until other jobs have ended"
+            ) from error
+        raise
     cells: list[StartedCell] = []
     helpers: list[str] = []
     for (_, members), ids in zip(arrays, jobs, strict=True):
@@ -218,7 +245,7 @@ def _submit_arrays(
     except OSError as error:  # without the file, the next run would submit the same cells again
         raise ClusterError(f"{error}; {cancel_submitted(folder, jobs)}") from error
     print(
-        f"{len(submission.cells)} cells submitted as {len(arrays) - 1} arrays, jobs "
+        f"cells submitted: {len(submission.cells)}; jobs "
         f"{', '.join(dict.fromkeys(ids[0].partition('_')[0] for ids in jobs))}  ->  {path}\n"
         f"No process needs to stay open; python -m benchmarks.status shows the states"
     )
@@ -226,13 +253,17 @@ def _submit_arrays(
 
 
 def sbatch_scripts(
-    rows: Sequence[PlannedCell], origins: Origins, options: SlurmOptions, runs: Path
+    rows: Sequence[PlannedCell],
+    origins: Origins,
+    options: SlurmOptions,
+    runs: Path,
+    where: Cluster,
 ) -> str:
     """Return the scripts that sbatch would get."""
     folder = (runs / "slurm" / "WHEN").absolute()
     return "\n\n".join(
         f"# {array.name}: {len(array.work)} jobs\n{script(array, options.queue, folder)}"
-        for array, _ in plan_arrays(rows, origins, options, folder)
+        for array, _ in plan_arrays(rows, origins, options, folder, where)
     )
 
 
@@ -261,7 +292,7 @@ def _retry(
         fresh = replace(cell, resources=size, before=versions(Path(cell.record)))
         jobs.setdefault(cell.job, []).append(fresh)
     folder = new_folder(runs)
-    arrays = _with_cells([], map(tuple, jobs.values()), {}, options, folder)
+    arrays = _with_cells([], map(tuple, jobs.values()), {}, options, folder, where)
     return _submit_arrays(arrays, options, folder, where, old.results)
 
 

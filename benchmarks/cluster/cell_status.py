@@ -94,7 +94,7 @@ def submitted_states(runs: Path, results: Path | None = None) -> tuple[list[Cell
     Slurm did not answer; it is empty if it did.
     """
     every = (cell for one in submissions(runs, results) for cell in one.cells)
-    return states_of({cell.record: cell for cell in every}.values())
+    return states_of({cell.identity: cell for cell in every}.values())
 
 
 def states_of(cells: Iterable[StartedCell]) -> tuple[list[CellState], str]:
@@ -151,6 +151,8 @@ def _state(cell: StartedCell, known: dict[str, JobState], *, unanswered: bool) -
         return "failed", cell.failure or "; ".join(filter(None, (error, last_line)))
     if unanswered:
         return "queued", "or running or killed; the cluster does not answer"
+    if job.stage == "unknown" and not cell.log.exists():  # Slurm drops such elements of an array
+        return "cancelled", "before it began"
     return "failed", (job.word or "killed; the cluster does not say why") + logged
 
 

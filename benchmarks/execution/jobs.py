@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.pages.records import grouped
 from benchmarks.planning.plan import PlannedCell, pass_of
+from transfer.backbone import default_name
 from transfer.cells.request import Cell
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def arguments_of(cell: Cell, origins: "Origins") -> tuple[str, ...]:
     """Return the arguments for a cell, with absolute paths."""
     place, origin = cell.settings, origins[cell.backbone.name]
     words = [cell.key, "--ckpt", str(origin.ckpt.absolute()), "--seed", str(cell.seed)]
-    words += ["--name", origin.name or origin.ckpt.stem, *["--random"] * origin.random]
+    words += ["--name", origin.name or default_name(origin.ckpt), *["--random"] * origin.random]
     words += ["--branch", origin.branch] if origin.branch else []
     words += origin.encoder.words
     words += ["--as", origin.declared] if origin.declared else []

@@ -87,6 +87,11 @@ class StartedCell:
         return self.described["backbone"], self.key, self.described["seed"]
 
     @property
+    def identity(self) -> str:
+        """Return the same path whichever links led to the folder of results."""
+        return str(Path(self.record).resolve())
+
+    @property
     def done(self) -> bool:
         """Return whether a record was written since the start."""
         return versions(Path(self.record))[0] not in (0, self.before[0])
@@ -118,8 +123,9 @@ class CellState:
 
     @property
     def log(self) -> str:
-        """File of messages of a job that failed; empty for others."""
-        return str(self.cell.log) if self.state == "failed" and self.cell.job else ""
+        """File of messages of a job that failed; empty for others, and if there is none."""
+        job_failed = self.state == "failed" and bool(self.cell.job)
+        return str(self.cell.log) if job_failed and self.cell.log.exists() else ""
 
 
 States = Sequence[CellState]
@@ -196,8 +202,8 @@ def local_states(runs: Path, results: Path | None = None) -> list[CellState]:
     latest: dict[str, CellState] = {}
     for run in reversed(_local_runs(runs)):
         for cell in run.cells:
-            if belongs(run.results, results) and cell.record not in latest:
-                latest[cell.record] = CellState(cell, *_local_state(cell, run))
+            if belongs(run.results, results) and cell.identity not in latest:
+                latest[cell.identity] = CellState(cell, *_local_state(cell, run))
     return list(latest.values())
 
 

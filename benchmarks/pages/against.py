@@ -12,7 +12,7 @@ from benchmarks.pages.entries import table_entry
 from benchmarks.pages.published import Column, Paper, Row, Table, published_score, result_tables
 from benchmarks.pages.records import STAND_IN_TEXTURE, Model, Result, grouped
 from benchmarks.pages.run_deviations import run_deviation
-from benchmarks.pages.table_rows import table
+from benchmarks.pages.table_rows import plain, table
 
 HEADER = ("ours", "published", "number", "ours", "paper", "diff.", "95 % interval", "verdict")
 
@@ -76,7 +76,7 @@ def comparison_lines(published: Table, block: Block) -> list[str]:
     grid = [table(HEADER, rows, left=3), ""] if rows else []
     sources = dict.fromkeys(_deviation_source(pair.task) for pair in pairs if pair.judged)
     remarks = dict.fromkeys(_remark(pair) for pair in pairs if pair.model.recipe in pair.row.beside)
-    lines = [f"- {model.label}: {why}." for model, why in apart.items()]
+    lines = [f"- {plain(model.label)}: {why}." for model, why in apart.items()]
     return [*grid, *sources, *_unjudged_lines(pairs), *remarks, *lines]
 
 
@@ -163,9 +163,9 @@ def _unjudged_lines(pairs: Sequence[Pair]) -> list[str]:
 
 def _remark(pair: Pair) -> str:
     """Return the line on a recipe that is another reading of the printed row."""
-    recipe, row = pair.model.recipe, pair.row
+    recipe, row, name = pair.model.recipe, pair.row, plain(pair.model.label)
     return (
-        f"- → {pair.model.label} is no run of the printed row {row.label} (`{row.recipe}`), but "
+        f"- → {name} is no run of the printed row {row.label} (`{row.recipe}`), but "
         f"another reading of it: `{recipe}`, {row.beside[recipe]}."
     )
 
@@ -196,7 +196,7 @@ def _pairs(published: Table, block: Block, model: Model, row: Row) -> list[Pair]
 def _line(pair: Pair) -> list[str]:
     other_reading = " (another reading)" if pair.model.recipe in pair.row.beside else ""
     return [
-        f"→ {pair.model.label}",
+        f"→ {plain(pair.model.label)}",
         pair.row.label + other_reading,
         pair.label,
         pair.ours.text(2),

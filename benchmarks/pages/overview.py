@@ -19,6 +19,7 @@ from benchmarks.pages.table_rows import (
     escape,
     notes_line,
     our_table,
+    plain,
     row_label,
     table,
 )
@@ -43,7 +44,7 @@ def overview_page(results: Results, tables: Sequence[tuple[str, str]], command: 
         listed = "\n".join(f"- [{title}]({file})" for title, file in tables)
         parts += ["## Beside the papers", listed, f"{published_count_words()}."]
     if results.warnings:
-        listed = "\n".join(f"- warning: {line}" for line in results.warnings)
+        listed = "\n".join(f"- warning: {plain(str(file))}" for file in results.warnings)
         parts += ["## Files that are not used", listed]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -299,10 +300,12 @@ def _section(block: Block, column: Column) -> list[str]:
         named = [f"protocol {block.protocols([column])}", f"seed {seeds}", *of_all]
         parts.append(f"- {'; '.join(named)}.")
         own = {curve_of(m): [w for w in r.departures if w not in of_all] for m, r in done}
-        parts += [f"- {curve}: {'; '.join(words)}." for curve, words in own.items() if words]
+        lines = [f"{curve}: {'; '.join(words)}." for curve, words in own.items() if words]
+        parts += [f"- {plain(line)}" for line in lines]
     for (model, key), failed in block.failed.items():
         if key == column:
-            parts += [f"- {model.name} failed: {escape(failure.reason)}" for failure in failed]
+            reasons = [f"{model.name} failed: {failure.reason}" for failure in failed]
+            parts += [f"- {escape(plain(reason))}" for reason in reasons]
     return parts
 
 
@@ -315,7 +318,7 @@ def _table(block: Block, column: Column, metric: str) -> str:
     curves = sorted({curve for curve, _ in scores})
     epochs = sorted({epoch for _, epoch in scores})
     rows = [[f"{epoch:g}", *(scores.get((c, epoch), "") for c in curves)] for epoch in epochs]
-    return table(["epoch", *curves], rows)
+    return table(["epoch", *map(plain, curves)], rows)
 
 
 def curve_files(results: Results) -> dict[str, str]:

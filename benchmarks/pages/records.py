@@ -1,13 +1,23 @@
 """Reading of result files; a torn, edited or foreign file becomes a warning, never a crash."""
 
 import json
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from benchmarks.pages.published import Pretraining, published_recipes
-from transfer.record import RECORDS, SNAPSHOTS, Record, record_of
+from transfer.record import (
+    RECORDS,
+    SNAPSHOTS,
+    Record,
+    cell_path,
+    conditions,
+    failure_path,
+    is_record_file,
+    record_of,
+    record_path,
+)
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
@@ -156,12 +166,27 @@ class Failure(RequestedCell):
 
 
 @dataclass(frozen=True)
+class UnusedFile:
+    """A file in the results folder that is not used as a result."""
+
+    file: str
+    """Path below the results."""
+    reason: str
+    other: str = ""
+    """Path below the results of the file that the reason refers to."""
+
+    def __str__(self) -> str:
+        """Return a line for people."""
+        return f"{self.file}: not used ({' '.join(filter(None, [self.reason, self.other]))})"
+
+
+@dataclass(frozen=True)
 class Results:
     """Results and failures of a results folder, in the order of their paths."""
 
     done: tuple[Result, ...]
     failed: tuple[Failure, ...]
-    warnings: tuple[str, ...]
+    warnings: tuple[UnusedFile, ...]
 
 
 def require_folder(results: Path) -> None:
@@ -173,8 +198,14 @@ def require_folder(results: Path) -> None:
 
 
 def read_results(results: Path, *, snapshots: bool = False) -> Results:
-    """Read every record and failure below a folder of results, or only those of snapshots."""
-    done, failed, warnings = [], [], []
+    """Read every record and failure in a folder of results, or only those of snapshots.
+
+    Only files at the paths where the suite writes them are used, and each cell once: copies, and
+    what was renamed or moved by hand, are warnings.
+    """
+    records = results / RECORDS / SNAPSHOTS if snapshots else results / RECORDS
+    done: dict[Hashable, Result] = {}
+    failed, warnings = [], []
     for path in sorted(results.rglob("*.json")):
         name = path.relative_to(results)
         of_snapshot = name.parts[:2] == (RECORDS, SNAPSHOTS)
@@ -183,14 +214,56 @@ def read_results(results: Path, *, snapshots: bool = False) -> Results:
             continue
         try:
             entry = _parse(json.loads(path.read_text(encoding="utf-8")), path)
+            expected, is_own = _expected_file(entry, records, path)
+            misplaced = "a copy of" if expected.exists() else "renamed or moved; expected at"
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            warnings.append(f"{name.as_posix()}: not used ({_reason(error)})")
+            warnings.append(UnusedFile(name.as_posix(), _reason(error)))
             continue
-        if isinstance(entry, Result):
-            done.append(replace(entry, file=name.as_posix()))
-        else:
+        if not is_own:
+            where = expected.relative_to(results).as_posix()
+            warnings.append(UnusedFile(name.as_posix(), misplaced, where))
+        elif isinstance(entry, Failure):
             failed.append(entry)
-    return Results(tuple(done), tuple(failed), tuple(warnings))
+        else:
+            cell, result = _identity(entry, expected), replace(entry, file=name.as_posix())
+            first = done.get(cell, result)
+            # the name of a cell's first record is the shortest
+            done[cell], copy = sorted((first, result), key=lambda one: len(one.path.name))
+            if first is not result:
+                warnings.append(UnusedFile(copy.file, "the same cell as", done[cell].file))
+    return Results(tuple(done.values()), tuple(failed), tuple(warnings))
+
+
+def _expected_file(entry: Result | Failure, records: Path, path: Path) -> tuple[Path, bool]:
+    """Return where the suite writes an entry, or the entry's cell, and if it is read from there."""
+    if isinstance(entry, Result):
+        expected = cell_path(records, entry.record)
+        return expected, is_record_file(path, expected)
+    cell = entry.cell
+    expected = failure_path(
+        record_path(records, cell.backbone, cell.task, cell.protocol, cell.schedule, cell.seed)
+    )
+    return expected, path == expected
+
+
+def _identity(result: Result, cell: Path) -> Hashable:
+    """Return what two files of one cell share: weights, protocol and conditions."""
+    of_run = json.dumps(conditions(result.record), sort_keys=True)
+    return cell, result.model.sha256, result.protocol_hash, of_run
+
+
+def unused_lines(unused: Sequence[UnusedFile], results: Path) -> list[str]:
+    """Return how many files of a results folder are not used, and why, with an example each."""
+    if not unused:
+        return []
+    count = (
+        f"1 file in {results} is" if len(unused) == 1 else f"{len(unused)} files in {results} are"
+    )
+    groups = grouped((one.reason, one) for one in unused).values()
+    return [
+        f"warning: {count} not used as results; tables/overview.md lists all",
+        *(f"  {len(group)}: {group[0]}{' ...' * (len(group) > 1)}" for group in groups),
+    ]
 
 
 def _reason(error: Exception) -> str:

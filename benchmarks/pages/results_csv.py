@@ -7,6 +7,7 @@ from typing import Any
 from benchmarks.pages.against import compared_everywhere
 from benchmarks.pages.blocks import reasons_of
 from benchmarks.pages.records import SMALL_DATA, Result, Results
+from benchmarks.pages.table_rows import csv_cell
 from pretrain.running.atomic_files import write_text
 
 FILE = "results.csv"
@@ -69,5 +70,9 @@ def write_csv(folder: Path, results: Results) -> None:
     """Write results.csv into the results folder; WriteError if that fails."""
     import pandas as pd
 
-    frame = pd.DataFrame(numbers_of(results), columns=COLUMNS)
+    rows = [
+        {key: csv_cell(value) if isinstance(value, str) else value for key, value in row.items()}
+        for row in numbers_of(results)
+    ]
+    frame = pd.DataFrame(rows, columns=COLUMNS)
     write_text(folder / FILE, frame.to_csv(index=False), "--results")

@@ -5,6 +5,7 @@ entries.py makes the entries of a line from records.
 
 import csv
 import io
+import re
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -103,7 +104,7 @@ class Notes:
 
     def lines(self) -> list[str]:
         """Return the notes as a numbered list."""
-        return [f"{number}. {escape(text)}" for text, number in self._numbers.items()]
+        return [f"{number}. {escape(plain(text))}" for text, number in self._numbers.items()]
 
 
 def shared_notes(entries: Iterable[Entry]) -> tuple[str, ...]:
@@ -131,7 +132,7 @@ def backbone_line(
     everywhere: notes that hold for the whole table, and are not marked.
     """
     of_row = [note for note in shared_notes(entries) if note not in everywhere]
-    label += notes.mark(of_row)
+    label = plain(label) + notes.mark(of_row)
     numbers = []
     for entry, digits in zip(entries, decimals, strict=True):
         own = [note for note in entry.notes if note not in (*everywhere, *of_row)]
@@ -175,7 +176,7 @@ def backbones_of(models: Iterable[Model]) -> list[Model]:
 
 def backbone_lines(models: Sequence[Model]) -> list[str]:
     """Return a list of the backbones, and the meaning of the sign of declared recipes if used."""
-    lines = [f"- {model.name}: {description(model)}" for model in models]
+    lines = [f"- {plain(f'{model.name}: {description(model)}')}" for model in models]
     return ["\n".join(lines), *declaration_notes(models)]
 
 
@@ -249,11 +250,35 @@ def escape(text: str) -> str:
     return " ".join(text.replace("|", "\\|").split())
 
 
+MARKUP = re.compile(
+    r"[*`\[\]~$]"  # emphasis, code, links, strikethrough, formulas
+    r"|_(?![^\W_])|(?<![^\W_])_"  # emphasis, but not snake_case
+    r"|<(?=[A-Za-z/!?])|&(?=#?\w+;)|\\(?=[!-/:-@\[-`{-~])"  # HTML, entities, escapes
+    r"|^(?:[#>+-]|=+$)|(?<=^\d)[.)](?= )"  # headings, quotes and lists in an item of a list
+)
+"""Signs in a text that markdown would not show as they are."""
+
+
+def plain(text: str) -> str:
+    """Return markdown that shows a text as it is, such as the name of a backbone."""
+    return MARKUP.sub(lambda match: f"\\{match[0]}", text)
+
+
 def csv_text(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a table as the text of a CSV file."""
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([header, *rows])
+    safe_rows = [[csv_cell(value) for value in row] for row in (header, *rows)]
+    csv.writer(text, lineterminator="\n").writerows(safe_rows)
     return text.getvalue()
+
+
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
+
+
+def csv_cell(text: str) -> str:
+    """Return a text for a CSV file, with a leading quote if a spreadsheet would compute it."""
+    computes = text.startswith(("=", "+", "-", "@", "\t", "\r"))
+    return f"'{text}" if computes and not NUMBER.fullmatch(text) else text
 
 
 def _best_index(scores: Sequence[Score | None], task: str, *, higher_is_better: bool) -> int | None:

@@ -14,7 +14,7 @@ from benchmarks.planning.cells import split_numbers
 from benchmarks.planning.options import RunAll
 from benchmarks.planning.plan import PlannedCell
 from pretrain.running import stop
-from transfer.backbone import Backbone, BackboneError, require_file, with_heads
+from transfer.backbone import Backbone, BackboneError, default_name, require_file, with_heads
 from transfer.cells.declaration import (
     check_declared_recipe,
     settle_declaration,
@@ -24,7 +24,6 @@ from transfer.datasets.folders import check_row_name
 from transfer.encoders.encoder import load
 from transfer.encoders.options import EncoderOptions
 from transfer.finetuning.options import RANGES
-from transfer.record import RECORDS, read_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +32,7 @@ class Origin:
 
     ckpt: Path
     name: str = ""
-    """Name of the whole backbone; the file's name if empty."""
+    """Name of the whole backbone; `default_name` of the file if empty."""
     branch: str = ""
     """Part of the prefix of the ResNet to take where the file holds several."""
     declared: str = ""
@@ -68,7 +67,7 @@ def origins(request: RunAll) -> list[Origin]:
     for recipe in filter(None, request.declared):
         check_declared_recipe(recipe)
     none = ("",) * len(request.ckpt)
-    names = one_each("name", request.name, [path.stem for path in request.ckpt])
+    names = one_each("name", request.name, [default_name(path) for path in request.ckpt])
     branches = one_each("branch", request.branch, none)
     declared = one_each("as", request.declared, none)
     whole = [
@@ -76,7 +75,7 @@ def origins(request: RunAll) -> list[Origin]:
         for path, name, branch, recipe in zip(request.ckpt, names, branches, declared, strict=True)
     ]
     for origin in whole:
-        check_row_name(origin.name, origin.ckpt.stem)
+        check_row_name(origin.name, default_name(origin.ckpt))
     if request.heads and request.network.encoder:
         raise ValueError(f"--heads are of LooC++'s ResNets, not of {request.network.encoder}")
     subsets = [
@@ -120,8 +119,6 @@ def backbones(request: RunAll) -> tuple[list[Backbone], Origins, dict[str, str]]
             unreadable[origin.name] = str(error)
             print(f"{origin.name}  failed: {error}", file=sys.stderr, flush=True)
             continue
-        if origin.random:
-            require_one_random_network(request.results, backbone)
         if backbone.name in found:
             raise ValueError(f"two checkpoints are called {backbone.name!r}; give each a --name")
         if here and not origin.random:
@@ -131,20 +128,6 @@ def backbones(request: RunAll) -> tuple[list[Backbone], Origins, dict[str, str]]
             backbone = with_checked_topology(backbone, request.data, cache, trusted=trusted)
         found[backbone.name], sources[backbone.name] = backbone, origin
     return list(found.values()), sources, unreadable
-
-
-def require_one_random_network(results: Path, twin: Backbone) -> None:
-    """Raise ValueError if the folder holds random weights of another network, under their name."""
-    for path in sorted((results / RECORDS / twin.name).glob("*.json")):
-        told = (read_json(path) or {}).get("backbone")
-        if not isinstance(told, dict):
-            continue
-        arch, stem = told.get("arch"), told.get("stem")
-        if (arch, stem) != (twin.arch, twin.stem):
-            raise ValueError(
-                f"--random: {path.parent} holds random weights of {arch}, which those of "
-                f"{twin.arch} would replace; give this network its own --results"
-            )
 
 
 def snapshot_origins(request: RunAll) -> list[Origin]:

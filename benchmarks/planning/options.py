@@ -89,7 +89,8 @@ class RunAll:
     ckpt: tuple[Path, ...] = ()
     """Backbone files or checkpoints of other projects."""
     name: tuple[str, ...] = ()
-    """Names of the rows in the tables, one per checkpoint; the files' names if not given."""
+    """Names of the rows in the tables, one per checkpoint; default: the name of the file, or of its
+    folder for a file such as backbone.pt or checkpoint.pth."""
     declared: Annotated[tuple[str, ...], tyro.conf.arg(name="as")] = ()
     """Recipes of files that do not say how they were made, one per checkpoint; '' for none, which
     withdraws that of an earlier run."""

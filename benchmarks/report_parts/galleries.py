@@ -70,16 +70,19 @@ Queries = tuple[str, tuple[tuple[Picture, ...], ...]]
 
 
 def galleries_of(folder: Path, records: Sequence[Named]) -> list[Gallery]:
-    """Return the pictures of a task's best backbones; a torn gallery is shown as far as it goes."""
+    """Return the pictures of a task's best backbones; a torn gallery is shown as far as it goes.
+
+    Pictures of another record than the one that is beside them now are left out.
+    """
     found: list[Gallery] = []
     for name, result in records:
-        pictures = tuple(_pictures(gallery_folder(folder / result.file)))
+        pictures = tuple(_pictures(gallery_folder(folder / result.file), result.finished))
         if pictures and len(found) < MOST_RECORDS:
             found.append(Gallery(backbone=name, pictures=pictures))
     return found
 
 
-def _pictures(folder: Path) -> Iterator[Picture]:
+def _pictures(folder: Path, finished: str) -> Iterator[Picture]:
     try:
         lines = (folder / CAPTIONS).read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError):
@@ -87,9 +90,12 @@ def _pictures(folder: Path) -> Iterator[Picture]:
     for line in lines:
         try:
             words = json.loads(line)
+            # older galleries do not store it
+            if words.get("record_finished", finished) != finished:
+                continue
             path = folder / Path(words["file"]).name  # never a file elsewhere
             content = path.read_bytes()
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
             continue
         if source := jpeg_address(content):
             yield Picture(

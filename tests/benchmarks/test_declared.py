@@ -18,7 +18,7 @@ from transfer.cells.declaration import (
 )
 from transfer.cells.execution import evaluate
 from transfer.cells.request import Cell, CellSettings
-from transfer.record import read_record
+from transfer.record import RECORDS, read_record
 
 RECIPE = "moco/in1k-r50-v1"
 
@@ -68,7 +68,7 @@ def test_what_is_declared_now_and_what_records_say_are_made_to_agree(
         (("",), "", False, "", ""),
     )
     for number, (stored, now, given, expected, fact) in enumerate(cases):
-        records = tmp_path / str(number)
+        records = tmp_path / str(number) / RECORDS
         named = {"backbone": backbone.name, "sha256": backbone.sha256}
         for day, said in enumerate(stored, 1):
             changes = {"finished": f"2026-01-0{day}T00:00:00Z", "content": {"declared": said}}

@@ -19,6 +19,7 @@ from benchmarks.planning.plan import PlannedCell, plan_cell, render_plan
 from benchmarks.run_all import main, run
 from pretrain.running.lock import BusyError
 from pretrain.running.processes import assume_gpus
+from tests.conftest import own_file
 from transfer.backbone import Backbone, random_backbone
 from transfer.cells.execution import evaluate
 from transfer.cells.request import Cell, CellSettings
@@ -58,6 +59,49 @@ def test_a_checkpoint_becomes_records_and_tables_and_what_is_finished_is_not_run
     monkeypatch.delattr(benchmarks.execution.sequence, "evaluate_on_gpus")
     assert run(request_for()) == 0
     assert {row.state for row in plan(request_for())} == {"cached"}
+
+
+def two_runs(backbone: Backbone, folder: Path) -> list[Path]:
+    """Two files backbone.pt of other weights, each in the folder of its run."""
+    other = random_backbone(arch="resnet18", stem="imagenet", seed=1, input=backbone.input)
+    paths = [folder / run / "backbone.pt" for run in ("run1", "run2")]
+    for path, network in zip(paths, (backbone, other), strict=True):
+        path.parent.mkdir()
+        own_file(network, {}, path)
+    return paths
+
+
+def test_files_of_one_name_are_rows_of_their_runs(
+    request_for: Request, small_backbone: Backbone, tmp_path: Path
+) -> None:
+    for path in two_runs(small_backbone, tmp_path):
+        assert run(request_for(ckpt=(path,), tasks="cifar10_knn")) == 0
+    table = (tmp_path / "results" / "tables" / "overview.md").read_text()
+    assert "| run1 " in table
+    assert "| run2 " in table
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"plan": True},
+        {"workers": 2},
+        {"tasks": "in100_knn"},
+    ],
+)
+def test_records_of_other_weights_are_not_replaced(
+    request_for: Request, small_backbone: Backbone, tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    first, second = two_runs(small_backbone, tmp_path)
+    request = request_for(ckpt=(first,), name=("mine",), tasks="cifar10_knn")
+    assert run(request) == 0
+    (path,) = request.results.glob("records/mine/*.json")
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match=r"records/mine has records of other weights.*--name"):
+        run(replace(request, ckpt=(second,), **changes))
+    assert path.read_bytes() == before
+    assert {row.state for row in plan(request)} == {"cached"}
 
 
 def test_the_last_screen_shows_the_records_of_what_was_asked(
@@ -248,7 +292,7 @@ REFUSED = {
     "--image-memory-gb 2": "--image-memory-gb",
     "--tasks coco_det --features-in bfloat16": "--features-in",
     "--branch student teacher": "2 given for 1",
-    "--random": "random holds random weights of resnet50",
+    "--random": "records/random has records of other weights",
     "--as moco/in1k-r50-v3": "nearest are moco/in1k-r50-v",
     "--snapshots nowhere --seeds 0,1": "--snapshots does not go with --ckpt, --seeds",
     "--calibrate --random --suite co2 --schedule smoke": "--random, --tasks, --suite, --schedule",
@@ -262,7 +306,7 @@ def test_a_wrong_request_is_refused_by_its_option_before_any_work(
 ) -> None:
     other = tmp_path / "results" / "records" / "random" / "cifar10_knn.json"
     other.parent.mkdir(parents=True)
-    other.write_text('{"backbone": {"arch": "resnet50", "stem": "imagenet"}}')
+    other.write_text('{"backbone": {"arch": "resnet50", "sha256": "a"}}')
     words = ["--ckpt", four_heads, "--data", small_data, "--runs", tmp_path / "runs"]
     words += ["--results", tmp_path / "results", "--tasks", "cifar10_knn,in100_knn", "--plan"]
     wrong = []

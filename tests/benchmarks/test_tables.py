@@ -1,5 +1,6 @@
 """All pages of a results folder: overview, methods, and how they are written."""
 
+import csv
 import json
 import re
 import shutil
@@ -8,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks.explain import main as explain
-from benchmarks.pages.table_rows import table
+from benchmarks.pages.table_rows import csv_cell, csv_text, plain, table
 from benchmarks.report_parts.page import report_page
 from benchmarks.tables import latex_tables, main, write_tables
-from tests.synthetic_records import blocks, page, put, record
+from tests.synthetic_records import blocks, failure, page, put, record
 
 OWN = Path(__file__).parents[2] / "results"
 
@@ -37,14 +38,62 @@ def test_a_torn_file_is_a_warning_and_protocols_have_columns_of_their_own_in_the
         write_tables(tmp_path / "nowhere")
     for protocol, score in (("jcl-2020/1", 60.0), ("looc-2020/1", 70.0)):
         record(tmp_path, score, task="in100_linear", protocol=protocol)
-    (tmp_path / "mine" / "torn.json").write_text('{"format": "ssl-rec')
-    put(tmp_path / "mine", "foreign.json", {"format": "ssl-record/9"})
-    (tmp_path / "mine" / "list.json").write_text("[1]")
-    (tmp_path / "mine" / "gone.json").symlink_to(tmp_path / "removed")  # listed, not to be read
+    mine = tmp_path / "records" / "mine"
+    (mine / "torn.json").write_text('{"format": "ssl-rec')
+    put(mine, "foreign.json", {"format": "ssl-record/9"})
+    (mine / "list.json").write_text("[1]")
+    (mine / "gone.json").symlink_to(tmp_path / "removed")  # listed, not to be read
     text = page(tmp_path, "overview.md")
-    assert text.count("- warning: mine/") == 4
+    assert text.count("- warning: records/mine/") == 4
     assert re.search(r"in100 jcl-2020 \| +in100 looc-2020 \|", text)
     assert blocks(text)[0]["mine"] == ["60.0", "70.0"]
+
+
+def test_copies_of_records_do_not_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for seed, score in enumerate((60.0, 62.0, 64.0)):
+        record(tmp_path, score, seed=seed)
+    failure(tmp_path, "cifar10_linear", "MemoryError: out of memory")
+    expected = page(tmp_path, "overview.md").partition("## Beside")[0]
+    mine = tmp_path / "records" / "mine"
+    (first, *_) = sorted(mine.glob("*.seed0.json"))
+    shutil.copytree(tmp_path / "records", tmp_path / "old" / "records")
+    shutil.copytree(mine, mine.with_name("mine_backup"))
+    shutil.copytree(mine, mine / "before")
+    names = [f"{first.stem} (1).json", f"{first.stem} (conflicted copy).json", f"{first.name}.json"]
+    names += [f"{first.name} (1).json", f"{first.stem}.sync-conflict-20260101-ABCDEFG.json"]
+    for name in names:
+        shutil.copy(first, mine / name)
+    capsys.readouterr()
+    text = page(tmp_path, "overview.md")
+    assert text.startswith(expected)
+    where = first.relative_to(tmp_path).as_posix()
+    for name in names:
+        assert f"- warning: records/mine/{name}: not used (a copy of {where})" in text
+    assert text.count("- warning: ") == len(names) + 3 * 4
+    assert f"{len(names) + 3 * 4} files in {tmp_path} are not used" in capsys.readouterr().err
+
+
+def test_two_records_of_one_cell_count_once(tmp_path: Path) -> None:
+    record(tmp_path, 60.0)
+    (path,) = tmp_path.rglob("*.json")
+    shutil.copy(path, path.with_name(f"{path.stem}.batched-0123abcd.json"))
+    text = page(tmp_path, "overview.md")
+    assert f"0123abcd.json: not used (the same cell as records/mine/{path.name})" in text
+
+
+def test_renamed_folder_of_a_row_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record(tmp_path, 60.0)
+    (path,) = tmp_path.rglob("*.json")
+    path.parent.rename(path.parent.with_name("new"))
+    text = page(tmp_path, "overview.md")
+    line = f"records/new/{path.name}: not used (renamed or moved; expected at records/mine/"
+    assert line in text
+    assert "60.0" not in text
+    told = capsys.readouterr().err
+    assert "1 file in" in told
+    assert line in told
 
 
 def test_a_page_whose_records_are_gone_goes_too(tmp_path: Path) -> None:
@@ -130,3 +179,64 @@ def test_pages_in_latex_follow_later_records(tmp_path: Path) -> None:
     text = (tmp_path / "tables" / "overview.tex").read_text()
     assert "70.0" in text
     assert "60.0" not in text
+
+
+SHOWN = {
+    "*best": (r"\*best", "{*}best"),
+    "[ours] moco": (r"\[ours\] moco", "{[}ours] moco"),
+    "a<student>": (r"a\<student>", "a$<$student$>$"),
+    "__init__": (r"\_\_init\_\_", r"\_\_init\_\_"),
+    "~old~": (r"\~old\~", r"\textasciitilde{}old\textasciitilde{}"),
+    "snake_case": ("snake_case", r"snake\_case"),
+    "=SUM(1)": ("=SUM(1)", "=SUM(1)"),
+    "$x$": (r"\$x\$", r"\$x\$"),
+}
+"""Markdown and LaTeX of names."""
+
+
+def test_names_are_shown_as_they_are(tmp_path: Path) -> None:
+    for number, name in enumerate(SHOWN):
+        record(tmp_path, 60.0, backbone=name, sha256=f"{number:064d}")
+    assert main(["--results", str(tmp_path), "--format", "latex"]) == 0
+    text = (tmp_path / "tables" / "overview.md").read_text()
+    rows = re.findall(r"^\| (.*?) +\|", text.partition("## Backbones")[0], flags=re.MULTILINE)
+    latex = (tmp_path / "tables" / "overview.tex").read_text()
+    for in_markdown, in_latex in SHOWN.values():
+        assert in_markdown in rows
+        assert f"- {in_markdown}: resnet50" in text
+        assert re.search(rf"^{re.escape(in_latex)} & ", latex, flags=re.MULTILINE), in_latex
+    assert not re.search(r"^[\[*]", latex, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("text", "cell"),
+    [
+        ("=SUM(A1)", "'=SUM(A1)"),
+        ("+cmd", "'+cmd"),
+        ("@x", "'@x"),
+        ("-x", "'-x"),
+        ("mine", "mine"),
+        ("-0.31", "-0.31"),
+        ("+1e-05", "+1e-05"),
+        ("", ""),
+    ],
+)
+def test_spreadsheets_compute_no_text(text: str, cell: str) -> None:
+    assert csv_cell(text) == cell
+    assert csv_text(["a", text], []) == f"a,{cell}\n"
+
+
+def test_results_csv_has_quoted_names(tmp_path: Path) -> None:
+    record(tmp_path, 60.0, backbone="=SUM(A1)")
+    write_tables(tmp_path)
+    (row,) = csv.DictReader((tmp_path / "results.csv").read_text().splitlines())
+    assert row["backbone"] == "'=SUM(A1)"
+
+
+def test_plain_escapes_only_markup() -> None:
+    same = ("a_b", "p < 0.05", "R&D", "2 > 1", "in100_knn: 1.5 (5 %)", "run@epoch0001", "a-b+c")
+    assert [plain(text) for text in same] == [*same]
+    assert plain("# x") == r"\# x"
+    assert plain("1. x") == r"1\. x"
+    assert plain("&lt;") == r"\&lt;"
+    assert plain("`a` [b](c)") == r"\`a\` \[b\](c)"

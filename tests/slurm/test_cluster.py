@@ -1,5 +1,6 @@
 """The warnings about a configuration, and the error where there is no cluster."""
 
+import math
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,11 @@ def test_settings_are_read_by_name_and_what_slurm_complains_about_is_passed_on(
     text = "Configuration data as of 2026\nMaxArraySize            = 501\nPrologFlags = (null)"
     fake_programs(tmp_path / "sound", monkeypatch, sbatch="", srun="", scontrol=f"echo '{text}'")
     assert cluster().max_array == 500
+    low = "PartitionName=low Default=NO MaxTime=1-12:00:00 MaxNodes=UNLIMITED"
+    text = f"{low}\nPartitionName=debug Default=YES MaxTime=00:30:00"
+    text += "\nPartitionName=free MaxTime=UNLIMITED"
+    fake_programs(tmp_path / "sound", monkeypatch, scontrol=f"echo '{text}'")
+    assert cluster().partitions == {"low": 36 * 60, "debug": 30, "": 30, "free": math.inf}
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ClusterError, match="no sbatch on this machine"):
         cluster()

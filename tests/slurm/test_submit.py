@@ -2,6 +2,8 @@
 
 import os
 import re
+import shlex
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
@@ -12,7 +14,7 @@ from slurm.__main__ import main
 from slurm.cluster import Cluster, ClusterError
 from slurm.requeue import Command
 from slurm.resources import Queue, Resources
-from slurm.submit import Array, hide_job_variables, script, submit
+from slurm.submit import Array, hide_variables, script, submit
 from tests.slurm.fake_programs import fake_programs
 
 JOB = Command(("true",))
@@ -28,7 +30,8 @@ def a_cluster(folder: Path, monkeypatch: pytest.MonkeyPatch, *, accepted: int) -
     """Programs that accept so many arrays and refuse the next."""
     sbatch = SBATCH.format(folder=folder, accepted=accepted)
     scancel = f'echo "$@" >> {folder}/cancelled'
-    fake_programs(folder, monkeypatch, sbatch=sbatch, scancel=scancel, srun="")
+    scontrol = f'echo "$@" >> {folder}/released'
+    fake_programs(folder, monkeypatch, sbatch=sbatch, scancel=scancel, scontrol=scontrol, srun="")
 
 
 def array(number: int, after: tuple[int, ...] = ()) -> Array:
@@ -82,6 +85,7 @@ def test_what_was_accepted_before_a_refusal_is_taken_back(
     ):
         submit([array(2), array(1), array(1)], Queue(), tmp_path / "jobs", Cluster({}))
     assert (tmp_path / "cancelled").read_text().split() == ["1_0", "1_1", "2"]
+    assert not (tmp_path / "released").exists()  # no part of it has begun
 
 
 def test_an_array_that_is_too_large_is_split_and_bounded_pieces_follow_one_another(
@@ -93,6 +97,7 @@ def test_an_array_that_is_too_large_is_split_and_bounded_pieces_follow_one_anoth
     free, bounded, _ = submit(arrays, Queue(), tmp_path / "jobs", where)
     assert free == ["1_0", "1_1", "2_0", "2_1", "3"]
     assert bounded == ["4_0", "4_1", "5_0", "5_1", "6"]
+    assert (tmp_path / "released").read_text().split() == ["release", *"1234567"]
     accepted = (tmp_path / "accepted").read_text().splitlines()
     waits = [re.findall("afterany:[0-9:]+", line) for line in accepted]
     assert waits == [[], [], [], [], ["afterany:4"], ["afterany:5"], ["afterany:1:2:3:4:5:6"]]
@@ -116,20 +121,61 @@ def test_a_job_hands_nothing_on_to_what_it_submits(monkeypatch: pytest.MonkeyPat
     for name in ("SLURM_CONF", "SLURM_NTASKS", "SBATCH_ACCOUNT", "RANK"):
         monkeypatch.setenv(name, "1")
     before = dict(os.environ)
-    with hide_job_variables():
+    with hide_variables(()):
         assert dict(os.environ) == before
     monkeypatch.setenv("SLURM_JOB_ID", "7")
-    with hide_job_variables():
+    with hide_variables(()):
         assert before.keys() - os.environ.keys() == {"SLURM_NTASKS", "RANK"}
         assert "SLURM_JOB_ID" not in os.environ
     assert dict(os.environ) == before | {"SLURM_JOB_ID": "7"}
 
 
+def test_options_of_the_shell_do_not_replace_options_that_are_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shell = {"PARTITION": "urgent", "TIMELIMIT": "7", "NO_REQUEUE": "1", "ARRAY_INX": "0-3"}
+    shell |= {"ACCOUNT": "mine", "MEM_PER_CPU": "1G", "GPUS": "1", "WAIT": "1", "QOS": "slow"}
+    for name, value in shell.items():
+        monkeypatch.setenv(f"SBATCH_{name}", value)
+    sbatch = f"env | grep ^SBATCH_ >> {tmp_path}/seen; echo Submitted batch job 1"
+    fake_programs(tmp_path, monkeypatch, sbatch=sbatch, srun="")
+    size = Resources(memory_gb=1, hours=0.5)
+    one = replace(array(1), resources=size)
+    submit([one], Queue(partition="low", sbatch=("qos=fast",)), tmp_path / "jobs", Cluster({}))
+    assert set((tmp_path / "seen").read_text().split()) == {"SBATCH_ACCOUNT=mine", "SBATCH_GPUS=1"}
+    (note,) = capsys.readouterr().err.splitlines()
+    assert "SBATCH_PARTITION=urgent" in note
+    assert "ACCOUNT" not in note
+    assert os.environ["SBATCH_WAIT"] == "1"
+
+
+def test_the_documented_setup_with_conda_works_in_the_bash_of_a_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # conda's program cannot activate; what its hook prints defines a function that can
+    hook = 'conda() { [ "$*" = "activate ssl" ] && export ENVIRONMENT=ssl; }'
+    conda = f"[ \"$*\" = 'shell.bash hook' ] && echo '{hook}'"
+    fake_programs(tmp_path, monkeypatch, conda=conda, module="true", srun="echo in $ENVIRONMENT")
+    page = Path(__file__).parents[2] / "benchmarks/CLUSTER.md"
+    (words,) = re.findall(r"`--setup ([^`]*)`", page.read_text())
+    text = script(array(1), Queue(setup=tuple(shlex.split(words))), tmp_path / "jobs")
+    done = subprocess.run(["bash", "-c", text], capture_output=True, text=True)
+    assert (done.stdout.strip(), done.stderr, done.returncode) == ("in ssl", "", 0)
+
+
+def test_a_time_limit_above_the_partitions_is_refused(tmp_path: Path) -> None:
+    where = Cluster({}, {"low": 30.0, "long": 2880.0, "": 30.0})
+    asked = [array(1), replace(array(1), resources=Resources(hours=0.7), partition="low")]
+    with pytest.raises(ClusterError, match=r"42 min.*low ends jobs after 30 min.*--hours 0\.5"):
+        submit(asked, Queue(partition="low,long"), tmp_path, where)
+    assert where.most_minutes() == 30
+    assert where.most_minutes("other") == float("inf")  # sbatch will say what is wrong with it
+
+
 def test_two_submissions_of_one_second_have_folders_of_their_own(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """What is refused takes back all jobs of its folder."""
-    monkeypatch.setattr("time.strftime", lambda _: "20261127-120000")
     for _ in range(2):
         assert main(["--dry-run", "--", "true"]) == 0
     folders = re.findall("--comment=(.*)", capsys.readouterr().out)

@@ -14,6 +14,7 @@ from transfer.backbone import (
     Backbone,
     BackboneError,
     InputFormat,
+    default_name,
     inspect_file,
     load_backbone,
     random_backbone,
@@ -150,3 +151,40 @@ def test_the_report_of_our_own_file_is_short(cifar: Backbone, tmp_path: Path) ->
     facts = ["ssl-backbone/1", "resnet18, cifar stem", "512", "32 px", "0.1 0.2 0.3", "0.229"]
     facts += ["120 tensors", "not needed", "jcl", "epochs        3", "a 1"]
     assert [fact for fact in facts if fact not in text] == []
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("run1/backbone.pt", "run1"),
+        ("run1/encoder.pt", "run1"),
+        ("run1/checkpoint.pth", "run1"),
+        ("run1/model_best.pth.tar", "run1"),
+        ("run1/checkpoints/last.ckpt", "run1"),
+        ("vit/pytorch_model.bin", "vit"),
+        ("run1/sub/../model.safetensors", "run1"),
+        ("run1/checkpoint_0199.pth.tar", "run1-checkpoint_0199"),
+        ("run1/snapshots/epoch0010.pt", "run1-epoch0010"),
+        ("run1/backbone-head0.pt", "run1-backbone-head0"),
+        ("run1/jcl.pth", "jcl"),
+        ("run1/model_jcl.pth", "model_jcl"),
+        ("run1/moco_v2_800ep_pretrain.pth.tar", "moco_v2_800ep_pretrain.pth"),
+    ],
+)
+def test_default_name_says_which_run(file: str, name: str, tmp_path: Path) -> None:
+    assert default_name(tmp_path / file) == name
+
+
+def test_default_name_in_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine").mkdir()
+    monkeypatch.chdir(tmp_path / "mine")
+    assert default_name(Path("backbone.pt")) == "mine"
+
+
+def test_loaded_backbone_has_the_default_name(small_backbone: Backbone, tmp_path: Path) -> None:
+    (tmp_path / "run1").mkdir()
+    path = own_file(small_backbone, {}, tmp_path / "run1" / "backbone.pt")
+    assert load_backbone(path).name == "run1"
+    assert load_backbone(path, name="mine").name == "mine"

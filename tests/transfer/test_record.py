@@ -12,6 +12,7 @@ import transfer.record
 from transfer.record import (
     Record,
     RecordError,
+    cell_path,
     cell_records,
     commit,
     conditions,
@@ -113,11 +114,11 @@ OTHERS = {
 
 
 def test_records_of_other_conditions_lie_beside_the_first(tmp_path: Path) -> None:
-    path = tmp_path / "task.seed0.json"
+    path = cell_path(tmp_path, RECORD)
     assert store_record(path, FIRST) == path
     files = {store_record(path, other): other for other in OTHERS.values()}
     assert len(files) == len(OTHERS)
-    assert all(file.name.startswith("task.seed0.") for file in files)
+    assert all(file.name.startswith(f"{path.stem}.") for file in files)
     for file, other in files.items():
         assert store_record(path, replace(other, wall_s=7.0)) == file
     assert cell_records(path) == (
@@ -132,7 +133,7 @@ def test_one_process_has_no_shared_norm() -> None:
 
 
 def test_a_record_of_newer_weights_replaces_only_that_of_its_conditions(tmp_path: Path) -> None:
-    path = tmp_path / "task.seed0.json"
+    path = cell_path(tmp_path, RECORD)
     newer = RECORD.backbone | {"sha256": "other"}
     store_record(path, RECORD)
     beside = store_record(path, unlike(engine="other", backbone=newer))
@@ -143,7 +144,7 @@ def test_a_record_of_newer_weights_replaces_only_that_of_its_conditions(tmp_path
 
 @pytest.mark.parametrize("engine", ["torch", "other"])
 def test_success_clears_an_earlier_failure(engine: str, tmp_path: Path) -> None:
-    path = tmp_path / "task.seed0.json"
+    path = cell_path(tmp_path, RECORD)
     store_record(path, RECORD)
     write_json(failure_path(path), {"reason": "no"})
     store_record(path, unlike(engine=engine))

@@ -10,13 +10,13 @@ import tyro
 from pretrain.running.command_line import check_ranges
 from pretrain.running.console import format_duration
 from pretrain.running.processes import this_process
-from transfer.backbone import BackboneError, require_file, with_heads
+from transfer.backbone import BackboneError, default_name, require_file, with_heads
 from transfer.cells.declaration import (
     check_declared_recipe,
     settle_declaration,
     with_declared_recipe,
 )
-from transfer.cells.request import Cell, CellSettings, departures
+from transfer.cells.request import Cell, CellSettings, check_records_of_name, departures
 from transfer.datasets.expected import DataError
 from transfer.datasets.folders import check_row_name, check_writable, data_folder
 from transfer.detection.engines import engine_for
@@ -38,7 +38,8 @@ class Evaluate:
     ckpt: Path
     """Backbone file, or a checkpoint of another project."""
     name: str | None = None
-    """Name of the row in the tables; the file's name if not given."""
+    """Name of the row in the tables; default: the name of the file, or of its folder for a file
+    such as backbone.pt or checkpoint.pth."""
     declared: Annotated[str | None, tyro.conf.arg(name="as")] = None
     """Recipe of a file that does not say how it was made, such as moco/in1k-r50-v2; '' withdraws
     that of an earlier run."""
@@ -101,6 +102,7 @@ class Evaluate:
             raise BackboneError(f"{self.task}: {why}")
         if why := cell.task.too_few_images(self.data):
             raise DataError(f"{self.task}: {why}")
+        check_records_of_name(cell)
         if self.dry_run:
             print(f"{cell.task}\nrecord: {cell.path}")
             for line in departures(cell):
@@ -120,7 +122,8 @@ class Evaluate:
     def check(self) -> None:
         """Raise a BackboneError or ValueError for a misspelled word, before torch is imported."""
         check_ranges(self, RANGES)
-        check_row_name(self.ckpt.stem if self.name is None else self.name, self.ckpt.stem)
+        default = default_name(self.ckpt)
+        check_row_name(default if self.name is None else self.name, default)
         task_of(self.task)
         length_fraction(self.schedule)
         if self.declared:

@@ -6,13 +6,14 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pretrain.running.console import PROGRESS_FILE, print_line, progress_file
 from pretrain.running.host_memory import image_memory
 from pretrain.running.lock import lock_folder, wait_for_lock
-from pretrain.running.processes import Process, tf32_convolutions, this_process, wait_for_all
+from pretrain.running.processes import Process, tf32_convolutions, this_process
 from pretrain.running.reading import ReadError
 from transfer.backbone import Backbone
 from transfer.cells.checked_data import (
@@ -25,6 +26,7 @@ from transfer.cells.request import (
     WEIGHTS,
     Cell,
     ClassifierError,
+    check_records_of_name,
     classifier_hash,
     departures,
     failure_fields,
@@ -88,13 +90,17 @@ LESS_MEMORY = {
 def evaluate(cell: Cell, *, wait: bool = False) -> Record:
     """Run the cell and write its record; a finished cell is read, not run again.
 
-    If another process runs the cell, wait for it, or raise BusyError. No error leaves a record.
+    If another process runs the cell, wait for it, or raise BusyError. ValueError if records of
+    other weights have the backbone's name. No error leaves a record.
     """
+    import torch.distributed as dist
+
     fingerprint.cache_clear()  # the data may have changed since the plan, or the cell before
     map_annotations(cell.task.datasets(), cell.folders.data, cell.folders.cache)
     record = finished(cell)
     if record is not None:
         return record
+    check_records_of_name(cell)
     process = this_process()
     if process.is_main:
         for line in cell_records(cell.path)[1]:
@@ -107,7 +113,8 @@ def evaluate(cell: Cell, *, wait: bool = False) -> Record:
             file = _compute(cell, process)
     else:
         file = _compute(cell, process)
-    wait_for_all("that write the record")
+    if process.num_processes > 1:
+        dist.barrier()
     newest = max(record_files(cell.path), key=lambda path: path.stat().st_mtime_ns)
     return read_record(file or newest)
 
@@ -146,7 +153,8 @@ def _compute(cell: Cell, process: Process) -> Path | None:
         record = _record(cell, predictions, reports, lender, own_start)
         require_still_same(reports, cell.settings.data)
         file = store_record(cell.path, record)
-        keep_gallery(file, lambda: cell.task.gallery(predictions, folders))
+        draw = partial(cell.task.gallery, predictions, folders)
+        keep_gallery(file, draw, finished=record.finished)
     return file
 
 

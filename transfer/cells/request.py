@@ -26,6 +26,7 @@ from transfer.record import (
     features_in,
     hashed_fields,
     protocol_hash,
+    read_json,
     record_path,
 )
 from transfer.tasks import reading_of, task_of
@@ -211,6 +212,29 @@ def _fits(cell: Cell, record: Record) -> bool:
         )
         and not (cell.with_weights and weights_file(record, cell.folders.work) is None)
     )
+
+
+def check_records_of_name(cell: Cell) -> None:
+    """Raise ValueError if the cell is to run, and its name has records of other weights.
+
+    They would be replaced, or stand in one row with the new ones.
+    """
+    backbone = cell.backbone
+    folder = cell.settings.records / backbone.name
+    for file in sorted(folder.rglob("*.json")):  # a task's name may have a slash
+        stored = (read_json(file) or {}).get("backbone")  # a failure stores the name alone
+        if isinstance(stored, dict) and stored.get("sha256") != backbone.sha256:
+            break
+    else:
+        return
+    if finished(cell) is None:
+        option = "--results" if backbone.name == "random" else "--name"
+        raise ValueError(
+            f"{folder} has records of other weights, which are never replaced: {file.name} is "
+            f"of {stored.get('arch')}, weights {str(stored.get('sha256'))[:12]}, not of "
+            f"{backbone.arch}, weights {backbone.sha256[:12]}. Give this checkpoint another "
+            f"{option}, or move that folder away"
+        )
 
 
 def weights_file(record: Record | None, work: Path) -> Path | None:

@@ -17,6 +17,7 @@ from transfer.backbone import (
     BackboneError,
     InputFormat,
     content_sha256,
+    default_name,
     file_fields,
     load_backbone,
     norm_words,
@@ -207,7 +208,7 @@ def load_encoder(
             raise BackboneError(f"transformers changes the values of {', '.join(wrong[:3])}")
         where = f", prefix {placed.prefix}" if placed.prefix else ""
         source = f"{path.name}: {options.label} layout{where} ({placed.choice})"
-        encoder, notes = _with_facts(built, options, name or path.stem, source)
+        encoder, notes = _with_facts(built, options, name or default_name(path), source)
     except BackboneError as error:
         raise BackboneError(f"{path}: {error}") from error
     encoder = replace(encoder, **file_fields(path, encoder.name, branch, *options.words))

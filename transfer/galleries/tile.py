@@ -71,25 +71,27 @@ def gallery_folder(record: Path) -> Path:
     return record.with_name(record.name.removesuffix(".json") + SUFFIX)
 
 
-def keep_gallery(record: Path, draw: Callable[[], Sequence[Tile]]) -> None:
+def keep_gallery(record: Path, draw: Callable[[], Sequence[Tile]], *, finished: str = "") -> None:
     """Draw and write the pictures of a record; a failure is one line, since the record counts.
 
-    Those of an earlier record go in any case: they would illustrate other numbers.
+    Those of an earlier record go in any case: they would illustrate other numbers. finished: time
+    of the record, by which the report knows whose pictures they are.
     """
     try:
         shutil.rmtree(gallery_folder(record), ignore_errors=True)
         tiles = draw()
         if tiles:
-            write_gallery(record, tiles)
+            write_gallery(record, tiles, finished=finished)
     except Exception as error:  # a picture must never cost a result
         reason = (str(error).splitlines() or [""])[0] or type(error).__name__
         print(f"no pictures of {record.name}: {reason}", file=sys.stderr, flush=True)
 
 
-def write_gallery(record: Path, tiles: Sequence[Tile]) -> Path:
+def write_gallery(record: Path, tiles: Sequence[Tile], *, finished: str = "") -> Path:
     """Write the pictures in place of earlier ones; return their folder.
 
-    The captions are lines of JSON. The folder holds no .json file, because those are records.
+    The captions are lines of JSON, each with the time of the record if it is given. The folder
+    holds no .json file, because those are records.
     """
     folder = gallery_folder(record)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as private:
@@ -100,6 +102,7 @@ def write_gallery(record: Path, tiles: Sequence[Tile]) -> Path:
             if len(tile.jpeg) <= left:
                 left -= len(tile.jpeg)
                 words = asdict(tile) | {"file": f"{number:02d}.jpg"}
+                words |= {"record_finished": finished} if finished else {}
                 (new / words["file"]).write_bytes(words.pop("jpeg"))
                 lines.append(json.dumps(words, sort_keys=True) + "\n")
         (new / CAPTIONS).write_text("".join(lines))

@@ -1,5 +1,6 @@
 """Which arrays become of a plan, and what is known of them later; no cluster is needed."""
 
+import math
 import pickle
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,10 +24,12 @@ from benchmarks.cluster.cell_status import (
     submitted_states,
 )
 from benchmarks.execution.jobs import PREPARE, THEN
+from benchmarks.execution.states import write_run_file
 from benchmarks.planning.checkpoints import Origin, Origins
 from benchmarks.planning.options import SlurmOptions
 from benchmarks.planning.plan import PlannedCell
 from benchmarks.run_all import main
+from benchmarks.status import all_states
 from benchmarks.status import main as status
 from pretrain.running.processes import assume_gpus
 from slurm.cluster import Cluster, ClusterError
@@ -76,8 +79,9 @@ def submit(rows: list[PlannedCell], settings: CellSettings) -> Submission:
     return submission
 
 
-def arrays_of(rows: list[PlannedCell]) -> list[Array]:
-    return [array for array, _ in plan_arrays(rows, ORIGINS, OPTIONS, Path("x"))]
+def arrays_of(rows: list[PlannedCell], most_minutes: float = math.inf) -> list[Array]:
+    where = Cluster({}, {"": most_minutes})
+    return [array for array, _ in plan_arrays(rows, ORIGINS, OPTIONS, Path("x"), where)]
 
 
 def test_cells_of_one_size_are_one_array_and_the_tables_come_last(rows: Rows) -> None:
@@ -87,6 +91,7 @@ def test_cells_of_one_size_are_one_array_and_the_tables_come_last(rows: Rows) ->
     assert (len(tables.work), tables.after) == (1, (0,))
     found[0] = replace(found[0], gpu_hours=5.0)
     assert [array.resources.hours for array in arrays_of(found)] == [5 * MARGIN, 1, 1]
+    assert [array.resources.hours for array in arrays_of(found, 30)] == [0.5, 0.5]
 
 
 PASS = ("in100_linear@jcl", "in100_linear@looc")
@@ -182,6 +187,36 @@ def test_each_state_is_told_from_what_there_is(
     for fact in ("DataError: no folder cifar10", str(log), "1 failed, 1 done"):
         assert fact in shown
     assert status([*words, "others"]) == 2
+
+
+def test_an_element_that_was_cancelled_before_it_began_is_cancelled(
+    submission: Submission, settings: CellSettings, programs: Path
+) -> None:
+    (programs / "queue").write_text("1_1|PENDING|PartitionTimeLimit|\n")  # Slurm drops 1_0
+    (first, _), (second, reason) = states(settings)
+    assert (first, second) == ("cancelled", "queued")
+    assert "waiting does not help" in reason
+
+
+def test_a_cell_that_is_queued_is_recognized_through_a_link(
+    submission: Submission, rows: Rows, settings: CellSettings, programs: Path, tmp_path: Path
+) -> None:
+    (programs / "queue").write_text("1_0|PENDING|Priority|\n1_1|PENDING|Priority|\n")
+    link = tmp_path / "link"
+    link.symlink_to(settings.results.absolute())
+    (row,) = rows("cifar10_knn")
+    cell = replace(row.cell, settings=replace(settings, results=link))
+    again = [replace(row, cell=cell)]
+    assert submit_cells(again, ORIGINS, OPTIONS, settings.runs, Cluster({})) is None
+
+
+def test_a_cell_of_this_machine_and_of_the_cluster_is_shown_once(
+    submission: Submission, rows: Rows, settings: CellSettings, programs: Path
+) -> None:
+    (programs / "queue").write_text("1_0|PENDING|Priority|\n1_1|RUNNING|None|n1\n")
+    write_run_file([rows("cifar10_knn")[0].cell], settings.runs)
+    found, _ = all_states(settings.runs)
+    assert [one.cell.key for one in found] == ["cifar10_knn", "in100_knn"]
 
 
 def test_the_last_job_writes_tables_with_the_reasons_and_what_failed_is_submitted_once_more(

@@ -10,9 +10,12 @@ from benchmarks.cluster.arrays import resources, with_cluster_gpus
 from benchmarks.planning.options import SlurmOptions
 from benchmarks.planning.plan import PlannedCell, render_plan
 from pretrain.running.processes import assume_gpus
+from slurm.cluster import Cluster
 from transfer.backbone import Backbone
 from transfer.cells.request import Cell, CellSettings
 from transfer.finetuning.options import TrainingOptions
+
+WHERE = Cluster({})
 
 
 @pytest.fixture
@@ -32,17 +35,18 @@ def row(backbone: Backbone, key: str, **training: Any) -> PlannedCell:
 
 
 def test_a_probe_asks_for_one_gpu_and_a_detector_for_a_node(backbone: Backbone) -> None:
-    probe = resources(row(backbone, "in100_linear@jcl"), SlurmOptions())
-    detector = resources(row(backbone, "coco_det"), SlurmOptions())
+    probe = resources(row(backbone, "in100_linear@jcl"), SlurmOptions(), WHERE)
+    detector = resources(row(backbone, "coco_det"), SlurmOptions(), WHERE)
     assert (probe.gpus, probe.processes, probe.cpus) == (1, 1, 8)
     assert (detector.gpus, detector.processes, detector.cpus) == (8, 1, 64)
     slow = replace(row(backbone, "coco_det"), gpu_hours=5000.0)
-    assert resources(slow, SlurmOptions()).hours == 24  # a day at a time
+    assert resources(slow, SlurmOptions(), WHERE).hours == 24  # a day at a time
     half = row(backbone, "coco_det", precision="float16")
     assert "float16" in str(half.cell.task)  # planned where there is no GPU
     # half the GPUs take twice the time
     eight, four = (
-        resources(row(backbone, "voc0712_det_c4", gpus=gpus), SlurmOptions()) for gpus in (0, 4)
+        resources(row(backbone, "voc0712_det_c4", gpus=gpus), SlurmOptions(), WHERE)
+        for gpus in (0, 4)
     )
     assert four.gpus == 4
     assert four.hours == pytest.approx(2 * eight.hours, abs=1)

@@ -24,7 +24,7 @@ def points(results: Path) -> list[tuple[Point, ...]]:
 
 
 def test_seeds_become_a_mean_and_a_backbone_with_two_names_counts_once(tmp_path: Path) -> None:
-    jcl_keys(tmp_path, {5: 80.0})
+    jcl_keys(tmp_path, {5: 80.0}, sha256="5" * 64)
     assert pictures(tmp_path) == []
     for seed, score in ((0, 79.0), (1, 80.0), (2, 81.0)):
         for suffix in ("", "-again"):

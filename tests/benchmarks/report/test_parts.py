@@ -18,6 +18,7 @@ from benchmarks.report_parts.pretraining import Log, loss_of, pretraining
 from benchmarks.report_parts.task_charts import named_records
 from tests.benchmarks.report.complete_records import HOSTILE, LORAC, backbone, complete
 from transfer.galleries.tile import Tile, write_gallery
+from transfer.record import RECORDS, SNAPSHOTS
 
 TASK = transfer_tasks()[0]
 SEARCH = Draft(title="Search", x="rate", y="accuracy", series={}, log_x=True, edges=True)
@@ -94,6 +95,16 @@ def test_pictures_beside_a_record_are_embedded_and_none_from_elsewhere(tmp_path:
     assert parts_by_task(read_contents(tmp_path)) == []
 
 
+def test_pictures_of_an_older_record_are_not_shown(tmp_path: Path) -> None:
+    complete(tmp_path, "mine", TASK)
+    (result,) = read_contents(tmp_path).results.done
+    path = tmp_path / result.file
+    write_gallery(path, [tile()], finished=result.finished)
+    assert part_of(tmp_path).galleries != ()
+    write_gallery(path, [tile()], finished="2025-01-01T00:00:00Z")
+    assert parts_by_task(read_contents(tmp_path)) == []
+
+
 def test_logs_are_read_up_to_a_torn_line(tmp_path: Path) -> None:
     lines = [{"step": i, "epoch": i / 2, "loss": 4.0 - i, "learning_rate": 0.1} for i in (1, 2)]
     log = tmp_path / "run" / "metrics.jsonl"
@@ -121,7 +132,7 @@ def test_a_checkpoint_shows_the_loss_of_its_own_run() -> None:
 def test_records_of_one_cell_that_tolerated_unlike_images_have_unlike_names(tmp_path: Path) -> None:
     told = {"fingerprint": "f", "small": "", "counts": {"test": 3}, "tolerated": 3}
     complete(tmp_path, "mine", TASK)
-    complete(tmp_path / "beside", "mine", TASK, data={"aircraft": told})
+    complete(tmp_path, "mine", TASK, data={"aircraft": told})
     done = read_contents(tmp_path).results.done
     first, second = (name for name, _ in named_records(done))
     assert first != second
@@ -175,8 +186,7 @@ def test_the_whole_page_is_below_the_limit_and_says_what_is_left_out(tmp_path: P
 def snapshot(results: Path, epoch: int, **changes: Any) -> None:
     """Write the record of a snapshot of the run "jcl"."""
     entry = backbone(f"jcl@{epoch}", made_by=LORAC | {"epochs": float(epoch)})
-    folder = f"snapshots/{changes.get('schedule', 'paper')}-{changes.get('engine', '')}-{epoch}"
-    complete(results, folder, TASK, backbone=entry, **changes)
+    complete(results / RECORDS / SNAPSHOTS, entry["name"], TASK, backbone=entry, **changes)
 
 
 def test_snapshots_of_each_schedule_and_engine_have_a_line_of_their_own(tmp_path: Path) -> None:
