@@ -56,7 +56,7 @@ from pretrain.running import stop
 from pretrain.running.atomic_files import explain_write_errors
 from pretrain.running.command_line import check_ranges, one_line_errors, parse, run_command
 from pretrain.running.console import QUIET
-from pretrain.running.processes import assume_gpus, num_gpus
+from pretrain.running.processes import assume_gpus, num_gpus, require_launcher
 from slurm.cluster import Cluster, ClusterError, cluster
 from transfer.backbone import BackboneError
 from transfer.cells.checked_data import fingerprint
@@ -118,6 +118,7 @@ def plan(request: RunAll) -> tuple[list[PlannedCell], Origins, dict[str, str]]:
 def run(request: RunAll) -> int:
     """Print the plan, run or submit its cells and write the tables; return the exit status."""
     start = time.monotonic()
+    require_launcher()
     check_writable(request.results, "--results")
     check_writable(request.runs, "--runs")
     if request.wandb:

@@ -9,19 +9,7 @@ import torch
 from pretrain.command import DeviceChoice
 from pretrain.running.atomic_files import UNFINISHED, WriteError
 from pretrain.running.lock import BusyError, lock_folder
-from pretrain.running.processes import Process, process_group
-
-
-class LaunchError(ValueError):
-    """The run cannot start here with these options."""
-
-
-class LostProcessError(RuntimeError):
-    """Another process of the run has ended before the run did."""
-
-
-LOST = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "remote process")
-"""Parts of the messages of gloo and NCCL when another process has ended."""
+from pretrain.running.processes import LaunchError, Process, process_group
 
 
 @contextmanager
@@ -35,15 +23,7 @@ def join_processes(choice: DeviceChoice) -> Iterator[Process]:
             f"--device {choice}, but this machine has no CUDA device; use --device cpu"
         )
     with process_group(cuda=choice != "cpu") as process:
-        try:
-            yield process
-        except RuntimeError as error:
-            if not any(words in str(error) for words in LOST):
-                raise
-            raise LostProcessError(
-                f"process {process.rank} has lost another process of the run, whose own messages "
-                f"name the cause"
-            ) from error
+        yield process
 
 
 @contextmanager

@@ -155,6 +155,7 @@ def _take_steps(job: Job, training: Training, told: Told, batches: Iterator[Batc
                 job.command.out, batch.views, job.recipe.views.mean, job.recipe.views.std
             )
         training_step(job, training, network, batch)
+        stop.note_step()
         reading = job.is_read_step(training.step)
         # processes agree on a stop only where they wait for the device anyway
         if reading or job.process.num_processes == 1:

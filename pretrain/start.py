@@ -15,16 +15,23 @@ from pretrain.checkpoint import CheckpointError
 from pretrain.command import Command
 from pretrain.data.images import DataError, DecodeError, TrainingImages
 from pretrain.data.listing import find_images
-from pretrain.launch import LaunchError, LostProcessError, folder_lock, join_processes
+from pretrain.launch import folder_lock, join_processes
 from pretrain.loop import train
 from pretrain.run import cautions, describe, planned_memory, prepare, write_backbone
 from pretrain.running import stop
 from pretrain.running.atomic_files import WriteError
+from pretrain.running.command_line import exit_status_of
 from pretrain.running.console import format_duration, print_line
 from pretrain.running.errors import NotFiniteError
 from pretrain.running.loader import WorkerKilledError
-from pretrain.running.processes import Process
-from pretrain.running.reading import ReadError, may_pass
+from pretrain.running.processes import (
+    LaunchError,
+    LostProcessError,
+    Process,
+    require_launcher,
+    wait_for_all,
+)
+from pretrain.running.reading import ReadError
 from pretrain.settings import SettingsError, check_recipe
 
 FAILURES = DecodeError, LostProcessError, NotFiniteError, OSError, WorkerKilledError
@@ -42,13 +49,12 @@ def start(name: str, command: Command[Any]) -> int:
     try:
         return run(name, command)
     except stop.Stopped:
-        print_line(
-            f"stopped by {stop.signal_name()} before the first step, run the same command to go on"
-        )
+        if os.environ.get("RANK", "0") == "0":
+            print_line(stop.last_line())
         return stop.EXIT_RESUMABLE
     except (ReadError, *FAILURES) as error:
         print(f"error: {error}", file=sys.stderr)
-        return stop.EXIT_RESUMABLE if may_pass(error) else 1
+        return exit_status_of(error)
     except (DataError, LaunchError, CheckpointError, SettingsError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -85,6 +91,7 @@ def same_images(command: Command[Any], process: Process) -> TrainingImages:
             results = [find_images(command.data, tolerated=command.tolerated_images)]
         except (DataError, OSError, ReadError) as error:
             results = [error]
+    wait_for_all("that list the images")
     if process.num_processes > 1:
         dist.broadcast_object_list(results, device=process.device)
     if isinstance(results[0], Exception):
@@ -97,6 +104,7 @@ def run(name: str, command: Command[Any]) -> int:
     """Train, export, and print the result line on stdout; return the exit status."""
     started_s = time.monotonic()
     stop.listen(at_once=True)
+    require_launcher()
     check_recipe(command.recipe, int(os.environ.get("WORLD_SIZE", "1")))
     if command.out.resolve().is_relative_to(command.data.resolve()):
         raise SettingsError(
@@ -111,6 +119,7 @@ def run(name: str, command: Command[Any]) -> int:
         # last: if the folder is in use, rank 0 fails as a member of the group; the others notice
         stack.enter_context(folder_lock(command.out) if process.is_main else nullcontext())
         job = prepare(name, command, process, images)
+        wait_for_all("that prepare the data")
         if process.is_main:
             print_line(describe(job))
             for caution in cautions(job):

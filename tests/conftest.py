@@ -52,6 +52,7 @@ def nothing_asked() -> Iterator[None]:
     """A signal to one test stops no other that runs in the same process."""
     yield
     stop._asked.clear()
+    stop._asked_s.clear()
 
 
 @pytest.fixture

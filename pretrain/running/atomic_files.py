@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pretrain.running import stop
 from pretrain.running.errors import SuiteError
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def write_whole(path: Path, content: bytes | memoryview, option: str = "") -> No
     """Write a file with a temporary file, fsync and rename; WriteError if that fails."""
     # processes on two machines that share a folder may have the same number
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}{UNFINISHED}")
-    with explain_write_errors(path, option):
+    with explain_write_errors(path, option), stop.own_work():
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with temporary.open("wb") as file:

@@ -43,6 +43,8 @@ BATCHES_AHEAD = 2
 """Batches that each worker may make or begin before they are requested."""
 PATIENCE_S = 5.0
 """Longest wait for a worker that is about to end."""
+LOOK_AGAIN_S, HANGING_S = 1.0, 30.0
+"""Time between two looks for a signal, and longest wait for images after one."""
 SHARED_MEMORY = Path("/dev/shm")
 RESERVE_BYTES = 2**24
 """Bytes that are left to others in shared memory, such as NCCL."""
@@ -124,7 +126,10 @@ def _batches_of(workers: list[_Worker], places: Iterable[Any]) -> Iterator[Any]:
         ask(worker)
     while asked:
         worker = asked.popleft()
-        with _death_explained(worker.process):
+        with _death_explained(worker.process), stop.own_work():
+            while not worker.connection.poll(LOOK_AGAIN_S):
+                if stop.requested_s() > HANGING_S:  # on a disk that hangs, after a signal
+                    raise stop.Stopped(stop.EXIT_RESUMABLE)
             result = worker.connection.recv()
         if isinstance(result, Exception):
             raise result

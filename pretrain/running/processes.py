@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import pickle
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import timedelta
@@ -14,15 +15,42 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pretrain.running import stop
+from pretrain.running.console import format_duration, print_line
+from pretrain.running.errors import SuiteError
 
 if TYPE_CHECKING:
     import torch
+    from torch.distributed.distributed_c10d import Store
 
-PATIENCE = timedelta(days=1)
-"""Longest wait in a collective: the others wait while rank 0 checks data, counts an average
-precision or draws a gallery. torch's own ten minutes would end the job."""
+MEETING_S = 600.0
+"""Longest wait for the other processes of a run when it starts."""
+WORK_S = 24 * 3600.0
+"""Longest wait while rank 0 lists or checks data, counts an average precision or draws a gallery.
+In collectives the limits of torch count, of ten or thirty minutes."""
+FIRST_LINE_S, LINE_INTERVAL_S = 5.0, 60.0
+"""Time until a waiting process says what it waits for, and between such lines."""
+LOOK_AGAIN_S, CONNECTION_S = 0.2, 2.0
+"""Time between two looks at the other processes; limit of one attempt to find rank 0."""
+LAUNCHERS = ("SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+"""Variables in which srun and mpirun say how many processes they have started."""
+LOST = (
+    *("Connection closed by peer", "Connection reset by peer", "Broken pipe", "remote process"),
+    *("Timed out waiting", "Failed to recv"),
+)
+"""Parts of the messages of gloo and NCCL when another process has ended or hangs."""
 DRIVER_DEVICES = ("/dev/nvidiactl", "/dev/nvmap", "/dev/kfd", "/dev/dxg")
 """Devices of the drivers that torch.cuda works with: NVIDIA's, its Tegra's, AMD's, Windows'."""
+LOST_PEER = "process {} has lost another process of the run, whose own messages name the cause"
+STOPPED, FAILED = "stopped", "failed"
+"""Keys under which a process that leaves tells why."""
+
+
+class LaunchError(SuiteError, ValueError):
+    """The run cannot start here with these options."""
+
+
+class LostProcessError(SuiteError, RuntimeError):
+    """Another process of the run has not come, hangs, or has ended before the run did."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,16 +122,16 @@ def assume_gpus(count: int) -> Iterator[None]:
 
 
 class _Opened:
-    """Whether `process_group` has opened the process group of torch; a caller's own is not used."""
+    """Meetings of the process group that `process_group` has opened; a caller's own is not used."""
 
-    group = False
+    meetings: Meetings | None = None
 
 
 def has_own_group() -> bool:
     """Return whether the suite itself, not the code that calls it, has opened a process group."""
     import torch.distributed as dist
 
-    return _Opened.group and dist.is_initialized()
+    return _Opened.meetings is not None and dist.is_initialized()
 
 
 def this_process(*, cuda: bool = True) -> Process:
@@ -134,7 +162,31 @@ def started_processes() -> int:
     dist = sys.modules.get("torch.distributed")
     if dist is not None and dist.is_initialized() and not has_own_group():
         return 0
-    return int(os.environ.get("WORLD_SIZE", 0))
+    return int(os.environ.get("WORLD_SIZE") or 0)
+
+
+def require_launcher() -> None:
+    """Raise a LaunchError in one of several processes that cannot find each other.
+
+    An interactive session of Slurm has the variables of its allocation, and a terminal; it is one
+    process.
+    """
+    count = started_processes()
+    names = ("RANK", "MASTER_ADDR", "MASTER_PORT")
+    missing = [name for name in names if not os.environ.get(name)]
+    if count > 1 and missing:
+        reason = f"WORLD_SIZE is {count}, but {', '.join(missing)} are not set"
+    elif count == 0 and not os.isatty(0):
+        counts = {name: int(os.environ.get(name) or 1) for name in LAUNCHERS}
+        started = next((name for name in LAUNCHERS if counts[name] > 1), "")
+        reason = f"{started} is {counts[started]}, but WORLD_SIZE is not set" if started else ""
+    else:
+        reason = ""
+    if reason:
+        raise LaunchError(
+            f"{reason}: the processes of this run cannot find each other. Start it once, by "
+            "`python -m slurm ... -- COMMAND` on a cluster, or by `torchrun --nproc-per-node N`"
+        )
 
 
 def any_process(wishes: list[bool], process: Process) -> list[bool]:
@@ -172,6 +224,7 @@ def process_group(*, cuda: bool = True) -> Iterator[Process]:
     import torch
     import torch.distributed as dist
 
+    require_launcher()
     if started_processes() <= 1:
         yield this_process(cuda=cuda)
         return
@@ -179,11 +232,133 @@ def process_group(*, cuda: bool = True) -> Iterator[Process]:
     gpu = device if device.type == "cuda" else None
     if gpu is not None:
         torch.cuda.set_device(gpu)
-    dist.init_process_group("gloo" if gpu is None else "nccl", timeout=PATIENCE, device_id=gpu)
-    _Opened.group = True
-    yield this_process(cuda=cuda)
-    dist.destroy_process_group()
-    _Opened.group = False
+    rank, count = int(os.environ["RANK"]), started_processes()
+    with stop.end_of_waits(spinning=gpu is not None), _lost_explained(rank):
+        meetings = Meetings(_store(rank, count), rank, count)
+        place = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
+        try:
+            meetings.wait(f"at {place}", MEETING_S)
+            backend = "gloo" if gpu is None else "nccl"
+            dist.init_process_group(
+                backend, store=meetings.store, rank=rank, world_size=count, device_id=gpu
+            )
+            _Opened.meetings = meetings
+            yield this_process(cuda=cuda)
+        except BaseException as error:
+            meetings.leave(stopped=isinstance(error, stop.Stopped))
+            raise
+        dist.destroy_process_group()
+        _Opened.meetings = None
+
+
+@contextmanager
+def _lost_explained(rank: int) -> Iterator[None]:
+    """Raise LostProcessError for the errors of collectives that another process has caused."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not any(text in str(error) for text in LOST):
+            raise
+        raise LostProcessError(LOST_PEER.format(rank)) from error
+
+
+def _store(rank: int, count: int) -> Store:
+    """Connect to the store that rank 0 or torchrun serves, and return this start's part of it."""
+    from torch.distributed import DistError, PrefixStore, TCPStore  # type: ignore[attr-defined]
+
+    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    serves = rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+    notes = _Notes(f"waiting for process 0 of {count} at {host}:{port}", MEETING_S)
+    while True:
+        try:
+            limit = timedelta(seconds=CONNECTION_S)
+            store = TCPStore(host, port, count, serves, limit, wait_for_workers=False)
+            break
+        except DistError as error:
+            if serves:  # a port in use, or the address of another machine
+                raise LaunchError(f"{host}:{port}: {str(error).partition(chr(10))[0]}") from error
+            stop.exit_if_requested()
+            notes.look()
+    store.set_timeout(timedelta(seconds=MEETING_S))
+    start = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    return PrefixStore(f"ssl-benchmark-{start}", store)
+
+
+class _Notes:
+    """Lines of a process that waits; the wait ends with a LostProcessError."""
+
+    def __init__(self, text: str, patience_s: float) -> None:
+        self.text, self.patience_s = text, patience_s
+        self.start_s = time.monotonic()
+        self.next_s = FIRST_LINE_S
+
+    def look(self, *, printed: bool = True) -> None:
+        """Print a line if it is time for one; LostProcessError after the patience."""
+        waited_s = time.monotonic() - self.start_s
+        if waited_s > self.patience_s:
+            raise LostProcessError(
+                f"{self.text} ended after {format_duration(self.patience_s)}; see that the "
+                "launcher has started all processes and that they run, then start them again"
+            )
+        if waited_s >= self.next_s:
+            self.next_s += LINE_INTERVAL_S
+            if printed:
+                print_line(f"{self.text} ({format_duration(waited_s)})")
+
+
+class Meetings:
+    """Points at which the processes of a run wait for each other, in Python.
+
+    Unlike in a collective, the wait says what it is for, and a signal ends it at once.
+    """
+
+    def __init__(self, store: Store, rank: int, count: int) -> None:
+        self.store, self.rank, self.count = store, rank, count
+        self.number = 0
+
+    def wait(self, what: str, patience_s: float) -> None:
+        """Wait until all processes are here; LostProcessError after the patience.
+
+        Stopped if a signal comes to this process, or came to one that was waiting.
+        """
+        self.number += 1
+        self._await(f"arrived {self.number}", what, patience_s)
+        # process 0 may serve the store, and may end next: the others must have seen its arrival
+        gone = f"gone on {self.number}"
+        if self.rank:
+            self.store.add(gone, 1)
+        else:
+            self._await(gone, what, patience_s)
+
+    def _await(self, key: str, what: str, patience_s: float) -> None:
+        missing = self.count - self.store.add(key, 1)
+        text = "waiting for {} of {} processes {}"
+        notes = _Notes(text.format(missing, self.count, what), patience_s)
+        while missing:
+            if stop.is_requested() or self.store.check([STOPPED]):
+                raise stop.Stopped(stop.EXIT_RESUMABLE)
+            if self.store.check([FAILED]):
+                raise LostProcessError(LOST_PEER.format(self.rank))
+            notes.text = text.format(missing, self.count, what)
+            notes.look(printed=self.rank < 2)  # process 0 may be the one that is waited for
+            time.sleep(LOOK_AGAIN_S)
+            missing = self.count - self.store.add(key, 0)
+
+    def leave(self, *, stopped: bool) -> None:
+        """Tell the processes that wait for this one that it does not come."""
+        with suppress(RuntimeError):  # the store is gone with the process that served it
+            self.store.set(STOPPED if stopped else FAILED, "")
+            if not self.rank:  # which may serve the store
+                time.sleep(2 * LOOK_AGAIN_S)
+
+
+def wait_for_all(what: str) -> None:
+    """Wait until all processes of the run are here, for as long as rank 0 may have to work alone.
+
+    what: what the missing ones are doing, such as "that prepare the data".
+    """
+    if has_own_group() and _Opened.meetings is not None:
+        _Opened.meetings.wait(what, WORK_S)
 
 
 class _Rebuilt:

@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from pretrain.running.console import print_line
-from pretrain.running.processes import this_process
+from pretrain.running.processes import this_process, wait_for_all
 from transfer.datasets.catalog import DATASETS, map_annotations, open_any
 from transfer.datasets.check import DISJOINT, Report, combine_fingerprints, require
 from transfer.datasets.expected import DataError
@@ -76,6 +76,7 @@ def checked_data(
         print_line("data", f"{', '.join(keys)} changed since an earlier task: checked again")
         check_once.cache_clear()
         reports, known = folders_with_reports(keys, folders, tolerated)
+    wait_for_all("that check the data")
     state = [state_of(reports)]
     if this_process().num_processes > 1:  # on several machines, each may have its own copy
         dist.broadcast_object_list(state)

@@ -13,7 +13,7 @@ from typing import Any
 from pretrain.running.console import PROGRESS_FILE, print_line, progress_file
 from pretrain.running.host_memory import image_memory
 from pretrain.running.lock import lock_folder, wait_for_lock
-from pretrain.running.processes import Process, tf32_convolutions, this_process
+from pretrain.running.processes import Process, tf32_convolutions, this_process, wait_for_all
 from pretrain.running.reading import ReadError
 from transfer.backbone import Backbone
 from transfer.cells.checked_data import (
@@ -93,8 +93,6 @@ def evaluate(cell: Cell, *, wait: bool = False) -> Record:
     If another process runs the cell, wait for it, or raise BusyError. ValueError if records of
     other weights have the backbone's name. No error leaves a record.
     """
-    import torch.distributed as dist
-
     fingerprint.cache_clear()  # the data may have changed since the plan, or the cell before
     map_annotations(cell.task.datasets(), cell.folders.data, cell.folders.cache)
     record = finished(cell)
@@ -113,8 +111,7 @@ def evaluate(cell: Cell, *, wait: bool = False) -> Record:
             file = _compute(cell, process)
     else:
         file = _compute(cell, process)
-    if process.num_processes > 1:
-        dist.barrier()
+    wait_for_all("that write the record")
     newest = max(record_files(cell.path), key=lambda path: path.stat().st_mtime_ns)
     return read_record(file or newest)
 

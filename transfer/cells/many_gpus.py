@@ -45,7 +45,7 @@ class KilledError(SuiteError, RuntimeError):
 
 
 ALONE_S = 60.0
-"""Time for the other workers to end after one has failed; most fail with it at once."""
+"""Time for the other workers to end after one has failed or stopped; most end with it at once."""
 
 
 def evaluate_on_gpus(cell: Cell) -> Record:
@@ -124,8 +124,8 @@ def wait_for_workers(workers: Sequence[Worker]) -> list[int]:
             if not failed_s and any(worker.poll() for worker in workers):
                 failed_s = time.monotonic()
                 first = min(worker.poll() or 0 for worker in workers)
-            if failed_s and not told and time.monotonic() - failed_s > ALONE_S:
-                break  # the others wait for a worker that is gone
+            if failed_s and time.monotonic() - failed_s > ALONE_S:
+                break  # the others wait for a worker that is gone, or hang
     finally:
         for worker in workers:
             worker.kill()

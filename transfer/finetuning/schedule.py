@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
 
 from pretrain.running.console import print_line
 from pretrain.running.errors import NotFiniteError
-from pretrain.running.processes import this_process
+from pretrain.running.processes import this_process, wait_for_all
 
 if TYPE_CHECKING:
     import torch
@@ -105,6 +105,7 @@ def search_learning_rates(
                 raise  # in the midst of a step of this process alone, for which the others wait
             continue
         if process.num_processes > 1:
+            wait_for_all("that count the score")
             dist.broadcast_object_list(shared)
         scores[rate] = shared[0]
         if process.is_main:

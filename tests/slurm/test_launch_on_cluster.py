@@ -1,0 +1,43 @@
+"""Processes that srun starts without python -m slurm, and a session that is one process."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.pretrain.conftest import image_folder
+from tests.slurm.pretend_cluster import PretendCluster
+
+__all__ = ["image_folder"]
+ROOT = Path(__file__).parents[2]
+pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.xdist_group("slurm")]
+
+
+def start(launcher: tuple[str, ...], images: Path) -> subprocess.CompletedProcess[str]:
+    words = ["-m", "pretrain", "moco/smoke", "--data", str(images), "--dry-run"]
+    words += ["--out", str(images.parent / "run"), "--device", "cpu"]
+    return subprocess.run(
+        [*launcher, sys.executable, *words],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+def test_bare_srun_names_the_launchers(pretend: PretendCluster, image_folder: Path) -> None:
+    done = start(("srun", "-n", "2"), image_folder)
+    assert done.returncode == 2, done.stderr
+    lines = [line for line in done.stderr.splitlines() if line.startswith("error: SLURM_STEP")]
+    assert len(lines) == 2
+    assert "python -m slurm" in lines[0]
+    assert "torchrun" in lines[0]
+
+
+def test_session_of_an_allocation_is_one_process(
+    pretend: PretendCluster, image_folder: Path
+) -> None:
+    done = start(("salloc", "-n", "2"), image_folder)
+    assert done.returncode == 0, done.stderr
+    assert "1 x cpu" in done.stderr
