@@ -40,14 +40,20 @@ class ChangedDataError(DataError):
 def usable_split(folders: Folders, key: str, split: str, opened: Split) -> Split:
     """Return an opened split without the broken images that the user tolerates.
 
-    ChangedDataError if it is not the split that was checked.
+    ChangedDataError if it is not the split that was checked, DataError if no image is left.
     """
     report = folders.reports.get(key)
     checked = report.fingerprints.get(split) if report else None
     if checked is not None and checked != opened.fingerprint:
         what = f"names, sizes, classes or labels of its {len(opened):,} images have changed"
         raise changed_data_error(key, f"{split}: {what}")
-    return without(opened, folders.broken) if folders.broken else opened
+    usable = without(opened, folders.broken) if folders.broken else opened
+    if not len(usable):
+        raise DataError(
+            f"{key}, {split}: {len(opened):,} images, of which none can be used; expected at least "
+            f"one. See python -m transfer check-data --sets {key}"
+        )
+    return usable
 
 
 def require_same_files(report: Report) -> None:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from pretrain.running.loader import load_batches
 from pretrain.running.processes import Process
+from transfer.datasets.expected import DataError
 from transfer.finetuning.schedule import TrainingSchedule
 from transfer.frozen.extraction import num_workers
 
@@ -58,7 +59,12 @@ class Samples(Generic[AnySample]):
 
 
 def shuffled_indices(num_images: int, seed: int, process: Process) -> Iterator[Place]:
-    """Yield, without end, the places of the shuffled passes that one process gets."""
+    """Yield, without end, the places of the shuffled passes that one process gets.
+
+    DataError for zero images, of which no batch would ever be full.
+    """
+    if num_images < 1:
+        raise DataError("there is no image to train on; expected at least one")
     generator = torch.Generator().manual_seed(seed)
     for turn in count():
         order = torch.randperm(num_images, generator=generator).tolist()

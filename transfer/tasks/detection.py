@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, ClassVar, Self
 
+import numpy as np
+
 from pretrain.running.processes import this_process
 from transfer.backbone import Backbone
 from transfer.convert.architectures import PLAIN, WIDE
@@ -179,6 +181,16 @@ class Detection(RecipeTraining[DetectorRecipe]):
         """Open a split of the data set."""
         return open_scenes(self.dataset, data, split)
 
+    def why_not_learned(self, images: Scenes) -> str:
+        """Return why the images have no object to train on, with counts; empty if they do."""
+        counts = no_targets(images, self.recipe.finds, difficult_count=True)
+        return counts and f"no object to train on: {counts}"
+
+    def why_not_tested(self, images: Scenes) -> str:
+        """Return why the images have no object that can be found; empty if they do."""
+        counts = no_targets(images, self.recipe.finds, difficult_count=False)
+        return counts and f"no object that can be found: {counts}"
+
     def build(self, backbone: Backbone, num_classes: int, norm: Norm, folders: Folders) -> Detector:
         """Return the detector with the backbone's weights; torch's generator draws the others."""
         detector = build_detector(
@@ -229,6 +241,33 @@ class Detection(RecipeTraining[DetectorRecipe]):
         from transfer.galleries.objects import objects
 
         return objects(detected.scenes, detected.found)
+
+
+def no_targets(scenes: Scenes, finds: str, *, difficult_count: bool) -> str:
+    """Return the counts of objects of a split if a detector can use none; else an empty text.
+
+    Crowds cannot be used, nor objects without a labeled keypoint where keypoints are learned.
+    difficult_count: VOC's difficult objects are used, as in training.
+    """
+    arrays = scenes.arrays
+    here = np.isin(arrays.image_of_object, scenes.order)
+    aside = here & arrays.aside & (scenes.aside_are_crowds or not difficult_count)
+    unlabeled = np.zeros_like(here)
+    if finds == "keypoints" and len(arrays.keypoints):
+        unlabeled = here & ~aside & ~(arrays.keypoints[..., 2] > 0).any(axis=1)
+    if (here & ~aside & ~unlabeled).any():
+        return ""
+    images = f"{len(scenes):,} images"
+    if scenes.annotations is not None:
+        images += f" of {scenes.annotations}"
+    if not here.any():
+        return f"{images} have no object whose box has an area"
+    causes = []
+    if aside.any():
+        causes.append(f"{aside.sum():,} are {'crowds' if scenes.aside_are_crowds else 'difficult'}")
+    if unlabeled.any():
+        causes.append(f"{unlabeled.sum():,} have no labeled keypoint")
+    return f"{images} have {here.sum():,} objects: {' and '.join(causes)}"
 
 
 FOUR_CONVS = "jcl-2020-4conv1fc/1"

@@ -19,6 +19,8 @@ from pretrain.running.console import print_line
 from pretrain.running.processes import tf32_convolutions, this_process
 from transfer.backbone import Backbone
 from transfer.convert.architectures import has_max_pool, is_large
+from transfer.datasets.catalog import DATASETS
+from transfer.datasets.expected import DataError
 from transfer.datasets.folders import Folders
 from transfer.datasets.unchanged import usable_split
 from transfer.encoders.encoder import Encoder
@@ -160,12 +162,31 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
         """Open a split of the data set."""
 
     def portion(self, folders: Folders, train: str, test: str) -> Portion:
-        """Return two checked splits, without the broken images that the user tolerates."""
-        splits = (
+        """Return two checked splits, without the broken images that the user tolerates.
+
+        DataError if there is nothing to learn in the first, or nothing to find in the second.
+        """
+        learned, tested = (
             usable_split(folders, self.dataset, split, self.open(folders.data, split))
             for split in (train, test)
         )
-        return Portion(*splits)
+        reasons = {train: self.why_not_learned(learned), test: self.why_not_tested(tested)}
+        advice = DATASETS[self.dataset].how_to_get
+        if test != "test":
+            rate = f"--learning-rates {self.recipe.learning_rate:g}"
+            advice = f"A single rate, such as {rate}, needs no held-out images"
+        for split, why in reasons.items():
+            if why:
+                raise DataError(f"{self.dataset}, {split}: {why}. {advice}")
+        return Portion(learned, tested)
+
+    def why_not_learned(self, images: Any) -> str:
+        """Return why there is nothing to learn from images, with counts; empty if there is."""
+        return ""
+
+    def why_not_tested(self, images: Any) -> str:
+        """Return why there is nothing to find on images, with counts; empty if there is."""
+        return ""
 
     @abstractmethod
     def build(self, backbone: Backbone, num_classes: int, norm: Norm, folders: Folders) -> Any:
@@ -206,6 +227,7 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
         process = this_process()
         norm = norm_for(self.recipe.synchronized_norm, process.device, process.num_processes)
         images = self.portion(folders, "trainval", "test")
+        held_out = self.portion(folders, "train", "val") if self.learning_rates else None
         network = self.initial(backbone, images, norm, folders, 0)
         differences = network.prove(backbone.state_dict, backbone.arch)
         if process.is_main:
@@ -213,7 +235,6 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
             print_line(
                 "weights", f"{placed} tensors in place, maps within {worst:.0e}; norm {norm}"
             )
-        held_out = self.portion(folders, "train", "val") if self.learning_rates else None
         return Prepared(backbone, norm, differences, images, held_out)
 
     def run(self, prepared: Prepared, folders: Folders, seed: int) -> Any:

@@ -18,7 +18,7 @@ from transfer.backbone import Backbone
 from transfer.convert.architectures import PLAIN, WIDE
 from transfer.datasets.catalog import open_segmented
 from transfer.datasets.folders import Folders
-from transfer.datasets.segmented import Segmented, read_mask
+from transfer.datasets.segmented import IGNORED, Segmented, read_mask
 from transfer.frozen.pass_hours import Rates
 from transfer.outcomes import resampled
 from transfer.segmentation.recipe import VOC_FCN, VOC_FCN_MOCO, SegmentationRecipe
@@ -106,6 +106,14 @@ class Segmentation(RecipeTraining[SegmentationRecipe]):
         """Open a split of the data set."""
         return open_segmented(self.dataset, data, split)
 
+    def why_not_learned(self, images: Segmented) -> str:
+        """Return why the masks have nothing to train on; empty if a pixel has a class."""
+        return no_class(images)
+
+    def why_not_tested(self, images: Segmented) -> str:
+        """Return why the masks have nothing to find; empty if a pixel has a class."""
+        return no_class(images)
+
     def build(self, backbone: Backbone, num_classes: int, norm: Norm, folders: Folders) -> FCN:
         """Return the network with the backbone's weights; torch's generator draws the others."""
         from transfer.convert.resnet import load_into_mmseg
@@ -166,6 +174,14 @@ class Segmentation(RecipeTraining[SegmentationRecipe]):
 
         split = predicted.split
         return segments(split, lambda i: read_mask(prediction_path(predicted.folder, split, i)))
+
+
+def no_class(images: Segmented) -> str:
+    """Return that no pixel of the masks has a class; empty if one has."""
+    # the first mask answers for all but a broken set
+    if any((images.mask(i) != IGNORED).any() for i in range(len(images))):
+        return ""
+    return f"no pixel with a class: the masks of {len(images):,} images hold {IGNORED} (ignored)"
 
 
 TASKS = {

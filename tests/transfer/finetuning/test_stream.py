@@ -10,6 +10,7 @@ import torch
 
 from pretrain.running.processes import Process
 from tests.transfer.detection.tiny_training import tiny_recipe, tiny_scenes
+from transfer.datasets.expected import DataError
 from transfer.datasets.scenes import Scenes
 from transfer.detection.detector import Sample
 from transfer.detection.detectron2_engine import silence_known_warnings
@@ -35,6 +36,11 @@ def test_each_turn_shows_every_image_once() -> None:
     turns = [index for _, index in islice(shuffled_indices(11, 0, ALONE), 33)]
     assert [sorted(turns[start : start + 11]) for start in (0, 11, 22)] == [list(range(11))] * 3
     assert turns[:11] != turns[11:22]
+
+
+def test_a_stream_of_no_image_is_an_error() -> None:
+    with pytest.raises(DataError, match="no image"):
+        next(batches_of_places(shuffled_indices(0, 0, ALONE), 4, None))
 
 
 def test_processes_deal_the_stream_of_one_among_them() -> None:

@@ -1,16 +1,26 @@
 """Detection and segmentation: what both refuse and tell, and whole runs of detectors."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
+import numpy as np
 import pytest
 
+from tests.transfer.detection.scenes import scene
+from tests.transfer.detection.tiny_training import tiny_scenes
 from transfer.backbone import Backbone, random_backbone
 from transfer.cells.execution import evaluate
 from transfer.cells.request import Cell, CellSettings, departures
 from transfer.convert.architectures import STEMS
+from transfer.datasets.expected import DataError
+from transfer.datasets.folders import Folders
+from transfer.datasets.scenes import Scenes
 from transfer.finetuning.options import TrainingOptions
 from transfer.tasks import TASKS
+from transfer.tasks.detection import TASKS as DETECTORS
+from transfer.tasks.detection import Detection
 from transfer.tasks.task import NamedTask, TaskError
 
 CPU = TrainingOptions(engine="torchvision", gpus=1)
@@ -63,6 +73,56 @@ def test_an_ablation_compares_its_own_rates_unless_others_are_asked_and_has_no_o
         assert found.task.learning_rates == compared
     with pytest.raises(TaskError, match="has no engine_choice"):
         task.ablation("other engine", engine_choice="torchvision")
+
+
+def all_aside(scenes: Scenes) -> Scenes:
+    """The split with crowds or difficult objects alone."""
+    arrays = replace(scenes.arrays, aside=np.ones_like(scenes.arrays.aside))
+    return Scenes(
+        scenes.source.folder, arrays, scenes.class_names, category_ids=scenes.category_ids
+    )
+
+
+def test_crowds_are_neither_learned_nor_found(tmp_path: Path) -> None:
+    scenes, task = tiny_scenes(tmp_path), DETECTORS["coco_det"]
+    assert task.why_not_learned(scenes) == task.why_not_tested(scenes) == ""
+    for why in (task.why_not_learned(all_aside(scenes)), task.why_not_tested(all_aside(scenes))):
+        assert "7 images have 21 objects: 21 are crowds" in why
+
+
+def test_difficult_objects_are_learned_but_not_found(tmp_path: Path) -> None:
+    scenes, task = all_aside(tiny_scenes(tmp_path, coco=False)), DETECTORS["voc0712_det_c4"]
+    assert task.why_not_learned(scenes) == ""
+    assert "7 images have 21 objects: 21 are difficult" in task.why_not_tested(scenes)
+
+
+def test_keypoints_that_only_crowds_have_are_nothing_to_learn(tmp_path: Path) -> None:
+    scenes, task = tiny_scenes(tmp_path), DETECTORS["coco_keypoint"]
+    assert task.why_not_learned(scenes) == ""
+    scenes.arrays.keypoints[~scenes.arrays.aside] = 0
+    assert "7 are crowds and 14 have no labeled keypoint" in task.why_not_learned(scenes)
+
+
+def test_images_without_objects_are_nothing_to_learn(tmp_path: Path) -> None:
+    empty = Scenes(tmp_path, [scene("0.jpg", 0, 60, 40)], ("a",))
+    assert "1 images have no object" in DETECTORS["voc0712_det_c4"].why_not_learned(empty)
+
+
+@pytest.mark.parametrize("bad", ["trainval", "test", "train", "val"])
+def test_a_part_without_objects_is_refused_before_a_network_is_built(
+    bad: str, small_backbone: Backbone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenes = tiny_scenes(tmp_path)
+
+    def opened(_: object, data: Path, split: str) -> Scenes:
+        return all_aside(scenes) if split == bad else scenes
+
+    monkeypatch.setattr(Detection, "open", opened)
+    monkeypatch.setattr(Detection, "build", Mock(side_effect=AssertionError))
+    task = replace(DETECTORS["coco_det"], learning_rates=(0.02, 0.01))
+    with pytest.raises(DataError, match=f"coco17, {bad}: .*21 are crowds") as error:
+        task.prepare(small_backbone, Folders(tmp_path, tmp_path, tmp_path))
+    assert ("--learning-rates 0.02" in str(error.value)) == (bad in ("train", "val"))
 
 
 @pytest.mark.slow

@@ -8,12 +8,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.transfer.segmentation.solved import solved_segmentation
 from transfer.backbone import Backbone
 from transfer.cells.request import Cell, CellSettings
+from transfer.datasets.segmented import IGNORED, write_mask
 from transfer.finetuning.options import TrainingOptions
+from transfer.segmentation.recipe import VOC_FCN
 from transfer.tasks.segmentation import Predicted, Segmentation
 
 KEY = "voc12_seg_fcn"
@@ -32,6 +35,18 @@ def test_the_console_has_our_own_lines_and_nothing_of_mmengines(
         assert re.match(r"\d\d:\d\d:\d\d  (check|weights|train|predict)  +\S", line), line
     (log,) = settings.runs.rglob("mmengine-0.log")
     assert "conv_seg.weight" in log.read_text()
+
+
+def test_masks_without_a_labeled_pixel_are_nothing_to_learn_or_find(tmp_path: Path) -> None:
+    task, split = (
+        Segmentation(protocol="any", recipe=VOC_FCN),
+        solved_segmentation(tmp_path, right=True).split,
+    )
+    assert task.why_not_learned(split) == task.why_not_tested(split) == ""
+    for i in range(len(split)):
+        write_mask(tmp_path / split.masks.name(i), np.full((6, 8), IGNORED, dtype=np.uint8))
+    for why in (task.why_not_learned(split), task.why_not_tested(split)):
+        assert "masks of 10 images" in why
 
 
 def test_the_rate_with_the_best_held_out_miou_trains_on_all_images(
