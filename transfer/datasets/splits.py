@@ -87,6 +87,11 @@ def without(images: Split, names: Collection[str]) -> Split:
     return images.subset([i for i in range(len(images)) if images.name(i) not in names])
 
 
+def share_per_class(images: Images, share: float) -> int:
+    """Return how many images of each class `draw_balanced_share` draws at a share below 1.0."""
+    return max(2, round(share * len(images) / len(images.class_names)))
+
+
 def draw_balanced_share(images: Images, share: float) -> Images:
     """Return that share of the images, the same number (at least two) of each class.
 
@@ -95,7 +100,7 @@ def draw_balanced_share(images: Images, share: float) -> Images:
     if share == 1.0:
         return images
     counts = np.bincount(images.label_array, minlength=len(images.class_names))
-    per_class = max(2, round(share * len(images) / len(counts)))
+    per_class = share_per_class(images, share)
     if counts.min() < per_class:
         raise DataError(
             f"class {images.class_names[int(counts.argmin())]} has {counts.min()} images, "

@@ -72,7 +72,7 @@ class TrainAndTest:
     train: Features
     test: Features
     class_names: tuple[str, ...]
-    """Names of the L classes that the training images have."""
+    """Names of the L classes, as far as an image has them."""
 
     @property
     def num_classes(self) -> int:

@@ -9,7 +9,7 @@ arXiv:2104.14294, and the temperature of the full monitor in `knn.py`.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean, stdev
@@ -23,11 +23,12 @@ from transfer.frozen.classifier import class_results
 from transfer.frozen.feature_cache import Features, TrainAndTest, open_images
 from transfer.galleries.mistakes import mistakes
 from transfer.metrics import top1
-from transfer.tasks.task import CenterCrops
+from transfer.tasks.task import CenterCrops, occurring, too_few_of_a_class
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from transfer.datasets.images import Images
     from transfer.galleries.tile import Tile
 
 
@@ -115,6 +116,18 @@ class FewShot(CenterCrops):
         return (
             f"{max(self.shots)} images of each class are drawn, but {self.dataset} has "
             f"{num_images} training images of {sizes.classes} classes; use the complete data set"
+        )
+
+    def too_few_labels(self, images: Mapping[str, Images]) -> str:
+        """Return that a class has fewer training images than are drawn; empty if none has."""
+        train, shots = images["trainval"], max(self.shots)
+        return too_few_of_a_class(
+            f"{self.dataset}, trainval",
+            train,
+            occurring(train.class_names, *(part.label_array for part in images.values())),
+            shots,
+            f"{shots} of each class are drawn",
+            "Use the complete data set, or in Python tasks.get(TASK).ablation(NAME, shots=...)",
         )
 
     def run(self, prepared: TrainAndTest, folders: Folders, seed: int) -> TrialScores:
@@ -215,15 +228,34 @@ class LowShotKNN(CenterCrops):
     def too_few_images(self, data: Path) -> str:
         """Return why the smallest bank cannot hold as many neighbors as vote; empty if it can."""
         sizes = expected_sizes(self.dataset, data)
-        num_images, percent = sizes.counts.get("trainval", 0), min(self.percents)
-        bank = shots_of(num_images, sizes.classes, percent) * sizes.classes
-        if not num_images or self.num_neighbors <= bank:  # 0: not known
+        return self.too_small_bank(sizes.counts.get("trainval", 0), sizes.classes)
+
+    def too_small_bank(self, num_images: int, num_classes: int) -> str:
+        """Return the same of so many training images; 0: their number is not known."""
+        percent = min(self.percents)
+        bank = shots_of(num_images, num_classes, percent) * num_classes
+        if not num_images or self.num_neighbors <= bank:
             return ""
         return (
             f"{self.num_neighbors} neighbors vote, but a bank of {percent} % of "
             f"{self.dataset} has {bank} training images; "
             "use the complete data set, or --schedule smoke for fewer neighbors"
         )
+
+    def too_few_labels(self, images: Mapping[str, Images]) -> str:
+        """Return which class has too few images for a bank, or that the smallest bank is small."""
+        train, percent = images["trainval"], max(self.percents)
+        names = occurring(train.class_names, *(part.label_array for part in images.values()))
+        shots = shots_of(len(train), len(names), percent)
+        why = too_few_of_a_class(
+            f"{self.dataset}, trainval",
+            train,
+            names,
+            shots,
+            f"a bank of {percent} % of the {len(train):,} images has {shots} of each class",
+            "Use the complete data set, or in Python tasks.get(TASK).ablation(NAME, percents=...)",
+        )
+        return why or self.too_small_bank(len(train), len(names))
 
     def run(self, prepared: TrainAndTest, folders: Folders, seed: int) -> TrialScores:
         """Return the votes of all banks."""

@@ -4,9 +4,12 @@ The bank is the training set without augmentation. Each of the k nearest images 
 votes for its class with the weight exp(similarity / temperature).
 """
 
+from __future__ import annotations
+
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from transfer.datasets.catalog import too_small_bank
 from transfer.datasets.folders import Folders
@@ -14,6 +17,9 @@ from transfer.frozen.classifier import class_results
 from transfer.frozen.feature_cache import Predictions, TrainAndTest
 from transfer.metrics import top1
 from transfer.tasks.task import CenterCrops
+
+if TYPE_CHECKING:
+    from transfer.datasets.images import Images
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,12 +43,19 @@ class KNN(CenterCrops):
     def too_few_images(self, data: Path) -> str:
         """Return why the bank cannot hold as many neighbors as vote; empty if it can."""
         bank = too_small_bank(self.dataset, data, self.num_neighbors)
-        if not bank:
-            return ""
+        return self.too_small(bank) if bank else ""
+
+    def too_small(self, num_images: int) -> str:
+        """Return that so many training images are too few for the neighbors."""
         return (
-            f"{self.num_neighbors} neighbors vote, but {self.dataset} has {bank} training images; "
-            "use the complete data set, or --schedule smoke for fewer neighbors"
+            f"{self.num_neighbors} neighbors vote, but {self.dataset} has {num_images} training "
+            "images; use the complete data set, or --schedule smoke for fewer neighbors"
         )
+
+    def too_few_labels(self, images: Mapping[str, Images]) -> str:
+        """Return that there are fewer training images than neighbors; empty if there are enough."""
+        bank = len(images["trainval"])
+        return self.too_small(bank) if bank < self.num_neighbors else ""
 
     def run(self, prepared: TrainAndTest, folders: Folders, seed: int) -> Predictions:
         """Return the votes as scores; the seed has no effect, since nothing is drawn."""

@@ -7,6 +7,7 @@ used to train on train and val together, and the test split is scored once.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -21,7 +22,7 @@ from transfer.frozen.pass_hours import ASSUMED, Rates, probe_hours
 from transfer.frozen.probe_training import ProbeTraining
 from transfer.frozen.transforms import EvalTransform
 from transfer.metrics import mean_per_class, top1
-from transfer.tasks.task import Task
+from transfer.tasks.task import Task, too_few_of_a_class
 
 if TYPE_CHECKING:
     from transfer.datasets.images import Images
@@ -89,6 +90,19 @@ class LinearTransfer(Task):
         """Return the images of val and test, in center crops."""
         transform = EvalTransform(resize_px=round(self.crop_px * 256 / 224), crop_px=self.crop_px)
         return [("val", transform), ("test", transform)]
+
+    def too_few_labels(self, images: Mapping[str, Images]) -> str:
+        """Return which class the mean over classes lacks in val or test; empty if none."""
+        if self.primary_metric != "mean_per_class":
+            return ""
+        purpose, advice = "the metric is a mean over all classes", "Use the complete data set"
+        lacking = (
+            too_few_of_a_class(
+                f"{self.dataset}, {split}", part, part.class_names, 1, purpose, advice
+            )
+            for split, part in images.items()
+        )
+        return next(filter(None, lacking), "")
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
         """Return the images of train and trainval, and the features of val and test."""

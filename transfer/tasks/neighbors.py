@@ -7,6 +7,7 @@ once for all backbones, so that figures of two backbones show the same ones.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Never
 
 from transfer.datasets.catalog import too_small_bank
 from transfer.datasets.folders import Folders
-from transfer.datasets.images import describe_image
+from transfer.datasets.images import Images, describe_image
 from transfer.frozen.feature_cache import TrainAndTest, open_images
 from transfer.outcomes import per_image
 from transfer.tasks.task import CenterCrops
@@ -53,8 +54,17 @@ class NearestImages(CenterCrops):
     def too_few_images(self, data: Path) -> str:
         """Return why there are too few training images for the neighbors; empty if enough."""
         bank = too_small_bank(self.dataset, data, self.num_neighbors)
+        return self.too_small(bank) if bank else ""
+
+    def too_small(self, num_images: int) -> str:
+        """Return that so many training images are too few for the neighbors."""
         shown = f"{self.num_neighbors} neighbors are shown"
-        return f"{shown}, but {self.dataset} has {bank} images" if bank else ""
+        return f"{shown}, but {self.dataset} has {num_images} training images"
+
+    def too_few_labels(self, images: Mapping[str, Images]) -> str:
+        """Return that there are fewer training images than neighbors; empty if there are enough."""
+        bank = len(images["trainval"])
+        return self.too_small(bank) if bank < self.num_neighbors else ""
 
     def run(self, prepared: TrainAndTest, folders: Folders, seed: int) -> Neighbors:
         """Return the neighbors; the seed has no effect, since the queries are the same for all."""

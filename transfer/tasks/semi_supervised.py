@@ -17,8 +17,15 @@ from pretrain.running.errors import NotFiniteError
 from pretrain.running.processes import this_process
 from transfer.backbone import Backbone
 from transfer.datasets.catalog import DATASETS
+from transfer.datasets.expected import DataError
 from transfer.datasets.folders import Folders
-from transfer.datasets.splits import SHARE_SEED, balanced_split, draw_balanced_share, write_list
+from transfer.datasets.splits import (
+    SHARE_SEED,
+    balanced_split,
+    draw_balanced_share,
+    share_per_class,
+    write_list,
+)
 from transfer.encoders.encoder import Encoder
 from transfer.finetuning.options import TrainingOptions, length_fraction
 from transfer.finetuning.schedule import Precision
@@ -27,7 +34,7 @@ from transfer.frozen.feature_cache import Predictions, open_images
 from transfer.frozen.pass_hours import ASSUMED, BACKWARD_COST, Rates, forward_cost, forward_hours
 from transfer.frozen.transforms import EvalTransform
 from transfer.metrics import top1
-from transfer.tasks.task import CenterCrops, PlannedTask, Prepared
+from transfer.tasks.task import CenterCrops, PlannedTask, Prepared, too_few_of_a_class
 
 if TYPE_CHECKING:
     from transfer.datasets.images import Images
@@ -149,9 +156,26 @@ class SemiSupervised(CenterCrops):
         """Return nothing: the whole network is trained."""
         return []
 
+    def too_few_labels(self, images: Mapping[str, Images]) -> str:
+        """Return which class has too few images to draw from or to hold one out; else nothing."""
+        pool, num_rates, why = images["trainval"], len(self.head_rates), ""
+        where, names = f"{self.dataset}, trainval", pool.class_names
+        advice = "Use the complete data set"
+        if 0 < self.drawn_share < 1:
+            drawn = share_per_class(pool, self.drawn_share)
+            purpose = f"{100 * self.drawn_share:g} % of the labels are {drawn} of each class"
+            why = too_few_of_a_class(where, pool, names, drawn, purpose, advice)
+        if num_rates > 1 and not why:
+            purpose = f"{num_rates} learning rates are compared on held-out images of each class"
+            advice += f", or a single rate: --learning-rates {self.head_rates[num_rates // 2]:g}"
+            why = too_few_of_a_class(where, pool, names, 2, purpose, advice)
+        return why
+
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
         """Return the labelled images and the test images."""
         labelled = open_images(self.dataset, "trainval", folders)
+        if why := self.too_few_labels({"trainval": labelled}):
+            raise DataError(why)
         if self.drawn_share:
             labelled = draw_balanced_share(labelled, self.drawn_share)
         return Prepared(backbone, labelled, open_images(self.dataset, "test", folders))

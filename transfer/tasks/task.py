@@ -6,13 +6,16 @@ No code outside of a task's file tests for its class.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar
 
+import numpy as np
+
 from pretrain.running.errors import SuiteError
 from transfer.backbone import Backbone
+from transfer.datasets.expected import DataError
 from transfer.datasets.folders import Folders
 from transfer.finetuning.options import TrainingOptions
 from transfer.finetuning.schedule import TrainingSchedule
@@ -121,6 +124,10 @@ class Task(ABC):
         """Return why the data below a folder have too few images; empty if they have enough."""
         return ""
 
+    def too_few_labels(self, images: Mapping[str, Images]) -> str:
+        """Return why the labels of the extracted splits cannot serve the task; empty if they do."""
+        return ""
+
     def accepts_engine(self, engine: str) -> bool:
         """Return whether a record that this engine made counts as finished."""
         return True
@@ -149,14 +156,18 @@ class Task(ABC):
     def features(self, backbone: Backbone, folders: Folders) -> list[Features]:
         """Return the frozen features that it reads, extracted or from the cache.
 
-        NotFiniteError if some are infinite or not a number.
+        DataError if the task cannot work with the labels of these images; NotFiniteError if some
+        features are infinite or not a number.
         """
         from transfer.frozen.finite import require_finite
 
-        read = []
-        for split, transform in self.extracted():
+        read, transforms = [], self.extracted()
+        opened = {split: open_images(self.dataset, split, folders) for split, _ in transforms}
+        if why := self.too_few_labels(opened):
+            raise DataError(why)
+        for split, transform in transforms:
             (features,) = features_of_backbones([backbone], self.dataset, split, transform, folders)
-            images = open_images(self.dataset, split, folders)
+            images = opened[split]
 
             def name(row: int, split: str = split, images: Images = images) -> str:
                 return f"{images.name(row)} ({self.dataset}, {split}) by {backbone.name}"
@@ -216,7 +227,29 @@ class CenterCrops(Task):
         """Return the features of trainval and test, extracted or from the cache."""
         train, test = self.features(backbone, folders)
         names = open_images(self.dataset, "test", folders).class_names
-        return TrainAndTest(train, test, names[: int(train.labels.max()) + 1])
+        return TrainAndTest(train, test, occurring(names, train.labels, test.labels))
+
+
+def occurring(names: tuple[str, ...], *labels: Any) -> tuple[str, ...]:
+    """Return the names up to that of the last class in any of the labels (n,)."""
+    return names[: 1 + max(int(part.max()) for part in labels)]
+
+
+def too_few_of_a_class(
+    where: str, images: Images, names: Sequence[str], least: int, purpose: str, advice: str
+) -> str:
+    """Return which class has the fewest images, if that is fewer than `least`; else an empty text.
+
+    where: data set and split. purpose: clause that says what the images are for.
+    """
+    counts = np.bincount(images.label_array, minlength=len(names))[: len(names)]
+    if counts.min() >= least:
+        return ""
+    name, short = names[int(counts.argmin())], int((counts < least).sum())
+    return (
+        f"{where}: class {name!r} has {counts.min()} of the {least} images that it needs: "
+        f"{purpose}. Classes with too few: {short} of {len(counts)}. {advice}"
+    )
 
 
 def require_heeded(

@@ -6,6 +6,7 @@ Each class has its own one-vs-rest SVM, at a cost chosen by cross-validated aver
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
@@ -14,7 +15,6 @@ import numpy as np
 
 from pretrain.running.console import print_line
 from transfer.backbone import Backbone
-from transfer.datasets.expected import DataError
 from transfer.datasets.folders import Folders
 from transfer.encoders.encoder import Encoder
 from transfer.frozen.feature_cache import Features, Predictions, TrainAndTest, open_images
@@ -27,6 +27,7 @@ from transfer.tasks.task import Task
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from transfer.datasets.images import Images
     from transfer.frozen.cost_search import CostSearch, CostSearchResult, Solver
     from transfer.galleries.tile import Tile
     from transfer.metrics import Points
@@ -35,6 +36,8 @@ PRESENT, DIFFICULT, ABSENT = 1, 0, -1
 VISSL_COSTS = (0.01, 0.1, 1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 50.0, 100.0, 1000.0)
 POWER_COSTS = tuple(2.0**-exponent for exponent in range(4, 20))
 SMOKE_COSTS = (0.01, 0.1, 1.0, 10.0, 100.0)
+MOST_NAMED = 5
+"""Classes that an error names."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,31 +120,44 @@ class VOCSVM(Task):
         names = open_images("voc07", "trainval", folders).class_names
         return self.measurable(train, test, names)
 
-    def measurable(self, train: Features, test: Features, names: tuple[str, ...]) -> SVMData:
-        """Return features of unit length, restricted to the classes with enough positives.
+    def too_few_labels(self, images: Mapping[str, Images]) -> str:
+        """Return which classes have too few positives, if too many have; else an empty text.
 
-        With two positives in trainval, a fold that holds one out can train on the other. DataError
-        if fewer than `min_classes` remain.
+        With two positives in trainval, a fold that holds one out can train on the other.
         """
-        present = train.labels == PRESENT
-        enough = (
-            (present.sum(dim=0) >= 2)
-            & ((~present).sum(dim=0) >= 2)
-            & (test.labels == PRESENT).any(dim=0)
-        ).tolist()
+        train, test = images["trainval"], images["test"]
+        enough = scored(train.labels, test.labels)
+        least = max(1, self.min_classes)
+        if sum(enough) >= least:
+            return ""
+        counts = [(part.labels == PRESENT).sum(dim=0).tolist() for part in (train, test)]
+        rows = zip(train.class_names, *counts, enough, strict=True)
+        short = [
+            f"{name} ({own} in trainval, {other} in test)"
+            for name, own, other, keep in rows
+            if not keep
+        ]
+        named = ", ".join(short[:MOST_NAMED])
+        if len(short) > MOST_NAMED:
+            named += f" and {len(short) - MOST_NAMED} more"
+        advice = "Use the complete data set"
+        if self.min_classes > 1 and any(enough):
+            advice += ", or --schedule short, which scores the other classes"
+        return (
+            f"{self.dataset}: {sum(enough)} classes have 2 positive and 2 negative images in "
+            f"trainval and a positive one in test, expected {least}. Too few positives: {named}. "
+            f"{advice}"
+        )
+
+    def measurable(self, train: Features, test: Features, names: tuple[str, ...]) -> SVMData:
+        """Return features of unit length, restricted to the classes with enough positives."""
+        enough = scored(train.labels, test.labels)
         kept = [index for index, keep in enumerate(enough) if keep]
-        left_out = tuple(name for name, keep in zip(names, enough, strict=True) if not keep)
-        if len(kept) < max(1, self.min_classes):
-            raise DataError(
-                f"voc07: {len(kept)} classes have 2 positive images in trainval and 1 in test, "
-                f"expected {self.min_classes}; not so {', '.join(left_out)}. "
-                "Complete the data set, or take --schedule short, which scores what is there"
-            )
         return SVMData(
             Features(unit_length(train.features, self.norm_offset), train.labels[:, kept]),
             Features(unit_length(test.features, self.norm_offset), test.labels[:, kept]),
             tuple(names[index] for index in kept),
-            left_out,
+            tuple(name for name, keep in zip(names, enough, strict=True) if not keep),
         )
 
     def run(self, data: SVMData, folders: Folders, seed: int) -> Predictions:
@@ -269,6 +285,15 @@ class VOCSVM(Task):
         labels, classes = predictions.labels, list(predictions.details["classes"])
         present, absent = labels == PRESENT, labels == ABSENT
         return misplaced(images, predictions.scores, present, absent, classes)
+
+
+def scored(train: Tensor, test: Tensor) -> list[bool]:
+    """Return which of L classes can be scored, by the labels of trainval (n, L) and test (m, L)."""
+    present = train == PRESENT
+    enough: list[bool] = (
+        (present.sum(dim=0) >= 2) & ((~present).sum(dim=0) >= 2) & (test == PRESENT).any(dim=0)
+    ).tolist()
+    return enough
 
 
 def unit_length(features: Tensor, offset: float) -> Tensor:

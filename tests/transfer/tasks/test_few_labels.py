@@ -1,22 +1,28 @@
 """What tasks of few labels report: means over trials and banks, classes, the worst images."""
 
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, stdev
 from unittest.mock import Mock
 
+import numpy as np
 import pytest
 import torch
 from torch.nn.functional import one_hot
 
 from pretrain.running.errors import NotFiniteError
+from tests.transfer.tasks.labeled_images import labeled
+from transfer.backbone import Backbone
 from transfer.datasets.catalog import open_split
+from transfer.datasets.expected import DataError
 from transfer.datasets.folders import Folders
 from transfer.frozen.feature_cache import Features, TrainAndTest
 from transfer.metrics import top1
 from transfer.tasks import TASKS
 from transfer.tasks.few_shot import FewShot, LowShotKNN, TrialScores, first_draw, trial_scores
 from transfer.tasks.knn import KNN
-from transfer.tasks.task import NamedTask
+from transfer.tasks.neighbors import NearestImages
+from transfer.tasks.task import CenterCrops, NamedTask, occurring
 
 
 def test_a_mean_over_trials_and_its_interval_have_one_name() -> None:
@@ -82,6 +88,49 @@ def test_a_single_classifier_that_diverges_leaves_no_result(
 def test_fewer_images_than_a_class_needs_are_refused(small_data: Path) -> None:
     assert FewShot(dataset="cifar10", shots=(5, 32)).too_few_images(small_data) == ""
     assert "192" in FewShot(dataset="cifar10", shots=(5, 33)).too_few_images(small_data)
+
+
+def test_a_class_with_fewer_images_than_shots_is_named() -> None:
+    task = FewShot(dataset="cifar10", shots=(2, 5))
+    pools = {"trainval": labeled(5, 9, 5), "test": labeled(1, 1, 1)}
+    assert task.too_few_labels(pools) == ""
+    why = task.too_few_labels(pools | {"trainval": labeled(9, 4, 0)})
+    assert "cifar10, trainval: class 'c' has 0 of the 5 images" in why
+    assert "2 of 3" in why
+    fewer = NamedTask("cifar10_fewshot", task).ablation("fewer", shots=(4,)).task
+    assert fewer.too_few_labels(pools | {"trainval": labeled(9, 4, 4)}) == ""
+
+
+def test_a_class_with_too_few_images_for_a_bank_is_named() -> None:
+    task = LowShotKNN(dataset="cifar10", percents=(1, 10), num_neighbors=3)
+    pools = {"trainval": labeled(40, 30, 20), "test": labeled(1, 1, 1)}
+    assert task.too_few_labels(pools) == ""
+    why = task.too_few_labels(pools | {"trainval": labeled(50, 40, 2)})
+    assert "class 'c' has 2 of the 3 images" in why
+    more_neighbors = replace(task, num_neighbors=4)
+    assert "4 neighbors vote" in more_neighbors.too_few_labels(pools)
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        FewShot(dataset="cifar10", shots=(33,), crop_px=32),
+        LowShotKNN(dataset="cifar10", percents=(100,), num_neighbors=193),
+        KNN(dataset="cifar10", num_neighbors=193),
+        NearestImages(dataset="cifar10", num_neighbors=193),
+    ],
+)
+def test_too_few_labels_are_noticed_before_features_are_extracted(
+    task: CenterCrops, small_backbone: Backbone, small_data: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(DataError, match="cifar10"):
+        task.prepare(small_backbone, Folders(small_data, tmp_path, tmp_path))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_class_without_training_images_has_a_column_of_scores() -> None:
+    names = ("a", "b", "c", "d")
+    assert occurring(names, np.array([0, 1]), np.array([0, 2])) == ("a", "b", "c")
 
 
 def test_no_two_runs_have_the_same_draws() -> None:

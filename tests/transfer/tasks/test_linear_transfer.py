@@ -70,3 +70,10 @@ def test_a_diverged_head_is_never_chosen() -> None:
     heads = heads_scoring([1, 3])
     heads.weight[1, 0, 0] = float("nan")
     assert heads.accuracies(EYE) == [20.0, -1.0]
+
+
+def test_a_class_that_a_mean_over_classes_lacks_is_named() -> None:
+    lacking = {"val": TRAIN, "test": TRAIN.subset([0, 1, 3, 4])}
+    why = LinearTransfer(dataset="flowers", steps=10).too_few_labels(lacking)
+    assert "flowers, test: class 'c' has 0" in why
+    assert TASK.too_few_labels(lacking) == ""  # top-1

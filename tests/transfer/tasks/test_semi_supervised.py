@@ -14,6 +14,7 @@ from torch import Tensor
 import transfer.finetuning.classification
 from pretrain.running.errors import NotFiniteError
 from tests.pretrain.test_step_memory import maps_of
+from tests.transfer.tasks.labeled_images import labeled
 from transfer.backbone import Backbone, random_backbone
 from transfer.cells.request import Cell, CellSettings, departures
 from transfer.datasets.catalog import open_split
@@ -134,6 +135,23 @@ def test_a_drawn_list_has_as_many_of_each_class_and_is_named_in_the_record(
     images = open_split("cifar10", small_data, "trainval")
     labels = [images[i][1] for i in range(len(images)) if images.name(i) in names]
     assert np.bincount(labels).tolist() == [3] * 6
+
+
+def test_a_class_with_fewer_images_than_are_drawn_is_named() -> None:
+    task = TASKS["cifar10_semi_10pct"]
+    assert task.too_few_labels({"trainval": labeled(30, 30, 2)}) == ""
+    why = task.too_few_labels({"trainval": labeled(30, 30, 1)})
+    assert "cifar10, trainval: class 'c' has 1 of the 2 images" in why
+    everything = replace(TASKS["cifar10_semi_100pct"], head_rates=(1.0,))
+    assert everything.too_few_labels({"trainval": labeled(30, 30, 1)}) == ""
+
+
+def test_a_class_with_no_image_to_hold_out_is_named_unless_one_rate_is_given() -> None:
+    task, labels = TASKS["in1k_semi_1pct@lorac"], {"trainval": labeled(12, 1, 12)}
+    why = task.too_few_labels(labels)
+    assert "in1k_1pct, trainval: class 'b' has 1 of the 2 images" in why
+    assert "--learning-rates 0.316" in why
+    assert task.with_options(TrainingOptions(learning_rates=(0.316,))).too_few_labels(labels) == ""
 
 
 def test_the_hours_of_a_plan_count_every_head() -> None:

@@ -4,14 +4,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from benchmarks.speed.svm import Settings, synthetic_voc
 from transfer import Encoder
+from transfer.backbone import Backbone
 from transfer.datasets.expected import DataError
 from transfer.datasets.folders import Folders
+from transfer.datasets.images import ImageArrays, Images
 from transfer.frozen.feature_cache import Features, Predictions
 from transfer.frozen.transforms import EvalTransform
 from transfer.metrics import average_precision
@@ -49,10 +52,35 @@ def test_a_separable_set_is_solved_exactly_by_the_smallest_cost_which_is_flagged
     assert details["classes_left_out"] == ["nowhere"]
 
 
-def test_the_paper_protocol_refuses_a_set_with_fewer_classes() -> None:
-    split = Features(torch.rand(6, 3), -torch.ones(6, 20, dtype=torch.int8))
-    with pytest.raises(DataError, match="expected 20"):
-        VOCSVM().measurable(split, split, tuple(f"class {i}" for i in range(20)))
+def shown(*positives: int) -> Images:
+    """Ten images without pixels; so many of them show class "a", "b", ..., drawn from the first."""
+    labels = np.where(np.arange(10)[:, None] < np.array(positives), 1, -1).astype(np.int8)
+    pixels = np.zeros((10, 1, 1, 3), dtype=np.uint8)
+    return Images(ImageArrays(pixels, np.array([b""] * 10)), labels, "abcdefgh"[: len(positives)])
+
+
+def test_classes_without_enough_positives_are_named_with_their_counts() -> None:
+    task = VOCSVM(min_classes=3)
+    assert task.too_few_labels({"trainval": shown(2, 8, 4), "test": shown(1, 1, 9)}) == ""
+    why = task.too_few_labels({"trainval": shown(1, 8, 9), "test": shown(1, 0, 1)})
+    for fact in ("voc07: 0 classes", "expected 3", "a (1 in trainval, 1 in test)", "b (8 in"):
+        assert fact in why
+
+
+def test_the_short_schedule_is_advised_only_where_it_helps() -> None:
+    some = {"trainval": shown(5, 1), "test": shown(5, 1)}
+    assert "--schedule short" in VOCSVM().too_few_labels(some)
+    assert VOCSVM().at_schedule("short").too_few_labels(some) == ""
+    none = {"trainval": shown(5, 5), "test": shown(0, 0)}
+    assert "--schedule short" not in VOCSVM().too_few_labels(none)
+
+
+def test_too_few_positives_are_noticed_before_features_are_extracted(
+    small_backbone: Backbone, small_data: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(DataError, match="expected 21"):
+        VOCSVM(min_classes=21).prepare(small_backbone, Folders(small_data, tmp_path, tmp_path))
+    assert not list(tmp_path.iterdir())
 
 
 def test_difficult_images_are_negatives_in_training(tmp_path: Path) -> None:
