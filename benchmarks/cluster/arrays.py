@@ -48,7 +48,7 @@ MARGIN = 3.0
 LEAST_HOURS, MOST_HOURS = 1, 24
 """Range of a cell's time limit in h. A cell that needs longer saves at the limit, is queued again
 and continues."""
-NO_MORE_JOBS = ("temporarily unavailable", "MaxSubmit", "job submit limit")
+NO_MORE_JOBS = ("MaxJobCount", "temporarily unavailable", "MaxSubmit", "job submit limit")
 """Words of sbatch where the cluster, an account or a user has as many jobs as it may have."""
 TABLES_RESOURCES = Resources(cpus=1, hours=1)
 JobCells = tuple[StartedCell, ...]

@@ -30,8 +30,7 @@ def a_cluster(folder: Path, monkeypatch: pytest.MonkeyPatch, *, accepted: int) -
     """Programs that accept so many arrays and refuse the next."""
     sbatch = SBATCH.format(folder=folder, accepted=accepted)
     scancel = f'echo "$@" >> {folder}/cancelled'
-    scontrol = f'echo "$@" >> {folder}/released'
-    fake_programs(folder, monkeypatch, sbatch=sbatch, scancel=scancel, scontrol=scontrol, srun="")
+    fake_programs(folder, monkeypatch, sbatch=sbatch, scancel=scancel, srun="")
 
 
 def array(number: int, after: tuple[int, ...] = ()) -> Array:
@@ -85,7 +84,6 @@ def test_what_was_accepted_before_a_refusal_is_taken_back(
     ):
         submit([array(2), array(1), array(1)], Queue(), tmp_path / "jobs", Cluster({}))
     assert (tmp_path / "cancelled").read_text().split() == ["1_0", "1_1", "2"]
-    assert not (tmp_path / "released").exists()  # no part of it has begun
 
 
 def test_an_array_that_is_too_large_is_split_and_bounded_pieces_follow_one_another(
@@ -97,7 +95,6 @@ def test_an_array_that_is_too_large_is_split_and_bounded_pieces_follow_one_anoth
     free, bounded, _ = submit(arrays, Queue(), tmp_path / "jobs", where)
     assert free == ["1_0", "1_1", "2_0", "2_1", "3"]
     assert bounded == ["4_0", "4_1", "5_0", "5_1", "6"]
-    assert (tmp_path / "released").read_text().split() == ["release", *"1234567"]
     accepted = (tmp_path / "accepted").read_text().splitlines()
     waits = [re.findall("afterany:[0-9:]+", line) for line in accepted]
     assert waits == [[], [], [], [], ["afterany:4"], ["afterany:5"], ["afterany:1:2:3:4:5:6"]]
@@ -170,6 +167,18 @@ def test_a_time_limit_above_the_partitions_is_refused(tmp_path: Path) -> None:
         submit(asked, Queue(partition="low,long"), tmp_path, where)
     assert where.most_minutes() == 30
     assert where.most_minutes("other") == float("inf")  # sbatch will say what is wrong with it
+
+
+def test_more_jobs_than_the_cluster_takes_are_refused_before_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a_cluster(tmp_path, monkeypatch, accepted=9)
+    fake_programs(tmp_path, monkeypatch, squeue="printf '1_0\\n1_1\\n2\\n'")
+    where = Cluster({"MaxJobCount": "5"})
+    with pytest.raises(ClusterError, match=r"3 jobs were not submitted: .* knows 3 .* at most 5"):
+        submit([array(2), array(1)], Queue(), tmp_path / "jobs", where)
+    assert not (tmp_path / "accepted").exists()
+    submit([array(2)], Queue(), tmp_path / "jobs", where)
 
 
 def test_two_submissions_of_one_second_have_folders_of_their_own(
