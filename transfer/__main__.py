@@ -68,15 +68,19 @@ class DescribeData:
     """Keys of the data sets that are excerpts."""
     data: Path = field(default_factory=data_folder)
     """Folder of all data sets; $DATASETS or ./datasets."""
+    tolerate: int = 0
+    """Describe a set with up to this number of bad images or annotations."""
 
     def __call__(self) -> int:
         """Write the file; return the exit status. DataError for a set that cannot be read."""
         if not self.sets:
             raise ValueError("no data set: name those that are excerpts")
-        for key in self.sets:
-            sizes = announce(key, self.data)
+        described = announce(self.sets, self.data, tolerated=self.tolerate)
+        for key, (sizes, notes) in described.items():
             counts = ", ".join(f"{split} {number:,}" for split, number in sizes.counts.items())
             print(f"{key}: {sizes.classes} classes, {counts}  ->  {self.data / SMALL_DATA}")
+            for note in notes:
+                print(f"  {note}")
         return 0
 
 

@@ -83,6 +83,8 @@ class Record:
     format: str = "ssl-record/1"
 
 
+COPIED = "copied_test_images_percent"
+"""Detail: per data set, the test images with a copy among the training images, in percent."""
 CONTENT_HASH = "content_hash"
 """Key of the hash in a record's file."""
 NESTED = {

@@ -120,7 +120,7 @@ def processes_words(result: Result) -> str:
 def tolerated_words(result: Result) -> list[str]:
     """Return a note for each incomplete data set."""
     return [
-        f"{count} missing, surplus or unreadable images or annotations of {key} tolerated"
+        f"{count} missing, surplus, repeated or unreadable images or annotations of {key} tolerated"
         for key, count in result.tolerated
     ]
 

@@ -14,6 +14,7 @@ from benchmarks.pages.published import result_tables
 from benchmarks.pages.records import SMALL_DATA, UNTRAINED, Result, grouped, value_words
 from transfer.convert.architectures import network_words
 from transfer.record import (
+    COPIED,
     RECORDS,
     SNAPSHOTS,
     Record,
@@ -190,6 +191,8 @@ def _data(record: Record) -> Iterator[Line]:
         counts = ", ".join(f"{split} {number:,}" for split, number in told["counts"].items())
         small = f"{told['small']} version, " if told["small"] else ""
         tolerated = f", {told['tolerated']} images tolerated" if told["tolerated"] else ""
+        if copied := record.details.get(COPIED, {}).get(key):
+            tolerated += f", {copied:.2g} % of the test images are copies of training images"
         yield key, f"{small}{counts}{tolerated}; fingerprint {told['fingerprint']}"
 
 

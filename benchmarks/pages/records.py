@@ -129,7 +129,7 @@ class Result:
     small: str
     """A key of SMALL_DATA if the data are not the published ones; else empty."""
     tolerated: tuple[tuple[str, int], ...]
-    """Data sets with missing, surplus or unreadable images, and how many."""
+    """Data sets with missing, surplus, repeated or unreadable images, and how many."""
     departures: tuple[str, ...]
     finished: str
     primary_metric: str

@@ -122,7 +122,7 @@ class RunAll:
     seeds: str = "0"
     """Seeds, separated by commas; tables show mean and standard deviation."""
     tolerate: int = 0
-    """Missing, surplus or unreadable images, and broken annotations, that a data set may have."""
+    """Missing, surplus, repeated or broken images and annotations that a data set may have."""
     training: Annotated[TrainingOptions, tyro.conf.arg(name="")] = field(
         default_factory=TrainingOptions
     )

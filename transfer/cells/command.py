@@ -58,7 +58,7 @@ class Evaluate:
     seed: int = 0
     """Seed of initial weights and random crops."""
     tolerate: int = 0
-    """Missing, surplus or unreadable images, and broken annotations, that a data set may have."""
+    """Missing, surplus, repeated or broken images and annotations that a data set may have."""
     random: bool = False
     """Evaluate a random initialization of the checkpoint's network in its settings."""
     heads: tuple[int, ...] = ()

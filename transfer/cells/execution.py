@@ -3,7 +3,7 @@
 import json
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import fields, replace
 from functools import partial
@@ -41,6 +41,7 @@ from transfer.finetuning.options import TrainingOptions
 from transfer.frozen.feature_cache import measured_speed
 from transfer.galleries.tile import keep_gallery
 from transfer.record import (
+    COPIED,
     Record,
     cell_records,
     failure_path,
@@ -174,7 +175,9 @@ def _record(
         seed=cell.seed,
         engine=cell.task.engine,
         metrics=cell.task.metrics(predictions),
-        details=json.loads(json.dumps(cell.task.details(predictions) | _run_details(cell, lender))),
+        details=json.loads(
+            json.dumps(cell.task.details(predictions) | _run_details(cell, reports, lender))
+        ),
         data={
             key: {
                 "fingerprint": report.fingerprint,
@@ -196,13 +199,17 @@ def _record(
     )
 
 
-def _run_details(cell: Cell, lender: Record | None) -> dict[str, object]:
-    """Return details: arithmetic of features, lists of drawn splits, classifier that was used."""
+def _run_details(
+    cell: Cell, reports: Mapping[str, Report], lender: Record | None
+) -> dict[str, object]:
+    """Return details: arithmetic of features, copied images, drawn splits, used classifier."""
     details: dict[str, object] = {}
     if not cell.task.trains_backbone:
         details["features_in"] = cell.computing.precision
         in_float32 = cell.computing.precision == "float32"
         details["tf32_convolutions"] = in_float32 and tf32_convolutions()
+    if copied := {key: r.copied_percent for key, r in reports.items() if r.copied_percent}:
+        details[COPIED] = copied
     for key in cell.task.datasets():
         if draw := DATASETS[key].draw:
             parts = {

@@ -48,7 +48,7 @@ class CellSettings:
     """True for backbones that are snapshots of pre-training; they have their own records folder."""
     schedule: str = "paper"
     tolerate: int = 0
-    """Missing, surplus or unreadable images, and broken annotations, that a data set may have."""
+    """Missing, surplus, repeated or broken images and annotations that a data set may have."""
     training: TrainingOptions = field(default_factory=TrainingOptions)
     """Options of tasks that train the whole network."""
     features_in: RequestedPrecision = "auto"

@@ -11,8 +11,8 @@ Counts are those of the sets as published. Those of detection sets are of all im
 without objects.
 """
 
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -108,20 +108,34 @@ def map_annotations(keys: Iterable[str], data: Path, cache: Path, *, parse: bool
                 info.map_annotations(data, cache, parse)
 
 
-def open_any(key: str, data: Path, split: str, *, as_excerpt: bool = False) -> AnySplit:
+def open_any(key: str, data: Path, split: str, *, sizes: Sizes | None = None) -> AnySplit:
     """Open one split of any set below the data folder; all kinds have names and a fingerprint.
 
-    as_excerpt: read it as an excerpt whose sizes are not known yet.
+    sizes: those by which splits are drawn, instead of `expected_sizes`.
     """
     info = dataset_info(key)
     if split not in info.counts:
         raise DataError(f"{info.title} has no split {split!r}, only {', '.join(info.counts)}")
     if missing := info.missing_path(data):
         raise DataError(f"{info.title}: {missing} is not there. {info.how_to_get}")
+    with _named_damages(f"{info.title}, split {split}", info.how_to_get):
+        return info.read(data, split, expected_sizes(key, data) if sizes is None else sizes)
+
+
+def sizes_before_description(key: str, data: Path) -> Sizes:
+    """Return the sizes by which an excerpt is read to find its own; DataError if it is damaged."""
+    info = dataset_info(key)
+    if info.excerpt_sizes is None:
+        return expected_sizes(key, data)
+    with _named_damages(info.title, info.how_to_get):
+        return info.excerpt_sizes(data)
+
+
+@contextmanager
+def _named_damages(what: str, how_to_get: str) -> Iterator[None]:
+    """Turn errors of readers on damaged files into a DataError that says what to do."""
     try:
-        if as_excerpt and info.excerpt_sizes is not None:
-            return info.read(data, split, info.excerpt_sizes(data))
-        return info.read(data, split, expected_sizes(key, data))
+        yield
     except DAMAGES as error:
         why = f"{error}" if isinstance(error, DataError) else f"{type(error).__name__}: {error}"
-        raise DataError(f"{info.title}, split {split}: {why}. {info.how_to_get}") from error
+        raise DataError(f"{what}: {why}. {how_to_get}") from error

@@ -3,7 +3,7 @@
 import os
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -11,15 +11,30 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pretrain.pixels.decoding import JPEG_START
 from pretrain.running import stop
 from pretrain.running.console import progress
 from pretrain.running.reading import retry_reads
-from transfer.datasets.catalog import SPLITS, dataset_info, expected_sizes, open_any
+from transfer.datasets.catalog import (
+    SPLITS,
+    dataset_info,
+    expected_sizes,
+    open_any,
+    sizes_before_description,
+)
 from transfer.datasets.expected import SMALL_DATA, DataError, Sizes, mark_small, small_sizes
-from transfer.datasets.images import ImageFiles, Images, read_pixels, states_of, upright_size
+from transfer.datasets.images import (
+    ImageArrays,
+    ImageFiles,
+    Images,
+    read_pixels,
+    states_of,
+    upright_size,
+)
 from transfer.datasets.info import AnySplit
+from transfer.datasets.repeated import array_keys, content_key, find_repeated
 from transfer.datasets.scenes import Scenes, name_differences
 from transfer.datasets.segmented import Segmented
 
@@ -62,6 +77,10 @@ class Report:
     """Broken annotations, which are left out: lines of `problems`."""
     num_lost: Mapping[str, int] = field(default_factory=dict)
     """Images per disjoint split that are left out since their annotations cannot be used."""
+    num_repeated: int = 0
+    """Images in two splits, twice in one or under two labels, and copies if they are many."""
+    copied_percent: float = 0.0
+    """Test images with a copy among the training images, in percent of the test images."""
     fatal: tuple[str, ...] = ()
     """Lines of `problems` that --tolerate does not cover: splits that cannot be opened, classes."""
     notes: tuple[str, ...] = ()
@@ -87,7 +106,7 @@ class Report:
 
     @property
     def num_bad(self) -> int:
-        """Return the images missing, too many or unreadable, and the broken annotations.
+        """Return the images missing, too many, repeated or unreadable, and broken annotations.
 
         An image without usable annotations is missing in the counts, too, and counts once.
         """
@@ -95,7 +114,8 @@ class Report:
         drawn = sum(off[split] for split in ("train", "val") if self.counts.get(split, (0, 0))[0])
         learned = max(off.get("trainval", 0), drawn, self.num_lost.get("trainval", 0))
         tested = max(off.get("test", 0), self.num_lost.get("test", 0))
-        return learned + tested + len(self.unreadable) + len(self.faults)
+        bad = learned + tested + len(self.unreadable) + self.num_repeated
+        return bad + len(self.faults)
 
     def fit(self, tolerated: int) -> bool:
         """Return whether all splits and classes are there, and no more is bad than tolerated."""
@@ -119,15 +139,17 @@ def combine_fingerprints(fingerprints: Mapping[str, str]) -> str:
     return "-".join(fingerprints[split][:12] for split in DISJOINT if split in fingerprints)
 
 
-def check(key: str, data: Path, *, decode: bool) -> Report:
+def check(key: str, data: Path, *, decode: bool, as_excerpt: Sizes | None = None) -> Report:
     """Look at every image of one set and return what is there and what is wrong.
 
     decode: decode each image in full. Otherwise only the first and last bytes are read and files
     that look cut off or are neither JPEG nor PNG are decoded. Where annotations give a size, the
-    one in the file is compared with it.
+    one in the file is compared with it. as_excerpt: sizes to check as if `small-data.json` had
+    them.
     """
     began_s = time.monotonic()
-    info, sizes, marked = dataset_info(key), expected_sizes(key, data), small_sizes(data).get(key)
+    info, sizes = dataset_info(key), as_excerpt or expected_sizes(key, data)
+    marked = as_excerpt or small_sizes(data).get(key)
     report = Report(
         key=key,
         small="" if marked is None else "generated" if marked.drawn else "excerpt",
@@ -138,7 +160,7 @@ def check(key: str, data: Path, *, decode: bool) -> Report:
     )
     if missing := info.missing_path(data):
         return replace(report, found=False, problems=(f"{missing} is not there",))
-    splits, unopened = open_splits(key, data, [s for s in SPLITS if s in sizes.counts])
+    splits, unopened = open_splits(key, data, [s for s in SPLITS if s in sizes.counts], sizes)
     found = {s: len(splits[s]) if s in splits else 0 for s in sizes.counts}
     counts = {s: (found[s], expected or found[s]) for s, expected in sizes.counts.items()}
     miscounted = [
@@ -147,7 +169,7 @@ def check(key: str, data: Path, *, decode: bool) -> Report:
         if found != expected
     ]
     unlisted = [s for s in DISJOINT if s in info.counts and s not in sizes.counts]
-    opened = splits | open_splits(key, data, unlisted)[0]
+    opened = splits | open_splits(key, data, unlisted, sizes)[0]
     # taken before any file is read, so that a change during the check is noticed later, too
     fingerprints = {split: images.fingerprint for split, images in opened.items()}
     files = {split: opened[split].files for split in DISJOINT if split in opened}
@@ -157,7 +179,8 @@ def check(key: str, data: Path, *, decode: bool) -> Report:
     wrong_classes += differing_classes(splits)
     if num_classes != sizes.classes:
         wrong_classes.append(f"{num_classes} complete classes found, {sizes.classes} expected")
-    broken = dict(_broken_files(key, pools.values(), decode=decode))
+    broken, keys = _look_at_files(key, pools, decode=decode)
+    repeated = find_repeated(opened, keys, info.image_names)
     # drawn parts repeat the faults of their trainval
     published = {"trainval" if s != "test" else s: images for s, images in pools.items()}
     scenes = {s: images for s, images in published.items() if isinstance(images, Scenes)}
@@ -165,18 +188,21 @@ def check(key: str, data: Path, *, decode: bool) -> Report:
     lost = [line for images in scenes.values() for line in images.lost]
     recoded = any(isinstance(images, Images) and images.recoded for images in opened.values())
     notes = dict.fromkeys(note for pool in pools.values() for note in pool.notes)
+    notes |= dict.fromkeys(repeated.notes)
     return replace(
         report,
         small=RECODED.get(report.small, report.small) if recoded else report.small,
         counts=counts,
         classes=(num_classes, sizes.classes),
         problems=(
-            *(*unopened, *miscounted, *_broken_lines(data, broken)),
+            *(*unopened, *miscounted, *repeated.problems, *_broken_lines(data, broken)),
             *(*lost, *faults, *wrong_classes),
         ),
         unreadable=tuple(broken),
         faults=tuple(faults),
         num_lost={split: len(images.lost) for split, images in scenes.items()},
+        num_repeated=repeated.num_images,
+        copied_percent=repeated.copied_percent,
         fatal=(*unopened, *wrong_classes),
         notes=tuple(notes),
         fingerprints=fingerprints,
@@ -197,8 +223,8 @@ def require(key: str, data: Path, *, tolerated: int) -> Report:
     broken = f" and {len(report.faults)} annotations broken" if report.faults else ""
     notes = "".join(f"\n  {note}" for note in report.notes)
     raise DataError(
-        f"{info.title}: {report.num_bad - len(report.faults)} images are missing, too many or "
-        f"unusable{broken}, {tolerated} are tolerated; {found_classes} classes found, "
+        f"{info.title}: {report.num_bad - len(report.faults)} images are missing, too many, "
+        f"repeated or unusable{broken}, {tolerated} are tolerated; {found_classes} classes found, "
         f"{expected_classes} expected:\n  {report.first_problems}{notes}"
         f"\nSee all: python -m transfer check-data --data {data}. {info.how_to_get} If it is an "
         f"excerpt on purpose, announce it: python -m transfer describe-data {key} --data {data}"
@@ -262,20 +288,21 @@ def _count_of_expected(pair: tuple[int, int]) -> str:
 
 
 def open_splits(
-    key: str, data: Path, names: Sequence[str], *, as_excerpt: bool = False
+    key: str, data: Path, names: Sequence[str], sizes: Sizes
 ) -> tuple[dict[str, AnySplit], list[str]]:
-    """Return the splits that can be opened, and a line for each problem with the others.
-
-    as_excerpt: read the set as an excerpt whose sizes are not known yet.
-    """
+    """Return the splits that can be opened, and a line for each problem with the others."""
+    info = dataset_info(key)
     splits: dict[str, AnySplit] = {}
-    problems: list[str] = []
+    unopened: dict[str, list[str]] = {}
     for name in names:
         try:
-            splits[name] = open_any(key, data, name, as_excerpt=as_excerpt)
+            splits[name] = open_any(key, data, name, sizes=sizes)
         except DataError as error:
-            problems.append(str(error).replace(f" {dataset_info(key).how_to_get}", ""))
-    return splits, problems
+            why = str(error).removeprefix(f"{info.title}, split {name}: ")
+            unopened.setdefault(why.removesuffix(f". {info.how_to_get}"), []).append(name)
+    return splits, [
+        f"{info.title}, split {', '.join(names)}: {why}" for why, names in unopened.items()
+    ]
 
 
 def has_labels(pools: Mapping[str, AnySplit]) -> bool:
@@ -332,27 +359,30 @@ def _present_classes(images: AnySplit) -> set[str]:
     return {name for name, there in zip(images.class_names, present, strict=True) if there}
 
 
-def _broken_files(
-    key: str, pools: Collection[AnySplit], *, decode: bool
-) -> Iterator[tuple[str, str]]:
-    """Yield name and fault of each file that is missing, cannot be decoded or has another size.
+def _look_at_files(
+    key: str, pools: Mapping[str, AnySplit], *, decode: bool
+) -> tuple[dict[str, str], dict[str, NDArray[np.int64]]]:
+    """Return the fault of each broken image by name, and `content_key` (n,) of each split.
 
-    An image with a broken mask is among them.
+    Broken is a file that is missing, cannot be decoded, has another size or a broken mask.
     """
-    for pool in pools:
+    broken: dict[str, str] = {}
+    for pool in pools.values():
         if isinstance(pool, Segmented):
             for i, why in enumerate(pool.mask_check[0]):
                 if why:
-                    yield pool.name(i), f"its mask {pool.masks.name(i)}: {why}"
-    sources = [(pool, pool.source) for pool in pools if isinstance(pool.source, ImageFiles)]
+                    broken[pool.name(i)] = f"its mask {pool.masks.name(i)}: {why}"
+    keys = {s: array_keys(p.source) for s, p in pools.items() if isinstance(p.source, ImageArrays)}
+    sources = {s: p.source for s, p in pools.items() if isinstance(p.source, ImageFiles)}
     if not sources:
-        return
-    fault = partial(_fault, decode=decode)
+        return broken, keys
+    look = partial(_look, decode=decode)
     with (
-        progress("check", key, sum(len(source) for _, source in sources)) as shown,
+        progress("check", key, sum(map(len, sources.values()))) as shown,
         ThreadPoolExecutor(max_workers=min(16, 2 * (os.cpu_count() or 1))) as threads,
     ):
-        for images, source in sources:
+        for split, source in sources.items():
+            images, own = pools[split], np.zeros(len(source), dtype=np.int64)
             for start in range(0, len(source), BLOCK):
                 stop.exit_if_requested()
                 block = range(start, min(start + BLOCK, len(source)))
@@ -360,37 +390,55 @@ def _broken_files(
                 sizes: list[tuple[int, ...] | None] = [None] * len(block)
                 if isinstance(images, Scenes):
                     sizes = [tuple(images.sizes[i].tolist()) for i in block]
-                for i, why in zip(block, threads.map(fault, files, sizes), strict=True):
+                for i, (why, content) in zip(block, threads.map(look, files, sizes), strict=True):
+                    own[i] = content
                     if why:
-                        yield source.name(i), why
+                        broken[source.name(i)] = why
                 shown.add(len(block))
+            keys[split] = own
+    return broken, keys
 
 
-def _fault(file: Path, size: tuple[int, ...] | None, *, decode: bool) -> str:
-    """Return why a file is no image, or none of the annotated size; empty if it is."""
+def _look(file: Path, size: tuple[int, ...] | None, *, decode: bool) -> tuple[str, int]:
+    """Return why a file is no image, or none of the annotated size, and its `content_key`.
+
+    The reason is empty if there is none, the number 0 for a broken file.
+    """
     try:
-        if is_truncated(file) or decode:
+        start, end, num_bytes = _read_ends(file)
+        if decode or not _are_whole_ends(start, end):
             read_pixels(file)
         found = None if size is None else upright_size(file)
     except FileNotFoundError:
-        return "missing"
+        return "missing", 0
     except (DataError, OSError) as error:
-        return str(error.__cause__ or error)
-    return "" if found == size else f"{found} px, annotated as {size}"
+        return str(error.__cause__ or error), 0
+    if found != size:
+        return f"{found} px, annotated as {size}", 0
+    return "", content_key(num_bytes, start, end)
 
 
 def is_truncated(file: Path) -> bool:
     """Return whether the first and last bytes are not those of a whole JPEG or PNG."""
+    start, end, _ = _read_ends(file)
+    return not _are_whole_ends(start, end)
 
-    def read_ends() -> tuple[bytes, bytes]:
+
+def _are_whole_ends(start: bytes, end: bytes) -> bool:
+    return any(start.startswith(first) and end.endswith(last) for first, last in ENDS.items())
+
+
+def _read_ends(file: Path) -> tuple[bytes, bytes, int]:
+    """Return the first and the last bytes of a file, and its size."""
+
+    def read() -> tuple[bytes, bytes, int]:
         with file.open("rb") as content:
             start = content.read(8)
-            size = content.seek(0, os.SEEK_END)
-            content.seek(max(0, size - 16))
-            return start, content.read()
+            num_bytes = content.seek(0, os.SEEK_END)
+            content.seek(max(0, num_bytes - 16))
+            return start, content.read(), num_bytes
 
-    start, end = retry_reads(file, read_ends)
-    return not any(start.startswith(first) and end.endswith(last) for first, last in ENDS.items())
+    return retry_reads(file, read)
 
 
 def _broken_lines(data: Path, broken: Mapping[str, str]) -> list[str]:
@@ -401,35 +449,70 @@ def _broken_lines(data: Path, broken: Mapping[str, str]) -> list[str]:
     return lines + [f"{n}: {why}" for n, why in broken.items() if Path(n).parent not in gone]
 
 
-def announce(key: str, data: Path) -> Sizes:
-    """Write what a set holds to `small-data.json`, as the sizes of an excerpt; return them.
+def announce(
+    keys: Collection[str], data: Path, *, tolerated: int = 0
+) -> dict[str, tuple[Sizes, tuple[str, ...]]]:
+    """Write what sets hold to `small-data.json`, as sizes of excerpts; return these, and remarks.
 
-    Splits that are drawn from trainval follow it: a tenth of each class is val, if so many classes
-    have an image to spare. DataError if the set is absent or cannot be read, or has no class.
+    Splits that are drawn from trainval follow it: a tenth of each class is val, if each class has
+    an image to spare. DataError, with nothing written, if `check` would find more wrong in a set
+    than is tolerated.
     """
+    described = {key: _describe(key, data, tolerated) for key in keys}
+    for key, (sizes, _) in described.items():
+        mark_small(data, key, sizes)
+    return described
+
+
+def _describe(key: str, data: Path, tolerated: int) -> tuple[Sizes, tuple[str, ...]]:
+    """Return the sizes of an excerpt that is there, and remarks."""
     info = dataset_info(key)
     if missing := info.missing_path(data):
         raise DataError(f"{missing} is not there. {info.how_to_get}")
     named = [s for s in DISJOINT if s in info.counts]
-    splits, problems = open_splits(key, data, named, as_excerpt=True)
+    splits, problems = open_splits(key, data, named, sizes_before_description(key, data))
     problems += differing_classes(splits)
     if problems:
-        raise DataError(f"{info.title}: {'; '.join(problems)}")
+        raise DataError(f"{'; '.join(problems)}. {info.how_to_get}")
     classes, _ = count_classes(key, splits, info.num_classes, excerpt=True)
     if not classes:
         raise DataError(
             f"{info.title}: no class has images in each of {', '.join(splits)}; if that is right, "
             f"enter the sizes in {data / SMALL_DATA} by hand"
         )
-    counts = {split: len(images) for split, images in splits.items()}
-    held_out = {}
-    if "train" in info.counts and "trainval" in counts and has_labels(splits):
-        val = max(1, counts["trainval"] // classes // 10) * classes
-        held_out = {"train": counts["trainval"] - val, "val": val}
-    mark_small(data, key, Sizes(classes=classes, counts=counts | held_out))
-    parts, _ = open_splits(key, data, tuple(held_out))
-    if parts.keys() == held_out.keys():  # a val list without its train list describes neither
-        counts |= {split: len(images) for split, images in parts.items()}  # as published lists say
-    sizes = Sizes(classes=classes, counts=counts)
-    mark_small(data, key, sizes)
-    return sizes
+    sizes = Sizes(classes=classes, counts={s: len(images) for s, images in splits.items()})
+    notes: tuple[str, ...] = ()
+    if "train" in info.counts and "trainval" in splits:
+        sizes, notes = _with_drawn_parts(key, data, sizes, splits["trainval"])
+    report = check(key, data, decode=False, as_excerpt=sizes)
+    if report.fit(tolerated):
+        return sizes, (*notes, *report.problems, *report.notes)
+    raise DataError(
+        f"{info.title}: nothing is written, since check-data would refuse the excerpt:\n"
+        f"  {report.first_problems}\n"
+        "Correct this, or tolerate a number of bad images, as a run does: --tolerate N"
+    )
+
+
+def _with_drawn_parts(
+    key: str, data: Path, sizes: Sizes, trainval: AnySplit
+) -> tuple[Sizes, tuple[str, ...]]:
+    """Return the sizes with those of train and val, or a remark if there are no such parts."""
+    if not isinstance(trainval, Images):
+        why = "no part of the training images is drawn for sets of objects or masks"
+        return sizes, (_without_parts(why),)
+    num_classes, total = len(trainval.class_names), len(trainval)
+    val = max(1, total // num_classes // 10) * num_classes
+    drawn = replace(sizes, counts={**sizes.counts, "train": total - val, "val": val})
+    parts, problems = open_splits(key, data, ("train", "val"), drawn)
+    if problems:  # a val list without its train list describes neither
+        return sizes, (_without_parts(problems[0]),)
+    counts = {split: len(images) for split, images in parts.items()}  # as published lists say
+    return replace(sizes, counts={**sizes.counts, **counts}), ()
+
+
+def _without_parts(why: str) -> str:
+    return (
+        f"without train and val, which tasks need that choose a learning rate ({why}); "
+        f"to draw them nevertheless, enter their numbers in {SMALL_DATA}"
+    )

@@ -171,6 +171,9 @@ class DatasetInfo:
     every record stores these sentences."""
     known_classes: Callable[[], Sequence[str]] = tuple
     """Returns class names that are known without the files, so that a missing class is named."""
+    image_names: str = ""
+    """Regular expression of published file names, which identify an image in any folder; empty:
+    only the path does."""
     draw: str = ""
     """Name of the draw that decides what is trained and tested on; its list of images is stored."""
 

@@ -21,7 +21,7 @@ from transfer.datasets.images import (
     read_mat,
 )
 from transfer.datasets.info import info, source
-from transfer.datasets.splits import ranks_in_class, seeded_ranks, uniform_split, with_val
+from transfer.datasets.splits import draw_from_each_class, seeded_ranks, uniform_split, with_val
 from transfer.datasets.synthetic import labeled as small
 from transfer.datasets.synthetic.labeled import Draw, PerClass, labeled_jpegs
 
@@ -53,7 +53,7 @@ def read_birdsnap(data: Path, split: str, sizes: Sizes) -> Images:
     """
     folder = data / "birdsnap" / "images"
     images = read_class_folders(data, folder, class_names(folder))
-    in_test = ranks_in_class(images) < sizes.per_class("test")
+    in_test = draw_from_each_class(images, sizes.per_class("test"))
     chosen = in_test if split == "test" else ~in_test
     return with_val(images.subset(np.flatnonzero(chosen)), split, sizes)
 
@@ -70,7 +70,7 @@ def read_caltech101(data: Path, split: str, sizes: Sizes) -> Images:
     """
     folder = data / "caltech101" / "101_ObjectCategories"
     images = read_class_folders(data, folder, class_names(folder))
-    in_trainval = ranks_in_class(images) < sizes.per_class("trainval")
+    in_trainval = draw_from_each_class(images, sizes.per_class("trainval"))
     chosen = ~in_trainval if split == "test" else in_trainval
     return with_val(images.subset(np.flatnonzero(chosen)), split, sizes)
 

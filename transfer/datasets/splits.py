@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pretrain.running.atomic_files import write_whole
-from transfer.datasets.expected import DataError, Sizes
+from transfer.datasets.expected import SMALL_DATA, DataError, Sizes
 from transfer.datasets.images import Images
 
 if TYPE_CHECKING:
@@ -51,21 +51,32 @@ def balanced_split(trainval: Images, split: str, *, val_per_class: int) -> Image
     """Return train, val or all of trainval; val has the same number of images of each class."""
     if split == "trainval":  # readers of users' sets ask for it, too
         return trainval
-    counts = np.bincount(trainval.label_array, minlength=len(trainval.class_names))
-    short = np.flatnonzero(counts <= val_per_class)
+    return _part(trainval, split, draw_from_each_class(trainval, val_per_class))
+
+
+def draw_from_each_class(images: Images, count: int) -> NDArray[np.bool_]:
+    """Return whether each image (n,) is among the `count` of its class that are drawn.
+
+    DataError names the first class of which no other image is left.
+    """
+    counts = np.bincount(images.label_array, minlength=len(images.class_names))
+    short = np.flatnonzero(counts <= count)
     if len(short):
+        first = short[0]
         raise DataError(
-            f"{len(short)} of {len(counts)} classes, first {trainval.class_names[short[0]]!r}, "
-            f"have no image left once {val_per_class} are held out; the set is incomplete"
+            f"{len(short)} of {len(counts)} classes, first {images.class_names[first]!r} with "
+            f"{counts[first]} images, have no image left once {count} are held out: add images, "
+            f"remove these classes, or enter smaller numbers in {SMALL_DATA}"
         )
-    return _part(trainval, split, ranks_in_class(trainval) < val_per_class)
+    return ranks_in_class(images) < count
 
 
 def with_val(images: Images, split: str, sizes: Sizes) -> Images:
     """Return test and trainval images as they are, train or val drawn alike from each class."""
     if split in ("trainval", "test"):
         return images
-    return balanced_split(images, split, val_per_class=sizes.per_class("val"))
+    val_per_class = sizes.held_out("val") // len(images.class_names)
+    return balanced_split(images, split, val_per_class=val_per_class)
 
 
 def uniform_split(images: Split, split: str, sizes: Sizes) -> Split:

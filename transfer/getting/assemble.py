@@ -45,7 +45,7 @@ class Getting:
     remove_archives: bool = False
     """Remove downloaded archives as soon as they are unpacked."""
     tolerate: int = 0
-    """Missing, surplus or unreadable images that a set may have."""
+    """Missing, surplus, repeated or unreadable images that a set may have."""
 
     def archive_file(self, source: Source, archive: Archive) -> Path:
         """Return the user's file of an archive, or the one that a download writes."""

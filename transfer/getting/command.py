@@ -52,7 +52,7 @@ class GetData:
     remove_archives: bool = False
     """Remove downloaded archives once they are unpacked."""
     tolerate: int = 0
-    """Missing, surplus or unreadable images, and broken annotations, that a set may have."""
+    """Missing, surplus, repeated or broken images and annotations that a set may have."""
 
     def __call__(self) -> int:
         """Get the sets and print their check; return 0 if all of them are there and whole."""

@@ -16,6 +16,7 @@ import transfer.datasets.check
 import transfer.datasets.expected
 from benchmarks.pages.records import SMALL_DATA as WORDS_OF_DATA
 from tests.transfer.datasets.conftest import CopyOf
+from transfer.__main__ import main
 from transfer.datasets.catalog import DATASETS, open_split
 from transfer.datasets.check import Report, announce, check, render, require
 from transfer.datasets.expected import SMALL_DATA, DataError, Sizes, mark_small, small_sizes
@@ -155,7 +156,7 @@ def test_an_excerpt_may_announce_only_some_splits(copy_of: CopyOf) -> None:
     assert check("voc07", data, decode=False).ok
     assert "aircraft" in json.loads((data / SMALL_DATA).read_text())
     (data / SMALL_DATA).unlink()
-    assert announce("voc07", data).counts == {"trainval": 200, "test": 160}
+    assert announce(["voc07"], data)["voc07"][0].counts == {"trainval": 200, "test": 160}
     assert require("voc07", data, tolerated=0).ok
 
 
@@ -176,7 +177,7 @@ def test_an_excerpt_announces_what_is_there_and_a_tenth_of_each_class_as_val(
     data = copy_of(key)
     (data / SMALL_DATA).unlink()
     assert not check(key, data, decode=False).ok
-    assert announce(key, data).counts == counts
+    assert announce([key], data)[key][0].counts == counts
     assert check(key, data, decode=False).ok
 
 
@@ -186,7 +187,7 @@ def test_excerpt_of_some_objectnet_classes_is_described(copy_of: CopyOf) -> None
     shutil.rmtree(data / "objectnet-1.0" / "images" / "jeans")
     with pytest.raises(DataError, match="describe-data objectnet13"):
         require("objectnet13", data, tolerated=0)
-    sizes = announce("objectnet13", data)
+    sizes = announce(["objectnet13"], data)["objectnet13"][0]
     assert (sizes.classes, sizes.counts) == (3, {"test": 3 * 12})
     assert require("objectnet13", data, tolerated=0).ok
 
@@ -229,15 +230,17 @@ def test_an_excerpt_is_whole_once_it_is_announced(copy_of: CopyOf) -> None:
     for folder in (data / "imagenet" / "train").iterdir():
         for file in sorted(folder.iterdir())[1:]:
             file.unlink()
-    assert announce("in1k", data).counts == {"trainval": 10, "test": 200}  # none to hold out
+    sizes, notes = announce(["in1k"], data)["in1k"]
+    assert sizes.counts == {"trainval": 10, "test": 200}
+    assert "no image left once 1 are held out" in notes[0]
     assert check("in1k", data, decode=False).ok
     copy_of("caltech101")
     (data / SMALL_DATA).unlink()
     for folder in (data / "caltech101" / "101_ObjectCategories").iterdir():
         for file in sorted(folder.iterdir())[20:]:
             file.unlink()
-    with pytest.raises(DataError, match="no class has images in each of trainval, test"):
-        announce("caltech101", data)  # 30 of each class are trained on
+    with pytest.raises(DataError, match=r"first 'BACKGROUND_Google' with 20 images.* 30 are held"):
+        announce(["caltech101"], data)
     counts = {"train": 50, "val": 25, "trainval": 75, "test": 25}
     mark_small(data, "caltech101", Sizes(classes=5, counts=counts))
     assert check("caltech101", data, decode=False).ok
@@ -276,7 +279,7 @@ def test_one_more_class_that_test_lacks_is_refused_unless_it_is_announced(
     assert report.fatal == ("test: class n01440764 has no image",)
     assert not report.fit(0)
     (data / SMALL_DATA).unlink()
-    assert announce("in1k", data).classes == 9
+    assert announce(["in1k"], data)["in1k"][0].classes == 9
     assert require("in1k", data, tolerated=0).ok
 
 
@@ -298,7 +301,7 @@ def test_splits_with_other_classes_are_refused(
         "test: its classes are not those of train: it has them in another order",
     )
     with pytest.raises(DataError, match="in another order"):
-        announce("pets", data)
+        announce(["pets"], data)
 
 
 def test_an_absent_set_is_reported_with_the_way_to_get_it(tmp_path: Path) -> None:
@@ -311,3 +314,76 @@ def test_an_absent_set_is_reported_with_the_way_to_get_it(tmp_path: Path) -> Non
             require(key, tmp_path, tolerated=10**9)
         assert info.folder in str(error.value)
         assert info.how_to_get in str(error.value)
+
+
+def write_class_folders(folder: Path, sizes: dict[str, int]) -> None:
+    """Write a class folder for each name, with different images."""
+    for k, (name, count) in enumerate(sizes.items()):
+        (folder / name).mkdir(parents=True)
+        for i in range(count):
+            image = Image.new("RGB", (8, 8), (k, i, 0))
+            image.save(folder / name / f"image_{i + 1:04d}.png")
+
+
+CALTECH = "caltech101/101_ObjectCategories"
+
+
+def test_excerpt_with_a_class_that_is_too_small_is_refused(tmp_path: Path) -> None:
+    write_class_folders(tmp_path / CALTECH, {"ant": 45, "bass": 45, "bonsai": 25})
+    with pytest.raises(DataError, match=r"'bonsai' with 25 images.* 30 are held out"):
+        announce(["caltech101"], tmp_path)
+    assert not (tmp_path / SMALL_DATA).exists()
+
+
+@pytest.mark.parametrize(
+    ("key", "folder"), [("caltech101", CALTECH), ("birdsnap", "birdsnap/images")]
+)
+def test_described_excerpt_is_ok_and_stays_the_same(key: str, folder: str, tmp_path: Path) -> None:
+    write_class_folders(tmp_path / folder, {"ant": 45, "bass": 41, "bonsai": 32})
+    first = announce([key], tmp_path)
+    content = (tmp_path / SMALL_DATA).read_bytes()
+    fingerprints = check(key, tmp_path, decode=False).fingerprints
+    assert check(key, tmp_path, decode=False).ok
+    assert announce([key], tmp_path) == first
+    assert (tmp_path / SMALL_DATA).read_bytes() == content
+    assert check(key, tmp_path, decode=False).fingerprints == fingerprints
+
+
+def test_excerpt_whose_test_lacks_classes_is_ok_once_described(copy_of: CopyOf) -> None:
+    data = copy_of("in1k")
+    (data / SMALL_DATA).unlink()
+    for folder in sorted((data / "imagenet" / "val").iterdir())[2:]:
+        shutil.rmtree(folder)
+    sizes, _ = announce(["in1k"], data)["in1k"]
+    assert (sizes.classes, sizes.counts["val"]) == (2, 30)  # a tenth of each of ten classes
+    assert check("in1k", data, decode=False).ok
+
+
+def test_nothing_is_written_if_one_of_several_sets_cannot_be_read(copy_of: CopyOf) -> None:
+    data = copy_of("cifar10")
+    copy_of("cars")
+    content = (data / SMALL_DATA).read_bytes()
+    batch = data / "cifar-10-batches-py" / "data_batch_1"
+    batch.write_bytes(batch.read_bytes()[:2000])
+    assert main(["describe-data", "cars", "cifar10", "--data", str(data)]) == 2
+    assert (data / SMALL_DATA).read_bytes() == content
+
+
+def test_excerpt_with_a_broken_image_is_described_if_tolerated(copy_of: CopyOf) -> None:
+    data = copy_of("pets")
+    (data / SMALL_DATA).unlink()
+    name = open_split("pets", data, "test").name(0)
+    cut_in_half(data / name)
+    with pytest.raises(DataError, match="--tolerate") as error:
+        announce(["pets"], data)
+    assert name in str(error.value)
+    assert announce(["pets"], data, tolerated=1)["pets"][1][0].startswith(name)
+    assert require("pets", data, tolerated=1).num_bad == 1
+
+
+def test_splits_that_cannot_be_drawn_are_named(
+    copy_of: CopyOf, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = copy_of("coco17")
+    assert main(["describe-data", "coco17", "--data", str(data)]) == 0
+    assert "without train and val" in capsys.readouterr().out

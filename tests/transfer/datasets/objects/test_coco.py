@@ -168,7 +168,7 @@ def test_an_image_of_another_size_is_named_before_a_run_and_left_out(data: Path)
     for decode in (False, True):
         report = check("coco17", data, decode=decode)
         assert report.problems == (f"{name}: (128, 96) px, annotated as (140, 96)",)
-    with pytest.raises(DataError, match="1 images are missing, too many or unusable"):
+    with pytest.raises(DataError, match="1 images are missing, too many, repeated or unusable"):
         require("coco17", data, tolerated=0)
     assert require("coco17", data, tolerated=1).unreadable == (name,)
 
@@ -291,7 +291,10 @@ def test_other_categories_in_val_than_in_train_are_refused(
         change(content)
     report = check("coco17", data, decode=False)
     assert all(fact in report.fatal[0] for fact in (str(INSTANCES), *facts))
-    for do in (lambda: require("coco17", data, tolerated=10**6), lambda: announce("coco17", data)):
+    for do in (
+        lambda: require("coco17", data, tolerated=10**6),
+        lambda: announce(["coco17"], data),
+    ):
         with pytest.raises(DataError, match="its categories are not those of instances_train2017"):
             do()
 
@@ -401,7 +404,7 @@ def test_persons_with_corners_are_refused(outlined: bool, copy_of: CopyOf) -> No
 
 def test_an_excerpt_is_announced_with_the_classes_of_its_files(data: Path) -> None:
     (data / SMALL_DATA).unlink()
-    sizes = announce("coco17", data)
+    sizes = announce(["coco17"], data)["coco17"][0]
     assert (sizes.classes, sizes.counts) == (5, {"trainval": 48, "test": 24})
     assert require("coco17", data, tolerated=0).ok
 
