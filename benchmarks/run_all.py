@@ -92,7 +92,8 @@ def plan(request: RunAll) -> tuple[list[PlannedCell], Origins, dict[str, str]]:
     seeds = split_numbers(request.seeds, "--seeds", "0,1,2", RANGES["seed"])
     named = request.tasks or SNAPSHOT_TASKS * bool(request.snapshots)
     keys = task_keys(named, request.suite, request.skip)
-    require_data_folder(request.data, (d for key in keys for d in task_of(key).datasets()))
+    sets = (name for key in keys for name in task_of(key).datasets())
+    require_data_folder(request.data, sets, may_be_empty=request.plan)
     tasks = map(task_of, keys)
     require_heeded(
         request.training, tasks, request.features_in, request.keep_crops, request.image_memory_gb

@@ -71,17 +71,20 @@ def suites() -> dict[str, tuple[str, ...]]:
     return suite_keys
 
 
-def require_data_folder(data: Path, keys: Iterable[str]) -> None:
+def require_data_folder(data: Path, keys: Iterable[str], *, may_be_empty: bool = False) -> None:
     """Raise DataError unless the folder holds data sets, each of these whole where it is there.
 
-    The folder that is taken where none is named may be absent: the plan says how to get the data.
+    The folder that is taken where none is named may be absent, and with `may_be_empty` any: the
+    plan says how to get the data.
     """
-    if data == data_folder() and not data.exists():
+    if not data.exists() and (may_be_empty or data == data_folder()):
         return
     if not data.is_dir():
         what = "is a file" if data.exists() else "no such folder"
         raise DataError(f"--data {data}: {what}; expected the folder of all data sets")
     if next(data.iterdir(), None) is None:
+        if may_be_empty:
+            return
         raise DataError(
             f"--data {data}: the folder is empty; python -m transfer get-data KEY --data {data} "
             "gets a data set"

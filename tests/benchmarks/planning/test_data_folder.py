@@ -17,6 +17,8 @@ def test_a_folder_that_cannot_hold_data_is_named(tmp_path: Path) -> None:
     for name, words in (("none", "no such"), ("file", "is a file"), ("empty", "is empty")):
         with pytest.raises(DataError, match=rf"--data .*{name}.*{words}"):
             require_data_folder(tmp_path / name, KEYS)
+    for name in ("none", "empty"):  # a plan tells how to get the data
+        require_data_folder(tmp_path / name, KEYS, may_be_empty=True)
 
 
 def test_a_set_in_another_place_or_without_its_parts_is_named(tmp_path: Path) -> None:
