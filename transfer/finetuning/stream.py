@@ -93,6 +93,8 @@ def batches_of_places(
 def images_per_pass(course: TrainingSchedule, process: Process) -> int:
     """Return the images of one process in one pass; ValueError if the batch does not divide."""
     passes = process.num_processes * course.accumulated
+    if course.batch_size < 1:
+        raise ValueError(f"a batch of {course.batch_size} images; expected at least one")
     if course.batch_size % passes:
         raise ValueError(
             f"a batch of {course.batch_size} images does not divide by {process.num_processes} "

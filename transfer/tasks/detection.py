@@ -261,7 +261,7 @@ def no_targets(scenes: Scenes, finds: str, *, difficult_count: bool) -> str:
     if scenes.annotations is not None:
         images += f" of {scenes.annotations}"
     if not here.any():
-        return f"{images} have no object whose box has an area"
+        return f"{images} have none but broken ones and boxes without area"
     causes = []
     if aside.any():
         causes.append(f"{aside.sum():,} are {'crowds' if scenes.aside_are_crowds else 'difficult'}")

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
 from pretrain.running.console import print_line
 from transfer.backbone import Backbone
+from transfer.datasets.catalog import expected_sizes
 from transfer.datasets.folders import Folders
 from transfer.encoders.encoder import Encoder
 from transfer.frozen.feature_cache import Features, Predictions, TrainAndTest, open_images
@@ -97,6 +99,17 @@ class VOCSVM(Task):
         if schedule == "smoke":
             return replace(self, costs=SMOKE_COSTS, crop_px=64, min_classes=1)
         return self if schedule == "paper" else replace(self, costs=VISSL_COSTS, min_classes=1)
+
+    def too_few_images(self, data: Path) -> str:
+        """Return that an excerpt is known to have too few classes; empty if it is not."""
+        classes = expected_sizes(self.dataset, data).classes
+        if classes >= self.min_classes:
+            return ""
+        return (
+            f"{self.min_classes} classes are scored, but {self.dataset} has {classes} with images "
+            "in trainval and test; use the complete data set, or --schedule short, which scores "
+            "those"
+        )
 
     def for_backbone(self, backbone: Backbone) -> Self:
         """Return the protocol with images no larger than those the backbone was trained on.

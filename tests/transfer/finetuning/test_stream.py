@@ -81,6 +81,8 @@ def test_processes_and_passes_share_the_batch_or_it_is_refused() -> None:
         assert images_per_pass(recipe, one_of(4, 0)) == 2
     with pytest.raises(ValueError, match=r"16 images .* 3 processes"):
         images_per_pass(tiny_recipe(batch_size=16), one_of(3, 0))
+    with pytest.raises(ValueError, match="batch of 0 images"):  # none would ever be full
+        images_per_pass(tiny_recipe(batch_size=0), ALONE)
 
 
 @pytest.mark.detectron2

@@ -12,7 +12,7 @@ from torch import nn
 from benchmarks.speed.svm import Settings, synthetic_voc
 from transfer import Encoder
 from transfer.backbone import Backbone
-from transfer.datasets.expected import DataError
+from transfer.datasets.expected import DataError, Sizes, mark_small
 from transfer.datasets.folders import Folders
 from transfer.datasets.images import ImageArrays, Images
 from transfer.frozen.feature_cache import Features, Predictions
@@ -73,6 +73,12 @@ def test_the_short_schedule_is_advised_only_where_it_helps() -> None:
     assert VOCSVM().at_schedule("short").too_few_labels(some) == ""
     none = {"trainval": shown(5, 5), "test": shown(0, 0)}
     assert "--schedule short" not in VOCSVM().too_few_labels(none)
+
+
+def test_an_excerpt_with_too_few_classes_is_known_to_the_plan(tmp_path: Path) -> None:
+    mark_small(tmp_path, "voc07", Sizes(classes=19, counts={"trainval": 90, "test": 90}))
+    assert "voc07 has 19" in VOCSVM().too_few_images(tmp_path)
+    assert VOCSVM().at_schedule("short").too_few_images(tmp_path) == ""
 
 
 def test_too_few_positives_are_noticed_before_features_are_extracted(
