@@ -3,6 +3,7 @@
 ReadError means that the machine could not read a file. Nothing is said about its content.
 """
 
+import codecs
 import errno
 import io
 import os
@@ -73,5 +74,11 @@ def read_bytes(path: Path) -> bytes:
 
 
 def read_text(path: Path, errors: str = "strict") -> str:
-    """Return the text of a file, as `retry_reads` does."""
-    return io.TextIOWrapper(io.BytesIO(read_bytes(path)), errors=errors).read()
+    """Return the text of a file in UTF-8, as `retry_reads` does, with "\\n" as the line end.
+
+    A byte order mark is left out; that of UTF-16, which Windows writes, is heeded.
+    """
+    content = read_bytes(path)
+    is_utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    text = content.decode("utf-16" if is_utf16 else "utf-8-sig", errors)
+    return io.StringIO(text, newline=None).getvalue()

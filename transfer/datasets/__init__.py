@@ -12,6 +12,7 @@ synthetic/        draws the images of the small versions and writes them all
 
 catalog.py        merges the data sets into DATASETS; opens a split of a set
 info.py           the form of a description and of its origin; reads both from facts.yaml
+lists.py          lists of images and classes in text files; names the line that is wrong
 images.py         one split: images decoded on demand; labels, also of MATLAB; fingerprint
 scenes.py         one split of a detection set: images with objects, in arrays for all processes
 segmented.py      one split of a segmentation set: images with masks, and what is wrong with them

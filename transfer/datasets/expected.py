@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pretrain.running.errors import SuiteError
-from pretrain.running.reading import read_text
+from pretrain.running.reading import read_bytes
 
 SMALL_DATA = "small-data.json"
 
@@ -55,7 +55,7 @@ def small_sizes(data: Path) -> dict[str, Sizes]:
                 counts={split: int(count) for split, count in entry["counts"].items()},
                 drawn=bool(entry.get("drawn", False)),
             )
-            for key, entry in json.loads(read_text(file)).items()
+            for key, entry in json.loads(read_bytes(file)).items()
         }
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(

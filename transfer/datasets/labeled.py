@@ -4,13 +4,11 @@ Each reader says where its splits come from; facts.yaml holds the rest, syntheti
 writes the small versions. CIFAR has arrays, and a file of its own.
 """
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
-from pretrain.running.reading import read_bytes, read_text
 from transfer.datasets.expected import DataError, Sizes
 from transfer.datasets.images import (
     ImageFiles,
@@ -21,12 +19,22 @@ from transfer.datasets.images import (
     read_mat,
 )
 from transfer.datasets.info import info, source
+from transfer.datasets.lists import (
+    bad_line,
+    read_json,
+    read_labels,
+    read_list,
+    read_names,
+    read_pairs,
+)
 from transfer.datasets.splits import draw_from_each_class, seeded_ranks, uniform_split, with_val
 from transfer.datasets.synthetic import labeled as small
 from transfer.datasets.synthetic.labeled import Draw, PerClass, labeled_jpegs
 
 Read = Callable[[Path, str, Sizes], Images]
 Write = Callable[[Path, PerClass, Draw], None]
+IMAGE: dict[str, type[str] | type[int]] = {"image": str}
+"""First word of the lines of most lists."""
 
 
 def read_aircraft(data: Path, split: str, sizes: Sizes) -> Images:
@@ -34,11 +42,16 @@ def read_aircraft(data: Path, split: str, sizes: Sizes) -> Images:
 
     Read fgvc-aircraft-2013b/data.
     """
-    from torchvision.datasets import FGVCAircraft
-
-    part = FGVCAircraft(data, split=split, annotation_level="variant")
-    names = [Path(file).relative_to(data).as_posix() for file in part._image_files]
-    return image_files(data, names, part._labels, part.classes)
+    folder = data / "fgvc-aircraft-2013b" / "data"
+    label_of = read_labels(folder / "variants.txt", {"variant": str}, rest="joined")
+    listing = folder / f"images_variant_{split}.txt"
+    names, labels = [], []
+    for number, (image, variant) in read_list(listing, IMAGE | {"variant": str}, rest="joined"):
+        if variant not in label_of:
+            raise bad_line(listing, number, f"{variant!r} is not in variants.txt")
+        names.append(f"fgvc-aircraft-2013b/data/images/{image}.jpg")
+        labels.append(label_of[variant])
+    return image_files(data, names, labels, list(label_of))
 
 
 def read_birdsnap(data: Path, split: str, sizes: Sizes) -> Images:
@@ -100,21 +113,29 @@ def read_cub200(data: Path, split: str, sizes: Sizes) -> Images:
     """
     folder = data / "CUB_200_2011"
     files, classes, class_of, is_train = (
-        dict(_rows(folder / f"{name}.txt"))
-        for name in ("images", "classes", "image_class_labels", "train_test_split")
+        read_pairs(folder / f"{name}.txt", {"number": int, what: kind})
+        for name, what, kind in (
+            ("images", "image", str),
+            ("classes", "class", str),
+            ("image_class_labels", "class", int),
+            ("train_test_split", "is_training_image", int),
+        )
     )
     label_of = {number: label for label, number in enumerate(classes)}
-    mark = "0" if split == "test" else "1"
+    for number, file in files.items():
+        if class_of.get(number) not in label_of or is_train.get(number) not in (0, 1):
+            raise DataError(
+                f"{folder}: image {number} of images.txt ({file}) has class "
+                f"{class_of.get(number)} in image_class_labels.txt and mark "
+                f"{is_train.get(number)} in train_test_split.txt; expected a class of classes.txt "
+                "and 0 or 1"
+            )
+    mark = 0 if split == "test" else 1
     numbers = [number for number in files if is_train[number] == mark]
     names = [f"CUB_200_2011/images/{files[number]}" for number in numbers]
     labels = [label_of[class_of[number]] for number in numbers]
     images = image_files(data, names, labels, list(classes.values()))
     return with_val(images, split, sizes)
-
-
-def _rows(file: Path) -> list[list[str]]:
-    """Return the words of each line of a file that has any."""
-    return [line.split() for line in read_text(file).splitlines() if line.strip()]
 
 
 def read_dtd(data: Path, split: str, sizes: Sizes) -> Images:
@@ -123,7 +144,7 @@ def read_dtd(data: Path, split: str, sizes: Sizes) -> Images:
     Read dtd/dtd/labels/{train1,val1,test1}.txt and dtd/dtd/images.
     """
     folder = data / "dtd" / "dtd" / "labels"
-    lists = {s: read_text(folder / f"{s}1.txt").split() for s in ("train", "val", "test")}
+    lists = {s: read_names(folder / f"{s}1.txt") for s in ("train", "val", "test")}
     # of all lists: torchvision numbers those of each split, and that of an excerpt may lack some
     classes = sorted({file.partition("/")[0] for files in lists.values() for file in files})
     files = lists["train"] + lists["val"] if split == "trainval" else lists[split]
@@ -149,6 +170,11 @@ def read_flowers(data: Path, split: str, sizes: Sizes) -> Images:
     (class_ids,) = read_mat(folder / "imagelabels.mat", "labels", squeeze_me=True)
     parts = read_mat(folder / "setid.mat", *FIELDS[split])
     numbers = [int(number) for part in parts for number in part.ravel()]
+    if outside := [number for number in numbers if not 0 < number <= len(class_ids)]:
+        raise DataError(
+            f"{folder / 'setid.mat'}: image {outside[0]} has no label; imagelabels.mat has those "
+            f"of 1 to {len(class_ids)}"
+        )
     names = [f"flowers-102/jpg/image_{number:05d}.jpg" for number in numbers]
     labels = [int(class_ids[number - 1]) - 1 for number in numbers]
     return image_files(data, names, labels, Flowers102.classes[: class_ids.max()])
@@ -160,7 +186,7 @@ def read_food(data: Path, split: str, sizes: Sizes) -> Images:
     Read food-101/meta/{train,test}.json and food-101/images.
     """
     meta = data / "food-101" / "meta"
-    train, test = (json.loads(read_bytes(meta / f"{part}.json")) for part in ("train", "test"))
+    train, test = (read_json(meta / f"{part}.json") for part in ("train", "test"))
     # of both files: torchvision numbers those of each, and that of an excerpt may lack some
     classes = sorted({*train, *test})
     pairs = [
@@ -214,12 +240,26 @@ def inat1k_excerpt_sizes(data: Path) -> Sizes:
 
 def _read_published(data: Path, part: str) -> Images:
     """Return the images of one annotation file; classes in the order of their ids."""
-    content = json.loads(read_bytes(data / "inat2019" / f"{part}.json"))
-    ids = sorted(int(category["id"]) for category in content["categories"])
+    file = data / "inat2019" / f"{part}.json"
+    content = read_json(file)
+    try:
+        ids = sorted(int(category["id"]) for category in content["categories"])
+        pairs = [(int(a["image_id"]), int(a["category_id"])) for a in content["annotations"]]
+        files = {int(image["id"]): str(image["file_name"]) for image in content["images"]}
+    except (LookupError, TypeError, ValueError) as error:
+        raise DataError(
+            f"{file}: images, annotations and categories have not the fields of iNaturalist "
+            f"({type(error).__name__}: {error})"
+        ) from error
+    class_of = dict(pairs)
     label_of = {category_id: label for label, category_id in enumerate(ids)}
-    class_of = {int(a["image_id"]): int(a["category_id"]) for a in content["annotations"]}
-    names = [f"inat2019/{image['file_name']}" for image in content["images"]]
-    labels = [label_of[class_of[int(image["id"])]] for image in content["images"]]
+    if len(class_of) < len(pairs) or len(files) < len(content["images"]):
+        raise DataError(f"{file}: an image is listed or labeled more than once")
+    for number, name in files.items():
+        if class_of.get(number) not in label_of:
+            raise DataError(f"{file}: image {number} ({name}) has no label among the categories")
+    names = [f"inat2019/{name}" for name in files.values()]
+    labels = [label_of[class_of[number]] for number in files]
     return image_files(data, names, labels, [str(category_id) for category_id in ids])
 
 
@@ -229,13 +269,16 @@ def read_pets(data: Path, split: str, sizes: Sizes) -> Images:
     Read oxford-iiit-pet/annotations/{trainval,test}.txt and oxford-iiit-pet/images.
     """
     folder = data / "oxford-iiit-pet" / "annotations"
-    # a line is a name, the class, the species, and the breed within the species
-    trainval, test = (_rows(folder / f"{part}.txt") for part in ("trainval", "test"))
-    breeds = {int(row[1]): row[0].rpartition("_")[0] for row in (*trainval, *test)}
+    columns = {**IMAGE, "class": int, "species": int, "breed": int}
+    trainval, test = (
+        [row for _, row in read_list(folder / f"{part}.txt", columns)]
+        for part in ("trainval", "test")
+    )
+    breeds = {row[1]: row[0].rpartition("_")[0] for row in (*trainval, *test)}
     numbers = sorted(breeds)  # an excerpt may lack some
     classes = [breeds[number].replace("_", " ").title() for number in numbers]
     rows = test if split == "test" else trainval
-    labels = [numbers.index(int(row[1])) for row in rows]
+    labels = [numbers.index(row[1]) for row in rows]
     names = [f"oxford-iiit-pet/images/{row[0]}.jpg" for row in rows]
     return with_val(image_files(data, names, labels, classes), split, sizes)
 
@@ -261,14 +304,18 @@ def read_places365(data: Path, split: str, sizes: Sizes) -> Images:
     Read places365/categories_places365.txt, the lists beside it and the images they name.
     """
     folder = data / "places365"
-    classes = [name for name, _ in _rows(folder / "categories_places365.txt")]
+    columns = {"class": str, "label": int}
+    classes = list(read_labels(folder / "categories_places365.txt", columns))
     list_name, choices = PLACES_FILES["test" if split == "test" else "train"]
     present = [name for name in choices if (folder / name).is_dir()]
     if not present:
         raise DataError(f"{folder}: none of the image folders {', '.join(choices)} is there")
-    words = read_text(folder / list_name).split()  # of 1.8 million images: no list for each
-    names = [f"places365/{present[0]}/{file.lstrip('/')}" for file in words[::2]]
-    labels = [int(label) for label in words[1::2]]
+    names, labels = [], []
+    for number, (file, label) in read_list(folder / list_name, {**IMAGE, "label": int}):
+        if not 0 <= label < len(classes):
+            raise bad_line(folder / list_name, number, f"no class has the label {label}")
+        names.append(f"places365/{present[0]}/{file.lstrip('/')}")
+        labels.append(label)
     return with_val(image_files(data, names, labels, classes), split, sizes)
 
 
@@ -281,12 +328,16 @@ def read_sun397(data: Path, split: str, sizes: Sizes) -> Images:
     Read SUN397/ClassName.txt, Training_01.txt, Testing_01.txt and the images they name.
     """
     folder = data / "SUN397"
-    classes = read_text(folder.joinpath("ClassName.txt")).split()
-    label_of = {name: label for label, name in enumerate(classes)}
-    partition = "Testing_01.txt" if split == "test" else "Training_01.txt"
-    paths = read_text(folder.joinpath(partition)).split()
-    labels = [label_of[path.rpartition("/")[0]] for path in paths]
-    images = image_files(data, [f"SUN397{path}" for path in paths], labels, classes)
+    label_of = read_labels(folder / "ClassName.txt", {"class": str})
+    partition = folder / ("Testing_01.txt" if split == "test" else "Training_01.txt")
+    names, labels = [], []
+    for number, (path,) in read_list(partition, IMAGE):
+        name = path.rpartition("/")[0]
+        if name not in label_of:
+            raise bad_line(partition, number, f"{name!r} is not in ClassName.txt")
+        names.append(f"SUN397{path}")
+        labels.append(label_of[name])
+    images = image_files(data, names, labels, list(label_of))
     return with_val(images, split, sizes)
 
 

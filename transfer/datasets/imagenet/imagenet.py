@@ -27,6 +27,7 @@ from pretrain.running.reading import read_bytes, read_text
 from transfer.datasets.expected import DataError, Sizes
 from transfer.datasets.images import Images, class_names, image_files, read_class_folders, read_mat
 from transfer.datasets.info import SmallVersion, facts, info, source
+from transfer.datasets.lists import bad_line, read_list
 from transfer.datasets.splits import with_val
 from transfer.datasets.synthetic.labeled import (
     Draw,
@@ -92,16 +93,15 @@ def read_subset(list_file: str, data: Path, split: str, sizes: Sizes) -> Images:
     classes = class_names(data / "imagenet" / "train")
     label_of = {wnid: label for label, wnid in enumerate(classes)}
     # a line is WNID_NUMBER.JPEG; its order in the file is random
-    files = sorted(read_text(data / LISTS / list_file).split())
-    wnids = [file.partition("_")[0] for file in files]
-    unknown = sorted(set(wnids) - set(classes))
-    if unknown:
-        raise DataError(
-            f"{list_file}: {len(unknown)} classes, first {unknown[0]}, are not among "
-            f"the {len(classes)} of imagenet/train"
-        )
-    names = [f"imagenet/train/{wnid}/{file}" for wnid, file in zip(wnids, files, strict=True)]
-    images = image_files(data, names, [label_of[wnid] for wnid in wnids], classes)
+    listing, files = data / LISTS / list_file, []
+    for number, (file,) in read_list(listing, {"image": str}):
+        wnid = file.partition("_")[0]
+        if wnid not in label_of:
+            where = f"{wnid!r} is not among the {len(classes)} classes of imagenet/train"
+            raise bad_line(listing, number, where)
+        files.append((file, wnid))
+    names = [f"imagenet/train/{wnid}/{file}" for file, wnid in sorted(files)]
+    images = image_files(data, names, [label_of[wnid] for _, wnid in sorted(files)], classes)
     return with_val(images, split, sizes)
 
 

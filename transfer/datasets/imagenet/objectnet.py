@@ -15,6 +15,7 @@ from transfer.datasets.expected import DataError, Sizes
 from transfer.datasets.imagenet.imagenet import SMALL_WNIDS, paint_small_class
 from transfer.datasets.images import Images, class_names, read_class_folders
 from transfer.datasets.info import SmallVersion, info, source
+from transfer.datasets.lists import read_json
 from transfer.datasets.synthetic.labeled import write_file
 from transfer.datasets.synthetic.patterns import png
 
@@ -60,7 +61,7 @@ def excerpt_sizes(data: Path) -> Sizes:
 def _read_matched_classes(data: Path) -> Images:
     """Return the images of each class that ImageNet-100 has as well."""
     root = data / FOLDER
-    folder_labels = json.loads((root / "mappings" / "folder_to_objectnet_label.json").read_text())
+    folder_labels = read_json(root / "mappings" / "folder_to_objectnet_label.json")
     folders = {WNIDS[label]: folder for folder, label in folder_labels.items() if label in WNIDS}
     wnids = sorted(folders)
     images = read_class_folders(data, root / "images", [folders[wnid] for wnid in wnids])

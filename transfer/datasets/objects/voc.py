@@ -33,6 +33,7 @@ from pretrain.running.reading import read_text
 from transfer.datasets.expected import DataError, Sizes
 from transfer.datasets.images import ImageFiles, Images, encode_names, read_mat
 from transfer.datasets.info import SmallVersion, info, source, split_counts
+from transfer.datasets.lists import read_list, read_names, read_pairs
 from transfer.datasets.objects.box_layouts import XYXY, contradictions
 from transfer.datasets.scenes import Scene, Scenes, box_fault, is_flat, without_objects
 from transfer.datasets.segmented import Mask, Segmented, write_mask
@@ -107,8 +108,8 @@ def convert_sbd(data: Path, sbd: Path | None = None) -> int:
 
 def read_ids(list_file: Path) -> list[str]:
     """Return the image ids of a list; a line is an id, or the paths of an image and its mask."""
-    lines = read_text(list_file).splitlines()
-    return [Path(line.split()[0]).stem for line in lines if line.strip()]
+    rows = read_list(list_file, {"image": str}, rest="ignored")
+    return [Path(image).stem for _, (image,) in rows]
 
 
 def finish_conversion(data: Path) -> None:
@@ -137,7 +138,7 @@ def read_labels(year: str, data: Path, split: str, sizes: Sizes) -> Images:
     drawn = year == "2012" and split != "test"
     image_set = {"2007": split, "2012": "train" if drawn else "val"}[year]
     folder = data / "VOCdevkit" / f"VOC{year}" / "ImageSets" / "Main"
-    ids = read_text(folder.joinpath(f"{image_set}.txt")).split()
+    ids = read_names(folder / f"{image_set}.txt")
     columns = [_read_marks(folder / f"{name}_{image_set}.txt", ids) for name in CLASSES]
     names = encode_names([f"VOCdevkit/VOC{year}/JPEGImages/{image_id}.jpg" for image_id in ids])
     labels = np.ascontiguousarray(np.array(columns, dtype=np.int8).T)
@@ -147,8 +148,7 @@ def read_labels(year: str, data: Path, split: str, sizes: Sizes) -> Images:
 
 def _read_marks(file: Path, ids: list[str]) -> list[int]:
     """Return the mark of one class, 1, 0 or -1, for each image."""
-    words = read_text(file).split()
-    marks = dict(zip(words[::2], map(int, words[1::2]), strict=True))
+    marks = read_pairs(file, {"image": str, "mark": int})
     missing = [image_id for image_id in ids if image_id not in marks]
     if missing or not set(marks.values()) <= {1, 0, -1}:
         raise DataError(
@@ -165,7 +165,7 @@ def read_objects(data: Path, split: str, sizes: Sizes) -> Scenes:
     for year, image_set in IMAGE_SETS["test" if split == "test" else "trainval"]:
         folder = f"VOCdevkit/{year}"
         list_file = data / folder / "ImageSets" / "Main" / f"{image_set}.txt"
-        image_ids = read_text(list_file).split()
+        image_ids = read_names(list_file)
         if not image_ids or not (data / folder / "Annotations").is_dir():
             raise DataError(
                 f"{list_file} is empty, or there is no folder Annotations; unpack {year} again"
@@ -307,7 +307,7 @@ def _small(
 def _lists(pattern: str, root: Path) -> bool:
     """Return whether the first image of a folder has a name of this pattern."""
     file = root / "ImageSets/Main/train.txt"
-    return file.is_file() and bool(re.match(pattern, read_text(file, errors="replace")))
+    return file.is_file() and bool(re.match(pattern, read_text(file, errors="replace").lstrip()))
 
 
 def _link_2012(root: Path, places: Mapping[str, str], target: Path) -> bool:
