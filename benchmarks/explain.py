@@ -15,9 +15,9 @@ from typing import Annotated
 import tyro
 
 from benchmarks.pages.explanation import TEXT_WIDTH, as_dict, as_text, explain
-from benchmarks.pages.records import result_of
+from benchmarks.pages.records import Result, read_results, result_of
 from pretrain.running.command_line import OptionError, nearest, parse, run_command
-from transfer.record import FAILED, RECORDS, RecordError, read_record
+from transfer.record import RecordError, read_record
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +36,8 @@ class Request:
     """Print JSON instead of text."""
 
 
-def find_records(results: Path, name: str, task: str) -> list[Path]:
-    """Return the records of a checkpoint and a task, of all its readings unless one is named.
+def find_results(results: Path, name: str, task: str) -> list[Result]:
+    """Return the results of a checkpoint and a task, of all its readings unless one is named.
 
     OptionError if there is none.
     """
@@ -45,24 +45,21 @@ def find_records(results: Path, name: str, task: str) -> list[Path]:
         raise OptionError(
             f"--name {name!r}, --task {task!r}: give the file of a record, or both of these"
         )
-    every = sorted((results / RECORDS).rglob("*.json"))  # those of snapshots, too
-    files = [path for path in every if not path.name.endswith(FAILED)]
-    own = [path for path in files if path.parent.name == name]
+    parts = [read_results(results, snapshots=snapshots) for snapshots in (False, True)]
+    done = [result for part in parts for result in part.done]
+    unused = [one for part in parts for one in part.warnings if name in Path(one.file).parts]
+    refused = "".join(f"\n  {one}" for one in unused)
+    own = [result for result in done if result.model.name == name]
     if not own:
-        near = nearest(name, {path.parent.name for path in files})
-        raise OptionError(f"--name {name}: no records in {results}; nearest: {near or 'none'}")
-    tasks, refused = {}, []
-    for path in own:
-        try:
-            record = read_record(path)
-            tasks[path] = {str(record.request.get("task", record.task)), record.task}
-        except (OSError, RecordError) as error:
-            refused.append(f"\n  {error}")
-    found = [path for path, known in tasks.items() if task in known]
-    if not found:
-        near = nearest(task, sorted(set[str]().union(*tasks.values())))
+        near = nearest(name, {result.model.name for result in done})
         raise OptionError(
-            f"--task {task}: {name} has no such record; nearest: {near or 'none'}{''.join(refused)}"
+            f"--name {name}: no records in {results}; nearest: {near or 'none'}{refused}"
+        )
+    found = [result for result in own if task in (result.key, result.task)]
+    if not found:
+        near = nearest(task, sorted({key for one in own for key in (one.key, one.task)}))
+        raise OptionError(
+            f"--task {task}: {name} has no such record; nearest: {near or 'none'}{refused}"
         )
     return found
 
@@ -74,10 +71,10 @@ def main(words: list[str]) -> int:
         if request.record and (request.name or request.task):
             raise OptionError(f"{request.record}: give the file, or --name and --task, not both")
         if request.record:
-            paths = [request.record]
+            found = [result_of(read_record(request.record), request.record)]
         else:
-            paths = find_records(request.results, request.name, request.task)
-        explanations = [explain(result_of(read_record(path), path)) for path in paths]
+            found = find_results(request.results, request.name, request.task)
+        explanations = [explain(result) for result in found]
     except (OptionError, RecordError, OSError) as error:
         said = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else error
         print(f"error: {said}", file=sys.stderr)

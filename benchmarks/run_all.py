@@ -129,6 +129,10 @@ def run(request: RunAll) -> int:
         raise ValueError("--workers is for cells on this machine; --slurm has --parallel")
     where = cluster() if request.cluster.slurm else None
     rows, sources, unreadable = plan(request)
+    if where is not None:
+        from benchmarks.cluster.arrays import check_submitted_weights
+
+        check_submitted_weights(rows, request.runs)
     if not request.quiet or request.plan:
         print_plan(rows, request, where)
     if request.plan:

@@ -266,8 +266,9 @@ def _shown(path: Path) -> str:  # it may be of any length
 
 UNNAMED = {
     *("backbone", "encoder", "model", "models", "network", "net", "head", "pytorch", "pretrained"),
-    *("checkpoint", "ckpt", "snapshot", "weights", "state", "dict", "pth", "pt", "of"),
+    *("checkpoint", "ckpt", "snapshot", "weights", "state", "dict", "pth", "pt", "tar", "of"),
     *("best", "last", "latest", "final", "epoch", "ep", "step", "iter", "iteration", "phase"),
+    *("student", "teacher", "ema"),
 }
 """Words of file names that do not say which run a file is from."""
 RUN_SUBFOLDERS = ("checkpoints", "ckpts", "snapshots", "weights")

@@ -184,6 +184,24 @@ def _array(
     return Array(name=name, work=work, resources=size, parallel=options.parallel, after=after)
 
 
+def check_submitted_weights(rows: Sequence[PlannedCell], runs: Path) -> None:
+    """Raise ValueError if jobs that have not ended evaluate other weights under a row's name.
+
+    They have no records yet, by which `check_records_of_name` would know them.
+    """
+    going = [one.cell for one in submitted_states(runs)[0] if one.state in ("queued", "running")]
+    for cell in {row.cell.backbone.name: row.cell for row in rows if row.state == "run"}.values():
+        name, folder = cell.backbone.name, (cell.settings.records / cell.backbone.name).resolve()
+        for other in going:
+            weights = other.described.get("weights", cell.backbone.sha256)  # of older submissions
+            if weights != cell.backbone.sha256 and folder in Path(other.identity).parents:
+                raise ValueError(
+                    f"job {other.job} is queued or running and evaluates other weights under the "
+                    f"name {name}: hash {weights[:12]}, and this checkpoint's is "
+                    f"{cell.backbone.sha256[:12]}. Give this checkpoint another --name"
+                )
+
+
 def submit_cells(
     rows: Sequence[PlannedCell],
     origins: Origins,

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -204,52 +204,57 @@ def read_results(results: Path, *, snapshots: bool = False) -> Results:
     what was renamed or moved by hand, are warnings.
     """
     records = results / RECORDS / SNAPSHOTS if snapshots else results / RECORDS
-    done: dict[Hashable, Result] = {}
-    failed, warnings = [], []
+    used: dict[str, tuple[str, Result | Failure]] = {}
+    misplaced, unused = [], []
     for path in sorted(results.rglob("*.json")):
         name = path.relative_to(results)
         of_snapshot = name.parts[:2] == (RECORDS, SNAPSHOTS)
         no_record = name.parts[0].removesuffix(".json") in OTHER_FILES or path.name.startswith(".")
         if no_record or of_snapshot != snapshots:
             continue
+        file = name.as_posix()
         try:
-            entry = _parse(json.loads(path.read_text(encoding="utf-8")), path)
-            expected, is_own = _expected_file(entry, records, path)
-            misplaced = "a copy of" if expected.exists() else "renamed or moved; expected at"
+            entry = _parse(json.loads(path.read_text(encoding="utf-8")), path, file)
+            expected, identity = _expected_file(records, entry), _identity(entry)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            warnings.append(UnusedFile(name.as_posix(), _reason(error)))
+            unused.append(UnusedFile(file, _reason(error)))
             continue
-        if not is_own:
+        if not is_record_file(path, expected):
+            misplaced.append((file, entry, expected, identity))
+        elif identity not in used:
+            used[identity] = file, entry
+        else:  # the name of a cell's first record is the shortest
+            first, (copy, _) = sorted([used[identity], (file, entry)], key=lambda one: len(one[0]))
+            used[identity] = first
+            unused.append(UnusedFile(copy, "the same cell as", first[0]))
+    for file, entry, expected, identity in misplaced:
+        first_file, first_entry = used.get(identity, ("", None))
+        if first_entry is None:
             where = expected.relative_to(results).as_posix()
-            warnings.append(UnusedFile(name.as_posix(), misplaced, where))
-        elif isinstance(entry, Failure):
-            failed.append(entry)
+            unused.append(UnusedFile(file, "renamed or moved; expected at", where))
         else:
-            cell, result = _identity(entry, expected), replace(entry, file=name.as_posix())
-            first = done.get(cell, result)
-            # the name of a cell's first record is the shortest
-            done[cell], copy = sorted((first, result), key=lambda one: len(one.path.name))
-            if first is not result:
-                warnings.append(UnusedFile(copy.file, "the same cell as", done[cell].file))
-    return Results(tuple(done.values()), tuple(failed), tuple(warnings))
-
-
-def _expected_file(entry: Result | Failure, records: Path, path: Path) -> tuple[Path, bool]:
-    """Return where the suite writes an entry, or the entry's cell, and if it is read from there."""
-    if isinstance(entry, Result):
-        expected = cell_path(records, entry.record)
-        return expected, is_record_file(path, expected)
-    cell = entry.cell
-    expected = failure_path(
-        record_path(records, cell.backbone, cell.task, cell.protocol, cell.schedule, cell.seed)
+            reason = "a copy of" if first_entry == entry else "another result of the cell in"
+            unused.append(UnusedFile(file, reason, first_file))
+    return Results(
+        tuple(entry for _, entry in used.values() if isinstance(entry, Result)),
+        tuple(entry for _, entry in used.values() if isinstance(entry, Failure)),
+        tuple(sorted(unused, key=lambda one: one.file)),
     )
-    return expected, path == expected
 
 
-def _identity(result: Result, cell: Path) -> Hashable:
-    """Return what two files of one cell share: weights, protocol and conditions."""
-    of_run = json.dumps(conditions(result.record), sort_keys=True)
-    return cell, result.model.sha256, result.protocol_hash, of_run
+def _expected_file(records: Path, entry: Result | Failure) -> Path:
+    """Return where the suite writes a failure, or the first record of a result's cell."""
+    if isinstance(entry, Result):
+        return cell_path(records, entry.record)
+    return failure_path(record_path(records, *astuple(entry.cell)))
+
+
+def _identity(entry: Result | Failure) -> str:
+    """Return what two records of one cell share; weights, protocol and conditions distinguish."""
+    more: list[object] = ["failed"]
+    if isinstance(entry, Result):
+        more = [entry.model.sha256, entry.protocol_hash, conditions(entry.record)]
+    return json.dumps([astuple(entry.cell), *more], sort_keys=True)
 
 
 def unused_lines(unused: Sequence[UnusedFile], results: Path) -> list[str]:
@@ -273,7 +278,7 @@ def _reason(error: Exception) -> str:
     return what.splitlines()[0] if what else type(error).__name__
 
 
-def _parse(content: dict[str, Any], path: Path) -> Result | Failure:
+def _parse(content: dict[str, Any], path: Path, file: str) -> Result | Failure:
     if content["format"] == "ssl-failure/1":
         names = ("backbone", "task", "protocol", "schedule", "primary_metric", "heading")
         reason = " ".join(content["reason"].split()).rstrip(":")
@@ -282,7 +287,7 @@ def _parse(content: dict[str, Any], path: Path) -> Result | Failure:
     if content["format"] != Record.format:
         expected = f"expected {Record.format} or ssl-failure/1"
         raise ValueError(f"format {content['format']!r}, {expected}")
-    return result_of(record_of(content), path)
+    return replace(result_of(record_of(content), path), file=file)
 
 
 def result_of(record: Record, path: Path) -> Result:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -74,6 +75,7 @@ def test_what_is_declared_now_and_what_records_say_are_made_to_agree(
             changes = {"finished": f"2026-01-0{day}T00:00:00Z", "content": {"declared": said}}
             record(records, 1.0, task=str(day), **named, **changes)
         files = sorted((records / backbone.name).glob("*.json"))
+        shutil.copy(files[0], files[0].with_name(f"{files[0].stem} (1).json"))  # does not count
         record(records, 1.0, backbone="foreign", sha256="0" * 64, content={"declared": other})
         asked = replace(backbone, declared=now)
         settled, line = settle_declaration(records, asked, given=given)

@@ -1,6 +1,7 @@
 """Everything behind a number, in text and in JSON."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,19 @@ def test_a_snapshot_is_found_by_its_name(capsys: pytest.CaptureFixture[str]) -> 
     words = ["--results", str(ROOT / "results"), "--name", "SimCLR@epoch0001"]
     assert main([*words, "--task", "cifar10_knn", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["Checkpoint"]["name"] == "SimCLR@epoch0001"
+
+
+def test_records_are_found_by_a_task_with_a_slash_and_copies_are_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    complete(tmp_path, "mine", transfer_tasks()[0])
+    (path,) = tmp_path.rglob("*.json")
+    shutil.copy(path, path.with_name(f"{path.stem} (1).json"))
+    words = ["--results", str(tmp_path), "--name", "mine", "--task"]
+    assert main([*words, transfer_tasks()[0], "--json"]) == 0
+    assert "Number" in json.loads(capsys.readouterr().out)  # one, not a list
+    assert main([*words, "cifar10_knn"]) == 2
+    assert "(1).json: not used (a copy of " in capsys.readouterr().err
 
 
 def test_a_row_without_a_number_of_the_task_is_said(

@@ -59,8 +59,9 @@ def test_copies_of_records_do_not_count(tmp_path: Path, capsys: pytest.CaptureFi
     shutil.copytree(tmp_path / "records", tmp_path / "old" / "records")
     shutil.copytree(mine, mine.with_name("mine_backup"))
     shutil.copytree(mine, mine / "before")
-    names = [f"{first.stem} (1).json", f"{first.stem} (conflicted copy).json", f"{first.name}.json"]
-    names += [f"{first.name} (1).json", f"{first.stem}.sync-conflict-20260101-ABCDEFG.json"]
+    copies = "{0} (1).json|{0} 2.json|{0} (conflicted copy).json|{0}.json.json|{0}.json (1).json"
+    copies += "|{0}.sync-conflict-20260101-120000-ABCDEFG.json|{0}-Laptop.json|{0}_BASE_12.json"
+    names = [name.format(first.stem) for name in copies.split("|")]
     for name in names:
         shutil.copy(first, mine / name)
     capsys.readouterr()
@@ -79,6 +80,20 @@ def test_two_records_of_one_cell_count_once(tmp_path: Path) -> None:
     shutil.copy(path, path.with_name(f"{path.stem}.batched-0123abcd.json"))
     text = page(tmp_path, "overview.md")
     assert f"0123abcd.json: not used (the same cell as records/mine/{path.name})" in text
+
+
+def test_another_result_of_a_cell_is_not_called_a_copy(tmp_path: Path) -> None:
+    record(tmp_path / "older", 50.0)
+    record(tmp_path, 60.0)
+    text = page(tmp_path, "overview.md")
+    assert "not used (another result of the cell in records/mine/" in text
+    assert blocks(text)[0] == {"mine": ["60.0"]}
+
+
+def test_records_of_a_name_that_now_has_other_weights_are_not_copies(tmp_path: Path) -> None:
+    record(tmp_path / "older", 50.0, sha256="b" * 64)
+    record(tmp_path, 60.0)
+    assert "not used (renamed or moved; expected at records/mine/" in page(tmp_path, "overview.md")
 
 
 def test_renamed_folder_of_a_row_is_named(
@@ -122,7 +137,7 @@ def test_an_edited_record_is_named_and_not_used(
     named = ["--results", str(tmp_path), "--name", "mine", "--task", "voc07_svm"]
     for words in ([str(path)], *[named] * (folder == "records")):
         assert explain(words) == 2
-        assert f"{path}: not a record that can be used (edited" in capsys.readouterr().err
+        assert re.search(rf"{re.escape(path.name)}: not .*\(edited", capsys.readouterr().err)
 
 
 def test_a_record_that_lacks_a_nested_entry_is_named_and_not_used(

@@ -1,9 +1,14 @@
 """An evaluation from Python does not depend on the state of the program that asks for it."""
 
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from unittest.mock import Mock
 
+import pytest
 import torch
 
+import transfer.cells.execution
 from transfer import evaluate
 from transfer.backbone import Backbone
 
@@ -23,3 +28,17 @@ def test_tasks_that_train_do_so_also_where_gradients_are_off(
             )
         found.append(result.metrics)
     assert found[0] == found[1]
+
+
+def test_records_of_other_weights_are_neither_replaced_nor_computed(
+    small_backbone: Backbone, small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results, runs = tmp_path / "results", tmp_path / "runs"
+    smoke = partial(evaluate, data=small_data, schedule="smoke", results=results, runs=runs)
+    first = smoke(small_backbone, "cifar10_knn")
+    monkeypatch.setattr(transfer.cells.execution, "_compute", Mock(side_effect=AssertionError))
+    other = replace(small_backbone, sha256="0" * 64)
+    for task in ("cifar10_knn", "in100_knn"):
+        with pytest.raises(ValueError, match="records of other weights"):
+            smoke(other, task)
+    assert smoke(small_backbone, "cifar10_knn") == first

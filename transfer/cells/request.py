@@ -133,6 +133,7 @@ def failure_fields(cell: Cell) -> dict[str, Any]:
     """Return what a failure file says of the cell itself."""
     return {
         "backbone": cell.backbone.name,
+        "weights": cell.backbone.sha256,
         "task": reading_of(cell.key)[0],
         "protocol": cell.task.protocol,
         "schedule": cell.settings.schedule,
@@ -222,7 +223,7 @@ def check_records_of_name(cell: Cell) -> None:
     backbone = cell.backbone
     folder = cell.settings.records / backbone.name
     for file in sorted(folder.rglob("*.json")):  # a task's name may have a slash
-        stored = (read_json(file) or {}).get("backbone")  # a failure stores the name alone
+        stored = (read_json(file) or {}).get("backbone")  # that of a failure is only a name
         if isinstance(stored, dict) and stored.get("sha256") != backbone.sha256:
             break
     else:
@@ -230,10 +231,10 @@ def check_records_of_name(cell: Cell) -> None:
     if finished(cell) is None:
         option = "--results" if backbone.name == "random" else "--name"
         raise ValueError(
-            f"{folder} has records of other weights, which are never replaced: {file.name} is "
-            f"of {stored.get('arch')}, weights {str(stored.get('sha256'))[:12]}, not of "
-            f"{backbone.arch}, weights {backbone.sha256[:12]}. Give this checkpoint another "
-            f"{option}, or move that folder away"
+            f"{folder} has records of other weights, or of another network or input: {file.name} "
+            f"is of {stored.get('arch')}, hash {str(stored.get('sha256'))[:12]}, and this "
+            f"checkpoint is {backbone.arch}, hash {backbone.sha256[:12]}. They are not replaced: "
+            f"give another {option}, or move that folder out of {cell.settings.results}"
         )
 
 

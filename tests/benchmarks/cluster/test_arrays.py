@@ -12,6 +12,7 @@ import pytest
 from benchmarks.cluster.arrays import (
     MARGIN,
     cancel_all,
+    check_submitted_weights,
     plan_arrays,
     retry_failed,
     submit_cells,
@@ -155,6 +156,19 @@ def test_what_waits_already_is_not_submitted_again_and_can_be_cancelled(
     (programs / "queue").write_text("1_0|COMPLETED|None|n1\n1_1|RUNNING|None|n1\n2|PENDING|x|\n")
     assert cancel_all(settings.runs) == 2
     assert sorted((programs / "cancelled").read_text().split()) == ["1_1", "2"]
+
+
+def test_queued_cells_of_other_weights_keep_their_name(
+    submission: Submission, rows: Rows, settings: CellSettings, programs: Path
+) -> None:
+    (programs / "queue").write_text("1_0|PENDING|Priority|\n1_1|RUNNING|None|n1\n")
+    (row,) = rows("voc07_svm")
+    check_submitted_weights([row], settings.runs)
+    other = replace(row.cell, backbone=replace(row.cell.backbone, sha256="0" * 64))
+    with pytest.raises(ValueError, match=r"job 1_0 .* other weights .*--name"):
+        check_submitted_weights([replace(row, cell=other)], settings.runs)
+    elsewhere = replace(other, settings=replace(settings, results=settings.results / "other"))
+    check_submitted_weights([replace(row, cell=elsewhere)], settings.runs)
 
 
 def test_each_state_is_told_from_what_there_is(
