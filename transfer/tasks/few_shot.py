@@ -127,7 +127,7 @@ class FewShot(CenterCrops):
             occurring(train.class_names, *(part.label_array for part in images.values())),
             shots,
             f"{shots} of each class are drawn",
-            "Use the complete data set, or in Python tasks.get(TASK).ablation(NAME, shots=...)",
+            "draw fewer, in Python: tasks.get(TASK).ablation(NAME, shots=...)",
         )
 
     def run(self, prepared: TrainAndTest, folders: Folders, seed: int) -> TrialScores:
@@ -253,7 +253,7 @@ class LowShotKNN(CenterCrops):
             names,
             shots,
             f"a bank of {percent} % of the {len(train):,} images has {shots} of each class",
-            "Use the complete data set, or in Python tasks.get(TASK).ablation(NAME, percents=...)",
+            "draw fewer, in Python: tasks.get(TASK).ablation(NAME, percents=...)",
         )
         return why or self.too_small_bank(len(train), len(names))
 

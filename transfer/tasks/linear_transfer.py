@@ -95,11 +95,9 @@ class LinearTransfer(Task):
         """Return which class the mean over classes lacks in val or test; empty if none."""
         if self.primary_metric != "mean_per_class":
             return ""
-        purpose, advice = "the metric is a mean over all classes", "Use the complete data set"
+        purpose = "the metric is a mean over all classes"
         lacking = (
-            too_few_of_a_class(
-                f"{self.dataset}, {split}", part, part.class_names, 1, purpose, advice
-            )
+            too_few_of_a_class(f"{self.dataset}, {split}", part, part.class_names, 1, purpose)
             for split, part in images.items()
         )
         return next(filter(None, lacking), "")

@@ -160,15 +160,14 @@ class SemiSupervised(CenterCrops):
         """Return which class has too few images to draw from or to hold one out; else nothing."""
         pool, num_rates, why = images["trainval"], len(self.head_rates), ""
         where, names = f"{self.dataset}, trainval", pool.class_names
-        advice = "Use the complete data set"
         if 0 < self.drawn_share < 1:
             drawn = share_per_class(pool, self.drawn_share)
             purpose = f"{100 * self.drawn_share:g} % of the labels are {drawn} of each class"
-            why = too_few_of_a_class(where, pool, names, drawn, purpose, advice)
+            why = too_few_of_a_class(where, pool, names, drawn, purpose)
         if num_rates > 1 and not why:
             purpose = f"{num_rates} learning rates are compared on held-out images of each class"
-            advice += f", or a single rate: --learning-rates {self.head_rates[num_rates // 2]:g}"
-            why = too_few_of_a_class(where, pool, names, 2, purpose, advice)
+            single = f"give a single rate: --learning-rates {self.head_rates[num_rates // 2]:g}"
+            why = too_few_of_a_class(where, pool, names, 2, purpose, single)
         return why
 
     def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:

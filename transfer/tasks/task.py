@@ -236,16 +236,20 @@ def occurring(names: tuple[str, ...], *labels: Any) -> tuple[str, ...]:
 
 
 def too_few_of_a_class(
-    where: str, images: Images, names: Sequence[str], least: int, purpose: str, advice: str
+    where: str, images: Images, names: Sequence[str], least: int, purpose: str, otherwise: str = ""
 ) -> str:
     """Return which class has the fewest images, if that is fewer than `least`; else an empty text.
 
-    where: data set and split. purpose: clause that says what the images are for.
+    where: data set and split. purpose: clause that says what the images are for. otherwise: what
+    can be done with fewer, but some, images of the class.
     """
     counts = np.bincount(images.label_array, minlength=len(names))[: len(names)]
     if counts.min() >= least:
         return ""
     name, short = names[int(counts.argmin())], int((counts < least).sum())
+    advice = "Use the complete data set"
+    if otherwise and counts.min():
+        advice += f", or {otherwise}"
     return (
         f"{where}: class {name!r} has {counts.min()} of the {least} images that it needs: "
         f"{purpose}. Classes with too few: {short} of {len(counts)}. {advice}"

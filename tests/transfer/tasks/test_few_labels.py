@@ -97,6 +97,8 @@ def test_a_class_with_fewer_images_than_shots_is_named() -> None:
     why = task.too_few_labels(pools | {"trainval": labeled(9, 4, 0)})
     assert "cifar10, trainval: class 'c' has 0 of the 5 images" in why
     assert "2 of 3" in why
+    assert "ablation" not in why  # no number of shots would help
+    assert "shots=" in task.too_few_labels(pools | {"trainval": labeled(9, 4, 4)})
     fewer = NamedTask("cifar10_fewshot", task).ablation("fewer", shots=(4,)).task
     assert fewer.too_few_labels(pools | {"trainval": labeled(9, 4, 4)}) == ""
 
