@@ -13,7 +13,6 @@ detection/     detectors: recipe, two engines, metrics
 segmentation/  semantic segmentation
 finetuning/    the loop that trains a whole network, and its parts
 frozen/        features of a frozen backbone, and everything that is trained on them
-topology/      which network the tensors of a foreign file belong to, by its running statistics
 encoders/      encoders other than ResNets: timm, torchvision, transformers, the user's own
 projector.py   reads the projector of a backbone, for tasks that look at embeddings
 backbone.py    reads the backbone file and foreign checkpoints; mean and std of its images

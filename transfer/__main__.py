@@ -8,7 +8,7 @@ tasks. Exit status: 0 done, 1 failed, 2 wrong request, 75 stopped by a signal an
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, cast
 
@@ -23,7 +23,7 @@ from pretrain.running.command_line import (
     run_command,
 )
 from pretrain.running.processes import process_group
-from transfer.backbone import BackboneError, inspect_file, load_backbone, require_file
+from transfer.backbone import BackboneError, inspect_file, require_file
 from transfer.cells.command import Evaluate
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.check import announce, check, render, render_found
@@ -96,39 +96,18 @@ class Inspect:
     """Options for a checkpoint of another network."""
     all: bool = False
     """Also list every group of tensors, and all that the file says about its training."""
-    images: Path | None = None
-    """Folder with photographs anywhere below it; compares every known network and input."""
-    write: Path | None = None
-    """File to write with --images, as the network and input that fit best."""
 
     def __call__(self) -> int:
         """Print the report; return the exit status."""
-        if self.write is not None and self.images is None:
-            raise ValueError(
-                f"--write {self.write}: give --images DIR, whose photographs tell the network"
-            )
         require_file(self.file)
         from transfer.convert.inspection import render as render_inspection  # imports torch
-        from transfer.topology.check import compare_with_photographs, render_scores, write_as_fits
 
         self.network.check()
-        if self.network.encoder and self.images is not None:
-            raise ValueError("--images compares the known forms of a ResNet, not of --encoder")
         if self.network.encoder:
             _, inspection = load_encoder(self.file, self.network, branch=self.branch)
         else:
             inspection = inspect_file(self.file, self.branch)
-        if self.images is None:
-            print(render_inspection(inspection, everything=self.all))
-            return 0
-        backbone = load_backbone(self.file, branch=self.branch)
-        topology = compare_with_photographs(backbone, self.images)
-        compared = replace(inspection, topology=topology.sentence)
-        print(render_inspection(compared, everything=self.all))
-        print(render_scores(topology))
-        if self.write is not None:
-            rebuilt = write_as_fits(backbone, topology, self.write)
-            print(f"{rebuilt.arch}, {rebuilt.stem} stem  ->  {self.write}")
+        print(render_inspection(inspection, everything=self.all))
         return 0
 
 

@@ -21,7 +21,6 @@ from transfer.frozen.feature_cache import RequestedPrecision
 from transfer.process_state import torch_defaults
 from transfer.record import Record
 from transfer.tasks import NamedTask, TaskError, get, task_of
-from transfer.topology.check import with_checked_topology
 
 
 @dataclass(frozen=True)
@@ -58,16 +57,14 @@ def evaluate(
     runs: Path | str = "runs",
     features_in: RequestedPrecision = "auto",
     tolerate: int = 0,
-    trust_topology: bool = False,
 ) -> Result:
     """Evaluate an encoder on a task and return what the record holds.
 
     task: a key, or a task of `tasks.get`. data: folder of all data sets; $DATASETS or ./datasets if
     None. schedule: paper, short, smoke, or a share of the paper's length. results: folder that
     keeps the record, as of the command line, and in which a finished one is found again; None keeps
-    nothing. runs: folder of the cache and of unfinished work. trust_topology: evaluate a file also
-    where photographs contradict its network. TaskError for a task that the encoder cannot do,
-    BackboneError for such a file, DataError for data that are absent or broken.
+    nothing. runs: folder of the cache and of unfinished work. TaskError for a task that the encoder
+    cannot do, DataError for data that are absent or broken.
 
     The result does not depend on the state of the process: autocast, gradients, default dtype and
     device, a process group. It is computed by this process alone, on its current device. Several
@@ -82,9 +79,6 @@ def evaluate(
     if why := named.task.unfit(encoder):
         raise TaskError(f"{named.key}: {why}")
     folder = Path(data) if data is not None else data_folder()
-    if encoder.file_sha256:
-        cache = Path(runs) / "cache"
-        encoder = with_checked_topology(encoder, folder, cache, trusted=trust_topology)
     with tempfile.TemporaryDirectory() if results is None else nullcontext(results) as kept:
         settings = CellSettings(
             data=folder,
@@ -93,7 +87,6 @@ def evaluate(
             schedule=schedule,
             tolerate=tolerate,
             features_in=features_in,
-            trust_topology=trust_topology,
         )
         cell = Cell(
             key=named.key,

@@ -116,7 +116,6 @@ def arguments_of(cell: Cell, origins: "Origins") -> tuple[str, ...]:
     if place.image_memory_gb is not None:
         words += ["--image-memory-gb", str(place.image_memory_gb)]
     words += ["--keep-crops"] if place.keep_crops else []
-    words += ["--trust-topology"] if place.trust_topology else []
     words += ["--with-weights"] if cell.with_weights else []
     return (*words, *place.training.words())
 

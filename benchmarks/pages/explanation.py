@@ -28,6 +28,8 @@ TEXT_WIDTH = 100
 LABEL_WIDTH = 32
 """Longest line of the text and widest column of labels, in characters."""
 DEFAULT_RESULTS = Path("results")
+REMOVED_FLAGS = {"--trust-topology"}
+"""Flags that older records hold and commands no longer know."""
 Line = tuple[str, str]
 """Label and text."""
 Explanation = Mapping[str, Sequence[Line]]
@@ -229,7 +231,8 @@ def again_lines(record: Record, path: Path) -> Iterator[Line]:
         words += ["--seed", str(record.seed)]
     words += ["--data", "DATA", "--schedule", record.schedule]
     words += ["--results", str(results)] if results not in (None, DEFAULT_RESULTS) else []
-    yield "command", shlex.join([*words, *record.request["options"]])
+    words += [word for word in record.request["options"] if word not in REMOVED_FLAGS]
+    yield "command", shlex.join(words)
     hash_words = f"with the sha256 {record.backbone.get('file_sha256')}"
     if of_snapshot:
         file = "DIR"

@@ -121,11 +121,6 @@ def backbones(request: RunAll) -> tuple[list[Backbone], Origins, dict[str, str]]
             continue
         if backbone.name in found:
             raise ValueError(f"two checkpoints are called {backbone.name!r}; give each a --name")
-        if here and not origin.random:
-            from transfer.topology.check import with_checked_topology
-
-            cache, trusted = request.runs / "cache", request.trust_topology
-            backbone = with_checked_topology(backbone, request.data, cache, trusted=trusted)
         found[backbone.name], sources[backbone.name] = backbone, origin
     return list(found.values()), sources, unreadable
 

@@ -136,8 +136,6 @@ class RunAll:
     keep_crops: bool = False
     """Keep the images of frozen features as pixels below --runs, for later checkpoints: 0.15 MB an
     image of 224 px, 193 GB for ImageNet, and no decoding the next time."""
-    trust_topology: bool = False
-    """Take foreign networks as assumed, even if their running statistics contradict."""
     workers: int = 1
     """Cells that run at the same time on this machine, each on its own GPUs."""
     cluster: Annotated[SlurmOptions, tyro.conf.arg(name="")] = field(default_factory=SlurmOptions)

@@ -49,7 +49,7 @@ def publish(monkeypatch: pytest.MonkeyPatch, value: float) -> None:
 
 
 def calibrate(file: Path, data: Path, tmp_path: Path, *more: str) -> int:
-    words = ["--calibrate", "--ckpt", str(file), "--data", str(data), "--trust-topology"]
+    words = ["--calibrate", "--ckpt", str(file), "--data", str(data)]
     return main([*words, "--results", str(tmp_path / "results"), "--runs", str(tmp_path), *more])
 
 

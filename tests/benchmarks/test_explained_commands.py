@@ -90,7 +90,7 @@ def stored(cell: Cell) -> Path:
         "voc0712_det_c4 --gpus 1 --engine torchvision --batch-size 8 --image-px 96",
         "voc12_seg_fcn --gpus 1 --learning-rates 0.01 0.3 --seed 3",
         "cifar10_semi_10pct --precision bfloat16 --tolerate 3",
-        "cifar10_knn --branch student --trust-topology --features-in bfloat16",
+        "cifar10_knn --branch student --features-in bfloat16",
         "objectnet13_eval --schedule 0.5 --as moco/in1k-r50-v2",
         "cifar10_knn --random",
     ],
@@ -112,6 +112,15 @@ def test_the_stored_command_asks_for_the_same_cell(
     assert lines["cached"].startswith("yes, as long as a/mine.pt ")
     assert set(words.split()) <= set(lines["command"].split()), lines["command"]
     assert ("any checkpoint of a resnet50" in lines["a/mine.pt"]) == request.random
+
+
+def test_removed_flags_are_left_out(tmp_path: Path) -> None:
+    content = json.loads(OWN.read_text())
+    put(tmp_path, "new.json", content)
+    content["request"]["options"].insert(0, "--trust-topology")
+    put(tmp_path, "old.json", content)
+    old, new = (lines_of(tmp_path / name)["command"] for name in ("old.json", "new.json"))
+    assert old == new
 
 
 def test_heads_are_part_of_the_words_and_snapshots_have_a_command_of_their_own() -> None:

@@ -33,7 +33,6 @@ LAYERS = {
         ("detection", "segmentation"),
         ("finetuning",),
         ("frozen",),
-        ("topology",),
         ("encoders",),
         ("projector",),
         ("backbone",),

@@ -72,8 +72,6 @@ class Evaluate:
     keep_crops: bool = False
     """Keep the images of frozen features as pixels below --runs, for later checkpoints: 0.15 MB an
     image of 224 px, 193 GB for ImageNet, and no decoding the next time."""
-    trust_topology: bool = False
-    """Take a foreign network as assumed, even if its running statistics contradict."""
     training: Annotated[TrainingOptions, tyro.conf.arg(name="")] = field(
         default_factory=TrainingOptions
     )
@@ -135,12 +133,6 @@ class Evaluate:
         """Return the cell to evaluate; BackboneError or ValueError if the request is invalid."""
         self.check()
         backbone = load(self.ckpt, self.network, name=self.name, branch=self.branch)
-        if not (self.random or self.dry_run):
-            from transfer.topology.check import with_checked_topology
-
-            backbone = with_checked_topology(
-                backbone, self.data, self.runs / "cache", trusted=self.trust_topology
-            )
         if self.heads:
             backbone = with_heads(backbone, self.heads)
         backbone = with_declared_recipe(backbone, self.declared or "")

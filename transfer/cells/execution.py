@@ -307,7 +307,6 @@ def request_of(cell: Cell, lender: Record | None = None) -> dict[str, Any]:
     options = replace(training, **decided).words()
     precision, tolerated = cell.computing.precision, cell.settings.tolerate
     options += ["--tolerate", str(tolerated)] if tolerated else []
-    options += ["--trust-topology"] if cell.settings.trust_topology else []
     if not cell.task.trains_backbone and (lender is None or features_in(lender) == precision):
         options += ["--features-in", precision]
     form = cell.backbone.input

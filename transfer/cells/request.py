@@ -57,8 +57,6 @@ class CellSettings:
     """Memory of this process for decoded training images; None: its share of the free memory."""
     keep_crops: bool = False
     """Pixels that features are made of are kept for later backbones."""
-    trust_topology: bool = False
-    """Foreign networks are taken as assumed, also where their running statistics contradict."""
 
     @classmethod
     def of(cls, request: object, *, snapshots: bool = False) -> Self:

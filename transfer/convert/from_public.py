@@ -1,7 +1,7 @@
 """Convert a checkpoint of another project to torchvision's names, or say what is missing."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import torch
@@ -27,12 +27,6 @@ MAX_REPEATED_BYTES = 2**29
 
 MAX_COUNTERS = 1024
 """Values of a step counter that is read; one of a process per GPU has as many as GPUs."""
-
-REPORTED_VALUES = ("epoch", "arch", "global_step", "__author__", "matching_heuristics")
-"""Names of plain values that the report repeats."""
-
-MAX_SHOWN = 100
-"""Characters of a value that are repeated."""
 
 
 def convert(
@@ -84,8 +78,8 @@ def convert(
         ),
         num_features=feature_dim(chosen.arch),
         is_norm_stated=stated.mean is not None and stated.std is not None,
-        topology="assumed, not checked; --images DIR compares it with photographs",
-        notes=(*variant, *_notes((chosen, *complete), contents, stated)),
+        assumed=_assumptions(is_stem_stated=bool(variant), is_input_stated=bool(stated.entries)),
+        notes=(*variant, *_notes(chosen, contents, stated)),
     )
     return state_dict, stated, inspection
 
@@ -151,40 +145,23 @@ def plain_floats(name: str, stored: Tensor) -> Tensor:
     return tensor
 
 
-def _notes(networks: Sequence[Candidate], contents: Contents, stated: StatedInput) -> Iterator[str]:
-    """Yield what a reader should know: values of the file, assumptions, and what is not read.
+def _assumptions(*, is_stem_stated: bool, is_input_stated: bool) -> str:
+    """Return what neither the tensors nor the entries of a file show."""
+    unknown = "strides, eps" if is_stem_stated else "strides, eps, padding and pooling"
+    images = "" if is_input_stated else ", RGB, mean and std of ImageNet"
+    return f"{unknown} of torchvision's network{images}"
 
-    networks: the chosen one, then every other complete one.
-    """
-    chosen, tensors = networks[0], contents.tensors
+
+def _notes(chosen: Candidate, contents: Contents, stated: StatedInput) -> Iterator[str]:
+    """Yield what a reader should know about the images, the precision and unread objects."""
     if stated.entries:
         yield f"images as the file says: {stated.entries}"
     if stated.is_bgr:
         yield "the channels of the first convolution are reversed: BGR became RGB"
-    if chosen.scheme.name == "detectron2":
-        yield (
-            "tensors cannot tell BGR input, inputs of 0 to 255, or stride in the 1x1 convolutions "
-            "(Caffe weights): where the file says nothing, RGB, mean and std of ImageNet and "
-            "stride in the 3x3 are assumed"
-        )
-    for name in REPORTED_VALUES:
-        if name in contents.values:
-            yield f"the file says: {name} {str(contents.values[name])[:MAX_SHOWN]}"
+    tensors = contents.tensors
     dtypes = {tensors[name].dtype for key, name in chosen.names.items() if not is_optional(key)}
     if cast := dtypes - {torch.float32}:
         yield f"cast to float32 from {', '.join(sorted(map(str, cast)))}"
-    if chosen.stem == "cifar":
-        yield (
-            "tensors cannot tell padding, stride and pooling of a 3x3 stem: padding 1, stride 1 "
-            "and no max-pool are assumed (solo-learn pads by 2)"
-        )
     paths = dict.fromkeys(thing.path for thing in contents.opaque.values())
     if paths:
         yield f"objects of other classes are not read: {list_briefly(paths)}"
-    for network in networks:
-        name = f"{network.prefix}{network.scheme.heads}fc.weight"
-        if name in tensors and tensors[name].shape == (1000, feature_dim(network.arch)):
-            yield (
-                f"{name} tells 1000 classes apart: a supervised network, or one with a linear "
-                f"probe; a contrastive network has a projector there"
-            )

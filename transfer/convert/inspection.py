@@ -31,8 +31,8 @@ class Inspection:
     """Sentence on how it is proven that the weights arrived."""
     num_features: int
     """Feature dimension."""
-    topology: str = ""
-    """Sentence on strides, paddings and pooling; empty for our files, which name them."""
+    assumed: str = ""
+    """Settings that neither tensors nor entries of a third-party file show; empty for our files."""
     made_by: dict[str, object] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     known_as: str = ""
@@ -49,7 +49,8 @@ class Inspection:
         """One line for tables and logs."""
         where = f", prefix {self.prefix}" if self.prefix else ""
         why = f" ({self.choice})" if len(self.candidates) > 1 else ""
-        return f"{Path(self.path).name}: {self.layout} layout{where}{why}"
+        assumed = f"; assumed: {self.assumed}" if self.assumed else ""
+        return f"{Path(self.path).name}: {self.layout} layout{where}{why}{assumed}"
 
 
 def render(inspection: Inspection, *, everything: bool = False) -> str:
@@ -86,8 +87,8 @@ def _network_lines(inspection: Inspection) -> Iterator[tuple[str, str]]:
     yield "norm", inspection.norm
     yield "weights", f"{kinds.total()} tensors, all accounted for: {counts}"
     yield "proof", inspection.proof
-    if inspection.topology:
-        yield "topology", inspection.topology
+    if inspection.assumed:
+        yield "assumed", inspection.assumed
     if len(inspection.candidates) > 1:
         chosen, *others = inspection.candidates
         yield "chosen", f"{chosen}: {inspection.choice}"

@@ -197,14 +197,6 @@ def test_a_feature_pyramid_in_an_encoder_is_left_out_and_named(file: Path) -> No
     assert (kinds["feature pyramid"], kinds["head"]) == (5, 2)
 
 
-@pytest.mark.parametrize("num_classes", [1000, 128])
-def test_a_classifier_of_imagenet_is_noted(num_classes: int, file: Path) -> None:
-    content = {**another(weights()), **linear("fc", num_classes, 512)}
-    torch.save({"state_dict": below("module.", content)}, file)
-    notes = " ".join(inspect_file(file).notes)
-    assert ("state_dict.module.fc.weight tells 1000" in notes) == (num_classes == 1000)
-
-
 @pytest.mark.parametrize("words", [["inspect"], ["cifar10_knn", "--name", "long", "--ckpt"]])
 def test_a_long_name_ends_a_command_with_status_2(
     words: list[str], capsys: pytest.CaptureFixture[str]

@@ -271,4 +271,4 @@ def test_mocos_own_file_for_detectron2_is_read_with_its_head(file: Path) -> None
     assert all(torch.equal(backbone.state_dict[name], expected[name]) for name in expected)
     kinds = {group.kind: group.num_tensors for group in inspection.account}
     assert kinds == {"backbone": len(expected), "head": 4}
-    assert "BGR" in " ".join(inspection.notes)
+    assert "RGB" in inspection.assumed

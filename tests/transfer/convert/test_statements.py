@@ -241,3 +241,20 @@ def test_depths_are_read_from_the_names_in_use() -> None:
         for text in texts:
             found = [entry.value for entry in read_statements({"arch": text})["depths"]]
             assert found == [depth] * (depth is not None), text
+
+
+@pytest.mark.parametrize(
+    ("stated", "assumed"),
+    [
+        ({}, "strides, eps, padding and pooling of torchvision's network, RGB, mean and std of"),
+        ({"mean": [0.5, 0.5, 0.5]}, "strides, eps, padding and pooling of torchvision's network"),
+        ({"maxpool1": False}, "strides, eps of torchvision's network, RGB"),
+    ],
+)
+def test_source_lists_what_the_file_does_not_state(
+    stated: dict[str, object], assumed: str, file: Path
+) -> None:
+    content = {"hyper_parameters": stated, "state_dict": another(weights())}
+    source = load(content, file).source
+    assert f"; assumed: {assumed}" in source
+    assert ("RGB" in source) == ("mean" not in stated)
