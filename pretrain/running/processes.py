@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import socket
 import sys
 import time
 from collections.abc import Iterator
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from torch.distributed.distributed_c10d import Store
 
 MEETING_S = 600.0
-"""Longest wait for the other processes of a run when it starts."""
+"""Longest wait for the other processes of a run when it starts, and of rank 0 in `wait_for_all`."""
 WORK_S = 24 * 3600.0
 """Longest wait while rank 0 lists or checks data, counts an average precision or draws a gallery.
 In collectives the limits of torch count, of ten or thirty minutes."""
@@ -268,20 +269,28 @@ def _store(rank: int, count: int) -> Store:
 
     host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     serves = rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+    if not serves:
+        _wait_for_port(host, port, count)
+    limit = timedelta(seconds=MEETING_S)
+    try:
+        store = TCPStore(host, port, count, serves, limit, wait_for_workers=False)
+    except DistError as error:  # a port in use, or the address of another machine
+        raise LaunchError(f"{host}:{port}: {str(error).partition(chr(10))[0]}") from error
+    start = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    return PrefixStore(f"ssl-benchmark-{start}", store)
+
+
+def _wait_for_port(host: str, port: int, count: int) -> None:
+    """Wait until rank 0 accepts connections; torch would print a stack for each attempt."""
     notes = _Notes(f"waiting for process 0 of {count} at {host}:{port}", MEETING_S)
     while True:
         try:
-            limit = timedelta(seconds=CONNECTION_S)
-            store = TCPStore(host, port, count, serves, limit, wait_for_workers=False)
-            break
-        except DistError as error:
-            if serves:  # a port in use, or the address of another machine
-                raise LaunchError(f"{host}:{port}: {str(error).partition(chr(10))[0]}") from error
+            socket.create_connection((host, port), CONNECTION_S).close()
+            return
+        except OSError:
             stop.exit_if_requested()
             notes.look()
-    store.set_timeout(timedelta(seconds=MEETING_S))
-    start = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    return PrefixStore(f"ssl-benchmark-{start}", store)
+            time.sleep(LOOK_AGAIN_S)
 
 
 class _Notes:
@@ -352,13 +361,15 @@ class Meetings:
                 time.sleep(2 * LOOK_AGAIN_S)
 
 
-def wait_for_all(what: str) -> None:
-    """Wait until all processes of the run are here, for as long as rank 0 may have to work alone.
+def wait_for_all(what: str, *, all_work: bool = False) -> None:
+    """Wait until all processes of the run are here.
 
+    Rank 0 works alone before it comes, for which the others wait up to a day. It waits for minutes.
     what: what the missing ones are doing, such as "that prepare the data".
+    all_work: the others have as much to do before they come as rank 0.
     """
-    if has_own_group() and _Opened.meetings is not None:
-        _Opened.meetings.wait(what, WORK_S)
+    if has_own_group() and (meetings := _Opened.meetings) is not None:
+        meetings.wait(what, WORK_S if all_work or meetings.rank else MEETING_S)
 
 
 class _Rebuilt:

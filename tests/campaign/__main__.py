@@ -46,8 +46,8 @@ class Request:
     """Trials in total."""
     seed: int = 0
     """Seed of kinds and moments."""
-    subjects: str = ""
-    """Names of subjects, separated by commas; all if not given."""
+    subjects: tuple[str, ...] = ()
+    """Names of subjects; all if not given."""
     folder: Path = Path("runs/campaign")
     """Folder of inputs, undisturbed results, the log, and the files of trials that failed."""
 
@@ -58,7 +58,7 @@ def main() -> int:
     # one thread in this process, its forks and all that they start: others would share cores
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     torch.set_num_threads(1)
-    names = [name for name in request.subjects.split(",") if name] or list(SUBJECTS)
+    names = list(request.subjects or SUBJECTS)
     folder = request.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     adopt_orphans()

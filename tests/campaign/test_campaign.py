@@ -28,5 +28,5 @@ def test_the_tables_survive_a_kill(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_killed_commands_end_as_if_undisturbed(tmp_path: Path) -> None:
-    words = ("--subjects", "tables,curves,pre-training")
+    words = ("--subjects", "tables", "curves", "pre-training")
     assert len(campaign(tmp_path, *words, "--kills", "3")) == 3

@@ -93,7 +93,7 @@ def run_trial(name: str, subject: str, expected: Undisturbed, places: Places) ->
         problem = ""
         if not run.wait(expected.limit_s):
             problem = "hangs"
-        elif "SIGTERM" in kind and "Traceback" in run.printed():
+        elif "SIGTERM" in kind and has_own_traceback(run.printed()):
             problem = "prints a traceback"
         else:
             run.wait_for_orphans(5)
@@ -103,6 +103,12 @@ def run_trial(name: str, subject: str, expected: Undisturbed, places: Places) ->
         problem = problem or differences(expected.parts, outcome(places.out))
     wall_s = round(time.monotonic() - begin_s, 1)
     return Trial(name, subject, kind, in_time, statuses, problem, wall_s)
+
+
+def has_own_traceback(printed: str) -> bool:
+    """Return whether a stopped command printed a traceback other than the one of torchrun."""
+    _, *tracebacks = printed.split("Traceback")
+    return any("SignalException" not in text for text in tracebacks)
 
 
 def start_again(

@@ -76,7 +76,7 @@ def checked_data(
         print_line("data", f"{', '.join(keys)} changed since an earlier task: checked again")
         check_once.cache_clear()
         reports, known = folders_with_reports(keys, folders, tolerated)
-    wait_for_all("that check the data")
+    wait_for_all("that check the data", all_work=True)
     state = [state_of(reports)]
     if this_process().num_processes > 1:  # on several machines, each may have its own copy
         dist.broadcast_object_list(state)

@@ -152,6 +152,18 @@ def test_wait_for_rank_0_is_a_line_per_interval() -> None:
 
 
 @pytest.mark.slow
+def test_rank_0_waits_for_minutes_for_a_process_that_has_nothing_to_do() -> None:
+    first, second = start(PREPARATION, 0, 1, meeting_s=20.0)
+    assert second.stdout is not None
+    assert second.stdout.readline() == "together\n"
+    second.kill()
+    errors = first.communicate(timeout=100)[1]
+    assert first.returncode == 1
+    assert "LostProcessError: waiting for 1 of 2 processes that prepare the data" in errors
+    second.communicate()
+
+
+@pytest.mark.slow
 def test_process_that_fails_ends_the_wait_of_the_others() -> None:
     first, second = start(FAILURE, 0, 1)
     errors = first.communicate(timeout=100)[1]
