@@ -26,7 +26,7 @@ from itertools import pairwise
 
 from benchmarks.execution.ending import finish_run, remember_request, require_wandb
 from benchmarks.execution.states import write_run_file
-from benchmarks.pages.records import read_results, unused_lines
+from benchmarks.pages.records import grouped, read_results, unused_lines
 from benchmarks.pages.table_rows import first_lines
 from benchmarks.planning.cells import require_data_folder, split_numbers, task_keys
 from benchmarks.planning.checkpoints import (
@@ -110,9 +110,9 @@ def plan(request: RunAll) -> tuple[list[PlannedCell], Origins, dict[str, str]]:
 
         cells = [with_cluster_gpus(cell, request.cluster) for cell in cells]
     rows = with_passes_counted_once(with_classifiers([plan_cell(cell) for cell in cells]))
-    to_run = {row.cell.backbone.name: row.cell for row in rows if row.state == "run"}
-    for cell in to_run.values():
-        check_records_of_name(cell)
+    to_run = grouped((row.cell.backbone.name, row.cell) for row in rows if row.state == "run")
+    for own_cells in to_run.values():
+        check_records_of_name(own_cells)
     return rows, sources, unreadable
 
 

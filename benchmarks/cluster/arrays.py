@@ -37,7 +37,7 @@ from slurm.requeue import Command
 from slurm.resources import Queue, Resources
 from slurm.state import job_states
 from slurm.submit import Array, cancel_submitted, script, submit
-from transfer.cells.request import Cell
+from transfer.cells.request import Cell, is_same_file
 from transfer.tasks import task_of
 
 GPUS_OF_A_NODE = 8
@@ -191,14 +191,18 @@ def check_submitted_weights(rows: Sequence[PlannedCell], runs: Path) -> None:
     """
     going = [one.cell for one in submitted_states(runs)[0] if one.state in ("queued", "running")]
     for cell in {row.cell.backbone.name: row.cell for row in rows if row.state == "run"}.values():
-        name, folder = cell.backbone.name, (cell.settings.records / cell.backbone.name).resolve()
+        backbone = cell.backbone
+        folder = (cell.settings.records / backbone.name).resolve()
         for other in going:
-            weights = other.described.get("weights", cell.backbone.sha256)  # of older submissions
-            if weights != cell.backbone.sha256 and folder in Path(other.identity).parents:
+            # submissions of earlier versions do not store it
+            sha256 = other.described.get("sha256", backbone.sha256)
+            if sha256 == backbone.sha256 or is_same_file(other.described, backbone):
+                continue
+            if folder in Path(other.identity).parents:
                 raise ValueError(
                     f"job {other.job} is queued or running and evaluates other weights under the "
-                    f"name {name}: hash {weights[:12]}, and this checkpoint's is "
-                    f"{cell.backbone.sha256[:12]}. Give this checkpoint another --name"
+                    f"name {backbone.name}: hash {sha256[:12]}, and this checkpoint's is "
+                    f"{backbone.sha256[:12]}. Give this checkpoint another --name"
                 )
 
 

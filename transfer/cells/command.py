@@ -16,7 +16,13 @@ from transfer.cells.declaration import (
     settle_declaration,
     with_declared_recipe,
 )
-from transfer.cells.request import Cell, CellSettings, check_records_of_name, departures
+from transfer.cells.request import (
+    Cell,
+    CellSettings,
+    check_records_of_name,
+    departures,
+    finished,
+)
 from transfer.datasets.expected import DataError
 from transfer.datasets.folders import check_row_name, check_writable, data_folder
 from transfer.detection.engines import engine_for
@@ -100,7 +106,8 @@ class Evaluate:
             raise BackboneError(f"{self.task}: {why}")
         if why := cell.task.too_few_images(self.data):
             raise DataError(f"{self.task}: {why}")
-        check_records_of_name(cell)
+        if finished(cell) is None:
+            check_records_of_name([cell])
         if self.dry_run:
             print(f"{cell.task}\nrecord: {cell.path}")
             for line in departures(cell):

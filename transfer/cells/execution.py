@@ -99,7 +99,7 @@ def evaluate(cell: Cell, *, wait: bool = False) -> Record:
     record = finished(cell)
     if record is not None:
         return record
-    check_records_of_name(cell)
+    check_records_of_name([cell])
     process = this_process()
     if process.is_main:
         for line in cell_records(cell.path)[1]:

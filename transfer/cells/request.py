@@ -5,6 +5,7 @@ cells use a classifier that another cell trains; that cell's record names the we
 to the same backbone, data, protocol, seed and arithmetic.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -25,6 +26,7 @@ from transfer.record import (
     cell_records,
     features_in,
     hashed_fields,
+    is_record_file,
     protocol_hash,
     read_json,
     record_path,
@@ -131,7 +133,8 @@ def failure_fields(cell: Cell) -> dict[str, Any]:
     """Return what a failure file says of the cell itself."""
     return {
         "backbone": cell.backbone.name,
-        "weights": cell.backbone.sha256,
+        "sha256": cell.backbone.sha256,
+        "file_sha256": cell.backbone.file_sha256,
         "task": reading_of(cell.key)[0],
         "protocol": cell.task.protocol,
         "schedule": cell.settings.schedule,
@@ -213,20 +216,21 @@ def _fits(cell: Cell, record: Record) -> bool:
     )
 
 
-def check_records_of_name(cell: Cell) -> None:
-    """Raise ValueError if the cell is to run, and its name has records of other weights.
+def check_records_of_name(cells: Sequence[Cell]) -> None:
+    """Raise ValueError if cells of one backbone, which will run, have the name of other weights.
 
-    They would be replaced, or stand in one row with the new ones.
+    Records of other weights are in its folder, or a record of another input of its file would be
+    replaced.
     """
-    backbone = cell.backbone
+    cell = cells[0]
+    backbone, paths = cell.backbone, [one.path for one in cells]
     folder = cell.settings.records / backbone.name
     for file in sorted(folder.rglob("*.json")):  # a task's name may have a slash
         stored = (read_json(file) or {}).get("backbone")  # that of a failure is only a name
-        if isinstance(stored, dict) and stored.get("sha256") != backbone.sha256:
-            break
-    else:
-        return
-    if finished(cell) is None:
+        if not isinstance(stored, dict) or stored.get("sha256") == backbone.sha256:
+            continue
+        if is_same_file(stored, backbone) and not any(is_record_file(file, one) for one in paths):
+            continue
         option = "--results" if backbone.name == "random" else "--name"
         raise ValueError(
             f"{folder} has records of other weights, or of another network or input: {file.name} "
@@ -234,6 +238,11 @@ def check_records_of_name(cell: Cell) -> None:
             f"checkpoint is {backbone.arch}, hash {backbone.sha256[:12]}. They are not replaced: "
             f"give another {option}, or move that folder out of {cell.settings.results}"
         )
+
+
+def is_same_file(stored: Mapping[str, Any], backbone: Backbone) -> bool:
+    """Return whether stored fields of a backbone are of the same file, maybe with another input."""
+    return backbone.file_sha256 != "" and stored.get("file_sha256") == backbone.file_sha256
 
 
 def weights_file(record: Record | None, work: Path) -> Path | None:

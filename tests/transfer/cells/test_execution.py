@@ -1,6 +1,7 @@
 """A cell leaves a whole record, or none and a reason."""
 
 import hashlib
+import json
 from dataclasses import replace
 
 import pytest
@@ -12,7 +13,13 @@ from pretrain.running.lock import BusyError, lock_folder
 from transfer.backbone import Backbone
 from transfer.cells.command import summary
 from transfer.cells.execution import evaluate
-from transfer.cells.request import Cell, CellSettings, departures, finished
+from transfer.cells.request import (
+    Cell,
+    CellSettings,
+    check_records_of_name,
+    departures,
+    finished,
+)
 from transfer.datasets.expected import DataError
 from transfer.record import file_for_record, read_record, write_json_record
 
@@ -36,6 +43,17 @@ def test_a_record_tells_how_its_number_was_made(
     assert list(record.speed) == [str(record.protocol["fields"]["crop_px"])]
     assert min(record.speed.values()) > 0
     assert torch.__version__.startswith(record.versions["torch"])
+
+
+def test_another_input_of_the_same_file_replaces_no_record(cell: Cell) -> None:
+    stored = {"arch": "resnet18", "sha256": "other", "file_sha256": "same"}
+    cell.path.parent.mkdir(parents=True)
+    cell.path.write_text(json.dumps({"backbone": stored}))
+    own = replace(cell, backbone=replace(cell.backbone, file_sha256="same"))
+    check_records_of_name([replace(own, key="cifar10_knn")])
+    for refused in ([own], [replace(own, key="cifar10_knn"), own], [cell]):
+        with pytest.raises(ValueError, match=f"{cell.path.name} is of resnet18, hash other"):
+            check_records_of_name(refused)
 
 
 def test_an_edited_record_is_named_and_computed_again(
