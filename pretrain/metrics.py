@@ -8,6 +8,7 @@ import io
 import json
 import math
 import secrets
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -168,6 +169,10 @@ class Log:
         self.board.use(lambda board: board.close())
         if self.remote is not None:
             self.remote.use(lambda run: run.finish())
+            if self.remote.writer is None:
+                # its hook at the end of the process prints a traceback where its helper is gone
+                with suppress(Exception):
+                    sys.modules["wandb"].teardown()
 
 
 def _start_board(folder: Path, first_step: int) -> "SummaryWriter":

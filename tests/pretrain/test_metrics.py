@@ -76,11 +76,10 @@ def test_logger_that_fails_is_one_line(
     broken: str,
 ) -> None:
     run = Mock()
-    wandb = Mock(init=Mock(return_value=run))
+    lost = ConnectionResetError("Connection lost\nand more")
+    wandb = Mock(init=Mock(return_value=run), teardown=Mock(side_effect=lost))
     monkeypatch.setitem(sys.modules, "wandb", wandb)
-    (wandb if broken == "init" else run).configure_mock(
-        **{f"{broken}.side_effect": ConnectionResetError("Connection lost\nand more")}
-    )
+    (wandb if broken == "init" else run).configure_mock(**{f"{broken}.side_effect": lost})
     log = Log(tmp_path, 0, start_wandb("ssl", tmp_path, {}))
     for step in (1, 2, 3):
         log.write(step, {"loss": 1.0})
@@ -88,6 +87,7 @@ def test_logger_that_fails_is_one_line(
     assert (tmp_path / "metrics.jsonl").read_text().count("\n") == 3
     line = "Weights & Biases failed (Connection lost); the run goes on without it\n"
     assert capsys.readouterr().err.endswith(line)
+    wandb.teardown.assert_called_once_with()  # else at the end of the process, with a traceback
 
 
 def test_folder_named_wandb_is_not_the_package(
