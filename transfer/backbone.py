@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torchvision.models import ResNet
 
+    from transfer.convert.files import Contents
     from transfer.convert.inspection import Inspection
-    from transfer.convert.read_file import Contents
 
     Loaded = tuple[dict[str, Tensor], "InputFormat", Inspection]
 
@@ -358,12 +358,12 @@ def _usual_input(stem: Stem) -> InputFormat:
 
 
 def _load(path: Path, name: str, branch: str) -> tuple[Backbone, Inspection]:
-    from transfer.convert.read_file import read_file
+    from transfer.convert.files import read_file
 
     require_file(path)
     try:
         contents = read_file(path)
-        read = _read_foreign if contents.tree is None else _read_own
+        read = _read_foreign if contents.own is None else _read_own
         state_dict, input_format, inspection = read(contents, path, branch)
     except BackboneError as error:
         # names and values of the file stand in the message, and may be of any length
@@ -419,7 +419,7 @@ def _read_own(contents: Contents, path: Path, branch: str) -> Loaded:
             f"--branch {branch} was asked for, but a file of this suite holds one network: leave "
             f"out --branch"
         )
-    match contents.tree:
+    match contents.own or {}:
         case {
             "format": layout,
             "arch": str() as arch,

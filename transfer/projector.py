@@ -19,8 +19,8 @@ from torch.nn.functional import normalize
 from torch.nn.utils import skip_init
 
 from transfer.backbone import FORMAT, Backbone, BackboneError, load_backbone
+from transfer.convert.files import Contents, read_file
 from transfer.convert.from_public import plain_floats
-from transfer.convert.read_file import Contents, read_file
 
 ENCODER_FILE = "encoder.pt"
 """Name of the file that pre-training writes beside backbone.pt."""
@@ -106,11 +106,11 @@ def load_projector(backbone: Backbone) -> Projector:
         )
     try:
         contents = read_file(path)
-        if contents.tree is None:
+        if contents.own is None:
             return _query_head(contents, backbone, path.name)
-        if contents.tree["format"] == FORMAT:
+        if contents.own["format"] == FORMAT:
             path, contents = _encoder_beside(path, backbone)
-        heads = read_heads(contents.tree, backbone.feature_dim)
+        heads = read_heads(contents.own or {}, backbone.feature_dim)
     except BackboneError as error:
         raise BackboneError(f"{path}: {error}") from error
     return Projector(heads, f"{path.name}: {len(heads)} projector{'s' * (len(heads) > 1)}")

@@ -13,7 +13,7 @@ from pretrain.export import export
 from pretrain.methods import METHODS
 from tests.rounding import assert_equal_up_to_rounding
 from tests.tiny_methods import forward, tiny_batch, tiny_method
-from transfer.convert.read_file import read_file
+from transfer.convert.files import read_file
 from transfer.projector import read_heads
 
 WITHOUT_PROJECTOR = {"supervised", "random"}
@@ -46,7 +46,7 @@ def test_the_files_projector_on_the_files_backbone_gives_the_methods_embeddings(
     method.backbone.load_state_dict(content["state_dict"])
     with torch.no_grad():
         features = method.backbone(images)
-        heads = read_heads(read_file(path).tree, features.shape[1])
+        heads = read_heads(read_file(path).own or {}, features.shape[1])
         rows = [head.network(features[:, head.start : head.stop]) for head in heads]
         embeddings = torch.stack(rows, dim=1)
         if name == "dino":

@@ -2,9 +2,8 @@
 
 architectures.py  the architectures by name, and BackboneError
 resnet.py         the networks of these architectures, and their names in detectron2
-read_file.py      reads a file's tensors: format from its first bytes, names from its nesting
-child.py          the process that opens pickles by torch.load, within limits of time and memory
-inert.py          Python's reader of pickles, and what stands for what they name
+files.py          reads a file's tensors: format from its first bytes, names from its nesting
+inert.py          unpickles without importing or calling what a file names
 messages.py       values of a file in messages
 layouts.py        the names that each project gives a ResNet's tensors; reads names.yaml
 candidates.py     finds the ResNets in a file

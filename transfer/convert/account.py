@@ -9,7 +9,6 @@ from torch import Tensor
 
 from transfer.convert.architectures import BackboneError, is_optional
 from transfer.convert.candidates import Candidate
-from transfer.convert.read_file import Opaque
 
 HEAD = r"_*(fc|head|cls_head|classif|linear|logit|proj|pred|prototype|mlp|neck)\w*(\.|$)"
 """Pattern of a head (classifier, projector or predictor), right after the backbone's prefix."""
@@ -39,7 +38,7 @@ def account(
     tensors: Mapping[str, Tensor],
     chosen: Candidate,
     others: Iterable[Candidate],
-    opaque: Mapping[str, Opaque],
+    opaque: Mapping[str, str],
     own: Iterable[str] = (),
     rest: str = "$^",
     heads: Collection[str] = (),
@@ -65,9 +64,9 @@ def account(
         else:
             groups[group].append(name)
     unexpected += [
-        f"{name} ({thing})"
-        for name, thing in opaque.items()
-        if _could_be_in(chosen, name, thing) and _group(name, chosen, copies, rest) is None
+        f"{name} (an object of {path})"
+        for name, path in opaque.items()
+        if _could_be_in(chosen, name, path) and _group(name, chosen, copies, rest) is None
     ]
     if unexpected:
         raise BackboneError(
@@ -100,7 +99,7 @@ def _group(
     return None
 
 
-def _could_be_in(chosen: Candidate, name: str, thing: Opaque) -> bool:
+def _could_be_in(chosen: Candidate, name: str, path: str) -> bool:
     """Return whether an object that is not read could be a tensor of the network.
 
     Without a prefix, arguments and averages of the training stand among the network's modules.
@@ -109,7 +108,7 @@ def _could_be_in(chosen: Candidate, name: str, thing: Opaque) -> bool:
         return False
     modules = {own.removeprefix(chosen.prefix).split(".")[0] for own in chosen.names.values()}
     is_inside = chosen.prefix != "" or name.split(".")[0] in modules
-    return thing.rebuilds_tensor or (thing.holds_numbers and is_inside)
+    return is_inside or "_rebuild" in path
 
 
 def _branch(name: str, prefix: str) -> str:

@@ -10,13 +10,13 @@ from torch import Tensor
 
 from transfer.convert.architectures import FEATURE_DIM, Stem, is_optional, network_words
 from transfer.convert.layouts import SCHEMES, Scheme
-from transfer.convert.read_file import Opaque
 from transfer.convert.resnet import tensor_shapes
 
 MAX_DOTS = 40
 """Most dots in the name of a backbone's tensor; each is a place where a prefix may end."""
 
-Entry = Tensor | Opaque
+Entry = Tensor | str
+"""A tensor, or the class of an object that is not read."""
 
 MIN_NAMES = 20
 """Fewest matching names for a prefix to be a candidate; the smallest ResNet has 100."""
@@ -77,7 +77,7 @@ def _vocabulary(scheme: Scheme) -> frozenset[str]:
     )
 
 
-def find_candidates(tensors: Mapping[str, Tensor], opaque: Mapping[str, Opaque]) -> list[Candidate]:
+def find_candidates(tensors: Mapping[str, Tensor], opaque: Mapping[str, str]) -> list[Candidate]:
     """Return a candidate per scheme and prefix with at least MIN_NAMES matching names, in order.
 
     Names alone select a candidate; its tensors' shapes select architecture and stem.
@@ -135,8 +135,8 @@ def fit(
             continue
         elif entry is None:
             flaws["missing"].append(name)
-        elif isinstance(entry, Opaque):
-            flaws["not read"].append(f"{name}, which is {entry}")
+        elif isinstance(entry, str):
+            flaws["not read"].append(f"{name}, an object of {entry} and not a plain tensor")
         else:
             flaws["wrong shape"].append(f"{name} {tuple(entry.shape)} instead of {expected}")
     return names, flaws

@@ -11,11 +11,11 @@ from transfer.convert.account import account
 from transfer.convert.architectures import BackboneError, feature_dim, is_optional
 from transfer.convert.candidates import Candidate, find_candidates
 from transfer.convert.choice import choose
+from transfer.convert.files import Contents
 from transfer.convert.inspection import Inspection
 from transfer.convert.layouts import layout_name
 from transfer.convert.messages import list_briefly
 from transfer.convert.proof import prove
-from transfer.convert.read_file import Contents
 from transfer.convert.resnet import network_with, tensor_shapes
 from transfer.convert.stated_input import StatedInput, read_input
 from transfer.convert.statements import heed, read_statements
@@ -41,6 +41,12 @@ def convert(
     file's tensors compute.
     """
     tensors = contents.tensors
+    if not tensors and contents.opaque:
+        raise BackboneError(
+            f"all tensors are inside objects of other classes, which would need code execution: "
+            f"{list_briefly(dict.fromkeys(contents.opaque.values()))}. If you trust the source of "
+            f"the file, load it there and save model.state_dict()"
+        )
     if not tensors:
         raise BackboneError(
             f"the file holds no tensors, only {len(contents.values)} plain values; expected weights"
@@ -91,10 +97,9 @@ def _choose_or_explain(
     try:
         return choose(found, contents.tensors, branch)
     except BackboneError as error:
-        holders = [thing.path for thing in contents.opaque.values() if thing.holds_numbers]
-        if not holders:
+        if not contents.opaque:
             raise
-        listed = list_briefly(dict.fromkeys(holders))
+        listed = list_briefly(dict.fromkeys(contents.opaque.values()))
         raise BackboneError(
             f"{error}. Tensors in objects of other classes are not read: {listed}"
         ) from error
@@ -162,6 +167,6 @@ def _notes(chosen: Candidate, contents: Contents, stated: StatedInput) -> Iterat
     dtypes = {tensors[name].dtype for key, name in chosen.names.items() if not is_optional(key)}
     if cast := dtypes - {torch.float32}:
         yield f"cast to float32 from {', '.join(sorted(map(str, cast)))}"
-    paths = dict.fromkeys(thing.path for thing in contents.opaque.values())
-    if paths:
-        yield f"objects of other classes are not read: {list_briefly(paths)}"
+    if contents.opaque:
+        paths = list_briefly(dict.fromkeys(contents.opaque.values()))
+        yield f"tensors inside objects of other classes are not read: {paths}"

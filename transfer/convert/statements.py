@@ -16,7 +16,6 @@ from typing import NamedTuple, NoReturn
 from transfer.convert.architectures import BackboneError, Stem
 from transfer.convert.candidates import Candidate
 from transfer.convert.layouts import NAMES
-from transfer.convert.messages import shorten
 
 Value = str | int | float
 
@@ -216,8 +215,8 @@ def _flag(value: Value) -> bool | None:
 
 
 def _in_words(values: list[Value]) -> str:
-    """Return a short text of the values; numbers of any length are cut."""
-    words = [shorten(value).strip("'") for value in values[:8]]
+    """Return a short text of the values."""
+    words = [str(value) for value in values[:8]]
     return (words[0] if len(values) == 1 else f"({', '.join(words)})")[:MAX_TEXT]
 
 

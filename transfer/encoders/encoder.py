@@ -183,8 +183,8 @@ def load_encoder(
     """
     import torch
 
+    from transfer.convert.files import read_file
     from transfer.convert.inspection import Inspection
-    from transfer.convert.read_file import read_file
     from transfer.encoders.proof import GRADES
     from transfer.encoders.sources import Pooled, build, loaded_by_transformers
     from transfer.encoders.weights import place

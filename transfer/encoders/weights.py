@@ -12,10 +12,10 @@ from transfer.convert.account import Group, account
 from transfer.convert.architectures import BackboneError, is_optional
 from transfer.convert.candidates import Candidate, fit
 from transfer.convert.choice import MOMENTUM_SIDE, choose
+from transfer.convert.files import Contents
 from transfer.convert.from_public import plain_floats
 from transfer.convert.layouts import SCHEMES
 from transfer.convert.messages import list_briefly
-from transfer.convert.read_file import Contents
 
 CONSTANT = r"(^|\.)(relative_position_index|relative_coords_table|attn_mask|position_ids)$"
 """Buffers that follow from the sizes of a network; some versions of a library store them."""

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from transfer.backbone import Backbone, BackboneError, load_backbone
 from transfer.convert.architectures import Stem
-from transfer.convert.read_file import Contents, read_file
+from transfer.convert.files import Contents, read_file
 from transfer.convert.resnet import build_resnet
 
 Weights = dict[str, Tensor]

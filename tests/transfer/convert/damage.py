@@ -9,7 +9,8 @@ import os
 import pickle
 import random
 import subprocess
-from collections.abc import Callable
+import zipfile
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -19,7 +20,6 @@ import torch
 from safetensors.torch import save as save_safetensors
 from torch import Tensor
 
-from tests.transfer.convert.bombs import FILES, SPARSE
 from transfer.convert.architectures import is_optional
 from transfer.convert.resnet import tensor_shapes
 
@@ -72,6 +72,15 @@ def legacy_bytes(content: object, protocol: int = 2) -> bytes:
     file = io.BytesIO()
     torch.save(content, file, pickle_protocol=protocol, _use_new_zipfile_serialization=False)
     return file.getvalue()
+
+
+def archive(entries: Mapping[str, bytes], compression: int = zipfile.ZIP_STORED) -> bytes:
+    """Return a zip archive with these entries."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", compression) as file:
+        for name, content in entries.items():
+            file.writestr(name, content)
+    return buffer.getvalue()
 
 
 @cache
@@ -240,6 +249,4 @@ KINDS: dict[str, Kind] = {
     **{name: partial(changed, *change) for name, change in CHANGES.items()},
     "hidden call": payload,
     "object of an unknown class": foreign_object,
-    "bomb": lambda dice, _: _written(FILES[dice.choice(sorted(FILES))], REFUSED),
-    "sparse file": lambda dice, _: Damaged(SPARSE[dice.choice(sorted(SPARSE))], REFUSED),
 }

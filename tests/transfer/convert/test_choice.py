@@ -14,9 +14,8 @@ import torch
 import torchvision
 from torch import Tensor
 
-from tests.transfer.convert.bombs import archive
 from tests.transfer.convert.conftest import Weights, another, below, linear, load, refuse, weights
-from tests.transfer.convert.damage import zip_bytes
+from tests.transfer.convert.damage import archive, zip_bytes
 from transfer.__main__ import main
 from transfer.backbone import Backbone, BackboneError, inspect_file, load_backbone
 
@@ -56,7 +55,7 @@ def other_files() -> dict[str, tuple[bytes, str]]:
         "timm": (zip_bytes(deep), "--encoder timm:"),
         "CLIP": (zip_bytes({**deep, "attnpool.positional_embedding": some}), "attention pooling"),
         "ViT": (zip_bytes({"cls_token": some, "pos_embed": some}), "--encoder"),
-        "zip in zip": (archive({"model.pth": zip_bytes(whole)}), "unpack"),
+        "zip in zip": (archive({"model.pth": zip_bytes(whole)}), "Unpack"),
         "npz": (archive({"weight.npy": numpy_bytes()}), ".npz"),
         "npy": (numpy_bytes(), "NumPy"),
         "ONNX": (b"\x08\x08\x12\x07pytorch\x1a\x052.0.0" + bytes(90), "ONNX"),
@@ -67,8 +66,8 @@ def other_files() -> dict[str, tuple[bytes, str]]:
         "empty": (b"", "is empty"),
         "web page": (b"<!DOCTYPE html><html>404</html>", "web page"),
         "git lfs": (b"version https://git-lfs.github.com/spec/v1\noid sha256:1\n", "git lfs pull"),
-        "text": (b"hello, this is no checkpoint at all", "no checkpoint"),
-        "image": (b"\xff\xd8\xff\xe0\x00\x10JFIF\x00" + bytes(40), "no checkpoint"),
+        "text": (b"hello, this is no checkpoint at all", "not a checkpoint"),
+        "image": (b"\xff\xd8\xff\xe0\x00\x10JFIF\x00" + bytes(40), "not a checkpoint"),
         "torchscript": (archive(program | {"net/code/__torch__.py": b"def"}), "TorchScript"),
         "constants of torchscript": (archive(program | {"net/constants.pkl": b""}), "TorchScript"),
         "tar": (tar_bytes(), "tar archive"),

@@ -23,8 +23,8 @@ from tests.transfer.convert.conftest import (
     weights,
 )
 from transfer.backbone import inspect_file, load_backbone
+from transfer.convert.files import read_file
 from transfer.convert.from_public import convert
-from transfer.convert.read_file import read_file
 
 
 class Layout(NamedTuple):

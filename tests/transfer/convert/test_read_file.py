@@ -112,9 +112,9 @@ def one_name_for(tensor: Tensor) -> bytes:
         (entries_that_share_bytes, "checksum"),
         (two_entries_of_one_name, r"two entries.*data\.pkl"),
         (safetensors_that_lie_about_sizes, "safetensors"),
-        (safetensors_with_deep_fields, "safetensors.*recursion"),
-        (lambda: one_name_for(torch.ones(2)), r"two tensors.*'a\.b'"),
-        (lambda: one_name_for(torch.eye(2).to_sparse()), r"both called 'a\.b'"),
+        (safetensors_with_deep_fields, "recursion"),
+        (lambda: one_name_for(torch.ones(2)), r"two tensors.*a\.b"),
+        (lambda: one_name_for(torch.eye(2).to_sparse()), r"both called a\.b"),
     ],
 )
 def test_a_damaged_file_is_refused(damaged: Callable[[], bytes], words: str, file: Path) -> None:
