@@ -300,7 +300,7 @@ def load_backbone(path: Path, *, name: str | None = None, branch: str = "") -> B
     name: that of its row in the tables; `default_name` of the file if None. branch: a part of the
     prefix of the ResNet to take where a foreign file holds several.
     BackboneError, with what was found and expected, unless the file holds exactly one complete
-    ResNet whose conversion is proven.
+    ResNet, each tensor of which is set from the file.
     """
     return _load(path, name or default_name(path), branch)[0]
 
@@ -409,9 +409,9 @@ def _read_own(contents: Contents, path: Path, branch: str) -> Loaded:
     from torch import Tensor
 
     from transfer.convert.account import Group
-    from transfer.convert.from_public import plain_floats
+    from transfer.convert.from_public import placed_words
     from transfer.convert.inspection import Inspection
-    from transfer.convert.proof import check_response, fixed_images
+    from transfer.convert.proof import check_response, fixed_images, plain_floats
     from transfer.convert.resnet import network_with
 
     if branch:
@@ -456,7 +456,7 @@ def _read_own(contents: Contents, path: Path, branch: str) -> Loaded:
         account=tuple(groups),
         candidates=(f"state_dict. ({arch}, {stem} stem)",),
         choice="the file says so",
-        proof="not needed: this suite wrote the file, and names and shapes agree",
+        proof=placed_words(len(tensors), len(tensors)),
         num_features=feature_dim(arch),
         made_by=dict(made_by),
     )
@@ -469,11 +469,7 @@ def _require_shapes(arch: str, stem: Stem, tensors: Mapping[str, Tensor]) -> Non
 
     from transfer.convert.resnet import network_with
 
-    shapes = {name: torch.empty(t.shape, device="meta") for name, t in tensors.items()}
-    try:
-        network_with(arch, stem, shapes)
-    except RuntimeError as error:
-        raise BackboneError(f"{' '.join(str(error).split())}; export it again") from error
+    network_with(arch, stem, {n: torch.empty(t.shape, device="meta") for n, t in tensors.items()})
 
 
 def _num_values(tensors: Iterable[Tensor]) -> int:

@@ -20,7 +20,7 @@ from torch.nn.utils import skip_init
 
 from transfer.backbone import FORMAT, Backbone, BackboneError, load_backbone
 from transfer.convert.files import Contents, read_file
-from transfer.convert.from_public import plain_floats
+from transfer.convert.proof import plain_floats
 
 ENCODER_FILE = "encoder.pt"
 """Name of the file that pre-training writes beside backbone.pt."""

@@ -149,7 +149,7 @@ def test_a_users_encoder_has_its_rows_and_detection_says_why_not(
     assert main(words) == 0
     (path,) = (tmp_path / "results" / "records").rglob("*.json")
     record = json.loads(path.read_text())
-    assert (record["task"], record["backbone"]["proof"]) == ("cifar10_knn", "values")
+    assert record["task"] == "cifar10_knn"
 
 
 def test_a_cell_of_another_process_is_left_alone_and_a_failing_one_leaves_the_others_and_why(

@@ -321,7 +321,7 @@ def request_of(cell: Cell, lender: Record | None = None) -> dict[str, Any]:
 def _backbone_fields(backbone: Backbone) -> dict[str, Any]:
     names = ["name", "arch", "stem", "sha256", "file_sha256", "source", "made_by"]
     if isinstance(backbone, Encoder):
-        names += ["proof", "library"]
+        names.append("library")
     weights = (
         tensor.numel()
         for name, tensor in backbone.state_dict.items()

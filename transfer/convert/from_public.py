@@ -15,15 +15,10 @@ from transfer.convert.files import Contents
 from transfer.convert.inspection import Inspection
 from transfer.convert.layouts import layout_name
 from transfer.convert.messages import list_briefly
-from transfer.convert.proof import prove
+from transfer.convert.proof import check_response, fixed_images, plain_floats
 from transfer.convert.resnet import network_with, tensor_shapes
 from transfer.convert.stated_input import StatedInput, read_input
 from transfer.convert.statements import heed, read_statements
-
-CASTABLE = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
-
-MAX_REPEATED_BYTES = 2**29
-"""Most bytes by which a tensor may exceed its stored values, which it then repeats."""
 
 MAX_COUNTERS = 1024
 """Values of a step counter that is read; one of a process per GPU has as many as GPUs."""
@@ -37,8 +32,8 @@ def convert(
     The file's images may be stated as BGR, but the first convolution returned takes RGB.
 
     branch: prefix, or a part of it, of the ResNet to take; chosen by the names if empty.
-    BackboneError unless there is exactly one, complete, finite, and proven to compute what the
-    file's tensors compute.
+    BackboneError unless there is exactly one, complete and finite, whose features depend on the
+    image.
     """
     tensors = contents.tensors
     if not tensors and contents.opaque:
@@ -63,10 +58,8 @@ def convert(
         if not is_optional(key)
     }
     state_dict = to_torchvision(chosen, raw, tensors)
-    network = network_with(chosen.arch, chosen.stem, state_dict)
-    difference = prove(
-        network, {name.removeprefix(chosen.prefix): t for name, t in raw.items()}, chosen.stem
-    )
+    network = network_with(chosen.arch, chosen.stem, state_dict).requires_grad_(False)
+    check_response(network(fixed_images()))
     if stated.is_bgr:
         state_dict["conv1.weight"] = state_dict["conv1.weight"].flip(1)
     inspection = Inspection(
@@ -78,10 +71,7 @@ def convert(
         account=groups,
         candidates=(str(chosen), *map(str, complete)),
         choice=choice,
-        proof=(
-            f"names and shapes fit, and features equal those of the file's own tensors under the "
-            f"same strides, paddings and pooling (relative difference {difference:.1e})"
-        ),
+        proof=placed_words(len(chosen.names), len(state_dict)),
         num_features=feature_dim(chosen.arch),
         is_norm_stated=stated.mean is not None and stated.std is not None,
         assumed=_assumptions(is_stem_stated=bool(variant), is_input_stated=bool(stated.entries)),
@@ -129,25 +119,10 @@ def _first_count(tensor: Tensor | None) -> Tensor:
     return torch.tensor(int(first) if is_count else 0, dtype=torch.int64)
 
 
-def plain_floats(name: str, stored: Tensor) -> Tensor:
-    """Return a float32 copy of the same shape; BackboneError unless all values are finite."""
-    if stored.dtype not in CASTABLE:
-        raise BackboneError(
-            f"{name} holds {stored.dtype}; expected floating-point weights: undo the quantization"
-        )
-    num_bytes = stored.numel() * stored.itemsize
-    if num_bytes > MAX_REPEATED_BYTES + stored.untyped_storage().nbytes():
-        raise BackboneError(
-            f"{name} repeats stored values and would take {num_bytes:,} bytes; save its .clone()"
-        )
-    tensor = stored.to(torch.float32).clone(memory_format=torch.contiguous_format)
-    # the sum is a fast test: NaN and infinity propagate; if only the sum overflows, the count is 0
-    if not tensor.sum().isfinite() and (num_bad := int((~tensor.isfinite()).sum())):
-        raise BackboneError(
-            f"{name} holds {num_bad} values of {tensor.numel()} that are NaN or infinite; the "
-            f"training diverged: take an earlier checkpoint"
-        )
-    return tensor
+def placed_words(num_placed: int, num_tensors: int) -> str:
+    """Return how many of a network's tensors come from the file."""
+    words = f"{num_placed} of {num_tensors} tensors set once from the file, in their shapes"
+    return words if num_placed == num_tensors else f"{words}; the others are counters or constants"
 
 
 def _assumptions(*, is_stem_stated: bool, is_input_stated: bool) -> str:

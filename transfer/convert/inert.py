@@ -106,6 +106,14 @@ def _nested(content: bytes) -> Any:
     return load_torch(io.BytesIO(content))
 
 
+def _reconstructed(kind: type[Inert], _: object, items: object = None) -> Inert:
+    """Return an object as protocols 0 and 1 store it: a subclass of dict comes with its items."""
+    instance = kind()
+    if isinstance(items, dict):
+        instance.items.extend(items.items())
+    return instance
+
+
 REBUILDS: dict[str, Any] = {
     "torch._utils._rebuild_tensor": _tensor,
     "torch._utils._rebuild_tensor_v2": _tensor,
@@ -119,7 +127,7 @@ REBUILDS: dict[str, Any] = {
     "collections.defaultdict": lambda *_: Items(),
     "collections.Counter": Items,
     "builtins.bytes": bytes,
-    "copyreg._reconstructor": lambda kind, *_: kind(),
+    "copyreg._reconstructor": _reconstructed,
     "_codecs.encode": lambda text, *_: text.encode("latin1"),
     "numpy.dtype": np.dtype,
     # shape and values follow with the state

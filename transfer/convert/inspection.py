@@ -28,7 +28,7 @@ class Inspection:
     choice: str
     """Reason for the choice."""
     proof: str
-    """Sentence on how it is proven that the weights arrived."""
+    """How many tensors of the network come from the file."""
     num_features: int
     """Feature dimension."""
     assumed: str = ""

@@ -1,51 +1,58 @@
-"""Proof that a conversion kept the function: two independent implementations give equal features.
+"""Checks that a network holds a file's weights: each tensor is set once, is finite and matters.
 
-One is torchvision's network with the converted weights. The other is the forward pass below, which
-uses the file's tensors under the file's own names and shares no code with the conversion. It
-infers stages, blocks, norms and shortcuts from the order of the numbers in the names and from the
-shapes. A swapped, stale or misplaced tensor makes the two differ.
-
-He et al., CVPR 2016; the 3x3 convolution of a bottleneck has stride 2, as in torchvision.
+Names and shapes are compared before. Settings that tensors do not show are reported as assumed.
 """
 
-import re
 from collections.abc import Mapping
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor
-from torchvision.models import ResNet
+from torch import Tensor, nn
 
-from transfer.convert.architectures import BackboneError, Stem
+from transfer.convert.architectures import BackboneError
+from transfer.convert.messages import list_briefly
 
-TOLERANCE = 1e-4
-"""Largest allowed difference, relative to the largest value; rounding gives about 1e-6."""
-
+CASTABLE = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+MAX_REPEATED_BYTES = 2**29
+"""Most bytes by which a tensor may exceed its stored values, which it then repeats."""
 MIN_RESPONSE = 8 * torch.finfo(torch.float32).eps
 """Smallest difference between the features of two images, relative to the largest feature."""
 
-Weights = Mapping[str, Tensor]
 
-
-def prove(network: ResNet, raw: Weights, stem: Stem | None = None) -> float:
-    """Return the largest relative difference of the features; BackboneError above TOLERANCE.
-
-    network: converted weights, in eval mode. raw: the backbone's tensors in float32, under the
-    file's names without the prefix. stem: by the size of the first kernel if not given.
-    """
-    images = fixed_images()
-    with torch.inference_mode():
-        expected, found = raw_features(raw, images, stem), network(images)
-    for features in (expected, found):
-        check_response(features)
-    relative: float = (expected - found).abs().max().item() / expected.abs().max().item()
-    if relative > TOLERANCE:
+def plain_floats(name: str, stored: Tensor) -> Tensor:
+    """Return a float32 copy of the same shape; BackboneError unless all values are finite."""
+    if stored.dtype not in CASTABLE:
         raise BackboneError(
-            f"the converted network's features differ from those of the file's tensors by "
-            f"{relative:.1e} of their scale, above {TOLERANCE:.0e}: the conversion "
-            "would change the network; please report the file's layout"
+            f"{name} holds {stored.dtype}; expected floating-point weights: undo the quantization"
         )
-    return relative
+    num_bytes = stored.numel() * stored.itemsize
+    if num_bytes > MAX_REPEATED_BYTES + stored.untyped_storage().nbytes():
+        raise BackboneError(
+            f"{name} repeats stored values and would take {num_bytes:,} bytes; save its .clone()"
+        )
+    tensor = stored.to(torch.float32).clone(memory_format=torch.contiguous_format)
+    # the sum is a fast test: NaN and infinity propagate; if only the sum overflows, the count is 0
+    if not tensor.sum().isfinite() and (num_bad := int((~tensor.isfinite()).sum())):
+        raise BackboneError(
+            f"{name} holds {num_bad} values of {tensor.numel()} that are NaN or infinite; the "
+            f"training diverged: take an earlier checkpoint"
+        )
+    return tensor
+
+
+def fill(network: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """Set every tensor of a network to the one of its name; tensors on meta are replaced by it.
+
+    BackboneError for other names or shapes, or if the network changes a value as it loads it.
+    """
+    on_meta = any(tensor.is_meta for tensor in network.state_dict().values())
+    try:
+        network.load_state_dict(weights, assign=on_meta)
+    except RuntimeError as error:
+        raise BackboneError(f"{' '.join(str(error).split())}; export it again") from error
+    loaded = network.state_dict()
+    changed = [n for n, t in loaded.items() if not (t.is_meta or torch.equal(t, weights[n]))]
+    if changed:
+        raise BackboneError(f"the network changes {list_briefly(changed)} as it loads them")
 
 
 def check_response(features: Tensor) -> None:
@@ -67,73 +74,3 @@ def fixed_images(size_px: int = 64) -> Tensor:
     """Return normalized noise (2, 3, size_px, size_px), the same at every call."""
     generator = torch.Generator().manual_seed(0)
     return torch.randn(2, 3, size_px, size_px, generator=generator, dtype=torch.float32)
-
-
-def raw_features(raw: Weights, images: Tensor, stem_kind: Stem | None = None) -> Tensor:
-    """Return features (n, C) from the raw tensors of a ResNet, under the names of any scheme."""
-    stem, stages = _split(raw)
-    (kernel,) = (tensor for tensor in stem.values() if tensor.ndim == 4)
-    (norm,) = _norms(stem)
-    large = kernel.shape[-1] == 7
-    padding = 3 if large else 2 if stem_kind == "cifar-pad2" else 1
-    x = F.conv2d(images, kernel, stride=2 if large else 1, padding=padding)
-    x = F.relu(_batch_norm(x, stem, norm))
-    if stem_kind == "cifar-maxpool" or (large and stem_kind != "imagenet-nopool"):
-        x = F.max_pool2d(x, kernel_size=3, stride=2, padding=1)
-    for stage, blocks in enumerate(stages):
-        for position, block in enumerate(blocks):
-            x = _block(x, block, stride=2 if stage > 0 and position == 0 else 1)
-    return x.mean(dim=(2, 3))
-
-
-def _split(raw: Weights) -> tuple[dict[str, Tensor], list[list[dict[str, Tensor]]]]:
-    """Return the stem and the blocks of four stages, by the two numbers that begin their names."""
-    stem: dict[str, Tensor] = {}
-    blocks: dict[tuple[int, int], dict[str, Tensor]] = {}
-    for name, tensor in raw.items():
-        if place := re.match(r"[a-z]*(\d+)\.(\d+)\.", name):
-            key = int(place[1]), int(place[2])
-            blocks.setdefault(key, {})[name[place.end() :]] = tensor
-        else:
-            stem[name] = tensor
-    numbers = sorted({stage for stage, _ in blocks})
-    return stem, [[blocks[key] for key in sorted(blocks) if key[0] == stage] for stage in numbers]
-
-
-def _block(x: Tensor, block: Weights, *, stride: int) -> Tensor:
-    """Apply a basic block or bottleneck, (n, C, H, W) -> (n, C', H / stride, W / stride)."""
-    main = sorted(name for name in block if re.fullmatch(r"conv\d\.weight", name))
-    strided = main[-2]  # the first of two convolutions, the second of three
-    norms = _norms(block)
-    y = x
-    for name in main:
-        number = name[4]
-        kernel = block[name]
-        y = F.conv2d(
-            y,
-            kernel,
-            stride=stride if name == strided else 1,
-            padding=kernel.shape[-1] // 2,
-            groups=y.shape[1] // kernel.shape[1],
-        )
-        (norm,) = norms & {f"bn{number}", f"conv{number}.norm"}
-        norms.remove(norm)
-        y = _batch_norm(y, block, norm)
-        if name != main[-1]:
-            y = F.relu(y)
-    for kernel in (block[name] for name in block if block[name].ndim == 4 and name not in main):
-        (norm,) = norms
-        x = _batch_norm(F.conv2d(x, kernel, stride=stride), block, norm)
-    return F.relu(x + y)
-
-
-def _norms(weights: Weights) -> set[str]:
-    """Return the names of the modules that hold running statistics."""
-    return {name.removesuffix(".running_mean") for name in weights if name.endswith("running_mean")}
-
-
-def _batch_norm(x: Tensor, weights: Weights, name: str) -> Tensor:
-    mean, variance, scale, shift = (
-        weights[f"{name}.{kind}"] for kind in ("running_mean", "running_var", "weight", "bias")
-    )
-    return F.batch_norm(x, mean, variance, scale, shift)

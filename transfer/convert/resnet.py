@@ -28,6 +28,7 @@ from transfer.convert.architectures import (
     network_and_heads,
 )
 from transfer.convert.layouts import DETECTRON2
+from transfer.convert.proof import fill
 
 
 class Branches(nn.ModuleList):
@@ -96,7 +97,7 @@ def network_with(arch: str, stem: Stem, state_dict: Mapping[str, Tensor]) -> Res
     """
     with torch.device("meta"):  # no initialization, which would draw random numbers
         network = build_resnet(arch, stem)
-    network.load_state_dict(state_dict, assign=True)
+    fill(network, state_dict)
     return network.eval()
 
 
@@ -131,6 +132,6 @@ def to_detectron2(
 def load_into_mmseg(backbone: nn.Module, state_dict: Mapping[str, Tensor]) -> None:
     """Load a backbone of torchvision's names and shapes; RuntimeError if one has no place.
 
-    `prove` of the network finds places that got no tensor.
+    `transfer.finetuning.proof` finds layers that got no tensor.
     """
     backbone.load_state_dict({**backbone.state_dict(), **state_dict})

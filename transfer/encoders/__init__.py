@@ -5,5 +5,4 @@ encoder.py  an encoder and its file: network, input, random twin
 sources.py  builds the network and its pooling: timm, torchvision, transformers, own file or module
 weights.py  places every tensor of a file in the network
 trial.py    tries the network on fixed images: the image alone must determine its features
-proof.py    proves that the weights arrived; names.yaml: other libraries' names of tensors
 """

@@ -1,4 +1,4 @@
-"""An encoder that is no ResNet of torchvision's form: a network, its input, pooling and proof.
+"""An encoder that is no ResNet of torchvision's form: a network, its input and pooling.
 
 It is a `Backbone` for all tasks on frozen features, which see (n, 3, H, W) -> (n, C) alone.
 """
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from transfer.convert.inspection import Inspection
-    from transfer.encoders.proof import Grade
     from transfer.encoders.sources import Built
 
 RESNET50_FLOPS = 2 * 4.09e9
@@ -45,8 +44,6 @@ class Encoder(Backbone):
     """Feature dimension C, from a forward pass."""
     cost: float
     """Arithmetic of a forward pass at its size, in units of a ResNet-50's at 224 px."""
-    proof: Grade
-    """How far it is proven that the weights arrived."""
     library: str
     """Library and version that build the network, or the hash of the user's file."""
     module: nn.Module | None = field(default=None, repr=False)
@@ -169,7 +166,7 @@ class Encoder(Backbone):
             input_mean=form.mean,
             input_std=form.std,
         )
-        return _with_facts(module_source(own), options, name, f"{words}, in memory", own)[0]
+        return _with_facts(module_source(own), options, name, f"{words}, in memory", own)
 
 
 def load_encoder(
@@ -184,8 +181,9 @@ def load_encoder(
     import torch
 
     from transfer.convert.files import read_file
+    from transfer.convert.from_public import placed_words
     from transfer.convert.inspection import Inspection
-    from transfer.encoders.proof import GRADES
+    from transfer.convert.proof import fill
     from transfer.encoders.sources import Pooled, build, loaded_by_transformers
     from transfer.encoders.weights import place
 
@@ -203,12 +201,12 @@ def load_encoder(
         left_out = [module for module, part in modules if isinstance(part, torch.nn.Identity)]
         placed = place(stored, contents, options.label, branch, left_out)
         if built.folder is None:
-            built.network.load_state_dict(placed.state_dict)
+            fill(built.network, placed.state_dict)
         elif wrong := [n for n, v in stored.items() if not torch.equal(v, placed.state_dict[n])]:
             raise BackboneError(f"transformers changes the values of {', '.join(wrong[:3])}")
         where = f", prefix {placed.prefix}" if placed.prefix else ""
         source = f"{path.name}: {options.label} layout{where} ({placed.choice})"
-        encoder, notes = _with_facts(built, options, name or default_name(path), source)
+        encoder = _with_facts(built, options, name or default_name(path), source)
     except BackboneError as error:
         raise BackboneError(f"{path}: {error}") from error
     encoder = replace(encoder, **file_fields(path, encoder.name, branch, *options.words))
@@ -221,9 +219,9 @@ def load_encoder(
         account=placed.account,
         candidates=(placed.prefix,),
         choice=placed.choice,
-        proof=GRADES[encoder.proof],
+        proof=placed_words(placed.num_placed, len(placed.state_dict)),
         num_features=encoder.width,
-        notes=(encoder.library, *filter(None, [built.note]), *placed.notes, *notes),
+        notes=(encoder.library, *filter(None, [built.note]), *placed.notes),
         image=_image_words(options, encoder.input),
         norm=norm_words(encoder.input)
         + (", as asked for" if options.input_mean else ", as the source says"),
@@ -252,8 +250,8 @@ def _image_words(options: EncoderOptions, form: InputFormat) -> str:
 
 def _with_facts(
     built: Built, options: EncoderOptions, name: str, source: str, module: nn.Module | None = None
-) -> tuple[Encoder, list[str]]:
-    """Return the encoder of a network that has its weights, and notes of its proof.
+) -> Encoder:
+    """Return the encoder of a network that has its weights.
 
     A module's code has no version, so that its features on fixed noise, to three digits, stand for
     it. BackboneError if its features do not depend on the image.
@@ -262,7 +260,6 @@ def _with_facts(
     from torch.utils.flop_counter import FlopCounterMode
 
     from transfer.convert.proof import fixed_images
-    from transfer.encoders.proof import prove
     from transfer.encoders.sources import Pooled
     from transfer.encoders.trial import check_features, forward
 
@@ -275,30 +272,27 @@ def _with_facts(
             features = forward(network, images)
         check_features(network, images, features)
         features = features.float()
-    proof, notes = prove(network, images, features, options.pool)
     library = built.library
     if module is not None:
         digits = (features / features.abs().max() * 1000).round().to(torch.int16).numpy()
         library += f", response {hashlib.sha256(digits.tobytes()).hexdigest()[:8]}"
     weights = dict(built.network.state_dict())
-    encoder = Encoder(
+    return Encoder(
         name=name,
         arch=options.label,
         stem="",  # type: ignore[arg-type]
         state_dict=weights,
         input=form,
         made_by={},
-        source=f"{source}; {library}, proven: {proof}; {_image_words(options, form)}",
+        source=f"{source}; {library}; {_image_words(options, form)}",
         file_sha256="",
         sha256=_content_hash(options, library, form, weights),
         options=options,
         width=features.shape[1],
         cost=counter.get_total_flops() / len(features) / RESNET50_FLOPS,
-        proof=proof,
         library=library,
         module=module,
     )
-    return encoder, notes
 
 
 def _input(built: Built, options: EncoderOptions) -> InputFormat:

@@ -13,9 +13,9 @@ from transfer.convert.architectures import BackboneError, is_optional
 from transfer.convert.candidates import Candidate, fit
 from transfer.convert.choice import MOMENTUM_SIDE, choose
 from transfer.convert.files import Contents
-from transfer.convert.from_public import plain_floats
 from transfer.convert.layouts import SCHEMES
 from transfer.convert.messages import list_briefly
+from transfer.convert.proof import plain_floats
 
 CONSTANT = r"(^|\.)(relative_position_index|relative_coords_table|attn_mask|position_ids)$"
 """Buffers that follow from the sizes of a network; some versions of a library store them."""
@@ -34,6 +34,8 @@ class Placed:
     choice: str
     account: tuple[Group, ...]
     notes: tuple[str, ...]
+    num_placed: int
+    """Tensors of the network that come from the file."""
 
 
 def place(
@@ -89,6 +91,7 @@ def place(
         choice=choice,
         account=account(tensors, chosen, others, {}, own, REST, heads),
         notes=tuple(_notes(chosen, tensors, built)),
+        num_placed=sum(chosen.prefix + name in tensors for name in built),
     )
 
 

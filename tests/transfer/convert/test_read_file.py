@@ -16,7 +16,7 @@ from torch import Tensor
 from tests.transfer.convert.conftest import read
 from tests.transfer.convert.damage import legacy_bytes, zip_bytes
 from transfer.convert.architectures import BackboneError
-from transfer.convert.from_public import plain_floats
+from transfer.convert.proof import plain_floats
 
 BASE = torch.arange(24.0)
 
