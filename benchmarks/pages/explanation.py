@@ -194,7 +194,7 @@ def _data(record: Record) -> Iterator[Line]:
         small = f"{told['small']} version, " if told["small"] else ""
         tolerated = f", {told['tolerated']} images tolerated" if told["tolerated"] else ""
         if copied := record.details.get(COPIED, {}).get(key):
-            tolerated += f", {copied:.2g} % of the test images are copies of training images"
+            tolerated += f", {copied:.3g} % of the test images are copies of training images"
         yield key, f"{small}{counts}{tolerated}; fingerprint {told['fingerprint']}"
 
 

@@ -222,12 +222,15 @@ def require(key: str, data: Path, *, tolerated: int) -> Report:
     found_classes, expected_classes = report.classes
     broken = f" and {len(report.faults)} annotations broken" if report.faults else ""
     notes = "".join(f"\n  {note}" for note in report.notes)
+    excerpt = ""
+    if report.fatal or any(found != expected for found, expected in report.counts.values()):
+        excerpt = " If it is an excerpt on purpose, announce it: python -m transfer describe-data "
+        excerpt += f"{key} --data {data}"
     raise DataError(
         f"{info.title}: {report.num_bad - len(report.faults)} images are missing, too many, "
         f"repeated or unusable{broken}, {tolerated} are tolerated; {found_classes} classes found, "
         f"{expected_classes} expected:\n  {report.first_problems}{notes}"
-        f"\nSee all: python -m transfer check-data --data {data}. {info.how_to_get} If it is an "
-        f"excerpt on purpose, announce it: python -m transfer describe-data {key} --data {data}"
+        f"\nSee all: python -m transfer check-data --data {data}. {info.how_to_get}{excerpt}"
     )
 
 

@@ -345,9 +345,10 @@ def read_mat(
 
     try:
         content = scipy.io.loadmat(file, variable_names=variables, squeeze_me=squeeze_me)
+        missing = [name for name in variables if name not in content]
+        if missing:
+            raise ValueError(f"it has no variable {missing[0]}")
         return tuple(content[name] for name in variables)
     except Exception as error:  # scipy raises a dozen kinds on other and on damaged files
         name = file if isinstance(file, Path) else "a .mat file"
-        raise DataError(
-            f"{name}: it cannot be read ({type(error).__name__}: {error}); get it again"
-        ) from error
+        raise DataError(f"{name}: it cannot be read ({error}); get it again") from error

@@ -186,7 +186,7 @@ def read_food(data: Path, split: str, sizes: Sizes) -> Images:
     Read food-101/meta/{train,test}.json and food-101/images.
     """
     meta = data / "food-101" / "meta"
-    train, test = (read_json(meta / f"{part}.json") for part in ("train", "test"))
+    train, test = (read_json(meta / f"{part}.json", list) for part in ("train", "test"))
     # of both files: torchvision numbers those of each, and that of an excerpt may lack some
     classes = sorted({*train, *test})
     pairs = [
@@ -241,15 +241,15 @@ def inat1k_excerpt_sizes(data: Path) -> Sizes:
 def _read_published(data: Path, part: str) -> Images:
     """Return the images of one annotation file; classes in the order of their ids."""
     file = data / "inat2019" / f"{part}.json"
-    content = read_json(file)
+    content = read_json(file, object)
     try:
         ids = sorted(int(category["id"]) for category in content["categories"])
         pairs = [(int(a["image_id"]), int(a["category_id"])) for a in content["annotations"]]
         files = {int(image["id"]): str(image["file_name"]) for image in content["images"]}
     except (LookupError, TypeError, ValueError) as error:
         raise DataError(
-            f"{file}: images, annotations and categories have not the fields of iNaturalist "
-            f"({type(error).__name__}: {error})"
+            f"{file}: expected iNaturalist's images, annotations and categories, but in one entry "
+            f"{error} is missing or has another form"
         ) from error
     class_of = dict(pairs)
     label_of = {category_id: label for label, category_id in enumerate(ids)}

@@ -20,11 +20,14 @@ def read_list(file: Path, columns: Columns, *, rest: str = "") -> Iterator[tuple
     """Yield number, from 1, and typed words of each line that is not empty.
 
     rest: "joined" if the last word is the rest of the line, "ignored" if others may follow it.
-    DataError names the first line of another form.
+    DataError names the first line of another form, or a file without any.
     """
+    lines = _lines(file)
+    if not any(map(str.strip, lines)):
+        raise DataError(f"{file}: an empty list; unpack the set again")
     cuts = len(columns) - 1 if rest == "joined" else -1
     numeric = [k for k, kind in enumerate(columns.values()) if kind is int]
-    for number, line in enumerate(_lines(file), start=1):
+    for number, line in enumerate(lines, start=1):
         words: list[Any] = line.strip().split(None, cuts)
         if not words:
             continue
@@ -71,12 +74,21 @@ def bad_line(file: Path, number: int, why: str) -> DataError:
     return DataError(f"{file}, line {number}: {why}")
 
 
-def read_json(file: Path) -> Any:
-    """Return the content of a JSON file; DataError names one that holds none."""
+def read_json(file: Path, kind: type) -> dict[str, Any]:
+    """Return the content of a JSON file: an object, all of whose values are of a kind.
+
+    DataError names another file.
+    """
     try:
-        return json.loads(read_bytes(file))
+        content = json.loads(read_bytes(file))
     except ValueError as error:
         raise DataError(f"{file}: this is not JSON ({error}); unpack the set again") from error
+    if not isinstance(content, dict) or not content:
+        raise DataError(f"{file}: holds no JSON object with entries; unpack the set again")
+    for name, value in content.items():
+        if not isinstance(value, kind):
+            raise DataError(f"{file}: {name!r} is not a {kind.__name__}; unpack the set again")
+    return content
 
 
 def _lines(file: Path) -> list[str]:

@@ -76,7 +76,7 @@ def find_repeated(
     if copied:
         num_test = len(splits["test"])
         copied_percent = 100 * len(copied) / num_test
-        what = f"test: {len(copied):,} of {num_test:,} images ({copied_percent:.2g} %) are copies "
+        what = f"test: {len(copied):,} of {num_test:,} images ({copied_percent:.3g} %) are copies "
         what += "of training images"
         if len(copied) > ALLOWED_COPIES * num_test:
             problems.append(f"{what}, first {_equation(splits, copied[0])}")
@@ -91,8 +91,7 @@ def find_repeated(
             continue
         what = f"{split}: {num_torn:,} of {len(images):,} images are copies under another label"
         if num_torn > ALLOWED_COPIES * len(images):
-            classes = " and ".join(_labels(images, torn[0]))
-            problems.append(f"{what}, first {_equation(splits, torn[0])} ({classes})")
+            problems.append(f"{what}, first {_two_labels(splits, torn[0])}")
             num_images += num_torn
         else:
             notes += [what, *_named_copies(splits, torn)]
@@ -170,8 +169,7 @@ def _describe_twice(
     torn = [members for name, members in places.items() if len(labels[name]) > 1]
     same = [members for name, members in places.items() if len(labels[name]) < 2]
     if torn:
-        classes = " and ".join(_labels(splits[split], torn[0]))
-        where = f"{_equation(splits, torn[0])} ({classes})"
+        where = _two_labels(splits, torn[0])
         lines.append(f"{split}: {_num_images(torn)} listed under two labels, first {where}")
     if same:
         where = _equation(splits, same[0])
@@ -248,6 +246,14 @@ def _labels(images: ImageSplit, members: Iterable[Member]) -> list[str]:
     if images.label_array.ndim == 1:
         return [images.class_names[k] for k in dict.fromkeys(map(int, labels))]
     return list(dict.fromkeys(", ".join(np.array(images.class_names)[x == 1]) for x in labels))
+
+
+def _two_labels(splits: Mapping[str, ImageSplit], members: Sequence[Member]) -> str:
+    """Return the names of the first two images of different labels, and these labels."""
+    images, first = splits[members[0][0]], members[0]
+    other = next(m for m in members if len(_labels(images, [first, m])) > 1)
+    classes = " and ".join(_labels(images, [first, other]))
+    return f"{_equation(splits, [first, other])} ({classes})"
 
 
 def _equation(splits: Mapping[str, ImageSplit], members: Iterable[Member]) -> str:

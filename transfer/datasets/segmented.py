@@ -152,13 +152,16 @@ def classes_of_colors(colors: NDArray[np.int64]) -> Mask:
     )
 
 
-def write_mask(file: Path, mask: Mask) -> None:
-    """Write a PNG whose palette colors the classes as VOC does, whole or not at all."""
+def write_mask(file: Path, mask: Mask, option: str = "--data") -> None:
+    """Write a PNG whose palette colors the classes as VOC does, whole or not at all.
+
+    option: the command-line option that selects the folder, which an error names.
+    """
     image = Image.fromarray(mask)
     image.putpalette(voc_palette())
     content = io.BytesIO()
     image.save(content, "PNG")
-    write_whole(file, content.getvalue(), "--data")
+    write_whole(file, content.getvalue(), option)
 
 
 def voc_palette() -> bytes:

@@ -36,13 +36,12 @@ def predict(network: FCN, split: Segmented, folder: Path, process: Process) -> N
     The mask of image i is at `prediction_path` of i.
     """
     network.eval()
-    folder.mkdir(parents=True, exist_ok=True)
     counting = progress("predict", "masks", len(split)) if process.is_main else nullcontext()
     with torch.inference_mode(), counting as counter:
         for index in indices_of_process(len(split), process):
             image = pixels(split.source.decode(index)).to(process.device)
             classes = network.classes(image).cpu().numpy()
-            write_mask(prediction_path(folder, split, index), classes)
+            write_mask(prediction_path(folder, split, index), classes, "--runs")
             if counter is not None:
                 counter.add(min(process.num_processes, len(split) - index))
     if process.num_processes > 1:

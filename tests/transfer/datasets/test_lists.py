@@ -114,12 +114,19 @@ def test_inat_image_under_two_labels_is_refused(copy_of: CopyOf) -> None:
         open_split("inat1k", data, "test")
 
 
-def test_cut_json_is_named(copy_of: CopyOf) -> None:
+@pytest.mark.parametrize("content", [b'{"apple_pie": ["apple_pie/9', b"[]", b"{}", b'{"a": 1}'])
+def test_other_json_is_named(content: bytes, copy_of: CopyOf) -> None:
     data = copy_of("food")
-    file = data / "food-101/meta/test.json"
-    file.write_bytes(file.read_bytes()[:200])
-    with pytest.raises(DataError, match=r"test\.json: this is not JSON"):
+    (data / "food-101/meta/test.json").write_bytes(content)
+    with pytest.raises(DataError, match=r"test\.json: "):
         open_split("food", data, "test")
+
+
+def test_empty_list_is_named(copy_of: CopyOf) -> None:
+    data = copy_of("pets")
+    (data / "oxford-iiit-pet/annotations/test.txt").write_text("\n \n")
+    with pytest.raises(DataError, match=r"test\.txt: an empty list"):
+        open_split("pets", data, "test")
 
 
 def test_sizes_of_an_excerpt_are_read_with_a_byte_order_mark(

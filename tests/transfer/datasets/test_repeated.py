@@ -99,14 +99,14 @@ def test_few_copies_under_other_names_are_a_remark(copy_of: CopyOf) -> None:
     report = check("pets", data, decode=False)
     assert report.ok
     assert report.copied_percent == pytest.approx(100 / 120)
-    assert "1 of 120 images (0.83 %) are copies" in report.notes[0]
+    assert "1 of 120 images (0.833 %) are copies" in report.notes[0]
     assert name in report.notes[1]
 
 
 def test_many_copies_are_refused_and_tolerated_by_number(copy_of: CopyOf) -> None:
     data = copy_of("pets")
     names = copy_to_test(data, "pets", 2)
-    with pytest.raises(DataError, match=r"2 of 120 images \(1.7 %\) are copies .*first") as error:
+    with pytest.raises(DataError, match=r"2 of 120 images \(1.67 %\) are copies .*first") as error:
         require("pets", data, tolerated=1)
     assert names[0] in str(error.value)
     assert require("pets", data, tolerated=2).num_bad == 2

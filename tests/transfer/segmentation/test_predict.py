@@ -3,7 +3,7 @@
 The network needs no mmsegmentation: it takes each pixel for the class of its color.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 from pretrain.running import stop
+from pretrain.running.atomic_files import WriteError
 from pretrain.running.processes import Process
 from tests.transfer.segmentation.drawn_split import COLORS, drawn_split
 from transfer.datasets.segmented import IGNORED, Segmented, read_mask, voc_palette
@@ -132,3 +133,12 @@ def test_a_request_to_stop_ends_it_before_the_next_image(tmp_path: Path) -> None
     with pytest.raises(stop.Stopped):
         predict(network, drawn_split(tmp_path), tmp_path / "found", ALONE)
     assert [file.name for file in (tmp_path / "found").iterdir()] == ["0.png.png"]
+
+
+def test_full_disk_names_the_predicted_mask(
+    tmp_path: Path, fill_disk: Callable[[str], None]
+) -> None:
+    split = drawn_split(tmp_path)
+    fill_disk("predictions")
+    with pytest.raises(WriteError, match=r"predictions.*\.png.*--runs"):
+        predict(color_reader(), split, tmp_path / "predictions", ALONE)

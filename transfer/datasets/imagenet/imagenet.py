@@ -203,7 +203,7 @@ def _from_devkit(folder: Path) -> dict[str, str]:
             return {}
         (synsets,) = read_mat(io.BytesIO(meta), "synsets", squeeze_me=True)
         wnids = {int(entry["ILSVRC2012_ID"]): str(entry["WNID"]) for entry in synsets}
-        lines = enumerate(truth.decode().split(), start=1)
+        lines = enumerate(truth.decode("utf-8-sig").split(), start=1)
         return {f"ILSVRC2012_val_{i:08d}.JPEG": wnids[int(number)] for i, number in lines}
     except (tarfile.TarError, EOFError, OSError, ValueError, LookupError, TypeError) as error:
         raise DataError(

@@ -61,7 +61,7 @@ def excerpt_sizes(data: Path) -> Sizes:
 def _read_matched_classes(data: Path) -> Images:
     """Return the images of each class that ImageNet-100 has as well."""
     root = data / FOLDER
-    folder_labels = read_json(root / "mappings" / "folder_to_objectnet_label.json")
+    folder_labels = read_json(root / "mappings" / "folder_to_objectnet_label.json", str)
     folders = {WNIDS[label]: folder for folder, label in folder_labels.items() if label in WNIDS}
     wnids = sorted(folders)
     images = read_class_folders(data, root / "images", [folders[wnid] for wnid in wnids])
