@@ -119,8 +119,8 @@ def conditions(record: Record) -> dict[str, Any]:
 
     These are engine, arithmetic, number of processes, kind of norm that these share, kind of data,
     tolerated images, departures.
-    Weights and data do not count: a record of other data is outdated, and the new one replaces it.
-    A name whose records are of other weights is refused before the evaluation.
+    Data do not count: a record of other data is outdated, and the new one replaces it. Weights do
+    not either: a name whose records are of other weights is refused before the evaluation.
     """
     num_processes = int(record.details.get("num_processes", 1))
     return {
@@ -151,7 +151,7 @@ def is_record_file(file: Path, cell: Path) -> bool:
     A record of further conditions has engine, arithmetic and a hash in its name. The hash is not
     compared: an earlier version may have hashed fewer conditions.
     """
-    further = rf"{re.escape(cell.stem)}\.[\w+-]+-[0-9a-f]{{8}}\.json"
+    further = rf"{re.escape(cell.stem)}\..+-[0-9a-f]{{8}}\.json"  # engines of plugins have any name
     is_named = file.name == cell.name or re.fullmatch(further, file.name) is not None
     return file.parent == cell.parent and is_named
 
@@ -184,14 +184,14 @@ def cell_records(path: Path) -> tuple[dict[Path, Record], list[str]]:
 
 
 def file_for_record(path: Path, record: Record) -> Path:
-    """Return the file for a record; it never holds a record of other conditions.
+    """Return the file for a record; it never holds one of other conditions or weights.
 
     path: the path of the record's cell.
     """
     known, _ = cell_records(path)
-    mine = conditions(record)
+    mine = [conditions(record), record.backbone["sha256"]]
     for file, other in known.items():
-        if conditions(other) == mine:
+        if [conditions(other), other.backbone["sha256"]] == mine:
             return file
     if path not in known:
         return path
@@ -321,7 +321,8 @@ def write_failure(record: Path, content: dict[str, Any]) -> None:
 def store_record(path: Path, record: Record) -> Path:
     """Write the record of the cell at `path`; return the file.
 
-    It replaces no record of other conditions. The cell's failure file is deleted, if there is one.
+    It replaces no record of other conditions or weights. The cell's failure file is deleted, if
+    there is one.
     """
     file = file_for_record(path, record)
     write_json_record(file, record)

@@ -266,7 +266,7 @@ def unused_lines(unused: Sequence[UnusedFile], results: Path) -> list[str]:
     )
     groups = grouped((one.reason, one) for one in unused).values()
     return [
-        f"warning: {count} not used as results; tables/overview.md lists all",
+        f"warning: {count} not used as results; benchmarks.tables lists all in tables/overview.md",
         *(f"  {len(group)}: {group[0]}{' ...' * (len(group) > 1)}" for group in groups),
     ]
 

@@ -20,7 +20,6 @@ from transfer.record import (
     failure_path,
     hash_of_record,
     read_record,
-    record_files,
     record_path,
     run_environment,
     store_record,
@@ -132,14 +131,13 @@ def test_one_process_has_no_shared_norm() -> None:
     assert conditions(alone) == conditions(RECORD)
 
 
-def test_a_record_of_newer_weights_replaces_only_that_of_its_conditions(tmp_path: Path) -> None:
+def test_record_of_other_weights_is_not_replaced(tmp_path: Path) -> None:
     path = cell_path(tmp_path, RECORD)
-    newer = RECORD.backbone | {"sha256": "other"}
+    other = unlike(backbone=RECORD.backbone | {"sha256": "other"})
     store_record(path, RECORD)
-    beside = store_record(path, unlike(engine="other", backbone=newer))
-    assert read_record(path) == RECORD
-    assert store_record(path, unlike(backbone=newer)) == path
-    assert record_files(path) == [path, beside]
+    beside = store_record(path, other)
+    assert store_record(path, other) == beside
+    assert cell_records(path) == ({path: RECORD, beside: other}, [])
 
 
 @pytest.mark.parametrize("engine", ["torch", "other"])

@@ -106,9 +106,10 @@ def evaluate(cell: Cell, *, wait: bool = False) -> Record:
             print_line("record", line)
         work = cell.folders.work
         with _lock(work, wait=wait), progress_file(work / PROGRESS_FILE):
-            record = finished(cell) if wait else None  # another process may have finished it
-            if record is not None:
-                return record
+            if wait:  # another process may have finished it, or one of other weights of the name
+                if (record := finished(cell)) is not None:
+                    return record
+                check_records_of_name([cell])
             file = _compute(cell, process)
     else:
         file = _compute(cell, process)
