@@ -44,6 +44,7 @@ ENDS = {JPEG_START: b"\xff\xd9", b"\x89PNG\r\n\x1a\n": b"IEND\xaeB`\x82"}
 """First and last bytes of a whole file."""
 BLOCK = 512
 """Files handed to the threads at a time: a stop waits for them."""
+NO_PARTS = "without train and val, which tasks need that choose a learning rate"
 NUM_NAMED = 20
 """Problems that an error message quotes; check-data prints all."""
 
@@ -502,20 +503,13 @@ def _with_drawn_parts(
 ) -> tuple[Sizes, tuple[str, ...]]:
     """Return the sizes with those of train and val, or a remark if there are no such parts."""
     if not isinstance(trainval, Images):
-        why = "no part of the training images is drawn for sets of objects or masks"
-        return sizes, (_without_parts(why),)
+        note = f"{NO_PARTS}: to draw them from objects or masks, enter their sizes in {SMALL_DATA}"
+        return sizes, (note,)
     num_classes, total = len(trainval.class_names), len(trainval)
     val = max(1, total // num_classes // 10) * num_classes
     drawn = replace(sizes, counts={**sizes.counts, "train": total - val, "val": val})
     parts, problems = open_splits(key, data, ("train", "val"), drawn)
     if problems:  # a val list without its train list describes neither
-        return sizes, (_without_parts(problems[0]),)
+        return sizes, (f"{NO_PARTS}: {problems[0]}",)
     counts = {split: len(images) for split, images in parts.items()}  # as published lists say
     return replace(sizes, counts={**sizes.counts, **counts}), ()
-
-
-def _without_parts(why: str) -> str:
-    return (
-        f"without train and val, which tasks need that choose a learning rate ({why}); "
-        f"to draw them nevertheless, enter their numbers in {SMALL_DATA}"
-    )
