@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 import pytest
@@ -54,6 +55,19 @@ def test_another_input_of_the_same_file_replaces_no_record(cell: Cell) -> None:
     for refused in ([own], [replace(own, key="cifar10_knn"), own], [cell]):
         with pytest.raises(ValueError, match=f"{cell.path.name} is of resnet18, hash other"):
             check_records_of_name(refused)
+
+
+def test_other_weights_that_finish_while_a_cell_waits_are_kept(
+    cell: Cell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wait_for_other(*_: object, **__: object) -> AbstractContextManager[None]:
+        cell.path.parent.mkdir(parents=True)
+        cell.path.write_text('{"backbone": {"sha256": "other"}}')
+        return nullcontext()
+
+    monkeypatch.setattr(transfer.cells.execution, "_lock", wait_for_other)
+    with pytest.raises(ValueError, match="records of other weights"):
+        evaluate(cell, wait=True)
 
 
 def test_an_edited_record_is_named_and_computed_again(
