@@ -13,7 +13,7 @@ cluster/        cells as job arrays of a cluster, and their states
 gpu/            what is measured of a machine's GPUs, and its page
 report_parts/   the parts of that page, its templates, style and script
 drawing/        from records and logs to figures
-pages/          from records to tables
+numbers/        from records to every number that is shown
 published/      the numbers printed in papers, one file each
 speed/          several ways to do one thing, in turn in one process, and their ratio
 """
@@ -35,44 +35,42 @@ def read_results(results: Path | str = "results") -> pd.DataFrame:
     """
     import pandas as pd
 
-    from benchmarks.pages.against import compared_everywhere
-    from benchmarks.pages.records import read_results
-    from benchmarks.pages.results_csv import COLUMNS, numbers_of
+    from benchmarks.numbers.contents import CSV_COLUMNS, csv_rows, read_contents
 
-    found = read_results(Path(results))
-    rows: dict[tuple[str, str], list[dict[str, str]]] = {}
-    for paper, table, pair in compared_everywhere(found.done):
-        where = {"paper": paper.name, "table": table.number, "row": pair.row.label}
-        for file in pair.files:
-            rows.setdefault((file, pair.column.metric), []).append(where)
+    contents = read_contents(Path(results))
+    counterparts: dict[tuple[str, str], list[dict[str, str]]] = {}
+    for ours, printed, *_ in contents.pairs:
+        where = {"paper": printed.paper.name, "table": printed.table.number}
+        for file in ours.files:
+            counterparts.setdefault((file, ours.metric), []).append(
+                where | {"row": printed.row.label}
+            )
     none = [{"paper": "", "table": "", "row": ""}]
-    return pd.DataFrame(
-        [
-            number | where
-            for number in numbers_of(found)
-            for where in rows.get((number["record"], number["metric"]), none)
-        ],
-        columns=[*COLUMNS, *none[0]],
-    )
+    rows = [
+        row | counterpart
+        for row in csv_rows(contents)
+        for counterpart in counterparts.get((row["record"], row["metric"]), none)
+    ]
+    return pd.DataFrame(rows, columns=[*CSV_COLUMNS, *none[0]])
 
 
 def read_published() -> pd.DataFrame:
     """Return every published number: paper, table, row, task, metric, value in percent."""
     import pandas as pd
 
-    from benchmarks.pages.published import printed_numbers
+    from benchmarks.numbers.published import printed
 
     return pd.DataFrame(
         [
             {
-                "paper": paper.name,
-                "table": table.number,
-                "row": row.label,
-                "task": row.task or column.task,
-                "metric": column.metric,
-                "value": value,
+                "paper": one.paper.name,
+                "table": one.table.number,
+                "row": one.row.label,
+                "task": one.task,
+                "metric": one.column.metric,
+                "value": one.value,
             }
-            for paper, table, row, column, value in printed_numbers()
-            if table.kind == "results"
+            for one in printed()
+            if one.table.kind == "results"
         ]
     )

@@ -14,8 +14,8 @@ from typing import Annotated
 
 import tyro
 
-from benchmarks.pages.explanation import TEXT_WIDTH, as_dict, as_text, explain
-from benchmarks.pages.records import Result, read_results, result_of
+from benchmarks.numbers.explanation import TEXT_WIDTH, as_dict, as_text, explain
+from benchmarks.numbers.records import Run, read_results, run_of_record
 from pretrain.running.command_line import OptionError, nearest, parse, run_command
 from transfer.record import RecordError, read_record
 
@@ -36,8 +36,8 @@ class Request:
     """Print JSON instead of text."""
 
 
-def find_results(results: Path, name: str, task: str) -> list[Result]:
-    """Return the results of a checkpoint and a task, of all its readings unless one is named.
+def find_runs(results: Path, name: str, task: str) -> list[Run]:
+    """Return the records of a checkpoint and a task, of all its readings unless one is named.
 
     OptionError if there is none.
     """
@@ -45,23 +45,23 @@ def find_results(results: Path, name: str, task: str) -> list[Result]:
         raise OptionError(
             f"--name {name!r}, --task {task!r}: give the file of a record, or both of these"
         )
-    parts = [read_results(results, snapshots=snapshots) for snapshots in (False, True)]
-    done = [result for part in parts for result in part.done]
-    unused = [one for part in parts for one in part.warnings if name in Path(one.file).parts]
+    found = read_results(results)
+    done = [run for run in (*found.runs, *found.snapshots) if not run.failure]
+    unused = [one for one in found.unused if name in Path(one.file).parts]
     refused = "".join(f"\n  {one}" for one in unused)
-    own = [result for result in done if result.model.name == name]
+    own = [run for run in done if run.backbone == name]
     if not own:
-        near = nearest(name, {result.model.name for result in done})
+        near = nearest(name, {run.backbone for run in done})
         raise OptionError(
             f"--name {name}: no records in {results}; nearest: {near or 'none'}{refused}"
         )
-    found = [result for result in own if task in (result.key, result.task)]
-    if not found:
+    of_task = [run for run in own if task in (run.key, run.task)]
+    if not of_task:
         near = nearest(task, sorted({key for one in own for key in (one.key, one.task)}))
         raise OptionError(
             f"--task {task}: {name} has no such record; nearest: {near or 'none'}{refused}"
         )
-    return found
+    return of_task
 
 
 def main(words: list[str]) -> int:
@@ -71,10 +71,10 @@ def main(words: list[str]) -> int:
         if request.record and (request.name or request.task):
             raise OptionError(f"{request.record}: give the file, or --name and --task, not both")
         if request.record:
-            found = [result_of(read_record(request.record), request.record)]
+            runs = [run_of_record(read_record(request.record), request.record)]
         else:
-            found = find_results(request.results, request.name, request.task)
-        explanations = [explain(result) for result in found]
+            runs = find_runs(request.results, request.name, request.task)
+        explanations = [explain(run) for run in runs]
     except (OptionError, RecordError, OSError) as error:
         said = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else error
         print(f"error: {said}", file=sys.stderr)

@@ -17,10 +17,11 @@ from benchmarks.drawing.figure import Drawn, Figure, Material, Picture
 from benchmarks.drawing.files import is_drawn, remove_stale, write_page, write_picture
 from benchmarks.drawing.logs import keep, read_logs, read_run
 from benchmarks.drawing.pictures import EXPLANATION, title_of
-from benchmarks.pages.failed_step import explain_failed_step
-from benchmarks.pages.final_screen import shortened
-from benchmarks.pages.records import FIGURES as FIGURES_FOLDER
-from benchmarks.pages.records import read_results, require_folder
+from benchmarks.numbers.contents import Contents
+from benchmarks.numbers.failed_step import explain_failed_step
+from benchmarks.numbers.final_screen import shortened
+from benchmarks.numbers.records import FIGURES as FIGURES_FOLDER
+from benchmarks.numbers.records import Results, read_results, require_folder
 from pretrain.running.command_line import one_line_errors, parse, run_command
 from transfer.datasets.folders import FolderError, check_row_name, check_writable
 
@@ -39,11 +40,11 @@ class Request:
     """Only print which figures are drawn, what is missing, and the commands that make it."""
 
 
-def read_material(results: Path) -> Material:
-    """Return everything below a folder of results that figures are made of."""
+def material_of(results: Path, found: Results) -> Material:
+    """Return everything in a folder of results that figures are made of."""
     return Material(
-        results=read_results(results).done,
-        snapshots=read_results(results, snapshots=True).done,
+        results=tuple(found.done),
+        snapshots=tuple(run for run in found.snapshots if not run.failure),
         logs=read_logs(results)[0],
     )
 
@@ -117,14 +118,20 @@ def draw_figures(results: Path, material: Material) -> Outcome:
     return outcome
 
 
-def update_figures(results: Path) -> None:
+def read_material(results: Path) -> Material:
+    """Read everything in a folder of results that figures are made of."""
+    return material_of(results, read_results(results))
+
+
+def update_figures(contents: Contents) -> None:
     """Draw what there is material for; print how many pictures are new, and the first problem.
 
     If that fails, one line says why: a figure must not fail an evaluation that has ended.
     """
+    results = contents.folder
     command = f"python -m benchmarks.figures --results {results.as_posix()}"
     try:
-        outcome = draw_figures(results, read_material(results))
+        outcome = draw_figures(results, material_of(results, contents.results))
     except Exception as error:  # also a fault of the suite, whose traceback is printed
         explain_failed_step("the figures are not up to date", error, command)
         words = []

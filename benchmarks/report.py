@@ -7,8 +7,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.pages.failed_step import explain_failed_step
-from benchmarks.pages.records import REPORT
+from benchmarks.numbers.contents import Contents, read_contents
+from benchmarks.numbers.failed_step import explain_failed_step
+from benchmarks.numbers.records import REPORT
 from benchmarks.report_parts.page import report_page
 from benchmarks.report_parts.pretraining import log_files, remember_runs, remembered_runs
 from pretrain.running.atomic_files import write_text
@@ -28,18 +29,18 @@ class Request:
     """Folders of pre-training runs, whose metrics.jsonl is drawn, now and on later pages."""
 
 
-def write_report(results: Path, runs: tuple[Path, ...] = ()) -> Path:
+def write_report(contents: Contents, runs: tuple[Path, ...] = ()) -> Path:
     """Write the page; return its path.
 
     runs: folders of pre-training runs. They are drawn now and, as far as they are still there, on
     all later pages of these results.
 
-    FileNotFoundError without a results folder, ModuleNotFoundError without Jinja2 or matplotlib,
-    WriteError if the file cannot be written.
+    ModuleNotFoundError without Jinja2, WriteError if the file cannot be written.
     """
+    results = contents.folder
     try:
         remembered = [run for run in remembered_runs(results) if log_files(run)]
-        page = report_page(results, (*runs, *remembered))
+        page = report_page(contents, (*runs, *remembered))
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
             f"the report needs the package {error.name}, which this Python lacks: "
@@ -51,13 +52,17 @@ def write_report(results: Path, runs: tuple[Path, ...] = ()) -> Path:
     return path
 
 
-def update_report(results: Path, runs: tuple[Path, ...] = ()) -> bool:
+def update_report(
+    results: Path, runs: tuple[Path, ...] = (), contents: Contents | None = None
+) -> bool:
     """Write the page and print its path; return whether that was possible.
+
+    contents: those of the folder, if they are read already.
 
     If not, one line says why, and the exit status of the run is 1: its records are written.
     """
     try:
-        path = write_report(results, runs)
+        path = write_report(contents or read_contents(results), runs)
     except Exception as error:  # also a fault of the suite, whose traceback is printed
         command = f"python -m benchmarks.report --results {results.as_posix()}"
         explain_failed_step("the report was not written", error, command)
@@ -71,7 +76,7 @@ def main(words: list[str]) -> int:
     """Run the command line; return its exit status."""
     request = parse(Request, words, description=__doc__)
     check_writable(request.results, "--results")
-    print(write_report(request.results, request.runs))
+    print(write_report(read_contents(request.results), request.runs))
     return 0
 
 

@@ -26,8 +26,8 @@ from itertools import pairwise
 
 from benchmarks.execution.ending import finish_run, remember_request, require_wandb
 from benchmarks.execution.states import write_run_file
-from benchmarks.pages.records import grouped, read_results, unused_lines
-from benchmarks.pages.table_rows import first_lines
+from benchmarks.numbers.final_screen import first_lines
+from benchmarks.numbers.records import grouped, read_results, unused_lines
 from benchmarks.planning.cells import require_data_folder, split_numbers, task_keys
 from benchmarks.planning.checkpoints import (
     Origins,
@@ -179,7 +179,7 @@ def print_plan(rows: list[PlannedCell], request: RunAll, where: Cluster | None) 
         if request.plan_full
         else first_lines(departing, MOST_LINES, "more, see --plan full")
     )
-    unused = read_results(request.results, snapshots=bool(request.snapshots)).warnings
+    unused = read_results(request.results).unused
     lines = [shown, *departing, *unused_lines(unused, request.results)]
     print("\n".join(lines), file=sys.stderr)
     for warning in where.warnings() if where is not None else ():

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.pages.differences import SHARES
-from benchmarks.pages.published import num_test_images, transfer_tasks
+from benchmarks.numbers.contents import read_contents
+from benchmarks.numbers.differences import SHARES
+from benchmarks.numbers.published import num_test_images, transfer_tasks
 from benchmarks.tables import write_tables
 from transfer.outcomes import NUM_RESAMPLES, resampled
 from transfer.record import (
@@ -133,7 +134,7 @@ def failure(results: Path, task: str, reason: str, schedule: str = "paper", seed
 
 
 def page(results: Path, name: str = "co2_table3.md") -> str:
-    paths = {path.name: path for path in write_tables(results)}
+    paths = {path.name: path for path in write_tables(read_contents(results))}
     return paths[name].read_text()
 
 

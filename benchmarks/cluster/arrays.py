@@ -28,7 +28,7 @@ from benchmarks.execution.jobs import (
     process_command,
 )
 from benchmarks.execution.states import StartedCell, versions
-from benchmarks.pages.records import grouped
+from benchmarks.numbers.records import grouped
 from benchmarks.planning.checkpoints import Origins
 from benchmarks.planning.options import SlurmOptions
 from benchmarks.planning.plan import PlannedCell

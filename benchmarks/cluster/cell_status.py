@@ -181,7 +181,9 @@ def collect(file: Path) -> int:
             write_failure(Path(one.cell.record), one.cell.described | why)
     print(render_all(states))
     results = Path(submission.results)
-    return int(not all([update_tables(results), update_report(results)]))
+    contents = update_tables(results)
+    is_reported = update_report(results, contents=contents)
+    return int(contents is None or not is_reported)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.pages.records import Model, Result, model_of
+from benchmarks.numbers.records import Run, backbone_facts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -76,19 +76,21 @@ class TrainingLog:
     """Metrics by name, with the epoch at which they were written."""
 
     @property
-    def model(self) -> Model:
-        """Return the run's backbone as a record describes it."""
+    def run(self) -> Run:
+        """Return the facts on the run's backbone, as a row without a result."""
         settings = self.made_by["settings"]
         names = {"arch": settings.get("arch", ""), "stem": settings.get("stem", "")}
-        return model_of({"name": self.name, "sha256": "", **names, "made_by": self.made_by})
+        facts = backbone_facts({"name": self.name, "sha256": "", **names, "made_by": self.made_by})
+        cell = {"task": "", "protocol": "", "schedule": "", "seed": 0}
+        return Run(**facts | cell, primary_metric="", heading="")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Material:
     """Everything that figures are made of."""
 
-    results: tuple[Result, ...] = ()
-    snapshots: tuple[Result, ...] = ()
+    results: tuple[Run, ...] = ()
+    snapshots: tuple[Run, ...] = ()
     logs: tuple[TrainingLog, ...] = ()
 
 

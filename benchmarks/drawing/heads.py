@@ -27,7 +27,7 @@ from benchmarks.drawing.pictures import (
     ranked_pictures,
     seed_words,
 )
-from benchmarks.pages.records import Result, grouped
+from benchmarks.numbers.records import Run, grouped
 
 METHOD = "loocpp"
 SEVERAL_HEADS = re.compile(r"-heads\d+$")
@@ -45,7 +45,7 @@ class HeadShares(Figure):
     keys: Mapping[str, str]
     """Key in TASKS of the paper's probes, which share a protocol, by task id."""
 
-    def is_published(self, one: Result) -> bool:
+    def is_published(self, one: Run) -> bool:
         """Return whether a result is one of the paper's."""
         return is_published_run(one, [self.recipe], next(iter(self.keys.values())))
 
@@ -55,8 +55,8 @@ class HeadShares(Figure):
             result
             for result in material.results
             if result.task.endswith("_linear")
-            and result.model.method == METHOD
-            and SEVERAL_HEADS.search(result.model.arch)
+            and result.method == METHOD
+            and SEVERAL_HEADS.search(result.arch)
         ]
         problems = {result.path: problem_of(result, head_shares) for result in probes}
         readable = [result for result in probes if not problems[result.path]]
@@ -75,19 +75,19 @@ class HeadShares(Figure):
         keys = [key for task, key in self.keys.items() if task not in there]
         return pretrain_and_evaluate([self.recipe], ",".join(keys)) if keys else []
 
-    def _best_runs(self, results: Sequence[Result]) -> dict[str, tuple[Result, ...]]:
+    def _best_runs(self, results: Sequence[Run]) -> dict[str, tuple[Run, ...]]:
         """Return by task the runs of one mean: the paper's, or else the most and newest."""
 
-        def preference(runs: Sequence[Result]) -> tuple[bool, int, str]:
+        def preference(runs: Sequence[Run]) -> tuple[bool, int, str]:
             return all(map(self.is_published, runs)), len(runs), newest(runs)
 
-        tasks: dict[str, list[tuple[Result, ...]]] = {}
+        tasks: dict[str, list[tuple[Run, ...]]] = {}
         means = grouped(((r.task, r.protocol_hash, kind_of(r).data), r) for r in results)
         for (task, *_), runs in sorted(means.items()):
             tasks.setdefault(task, []).append(distinct_runs(runs))
         return {task: max(each, key=preference) for task, each in tasks.items()}
 
-    def _candidate(self, own: Mapping[str, Sequence[Result]]) -> Candidate:
+    def _candidate(self, own: Mapping[str, Sequence[Run]]) -> Candidate:
         """Return the picture of a network's probes, the runs of each data set together."""
         results = [result for runs in own.values() for result in runs]
         names = head_names(results[0])
@@ -127,14 +127,14 @@ class HeadShares(Figure):
         return (len(own), newest(results)), kind_of(results[0]), picture
 
 
-def _network(result: Result) -> tuple[object, ...]:
+def _network(result: Run) -> tuple[object, ...]:
     """Return what probes of one picture share; the hashes of a paper's protocols differ by task."""
     kind = kind_of(result)
     settings = line_key(result, ())[1:]
-    return result.model.sha256, result.protocol, kind.schedule, kind.evaluation, settings
+    return result.sha256, result.protocol, kind.schedule, kind.evaluation, settings
 
 
-def _examples(first: Result) -> list[Panel]:
+def _examples(first: Run) -> list[Panel]:
     """Return single images with their shares, drawn at random, if the record holds some."""
     # earlier records of a rotation probe hold shares without pictures
     drawn = [o for o in first.details.get("head_share_examples", ()) if "jpeg_base64" in o]
@@ -147,7 +147,7 @@ def _examples(first: Result) -> list[Panel]:
     return [TilePanel(title=title, rows=tuple(rows), shares=shares)]
 
 
-def _num_images(result: Result) -> str:
+def _num_images(result: Run) -> str:
     """Return words on how many images the shares are means over."""
     number, of = (result.details.get(k) for k in ("num_images_with_shares", "num_test"))
     if not isinstance(number, int) or not isinstance(of, int):
@@ -155,11 +155,11 @@ def _num_images(result: Result) -> str:
     return f"over {number:,} of {of:,} test images, those that are predicted correctly"
 
 
-def head_names(result: Result) -> list[str]:
+def head_names(result: Run) -> list[str]:
     """Return the augmentation that each head is sensitive to; the first is invariant to all."""
-    if result.model.heads:
-        return list(result.model.heads)
-    designated: Any = result.model.settings.get("config.designated", ())
+    if result.heads:
+        return list(result.heads)
+    designated: Any = result.settings.get("config.designated", ())
     names = ["invariant", *map(str, designated)]
     count = len(result.details[SHARES])
     return names if len(names) == count else [f"head {place}" for place in range(count)]
@@ -170,7 +170,7 @@ def entropy_bits(shares: Sequence[float]) -> float:
     return -sum(share * math.log2(share) for share in shares if share > 0)
 
 
-def head_shares(result: Result) -> list[float]:
+def head_shares(result: Run) -> list[float]:
     """Return the share of each head; KeyError without any, ValueError if they do not add up."""
     shares: list[float] = result.details[SHARES]
     if len(shares) < 2 or not math.isclose(sum(shares), 1.0, abs_tol=1e-3):

@@ -11,7 +11,7 @@ from benchmarks.drawing.kinds import VIEW_TASKS, newest, newest_by_label, proble
 from benchmarks.drawing.panels import color_of
 from benchmarks.drawing.pictures import captioned, ranked_pictures, stated
 from benchmarks.drawing.sweeps import Swept, commands_for
-from benchmarks.pages.records import Result
+from benchmarks.numbers.records import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -94,7 +94,7 @@ class Histograms(Figure):
     lower: tuple[str, str]
     """Labels of two methods, that with the lower mean in the paper first."""
 
-    def is_published(self, one: Result) -> bool:
+    def is_published(self, one: Run) -> bool:
         """Return whether a result is one of the paper's."""
         return any(swept.has(one) and swept.is_published(one) for swept in self.methods)
 
@@ -119,7 +119,7 @@ class Histograms(Figure):
         """Return the commands of the methods without a record of the paper's run."""
         return commands_for(self.methods, [r for r in material.results if r.task in VIEW_TASKS])
 
-    def _histogram(self, result: Result, label: str = "") -> Histogram:
+    def _histogram(self, result: Run, label: str = "") -> Histogram:
         """Return the histogram in a record; ValueError if it is none, KeyError without any."""
         stored = result.details["histograms"][self.statistic]
         edges, counts = (tuple(map(float, stored[name])) for name in ("edges", "counts"))
@@ -130,7 +130,7 @@ class Histograms(Figure):
             raise ValueError(f"{self.statistic} has numbers that are negative or not finite")
         return Histogram(label=label, edges=edges, counts=counts, mean=mean)
 
-    def _picture(self, own: Mapping[str, Result]) -> Picture:
+    def _picture(self, own: Mapping[str, Run]) -> Picture:
         histograms = [self._histogram(result, label) for label, result in own.items()]
         first = next(iter(own.values())).details
         counts = sorted({int(sum(each.counts)) for each in histograms})

@@ -8,15 +8,15 @@ Statistics over views share the protocol, too: it says which images and how many
 import json
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import NamedTuple
 
 from benchmarks.drawing.figure import Line, Point
-from benchmarks.pages.against import TRAIN_IMAGES, norm_difference, trained_on
-from benchmarks.pages.blocks import COMPARABLE, conditions, reasons_of, without_version
-from benchmarks.pages.differences import Score, difference
-from benchmarks.pages.entries import sample_of
-from benchmarks.pages.records import STAND_IN_TEXTURE, Model, Result, grouped
+from benchmarks.numbers.differences import Score, difference
+from benchmarks.numbers.numbers import score_of_runs
+from benchmarks.numbers.records import STAND_IN_TEXTURE, Run, grouped
+from benchmarks.numbers.verdicts import TRAIN_IMAGES, norm_difference, trained_on
 
 DESCRIPTIONS = ("paper", "table_row", "images")
 """Entries of a run's settings that describe it and do not shape it."""
@@ -50,48 +50,47 @@ class Kind(NamedTuple):
     empty for other tasks."""
 
 
-def kind_of(result: Result, *, length: str | None = None) -> Kind:
+def kind_of(result: Run, *, length: str | None = None) -> Kind:
     """Return the kind of a result.
 
     length: of pre-training; that of the backbone if not given, empty if it is on the x axis.
     """
-    model, common = result.model, conditions(result)
     return Kind(
         task=result.task,
         schedule=result.schedule,
         data=result.fingerprint if result.small or result.tolerated else "",
-        evaluation=tuple(common[:5]),
+        evaluation=tuple(result.conditions[:5]),
         pretraining=(
-            model.data,
-            model.arch.partition("-heads")[0],
-            model.epochs if length is None else length,
+            result.data,
+            result.arch.partition("-heads")[0],
+            result.epochs if length is None else length,
         ),
         space=str(result.details.get("space", "")),
         views=result.protocol_hash if result.task in VIEW_TASKS else "",
     )
 
 
-def line_key(result: Result, varied: Iterable[str]) -> tuple[str, ...]:
+def line_key(result: Run, varied: Iterable[str]) -> tuple[str, ...]:
     """Return what points of one line share beyond their kind; `varied` are the swept settings."""
     left_out = {*DESCRIPTIONS, *varied}
-    settings = {k: v for k, v in result.model.settings.items() if k not in left_out}
+    settings = {k: v for k, v in result.settings.items() if k not in left_out}
     return (
         result.protocol_hash,
-        conditions(result).crops,
+        result.conditions.crops,
         *result.departures,
-        result.model.precision,
+        result.precision,
         json.dumps(settings, sort_keys=True, default=str),
     )
 
 
-Points = Mapping[float, tuple[Result, ...]]
+Points = Mapping[float, tuple[Run, ...]]
 """Results of one line by their place on the x axis, in order."""
 
 
 def best_points(
-    results: Iterable[tuple[float, Result]],
+    results: Iterable[tuple[float, Run]],
     varied: Iterable[str],
-    is_published: Callable[[Result], bool],
+    is_published: Callable[[Run], bool],
     least: int,
 ) -> Points:
     """Return one line of results with their x: the paper's, or that of most points and runs.
@@ -103,7 +102,7 @@ def best_points(
     lines = grouped((line_key(result, varied), (x, result)) for x, result in results)
     every = [grouped(line) for line in lines.values()]
 
-    def rank(points: Mapping[float, Sequence[Result]]) -> tuple[bool, int, int, str]:
+    def rank(points: Mapping[float, Sequence[Run]]) -> tuple[bool, int, int, str]:
         own = members(points)
         return all(map(is_published, own)), len(points), len(own), newest(own)
 
@@ -111,7 +110,7 @@ def best_points(
     return {x: distinct_runs(best[x]) for x in sorted(best)}
 
 
-def members(points: Mapping[float, Sequence[Result]]) -> list[Result]:
+def members(points: Mapping[float, Sequence[Run]]) -> list[Run]:
     """Return all results of a line."""
     return [result for results in points.values() for result in results]
 
@@ -122,40 +121,39 @@ def mean_line(label: str, points: Points, metric: str) -> Line:
     return Line(label=label, points=tuple(means))
 
 
-def distinct_runs(results: Iterable[Result]) -> tuple[Result, ...]:
+def distinct_runs(results: Iterable[Run]) -> tuple[Run, ...]:
     """Return one result of each backbone and seed: a backbone that has two names counts once."""
-    return tuple({(r.model.sha256, r.seed): r for r in results}.values())
+    return tuple({(r.sha256, r.seed): r for r in results}.values())
 
 
-def is_published_run(result: Result, recipes: Iterable[str], key: str) -> bool:
+def is_published_run(result: Run, recipes: Iterable[str], key: str) -> bool:
     """Return whether a result is that of an unchanged recipe under the protocol of TASKS[key]."""
     from transfer.tasks import TASKS  # not above: most that read records for pictures need no task
 
-    model = result.model
-    data = model.recipe.partition("/")[2].partition("-")[0]
+    data = result.recipe.partition("/")[2].partition("-")[0]
     return (
-        reasons_of(result) == COMPARABLE
-        and without_version(result.protocol) == without_version(TASKS[key].protocol)
-        and model.recipe in recipes
-        and is_unchanged(model)
-        and model.texture != STAND_IN_TEXTURE
+        not result.reasons.words
+        and result.reading == TASKS[key].protocol.partition("/")[0]
+        and result.recipe in recipes
+        and is_unchanged(result)
+        and result.texture != STAND_IN_TEXTURE
         and data in TRAIN_IMAGES
-        and trained_on(data, model)
+        and trained_on(data, result)
     )
 
 
-def is_unchanged(model: Model) -> bool:
+def is_unchanged(model: Run) -> bool:
     """Return whether a backbone was trained as its recipe and its paper say."""
     return not (model.changed or norm_difference(model.paper_norm_groups, model.norm_groups))
 
 
 def newest_by_label(
-    results: Iterable[Result],
-    labels: Callable[[Result], Iterable[str]],
-    is_published: Callable[[Result], bool],
-) -> dict[Kind, dict[str, Result]]:
+    results: Iterable[Run],
+    labels: Callable[[Run], Iterable[str]],
+    is_published: Callable[[Run], bool],
+) -> dict[Kind, dict[str, Run]]:
     """Return one result of each kind and label: the newest of the paper's own, or of all others."""
-    kinds: dict[Kind, dict[str, Result]] = {}
+    kinds: dict[Kind, dict[str, Run]] = {}
     for result in results:
         for label in labels(result):
             own = kinds.setdefault(kind_of(result), {})
@@ -164,31 +162,31 @@ def newest_by_label(
     return kinds
 
 
-def newest(results: Iterable[Result]) -> str:
+def newest(results: Iterable[Run]) -> str:
     """Return when the last result was finished."""
     return max(result.finished for result in results)
 
 
-def problem_of(result: Result, read: Callable[[Result], object]) -> str:
+def problem_of(result: Run, read: Callable[[Run], object]) -> str:
     """Return why `read` cannot read the details of a record; empty if it can."""
     try:
         read(result)
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, OSError) as error:
         return (
-            f"{result.path}, the record of {result.model.name}: its details cannot be shown "
+            f"{result.path}, the record of {result.backbone}: its details cannot be shown "
             f"({type(error).__name__}: {error}); delete the file and run the command again that "
             "python -m benchmarks.explain prints for it"
         )
     return ""
 
 
-def has_number(result: Result, name: str) -> bool:
+def has_number(result: Run, name: str) -> bool:
     """Return whether a record holds a number among its metrics or details."""
     value = result.metrics.get(name, result.details.get(name))
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def number_of(result: Result, name: str) -> float:
+def number_of(result: Run, name: str) -> float:
     """Return a number of a record, of its metrics or else of its details."""
     return float(result.metrics[name] if name in result.metrics else result.details[name])
 
@@ -210,13 +208,11 @@ def accuracy_label(task: str) -> str:
     return f"{dataset_title(task)} {way.get(task.partition('_')[2], 'top-1')} (%)"
 
 
-def shares_of_tested(results: Mapping[str, Sequence[Result]], metric: str) -> dict[str, Score]:
+def shares_of_tested(results: Mapping[str, Sequence[Run]], metric: str) -> dict[str, Score]:
     """Return by label the mean of a metric that counts test images, with what gives its errors."""
+    # the results may be of several epochs: their spread is not one over seeds
     return {
-        label: Score(
-            mean=statistics.fmean(number_of(result, metric) for result in own),
-            sample=sample_of(own, metric),
-        )
+        label: replace(score_of_runs(own, metric), std=0.0, runs=1)
         for label, own in results.items()
     }
 

@@ -15,7 +15,7 @@ from benchmarks.drawing.pictures import (
     ranked_pictures,
     seed_words,
 )
-from benchmarks.pages.records import grouped
+from benchmarks.numbers.records import grouped
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,18 +37,18 @@ class LogCurves(Figure):
 
     def is_published(self, one: TrainingLog) -> bool:
         """Return whether a log is that of an unchanged recipe of the paper."""
-        return one.model.recipe in self.recipes.values() and is_unchanged(one.model)
+        return one.run.recipe in self.recipes.values() and is_unchanged(one.run)
 
     def draw(self, material: Material) -> Drawn:
         """Return a picture for each kind of runs of which all methods have a log."""
         # a run that was kept under two names counts once
         runs = {json.dumps([log.made_by, log.lines], default=str): log for log in material.logs}
-        logs = [log for log in runs.values() if log.model.method in self.methods]
+        logs = [log for log in runs.values() if log.run.method in self.methods]
         problems = {log.name: self._problem(log) for log in logs}
         kinds = grouped((self._kind(log), log) for log in logs if not problems[log.name])
         candidates = []
         for kind, own in kinds.items():
-            by_method = grouped((log.model.method, log) for log in own)
+            by_method = grouped((log.run.method, log) for log in own)
             if by_method.keys() == self.methods.keys():
                 alike = {method: _most_alike(each) for method, each in by_method.items()}
                 pretraining = Kind("", "", "", (), kind[1:3])
@@ -57,7 +57,7 @@ class LogCurves(Figure):
 
     def needed(self, material: Material) -> Sequence[str]:
         """Return the commands of the paper's runs whose log is not there."""
-        there = {log.model.recipe for log in material.logs if is_unchanged(log.model)}
+        there = {log.run.recipe for log in material.logs if is_unchanged(log.run)}
         missing = [recipe for recipe in self.recipes.values() if recipe not in there]
         logs = " ".join(f"runs/{recipe}" for recipe in missing)
         runs = [pretrain(recipe) for recipe in missing]
@@ -65,9 +65,9 @@ class LogCurves(Figure):
 
     def _kind(self, log: TrainingLog) -> tuple[str, str, str, str]:
         """Return what runs of one picture share."""
-        settings = log.model.settings
+        settings = log.run.settings
         length, same = str(settings.get("epochs")), str(settings.get(self.same))
-        return log.model.data, log.model.arch, length, same
+        return log.run.data, log.run.arch, length, same
 
     def _problem(self, log: TrainingLog) -> str:
         """Return a sentence on what a log lacks; empty if it can be drawn."""
@@ -115,7 +115,7 @@ class LogCurves(Figure):
     def _sentences(self, logs: Mapping[str, Sequence[TrainingLog]]) -> list[str]:
         counts = ", ".join(f"{label} {len(logs[method])}" for method, label in self.methods.items())
         seeds = seed_words(log.made_by.get("seed") for own in logs.values() for log in own)
-        settings = next(iter(logs.values()))[0].model.settings
+        settings = next(iter(logs.values()))[0].run.settings
         same = self.same.rpartition(".")[2].replace("_", " ")
         points = (
             "Each point is a mean over the steps of a reading, or of several where there are more "
@@ -137,7 +137,7 @@ class LogCurves(Figure):
 def _most_alike(logs: Sequence[TrainingLog]) -> list[TrainingLog]:
     """Return the largest group of logs with equal settings, whose mean is drawn."""
     alike = grouped(
-        (json.dumps([log.model.precision, log.model.settings], sort_keys=True, default=str), log)
+        (json.dumps([log.run.precision, log.run.settings], sort_keys=True, default=str), log)
         for log in logs
     )
     return max(alike.values(), key=len)

@@ -11,7 +11,6 @@ from benchmarks.drawing.kinds import (
     is_published_run,
     newest,
     newest_by_label,
-    number_of,
     order_words,
     problem_of,
     shares_of_tested,
@@ -22,7 +21,7 @@ from benchmarks.drawing.pictures import (
     pretrain_and_evaluate,
     ranked_pictures,
 )
-from benchmarks.pages.records import Model, Result
+from benchmarks.numbers.records import Run
 
 if TYPE_CHECKING:
     import numpy as np
@@ -60,17 +59,17 @@ class NeighborGrid(Figure):
     keys: tuple[str, ...]
     """Keys of the paper's tasks, one for each half of its figure."""
 
-    def is_published(self, one: Result) -> bool:
+    def is_published(self, one: Run) -> bool:
         """Return whether a result is one of the paper's."""
         return one.task in self.keys and is_published_run(one, self.recipes, one.task)
 
     def draw(self, material: Material) -> Drawn:
         """Return a picture for each kind of results with both networks."""
-        results = [r for r in material.results if r.task in TASKS and self._labels(r.model)]
+        results = [r for r in material.results if r.task in TASKS and self._labels(r)]
         problems = {result.path: problem_of(result, _read) for result in results}
         kinds = newest_by_label(
             [result for result in results if not problems[result.path]],
-            lambda result: self._labels(result.model),
+            lambda result: self._labels(result),
             self.is_published,
         )
         candidates, apart = [], []
@@ -82,13 +81,13 @@ class NeighborGrid(Figure):
                 rank = (newest([looc, moco]),)
                 candidates.append((rank, kind, self._picture(looc, moco)))
             else:
-                names = f"{looc.model.name} and {moco.model.name}"
+                names = f"{looc.backbone} and {moco.backbone}"
                 apart.append(f"{names} have other queries and cannot stand side by side")
         return ranked_pictures(candidates, [*problems.values(), *apart])
 
     def needed(self, material: Material) -> Sequence[str]:
         """Return the commands of the recipes without a record of each task."""
-        there = {(r.model.recipe, r.task) for r in material.results if self.is_published(r)}
+        there = {(r.recipe, r.task) for r in material.results if self.is_published(r)}
         missing = [
             recipe
             for recipe in self.recipes
@@ -96,7 +95,7 @@ class NeighborGrid(Figure):
         ]
         return pretrain_and_evaluate(missing, ",".join(self.keys)) if missing else []
 
-    def _labels(self, model: Model) -> list[str]:
+    def _labels(self, model: Run) -> list[str]:
         """Return the panel that a network belongs to; nothing if to none."""
         designated: Any = model.settings.get("config.designated", ())
         rotated = bool(model.settings.get("views.rotation_probability"))
@@ -106,8 +105,8 @@ class NeighborGrid(Figure):
         wanted = model.method == "moco" and rotated == (self.augmentation == "rotation")
         return ["MoCo"] if model.recipe == self.recipes[1] or wanted else []
 
-    def _picture(self, looc: Result, moco: Result) -> Picture:
-        label = "LooC++" if looc.model.method == "loocpp" else "LooC"
+    def _picture(self, looc: Run, moco: Run) -> Picture:
+        label = "LooC++" if looc.method == "loocpp" else "LooC"
         results = {label: [looc], "MoCo": [moco]}
         read = {label: _read(result) for label, (result,) in results.items()}
         count = len(looc.details["queries"][0]["neighbors"])
@@ -129,14 +128,14 @@ class NeighborGrid(Figure):
         )
 
 
-def _files(result: Result) -> list[object]:
+def _files(result: Run) -> list[object]:
     return [query["file"] for query in result.details["queries"]]
 
 
-def _read(result: Result) -> tuple[tuple[tuple[Tile, ...], ...], list[tuple[str, ...]]]:
+def _read(result: Run) -> tuple[tuple[tuple[Tile, ...], ...], list[tuple[str, ...]]]:
     """Return the rows of images that are shown, and all rows of the CSV file."""
     queries = result.details["queries"]
-    number_of(result, AGREEMENT)
+    result.metrics[AGREEMENT]  # KeyError without it
     if not all(query["neighbors"] for query in queries):
         raise ValueError("a query has no neighbors")
     tiles = tuple(

@@ -8,10 +8,9 @@ from typing import Any
 
 from benchmarks.drawing.figure import Drawn, Figure, Line, Panel, Picture, Point, TrainingLog
 from benchmarks.drawing.kinds import Kind
-from benchmarks.pages.blocks import schedule_words
-from benchmarks.pages.entries import run_notes
-from benchmarks.pages.published import Paper, Statement, papers
-from benchmarks.pages.records import STAND_IN_TEXTURE, Model, Result, value_words
+from benchmarks.numbers.numbers import run_notes
+from benchmarks.numbers.published import Paper, Statement, papers
+from benchmarks.numbers.records import STAND_IN_TEXTURE, Run, schedule_words, value_words
 from transfer.record import features_in
 
 Candidate = tuple[tuple[Any, ...], Kind, Picture]
@@ -39,7 +38,7 @@ def ranked_pictures(candidates: Iterable[Candidate], problems: Iterable[str] = (
 def captioned(
     figure: Figure,
     panels: Sequence[Panel],
-    lines: Mapping[str, Sequence[Result | TrainingLog]],
+    lines: Mapping[str, Sequence[Run | TrainingLog]],
     *,
     findings: Iterable[str] = (),
     varied: Container[str] = (),
@@ -55,9 +54,12 @@ def captioned(
     """
     paper, name = paper_of(figure.id), printed_name(figure.id)
     members = [one for own in lines.values() for one in own]
-    results = [one for one in members if isinstance(one, Result)]
+    results = [one for one in members if isinstance(one, Run)]
     exact = all(map(figure.is_published, members))
-    models = {label: [one.model for one in own] for label, own in lines.items()}
+    models = {
+        label: [one if isinstance(one, Run) else one.run for one in own]
+        for label, own in lines.items()
+    }
     absent = ", ".join(label for label in shown if label not in lines)
     sentences = [
         f"{name} of {paper.name} (arXiv:{paper.arxiv}): {figure.what}.",
@@ -80,7 +82,7 @@ def captioned(
     )
 
 
-def evaluation_sentences(results: Sequence[Result]) -> list[str]:
+def evaluation_sentences(results: Sequence[Run]) -> list[str]:
     """Return sentences on tasks, protocols, the notes that tables have, and departures."""
     if not results:
         return []
@@ -101,7 +103,7 @@ def seed_words(seeds: Iterable[object]) -> str:
 
 
 def pretraining_sentences(
-    figure_id: str, models: Mapping[str, Sequence[Model]], varied: Container[str]
+    figure_id: str, models: Mapping[str, Sequence[Run]], varied: Container[str]
 ) -> list[str]:
     """Return the sentences on each line's pre-training, and where it differs from the paper's.
 
@@ -130,9 +132,9 @@ def _by_label(title: str, words: Mapping[str, str]) -> str:
     return f"{title}: {text}." if text else ""
 
 
-def _recipe_words(models: Sequence[Model]) -> str:
+def _recipe_words(models: Sequence[Run]) -> str:
     """Return a line's recipes, network, length and stand-in for textures."""
-    names = list(dict.fromkeys(model.recipe or model.name for model in models))
+    names = list(dict.fromkeys(model.recipe or model.backbone for model in models))
     start = commonprefix(names)  # noqa: RUF071 (names, not paths)
     lengths = sorted({float(model.epochs) for model in models if model.epochs})
     words = [f"{len(names)} recipes {start}*" if len(names) > 1 and start else ", ".join(names)]
@@ -144,7 +146,7 @@ def _recipe_words(models: Sequence[Model]) -> str:
     return ", ".join(words)
 
 
-def _way(model: Model, varied: Container[str]) -> str:
+def _way(model: Run, varied: Container[str]) -> str:
     """Return a run's stem, view size, batch and arithmetic; empty if its record says none."""
     settings = {k: v for k, v in model.settings.items() if k not in varied}
     size, batch = settings.get("views.size_px"), settings.get("batch_size")
@@ -163,7 +165,7 @@ def range_words(values: Sequence[float]) -> str:
     return f"{low:g}" if low == high else f"{low:g} to {high:g}"
 
 
-def _changes(model: Model, varied: Container[str]) -> str:
+def _changes(model: Run, varied: Container[str]) -> str:
     """Return the settings in which a run differs from its recipe."""
     names = [name for name in model.changed.split(", ") if name and name not in varied]
     values = {name: value_words(model.settings.get(name), " to ") for name in names}
@@ -201,7 +203,7 @@ def statements(figure_id: str) -> list[Statement]:
     return [one for one in paper_of(figure_id).stated if one.where == printed_name(figure_id)]
 
 
-def _unlike_paper(figure_id: str, model: Model, varied: Container[str]) -> str:
+def _unlike_paper(figure_id: str, model: Run, varied: Container[str]) -> str:
     """Return the settings in which a run differs from the paper's; empty without any."""
     run, to = model.settings, " to "
     return ", ".join(

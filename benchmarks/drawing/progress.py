@@ -26,7 +26,7 @@ from benchmarks.drawing.pictures import (
     ranked_pictures,
     runs_words,
 )
-from benchmarks.pages.records import Result, grouped
+from benchmarks.numbers.records import Run, grouped
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,23 +38,23 @@ class SnapshotCurves(Figure):
     variants: Mapping[str, str]
     """Recipe by the line's label, from what the paper finds fastest to slowest."""
 
-    def is_published(self, one: Result) -> bool:
+    def is_published(self, one: Run) -> bool:
         """Return whether a result is one of the paper's."""
         return is_published_run(one, self.variants.values(), self.task)
 
     def draw(self, material: Material) -> Drawn:
         """Return a picture for each kind of runs with at least two evaluated snapshots."""
         kinds = grouped(
-            (kind_of(result, length=str(result.model.settings.get("epochs", ""))), result)
+            (kind_of(result, length=str(result.settings.get("epochs", ""))), result)
             for result in material.snapshots
-            if result.model.recipe in self.variants.values() and result.task == self.task
+            if result.recipe in self.variants.values() and result.task == self.task
         )
         candidates = []
         for kind, own in kinds.items():
             curves = {
                 label: curve
                 for label, recipe in self.variants.items()
-                if (curve := self._curve(r for r in own if r.model.recipe == recipe))
+                if (curve := self._curve(r for r in own if r.recipe == recipe))
             }
             if curves:
                 rank = len(curves), newest(own)
@@ -64,13 +64,13 @@ class SnapshotCurves(Figure):
     def needed(self, material: Material) -> Sequence[str]:
         """Return the commands of the variants without a snapshot of the paper's run."""
         of_task = [result for result in material.snapshots if result.task == self.task]
-        there = {result.model.recipe for result in of_task if self.is_published(result)}
+        there = {result.recipe for result in of_task if self.is_published(result)}
         recipes = [recipe for recipe in self.variants.values() if recipe not in there]
         return pretrain_and_follow(recipes, self.task) if recipes else []
 
-    def _curve(self, own: Iterable[Result]) -> Points:
+    def _curve(self, own: Iterable[Run]) -> Points:
         """Return the snapshots of a variant's line by epoch; empty if it has one only."""
-        found = [(float(r.model.epochs), r) for r in own if r.model.epochs]
+        found = [(float(r.epochs), r) for r in own if r.epochs]
         return best_points(found, (), self.is_published, 2)
 
     def _picture(self, kind: Kind, curves: Mapping[str, Points]) -> Picture:
@@ -105,8 +105,8 @@ def _unfinished(curves: Mapping[str, Points]) -> list[str]:
     """Return a sentence on lines whose last snapshot is not that of the end of the run."""
     ends = {label: (max(curve), curve[max(curve)][0]) for label, curve in curves.items()}
     parts = [
-        f"{label} {epoch:g} of {last.model.settings['epochs']:g}"
+        f"{label} {epoch:g} of {last.settings['epochs']:g}"
         for label, (epoch, last) in ends.items()
-        if epoch < float(last.model.settings.get("epochs", 0))
+        if epoch < float(last.settings.get("epochs", 0))
     ]
     return [f"Runs that had not ended, epochs: {', '.join(parts)}."] if parts else []

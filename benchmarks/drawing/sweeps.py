@@ -34,7 +34,7 @@ from benchmarks.drawing.pictures import (
     ranked_pictures,
     runs_words,
 )
-from benchmarks.pages.records import Result, grouped
+from benchmarks.numbers.records import Run, grouped
 
 ACCURACY_TASKS = tuple(
     f"{dataset}_{task}"
@@ -62,29 +62,28 @@ class Swept:
     key: str
     """Key in TASKS of the evaluation that gives the paper's number."""
 
-    def has(self, result: Result) -> bool:
+    def has(self, result: Run) -> bool:
         """Return whether a result belongs to a line of this kind."""
-        model = result.model
-        if model.method != self.method:
+        if result.method != self.method:
             return False
-        if not model.settings:
-            return model.recipe in self.recipes
-        return all(model.settings.get(name) == value for name, value in self.where.items())
+        if not result.settings:
+            return result.recipe in self.recipes
+        return all(result.settings.get(name) == value for name, value in self.where.items())
 
-    def is_published(self, result: Result) -> bool:
+    def is_published(self, result: Run) -> bool:
         """Return whether a result is one of the paper's."""
         return is_published_run(result, self.recipes, self.key)
 
-    def value(self, result: Result, setting: str) -> float | None:
+    def value(self, result: Run, setting: str) -> float | None:
         """Return the value of the setting in a backbone's pre-training; None if it is not known."""
         if setting == LEVEL:
             return math.nan
-        value = result.model.settings.get(setting)
+        value = result.settings.get(setting)
         if isinstance(value, int | float):
             return float(value)
-        return None if result.model.settings else self.recipes.get(result.model.recipe)
+        return None if result.settings else self.recipes.get(result.recipe)
 
-    def points(self, results: Iterable[Result], setting: str) -> Points:
+    def points(self, results: Iterable[Run], setting: str) -> Points:
         """Return the runs of one line; empty with fewer than two values, of a level with none."""
         found = [(self.value(result, setting), result) for result in results if self.has(result)]
         known = [(x, result) for x, result in found if x is not None]
@@ -110,7 +109,7 @@ class Sweep(Figure):
     y_label: str = ""
     """Label of the y axis; empty for the accuracy of the task."""
 
-    def is_published(self, one: Result) -> bool:
+    def is_published(self, one: Run) -> bool:
         """Return whether a result is one of the paper's."""
         return any(s.has(one) and s.is_published(one) for s in (*self.lines, *self.levels))
 
@@ -130,7 +129,7 @@ class Sweep(Figure):
         """Return the commands for the recipes of which no result under the protocol is there."""
         return commands_for((*self.lines, *self.levels), material.results)
 
-    def by_kind(self, material: Material) -> dict[Kind, list[Result]]:
+    def by_kind(self, material: Material) -> dict[Kind, list[Run]]:
         """Return the results with the metric, those of one picture together."""
         length = "" if self.setting == "epochs" else None
         return grouped(
@@ -140,7 +139,7 @@ class Sweep(Figure):
         )
 
     def _picture(
-        self, kind: Kind, lines: Sequence[tuple[Swept, Points]], results: Sequence[Result]
+        self, kind: Kind, lines: Sequence[tuple[Swept, Points]], results: Sequence[Run]
     ) -> Picture:
         own = [(swept, result) for swept, points in lines for result in members(points)]
         exact = all(swept.is_published(result) for swept, result in own)
@@ -148,10 +147,8 @@ class Sweep(Figure):
         for swept in self.levels:
             fitting = [r for r in results if not exact or swept.is_published(r)]
             for name in swept.shared if not exact else ():
-                values = [result.model.settings.get(name) for _, result in own]
-                fitting = [
-                    r for r in fitting if all(r.model.settings.get(name) == v for v in values)
-                ]
+                values = [result.settings.get(name) for _, result in own]
+                fitting = [r for r in fitting if all(r.settings.get(name) == v for v in values)]
             if points := swept.points(fitting, LEVEL):
                 levels.append((swept, points))
         every = [*lines, *levels]
@@ -176,7 +173,7 @@ class Sweep(Figure):
                 (
                     line.label,
                     *point_words(point),
-                    " ".join(dict.fromkeys(r.model.recipe or r.model.name for r in results)),
+                    " ".join(dict.fromkeys(r.recipe or r.backbone for r in results)),
                 )
                 for line, (_, points) in zip(drawn, every, strict=True)
                 for point, results in zip(line.points, points.values(), strict=True)
@@ -184,11 +181,11 @@ class Sweep(Figure):
         )
 
 
-def commands_for(lines: Iterable[Swept], results: Iterable[Result]) -> list[str]:
+def commands_for(lines: Iterable[Swept], results: Iterable[Run]) -> list[str]:
     """Return the commands for the recipes of lines that have none of these results."""
     missing: dict[str, list[str]] = {}
     for swept in lines:
-        there = {result.model.recipe for result in results if swept.is_published(result)}
+        there = {result.recipe for result in results if swept.is_published(result)}
         missing.setdefault(swept.key, []).extend(r for r in swept.recipes if r not in there)
     return [
         line
@@ -210,7 +207,7 @@ class Tradeoff(Figure):
     symbol: str
     """Setting, as the points' labels show it."""
 
-    def is_published(self, one: Result) -> bool:
+    def is_published(self, one: Run) -> bool:
         """Return whether a result is one of the paper's."""
         return self.upward.is_published(one)
 
@@ -228,11 +225,11 @@ class Tradeoff(Figure):
         """Return the commands of both sweeps."""
         return list(dict.fromkeys([*self.across.needed(material), *self.upward.needed(material)]))
 
-    def _pictures(self, xs: Sequence[Result], ys: Sequence[Result]) -> Iterator[Picture]:
+    def _pictures(self, xs: Sequence[Run], ys: Sequence[Run]) -> Iterator[Picture]:
         """Yield the picture of one kind, if two backbones at least have both numbers."""
         of_x = [result for _, points in _lines(self.across, xs) for result in members(points)]
-        across = grouped((r.model.sha256, number_of(r, self.across.metric)) for r in of_x)
-        both = [result for result in ys if result.model.sha256 in across]
+        across = grouped((r.sha256, number_of(r, self.across.metric)) for r in of_x)
+        both = [result for result in ys if result.sha256 in across]
         found = _lines(self.upward, both)
         if not any(len(points) > 1 for _, points in found):
             return
@@ -241,7 +238,7 @@ class Tradeoff(Figure):
             points, labels = [], []
             for value, own in values.items():
                 x = statistics.fmean(
-                    x for sha256 in {r.model.sha256 for r in own} for x in across[sha256]
+                    x for sha256 in {r.sha256 for r in own} for x in across[sha256]
                 )
                 points.append(mean_point(x, [number_of(r, self.upward.metric) for r in own]))
                 labels.append(swept.label if math.isnan(value) else f"{value:g}")
@@ -266,7 +263,7 @@ class Tradeoff(Figure):
         )
 
 
-def _lines(sweep: Sweep, results: Sequence[Result]) -> list[tuple[Swept, Points]]:
+def _lines(sweep: Sweep, results: Sequence[Run]) -> list[tuple[Swept, Points]]:
     """Return the lines and levels of a sweep that have results."""
     found = [(swept, swept.points(results, sweep.setting)) for swept in sweep.lines]
     found += [(swept, swept.points(results, LEVEL)) for swept in sweep.levels]

@@ -12,10 +12,9 @@ from typing import Any
 
 import yaml
 
-from benchmarks.pages.blocks import conditions, tolerated_words
-from benchmarks.pages.calibration import FILE, FORMAT, calibration_line
-from benchmarks.pages.records import SMALL_DATA, Result, read_results
-from benchmarks.pages.run_deviations import run_deviation
+from benchmarks.numbers.calibration import FILE, FORMAT, calibration_line
+from benchmarks.numbers.differences import run_deviation
+from benchmarks.numbers.records import SMALL_DATA, Run, read_results, tolerated_notes
 from benchmarks.tables import update_tables
 from transfer.backbone import Backbone
 from transfer.convert.public_files import PublicFile, recognize_file
@@ -95,7 +94,7 @@ def write_calibration(results: Path, reference: Reference, backbone: Backbone) -
     All of its records below the results are used, whichever run made them. A number on other or
     incomplete data or under a changed protocol does not count.
     """
-    measured = [one for one in read_results(results).done if one.model.sha256 == backbone.sha256]
+    measured = [one for one in read_results(results).done if one.sha256 == backbone.sha256]
     measured.sort(key=lambda one: one.finished)
     of_task = {
         number: [one for one in measured if _is_of(number, one)] for number in reference.numbers
@@ -128,39 +127,40 @@ def finish_calibration(results: Path, reference: Reference, backbone: Backbone) 
     from benchmarks.report import update_report  # a plan needs no report
 
     write_calibration(results, reference, backbone)
-    pages_written = [update_tables(results), update_report(results)]
+    contents = update_tables(results)
+    is_reported = update_report(results, contents=contents)
     print(calibration_line(results))
-    return all(pages_written)
+    return contents is not None and is_reported
 
 
-def _is_of(number: KnownNumber, result: Result) -> bool:
+def _is_of(number: KnownNumber, result: Run) -> bool:
     """Return whether a result is of the number's task and protocol."""
     task = reading_of(number.key)[0]
     return (result.task, result.protocol) == (task, TASKS[number.key].protocol)
 
 
-def _counted(number: KnownNumber, own: Sequence[Result]) -> list[Result]:
+def _counted(number: KnownNumber, own: Sequence[Run]) -> list[Run]:
     """Return the results of its task that count for a number: the newest of each seed, all alike.
 
     They agree with the newest one in what their mean must not mix, such as engine and arithmetic.
     """
     fitting = [one for one in own if number.metric in one.metrics and not _objection(number, one)]
-    like = [conditions(one) for one in fitting[-1:]]
-    newest = {one.seed: one for one in fitting if conditions(one) in like}
+    like = [one.conditions for one in fitting[-1:]]
+    newest = {one.seed: one for one in fitting if one.conditions in like}
     return [newest[seed] for seed in sorted(newest)]
 
 
-def _objection(number: KnownNumber, result: Result) -> str:
+def _objection(number: KnownNumber, result: Run) -> str:
     """Return why a result of its task does not count for a number; empty if it does."""
     paper = protocol_hash(result.task, TASKS[number.key])
     if result.schedule != "paper" or result.protocol_hash != paper:
         return "its protocol is changed"
     if result.small != number.data:
         return SMALL_DATA.get(result.small, "not on generated data")
-    return "; ".join(tolerated_words(result))
+    return "; ".join(tolerated_notes(result.tolerated))
 
 
-def _comparison(number: KnownNumber, counted: Sequence[Result]) -> dict[str, Any]:
+def _comparison(number: KnownNumber, counted: Sequence[Run]) -> dict[str, Any]:
     ours = fmean(one.metrics[number.metric] for one in counted)
     # the same weights on the same images: no other error
     deviation = run_deviation(reading_of(number.key)[0])

@@ -5,15 +5,14 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.pages.failed_step import explain_failed_step
-from benchmarks.pages.final_screen import final_screen
-from benchmarks.pages.records import read_results
-from benchmarks.pages.results_csv import FILE
+from benchmarks.numbers.contents import CSV_FILE, Contents
+from benchmarks.numbers.failed_step import explain_failed_step
+from benchmarks.numbers.final_screen import final_screen
+from benchmarks.numbers.records import read_results
 from benchmarks.planning.options import RunAll
 from benchmarks.planning.plan import PlannedCell
 from benchmarks.tables import update_tables
@@ -54,7 +53,7 @@ def log_results(project: str, results: Path, runs: Path) -> None:
     try:
         import wandb
 
-        frame = pd.read_csv(results / FILE)
+        frame = pd.read_csv(results / CSV_FILE)
         run = wandb.init(
             project=project,
             name=results.absolute().parent.name,
@@ -85,14 +84,15 @@ def finish_run(
     from benchmarks.report import update_report  # a plan needs no report
     from benchmarks.report_parts.pretraining import runs_of_files
 
-    written = [update_tables(request.results)]
+    contents = update_tables(request.results)
+    written = [contents is not None]
     try:
-        print(f"\n{_last_screen(rows, request, unreadable)}\n", flush=True)
+        print(f"\n{_last_screen(rows, request, unreadable, contents)}\n", flush=True)
     except Exception as error:  # also a fault of the suite, whose traceback is printed
         explain_failed_step("the last screen is missing", error, "the same command")
         written.append(False)
     runs = runs_of_files(row.cell.backbone.file for row in rows)
-    written.append(update_report(request.results, runs))
+    written.append(update_report(request.results, runs, contents))
     if request.wandb:
         log_results(request.wandb, request.results, request.runs)
     words = [f"{len(rows)} cell{'s' * (len(rows) != 1)}", f"{len(failed)} failed"]
@@ -105,15 +105,19 @@ def finish_run(
 
 
 def _last_screen(
-    rows: Sequence[PlannedCell], request: RunAll, unreadable: Mapping[str, str]
+    rows: Sequence[PlannedCell],
+    request: RunAll,
+    unreadable: Mapping[str, str],
+    contents: Contents | None,
 ) -> str:
+    results = contents.results if contents else read_results(request.results)
     # the records of snapshots have a folder of their own
-    results = read_results(request.results, snapshots=bool(request.snapshots))
+    runs = results.snapshots if request.snapshots else results.runs
     asked = (row for row in rows if row.state in ("run", "cached"))
     records = {_requested(row).cell: finished(row.cell) for row in asked}
-    own = tuple(one for one in results.done if records.get(one.cell) == one.record)
+    own = [run for run in runs if run.failure or records.get(run.cell) == run.stored]
     width = shutil.get_terminal_size().columns
-    return final_screen(replace(results, done=own), list(records), unreadable, width)
+    return final_screen(own, list(records), unreadable, width)
 
 
 def remember_request(rows: Sequence[PlannedCell], results: Path, *, named: bool) -> None:

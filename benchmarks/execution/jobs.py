@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.pages.records import grouped
+from benchmarks.numbers.records import grouped
 from benchmarks.planning.plan import PlannedCell, pass_of
 from transfer.backbone import default_name
 from transfer.cells.request import Cell

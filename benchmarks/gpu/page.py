@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from benchmarks.pages.table_rows import table
+from benchmarks.numbers.tables import grid
 from transfer.frozen.pass_hours import Rates
 
 INTRODUCTION = (
@@ -83,7 +83,7 @@ def render(machine: Machine, answers: Sequence[Answer], not_run: Sequence[str]) 
         f"**{summary or 'nothing was run'}**",
     ]
     if methods := _methods(answers):
-        parts.append(table(["method", RATE, DISTANCE, HOURS, "right or wrong"], methods))
+        parts.append(grid(["method", RATE, DISTANCE, HOURS, "right or wrong"], methods).markdown())
     for status in ("failed", "skipped"):
         own = [answer for answer in answers if answer.status == status]
         lines = [f"- {one.group}: {one.check}: {one.reason}" for one in own]
@@ -100,7 +100,7 @@ def render(machine: Machine, answers: Sequence[Answer], not_run: Sequence[str]) 
         ]
         if facts:
             header = ["check", "quantity", "value", "bound"]
-            parts += [f"## {group[0].upper()}{group[1:]}", table(header, facts, left=2)]
+            parts += [f"## {group[0].upper()}{group[1:]}", grid(header, facts, left=2).markdown()]
     return "\n\n".join(parts) + "\n"
 
 

@@ -1,36 +1,25 @@
-"""Line charts as SVG by matplotlib, with colors that follow the page's light or dark scheme.
+"""Line charts as SVG, with colors that follow the page's light or dark scheme.
 
-A chart holds numbers and fixed words only. Names that come from files stand in the page's legend,
-where the templates escape them.
+Names of lines come from files. They are in the page's legend, where they are escaped.
 """
 
-import io
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from html import escape
 
-from benchmarks.drawing.panels import COLORS as OF_FIGURES
-from benchmarks.drawing.panels import MARKERS as MARKERS_OF_FIGURES
+from benchmarks.drawing.panels import COLORS as FIGURE_COLORS
+from benchmarks.report_parts.document import Chart
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes as Plot
-
-COLORS = (*OF_FIGURES[:6], "#8C6BB1", "#7F7F7F")
-"""Colors that color-blind readers can tell apart, without the black of print, and two more."""
-MARKERS = (*MARKERS_OF_FIGURES, "*")
-SIGNS = ("●", "■", "▲", "◆", "▼", "✚", "✖", "★")
-"""The markers as the legend shows them."""
-INK = "#010203"
-"""Stands for the page's color of text until the chart is on the page."""
-MOST_LINES = len(COLORS)
-STROKES = ("-", "--", ":", "-.")
+COLORS = (*FIGURE_COLORS[:6], "#8C6BB1", "#7F7F7F")
+"""Colors that color-blind readers can distinguish, without the black of print, and two more."""
+SIGNS = "●■▲◆▼✚✖★"
+DASHES = ("", "6 3", "2 2", "8 3 2 3")
 """Strokes of lines: another one for each round through the colors."""
-STROKE_SIGNS = ("▬", "╍", "┅", "┉")
-"""The strokes as the legend shows them where the lines have no markers."""
-MOST_POINTS = 200
-SIZE_INCHES = (5.4, 2.9)
+DASH_SIGNS = "▬╍┅┉"
+WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 540, 290, 58, 44, 10, 10
+"""Size of a chart and its margins, in px."""
+MAX_POINTS, MAX_MARKED, NUM_TICKS = 200, 20, 5
 Points = Sequence[tuple[float, float]]
 
 
@@ -44,133 +33,138 @@ class Draft:
     series: Mapping[str, Points]
     """Points of each line by its name."""
     chosen: Mapping[str, float] = field(default_factory=dict)
-    """Place on the x axis that is marked by a ring, by the name of the line."""
+    """Value of x that is marked by a ring, by the name of the line."""
     note: str = ""
     log_x: bool = False
     edges: bool = False
-    """The first and the last place on the x axis are the edges of a search, and are shaded."""
+    """The smallest and the largest x are the edges of a search, and are shaded."""
     markers: bool = True
     from_zero: bool = False
     """The y axis starts at zero."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Chart:
-    """A chart with its caption and legend."""
+@dataclass(frozen=True)
+class Look:
+    """Color, sign and stroke of a line: its own ones in all charts of a part."""
 
-    title: str
-    svg: str
-    legend: tuple[tuple[str, str, str], ...]
-    """Sign, color and name of each line."""
-    note: str = ""
+    index: int
+
+    @property
+    def color(self) -> str:
+        """Return the color."""
+        return COLORS[self.index % len(COLORS)]
+
+    @property
+    def round(self) -> int:
+        """Return how often the colors were used up before this line."""
+        return self.index // len(COLORS)
+
+    @property
+    def sign(self) -> str:
+        """Return the marker; lines of one color have different ones."""
+        return SIGNS[(self.index + self.round) % len(SIGNS)]
+
+    def legend_sign(self, *, markers: bool) -> str:
+        """Return the sign in the legend."""
+        return self.sign if markers else DASH_SIGNS[self.round % len(DASH_SIGNS)]
 
 
 def line_charts(drafts: Iterable[Draft]) -> list[Chart]:
-    """Return the charts that have a finite number, each name with one color in all of them.
+    """Return the charts that have a finite number, each name with one look in all of them.
 
     If a chart has more lines than there are colors, the first ones are drawn and its note says so.
     """
-    kept = [replace(draft, series=lines) for draft in drafts if (lines := _finite_lines(draft))]
-    names = dict.fromkeys(name for draft in kept for name in draft.series)
-    places = {name: place for place, name in enumerate(names)}
-    return [_chart(draft, places) for draft in kept]
-
-
-def _chart(draft: Draft, places: Mapping[str, int]) -> Chart:
-    shown = replace(draft, series=dict(list(draft.series.items())[:MOST_LINES]))
-    num_more, note = len(draft.series) - len(shown.series), draft.note
-    note = f"{note} {num_more} more are not drawn.".strip() if num_more else note
-    legend = []
-    for name in shown.series:
-        color, marker, stroke = _look(places[name])
-        sign = SIGNS[marker] if draft.markers else STROKE_SIGNS[stroke]
-        legend.append((sign, color, name))
-    return Chart(title=draft.title, svg=_svg(shown, places), legend=tuple(legend), note=note)
-
-
-def _look(place: int) -> tuple[str, int, int]:
-    """Return color, marker and stroke; lines of one color have unlike markers and strokes."""
-    once_around, color = divmod(place, len(COLORS))
-    return COLORS[color], (place + once_around) % len(MARKERS), once_around % len(STROKES)
+    looks: dict[str, Look] = {}
+    charts = []
+    for draft in drafts:
+        series = _finite_lines(draft)
+        for name in series:
+            looks.setdefault(name, Look(len(looks)))
+        if not series:
+            continue
+        shown = dict(list(series.items())[: len(COLORS)])
+        note = draft.note
+        if num_more := len(series) - len(shown):
+            note = f"{note} {num_more} more are not drawn.".strip()
+        legend = [
+            (looks[name].legend_sign(markers=draft.markers), looks[name].color, name)
+            for name in shown
+        ]
+        charts.append(Chart(draft.title, _svg(draft, shown, looks), legend, note))
+    return charts
 
 
 def _finite_lines(draft: Draft) -> dict[str, Points]:
-    """Return the lines with points that the axes can show, at most MOST_POINTS of each."""
-    found = {}
+    """Return the lines with points that the axes can show, at most MAX_POINTS of each."""
+    lines = {}
     for name, points in draft.series.items():
-        shown = [(x, y) for x, y in points if math.isfinite(x + y)]
-        shown = [(x, y) for x, y in shown if x > 0 or not draft.log_x]
-        # counted from the end, which is what the run came to
-        found[name] = shown[:: -max(1, -(-len(shown) // MOST_POINTS))][::-1]
-    return {name: points for name, points in found.items() if points}
+        shown = [(x, y) for x, y in points if math.isfinite(x + y) and (x > 0 or not draft.log_x)]
+        # counted from the end, which is the run's result
+        lines[name] = shown[:: -max(1, -(-len(shown) // MAX_POINTS))][::-1]
+    return {name: points for name, points in lines.items() if points}
 
 
-def _svg(draft: Draft, places: Mapping[str, int]) -> str:
-    from matplotlib import rc_context
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator
+def _svg(draft: Draft, series: Mapping[str, Points], looks: Mapping[str, Look]) -> str:
+    """Return the drawing: shaded edges, grid and ticks, lines, markers and rings."""
+    scale = math.log10 if draft.log_x else float
+    xs = sorted({x for points in series.values() for x, _ in points})
+    ys = [y for points in series.values() for _, y in points]
+    low, high = 0.0 if draft.from_zero else min(ys), max(ys)
+    margin = 0.06 * (high - low or abs(high) or 1)
+    bottom, top = low if draft.from_zero else low - margin, high + margin
+    first, last = scale(xs[0]), scale(xs[-1])
+    side = 0.04 * (last - first) or 1
 
-    settings: dict[Any, Any] = {
-        "svg.fonttype": "none",
-        "svg.hashsalt": repr(draft),  # names of clip paths must differ on one page
-        "text.parse_math": False,
-        "font.family": "sans-serif",
-        "font.size": 9,
-        **dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), INK),
-        "axes.edgecolor": INK,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-    }
-    with rc_context(settings):
-        figure = Figure(figsize=SIZE_INCHES, layout="constrained")
-        FigureCanvasSVG(figure)
-        plot = figure.add_subplot()
-        for name, points in draft.series.items():
-            color, marker, stroke = _look(places[name])
-            shape = MARKERS[marker] if draft.markers and len(points) <= 20 else ""
-            xs, ys = zip(*points, strict=True)
-            plot.plot(xs, ys, STROKES[stroke], c=color, marker=shape, markersize=4, linewidth=1.6)
-            if (chosen := draft.chosen.get(name)) is not None and chosen in xs:
-                y = ys[xs.index(chosen)]
-                plot.plot([chosen], [y], "o", ms=11, mfc="none", mec=color, mew=1.8)
-        every = [point for points in draft.series.values() for point in points]
-        if draft.log_x:
-            plot.set_xscale("log")
-            plot.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-            plot.xaxis.set_minor_formatter(lambda *_: "")
-        elif all(float(x).is_integer() for x, _ in every):
-            plot.xaxis.set_major_locator(MaxNLocator(nbins="auto", integer=True))
-        if draft.from_zero:
-            plot.set_ylim(0, 1.08 * max(*(y for _, y in every), 1e-12))
-        if draft.edges:
-            _shade_edges(plot, sorted({x for x, _ in every}))
-        plot.set_xlabel(draft.x)
-        plot.set_ylabel(draft.y)
-        plot.grid(color=INK, alpha=0.12, linewidth=0.8)
-        buffer = io.StringIO()
-        empty = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-        figure.savefig(buffer, format="svg", transparent=True, metadata=empty)
-    return _on_page(buffer.getvalue())
+    def px(x: float) -> float:
+        share = (scale(x) - first + side) / (last - first + 2 * side)
+        return round(LEFT + share * (WIDTH - LEFT - RIGHT), 1)
 
+    def py(y: float) -> float:
+        share = (y - bottom) / (top - bottom)
+        return round(HEIGHT - BOTTOM - share * (HEIGHT - BOTTOM - TOP), 1)
 
-def _shade_edges(plot: "Plot", places: Sequence[float]) -> None:
-    """Shade the first and the last place of a search over powers: the best may lie beyond."""
-    if len(places) < 3:
-        return
-    low, high = plot.get_xlim()
-    first, last = math.sqrt(places[0] * places[1]), math.sqrt(places[-2] * places[-1])
-    for start, end in ((low, first), (last, high)):
-        plot.axvspan(start, end, color=INK, alpha=0.07, linewidth=0)
-    plot.set_xlim(low, high)
+    end, right, parts = HEIGHT - BOTTOM, WIDTH - RIGHT, []
+
+    def text(x: float, y: float, content: str, anchor: str = "middle", more: str = "") -> None:
+        place = f'x="{x}" y="{y}" text-anchor="{anchor}"{more}'
+        parts.append(f"<text {place}>{escape(content)}</text>")
+
+    if draft.edges and len(xs) > 2:  # the best value may be beyond
+        edges = (LEFT, px(math.sqrt(xs[0] * xs[1]))), (px(math.sqrt(xs[-2] * xs[-1])), right)
+        for start, stop in edges:
+            size = f'width="{stop - start:.1f}" height="{end - TOP}"'
+            parts.append(f'<rect x="{start}" y="{TOP}" {size} opacity="0.07"/>')
+    for value in _ticks(bottom, top):
+        parts.append(
+            f'<path d="M{LEFT} {py(value)}H{right}" stroke="currentColor" opacity="0.15"/>'
+        )
+        text(LEFT - 6, py(value) + 4, f"{value:g}", "end")
+    whole = all(float(x).is_integer() for x in xs)
+    for value in xs[:: -(-len(xs) // 8)] if draft.log_x else _ticks(xs[0], xs[-1], whole=whole):
+        text(px(value), end + 16, f"{value:g}")
+    for name, points in series.items():
+        look = looks[name]
+        dash = DASHES[look.round % len(DASHES)]
+        stroke = f'fill="none" stroke="{look.color}" stroke-width="1.8"'
+        stroke += f' stroke-dasharray="{dash}"' if dash else ""
+        line = "L".join(f"{px(x)} {py(y)}" for x, y in points)
+        parts.append(f'<path d="M{line}" {stroke}/>')
+        for x, y in points:
+            if draft.markers and len(points) <= MAX_MARKED:
+                text(px(x), py(y) + 4, look.sign, more=f' fill="{look.color}"')
+            if draft.chosen.get(name) == x:
+                parts.append(f'<circle cx="{px(x)}" cy="{py(y)}" r="8" {stroke}/>')
+    text((LEFT + right) / 2, HEIGHT - 8, draft.x)
+    text(0, 0, draft.y, more=f' transform="translate(13 {(TOP + end) / 2}) rotate(-90)"')
+    frame = f'viewBox="0 0 {WIDTH} {HEIGHT}" font-size="12" fill="currentColor" aria-hidden="true"'
+    return f"<svg {frame}>{''.join(parts)}</svg>"
 
 
-def _on_page(svg: str) -> str:
-    """Return the drawing as an element of the page, in the page's color of text."""
-    svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    # the size comes from the page's style; the names of groups would clash between charts
-    svg = re.sub(r' (?:width|height)="[\d.]+pt"', "", svg, count=2)
-    svg = re.sub(r'<g id="[\w.]+"', "<g", svg)
-    svg = re.sub(r"\n\s*", "\n", svg)
-    return svg.replace(INK, "currentColor")
+def _ticks(low: float, high: float, *, whole: bool = False) -> list[float]:
+    """Return about NUM_TICKS round numbers from low to high."""
+    rough = (high - low) / NUM_TICKS or abs(high) or 1
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * (1 - 1e-9))
+    step = max(1.0, step) if whole else step
+    numbers = range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)
+    return [float(f"{number * step:.10g}") for number in numbers]

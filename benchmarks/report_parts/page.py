@@ -1,246 +1,285 @@
-"""The whole page: its parts in order, rendered by the templates into one self-contained file."""
+"""The whole report: its sections in order, as one self-contained file."""
 
-import math
+import base64
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
-from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.parse import quote
 
-from benchmarks.drawing.neighbors import evenly
-from benchmarks.pages.blocks import reasons_of
-from benchmarks.pages.differences import SIGNS
-from benchmarks.pages.explanation import explain, file_of
-from benchmarks.pages.paper_page import paper_tables, tasks_of
-from benchmarks.pages.published import result_tables
-from benchmarks.pages.records import Result
-from benchmarks.pages.results_csv import numbers_of
-from benchmarks.report_parts.charts import Chart
-from benchmarks.report_parts.checkpoints import checkpoints, missing_tasks, task_hours
-from benchmarks.report_parts.comparison import (
-    MEANINGS,
-    MOST_SENTENCES,
-    beside_papers,
-    comparisons,
-)
-from benchmarks.report_parts.contents import Contents, Details, Section, read_contents
-from benchmarks.report_parts.galleries import (
+from benchmarks.drawing.files import metadata_of
+from benchmarks.numbers.calibration import calibration_line
+from benchmarks.numbers.contents import Contents, csv_rows
+from benchmarks.numbers.differences import SIGNS
+from benchmarks.numbers.explanation import explain, file_of
+from benchmarks.numbers.numbers import Number
+from benchmarks.numbers.paper_page import paper_tables
+from benchmarks.numbers.published import all_tables
+from benchmarks.numbers.records import FIGURES, Run, plural
+from benchmarks.numbers.tables import Cell, Grid, Line, Notes, plain
+from benchmarks.numbers.verdicts import Pair
+from benchmarks.report_parts.compare import comparisons
+from benchmarks.report_parts.document import (
+    Fold,
     Gallery,
-    Queries,
-    figures,
-    galleries_of,
-    queries_of,
+    Part,
+    Picture,
+    Sheet,
+    html,
 )
-from benchmarks.report_parts.pretraining import Log, kept_logs, pretraining
-from benchmarks.report_parts.requested import not_run, run_command
-from benchmarks.report_parts.task_charts import charts_of, named_records
-from benchmarks.report_parts.task_classes import Confusions, NumberTable, confusions_of, tables_of
+from benchmarks.report_parts.evaluated import evaluated_parts
+from benchmarks.report_parts.pretraining import pretraining_parts
+from benchmarks.report_parts.requested import not_run
+from benchmarks.report_parts.tasks import task_folds
+
+PACKAGE = "benchmarks.report_parts"
+MAX_FIGURES, MAX_VIEWS, MAX_TASKS = 4_000_000, 2_000_000, 2_500_000
+"""Characters of the pictures in one section. The whole page can still be sent by mail."""
+MEANINGS = {
+    "reproduced": "0 lies in the interval, which reaches no further than 1 point",
+    "undecided": "0 lies in the interval, which is wider",
+    "above": "the interval lies above 0",
+    "below": "the interval lies below 0",
+    "not judged": "cited, of unclear origin or without errors, see the paper's table",
+}
 
 
-@dataclass(frozen=True, kw_only=True)
-class TaskPart:
-    """Charts and tables of one task."""
+class Section(NamedTuple):
+    """A part of the page with an address of its own."""
 
-    task: str
-    heading: str
-    num_results: int
-    charts: tuple[Chart, ...] = ()
-    tables: tuple[NumberTable, ...] = ()
-    confusions: tuple[Confusions, ...] = ()
-    galleries: tuple[Gallery, ...] = ()
-    queries: tuple[Queries, ...] = ()
-    unreadable: str = ""
-    """Sentence on details of records that have a foreign shape."""
+    id: str
+    title: str
+    parts: Sequence[Part]
+
+
+class Explanations:
+    """The explanations of all records but those of snapshots, and their addresses on the page."""
+
+    def __init__(self, contents: Contents) -> None:
+        """Explain every record; equal sections, such as those of one protocol, are stored once."""
+        self.records: list[dict[str, Any]] = []
+        self.sections: dict[object, int] = {}
+        self.addresses: dict[str, str] = {}
+        taken: set[str] = set()
+        for run in contents.results.done:
+            short = f"{run.backbone}/{run.key}"
+            names = [short, f"{short}.{run.schedule}.seed{run.seed}", run.file]
+            address = next(name for name in names if name not in taken)
+            taken.add(address)
+            self.addresses[run.file] = address
+            places = []
+            for title, lines in explain(run).items():
+                hidden = _hidden_folders(run, contents.folder)
+                texts = tuple(tuple(_without(hidden, text) for text in line) for line in lines)
+                places.append(self.sections.setdefault((title, texts), len(self.sections)))
+            title = f"{run.label} on {run.task}, seed {run.seed}"
+            self.records.append({"address": address, "title": title, "sections": places})
 
     @property
-    def num_pictures(self) -> int:
-        """Number of pictures in galleries and beside queries."""
-        rows = [row for _, own in self.queries for row in own]
-        return sum(map(len, [*(one.pictures for one in self.galleries), *rows]))
+    def content(self) -> dict[str, Any]:
+        """Return all explanations as the page's script reads them."""
+        return {"records": self.records, "sections": [*self.sections]}
 
-    @property
-    def words(self) -> str:
-        """Return what the part holds, in a line."""
-        titles = [chart.title for chart in self.charts] + [table.title for table in self.tables]
-        titles += ["Most confused classes"] if self.confusions else []
-        titles += ["Pictures"] if self.galleries else []
-        titles += ["Nearest images"] if self.queries else []
-        titles += ["Details that cannot be read"] if self.unreadable else []
-        kinds = dict.fromkeys(title.partition(":")[0] for title in titles)
-        return "; ".join(kinds)
+    def address(self, files: Iterable[str]) -> str:
+        """Return the address of records, behind a "#"; empty if there are none."""
+        known = [quote(self.addresses[file], safe="/@") for file in files if file in self.addresses]
+        return f"#{','.join(known)}" if known else ""
 
 
-def parts_by_task(contents: Contents) -> list[TaskPart]:
-    """Return a part for each task whose records hold charts or tables."""
-    done, snapshots = contents.results.done, contents.snapshots.done
-    parts = []
-    for task in dict.fromkeys(result.task for result in (*done, *snapshots)):
-        own = [r for r in done if r.task == task]
-        of_snapshots = [r for r in snapshots if r.task == task]
-        heading = [*own, *of_snapshots][0].heading
-        part = TaskPart(task=task, heading=heading, num_results=len(own))
-        records = named_records(own)
-        try:
-            part = replace(
-                part,
-                charts=tuple(charts_of(records, of_snapshots)),
-                tables=tuple(tables_of(records)),
-                confusions=tuple(confusions_of(records)),
-                galleries=tuple(galleries_of(contents.folder, records)),
-                queries=tuple(queries_of(records)),
-            )
-        except (TypeError, ValueError, LookupError, AttributeError) as error:
-            what = f"a shape that this page cannot read ({type(error).__name__}: {error})"
-            part = replace(part, unreadable=f"Details of a record of {task} have {what}.")
-        if part.words:
-            parts.append(part)
-    return sorted(parts, key=lambda part: (part.heading, part.task))
-
-
-MOST_CHARACTERS = 9_500_000
-"""Largest page: it can still be sent by mail."""
-MOST_OF_FIGURES = 4_000_000
-"""Characters of the figures that are shown."""
-MOST_OF_VIEWS = 2_000_000
-"""Characters of the views of pre-training runs that are shown."""
-SHARES = (1.0, 0.5, 0.25, 0.1, 0.0)
-"""Shares of the tasks' pictures that are tried until the page is small enough."""
-
-
-def with_share(part: TaskPart, share: float) -> TaskPart:
-    """Return a part with a share of its pictures, spread over their outcomes and classes."""
-
-    def thinned(items: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple(evenly(items, math.ceil(share * len(items))))
-
-    galleries = (replace(one, pictures=thinned(one.pictures)) for one in part.galleries)
-    queries = ((name, thinned(rows)) for name, rows in part.queries)
-    return replace(part, galleries=tuple(galleries), queries=tuple(queries))
-
-
-def shown_figures(figures: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return the figures, in their order, that are not too large together."""
-    sizes = accumulate(len(source) for _, source in figures)
-    fitting = zip(figures, sizes, strict=True)
-    return [one for one, size in fitting if one[1] and size <= MOST_OF_FIGURES]
-
-
-def shown_views(logs: Sequence[Log]) -> tuple[Log, ...]:
-    """Return the logs, without their views from where these are too large together."""
-    sizes = accumulate(len(log.views) for log in logs)
-    fitting = zip(logs, sizes, strict=True)
-    return tuple(log if size <= MOST_OF_VIEWS else replace(log, views="") for log, size in fitting)
-
-
-def _left_out(number: int, thing: str, place: str) -> str:
-    verb = " is" if number == 1 else "s are"
-    return f"{number} {thing}{verb} left out for size: {place}" if number else ""
-
-
-TEMPLATES = "templates"
-
-
-def report_page(results: Path, runs: Sequence[Path] = ()) -> str:
-    """Return the page of a results folder; FileNotFoundError if there is no such folder.
-
-    runs: folders of pre-training runs, whose logs are drawn beside those kept in the results.
-    """
-    contents = read_contents(results)
-    details = explained_records(contents)
-    trained = pretraining(runs, kept_logs(results))
-    by_task, drawn = parts_by_task(contents), figures(results)
-    shown, logs = shown_figures(drawn), shown_views(trained.logs)
-    unseen = sum(bool(log.views) for log in trained.logs) - sum(bool(log.views) for log in logs)
-    parts = {
-        "contents": contents,
-        "checkpoints": checkpoints(contents, trained.logs),
-        "not_run": not_run(results, contents.results),
-        "missing": missing_tasks(contents),
-        "run_missing": run_command(),
-        "groups": comparisons(contents, details),
-        "most_sentences": MOST_SENTENCES,
-        "badges": badges(contents),
-        "beside": beside_papers(contents),
-        "signs": SIGNS,
-        "meanings": MEANINGS,
-        "tables": [
-            (paper, table, paper_tables(table, contents.results))
-            for paper, table in result_tables()
-            if tasks_of(table)
-        ],
-        "hours": task_hours(contents),
-        "numbers": numbers_of(contents.results),
-        "by_file": {result.file: result for result in contents.results.done},
-        "details": details,
-        "pretraining": replace(trained, logs=logs),
-        "views_left_out": _left_out(unseen, "picture", "views.jpg in the runs’ folders"),
-        "figures": shown,
-        "figures_left_out": _left_out(len(drawn) - len(shown), "figure", "results/figures"),
-    }
-    every = sum(part.num_pictures for part in by_task)
-    for share in SHARES if every else SHARES[:1]:
-        tasks = [with_share(part, share) for part in by_task]
-        number = every - sum(part.num_pictures for part in tasks)
-        pictures = _left_out(number, "picture", "the .gallery folders and records in results")
-        page = render(parts | {"by_task": tasks, "pictures_left_out": pictures})
-        if len(page.encode(errors="backslashreplace")) <= MOST_CHARACTERS:
-            break
-    return page
-
-
-def badges(contents: Contents) -> list[str]:
-    """Return what is true of all results and keeps them from standing beside a paper's."""
-    words = [set(reasons_of(result).words()) for result in contents.results.done]
-    return sorted(set.intersection(*words)) if words else []
-
-
-def explained_records(contents: Contents) -> Details:
-    """Return the explanations of all records but those of snapshots."""
-    details, taken = Details(), set[str]()
-    for result in contents.results.done:
-        short, told = f"{result.model.name}/{result.key}", [result.schedule, f"seed{result.seed}"]
-        names = [short, ".".join([short, *told]), result.file]
-        address = next(name for name in names if name not in taken)
-        taken.add(address)
-        details.addresses[result.file] = address
-        details.add(address, *_explanation(contents, result))
-    return details
-
-
-def _explanation(contents: Contents, result: Result) -> tuple[str, list[Section]]:
-    """Return title and sections of one record's explanation, without names of folders."""
-    given = Path(file_of(result.record))
+def _hidden_folders(run: Run, folder: Path) -> dict[str, str]:
+    """Return what a record's explanation shows instead of folders of this machine."""
+    given = Path(file_of(run.record))
     hidden = {str(given): given.name} if given.is_absolute() else {}
-    hidden |= {str(folder): "RESULTS" for folder in (contents.folder.absolute(), contents.folder)}
+    return hidden | {str(own): "RESULTS" for own in (folder.absolute(), folder)}
 
-    def without_folder(text: str) -> str:
-        for folder, word in hidden.items():  # whole paths alone: a folder may be called "out"
+
+def _without(hidden: Mapping[str, str], text: str) -> str:
+    for folder, word in hidden.items():
+        if folder in text:  # only whole paths: a folder may be called "out"
             text = re.sub(rf"(?<![\w./-]){re.escape(folder)}(?![\w.-])", word, text)
-        return text
-
-    return f"{result.model.label} on {result.task}, seed {result.seed}", [
-        (name, tuple((without_folder(label), without_folder(text)) for label, text in lines))
-        for name, lines in explain(result).items()
-    ]
+    return text
 
 
-def render(parts: Mapping[str, Any]) -> str:
-    """Return the page; every value is escaped, whatever file it came from."""
+def report_page(contents: Contents, runs: Sequence[Path] = ()) -> str:
+    """Return the page of a results folder; every value is escaped, whatever file it came from.
+
+    runs: folders of pre-training runs, whose logs are drawn with those kept in the results.
+    """
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
+    folder, results = contents.folder, contents.results
+    explanations = Explanations(contents)
+    groups = comparisons(contents.numbers, explanations.address)
+    words = [{*run.reasons.words} for run in results.done]
+    identities = {run.identity for run in results.done}
+    names = {run.backbone for run in results.done}
+    identities |= {run.identity for run in results.runs if run.backbone not in names}
+    tasks = task_folds(folder, results.done, contents.snapshots)
+    pretraining = pretraining_parts(folder, runs)
+    sections = [
+        Section("beside", "Against the papers", _against(contents.pairs)),
+        Section("tables", "The papers’ tables with our rows", _paper_folds(contents.numbers)),
+        Section("numbers", "All numbers", _all_numbers(contents)),
+        Section("tasks", "Task by task", _thinned(tasks, MAX_TASKS)),
+        Section("pretraining", "Pre-training", _thinned(pretraining, MAX_VIEWS)),
+        Section(
+            "evaluated",
+            "What was evaluated",
+            [calibration_line(folder), *evaluated_parts(folder, results, contents.numbers)],
+        ),
+        Section("figures", "The papers’ figures", _thinned(_figures(folder), MAX_FIGURES)),
+    ]
     environment = Environment(
-        loader=PackageLoader("benchmarks.report_parts", TEMPLATES),
+        loader=PackageLoader(PACKAGE),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    folder = files("benchmarks.report_parts") / TEMPLATES
-    own = {  # our own files, the only text that is not escaped
-        "style": Markup((folder / "report.css").read_text(encoding="utf-8")),
-        "script": Markup((folder / "report.js").read_text(encoding="utf-8")),
-    }
-    return environment.get_template("index.html.j2").render(**parts, **own)
+    own = files(PACKAGE) / "templates"
+    verdicts = [pair.word for pair in contents.pairs]
+    return environment.get_template("page.html.j2").render(
+        title=plural(len(identities), "checkpoint") if identities else "No results yet",
+        badges=sorted(set.intersection(*words)) if words else [],
+        groups=groups,
+        num_results=plural(len(results.done), "result"),
+        num_tasks=plural(len({run.task for run in results.done}), "task"),
+        num_failed=sum(bool(run.failure) for run in results.runs),
+        num_missing=sum(group.num_cells for group in not_run(folder, results.runs)),
+        verdicts={word: verdicts.count(word) for word in SIGNS if word in verdicts},
+        signs=SIGNS,
+        sections=[section for section in sections if section.parts],
+        html=lambda part: html(part, explanations.address),
+        explanations=explanations.content,
+        comparisons=[group.content for group in groups],
+        # files of ours, the only text that is not escaped
+        style=Markup((own / "report.css").read_text(encoding="utf-8")),
+        script=Markup((own / "report.js").read_text(encoding="utf-8")),
+    )
+
+
+def _against(pairs: Sequence[Pair]) -> list[Part]:
+    """Return every number that both we and a paper have, with its verdict."""
+    if not pairs:
+        return []
+    tasks = {pair.printed.task: None for pair in pairs}
+    lines = [
+        Line(
+            words=[
+                pair.printed.task,
+                plain(pair.ours.label),
+                f"{pair.printed.where}: {pair.printed.row.label}, {pair.printed.label}",
+            ],
+            numbers=[
+                Cell(text=pair.ours.score.text(2), score=pair.ours.score, files=pair.ours.files),
+                Cell(text=f"{pair.printed.value:g}"),
+                Cell(text=f"{pair.difference.points:+.2f}".replace("-", "−")),
+                Cell(text=pair.difference.interval_text() if pair.difference.known else "–"),
+                Cell(text=f"{SIGNS[pair.word]} {pair.word}"),
+            ],
+        )
+        for task in tasks
+        for pair in pairs
+        if pair.printed.task == task and pair.ours.score
+    ]
+    words = [pair.word for pair in pairs]
+    key = [f"- {SIGNS[w]} **{w}** {MEANINGS[w]}: {words.count(w)}" for w in SIGNS if w in words]
+    header = ["task", "checkpoint", "published"]
+    numbers = ["ours", "paper", "diff.", "95 % interval", "verdict"]
+    return [
+        "Ours minus the published number, in points, with the 95 % interval of the difference: "
+        "errors of both test sets, and from run to run.",
+        "\n".join(key),
+        Sheet("Against the papers", Grid(words=header, numbers=numbers, lines=lines), id="papers"),
+    ]
+
+
+def _paper_folds(numbers: Sequence[Number]) -> list[Part]:
+    """Return the papers' tables with our rows, those with a row of ours open."""
+    folds: list[Part] = []
+    for paper, table in all_tables():
+        if table.kind == "settings" or not table.tasks:
+            continue
+        notes = Notes()
+        shown = paper_tables(table, numbers, notes)
+        parts: list[Part] = [f"{paper.title}, {paper.venue}, arXiv:{paper.arxiv}"]
+        for one in shown:
+            if one.grid.lines:
+                title = f"{paper.name}, {table.number}" + (f": {one.title}" if one.title else "")
+                legend = "\n".join(f"- {line}" for line in one.legend)
+                parts += [Sheet(title, one.grid, kind="numbers"), one.notes, legend]
+        parts.append(notes.list())
+        parts = [p.replace("→ rows", "our rows") if isinstance(p, str) else p for p in parts]
+        ours = sum(one.num_ours for one in shown)
+        count = f"{plural(ours, 'row')} of ours" if ours else "no row of ours"
+        name = f"{paper.name}, {table.number}"
+        folds.append(Fold(name, table.title, count, parts, is_open=bool(ours)))
+    return folds
+
+
+def _all_numbers(contents: Contents) -> list[Part]:
+    """Return one row per record and metric; what all rows share is in a sentence."""
+    rows = [*csv_rows(contents)]
+    if not rows:
+        return ["There are no numbers yet."]
+    values = {name: {row[name] for row in rows} for name in ("schedule", "seed", "data")}
+    varied = [name for name, own in values.items() if len(own) > 1]
+    shared = [f"{name} {own.pop()}" for name, own in values.items() if name not in varied]
+    text = "One row per record and metric, the same as `results.csv`."
+    text += f" All: {', '.join(shared)}." if shared else ""
+    runs = {run.file: run for run in contents.results.done}
+    lines = []
+    for row in rows:
+        run = runs[row["record"]]
+        verdict = row["verdict"] or ("–" if row["comparable"] else "none")
+        after = [row["protocol"], row["engine"], *(str(row[name]) for name in varied), verdict]
+        value = Cell(text=f"{row['value']:.2f}", files=(run.file,))
+        lines.append(
+            Line(
+                words=[plain(str(text)) for text in (row["backbone"], run.key, row["metric"])],
+                numbers=[value, *(Cell(text=plain(text)) for text in after)],
+                is_secondary=not row["primary"],
+            )
+        )
+    grid = Grid(
+        words=["checkpoint", "task", "metric"],
+        numbers=["value", "protocol", "engine", *varied, "verdict"],
+        lines=lines,
+    )
+    families = [runs[row["record"]].heading for row in rows]
+    return [text, Sheet("Every number", grid, id="all-numbers", families=families)]
+
+
+def _figures(folder: Path) -> list[Part]:
+    """Return the SVG files of the results. In an image element, a browser runs no script of one."""
+    pictures = []
+    for path in sorted((folder / FIGURES).rglob("*.svg")):
+        source = f"data:image/svg+xml;base64,{base64.b64encode(path.read_bytes()).decode()}"
+        title = metadata_of(path).get("title") or path.stem.replace("_", " ")
+        pictures.append(Picture(source, title))
+    return [Gallery("", pictures, kind="gallery")] if pictures else []
+
+
+def _thinned(parts: Sequence[Part], limit: int) -> list[Part]:
+    """Return the parts with as many pictures, evenly spread, as fit into a number of characters."""
+    size = sum(len(one.source) for gallery in _galleries(parts) for one in gallery.pictures)
+    step = -(-size // limit)
+    return [_with_every(part, step) for part in parts] if step > 1 else [*parts]
+
+
+def _galleries(parts: Iterable[Part]) -> list[Gallery]:
+    every = [one for part in parts for one in (part.parts if isinstance(part, Fold) else [part])]
+    return [one for one in every if isinstance(one, Gallery)]
+
+
+def _with_every(part: Part, step: int) -> Part:
+    """Return a part with every step-th picture of its galleries."""
+    if isinstance(part, Fold):
+        return part._replace(parts=[_with_every(one, step) for one in part.parts])
+    if not isinstance(part, Gallery):
+        return part
+    kept = part.pictures[::step]
+    note = f"{part.note} {len(part.pictures) - len(kept)} more are left out for size.".strip()
+    return part._replace(pictures=kept, note=note)

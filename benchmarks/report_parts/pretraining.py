@@ -4,19 +4,16 @@ import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
-from statistics import fmean
 
 from benchmarks.drawing.logs import LOG_FILE, read_lines, read_logs
-from benchmarks.pages.records import REPORT, TRAINING_LOGS, Model
-from benchmarks.report_parts.charts import Chart, Draft, line_charts
-from benchmarks.report_parts.galleries import jpeg_address
+from benchmarks.numbers.records import REPORT, TRAINING_LOGS
+from benchmarks.numbers.tables import plain
+from benchmarks.report_parts.charts import Draft, line_charts
+from benchmarks.report_parts.document import Chart, Gallery, Part, Picture, jpeg_address
 from pretrain.running.atomic_files import write_whole
 
 VIEW_SHEET = "views.jpg"
-SAME_LOSS = 1e-4
-"""Relative difference of losses of one run; kept logs have six digits."""
 TITLES = {
     "loss": "Loss",
     "learning_rate": "Learning rate",
@@ -52,30 +49,26 @@ class Log:
         return ", ".join(words)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Pretraining:
-    """All runs, and charts in which they stand beside each other."""
+def pretraining_parts(results: Path, runs: Sequence[Path]) -> list[Part]:
+    """Return how far the runs are, charts in which they are compared, and their first views.
 
-    logs: tuple[Log, ...]
-    charts: tuple[Chart, ...]
-    missing: tuple[str, ...]
-    """Folders without a log."""
-
-
-def pretraining(runs: Sequence[Path], kept: Sequence[Log] = ()) -> Pretraining:
-    """Return the logs of runs; a folder may be a run's, or hold those of several runs.
-
-    kept: logs below the results; one that is also among those of the runs is left out.
+    runs: folders; each may be a run's, or contain those of several runs. Logs that are kept in the
+    results folder are shown, too, unless they are among those of the runs.
     """
-    found = {run: log_files(run) for run in {run.resolve(): run for run in runs}.values()}
+    found = {run: log_files(run) for run in dict.fromkeys(run.resolve() for run in runs)}
     logs = [_read(path) for path in dict.fromkeys(p for paths in found.values() for p in paths)]
     shown = {_content(log) for log in logs}
-    logs += [log for log in kept if _content(log) not in shown]
-    return Pretraining(
-        logs=tuple(logs),
-        charts=tuple(_charts(logs)),
-        missing=tuple(str(run) for run, paths in found.items() if not paths),
-    )
+    logs += [log for log in kept_logs(results) if _content(log) not in shown]
+    lines = [f"- **{plain(log.name)}**: {log.summary} " for log in logs]
+    lines += [
+        f"- **{plain(str(run))}**: no {LOG_FILE} there or one folder below"
+        for run, paths in found.items()
+        if not paths
+    ]
+    views = [Picture(log.views, f"First views: {log.name}") for log in logs if log.views]
+    note = "A row per image, a column per view, as the network sees them."
+    galleries = [Gallery("", views, note, kind="gallery")] if views else []
+    return ["\n".join(lines), *galleries, *_charts(logs)] if lines else []
 
 
 def kept_logs(results: Path) -> list[Log]:
@@ -113,37 +106,6 @@ def _read(path: Path) -> Log:
         lines=lines,
         views=jpeg_address(sheet.read_bytes()) if sheet.is_file() else "",
     )
-
-
-def loss_of(model: Model, logs: Sequence[Log]) -> Chart | None:
-    """Return the loss of the run that made a checkpoint; None if its log is not here.
-
-    The log is that whose mean loss over the last epoch the checkpoint states, up to its digits.
-    """
-    stated = model.last_epoch.get("loss", math.nan)
-    pairs = [(abs(_last_epoch_loss(log) - stated), log) for log in logs]
-    near = [(apart, log) for apart, log in pairs if apart <= SAME_LOSS * abs(stated)]
-    if not near:
-        return None
-    _, log = min(near, key=lambda pair: pair[0])
-    points = [(line["epoch"], line.get("loss", math.nan)) for line in log.lines]
-    draft = Draft(title="Loss", x="epoch", y="loss", series={log.name: points}, markers=False)
-    return next(iter(line_charts([draft])), None)
-
-
-def _last_epoch_loss(log: Log) -> float:
-    """Return the mean loss over the steps of the last epoch; NaN if the log does not hold it."""
-    if not log.lines or not all(line.get("epoch", 0) > 0 for line in log.lines):
-        return math.nan
-    last = log.lines[-1]
-    first_step = last["step"] - last["step"] / last["epoch"]
-    places = pairwise([0.0, *(line["step"] for line in log.lines)])
-    own = [
-        (line["loss"], end - start)
-        for line, (start, end) in zip(log.lines, places, strict=True)
-        if end > first_step and "loss" in line
-    ]
-    return fmean(*zip(*own, strict=True)) if own else math.nan
 
 
 def _charts(logs: Sequence[Log]) -> list[Chart]:

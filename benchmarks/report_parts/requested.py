@@ -5,9 +5,9 @@ import shlex
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
-from benchmarks.pages.records import REPORT, RequestedCell, Results, grouped
+from benchmarks.numbers.records import REPORT, CellId, Run, grouped
 from pretrain.running.atomic_files import write_whole
 from transfer.datasets.catalog import DATASETS
 from transfer.tasks import TASKS, reading_of
@@ -34,10 +34,10 @@ class Requested:
     """Data sets that are absent."""
 
     @property
-    def cell(self) -> RequestedCell:
+    def cell(self) -> CellId:
         """Return what identifies its record."""
         task = reading_of(self.key)[0]
-        return RequestedCell(self.backbone, task, self.protocol, self.schedule, self.seed)
+        return CellId(self.backbone, task, self.protocol, self.schedule, self.seed)
 
 
 def remember_requested(results: Path, requested: Sequence[Requested]) -> None:
@@ -49,50 +49,56 @@ def remember_requested(results: Path, requested: Sequence[Requested]) -> None:
     write_whole(results / REPORT / FILE, content.encode(), "--results")
 
 
-def not_run(folder: Path, results: Results) -> list[dict[str, Any]]:
-    """Return the requested tasks that have neither a result nor a failure, by reason.
+class Remaining(NamedTuple):
+    """Requested tasks without a result, for one reason."""
 
-    Beside backbones and tasks stand the reason, how to get the absent data, the command that runs
-    them, which is empty if none could, and the number of cells.
-    """
-    ended = {result.cell for result in results.done} | {one.cell for one in results.failed}
-    left = [one for one in stored_requests(folder) if one.cell not in ended]
-    groups = grouped(((one.why, bool(one.data), one.schedule), one) for one in left)
-    return [_group(group) for group in groups.values()]
+    backbones: tuple[str, ...]
+    tasks: tuple[str, ...]
+    """Keys in TASKS."""
+    reason: str
+    how_to_get: list[str]
+    """How to get the missing data."""
+    command: str
+    """Command that runs the tasks; empty if they cannot run."""
+    num_cells: int
+
+
+def not_run(folder: Path, runs: Iterable[Run]) -> list[Remaining]:
+    """Return the requested tasks that have neither a result nor a failure, by reason."""
+    ended = {run.cell for run in runs}
+    remaining = [one for one in stored_requests(folder) if one.cell not in ended]
+    groups = grouped(((one.why, bool(one.data), one.schedule), one) for one in remaining)
+    return [_remaining(group) for group in groups.values()]
 
 
 def run_command(
-    tasks: Iterable[str] = (),
-    backbones: Collection[str] = (),
-    schedule: str = "paper",
-    seeds: Iterable[int] = (0,),
+    tasks: Iterable[str], backbones: Collection[str], schedule: str, seeds: Iterable[int]
 ) -> str:
-    """Return the command that runs tasks, all default ones if none is given."""
+    """Return the command that runs tasks."""
     words = ["python", "benchmarks/run_all.py", "--ckpt", "FILE"]
     words += ["--name", *backbones] if len(backbones) == 1 else []
-    words += ["--data", "DATA"]
-    listed, numbers = ",".join(tasks), ",".join(map(str, seeds))
-    words += ["--tasks", listed] if listed else []
+    numbers = ",".join(map(str, seeds))
+    words += ["--data", "DATA", "--tasks", ",".join(tasks)]
     words += ["--schedule", schedule] if schedule != "paper" else []
     words += ["--seeds", numbers] if numbers != "0" else []
     return shlex.join(words)
 
 
-def _group(group: Sequence[Requested]) -> dict[str, Any]:
+def _remaining(group: Sequence[Requested]) -> Remaining:
     first = group[0]
     backbones = tuple(dict.fromkeys(one.backbone for one in group))
     tasks = tuple(dict.fromkeys(one.key for one in group))
     command = run_command(tasks, backbones, first.schedule, sorted({one.seed for one in group}))
     data = tuple(dict.fromkeys(key for one in group for key in one.data))
-    absent = f"no {', '.join(data)}" if data else NOT_FINISHED
-    return {
-        "backbones": backbones,
-        "tasks": tasks,
-        "why": first.why or absent,
-        "how_to_get": how_to_get(data),
-        "command": "" if first.why else command,
-        "num": len(group),
-    }
+    missing = f"no {', '.join(data)}" if data else NOT_FINISHED
+    return Remaining(
+        backbones=backbones,
+        tasks=tasks,
+        reason=first.why or missing,
+        how_to_get=how_to_get(data),
+        command="" if first.why else command,
+        num_cells=len(group),
+    )
 
 
 def stored_requests(results: Path) -> list[Requested]:

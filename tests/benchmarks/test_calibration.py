@@ -15,7 +15,7 @@ import benchmarks.report
 import benchmarks.run_all
 import transfer.convert.public_files
 from benchmarks.execution.calibration import KnownNumber, Reference, write_calibration
-from benchmarks.pages.calibration import calibration_line
+from benchmarks.numbers.calibration import calibration_line
 from benchmarks.planning.plan import PlannedCell
 from benchmarks.run_all import main
 from tests.synthetic_records import page, record
@@ -152,8 +152,8 @@ def test_on_a_cluster_the_same_command_writes_the_comparison_when_all_is_there(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     publish(monkeypatch, 50.0)
-    monkeypatch.setattr(benchmarks.execution.calibration, "update_tables", lambda *_: True)
-    monkeypatch.setattr(benchmarks.report, "update_report", lambda *_: True)
+    monkeypatch.setattr(benchmarks.execution.calibration, "update_tables", lambda *_, **__: True)
+    monkeypatch.setattr(benchmarks.report, "update_report", lambda *_, **__: True)
     monkeypatch.setattr(benchmarks.run_all, "finish_run", lambda _, failed, *__: int(bool(failed)))
     submitted: list[str] = []
 

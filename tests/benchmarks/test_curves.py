@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from benchmarks.execution.states import local_states
-from benchmarks.pages.records import read_results
+from benchmarks.numbers.records import read_results
 from benchmarks.run_all import main
 
 
@@ -50,7 +50,7 @@ def test_a_curve_has_a_row_per_epoch_in_its_csv_and_in_the_table(
     assert [(epoch.strip(), score.strip()) for epoch, score in shown] == [
         (row["epoch"], f"{float(row['top1']):.2f}") for row in rows
     ]
-    assert read_results(tmp_path / "results").done == ()
+    assert read_results(tmp_path / "results").runs == []
     assert "mine" not in (tmp_path / "results" / "tables" / "overview.md").read_text()
 
 
@@ -88,7 +88,8 @@ def test_a_broken_snapshot_or_cell_is_told_and_the_others_are_finished(
     assert "mine@epoch0001  failed: " in told
     assert "3 cells, 2 failed, 1 checkpoint could not be read, " in told
     assert "failed  mine@epoch0001  " in shown
-    failed = read_results(tmp_path / "results", snapshots=True).failed
+    runs = read_results(tmp_path / "results").snapshots
+    failed = [run for run in runs if run.failure]
     assert [failure.backbone for failure in failed] == ["mine@epoch0000", "mine@epoch0011"]
     assert all(f"failed  {one.backbone}  cifar10_knn  " in shown for one in failed)
     (path,) = (tmp_path / "results" / "figures").glob("*.csv")

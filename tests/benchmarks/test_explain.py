@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.explain import main
-from benchmarks.pages.published import transfer_tasks
+from benchmarks.numbers.published import transfer_tasks
 from tests.benchmarks.report.complete_records import complete
 from tests.synthetic_records import record
 

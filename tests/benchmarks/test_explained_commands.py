@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import tyro
 
-from benchmarks.pages.explanation import again_lines
+from benchmarks.numbers.explanation import again_lines
 from benchmarks.planning.options import RunAll
 from pretrain.running.processes import assume_gpus
 from tests.synthetic_records import put

@@ -9,9 +9,19 @@ from pathlib import Path
 import pytest
 
 from benchmarks.explain import main as explain
-from benchmarks.pages.table_rows import csv_cell, csv_text, plain, table
+from benchmarks.numbers.contents import read_contents
+from benchmarks.numbers.tables import (
+    Cell,
+    Grid,
+    Line,
+    Page,
+    csv_cell,
+    csv_text,
+    latex,
+    plain,
+)
 from benchmarks.report_parts.page import report_page
-from benchmarks.tables import latex_tables, main, write_tables
+from benchmarks.tables import main, write_tables
 from tests.synthetic_records import blocks, failure, page, put, record
 
 OWN = Path(__file__).parents[2] / "results"
@@ -23,7 +33,7 @@ def test_the_committed_records_give_the_committed_bytes(
     made_from_them = shutil.ignore_patterns("tables", "figures", "results.csv")
     shutil.copytree(OWN, tmp_path / "results", ignore=made_from_them)
     monkeypatch.chdir(tmp_path)
-    made = [*write_tables(Path("results")), *Path("results/figures").glob("*.csv")]
+    made = [*write_tables(read_contents(Path("results"))), *Path("results/figures").glob("*.csv")]
     made.append(Path("results/results.csv"))
     assert [path for path in made if path.read_bytes() != (OWN.parent / path).read_bytes()] == []
     assert {path.name for path in made if path.suffix == ".md"} == {
@@ -35,7 +45,7 @@ def test_a_torn_file_is_a_warning_and_protocols_have_columns_of_their_own_in_the
     tmp_path: Path,
 ) -> None:
     with pytest.raises(FileNotFoundError, match="no such folder"):
-        write_tables(tmp_path / "nowhere")
+        read_contents(tmp_path / "nowhere")
     for protocol, score in (("jcl-2020/1", 60.0), ("looc-2020/1", 70.0)):
         record(tmp_path, score, task="in100_linear", protocol=protocol)
     mine = tmp_path / "records" / "mine"
@@ -116,7 +126,7 @@ def test_a_page_whose_records_are_gone_goes_too(tmp_path: Path) -> None:
     (tmp_path / "tables").mkdir()
     for name in ("methods.md", "curves_cifar10_knn.tex", "methods_of_mine.md"):
         (tmp_path / "tables" / name).write_text("60.0")
-    write_tables(tmp_path)
+    write_tables(read_contents(tmp_path))
     left = {path.name for path in (tmp_path / "tables").iterdir()}
     assert "overview.md" in left
     assert not left & {"methods.md", "curves_cifar10_knn.tex"}
@@ -132,7 +142,7 @@ def test_an_edited_record_is_named_and_not_used(
     path.write_text(path.read_text().replace("46.0", "96.0"))
     text = page(tmp_path, "overview.md")
     assert f"{path.relative_to(tmp_path)}: not used (edited" in text
-    assert f"{path.relative_to(tmp_path)}: not used (edited" in report_page(tmp_path)
+    assert f"{path.relative_to(tmp_path)}: not used (edited" in report_page(read_contents(tmp_path))
     assert "96.0" not in text
     named = ["--results", str(tmp_path), "--name", "mine", "--task", "voc07_svm"]
     for words in ([str(path)], *[named] * (folder == "records")):
@@ -152,45 +162,46 @@ def test_a_record_that_lacks_a_nested_entry_is_named_and_not_used(
         put(path.parent, path.name, content)
         said = f"{path.relative_to(results)}: not used (no {name} in its {part}"
         assert said in page(results, "overview.md")
-        assert said in report_page(results)
+        assert said in report_page(read_contents(results))
         assert explain([str(path)]) == 2
         assert f"{path}: not a record that can be used (no {name}" in capsys.readouterr().err
 
 
-PAGE = f"""# Title
-
-Text.
-
-## A block
-
-{table(("method", "top_1 | %"), [["→ mine ¹²", "**71.2** ± 0.3"], ["*group*", "*3*"]])}
-
-- note
-"""
+NUMBERS = Grid(
+    words=["method"],
+    numbers=["top_1 | %"],
+    lines=[
+        Line(words=["→ mine ¹²"], numbers=[Cell(text="71.2", after=" ± 0.3", best=True)]),
+        Line(words=["group"]),
+        Line(words=["*"], numbers=[Cell(text="3")]),
+    ],
+)
+PAGE: Page = ["# Title", "Text.", "## A block", NUMBERS, "- note"]
 
 
 def test_a_table_becomes_a_tabular_with_booktabs() -> None:
     assert (
-        latex_tables(PAGE)
+        latex(PAGE)
         == r"""% A block
 \begin{tabular}{lr}
 \toprule
 method & top\_1 | \% \\
 \midrule
 $\rightarrow$ mine $^{12}$ & \textbf{71.2} $\pm$ 0.3 \\
-\textit{group} & \textit{3} \\
+\textit{group} &  \\
+{*} & 3 \\
 \bottomrule
 \end{tabular}
 """
     )
-    assert latex_tables("# no table\n") == ""
+    assert latex(["# no table"]) == ""
 
 
 def test_pages_in_latex_follow_later_records(tmp_path: Path) -> None:
     record(tmp_path, 60.0)
     assert main(["--results", str(tmp_path), "--format", "latex"]) == 0
     record(tmp_path, 70.0)
-    write_tables(tmp_path)
+    write_tables(read_contents(tmp_path))
     text = (tmp_path / "tables" / "overview.tex").read_text()
     assert "70.0" in text
     assert "60.0" not in text
@@ -243,7 +254,7 @@ def test_spreadsheets_compute_no_text(text: str, cell: str) -> None:
 
 def test_results_csv_has_quoted_names(tmp_path: Path) -> None:
     record(tmp_path, 60.0, backbone="=SUM(A1)")
-    write_tables(tmp_path)
+    write_tables(read_contents(tmp_path))
     (row,) = csv.DictReader((tmp_path / "results.csv").read_text().splitlines())
     assert row["backbone"] == "'=SUM(A1)"
 

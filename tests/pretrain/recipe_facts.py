@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from benchmarks.pages.published import papers
+from benchmarks.numbers.published import papers
 from pretrain.recipes import Recipe
 
 

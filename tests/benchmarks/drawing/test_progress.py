@@ -11,8 +11,8 @@ import torch
 
 from benchmarks.drawing.logs import keep, read_logs, read_run
 from benchmarks.figures import main
-from benchmarks.pages.overview import curve_files
-from benchmarks.pages.records import read_results
+from benchmarks.numbers.contents import read_contents
+from benchmarks.numbers.overview import curve_files
 from tests.benchmarks.drawing.figure_records import drawn, line_panels, snapshot, training_log
 
 MOCO = {
@@ -49,7 +49,7 @@ def test_a_curve_holds_the_metrics_of_all_its_snapshots(tmp_path: Path) -> None:
     snapshot(tmp_path, *run, 0, 0.0)
     snapshot(tmp_path, *run, 1, 50.0, details={"head_entropy_bits": 1.5})
     snapshot(tmp_path, *run, 2, 0.0)
-    (text,) = curve_files(read_results(tmp_path, snapshots=True)).values()
+    (text,) = curve_files(read_contents(tmp_path).snapshots).values()
     rows = ["epoch,top1,head_entropy_bits", "0,0.0000,", "1,50.0000,1.5000", "2,0.0000,"]
     assert text.splitlines() == rows
 

@@ -10,10 +10,11 @@ import pytest
 
 from benchmarks.execution import ending
 from benchmarks.execution.ending import finish_run, log_results, require_wandb
-from benchmarks.pages.published import transfer_tasks
-from benchmarks.pages.records import read_results
-from benchmarks.pages.results_csv import write_csv
+from benchmarks.numbers.contents import read_contents
+from benchmarks.numbers.published import transfer_tasks
+from benchmarks.numbers.records import read_results
 from benchmarks.planning.options import RunAll
+from benchmarks.tables import write_tables
 from tests.benchmarks.conftest import Rows
 from tests.synthetic_records import failure, put, record
 
@@ -41,7 +42,7 @@ def test_the_whole_end_fits_60_lines_of_80_columns(
     planned += rows(transfer_tasks()[0], names=("mine",), seeds=10, schedule="paper")
     for place in range(7):  # problems of figures, too
         put(results / "training", f"{place}.json", {})
-    found = {(one.model.name, one.task): one.record for one in read_results(results).done}
+    found = {(one.backbone, one.task): one.record for one in read_results(results).done}
     monkeypatch.setattr(ending, "finished", lambda cell: found.get((cell.backbone.name, cell.key)))
     request = RunAll(results=results, runs=tmp_path / "runs")
     failed = [one.cell for one in planned[-10:]]
@@ -62,7 +63,7 @@ def test_the_whole_end_fits_60_lines_of_80_columns(
 @pytest.mark.parametrize(
     ("step", "outcome", "status"),
     [
-        ("benchmarks.tables.write_csv", "the tables are not up to date", 1),
+        ("benchmarks.tables.results_csv", "the tables are not up to date", 1),
         ("benchmarks.figures.draw_figures", "the figures are not up to date", 0),
         ("benchmarks.execution.ending.final_screen", "the last screen is missing", 1),
         ("benchmarks.report.report_page", "the report was not written", 1),
@@ -97,7 +98,7 @@ def test_every_metric_is_a_row_and_a_summary_and_no_network_is_told_in_a_line(
     wandb.init.return_value.summary = {}
     monkeypatch.setitem(sys.modules, "wandb", wandb)
     record(tmp_path, 79.7)
-    write_csv(tmp_path, read_results(tmp_path))
+    write_tables(read_contents(tmp_path))
     log_results("ssl", tmp_path, tmp_path / "runs")
     (row,) = wandb.Table.call_args.kwargs["dataframe"].to_dict("records")
     assert (row["backbone"], row["metric"], row["value"]) == ("mine", "mAP", 79.7)

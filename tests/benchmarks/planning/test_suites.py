@@ -1,6 +1,6 @@
 """The suites are the tasks of the published tables, by the protocols that their numbers name."""
 
-from benchmarks.pages.published import AVERAGE, ELSEWHERE, papers
+from benchmarks.numbers.published import AVERAGE, ELSEWHERE, papers
 from benchmarks.planning.cells import suites, task_keys
 from transfer.datasets.catalog import DATASETS
 from transfer.getting.command import SUITES

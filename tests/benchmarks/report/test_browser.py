@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.pages.published import transfer_tasks
+from benchmarks.numbers.contents import read_contents
+from benchmarks.numbers.published import transfer_tasks
 from benchmarks.report import write_report
 from tests.benchmarks.report.complete_records import HOSTILE, backbone, complete, usual
 from tests.benchmarks.report.test_report import results_of_two
@@ -89,7 +90,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_report(usual(tmp_path_factory.mktemp("usual"))).absolute()
+    return write_report(read_contents(usual(tmp_path_factory.mktemp("usual")))).absolute()
 
 
 def test_numbers_are_sorted_and_filtered(browser: Browser, page: Path) -> None:
@@ -153,14 +154,14 @@ def test_on_a_phone_only_tables_scroll_sideways(browser: Browser, tmp_path: Path
     for name in "ab":
         entry = backbone(name, "resnet18", made_by={"data": "photographs of rooms (900 images)"})
         complete(tmp_path, name, transfer_tasks()[0], backbone=entry)
-    browser.open(write_report(tmp_path).absolute(), width=PHONE_PX)
+    browser.open(write_report(read_contents(tmp_path)).absolute(), width=PHONE_PX)
     assert browser.find("#compare-group").is_displayed()
     assert browser.run("document.documentElement.scrollWidth") == PHONE_PX
 
 
 def test_from_the_answer_to_everything_behind_a_number(browser: Browser, tmp_path: Path) -> None:
     results_of_two(tmp_path)
-    page = write_report(tmp_path).absolute()
+    page = write_report(read_contents(tmp_path)).absolute()
     browser.open(page)
     assert [url for url in browser.requests() if not url.startswith("data:")] == [page.as_uri()]
     assert browser.find("h1").text == "2 checkpoints"
@@ -203,8 +204,8 @@ def test_a_table_is_copied_as_markdown_and_as_latex(browser: Browser, page: Path
     assert rows[2] == (
         "| transfer_linear/aircraft mean_per_class | 47.5 | 40.0 | +7.5 | no error |"
     )
-    papers = browser.run("asLatex(tableOf(document.querySelector('#beside .chart')))")
-    assert "\ntask & ours & paper & diff. & verdict \\\\\n" in papers
+    papers = browser.run("asLatex(document.getElementById('papers'))")
+    assert "\ntask & checkpoint & published & ours & paper & diff. &" in papers
     for section in ("numbers", "compare", "beside"):
         browser.find(f"#{section} .copy button").click()
     assert browser.errors() == []

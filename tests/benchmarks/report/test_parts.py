@@ -1,21 +1,18 @@
-"""Parts of the page: charts, numbers by class, logs, hours, figures; foreign details."""
+"""Parts of the report: charts, numbers by class, pictures, logs; foreign details."""
 
 import json
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.pages.published import transfer_tasks
-from benchmarks.pages.records import Model
+from benchmarks.numbers.contents import read_contents
+from benchmarks.numbers.published import transfer_tasks
 from benchmarks.report_parts.charts import Draft, line_charts
-from benchmarks.report_parts.checkpoints import task_hours
-from benchmarks.report_parts.contents import read_contents
-from benchmarks.report_parts.galleries import figures
-from benchmarks.report_parts.page import MOST_CHARACTERS, TaskPart, parts_by_task, report_page
-from benchmarks.report_parts.pretraining import Log, loss_of, pretraining
-from benchmarks.report_parts.task_charts import named_records
+from benchmarks.report_parts.document import Chart, Fold, Gallery, Sheet
+from benchmarks.report_parts.page import report_page
+from benchmarks.report_parts.pretraining import pretraining_parts
+from benchmarks.report_parts.tasks import named_records, task_folds
 from tests.benchmarks.report.complete_records import HOSTILE, LORAC, backbone, complete
 from transfer.galleries.tile import Tile, write_gallery
 from transfer.record import RECORDS, SNAPSHOTS
@@ -26,13 +23,12 @@ NUMBERS = ((1.0, 1.0), (2.0, 2.0))
 
 
 def test_a_chart_has_the_colors_of_the_page_and_a_name_one_look_in_all_of_a_part() -> None:
-    series = {"a": ((0.1, 1), (1, 3), (10, 2))}
+    series = {"a": ((0.1, 1.0), (1.0, 3.0), (10.0, 2.0))}
     (chart,) = line_charts([replace(SEARCH, series=series, chosen={"a": 1})])
     assert "currentColor" in chart.svg
-    assert "#010203" not in chart.svg
-    assert "mathdefault" not in chart.svg
-    assert re.search(r">\s*0\.1\s*</text>", chart.svg)
-    assert not re.search(r'(href|src)="(?!#)', chart.svg)
+    assert ">0.1</text>" in chart.svg
+    assert chart.svg.count("<circle") == 1
+    assert not re.search(r"(href|src)=", chart.svg)
     names = list("abcdefghi")
     drafts = [
         replace(SEARCH, series=dict.fromkeys(names[:8], NUMBERS)),
@@ -46,33 +42,65 @@ def test_a_chart_has_the_colors_of_the_page_and_a_name_one_look_in_all_of_a_part
     assert len(set.union(*looks.values())) == 9
 
 
-def part_of(results: Path) -> TaskPart:
-    (part,) = parts_by_task(read_contents(results))
-    return part
+def test_a_single_point_is_drawn() -> None:
+    (chart,) = line_charts([Draft(title="Rate", x="step", y="", series={"a": [(1, 0)]})])
+    assert "nan" not in chart.svg
 
 
-def test_a_search_leaves_out_what_diverged_and_classes_are_sorted_by_the_best_backbone(
-    tmp_path: Path,
-) -> None:
+def folds_of(results: Path) -> list[Fold]:
+    contents = read_contents(results)
+    return task_folds(results, contents.results.done, contents.snapshots)
+
+
+def sheets(results: Path) -> dict[str, list[list[str]]]:
+    """Texts of the cells of a task's tables."""
+    (fold,) = folds_of(results)
+    found = [part for part in fold.parts if isinstance(part, Sheet)]
+    return {one.title: [[cell.text for cell in row] for row in one.grid.cells()] for one in found}
+
+
+def charts(results: Path) -> list[Chart]:
+    return [part for fold in folds_of(results) for part in fold.parts if isinstance(part, Chart)]
+
+
+def galleries(results: Path) -> list[Gallery]:
+    return [part for fold in folds_of(results) for part in fold.parts if isinstance(part, Gallery)]
+
+
+def test_a_search_leaves_out_what_diverged(tmp_path: Path) -> None:
     rates = {"0.1": 40.0, "1.0": 50.0, "10.0": -1.0}
-    pairs = [{"class": HOSTILE, "taken_for": "cat", "images": 3, "of": 9}]
-    details: dict[str, Any] = {"most_confused": pairs}
-    details |= {"val_accuracy": rates, "learning_rate": 1.0}
-    details |= {"accuracy_per_class": {"cat": 20.0, HOSTILE: 60.0}}
+    details = {"val_accuracy": rates, "learning_rate": 1.0}
     complete(tmp_path, "mine", TASK, details=details)
-    part = part_of(tmp_path)
-    (chart,), (table,) = part.charts, part.tables
+    (chart,) = charts(tmp_path)
     assert chart.title == "Search over the learning rate"
     assert chart.note.startswith("Ring")
     assert "Diverged and left out: 1." in chart.note
-    assert table.rows == ((HOSTILE, (60.0,)), ("cat", (20.0,)))
-    assert part.confusions[0][1] == ((HOSTILE, "cat", 3, 9),)
-    assert HOSTILE not in report_page(tmp_path)
-    # of two checkpoints, classes are compared
-    complete(tmp_path, "other", TASK, details={"accuracy_per_class": {"cat": 50.0, HOSTILE: 60.0}})
-    _, apart = part_of(tmp_path).tables
-    assert apart.rows == ((HOSTILE, (0.0,)), ("cat", (-30.0,)))
-    assert apart.columns == ("mine minus other",)
+
+
+def test_classes_are_sorted_by_the_best_checkpoint_and_compared(tmp_path: Path) -> None:
+    pairs = [{"class": HOSTILE, "taken_for": "cat", "images": 3, "of": 9}]
+    details: dict[str, Any] = {"accuracy_per_class": {"cat": 20.0, "dog": 60.0}}
+    complete(tmp_path, "mine", TASK, details=details | {"most_confused": pairs})
+    assert sheets(tmp_path)["Accuracy by class"] == [
+        ["class", "mine"],
+        ["dog", "60.0"],
+        ["cat", "20.0"],
+    ]
+    assert sheets(tmp_path)["Most confused classes: mine"][1][1:] == ["cat", "3", "9"]
+    assert HOSTILE not in report_page(read_contents(tmp_path))
+    complete(tmp_path, "other", TASK, details={"accuracy_per_class": {"cat": 50.0, "dog": 60.0}})
+    head, *rows = sheets(tmp_path)["Accuracy by class"]
+    assert head == ["class", "mine", "other", "first minus second"]
+    assert rows == [["dog", "60.0", "60.0", "0.0"], ["cat", "20.0", "50.0", "-30.0"]]
+
+
+def test_classes_of_two_readings_are_not_compared(tmp_path: Path) -> None:
+    details = {"accuracy_per_class": {"cat": 20.0, "dog": 60.0}}
+    for name, reading in (("a", "co2"), ("b", "lorac")):
+        key = f"in1k_semi_1pct@{reading}"
+        request = {"task": key, "backbone": [], "options": [], "input": {}}
+        complete(tmp_path, name, "in1k_semi_1pct", details=details, request=request)
+    assert [len(table[0]) for table in sheets(tmp_path).values()] == [2, 2]
 
 
 def tile(size: int = 0, caption: str = HOSTILE, group: str = "found") -> Tile:
@@ -83,16 +111,16 @@ def test_pictures_beside_a_record_are_embedded_and_none_from_elsewhere(tmp_path:
     complete(tmp_path, "mine", TASK)
     (result,) = read_contents(tmp_path).results.done
     folder = write_gallery(tmp_path / result.file, [tile(), tile()])
-    (folder / "01.jpg").write_text("<svg onload=alert(1)>")  # no JPEG
-    (picture,) = part_of(tmp_path).galleries[0].pictures
+    (folder / "01.jpg").write_text("<svg onload=alert(1)>")  # not a JPEG
+    (picture,) = galleries(tmp_path)[0].pictures
     assert picture.source == "data:image/jpeg;base64,/9j/"
-    page = report_page(tmp_path)
+    page = report_page(read_contents(tmp_path))
     assert picture.source in page
     assert HOSTILE not in page
     (tmp_path / "secret.jpg").write_bytes(b"\xff\xd8\xffsecret")
     captions = folder / "captions.jsonl"
     captions.write_text(captions.read_text().replace("00.jpg", str(tmp_path / "secret.jpg")))
-    assert parts_by_task(read_contents(tmp_path)) == []
+    assert folds_of(tmp_path) == []
 
 
 def test_pictures_of_an_older_record_are_not_shown(tmp_path: Path) -> None:
@@ -100,9 +128,9 @@ def test_pictures_of_an_older_record_are_not_shown(tmp_path: Path) -> None:
     (result,) = read_contents(tmp_path).results.done
     path = tmp_path / result.file
     write_gallery(path, [tile()], finished=result.finished)
-    assert part_of(tmp_path).galleries != ()
+    assert galleries(tmp_path)
     write_gallery(path, [tile()], finished="2025-01-01T00:00:00Z")
-    assert parts_by_task(read_contents(tmp_path)) == []
+    assert folds_of(tmp_path) == []
 
 
 def test_logs_are_read_up_to_a_torn_line(tmp_path: Path) -> None:
@@ -110,57 +138,41 @@ def test_logs_are_read_up_to_a_torn_line(tmp_path: Path) -> None:
     log = tmp_path / "run" / "metrics.jsonl"
     log.parent.mkdir()
     log.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"step": 3, "lo')
-    found = pretraining([tmp_path, tmp_path / "absent"])
-    assert [chart.title for chart in found.charts] == ["Loss", "Learning rate"]
-    assert found.logs[0].summary == "step 2, epoch 1.00, loss 2"
-    assert found.missing == (str(tmp_path / "absent"),)
-
-
-def test_a_checkpoint_shows_the_loss_of_its_own_run() -> None:
-    def log(name: str, losses: Sequence[float]) -> Log:
-        lines = [{"step": i, "epoch": i / 2, "loss": x} for i, x in enumerate(losses, 1)]
-        return Log(name=name, path=name, lines=tuple(lines), views="")
-
-    model = Model(name="mine", last_epoch={"loss": 2.5})  # steps 3 and 4 of two epochs of two
-    chart = loss_of(model, [log("other", (9, 9, 9, 9)), log("own", (9, 8, 3, 2))])
-    assert chart is not None
-    assert [name for *_, name in chart.legend] == ["own"]
-    assert loss_of(model, [log("own", (9, 9, 9, 9)), log("own", (9, 8, 3, 2))]) == chart
-    assert loss_of(replace(model, last_epoch={}), [log("own", (9, 8, 3, 2))]) is None
+    text, *found = pretraining_parts(tmp_path, [tmp_path, tmp_path / "absent"])
+    assert [chart.title for chart in found if isinstance(chart, Chart)] == ["Loss", "Learning rate"]
+    assert "**run**: step 2, epoch 1.00, loss 2" in str(text)
+    assert "absent**: no metrics.jsonl" in str(text)
 
 
 def test_records_of_one_cell_that_tolerated_unlike_images_have_unlike_names(tmp_path: Path) -> None:
-    told = {"fingerprint": "f", "small": "", "counts": {"test": 3}, "tolerated": 3}
+    data = {"fingerprint": "f", "small": "", "counts": {"test": 3}, "tolerated": 3}
     complete(tmp_path, "mine", TASK)
-    complete(tmp_path, "mine", TASK, data={"aircraft": told})
+    complete(tmp_path, "mine", TASK, data={"aircraft": data})
     done = read_contents(tmp_path).results.done
     first, second = (name for name, _ in named_records(done))
     assert first != second
 
 
-def test_accuracy_stands_against_the_cost_of_unlike_networks(tmp_path: Path) -> None:
-    for name, millions, images_per_s in (("small", 11, 90.0), ("large", 23, 40.0)):
+def test_accuracy_is_drawn_against_the_size_of_unlike_networks(tmp_path: Path) -> None:
+    for name, millions in (("small", 11), ("large", 23)):
         entry = backbone(name, num_parameters=millions * 1_000_000)
-        complete(tmp_path, name, TASK, backbone=entry, speed={"224": images_per_s, "32": 999.0})
-    parameters, speed = part_of(tmp_path).charts
-    assert parameters.title == "Accuracy against parameters"
-    assert "224 px" in speed.note
+        complete(tmp_path, name, TASK, backbone=entry)
+    assert [chart.title for chart in charts(tmp_path)] == ["Accuracy against parameters"]
     complete(tmp_path, "large", TASK, backbone=entry | {"num_parameters": 11_000_000})
-    assert parts_by_task(read_contents(tmp_path)) == []  # networks of one size
+    assert folds_of(tmp_path) == []  # networks of one size
 
 
 def test_hours_are_summed_and_figures_are_images_that_can_run_nothing(tmp_path: Path) -> None:
     complete(tmp_path, "mine", TASK, wall_s=7200.0)
     complete(tmp_path, "mine", TASK, 1, wall_s=3600.0)
-    (row,) = task_hours(read_contents(tmp_path))
-    assert (row["num_results"], row["hours"], row["longest"]) == (2, 3.0, 2.0)
     folder = tmp_path / "figures"
     folder.mkdir()
     (folder / "jcl_figure2.svg").write_text("<svg><script>alert(1)</script></svg>")
-    (one,) = figures(tmp_path)
-    assert one[0] == "jcl figure2"
-    assert one[1].startswith("data:image/svg+xml;base64,")
-    assert "alert(1)" not in report_page(tmp_path)
+    page = report_page(read_contents(tmp_path))
+    assert "2 results in 3.00 hours." in page
+    assert 'alt="jcl figure2"' in page
+    assert "data:image/svg+xml;base64," in page
+    assert "alert(1)" not in page
 
 
 def test_the_whole_page_is_below_the_limit_and_says_what_is_left_out(tmp_path: Path) -> None:
@@ -173,14 +185,13 @@ def test_the_whole_page_is_below_the_limit_and_says_what_is_left_out(tmp_path: P
     run = tmp_path / "run"
     for folder in (tmp_path / "figures", run):
         folder.mkdir()
-    for number, size in enumerate((900_000, 900_000, 900_000, 900_000, 1_100_000)):
-        (tmp_path / "figures" / f"{number}.svg").write_text(" " * size)
+    for number in range(5):
+        (tmp_path / "figures" / f"{number}.svg").write_text(" " * 900_000)
     (run / "metrics.jsonl").write_text('{"step": 1, "loss": 1.0}\n')
     (run / "views.jpg").write_bytes(b"\xff\xd8\xff" + bytes(200_000))
-    page = report_page(tmp_path, [run])
-    assert 5_000_000 < len(page.encode()) <= MOST_CHARACTERS
-    assert "figures are left out for size: results/figures" in page
-    assert "pictures are left out for size: the .gallery folders" in page
+    page = report_page(read_contents(tmp_path), [run])
+    assert 5_000_000 < len(page.encode()) <= 9_500_000
+    assert page.count("more are left out for size") > 1
 
 
 def snapshot(results: Path, epoch: int, **changes: Any) -> None:
@@ -194,7 +205,7 @@ def test_snapshots_of_each_schedule_and_engine_have_a_line_of_their_own(tmp_path
         snapshot(tmp_path, epoch)
         snapshot(tmp_path, epoch, schedule="smoke")
         snapshot(tmp_path, epoch, engine="other")
-    names = [name for _, _, name in part_of(tmp_path).charts[0].legend]
+    names = [name for _, _, name in charts(tmp_path)[0].legend]
     assert len(names) == len({*names}) == 3
     assert sum("smoke" in name for name in names) == 1
     assert sum("engine" in name for name in names) == 1
@@ -219,8 +230,8 @@ def test_a_foreign_detail_costs_only_its_own_task_and_names_of_any_script_are_sh
     changes: dict[str, Any] = {"metrics": {"zap": 12.5}, "primary_metric": "zap"}
     changes["details"] = {"accuracy_per_class": {HOSTILE: 1.0, "猫 ☃\u202e": 2.0}}
     complete(tmp_path, "Ünïcode ☃ 名前", "no_such_task", heading="Strange", **changes)
-    page = report_page(tmp_path)
-    assert page.count('class="below unreadable"') == len(FOREIGN)
+    page = report_page(read_contents(tmp_path))
+    assert page.count("have a shape that this page cannot read") == len(FOREIGN)
     assert "Accuracy by class" in page
     assert "no_such_task" in page
     assert "Ünïcode ☃ 名前" in page

@@ -9,12 +9,11 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
-from benchmarks.pages.published import transfer_tasks
-from benchmarks.pages.records import UNTRAINED
+from benchmarks.numbers.contents import read_contents
+from benchmarks.numbers.published import UNTRAINED, transfer_tasks
 from benchmarks.report import main, update_report
-from benchmarks.report_parts.comparison import Group, beside_papers, comparisons
-from benchmarks.report_parts.contents import read_contents
-from benchmarks.report_parts.page import explained_records, report_page
+from benchmarks.report_parts.compare import Group, comparisons
+from benchmarks.report_parts.page import Explanations, report_page
 from tests.benchmarks.report.complete_records import ENDS_SCRIPT, HOSTILE, backbone, complete, usual
 from transfer.outcomes import per_image
 
@@ -38,15 +37,13 @@ def test_words_of_files_never_become_tags_and_the_command_imports_no_torch(
     assert "\u2028" not in script
 
 
-def test_a_difference_has_its_verdict_as_sign_word_and_place(tmp_path: Path) -> None:
+def test_a_published_number_has_its_verdict_in_a_row(tmp_path: Path) -> None:
     complete(tmp_path, "mine", TASK, details={"num_test": 3333})
-    contents = read_contents(tmp_path)
-    drawn = beside_papers(contents)
-    (pair,) = (pair for where, pair in drawn.by_task[TASK] if "LORAC, Air" in where)
-    assert pair.word == "undecided"
-    assert pair.difference.points == pytest.approx(-0.3)  # the paper prints 47.8
-    place = drawn.place(pair.difference.points)
-    assert place == pytest.approx(50 - 50 * 0.3 / drawn.half_axis, abs=0.001)
+    page = report_page(read_contents(tmp_path))
+    row = page.partition("LORAC, Table II: LORAC, Aircraft")[2].partition("</tr>")[0]
+    assert ">47.50</a>" in row
+    assert ">−0.30</td>" in row  # the paper prints 47.8
+    assert "? undecided" in row
 
 
 def results_of_two(results: Path) -> None:
@@ -64,7 +61,7 @@ def results_of_two(results: Path) -> None:
 
 def groups_of(results: Path) -> list[Group]:
     contents = read_contents(results)
-    return comparisons(contents, explained_records(contents))
+    return comparisons(contents.numbers, Explanations(contents).address)
 
 
 def test_the_first_sentence_says_which_is_better_and_other_conditions_are_other_experiments(
@@ -74,18 +71,19 @@ def test_the_first_sentence_says_which_is_better_and_other_conditions_are_other_
     (group,) = groups_of(tmp_path)
     said = "good is surely better than random on 1 of 2 tasks, worse on 0, undecided on 1."
     assert group.sentences == [said]
-    assert said in report_page(tmp_path)
+    assert said in report_page(read_contents(tmp_path))
     assert group.tasks[0].key == TASK
-    assert group.tasks[0].content["kinds"] == ["paired on the same 1,000 images"]
+    assert [*dict.fromkeys(group.tasks[0].tests)] == ["paired on the same 1,000 images"]
     complete(tmp_path, "other", TASK, backbone=backbone("other", "resnet18"))
     complete(tmp_path, "random", transfer_tasks()[2], schedule="short")
     (group,) = groups_of(tmp_path)
-    assert group.names == ("good", "random")
+    assert group.names == ["good", "random"]
     assert [task.key for task in group.tasks] == list(transfer_tasks()[:2])
 
 
 def names_of(results: Path) -> dict[str, tuple[str, ...]]:
-    return {group.conditions.partition("; Paper")[0]: group.names for group in groups_of(results)}
+    groups = groups_of(results)
+    return {one.conditions.partition("; Paper")[0]: tuple(one.names) for one in groups}
 
 
 def test_own_declared_and_unknown_files_of_one_data_set_and_timms_tags_are_compared(
@@ -115,12 +113,12 @@ def test_own_declared_and_unknown_files_of_one_data_set_and_timms_tags_are_compa
 def test_a_number_has_an_address_and_no_page_tells_a_folder(tmp_path: Path) -> None:
     for seed in (0, 1):
         complete(tmp_path, "mine", TASK, seed)
-    details = explained_records(read_contents(tmp_path))
-    first, second = (one["address"] for one in details.listed)
+    details = Explanations(read_contents(tmp_path))
+    first, second = (one["address"] for one in details.records)
     assert first == f"mine/{TASK}"
     assert second == f"mine/{TASK}.paper.seed1"
-    assert details.of_files(details.addresses) == f"#{first},{second}"
-    assert str(tmp_path) not in report_page(tmp_path)
+    assert details.address(details.addresses) == f"#{first},{second}"
+    assert str(tmp_path) not in report_page(read_contents(tmp_path))
 
 
 def test_a_short_folder_name_is_hidden_as_a_path_and_not_within_words(
@@ -131,7 +129,7 @@ def test_a_short_folder_name_is_hidden_as_a_path_and_not_within_words(
     given: dict[str, Any] = {"task": TASK, "backbone": words, "options": [], "input": {}}
     complete(Path("out"), "without", TASK, 0, request=given)
     for folder in (Path("out"), Path("out").absolute()):
-        text = str(explained_records(read_contents(folder)).content)
+        text = str(Explanations(read_contents(folder)).content)
         assert "without" in text
         assert "RESULTS/records/without/" in text
         assert str(tmp_path) not in text
@@ -141,7 +139,7 @@ def test_a_short_folder_name_is_hidden_as_a_path_and_not_within_words(
 def test_an_empty_folder_gives_a_page_and_an_absent_one_a_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert "No results yet" in report_page(tmp_path)
+    assert "No results yet" in report_page(read_contents(tmp_path))
     assert main(["--results", str(tmp_path / "absent")]) == 2
     assert "no such folder" in capsys.readouterr().err
 

@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.execution.ending import remember_request
-from benchmarks.pages.published import transfer_tasks
-from benchmarks.pages.records import read_results
+from benchmarks.numbers.contents import read_contents
+from benchmarks.numbers.published import transfer_tasks
+from benchmarks.numbers.records import read_results
 from benchmarks.report_parts.page import report_page
 from benchmarks.report_parts.requested import (
     FILE,
@@ -28,7 +29,7 @@ def asked(key: str, **changes: Any) -> Requested:
 
 
 def left(results: Path) -> list[tuple[tuple[str, ...], str]]:
-    return [(group["tasks"], group["why"]) for group in not_run(results, read_results(results))]
+    return [(group.tasks, group.reason) for group in not_run(results, read_results(results).runs)]
 
 
 def test_only_what_has_no_result_is_left_and_a_foreign_file_asks_for_nothing(
@@ -52,14 +53,14 @@ def test_each_reason_has_what_to_do(tmp_path: Path) -> None:
         asked(TASK, data=("aircraft",), seed=1),
     ]
     remember_requested(tmp_path, requests)
-    stopped, unfit, absent = not_run(tmp_path, read_results(tmp_path))
-    assert stopped["why"] == NOT_FINISHED
+    stopped, unfit, absent = not_run(tmp_path, read_results(tmp_path).runs)
+    assert stopped.reason == NOT_FINISHED
     command = "python benchmarks/run_all.py --ckpt FILE --name mine --data DATA --tasks"
-    assert stopped["command"] == f"{command} voc07_svm"
-    assert (unfit["why"], unfit["command"]) == ("its strides are not 4 to 32", "")
-    assert absent["why"] == "no food, aircraft"
-    assert absent["command"] == f"{command} transfer_linear/food,{TASK} --seeds 0,1"
-    assert absent["how_to_get"] == ["python -m transfer get-data food aircraft --data DATA"]
+    assert stopped.command == f"{command} voc07_svm"
+    assert (unfit.reason, unfit.command) == ("its strides are not 4 to 32", "")
+    assert absent.reason == "no food, aircraft"
+    assert absent.command == f"{command} transfer_linear/food,{TASK} --seeds 0,1"
+    assert absent.how_to_get == ["python -m transfer get-data food aircraft --data DATA"]
 
 
 def test_without_named_tasks_those_with_data_are_asked_for(rows: Rows, tmp_path: Path) -> None:
@@ -70,12 +71,10 @@ def test_without_named_tasks_those_with_data_are_asked_for(rows: Rows, tmp_path:
         assert [task for own, _ in left(tmp_path) for task in own] == tasks
 
 
-def test_the_page_shows_it_before_the_folded_rest_and_as_text(tmp_path: Path) -> None:
+def test_the_page_shows_it_as_text(tmp_path: Path) -> None:
     record(tmp_path, 79.7)
-    assert "Asked for, without a result" not in report_page(tmp_path)
+    assert "Asked for, without a result" not in report_page(read_contents(tmp_path))
     remember_requested(tmp_path, [asked(TASK, backbone=HOSTILE, why=HOSTILE)])
-    page = report_page(tmp_path)
-    first, folded = page.index("Asked for, without a result"), page.index('class="missing"')
-    assert first < page.index(f"<code>{TASK}</code>") < folded
+    page = report_page(read_contents(tmp_path))
+    assert TASK in page.partition("Asked for, without a result")[2]
     assert HOSTILE not in page
-    assert "<code>python benchmarks/run_all.py --ckpt FILE --data DATA</code>" in page[folded:]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from benchmarks.execution.ending import finish_run
-from benchmarks.pages.published import transfer_tasks
+from benchmarks.numbers.published import transfer_tasks
 from benchmarks.planning.options import RunAll
 from benchmarks.report import main, update_report
 from benchmarks.report_parts.pretraining import runs_of_files

@@ -1,0 +1,367 @@
+"""Whether two numbers differ: tests on the same images where records allow it, otherwise by errors.
+
+Two of our numbers on the same test images are compared image by image: accuracies of one run each
+by McNemar's exact test (Psychometrika 1947), others by the paired standard error over images or
+over resampled test sets. In all other cases the two standard errors are independent: binomial for
+the accuracy on n images, plus the run-to-run deviation. Errors estimated from few seeds follow
+Student's distribution with Welch's degrees of freedom (Biometrika 1947). Tables, figures and the
+report state no difference that does not come from here.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from statistics import fmean, stdev
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from transfer.outcomes import Floats, PerImage, read_per_image, read_resampled
+
+Word = Literal["reproduced", "undecided", "above", "below"]
+LEVEL = 0.05
+"""Significance level, of one comparison or of all comparisons of a sentence."""
+TWO_SIDED = 1.959964
+"""Standard errors of a 95 % interval."""
+NOT_A_NUMBER = "not a number"
+"""Text of a metric that is not finite, such as the loss of a diverged network."""
+SIGNS: Mapping[str, str] = {
+    "reproduced": "✓",
+    "undecided": "?",
+    "above": "▲",
+    "below": "▼",
+    "not judged": "–",
+}
+"""Signs of verdicts, and of numbers without one."""
+SHARES = ("top1", "top5", "acc", "same_class", "mean_per_class")
+"""Parts of the names of metrics that count correct images, and so have a binomial error."""
+
+
+class RunDeviation(NamedTuple):
+    """Run-to-run standard deviation of a protocol's number, in points, and its source."""
+
+    points: float
+    source: str
+    reach: float = 1.0
+    """Largest distance from 0 of the interval of a reproduced number, in points."""
+
+
+COCO = RunDeviation(0.18, "re-runs of the public recipes differ by 0.2 to 0.3")
+DEFAULT = RunDeviation(0.3, "none is published; assumed as a little above that of ImageNet's probe")
+RUN_DEVIATIONS = {
+    "in1k_linear": RunDeviation(0.1, "re-runs of MoCo v2 differ by 0.1 to 0.2"),
+    "voc0712_det_c4": RunDeviation(0.3, "0.2 to 0.4 over MoCo's five runs"),
+    **dict.fromkeys(("coco_det", "coco_insseg", "coco_keypoint"), COCO),
+    "voc07_svm": RunDeviation(0.4, "re-implementations of one protocol differ by 0.6"),
+    "voc12_seg_fcn": RunDeviation(0.4, "re-runs are estimated to differ by 0.6"),
+    "head_entropy_bits": RunDeviation(0.1, "the paper says close to; in bits, not points", 0.5),
+}
+"""Deviations by task id, or by metric if it is not in percent; all other tasks have DEFAULT."""
+
+
+def run_deviation(task: str) -> RunDeviation:
+    """Return the run-to-run deviation of a task id, or of a metric that has its own."""
+    return RUN_DEVIATIONS.get(task, DEFAULT)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Score:
+    """Mean over seeds in percent, its spread, and the test images from which its error follows."""
+
+    mean: float
+    std: float = 0.0
+    """Sample standard deviation over runs; 0 for a single run."""
+    runs: int = 1
+    interval: float = 0.0
+    """Half width of the 95 % interval over the trials of a single run; 0 without trials."""
+    metric: str = ""
+    images: str = ""
+    """Key of the test images. Scores with equal keys can be paired."""
+    is_primary: bool = True
+    """It is the task's main metric, for which records store the correct images."""
+    details: tuple[Mapping[str, Any], ...] = ()
+    """Details of the records of all runs."""
+    num_images: int | None = None
+    """Number of test images; None if it is not known."""
+    stated_error: float | None = None
+    """Standard error that a paper prints, in points; 0 if only the run-to-run deviation counts."""
+    members: tuple["Score", ...] = ()
+    """Scores of which this is the mean, each on its own test set; empty for a single task."""
+    run_variance: float | None = None
+    """Run-to-run variance. None: estimated from seeds or trials, or as stated for the task."""
+
+    def text(self, decimals: int) -> str:
+        """Return "71.2", or "71.2 ± 0.3" for several runs or trials."""
+        if not self.finite:
+            return NOT_A_NUMBER
+        spread = self.std if self.runs > 1 else self.interval
+        suffix = f" ± {spread:.{decimals}f}" if self.runs > 1 or spread else ""
+        return f"{self.mean:.{decimals}f}{suffix}"
+
+    @property
+    def finite(self) -> bool:
+        """Return whether the mean is a number that can be compared."""
+        return math.isfinite(self.mean)
+
+    @property
+    def seed_variance(self) -> float:
+        """Return the variance of the mean over several runs; 0 for a single run."""
+        return self.std**2 / self.runs if self.runs > 1 else 0.0
+
+    @cached_property
+    def per_image(self) -> PerImage | None:
+        """Return which images are correct (mean over the runs); None unless all runs store it."""
+        stored = [read_per_image(details) for details in self.details if self.is_primary]
+        answers = [one for one in stored if one is not None]
+        if not answers or len(answers) < len(stored):
+            return None
+        if any(not np.array_equal(one.labels, answers[0].labels) for one in answers):
+            return None
+        return PerImage(np.mean([one.shares for one in answers], axis=0), answers[0].labels)
+
+    @cached_property
+    def resampled(self) -> Floats | None:
+        """Return the metric (B,) on resampled test sets; None unless all runs store it."""
+        stored = [read_resampled(details, self.metric) for details in self.details]
+        values = [one for one in stored if one is not None]
+        return np.mean(values, axis=0) if values and len(values) == len(stored) else None
+
+    @cached_property
+    def pairing(self) -> object | None:
+        """Return a key: scores with equal keys are compared image by image. None: never."""
+        if not self.images:
+            return None
+        if self.per_image is not None:
+            return self.images, self.metric, hash(self.per_image.labels.tobytes())
+        return (self.images, self.metric) if self.resampled is not None else None
+
+    @cached_property
+    def is_exact(self) -> bool:
+        """Return whether it is the plain accuracy of one run."""
+        if self.per_image is None or self.runs > 1 or self.metric == "mean_per_class":
+            return False
+        return bool(np.isin(self.per_image.shares, (0, 1)).all())
+
+    @cached_property
+    def variance_over_images(self) -> float:
+        """Return the variance over test images; NaN if it is not known."""
+        if self.members:
+            return sum(m.variance_over_images for m in self.members) / len(self.members) ** 2
+        if self.stated_error is not None:
+            return self.stated_error**2
+        if self.per_image is not None:
+            return _weighted_variance(self.per_image.shares, self.per_image.weights(self.metric))
+        if self.resampled is not None:
+            return float(self.resampled.var(ddof=1))
+        if self.num_images and any(part in self.metric for part in SHARES):
+            share = min(max(self.mean / 100, 0.0), 1.0)
+            return 1e4 * share * (1 - share) / self.num_images
+        return math.nan
+
+    def variance_over_runs(self, task: str) -> float:
+        """Return the variance over seeds, over the trials of a single run, or as stated."""
+        if self.run_variance is not None:
+            return self.run_variance
+        if self.members:
+            return sum(m.variance_over_runs("") for m in self.members) / len(self.members) ** 2
+        trials = (self.interval / TWO_SIDED) ** 2
+        return self.seed_variance or trials or run_deviation(task).points ** 2
+
+
+def score_of(values: Sequence[float], **facts: Any) -> Score:
+    """Return the mean and standard deviation of one or more values."""
+    mean = fmean(values)
+    spread = stdev(values) if len(values) > 1 and math.isfinite(mean) else 0.0
+    return Score(mean=mean, std=spread, runs=len(values), **facts)
+
+
+class Difference(NamedTuple):
+    """One number minus another, in points."""
+
+    points: float
+    error: float
+    """Standard error; NaN if it is not known."""
+    p: float
+    """p-value; NaN if it is not known."""
+    freedom: float = math.inf
+    """Degrees of freedom of the error."""
+
+    @property
+    def half_interval(self) -> float:
+        """Return half the width of the 95 % interval."""
+        from scipy.special import stdtrit
+
+        return self.error * float(stdtrit(self.freedom, 1 - LEVEL / 2))
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Return the 95 % interval."""
+        half = self.half_interval
+        return self.points - half, self.points + half
+
+    @property
+    def known(self) -> bool:
+        """Return whether the difference and its error are known."""
+        return math.isfinite(self.points) and math.isfinite(self.error)
+
+    @property
+    def sure(self) -> bool:
+        """Return whether it is significant, taken alone."""
+        return self.p < LEVEL
+
+    def verdict(self, metric: str = "") -> Word:
+        """Return the verdict on our number minus a published one."""
+        low, high = (round(end, 6) for end in self.interval)
+        if low > 0:
+            return "above"
+        if high < 0:
+            return "below"
+        return "reproduced" if max(-low, high) <= run_deviation(metric).reach else "undecided"
+
+    def interval_text(self) -> str:
+        """Return the interval in brackets, such as "[-0.4, +0.6]"."""
+        low, high = self.interval
+        return f"[{low:+.1f}, {high:+.1f}]"
+
+
+def difference(first: Score, second: Score, task: str) -> Difference:
+    """Return the first number minus the second, both of a task, by the sharpest possible test."""
+    if first.members and second.members:  # means over the same tasks: independent errors
+        parts = [
+            difference(one, other, "")
+            for one, other in zip(first.members, second.members, strict=True)
+        ]
+        points = fmean(part.points for part in parts)
+        variance = sum(part.error**2 for part in parts)
+        freedom = _welch(variance, sum(part.error**4 / part.freedom for part in parts))
+        error = math.sqrt(variance) / len(parts)
+        return Difference(points, error, _p_value(points, error, freedom), freedom)
+    points = first.mean - second.mean
+    scores = (first, second)
+    if is_paired(first, second):
+        variance = _paired_variance(first, second) + sum(one.seed_variance for one in scores)
+    else:
+        variance = _variance_over_images(first, second)
+        variance += sum(one.variance_over_runs(task) for one in scores)
+    of_seeds = sum(one.seed_variance**2 / max(1, one.runs - 1) for one in scores)
+    freedom, error = _welch(variance, of_seeds), math.sqrt(variance)
+    if is_paired(first, second) and first.is_exact and second.is_exact:
+        p = _mcnemar(first, second)
+    else:
+        p = _p_value(points, error, freedom)
+    return Difference(points, error, p, freedom)
+
+
+def is_paired(first: Score, second: Score) -> bool:
+    """Return whether two numbers are compared image by image."""
+    return first.pairing is not None and first.pairing == second.pairing
+
+
+def gain(first: Score, second: Score, task: str) -> Score:
+    """Return the first number minus the second as a number, with the errors of both."""
+    paired = is_paired(first, second)
+    over_images = (_paired_variance if paired else _variance_over_images)(first, second)
+    return Score(
+        mean=first.mean - second.mean,
+        stated_error=math.sqrt(over_images),
+        run_variance=first.variance_over_runs(task) + second.variance_over_runs(task),
+    )
+
+
+def with_errors(scores: Sequence[Score]) -> list[Score]:
+    """Return the scores of a column; those without an error over images get the mean of the others.
+
+    They have the same test set. `difference` does the same for two scores.
+    """
+    if scores and all(score.members for score in scores):
+        columns = zip(*(score.members for score in scores), strict=True)
+        rows = zip(*(with_errors(column) for column in columns), strict=True)
+        return [replace(s, members=tuple(row)) for s, row in zip(scores, rows, strict=True)]
+    known = [v for score in scores if not math.isnan(v := score.variance_over_images)]
+    if not known or len(known) == len(scores):
+        return [*scores]
+    error = math.sqrt(fmean(known))
+    return [
+        replace(one, stated_error=error) if math.isnan(one.variance_over_images) else one
+        for one in scores
+    ]
+
+
+def _variance_over_images(first: Score, second: Score) -> float:
+    """Return the sum of the variances; an unknown one is that of the other, on the same images."""
+    one, other = first.variance_over_images, second.variance_over_images
+    return (other if math.isnan(one) else one) + (one if math.isnan(other) else other)
+
+
+def _welch(variance: float, of_parts: float) -> float:
+    """Return the degrees of freedom of a sum, by Welch and Satterthwaite; inf if none is estimated.
+
+    of_parts: sum of each estimated part's square over its degrees of freedom.
+    """
+    return variance**2 / of_parts if of_parts > 0 else math.inf
+
+
+def _p_value(points: float, error: float, freedom: float) -> float:
+    """Return the two-sided p-value by normal or Student's errors."""
+    from scipy.special import stdtr
+
+    if points == 0 and math.isfinite(error):
+        return 1.0
+    if error == 0:
+        return 0.0
+    return float(2 * stdtr(freedom, -abs(points) / error))
+
+
+def _weighted_variance(shares: Floats, weights: Floats) -> float:
+    """Return the variance of a weighted mean over images, in points squared."""
+    return float(1e4 * ((weights * (shares - weights @ shares)) ** 2).sum())
+
+
+def _paired_variance(first: Score, second: Score) -> float:
+    """Return the variance of the difference over the common images of two paired numbers."""
+    one, other = first.per_image, second.per_image
+    if one is not None and other is not None:
+        return _weighted_variance(one.shares - other.shares, one.weights(first.metric))
+    values = [score.resampled for score in (first, second) if score.resampled is not None]
+    return float(np.var(values[0] - values[1], ddof=1))
+
+
+def _mcnemar(first: Score, second: Score) -> float:
+    """Return the exact p-value from the numbers of images that only one has right."""
+    from scipy.special import betainc
+
+    one, other = (s.per_image.shares > 0 for s in (first, second) if s.per_image is not None)
+    alone = int((one & ~other).sum()), int((other & ~one).sum())
+    if not any(alone):
+        return 1.0
+    tail = betainc(max(alone), min(alone) + 1, 0.5)  # of the binomial distribution
+    return min(1.0, 2 * float(tail))
+
+
+def how_compared(first: Score, second: Score, task: str) -> str:
+    """Return the test that `difference` uses for two numbers, in words."""
+    if first.members and second.members:
+        return f"mean of {len(first.members)} differences"
+    if not is_paired(first, second):
+        source = "seeds" if min(first.runs, second.runs) > 1 else run_deviation(task).source
+        return f"errors of both test sets, and from run to run ({source})"
+    images = len(first.per_image.shares) if first.per_image else first.num_images
+    on = f"on the same {images:,} images" if images else "on the same images"
+    if max(first.runs, second.runs) > 1:
+        return f"paired {on}, over {first.runs} and {second.runs} seeds"
+    if first.is_exact and second.is_exact:
+        return f"McNemar's exact test {on}"
+    return f"paired {on}" if first.per_image else f"paired bootstrap {on}"
+
+
+def holm(p_values: Iterable[float]) -> list[bool]:
+    """Return which differences are significant among all: Holm, Scand. J. Statistics 1979."""
+    values = list(p_values)
+    order = sorted(range(len(values)), key=lambda i: (math.isnan(values[i]), values[i]))
+    significant = [False] * len(values)
+    for rank, index in enumerate(order):
+        if not values[index] < LEVEL / (len(order) - rank):
+            break
+        significant[index] = True
+    return significant

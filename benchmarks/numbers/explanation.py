@@ -1,0 +1,276 @@
+"""Everything behind one record, as sections of labelled lines; the command that makes it again."""
+
+import json
+import shlex
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.numbers.numbers import numbers_of
+from benchmarks.numbers.published import UNTRAINED, all_tables
+from benchmarks.numbers.records import CURVE_SEPARATOR, SMALL_DATA, Run, grouped, value_words
+from benchmarks.numbers.verdicts import pairs_of, why_apart
+from transfer.convert.architectures import network_words
+from transfer.record import (
+    COPIED,
+    RECORDS,
+    SNAPSHOTS,
+    Record,
+    features_in,
+    protocol_hash,
+    stored_fields,
+)
+from transfer.tasks import TASKS
+
+TEXT_WIDTH = 100
+LABEL_WIDTH = 32
+"""Longest line of the text and widest column of labels, in characters."""
+DEFAULT_RESULTS = Path("results")
+REMOVED_FLAGS = {"--trust-topology"}
+"""Flags that older records hold and commands no longer know."""
+Line = tuple[str, str]
+"""Label and text."""
+Explanation = Mapping[str, Sequence[Line]]
+"""Lines by the title of their section, in the order in which they are shown."""
+
+
+def as_text(explanation: Explanation) -> str:
+    """Return the sections, with labels in one column and long texts on several lines."""
+    parts = []
+    for title, lines in explanation.items():
+        labels = [label for label, _ in lines if len(label) <= LABEL_WIDTH]
+        width = max(map(len, labels), default=0)
+        parts.append("\n".join([title, *(_on_lines(*line, width) for line in lines)]))
+    return "\n\n".join(parts)
+
+
+def _on_lines(label: str, text: str, width: int) -> str:
+    """Return label and text on lines of TEXT_WIDTH; a command is one line, to be copied."""
+    start = f"  {label:<{width}}  "
+    if label == "command":
+        return start + text
+    return textwrap.fill(
+        text or "-",
+        TEXT_WIDTH,
+        initial_indent=start,
+        subsequent_indent=" " * (width + 4),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def as_dict(explanation: Explanation) -> dict[str, dict[str, str | list[str]]]:
+    """Return the whole text of each line by section and label.
+
+    A label that occurs several times in its section, such as "departure", holds the list of its
+    texts, in their order.
+    """
+    return {
+        title: {key: own[0] if len(own) == 1 else own for key, own in grouped(lines).items()}
+        for title, lines in explanation.items()
+    }
+
+
+def explain(run: Run) -> Explanation:
+    """Return all that is known about a number."""
+    record, path = run.record, run.path
+    sections = {
+        "Number": list(_numbers(record)),
+        "Published": list(_published(run)),
+        "Protocol": list(_protocol(record)),
+        "Checkpoint": list(checkpoint_lines([record])),
+        "Data": list(_data(record)),
+        "Computed": list(_computed(path, record)),
+        "Again": list(again_lines(record, path)),
+    }
+    return {title: lines for title, lines in sections.items() if lines}
+
+
+def _numbers(record: Record) -> Iterator[Line]:
+    first = record.primary_metric or next(iter(record.metrics), "")
+    names = sorted(record.metrics, key=lambda name: name != first)
+    for name in names:
+        yield f"{record.task} {name}", f"{record.metrics[name]:.2f}"
+
+
+def _published(run: Run) -> Iterator[Line]:
+    """Yield the published number next to each of ours, with the verdict, or why there is none."""
+    pairs = [pair for pair in pairs_of(numbers_of([run])) if pair.printed.task == run.task]
+    for pair in pairs:
+        printed, apart = pair.printed, pair.difference
+        ours = printed.value + apart.points
+        text = f"{printed.value:g}, ours {ours:.2f} ({apart.points:+.2f}): "
+        if pair.not_judged:
+            text += f"not judged, {pair.not_judged}"
+        else:
+            text += f"{pair.word}, 95 % interval {apart.interval_text()}"
+        yield f"{printed.where}: {printed.row.label}, {printed.column.label}", text
+    if pairs:
+        return
+    if run.small:
+        yield "none", SMALL_DATA[run.small]
+    elif run.protocol_hash != run.paper_hash:
+        yield "none", "the protocol is not the paper's, see its departures"
+    elif run.reasons.words:
+        yield "none", ", ".join(run.reasons.words)
+    else:
+        reasons = {
+            f"{paper.name}, {table.number}": why_apart(table, run)
+            for paper, table in all_tables()
+            if table.kind != "settings"
+            if any(run.task == (r.task or c.task) for r in table.rows for c in table.columns)
+        }
+        yield from (reasons or {"none": "no paper prints a number of this task"}).items()
+
+
+def _protocol(record: Record) -> Iterator[Line]:
+    protocol = record.protocol
+    yield "name", f"{protocol['name']}, schedule {record.schedule}, hash {protocol['hash']}"
+    same = protocol["hash"] == protocol["paper_hash"]
+    yield "as in the paper", "yes" if same else f"no, whose hash is {protocol['paper_hash']}"
+    for sentence in record.departures:
+        yield "departure", sentence
+    task = TASKS.get(record.request.get("task", ""))
+    paper = {} if task is None else _flat(json.loads(json.dumps(stored_fields(task))))
+    for name, value in _flat(protocol["fields"]).items():
+        text = value_words(value)
+        if name in paper and value_words(paper[name]) != text:
+            text += f"   (paper: {value_words(paper[name])})"
+        yield name, text
+
+
+def _flat(fields: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return the numbers of a protocol by name; those of a nested part as "recipe.iterations"."""
+    flat: dict[str, Any] = {}
+    for name, value in fields.items():
+        if isinstance(value, Mapping) and value:
+            flat |= _flat(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = value
+    return flat
+
+
+def checkpoint_lines(records: Sequence[Record]) -> Iterator[Line]:
+    """Yield identity and origin of the records' checkpoint, and what was proven of it."""
+    record, backbone = records[0], records[0].backbone
+    yield "name", backbone["name"]
+    size = backbone.get("num_parameters")
+    words = network_words(backbone["arch"], backbone["stem"])
+    yield "network", words + (f", {size / 1e6:.1f} million parameters" if size else "")
+    yield "tensors", f"sha256 {backbone['sha256']}"
+    if backbone.get("file_sha256"):
+        yield "file", f"sha256 {backbone['file_sha256']}"
+    yield "recognized as", backbone.get("source", "")
+    made_by = backbone.get("made_by") or {}
+    for name in ("recipe", "epochs", "data", "seed", "precision", "commit"):
+        if made_by.get(name) not in (None, ""):
+            yield f"trained: {name}", value_words(made_by[name])
+    if not made_by:
+        yield "trained", "the file does not say how"
+    if record.declared:
+        yield "declared recipe", f"{record.declared}; nothing here has checked it"
+    found = [
+        (max(maps.values()), record.task)
+        for record in records
+        if (maps := record.details.get("largest_difference_of_maps"))
+    ]
+    if found:
+        yield (
+            "proven",
+            f"in {', '.join(sorted({task for _, task in found}))} the network's feature maps "
+            f"differ from torchvision's with the same weights by at most {max(found)[0]:g}",
+        )
+
+
+def _data(record: Record) -> Iterator[Line]:
+    for key, told in record.data.items():
+        counts = ", ".join(f"{split} {number:,}" for split, number in told["counts"].items())
+        small = f"{told['small']} version, " if told["small"] else ""
+        tolerated = f", {told['tolerated']} images tolerated" if told["tolerated"] else ""
+        if copied := record.details.get(COPIED, {}).get(key):
+            tolerated += f", {copied:.3g} % of the test images are copies of training images"
+        yield key, f"{small}{counts}{tolerated}; fingerprint {told['fingerprint']}"
+
+
+def _computed(path: Path, record: Record) -> Iterator[Line]:
+    yield "record", str(path)
+    yield "finished", record.finished
+    yield "seed", str(record.seed)
+    yield "engine", f"{record.engine}, features in {features_in(record)}"
+    yield "commit", record.commit or "unknown"
+    yield "machine", ", ".join(f"{name} {value}" for name, value in record.hardware.items())
+    yield "versions", ", ".join(f"{name} {value}" for name, value in record.versions.items())
+    for side, rate in record.speed.items():
+        yield "speed of features", f"{rate:,.0f} images/s of {side} px, the network alone"
+    yield "time", f"{record.wall_s:,.0f} s, {record.peak_memory_gb:.1f} GB of memory"
+
+
+def again_lines(record: Record, path: Path) -> Iterator[Line]:
+    """Yield the command that makes the number again, what its words mean, and if it is cached."""
+    key = record.request.get("task")
+    if key not in TASKS or not record.request.get("backbone"):
+        yield (
+            "not possible",
+            "the record holds no command: Python code or an earlier version made it",
+        )
+        return
+    results, of_snapshot = _place(path, record.task)
+    curve, _, snapshot = str(record.backbone["name"]).rpartition(CURVE_SEPARATOR)
+    if of_snapshot:
+        words = ["python", "benchmarks/run_all.py", "--snapshots", "DIR", "--name", curve]
+        words += ["--tasks", key]
+    else:
+        words = ["python", "-m", "transfer", key, *record.request["backbone"]]
+        words += ["--as", record.declared] if record.declared else []
+        words += ["--seed", str(record.seed)]
+    words += ["--data", "DATA", "--schedule", record.schedule]
+    words += ["--results", str(results)] if results not in (None, DEFAULT_RESULTS) else []
+    words += [word for word in record.request["options"] if word not in REMOVED_FLAGS]
+    yield "command", shlex.join(words)
+    hash_words = f"with the sha256 {record.backbone.get('file_sha256')}"
+    if of_snapshot:
+        file = "DIR"
+        yield file, f"a folder of the run's snapshots; the record is of {snapshot}.pt {hash_words}"
+    elif (record.backbone.get("made_by") or {}).get("method") == UNTRAINED:
+        file = file_of(record)
+        yield file, _network_of(record)
+    else:
+        file = file_of(record)
+        yield file, f"the checkpoint {hash_words}; the record may not hold its folder"
+    generated = any(told["small"] == "generated" for told in record.data.values())
+    written = "; python -m transfer generate-data writes them" if generated else ""
+    yield "DATA", f"the folder of all data sets{written}"
+    if protocol_hash(record.task, TASKS[key]) != record.protocol["paper_hash"]:
+        yield "cached", "no: the numbers of the protocol have changed since"
+    elif results is None:
+        yield "cached", f"no: the record is not in a results folder ({path})"
+    else:
+        yield "cached", f"yes, as long as {file} and DATA are those of the record"
+
+
+def file_of(record: Record) -> str:
+    """Return the path of the checkpoint as it was given; empty for a record without a command."""
+    return str([*record.request.get("backbone", []), "", ""][1])
+
+
+def _place(path: Path, task: str) -> tuple[Path | None, bool]:
+    """Return the results folder of a record's file, if any, and if it is that of a snapshot."""
+    # a task such as transfer_linear/cifar10 has a folder of its own below the backbone's
+    if len(path.parents) < (depth := 2 + task.count("/")):
+        return None, False
+    records = path.parents[depth - 1]
+    of_snapshot = records.name == SNAPSHOTS
+    records = records.parent if of_snapshot else records
+    return (records.parent, of_snapshot) if records.name == RECORDS else (None, False)
+
+
+def _network_of(record: Record) -> str:
+    """Return which checkpoints have the network of a random initialization."""
+    backbone, form = record.backbone, record.request["input"]
+    told = {"size_px": "size in px", "mean": "mean", "std": "deviation"}
+    held = " and ".join(f"{told[part]} {value_words(form[part])}" for part in told if part in form)
+    return (
+        f"any checkpoint of a {network_words(backbone['arch'], backbone['stem'])} for images of "
+        f"{held}: the command takes the network and the input from it, not the weights"
+    )

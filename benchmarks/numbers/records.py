@@ -1,0 +1,466 @@
+"""Records and failures of a results folder as rows; unusable files become warnings."""
+
+import json
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from benchmarks.numbers.published import UNTRAINED, Pretraining, published_recipes
+from transfer.record import (
+    RECORDS,
+    SNAPSHOTS,
+    Record,
+    conditions,
+    failure_path,
+    features_in,
+    is_record_file,
+    record_of,
+    record_path,
+)
+
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
+
+SMALL_DATA = {
+    "generated": "generated data",
+    "excerpt": "excerpt of the data",
+    "recoded": "JPEG-coded data",
+    "recoded excerpt": "JPEG-coded excerpt of the data",
+}
+TABLES, FIGURES = "tables", "figures"
+"""Folders in the results folder with the pages and curves that are made from the records."""
+REPORT = "report"
+"""Folder in the results folder with the HTML report."""
+TRAINING_LOGS = "training"
+"""Folder in the results folder with the logs of pre-training runs that figures show."""
+OTHER_FILES = (TABLES, FIGURES, REPORT, TRAINING_LOGS, "reliability", "calibration", "gpu_check")
+"""Folders and files (without .json) in the results folder that hold no records."""
+HEAD_ENTROPY = "head_entropy_bits"
+"""Detail of a record that is shown as if it were a metric."""
+DECLARED = "†"
+"""Sign of a backbone whose recipe a user declared."""
+BN_SPLITS = "config.bn_splits"
+"""Setting of methods with shuffled batch norm: its groups on each GPU."""
+STAND_IN_TEXTURE = "randconv_luma"
+"""Texture augmentation that replaces a paper's style transfer."""
+SCHEDULES = ("paper", "short", "smoke")
+CURVE_SEPARATOR = "@"
+"""Separator of the run's and the snapshot's name in the name of a backbone."""
+RANDOM = "random"
+"""Method of a network that was exported before its first training step."""
+
+
+class CellId(NamedTuple):
+    """Identity of an evaluation."""
+
+    backbone: str
+    task: str
+    protocol: str
+    """Name and version."""
+    schedule: str
+    seed: int
+
+
+class Conditions(NamedTuple):
+    """Words for each condition that the runs of one mean must share."""
+
+    features: str = ""
+    engine: str = ""
+    processes: str = ""
+    data: str = ""
+    tolerated: str = ""
+    crops: str = ""
+    departures: str = ""
+
+
+class Reasons(NamedTuple):
+    """Why a number may not be compared with the papers' numbers, in words; empty: it may."""
+
+    length: str = ""
+    altered: str = ""
+    """The protocol has another hash than the paper's, at the paper's schedule."""
+    data: str = ""
+    """The data are small or incomplete."""
+    protocol: str = ""
+    """A page expects another protocol."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Return the reasons."""
+        return tuple(filter(None, self))
+
+
+class Run(NamedTuple):
+    """One record, or one failure, which has no metrics and says why it failed."""
+
+    backbone: str
+    """Name of the backbone."""
+    task: str
+    protocol: str
+    """Name and version."""
+    schedule: str
+    seed: int
+    primary_metric: str
+    """Metric that is shown if there is room for only one."""
+    heading: str
+    """Heading of the task's part of the overview."""
+    reasons: Reasons = Reasons()
+    failure: str = ""
+    """Why the cell failed; empty for a record."""
+    sha256: str = ""
+    arch: str = ""
+    stem: str = ""
+    source: str = ""
+    method: str = ""
+    """Method of pre-training; empty for third-party files, like the following facts on it."""
+    recipe: str = ""
+    epochs: str = ""
+    data: str = ""
+    changed: str = ""
+    """Settings that differ from the recipe."""
+    heads: tuple[str, ...] = ()
+    """Names of the used heads: the augmentation that a head is sensitive to, or "invariant". Empty
+    if all heads are used."""
+    texture: str = ""
+    precision: str = ""
+    declared: bool = False
+    """A user declared the recipe; the file does not say how it was made."""
+    last_epoch: Mapping[str, float] = {}
+    """Means of the metrics of pre-training over its last epoch."""
+    settings: Mapping[str, Any] = {}
+    """Settings of pre-training by dotted name."""
+    norm_groups: int | None = None
+    """Groups of shuffled batch norm; None for other methods, and for older and other files."""
+    paper_norm_groups: int | None = None
+    """Groups in the recipe's paper; 0 if it does not say how many, None if nothing is shuffled."""
+    key: str = ""
+    """Task and reading, such as in1k_linear@co2; the task alone if the record has no reading."""
+    engine: str = ""
+    protocol_hash: str = ""
+    fingerprint: str = ""
+    """Fingerprints of all data sets of the task."""
+    small: str = ""
+    """A key of SMALL_DATA; empty for the published data."""
+    tolerated: tuple[tuple[str, int], ...] = ()
+    """Data sets with missing, surplus, repeated or unreadable images, and how many."""
+    departures: tuple[str, ...] = ()
+    conditions: Conditions = Conditions()
+    finished: str = ""
+    metrics: Mapping[str, float] = {}
+    """Metrics in percent; head_entropy_bits in bits, for networks with several heads."""
+    details: Mapping[str, Any] = {}
+    """Everything else that the task stored, such as histograms over images."""
+    file: str = ""
+    """Path of the file in the results folder."""
+    path: Path = Path()
+    stored: Record | None = None
+    """Everything that the file holds; None for a failure."""
+
+    @property
+    def record(self) -> Record:
+        """Return everything that the file holds; ValueError for a failure."""
+        if self.stored is None:
+            raise ValueError(f"{self.file}: a failure has no record")
+        return self.stored
+
+    @property
+    def reading(self) -> str:
+        """Return the protocol without its version: another version has another hash."""
+        return self.protocol.partition("/")[0]
+
+    @property
+    def identity(self) -> tuple[str, str]:
+        """Return name and weights of the backbone."""
+        return self.backbone, self.sha256
+
+    @property
+    def label(self) -> str:
+        """Return the backbone's name, with the sign of a declared recipe."""
+        return self.backbone + DECLARED if self.declared else self.backbone
+
+    @property
+    def is_untrained(self) -> bool:
+        """Return whether the suite drew the weights itself; there was no pre-training."""
+        return self.method == UNTRAINED
+
+    @property
+    def is_random(self) -> bool:
+        """Return whether the weights are random."""
+        return self.method in (UNTRAINED, RANDOM)
+
+    @property
+    def cell(self) -> CellId:
+        """Return the identity of the evaluation."""
+        return CellId(self.backbone, self.task, self.protocol, self.schedule, self.seed)
+
+    @property
+    def paper_hash(self) -> str:
+        """Return the hash of the paper's protocol; empty for a failure."""
+        return str(self.stored.protocol["paper_hash"]) if self.stored else ""
+
+
+class UnusedFile(NamedTuple):
+    """A file in the results folder that is not used as a result."""
+
+    file: str
+    """Path in the results folder."""
+    reason: str
+    other: str = ""
+    """Path in the results folder of the file that the reason refers to."""
+
+    def __str__(self) -> str:
+        """Return a line for people."""
+        return f"{self.file}: not used ({' '.join(filter(None, [self.reason, self.other]))})"
+
+
+class Results(NamedTuple):
+    """Rows of a results folder in the order of their paths, and the files that are not used."""
+
+    runs: list[Run]
+    """Records, then failures."""
+    snapshots: list[Run]
+    """The same for the snapshots of pre-training runs."""
+    unused: list[UnusedFile]
+
+    @property
+    def done(self) -> list[Run]:
+        """Return the records, without those of snapshots."""
+        return [run for run in self.runs if not run.failure]
+
+
+def require_folder(results: Path) -> None:
+    """Raise FileNotFoundError without a results folder."""
+    if not results.is_dir():
+        raise FileNotFoundError(
+            f"{results}: no such folder; expected the records of python benchmarks/run_all.py"
+        )
+
+
+def read_results(results: Path) -> Results:
+    """Read every record and failure in a results folder.
+
+    Only files at the paths where the suite writes them are used, and each cell once: copies, and
+    files that were renamed or moved by hand, are warnings.
+    """
+    paths: dict[bool, list[Path]] = {False: [], True: []}
+    for path in sorted(results.rglob("*.json")):
+        parts = path.relative_to(results).parts
+        if parts[0].removesuffix(".json") not in OTHER_FILES and not path.name.startswith("."):
+            paths[parts[:2] == (RECORDS, SNAPSHOTS)].append(path)
+    runs, unused = _read(results, results / RECORDS, paths[False])
+    snapshots, more = _read(results, results / RECORDS / SNAPSHOTS, paths[True])
+    return Results(runs, snapshots, unused + more)
+
+
+def _read(
+    results: Path, records: Path, paths: Iterable[Path]
+) -> tuple[list[Run], list[UnusedFile]]:
+    """Return the rows of these files, records first. records: the folder with their backbones."""
+    used: dict[Hashable, Run] = {}
+    misplaced, unused = [], []
+    for path in paths:
+        file = path.relative_to(results).as_posix()
+        try:
+            run = _parse(json.loads(path.read_text(encoding="utf-8")), path, file)
+            expected, identity = _expected_path(records, run), _identity(run)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            unused.append(UnusedFile(file, _reason(error)))
+            continue
+        if not is_record_file(path, expected):
+            misplaced.append((run, expected, identity))
+        elif identity not in used:
+            used[identity] = run
+        else:  # the name of a cell's first record is the shortest
+            first, copy = sorted((used[identity], run), key=lambda one: len(one.file))
+            used[identity] = first
+            unused.append(UnusedFile(copy.file, "the same cell as", first.file))
+    for run, expected, identity in misplaced:
+        if (other := used.get(identity)) is None:
+            where = expected.relative_to(results).as_posix()
+            unused.append(UnusedFile(run.file, "renamed or moved; expected at", where))
+        else:
+            is_copy = other._replace(file=run.file, path=run.path) == run
+            reason = "a copy of" if is_copy else "another result of the cell in"
+            unused.append(UnusedFile(run.file, reason, other.file))
+    done = [run for run in used.values() if not run.failure]
+    failed = [run for run in used.values() if run.failure]
+    return done + failed, sorted(unused)
+
+
+def _expected_path(records: Path, run: Run) -> Path:
+    """Return where the suite writes a failure, or the first record of a cell."""
+    path = record_path(records, *run.cell)
+    return failure_path(path) if run.failure else path
+
+
+def _identity(run: Run) -> Hashable:
+    """Return what two records of one cell share; weights, protocol and conditions distinguish."""
+    if run.failure:
+        return run.cell
+    of_run = json.dumps(conditions(run.record), sort_keys=True)
+    return run.cell, run.sha256, run.protocol_hash, of_run
+
+
+def unused_lines(unused: Sequence[UnusedFile], results: Path) -> list[str]:
+    """Return how many files of a results folder are not used, and why, with an example each."""
+    if not unused:
+        return []
+    count = (
+        f"1 file in {results} is" if len(unused) == 1 else f"{len(unused)} files in {results} are"
+    )
+    groups = grouped((one.reason, one) for one in unused).values()
+    return [
+        f"warning: {count} not used as results; benchmarks.tables lists all in tables/overview.md",
+        *(f"  {len(group)}: {group[0]}{' ...' if len(group) > 1 else ''}" for group in groups),
+    ]
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError):  # a cell that succeeds in the meantime removes its failure
+        return error.strerror or type(error).__name__
+    text = f"no field {error}" if isinstance(error, KeyError) else str(error)
+    return text.splitlines()[0] if text else type(error).__name__
+
+
+def _parse(content: dict[str, Any], path: Path, file: str) -> Run:
+    if content["format"] == "ssl-failure/1":
+        names = ("backbone", "task", "protocol", "schedule", "primary_metric", "heading")
+        return Run(
+            **{name: content[name] for name in names},
+            seed=int(content["seed"]),
+            reasons=Reasons(length=_length(content["schedule"])),
+            failure=" ".join(content["reason"].split()).rstrip(":") or "unknown",
+            file=file,
+            path=path,
+        )
+    if content["format"] != Record.format:
+        expected = f"expected {Record.format} or ssl-failure/1"
+        raise ValueError(f"format {content['format']!r}, {expected}")
+    return run_of_record(record_of(content), path, file)
+
+
+def run_of_record(record: Record, path: Path, file: str = "") -> Run:
+    """Return a record as a row."""
+    data, details, protocol = record.data, record.details, record.protocol
+    small = max((str(entry["small"]) for entry in data.values()), default="")
+    tolerated = tuple((key, n) for key in sorted(data) if (n := int(data[key]["tolerated"])))
+    is_altered = record.schedule == "paper" and protocol["hash"] != protocol["paper_hash"]
+    entropy = {name: details[name] for name in (HEAD_ENTROPY,) if name in details}
+    stored = conditions(record)
+    norm = f" with {stored['shared_norm']}" if stored["shared_norm"] else ""
+    return Run(
+        **backbone_facts(record.backbone, record.declared),
+        task=record.task,
+        protocol=protocol["name"],
+        schedule=record.schedule,
+        seed=int(record.seed),
+        primary_metric=record.primary_metric,
+        heading=record.heading,
+        reasons=Reasons(
+            length=_length(record.schedule),
+            altered="altered protocol" if is_altered else "",
+            data=SMALL_DATA[small] if small else "incomplete data" if tolerated else "",
+        ),
+        key=record.request.get("task", record.task),
+        engine=record.engine,
+        protocol_hash=protocol["hash"],
+        fingerprint=" ".join(f"{key}:{data[key]['fingerprint']}" for key in sorted(data)),
+        small=small,
+        tolerated=tolerated,
+        departures=tuple(record.departures),
+        conditions=Conditions(
+            features=f"features in {features_in(record)}",
+            engine=f"engine {record.engine}",
+            processes=plural(stored["num_processes"], "process", "es") + norm,
+            data=SMALL_DATA.get(small, "full data"),
+            tolerated="; ".join(tolerated_notes(tolerated)) or "nothing tolerated",
+            crops=str(details.get("crops") or "crops/1"),  # older records do not store it
+            departures="; ".join(record.departures) or "no departure",
+        ),
+        finished=record.finished,
+        metrics={name: float(value) for name, value in (record.metrics | entropy).items()},
+        details=details,
+        file=file,
+        path=path,
+        stored=record,
+    )
+
+
+def backbone_facts(content: Mapping[str, Any], declared: str = "") -> dict[str, Any]:
+    """Return the facts of a row on its backbone; `declared` is the user's recipe for it."""
+    made_by = content.get("made_by") or {}
+    if declared and not made_by:
+        published = published_recipes().get(declared, Pretraining())
+        made_by = {"method": declared.partition("/")[0], "recipe": declared}
+        made_by |= {"epochs": published.epochs or "", "data": published.data or ""}
+    texts = {k: value_words(made_by.get(k, "")) for k in ("method", "recipe", "epochs", "data")}
+    texts |= {k: value_words(made_by.get(k) or "") for k in ("texture", "precision")}
+    settings, changed = made_by.get("settings") or {}, {*(made_by.get("changed") or {})}
+    groups = made_by.get("batch_norm_groups") if BN_SPLITS in settings else None
+    recipe = published_recipes().get(texts["recipe"])
+    of_paper = recipe.norm_groups if recipe else settings.get("norm_groups") or None
+    if groups is not None and of_paper is not None:
+        changed.discard(BN_SPLITS)  # its product with the number of GPUs is compared instead
+    return {
+        "backbone": content["name"],
+        **{name: content[name] for name in ("sha256", "arch", "stem")},
+        **texts,
+        "source": content.get("source", ""),
+        "changed": ", ".join(sorted(changed)),
+        "heads": tuple(made_by.get("heads", ())),
+        "declared": bool(declared),
+        "last_epoch": made_by.get("last_epoch") or {},
+        "settings": settings,
+        "norm_groups": groups,
+        "paper_norm_groups": of_paper,
+    }
+
+
+def _length(schedule: str) -> str:
+    return schedule_words(schedule) if schedule != "paper" else ""
+
+
+def schedule_words(schedule: str) -> str:
+    """Return words such as "smoke schedule", or "0.02-length schedule" for a share."""
+    return f"{schedule} schedule" if schedule in SCHEDULES else f"{schedule}-length schedule"
+
+
+def tolerated_notes(tolerated: Iterable[tuple[str, int]]) -> list[str]:
+    """Return a note for each incomplete data set."""
+    return [
+        f"{count} missing, surplus, repeated or unreadable images or annotations of {key} tolerated"
+        for key, count in tolerated
+    ]
+
+
+def value_words(value: Any, between: str = " ") -> str:
+    """Return a value in words; numbers without superfluous digits, lists with `between`."""
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {value_words(one, between)}" for name, one in value.items())
+    if isinstance(value, list | tuple):
+        return between.join(value_words(one, between) for one in value) or "none"
+    return str(value)
+
+
+def plural(count: int, noun: str, ending: str = "s") -> str:
+    """Return words such as "1 process" or "2 processes"."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}{ending}"
+
+
+def grouped(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:
+    """Return the values of each key; keys and values are in the order of the pairs."""
+    groups: dict[Key, list[Value]] = {}
+    for key, value in pairs:
+        groups.setdefault(key, []).append(value)
+    return groups
+
+
+def machine(record: Record) -> str:
+    """Return the machine of a record in words."""
+    hardware = dict(record.hardware)
+    accelerator = hardware.pop("accelerator", "none")
+    words = [] if accelerator == "none" else [accelerator]
+    words += [f"{name} {value}" for name, value in hardware.items()]
+    return ", ".join(words) or "unknown"

@@ -1,0 +1,335 @@
+"""Tables with raised notes, the best of each column bold: one document, as markdown and as LaTeX.
+
+A page is a list of texts and tables. The texts, and the words in tables, are markdown; `plain`
+escapes names in them. LaTeX contains the tables alone, each below its heading as a comment.
+"""
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from benchmarks.numbers.differences import Score, difference
+from benchmarks.numbers.numbers import Number
+from benchmarks.numbers.published import Column
+from benchmarks.numbers.records import DECLARED, STAND_IN_TEXTURE, Run, grouped, plural
+from transfer.convert.architectures import network_words
+
+RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹"
+RULE = (
+    "**Bold**: best of its column and table, if surely ahead of the second (p < 0.05): by a paired "
+    "test on the same images where both are ours (McNemar's exact test, or the paired standard "
+    "error over images or resampled test sets), else by the errors of both test sets and from run "
+    "to run; of few seeds, those are Student's."
+)
+LATEX = {sign: f"\\{sign}" for sign in "$&_#%{}"}
+LATEX |= {"\\": r"\textbackslash ", "~": r"\textasciitilde ", "^": r"\textasciicircum "}
+LATEX |= {"±": r"$\pm$", "–": "--", "−": "$-$", "→": r"$\rightarrow$", "✓": r"$\checkmark$"}
+LATEX |= {"<": "$<$", ">": "$>$"}
+ESCAPED_IN_LATEX = {"<": "$<$", ">": "$>$", "[": "{[}", "*": "{*}", "~": r"\textasciitilde{}"}
+ESCAPED_IN_LATEX |= {"\\": r"\textbackslash{}", "`": r"\textasciigrave{}"}
+ESCAPED_IN_LATEX |= {"^": r"\textasciicircum{}"} | {sign: f"\\{sign}" for sign in "$&_#%{}"}
+"""Signs that are escaped in markdown."""
+
+
+@dataclass(kw_only=True)
+class Cell:
+    """One entry of a table: words, or a number of ours or of a paper."""
+
+    text: str
+    after: str = ""
+    """Footnote marks, or what a paper prints behind the number."""
+    score: Score | None = None
+    files: tuple[str, ...] = ()
+    """Paths of the records behind the score, in the results folder."""
+    best: bool = False
+    """It is significantly the best of its column and section."""
+    is_title: bool = False
+    """The title of the lines below it."""
+
+    def markdown(self) -> str:
+        """Return it on one line, with its bars escaped, so that it cannot end a table cell."""
+        mark = "**" if self.best else "*" if self.is_title else ""
+        return escape(f"{mark}{self.text}{mark}{self.after}")
+
+    def latex(self) -> str:
+        """Return it with bold and raised marks, in signs that compilers know."""
+        text, after = latex_text(self.text), latex_text(self.after)
+        command = r"\textbf" if self.best else r"\textit" if self.is_title else ""
+        return (f"{command}{{{text}}}" if command else text) + after
+
+
+@dataclass(kw_only=True)
+class Line:
+    """One row of a table. Without numbers in a table of numbers: the title of those that follow."""
+
+    words: Sequence[str]
+    numbers: Sequence[Cell] = ()
+    scope: str = ""
+    """Task of the line's section. The best number is chosen among the lines of one scope."""
+    ours: bool = False
+    """The numbers were measured here."""
+    is_secondary: bool = False
+    """A metric that does not represent its task."""
+
+    @property
+    def kind(self) -> str:
+        """Return the class of the line on the page."""
+        return "ours" if self.ours else "secondary" if self.is_secondary else ""
+
+
+@dataclass(kw_only=True)
+class Grid:
+    """A table: columns of words, columns of numbers, lines."""
+
+    words: Sequence[str]
+    numbers: Sequence[str] = ()
+    lines: Sequence[Line] = ()
+    left: int = 1
+    """Number of left-aligned columns."""
+
+    def cells(self) -> list[list[Cell]]:
+        """Return the cells of all rows, the header's first."""
+        rows = [[Cell(text=text) for text in (*self.words, *self.numbers)]]
+        for line in self.lines:
+            row = [*(Cell(text=text) for text in line.words), *line.numbers]
+            if missing := len(rows[0]) - len(row):
+                row = [Cell(text=line.words[0], is_title=True)]
+                row += [Cell(text="") for _ in range(missing)]
+            rows.append(row)
+        return rows
+
+    def markdown(self) -> str:
+        """Return a padded table."""
+        rows = [[cell.markdown() for cell in row] for row in self.cells()]
+        widths = [max(3, *map(len, column)) for column in zip(*rows, strict=True)]
+        rule = ["-" * (width - 1) for width in widths]
+        rule = [f":{d}" if i < self.left else f"{d}:" for i, d in enumerate(rule)]
+        padded = [
+            " | ".join(
+                text.ljust(width) if i < self.left else text.rjust(width)
+                for i, (text, width) in enumerate(zip(row, widths, strict=True))
+            )
+            for row in (rows[0], rule, *rows[1:])
+        ]
+        return "\n".join(f"| {line} |" for line in padded)
+
+    def latex(self) -> str:
+        """Return a tabular with the rules of booktabs."""
+        lines = [" & ".join(cell.latex() for cell in row) + r" \\" for row in self.cells()]
+        # [ and * at the beginning would be arguments of the line break before it
+        head, *body = (re.sub(r"^[\[*]", r"{\g<0>}", line) for line in lines)
+        columns = "l" * self.left + "r" * (len(self.words) + len(self.numbers) - self.left)
+        start = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", head, r"\midrule"]
+        return "\n".join([*start, *body, r"\bottomrule", r"\end{tabular}", ""])
+
+
+def grid(header: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1) -> Grid:
+    """Return a table of texts; the first `left` columns are left-aligned."""
+    return Grid(words=header, lines=[Line(words=row) for row in rows], left=left)
+
+
+Part = str | Grid
+"""A text or a table of a page; empty texts are not printed."""
+Page = list[Part]
+
+
+def markdown(page: Page) -> str:
+    """Return a page as markdown."""
+    parts = (part if isinstance(part, str) else part.markdown() for part in page)
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def latex(page: Page) -> str:
+    """Return the tables of a page as tabulars, each below its heading as a comment."""
+    tables, heading = [], ""
+    for part in page:
+        if isinstance(part, Grid):
+            tables.append(f"% {heading}\n{part.latex()}")
+        elif headings := re.findall(r"^#+ (.*)", part, re.MULTILINE):
+            heading = headings[-1]
+    return "\n".join(tables)
+
+
+def latex_text(text: str) -> str:
+    """Return markdown as LaTeX: escaped signs, signs that need a command, raised digits."""
+    signs = rf"(?P<raised>[{RAISED}]+)|\\(?P<escaped>[!-/:-@\[-`{{-~])|(?P<sign>.)"
+
+    def command(match: re.Match[str]) -> str:
+        if digits := match["raised"]:
+            return f"$^{{{''.join(str(RAISED.index(digit)) for digit in digits)}}}$"
+        if sign := match["escaped"]:
+            return ESCAPED_IN_LATEX.get(sign, sign)
+        return LATEX.get(match["sign"], match["sign"])
+
+    return re.sub(signs, command, text)
+
+
+def mark_best(lines: Iterable[Line], columns: Sequence[Column]) -> None:
+    """Mark the best number of each column and scope if it is significantly ahead of the second.
+
+    The errors of a line's scope, or else of the column's task, decide.
+    """
+    for scope, own in grouped((line.scope, line) for line in lines if line.numbers).items():
+        for index, column in enumerate(columns):
+            cells = [line.numbers[index] for line in own]
+            scored = [(cell.score, cell) for cell in cells if cell.score]
+            scored.sort(key=lambda pair: pair[0].mean, reverse=column.higher_is_better is not False)
+            if len(scored) > 1:
+                (best, cell), (second, _), *_ = scored
+                cell.best = difference(best, second, scope or column.task).sure
+
+
+class Notes(dict[str, int]):
+    """Numbers of notes, from 1 on; equal notes have equal numbers."""
+
+    def mark(self, notes: Iterable[str]) -> str:
+        """Return the raised numbers of these notes, each after a space; empty without notes."""
+        numbers = sorted(self.setdefault(note, len(self) + 1) for note in notes)
+        return "".join(f" {''.join(RAISED[int(digit)] for digit in str(n))}" for n in numbers)
+
+    def list(self) -> str:
+        """Return the notes as a numbered list."""
+        return "\n".join(f"{number}. {escape(plain(note))}" for note, number in self.items())
+
+
+class OurRow(NamedTuple):
+    """A row of ours before its notes are numbered."""
+
+    label: str
+    numbers: Sequence[Number]
+    """The number of each column."""
+    words: Sequence[str] = ()
+    scope: str = ""
+
+
+def our_lines(
+    rows: Sequence[OurRow], notes: Notes, decimals: Sequence[int]
+) -> tuple[list[Line], list[str]]:
+    """Return our rows as lines, and the notes that hold for all of their numbers.
+
+    Notes that hold for all numbers of a row are marked at its label.
+    """
+    of_all = _shared_notes(number for row in rows for number in row.numbers)
+    lines = []
+    for row in rows:
+        of_row = [note for note in _shared_notes(row.numbers) if note not in of_all]
+        label, cells = plain(row.label) + notes.mark(of_row), []
+        for number, digits in zip(row.numbers, decimals, strict=True):
+            own = [note for note in number.notes if note not in (*of_all, *of_row)]
+            text = number.score.text(digits) if number.score else number.text
+            after = notes.mark([*own, *number.failures])
+            cells.append(Cell(text=text, after=after, score=number.score, files=number.files))
+        words = [label, *row.words]
+        lines.append(Line(words=words, numbers=cells, scope=row.scope, ours=True))
+    return lines, of_all
+
+
+def _shared_notes(numbers: Iterable[Number]) -> list[str]:
+    """Return the notes that every number has, in order."""
+    notes = [number.notes for number in numbers if number.score]
+    return [note for note in notes[0] if all(note in own for own in notes)] if notes else []
+
+
+def our_grid(
+    rows: Sequence[OurRow], headings: Iterable[tuple[str, str]], notes: Notes
+) -> tuple[Grid, list[str]]:
+    """Return a table of our rows, to one decimal, and the notes that all numbers share.
+
+    headings: label and task of each column.
+    """
+    columns = [Column(key="", label=text, task=t, higher_is_better=True) for text, t in headings]
+    lines, of_all = our_lines(rows, notes, [1] * len(columns))
+    mark_best(lines, columns)
+    labels = [column.label for column in columns]
+    return Grid(words=["backbone"], numbers=labels, lines=lines), of_all
+
+
+def row_label(row: Number, rows: Iterable[Number]) -> str:
+    """Return the name of a row's backbone.
+
+    If two backbones have one name, the beginning of the weights' hash follows. Further rows of a
+    backbone name their conditions, too.
+    """
+    run = row.run
+    hashes = {one.run.sha256 for one in rows if one.run.backbone == run.backbone}
+    words = [run.sha256[:8]] if len(hashes) > 1 else []
+    words += [row.conditions] if row.conditions else []
+    return " ".join([run.label, *(f"({text})" for text in words)])
+
+
+def backbone_lines(runs: Iterable[Run]) -> list[str]:
+    """Return a list of the backbones, each once, and the meaning of the declared sign."""
+    backbones = [own[0] for own in grouped((run.identity, run) for run in runs).values()]
+    lines = [f"- {plain(f'{run.backbone}: {description(run)}')}" for run in backbones]
+    return ["\n".join(lines), *declaration_notes(backbones)]
+
+
+def declaration_notes(runs: Iterable[Run]) -> list[str]:
+    """Return the meaning of the sign of declared recipes, if one of the backbones has it."""
+    if not any(run.declared for run in runs):
+        return []
+    return [
+        f"{DECLARED}: the file does not say how it was made; its recipe is what a user declared "
+        "with `--as`, and nothing here has checked it."
+    ]
+
+
+def description(run: Run) -> str:
+    """Return network, origin and weights of a backbone."""
+    parts = [network_words(run.arch, run.stem) if run.arch else "no result on this page"]
+    if run.declared:
+        parts.append(f"{run.source}; declared as {run.recipe}")
+    elif run.recipe:
+        parts.append(f"{run.method} ({run.recipe}), {run.epochs} epochs on {run.data}")
+    else:
+        parts.append(run.source)
+    if run.heads:
+        parts.append(f"heads {' '.join(run.heads)}")
+    if run.norm_groups is not None:
+        parts.append(f"{plural(run.norm_groups, 'group')} of shuffled batch norm")
+    if run.texture == STAND_IN_TEXTURE:
+        parts.append(f"textures by {run.texture} instead of style transfer: no reproduction")
+    elif run.texture:
+        parts.append(f"textures from a {run.texture}")
+    if run.sha256:
+        parts.append(f"weights {run.sha256[:12]}")
+    return "; ".join(filter(None, parts))
+
+
+def escape(text: str) -> str:
+    """Return the text on one line, with its bars escaped, so that it cannot end a table cell."""
+    return " ".join(text.replace("|", "\\|").split())
+
+
+MARKUP = re.compile(
+    r"[*`\[\]~$]"  # emphasis, code, links, strikethrough, formulas
+    r"|_(?![^\W_])|(?<![^\W_])_"  # emphasis, but not snake_case
+    r"|<(?=[A-Za-z/!?])|&(?=#?\w+;)|\\(?=[!-/:-@\[-`{-~])"  # HTML, entities, escapes
+    r"|^(?:[#>+-]|=+$)|(?<=^\d)[.)](?= )"  # headings, quotes and lists in an item of a list
+)
+"""Signs in a text that markdown would not show as they are."""
+
+
+def plain(text: str) -> str:
+    """Return markdown that shows a text as it is, such as the name of a backbone."""
+    return MARKUP.sub(lambda match: f"\\{match[0]}", text)
+
+
+def csv_text(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table as the text of a CSV file."""
+    text = io.StringIO()
+    safe_rows = [[csv_cell(value) for value in row] for row in (header, *rows)]
+    csv.writer(text, lineterminator="\n").writerows(safe_rows)
+    return text.getvalue()
+
+
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
+
+
+def csv_cell(text: str) -> str:
+    """Return a text for a CSV file, with a leading quote if a spreadsheet would compute it."""
+    computes = text.startswith(("=", "+", "-", "@", "\t", "\r"))
+    return f"'{text}" if computes and not NUMBER.fullmatch(text) else text

@@ -1,0 +1,202 @@
+"""Which checkpoint is better, on which tasks, and significantly so?"""
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from itertools import combinations
+from typing import Any, NamedTuple
+
+from benchmarks.numbers.differences import (
+    Difference,
+    Score,
+    difference,
+    holm,
+    how_compared,
+    with_errors,
+)
+from benchmarks.numbers.numbers import Block, Column, Number, blocks
+from benchmarks.numbers.published import AVERAGE
+from benchmarks.numbers.records import Run, grouped, plural
+from benchmarks.numbers.tables import row_label
+from benchmarks.numbers.verdicts import TRAIN_IMAGES, trained_on
+from benchmarks.report_parts.document import Address
+from transfer.convert.architectures import network_words
+from transfer.record import SIGNED_METRICS
+
+
+class Task(NamedTuple):
+    """One task of a group, with every pair of its checkpoints compared."""
+
+    key: str
+    """Task and reading."""
+    metric: str
+    conditions: str
+    """Schedule and data."""
+    family: str
+    scores: Sequence[Score | None]
+    """Number of each checkpoint."""
+    addresses: Sequence[str]
+    differences: dict[tuple[int, int], Difference]
+    """Difference of each two checkpoints with a number, by their indices in order."""
+    tests: Sequence[str]
+    """The test of each pair, in words."""
+
+    def content(self, *, with_conditions: bool) -> dict[str, Any]:
+        """Return the task as the page's script reads it."""
+        conditions = self.conditions.lower() if with_conditions else ""
+        pairs, kinds = self.differences.values(), list(dict.fromkeys(self.tests))
+        return {
+            "key": self.key,
+            "metric": ", ".join(filter(None, [self.metric, conditions])),
+            "family": self.family,
+            "values": [_rounded(s.mean, 4) if s else None for s in self.scores],
+            "texts": [s.text(1) if s else "" for s in self.scores],
+            "addresses": self.addresses,
+            "places": [index for index, score in enumerate(self.scores) if score],
+            # of each pair of these places, in order
+            "reaches": [_rounded(pair.half_interval, 2) for pair in pairs],
+            "chances": [float(f"{pair.p:.6g}") if pair.p <= 1 else 1 for pair in pairs],
+            "kinds": kinds,
+            "tests": [kinds.index(test) for test in self.tests] if len(kinds) > 1 else [],
+        }
+
+
+def _rounded(value: float, digits: int) -> float | None:
+    return round(value, digits) if math.isfinite(value) else None
+
+
+class Group(NamedTuple):
+    """Checkpoints that may be compared: one network and one pre-training set, on equal tasks."""
+
+    conditions: str
+    """Network, pre-training data, and schedule and data if all tasks share them."""
+    names: Sequence[str]
+    reference: int
+    """Index of the checkpoint with which the sentences compare: random weights, if there are."""
+    tasks: Sequence[Task]
+
+    @property
+    def sentences(self) -> list[str]:
+        """Return a sentence for each checkpoint except the reference."""
+        others = (index for index in range(len(self.names)) if index != self.reference)
+        return [*filter(None, (self._sentence(index, self.reference) for index in others))]
+
+    def _sentence(self, first: int, second: int) -> str:
+        """Return on how many tasks a checkpoint is significantly better and worse, after Holm.
+
+        Empty if the two have no task in common.
+        """
+        pair = min(first, second), max(first, second)
+        common = [task.differences[pair] for task in self.tasks if pair in task.differences]
+        if not common:
+            return ""
+        judged = [one for one in common if math.isfinite(one.p)]
+        significant = zip(judged, holm(one.p for one in judged), strict=True)
+        leads = [(one.points > 0) == (first < second) for one, is_sure in significant if is_sure]
+        better, worse = leads.count(True), leads.count(False)
+        one, other = self.names[first], self.names[second]
+        total = plural(len(judged), "task")
+        if worse > better:
+            text = f"{one} is surely worse than {other} on {worse} of {total}, better on {better}"
+        elif better:
+            text = f"{one} is surely better than {other} on {better} of {total}, worse on {worse}"
+        else:
+            text = f"{one} and {other} differ surely on {better + worse} of {total}"
+        text += f", undecided on {len(judged) - better - worse}"
+        if unknown := len(common) - len(judged):
+            text += f"; {unknown} without known errors"
+        return f"{text}."
+
+    @property
+    def num_results(self) -> int:
+        """Return the number of results of all tasks."""
+        return sum(score is not None for task in self.tasks for score in task.scores)
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """Return the group as the page's script reads it."""
+        several = len({task.conditions for task in self.tasks}) > 1
+        return {
+            "conditions": self.conditions,
+            "names": self.names,
+            "reference": self.reference,
+            "tasks": [task.content(with_conditions=several) for task in self.tasks],
+        }
+
+
+def comparisons(numbers: Iterable[Number], address: Address) -> list[Group]:
+    """Return the groups with at least two checkpoints, those with the most results first."""
+    found = blocks(number for number in numbers if number.runs and number.task != AVERAGE)
+    firsts = {row.row: row for block in reversed(found) for row in block.rows}
+    rows = sorted(firsts.values(), key=lambda row: (row.run.is_random, row.row[1:]))
+    groups = (_group(found, own, address) for own in _comparable(rows))
+    return sorted(filter(None, groups), key=lambda group: -group.num_results)
+
+
+def _comparable(rows: Sequence[Number]) -> list[list[Number]]:
+    """Return the rows of one network and pre-training set, each with the random networks.
+
+    A row whose pre-training set is not known joins every set of its network.
+    """
+    groups = []
+    for own in grouped((_network(row.run), row) for row in rows).values():
+        data = dict.fromkeys(_data(row.run) for row in own if not row.run.is_random)
+        for name in list(filter(None, data)) or data:
+            groups.append([r for r in own if r.run.is_random or _data(r.run) in (name, "")])
+    return groups
+
+
+def _network(run: Run) -> str:
+    """Return the network in words; for timm's without the tag of the weights, such as ".dino"."""
+    is_timm = run.arch.startswith("timm:")
+    return network_words(run.arch.partition(".")[0] if is_timm else run.arch, run.stem)
+
+
+def _data(run: Run) -> str:
+    """Return the pre-training set by the papers' name, or in the file's words; empty if unknown."""
+    return next((name for name in TRAIN_IMAGES if trained_on(name, run)), run.data)
+
+
+def _group(found: Sequence[Block], rows: Sequence[Number], address: Address) -> Group | None:
+    """Return the comparison of the rows; None without two that have a task in common.
+
+    The numbers of one task are those of one column, which has one protocol and one state of data.
+    """
+    columns = ((block, column) for block in found for column in block.columns)
+    tasks = [task for place in columns if (task := _task(*place, rows, address))]
+    kept = [row for index, row in enumerate(rows) if any(t.scores[index] for t in tasks)]
+    if len(kept) < len(rows):
+        return _group(found, kept, address) if kept else None
+    data = {_data(row.run) for row in rows if not row.run.is_random}
+    words = [_network(rows[0].run)]
+    if any(data):
+        names = [re.sub(r", fingerprint \w+", "", name) for name in sorted(data, reverse=True)]
+        words.append(f"pre-trained on {' or '.join(name or 'unknown data' for name in names)}")
+    headings = list(dict.fromkeys(task.conditions for task in tasks))
+    words += headings if len(headings) == 1 else []
+    reference = next((index for index, row in enumerate(rows) if row.run.is_random), 0)
+    return Group("; ".join(words), [row_label(row, rows) for row in rows], reference, tasks)
+
+
+def _task(block: Block, column: Column, rows: Sequence[Number], address: Address) -> Task | None:
+    first = next(number for number in block.numbers if number.column == column)
+    metric = first.primary_metric
+    if metric in SIGNED_METRICS:  # not a quality: more is not better
+        return None
+    numbers = [block.number(row, column, metric) for row in rows]
+    indices = [index for index, number in enumerate(numbers) if number.score]
+    if len(indices) < 2:
+        return None
+    scores = with_errors([number.score for number in numbers if number.score])
+    known = dict(zip(indices, scores, strict=True))
+    pairs = [*combinations(known, 2)]
+    return Task(
+        key=first.runs[0].key,
+        metric=metric,
+        conditions=block.heading,
+        family=first.heading,
+        scores=[number.score for number in numbers],
+        addresses=[address(number.files) if number.score else "" for number in numbers],
+        differences={(i, j): difference(known[i], known[j], column[0]) for i, j in pairs},
+        tests=[how_compared(known[i], known[j], column[0]) for i, j in pairs],
+    )

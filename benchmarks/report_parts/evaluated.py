@@ -1,0 +1,57 @@
+"""Evaluated checkpoints, failed cells, cells without a result, and the hours of all results."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from benchmarks.numbers.explanation import checkpoint_lines
+from benchmarks.numbers.numbers import Number
+from benchmarks.numbers.records import Results, Run, plural
+from benchmarks.numbers.tables import description, row_label
+from benchmarks.report_parts.document import Fold, Part, Terms, sheet
+from benchmarks.report_parts.requested import not_run
+
+
+def checkpoints(numbers: Iterable[Number], runs: Sequence[Run]) -> list[Fold]:
+    """Return every checkpoint with a result or a failure by name, random networks last."""
+    firsts = {n.run.identity: n._replace(conditions="") for n in reversed([*numbers])}
+    rows = sorted(firsts.values(), key=lambda row: (row.run.is_random, row.run.identity))
+    folds = []
+    for row in rows:
+        done = [run.record for run in runs if run.identity == row.run.identity and not run.failure]
+        failed = [run for run in runs if run.backbone == row.run.backbone and run.failure]
+        count = plural(len(done), "result") + (f", {len(failed)} failed" if failed else "")
+        terms = [Terms([*checkpoint_lines(done)])] if done else []
+        label, text = row_label(row, rows), description(row.run)
+        folds.append(Fold(label, text, count, terms, kind="checkpoint"))
+    return folds
+
+
+def evaluated_parts(folder: Path, results: Results, numbers: Iterable[Number]) -> list[Part]:
+    """Return checkpoints, hours, failures, unused files, and requested cells without a result."""
+    parts: list[Part] = [*checkpoints(numbers, results.runs)]
+    if not parts:
+        command = "`python benchmarks/run_all.py --ckpt FILE --data DATA`"
+        parts.append(f"No records here yet. {command} writes them.")
+    if results.done:
+        hours = sum(run.record.wall_s for run in results.done) / 3600
+        parts.append(f"{plural(len(results.done), 'result')} in {hours:.2f} hours.")
+    failed = [run for run in results.runs if run.failure]
+    if failed:
+        header = ["checkpoint", "task", "schedule", "seed", "reason"]
+        rows = [[r.backbone, r.task, r.schedule, str(r.seed), r.failure] for r in failed]
+        parts.append(sheet("What failed", header, rows, left=5))
+    if results.unused:
+        parts += ["### Files that are not used", "\n".join(f"- {one}" for one in results.unused)]
+    if groups := not_run(folder, results.runs):
+        header = ["checkpoint", "tasks", "why", "what to do"]
+        rows = [
+            [
+                ", ".join(group.backbones),
+                ", ".join(group.tasks),
+                group.reason,
+                "; ".join(filter(None, [*group.how_to_get, group.command])),
+            ]
+            for group in groups
+        ]
+        parts.append(sheet("Asked for, without a result", header, rows, left=4))
+    return parts

@@ -1,0 +1,232 @@
+"""Every recipe is compared with the published rows that name it, and with no others."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.numbers.numbers import numbers_of
+from benchmarks.numbers.published import AVERAGE, Table, papers, published_recipes, transfer_tasks
+from benchmarks.numbers.records import Run, backbone_facts, read_results
+from benchmarks.numbers.verdicts import Pair, pairs_of
+from pretrain.recipes import RECIPES
+from pretrain.run import flatten
+from tests.pretrain.recipe_facts import exported_arch, tables_of
+from tests.synthetic_records import page, record
+
+DATA = {"ImageNet-1k": "in1k", "ImageNet-100": "in100", "CIFAR-10": "cifar10"}
+DATA |= {"CIFAR-100": "cifar100"}
+TABLES = [table for paper in papers() for table in paper.tables if table.rows]
+
+
+def made_by(recipe_name: str) -> dict[str, Any]:
+    """The origin that pre-training writes into the backbone file of a recipe."""
+    recipe = RECIPES[recipe_name]
+    return {
+        "method": recipe.method,
+        "recipe": recipe_name,
+        "table_row": recipe.table_row,
+        "settings": flatten(asdict(recipe)),
+        "batch_norm_groups": recipe.norm_groups or 8,
+        "epochs": float(recipe.epochs),
+        "data": DATA[re.split(r"[ ,]", recipe.images)[0]],
+    }
+
+
+def model(name: str, *, declared: bool = False, arch: str = "", **changes: Any) -> dict[str, Any]:
+    """The backbone of a recipe, by its own words or those of `--as`."""
+    origin = {} if declared else made_by(name) | changes
+    backbone = {"name": "mine", "sha256": "a" * 64, "stem": "imagenet", "made_by": origin}
+    backbone["arch"] = arch or exported_arch(RECIPES[name])
+    return backbone_facts(backbone, name if declared else "")
+
+
+def models() -> list[dict[str, Any]]:
+    """Every declarable recipe, declared and by its own words, and the probes on some heads."""
+    found = [model(name, declared=said) for name in published_recipes() for said in (True, False)]
+    rows = [row for table in TABLES for row in table.rows if row.heads]
+    return found + [
+        model(row.recipe, arch=row.pretrain.arch or "", heads=list(row.heads)) for row in rows
+    ]
+
+
+@pytest.fixture
+def some_result(tmp_path: Path) -> Run:
+    record(tmp_path, 50.0)
+    return read_results(tmp_path).done[0]
+
+
+def pairs_in(table: Table, mine: dict[str, Any], some_result: Run) -> Sequence[Pair]:
+    """Compare a backbone that has every number of the table under each of its protocols."""
+    metrics: dict[tuple[str, str], dict[str, float]] = {}
+    for row in table.rows:
+        for column in table.columns:
+            task = row.task or column.task
+            for name in {column.protocol, row.protocol, *row.protocols.values()} - {""}:
+                for member in transfer_tasks() if task == AVERAGE else (task,):
+                    metrics.setdefault((member, f"{name}/1"), {})[column.metric] = 50.0
+    results = [
+        some_result._replace(**mine, task=task, protocol=protocol, metrics=numbers, file=f"{i}")
+        for i, ((task, protocol), numbers) in enumerate(metrics.items())
+    ]
+    return [pair for pair in pairs_of(numbers_of(results)) if pair.printed.table is table]
+
+
+def test_a_recipe_is_compared_with_its_own_rows_alone(some_result: Run) -> None:
+    declared: set[tuple[str, str, int]] = set()
+    for mine in models():
+        name = mine["recipe"]
+        own = {
+            (table.id, number)
+            for table in TABLES
+            for number, row in enumerate(table.rows)
+            if name in (row.recipe, *row.beside) and set(row.heads) == set(mine["heads"])
+        }
+        found = {
+            (table.id, table.rows.index(pair.printed.row))
+            for table in TABLES
+            for pair in pairs_in(table, mine, some_result)
+        }
+        assert found == own, name
+        if not mine["heads"]:
+            assert {table for table, _ in found} == tables_of(RECIPES[name]), name
+        declared |= {(name, *place) for place in found if mine["declared"]}
+    assert (len(published_recipes()), len(declared)) == (134, 157)
+
+
+SHUFFLED = [name for name in published_recipes() if hasattr(RECIPES[name].config, "bn_splits")]
+"""Published recipes with shuffled batch norm."""
+
+
+def test_rows_and_recipes_state_the_same_groups_of_shuffled_batch_norm() -> None:
+    for table in (table for paper in papers() for table in paper.tables):
+        for row in (row for row in (*table.rows, *table.points) if row.recipe):
+            groups = row.pretrain.norm_groups
+            if row.recipe in SHUFFLED:
+                assert groups in (0, RECIPES[row.recipe].norm_groups), (table.id, row.label)
+            else:
+                assert groups is None, (table.id, row.label)
+    for name in SHUFFLED:
+        assert published_recipes()[name].norm_groups == RECIPES[name].norm_groups, name
+
+
+@pytest.mark.parametrize(
+    ("name", "groups", "compared"),
+    [
+        ("jcl/in1k-r50", 8, True),
+        ("jcl/in1k-r50", 4, False),
+        ("jcl/in1k-r50", 1, False),
+        ("co2/in1k-r50-v2", 4, True),
+        ("co2/in1k-r50-v2", 8, False),
+        ("looc/in100-r50-color", 2, True),  # its paper does not say
+        ("looc/in100-r50-color", 1, False),
+        ("lorac/in100-r18", 4, True),
+        ("simclr/in100-r50", 1, True),  # nothing is shuffled
+    ],
+)
+def test_a_run_is_compared_if_it_has_the_papers_groups_however_they_are_split(
+    some_result: Run, name: str, groups: int, compared: bool
+) -> None:
+    split = {"config.bn_splits": groups} if name in SHUFFLED else {}
+    mine = model(name, batch_norm_groups=groups, changed=split)
+    pairs = (pair for table in TABLES for pair in pairs_in(table, mine, some_result))
+    found = {pair.printed.row.recipe for pair in pairs}
+    assert found == ({name} if compared else set())
+
+
+UNJUDGED = {
+    "jcl/table1": 2,
+    "jcl/table2": 18,
+    "co2/table1": 5,
+    "co2/table2": 2,
+    "co2/table3": 16,  # SVM of MoCo v2 is the paper's own
+    "lorac/table1": 15,
+    "lorac/table4": 18,
+    "uniclr/table2": 14,
+    "uniclr/table3": 12,
+    "looc/table3": 6,  # d >= 3
+    "looc/table7": 4,
+    "ressl/reproductions": 4,
+    "nnclr/reproductions": 3,
+}
+"""Numbers without a verdict by table, over all recipes; two readings count twice."""
+
+
+def test_numbers_that_a_paper_cites_or_leaves_open_have_no_verdict(some_result: Run) -> None:
+    found: Counter[str] = Counter()
+    for name in published_recipes():
+        for table in TABLES:
+            pairs = pairs_in(table, model(name), some_result)
+            found[table.id] += sum(bool(one.row.no_verdict(one.column)) for _, one, *_ in pairs)
+    assert found == Counter(UNJUDGED)
+    # and no stand-in for textures is compared
+    textured = [name for name in published_recipes() if RECIPES[name].views.texture_probability]
+    assert len(textured) == 8
+    for name in textured:
+        mine = model(name, texture="randconv_luma")
+        assert not [pair for table in TABLES for pair in pairs_in(table, mine, some_result)]
+
+
+def test_the_page_states_the_groups_of_shuffled_batch_norm(tmp_path: Path) -> None:
+    origin = {"arch": "resnet50", "protocol": "jcl-2020/1"}
+    for groups, name in ((8, "eight"), (2, "two")):
+        made = made_by("jcl/in1k-r50") | {"batch_norm_groups": groups}
+        record(tmp_path, 68.9, task="in1k_linear", backbone=name, made_by=made, **origin)
+    text = page(tmp_path, "jcl_table1.md")
+    assert "8 (MoCo, MoCo v2, JCL)" in text
+    assert "→ eight | JCL" in text
+    assert re.search(r"two: no verdict: .*groups of shuffled batch norm 8, ours 2", text)
+    assert "2 groups of shuffled batch norm" in text
+    silent = page(tmp_path, "looc_table1.md")
+    assert re.search("paper does not say over how many groups .* LooC", silent)
+    stated = page(tmp_path, "stated.md")
+    assert re.search(
+        r"Figure 2\(a\).*paper does not say over how many groups .* moco, co2 is", stated
+    )
+    assert re.search(r"\n- text: Groups of shuffled batch norm, one per GPU: 4 \(moco\)", stated)
+
+
+def test_the_page_says_why_a_number_has_no_verdict(tmp_path: Path) -> None:
+    for table, recipe, task, metric, why in [
+        ("lorac_table1", "swav/in1k-r50-3x224-5x96", "in1k_linear", "top1", "no probe for SwAV"),
+        ("uniclr_table3", "dino/in100-r50", "in100_linear", "top1", "who trained and"),
+        ("looc_table3", "moco/in100-r50", "imagenet_c100_eval", "sev3plus_top1", "how many"),
+    ]:
+        protocols = {"looc": "looc-2020/1", "uniclr": "uniclr-2022/1", "lorac": "lorac-2021/1"}
+        protocol = protocols[table.partition("_")[0]]
+        origin = {"made_by": made_by(recipe), "arch": exported_arch(RECIPES[recipe])}
+        record(tmp_path, 50.0, task=task, protocol=protocol, metric=metric, **origin)
+        text = page(tmp_path, f"{table}.md").split("## Against the paper")[1]
+        assert re.search(r"→ mine .*\| 50.00 \|.* not judged ", text)
+        assert re.search(rf"^- not judged \((MoCo|DINO|SwAV)\): .*{why}", text, re.MULTILINE)
+
+
+def test_a_cited_number_stands_under_the_protocol_of_its_source(tmp_path: Path) -> None:
+    moco = made_by("moco/in1k-r50-v1")
+    seg = {"task": "voc12_seg_fcn", "metric": "mIoU", "made_by": moco}
+    record(tmp_path, 72.4, protocol="moco-2020/1", **seg)
+    record(tmp_path, 72.7, protocol="co2-2021/1", **seg)
+    text = page(tmp_path).split("## Against the paper")[1]
+    assert re.search(
+        r"MoCo \(He et al., 2020\) +\| mIoU +\| 72.40 \| +72.5 \| +-0.10 \| .* not judged", text
+    )
+    assert re.search(r"\(our impl.\) +\| mIoU +\| 72.70 \| +72.6 \| +\+0.10 \| .* undecided", text)
+    assert not re.search(r"72.40 \| +72.6|72.70 \| +72.5", text)
+
+
+def test_another_reading_of_a_row_is_compared_with_a_remark(tmp_path: Path) -> None:
+    recipe = "simtrace/in1k-r50-multicrop"
+    probe = {"task": "in1k_linear", "protocol": "uniclr-2022/1"}
+    record(tmp_path, 68.0, made_by=made_by(recipe), **probe)
+    text = page(tmp_path, "uniclr_table2.md")
+    compared, missing = text.split("## Against the paper")[1].split("## Missing rows")
+    (line,) = re.findall(r"^- → mine is no run of the printed row .*$", compared, re.MULTILINE)
+    (row,) = (row for table in TABLES for row in table.rows if recipe in row.beside)
+    assert recipe in line
+    assert row.beside[recipe] in line
+    assert re.search(r"→ mine \| .* \| 68.00 \|", compared)
+    assert f"needs pre-training `{row.recipe}`" in missing
