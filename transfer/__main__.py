@@ -95,7 +95,7 @@ class Inspect:
     network: AnyEncoder = field(default_factory=EncoderOptions)
     """Options for a checkpoint of another network."""
     all: bool = False
-    """Also list every group of tensors, and all that the file says about its training."""
+    """Also list all settings of the training that the file holds."""
 
     def __call__(self) -> int:
         """Print the report; return the exit status."""

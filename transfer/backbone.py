@@ -12,6 +12,7 @@ import json
 import operator
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -23,7 +24,6 @@ from transfer.convert.architectures import (
     Stem,
     feature_dim,
     is_large,
-    is_optional,
     network_and_heads,
 )
 from transfer.convert.architectures import BackboneError as BackboneError
@@ -408,9 +408,9 @@ def _read_own(contents: Contents, path: Path, branch: str) -> Loaded:
     """Read our own file; check every field, and that names and shapes are the architecture's."""
     from torch import Tensor
 
-    from transfer.convert.account import Group
     from transfer.convert.from_public import placed_words
     from transfer.convert.inspection import Inspection
+    from transfer.convert.naming import is_optional
     from transfer.convert.proof import check_response, fixed_images, plain_floats
     from transfer.convert.resnet import network_with
 
@@ -443,17 +443,15 @@ def _read_own(contents: Contents, path: Path, branch: str) -> Loaded:
     }
     network = network_with(arch, stem, weights).requires_grad_(False)
     check_response(network(fixed_images()))
-    groups = [Group("state_dict.", "backbone", len(tensors), _num_values(tensors.values()))]
-    beside = [t for name, t in contents.tensors.items() if not name.startswith("state_dict.")]
-    if beside:
-        groups.append(Group("projectors.", "head", len(beside), _num_values(beside)))
+    kinds = Counter(backbone=len(tensors))
+    kinds["head"] = sum(not name.startswith("state_dict.") for name in contents.tensors)
     inspection = Inspection(
         path=str(path),
         layout=layout,
         prefix="state_dict.",
         arch=arch,
         stem=stem,
-        account=tuple(groups),
+        kinds=+kinds,
         candidates=(f"state_dict. ({arch}, {stem} stem)",),
         choice="the file says so",
         proof=placed_words(len(tensors), len(tensors)),
@@ -470,10 +468,6 @@ def _require_shapes(arch: str, stem: Stem, tensors: Mapping[str, Tensor]) -> Non
     from transfer.convert.resnet import network_with
 
     network_with(arch, stem, {n: torch.empty(t.shape, device="meta") for n, t in tensors.items()})
-
-
-def _num_values(tensors: Iterable[Tensor]) -> int:
-    return sum(tensor.numel() for tensor in tensors)
 
 
 def _input_format(fields: Any) -> InputFormat:

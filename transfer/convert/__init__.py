@@ -4,14 +4,11 @@ architectures.py  the architectures by name, and BackboneError
 resnet.py         the networks of these architectures, and their names in detectron2
 files.py          reads a file's tensors: format from its first bytes, names from its nesting
 inert.py          unpickles without importing or calling what a file names
-messages.py       values of a file in messages
-layouts.py        the names that each project gives a ResNet's tensors; reads names.yaml
-candidates.py     finds the ResNets in a file
-choice.py         chooses the backbone among them
+naming.py         the names that each project gives a ResNet's tensors; reads names.yaml
+matching.py       finds the networks in a file, chooses one and accounts for every other tensor
 statements.py     what the file says of its network, and the variant that its tensors agree with
 stated_input.py   what it says of its images: channels, mean and std
-account.py        assigns every other tensor of the file to a group
-proof.py          proves that a converted network computes what the file says
+proof.py          sets every tensor once; the features of two images must differ
 from_public.py    the steps above in order: a foreign file under torchvision's names
 public_files.py   published files, recognized by their hashes
 inspection.py     the report of `python -m transfer inspect`

@@ -88,8 +88,3 @@ def feature_dim(arch: str) -> int:
 def network_words(arch: str, stem: str) -> str:
     """Return a network as tables name it; other encoders than ResNets have no stem."""
     return f"{arch}, {stem} stem" if stem else arch
-
-
-def is_optional(name: str) -> bool:
-    """Return whether a tensor is a step counter: never read in evaluation, often not exported."""
-    return name.endswith("num_batches_tracked")

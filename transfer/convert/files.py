@@ -24,8 +24,7 @@ from pretrain.running.reading import retry_reads
 from transfer.convert import inert
 from transfer.convert.architectures import BackboneError
 from transfer.convert.inert import Inert
-from transfer.convert.layouts import NAMES
-from transfer.convert.messages import escape, list_briefly
+from transfer.convert.naming import NAMES, brief, escape
 
 AGAIN = "fetch the file again and compare its size with the source"
 MAX_VALUES = 10_000
@@ -131,12 +130,12 @@ def _check_zip(path: Path) -> None:
         names = archive.namelist()
         repeated = [name for name, count in Counter(names).items() if count > 1]
         if repeated:
-            raise BackboneError(f"two entries of the zip file are called {list_briefly(repeated)}")
+            raise BackboneError(f"two entries of the zip file are called {brief(repeated)}")
         roots = [name.removesuffix("/data.pkl") for name in names if name.endswith("/data.pkl")]
         if len(roots) != 1:
             raise BackboneError(
                 f"this zip archive was not written by torch.save: expected one data.pkl, found "
-                f"{list_briefly(names)}. Unpack it, or save the arrays of NumPy's .npz with "
+                f"{brief(names)}. Unpack it, or save the arrays of NumPy's .npz with "
                 f"torch.save"
             )
         if any(
@@ -178,7 +177,7 @@ def contents_of(tree: Any) -> Contents:
                 contents.opaque.setdefault(*(owner or (name, path)))
             elif name in contents.tensors:
                 raise BackboneError(
-                    f"two tensors are called {list_briefly([name])}; expected distinct names"
+                    f"two tensors are called {brief([name])}; expected distinct names"
                 )
             else:
                 contents.tensors[name] = node.detach()
@@ -196,7 +195,7 @@ def contents_of(tree: Any) -> Contents:
                 else:
                     waiting.extend(_children(name, enumerate(node.parts), owner))
     if both := contents.tensors.keys() & contents.opaque.keys():
-        raise BackboneError(f"a tensor and another object are both called {list_briefly(both)}")
+        raise BackboneError(f"a tensor and another object are both called {brief(both)}")
     return contents
 
 

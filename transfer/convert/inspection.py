@@ -5,9 +5,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from transfer.convert.account import Group
 from transfer.convert.architectures import Stem, network_words
-from transfer.convert.messages import escape
+from transfer.convert.naming import escape
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,8 +20,8 @@ class Inspection:
     """Prefix of the backbone's tensors, with all enclosing keys of the file."""
     arch: str
     stem: Stem
-    account: tuple[Group, ...]
-    """Groups that hold every tensor of the file once."""
+    kinds: Counter[str]
+    """Number of tensors by kind: backbone, head, another network, optimizer, ..."""
     candidates: tuple[str, ...]
     """Every complete ResNet in the file, the chosen one first."""
     choice: str
@@ -56,27 +55,19 @@ class Inspection:
 def render(inspection: Inspection, *, everything: bool = False) -> str:
     """Return the report, about a dozen lines.
 
-    everything: also list the groups of tensors, and the settings of the training of our own file.
+    everything: also list the settings of the training of our own file.
     """
     lines = [*_network_lines(inspection)]
     entries = ((key, _text(value)) for key, value in inspection.made_by.items())
     lines += [entry for entry in entries if entry[1] and (everything or entry[0] != "settings")]
     lines += [("note", note) for note in inspection.notes]
-    if everything:
-        lines += [
-            ("tensors", f"{g.kind} {g.prefix}: {g.num_tensors}, of {g.num_values:,} values")
-            for g in inspection.account
-        ]
     return escape("\n".join(f"{label:<13} {text}" for label, text in lines))
 
 
 def _network_lines(inspection: Inspection) -> Iterator[tuple[str, str]]:
     """Yield label and text of the lines that hold for every file."""
     prefix = f", backbone below {inspection.prefix}" if inspection.prefix else ""
-    kinds: Counter[str] = Counter()
-    for group in inspection.account:
-        kinds[group.kind] += group.num_tensors
-    counts = ", ".join(f"{kind} {count}" for kind, count in kinds.items())
+    counts = ", ".join(f"{kind} {count}" for kind, count in inspection.kinds.items())
     yield "path", inspection.path
     if inspection.known_as:
         yield "public file", inspection.known_as
@@ -85,7 +76,7 @@ def _network_lines(inspection: Inspection) -> Iterator[tuple[str, str]]:
     yield "features", f"{inspection.num_features} per image"
     yield "image", inspection.image
     yield "norm", inspection.norm
-    yield "weights", f"{kinds.total()} tensors, all accounted for: {counts}"
+    yield "weights", f"{inspection.kinds.total()} tensors, all accounted for: {counts}"
     yield "proof", inspection.proof
     if inspection.assumed:
         yield "assumed", inspection.assumed

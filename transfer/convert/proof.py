@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from transfer.convert.architectures import BackboneError
-from transfer.convert.messages import list_briefly
+from transfer.convert.naming import brief
 
 CASTABLE = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 MAX_REPEATED_BYTES = 2**29
@@ -52,7 +52,7 @@ def fill(network: nn.Module, weights: Mapping[str, Tensor]) -> None:
     loaded = network.state_dict()
     changed = [n for n, t in loaded.items() if not (t.is_meta or torch.equal(t, weights[n]))]
     if changed:
-        raise BackboneError(f"the network changes {list_briefly(changed)} as it loads them")
+        raise BackboneError(f"the network changes {brief(changed)} as it loads them")
 
 
 def check_response(features: Tensor) -> None:

@@ -27,7 +27,7 @@ from transfer.convert.architectures import (
     is_large,
     network_and_heads,
 )
-from transfer.convert.layouts import DETECTRON2
+from transfer.convert.naming import DETECTRON2
 from transfer.convert.proof import fill
 
 
@@ -110,6 +110,14 @@ def tensor_shapes(arch: str, stem: Stem) -> dict[str, tuple[int, ...]]:
     with torch.device("meta"):
         network = build_resnet(arch, stem)
     return {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
+
+
+def meta_tensors(arch: str, stem: Stem) -> dict[str, Tensor]:
+    """Return the network's tensors without values, in its order."""
+    return {
+        name: torch.empty(shape, device="meta", dtype=torch.float32 if shape else torch.int64)
+        for name, shape in tensor_shapes(arch, stem).items()
+    }
 
 
 def to_detectron2(

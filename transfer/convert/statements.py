@@ -14,8 +14,8 @@ from dataclasses import replace
 from typing import NamedTuple, NoReturn
 
 from transfer.convert.architectures import BackboneError, Stem
-from transfer.convert.candidates import Candidate
-from transfer.convert.layouts import NAMES
+from transfer.convert.matching import Match
+from transfer.convert.naming import NAMES
 
 Value = str | int | float
 
@@ -248,8 +248,8 @@ VARIANTS: dict[tuple[bool, bool, int], Stem] = {
 
 
 def heed(
-    chosen: Candidate, candidates: Iterable[Candidate], statements: Statements
-) -> tuple[Candidate, tuple[str, ...]]:
+    chosen: Match, candidates: Iterable[Match], statements: Statements
+) -> tuple[Match, tuple[str, ...]]:
     """Return the candidate with the stem that the file states, and notes for people.
 
     BackboneError if a statement contradicts the tensors, or describes a network that cannot be
@@ -264,7 +264,7 @@ def heed(
     if "layer1.0.conv3.weight" in chosen.names:  # a bottleneck
         for statement in statements["stride_in_1x1"]:
             _refuse(chosen, (statement,), "which means that its bottlenecks stride in the 1x1")
-    large = chosen.stem == "imagenet"
+    large = chosen.plan.stem == "imagenet"
     for statement in statements["large_stem"]:
         if statement.value != large:
             _refuse(chosen, (statement,), "which is another stem")
@@ -274,22 +274,21 @@ def heed(
     paddings = () if large else statements["stem_padding"]
     padding = _agreed(chosen, paddings, usual=3 if large else 1)
     stem = VARIANTS.get((large, bool(pool), padding))
-    if stem is None or (
-        pool and "without" in chosen.scheme.name and "maxpool" in chosen.scheme.name
-    ):
+    if stem is None or (pool and "without maxpool" in chosen.plan.scheme):
         _refuse(chosen, (*pools, *paddings), "a stem that its tensors or this suite do not have")
-    if stem == chosen.stem:
+    if stem == chosen.plan.stem:
         return chosen, ()
     said = ", ".join(statement.words for statement in (*pools, *paddings))
-    return replace(chosen, stem=stem), (f"{stem} stem, as the file says: {said}",)
+    plan = replace(chosen.plan, stem=stem)
+    return replace(chosen, plan=plan), (f"{stem} stem, as the file says: {said}",)
 
 
-def _depth(candidate: Candidate) -> int:
+def _depth(candidate: Match) -> int:
     """Return the number of layers: one convolution is the stem, and the classifier counts, too."""
     return 2 + sum(bool(re.match(r"layer.*\.conv.*weight$", name)) for name in candidate.names)
 
 
-def _agreed(chosen: Candidate, statements: Sequence[Statement], *, usual: int) -> int:
+def _agreed(chosen: Match, statements: Sequence[Statement], *, usual: int) -> int:
     """Return the value of the statements, `usual` without any; BackboneError if they differ."""
     values = {int(statement.value) for statement in statements}
     if len(values) > 1:
@@ -297,7 +296,7 @@ def _agreed(chosen: Candidate, statements: Sequence[Statement], *, usual: int) -
     return values.pop() if values else usual
 
 
-def _refuse(chosen: Candidate, statements: Sequence[Statement], why: str) -> NoReturn:
+def _refuse(chosen: Match, statements: Sequence[Statement], why: str) -> NoReturn:
     said = ", ".join(statement.words for statement in statements)
     raise BackboneError(
         f"the file says {said}, {why}; by its tensors the network is {chosen}, whose features "

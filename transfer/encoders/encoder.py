@@ -178,34 +178,42 @@ def load_encoder(
     found and expected, unless every tensor of the network is in the file in its shape, and every
     other tensor of the file is a head or another named part.
     """
-    import torch
-
     from transfer.convert.files import read_file
-    from transfer.convert.from_public import placed_words
+    from transfer.convert.from_public import placed_words, precision_notes
     from transfer.convert.inspection import Inspection
+    from transfer.convert.matching import account, choose, find, plan_of, weights_of
+    from transfer.convert.naming import brief
     from transfer.convert.proof import fill
-    from transfer.encoders.sources import Pooled, build, loaded_by_transformers
-    from transfer.encoders.weights import place
+    from transfer.encoders.sources import (
+        Pooled,
+        build,
+        left_out_heads,
+        loaded_by_transformers,
+    )
 
     try:
         contents = read_file(path)
         built = build(options.encoder, options.input_px, contents.tensors)
-        # what the user must say comes before what the file lacks
+        # ask for missing options before checking the file
         _input(built, options)
         Pooled(built, options.pool, options.label)
         if built.folder is None:
             stored = built.network.state_dict()
         else:
             built, stored = loaded_by_transformers(built, path)
-        modules = built.network.named_modules()
-        left_out = [module for module, part in modules if isinstance(part, torch.nn.Identity)]
-        placed = place(stored, contents, options.label, branch, left_out)
+        found = find([plan_of(stored, options.label)], contents)
+        match, choice = choose(found, contents, options.label, branch)
+        heads = left_out_heads(built.network, match.prefix, contents.tensors)
+        kinds = account(match, found, contents, heads)
+        weights = weights_of(match, contents, stored)
         if built.folder is None:
-            fill(built.network, placed.state_dict)
-        elif wrong := [n for n, v in stored.items() if not torch.equal(v, placed.state_dict[n])]:
-            raise BackboneError(f"transformers changes the values of {', '.join(wrong[:3])}")
-        where = f", prefix {placed.prefix}" if placed.prefix else ""
-        source = f"{path.name}: {options.label} layout{where} ({placed.choice})"
+            fill(built.network, weights)
+        elif changed := [
+            name for name, values in stored.items() if not values.equal(weights[name])
+        ]:
+            raise BackboneError(f"transformers changes the values of {brief(changed)}")
+        where = f", prefix {match.prefix}" if match.prefix else ""
+        source = f"{path.name}: {options.label} layout{where} ({choice})"
         encoder = _with_facts(built, options, name or default_name(path), source)
     except BackboneError as error:
         raise BackboneError(f"{path}: {error}") from error
@@ -213,15 +221,15 @@ def load_encoder(
     inspection = Inspection(
         path=str(path),
         layout=options.label,
-        prefix=placed.prefix,
+        prefix=match.prefix,
         arch=options.label,
         stem=encoder.stem,
-        account=placed.account,
-        candidates=(placed.prefix,),
-        choice=placed.choice,
-        proof=placed_words(placed.num_placed, len(placed.state_dict)),
+        kinds=kinds,
+        candidates=(match.prefix,),
+        choice=choice,
+        proof=placed_words(len(match.names), len(weights)),
         num_features=encoder.width,
-        notes=(encoder.library, *filter(None, [built.note]), *placed.notes),
+        notes=(encoder.library, *filter(None, [built.note]), *precision_notes(match, contents)),
         image=_image_words(options, encoder.input),
         norm=norm_words(encoder.input)
         + (", as asked for" if options.input_mean else ", as the source says"),

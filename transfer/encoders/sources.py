@@ -416,6 +416,16 @@ def described(value: object) -> str:
     return f"a {kind} of {len(value)} ({parts})"
 
 
+def left_out_heads(
+    network: nn.Module, prefix: str, tensors: Mapping[str, Tensor]
+) -> frozenset[str]:
+    """Return names of a file's linear layers in whose place the network has nn.Identity()."""
+    modules = (name for name, part in network.named_modules() if isinstance(part, nn.Identity))
+    weights = ((f"{prefix}{name}", tensors.get(f"{prefix}{name}.weight")) for name in modules)
+    linear = [name for name, weight in weights if weight is not None and weight.ndim == 2]
+    return frozenset(f"{name}.{kind}" for name in linear for kind in ("weight", "bias"))
+
+
 def copy_of(network: nn.Module) -> nn.Module:
     """Return a copy of a user's network on the CPU, in eval mode, without parallel wrappers.
 

@@ -20,7 +20,7 @@ import torch
 from safetensors.torch import save as save_safetensors
 from torch import Tensor
 
-from transfer.convert.architectures import is_optional
+from transfer.convert.naming import is_optional
 from transfer.convert.resnet import tensor_shapes
 
 Weights = dict[str, Tensor]

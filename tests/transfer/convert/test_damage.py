@@ -8,7 +8,7 @@ import torch
 
 from tests.transfer.convert.damage import KINDS, base_weights
 from transfer.backbone import BackboneError, load_backbone
-from transfer.convert.architectures import is_optional
+from transfer.convert.naming import is_optional
 
 REFERENCE = {n: t.float() for n, t in base_weights().items() if not is_optional(n)}
 

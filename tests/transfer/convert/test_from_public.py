@@ -167,8 +167,7 @@ def test_each_layout_gives_back_its_weights_and_accounts_for_each_tensor_once(
         absent = "num_batches" in name and layout.name == "detectron2"
         assert torch.equal(state_dict[name], torch.zeros_like(tensor) if absent else tensor)
     assert (inspection.layout, inspection.prefix) == (layout.name, layout.own.replace("/", "."))
-    assert sum(group.num_tensors for group in inspection.account) == len(tensors_in(content))
-    assert sum(group.num_values for group in inspection.account) == sum(tensors_in(content))
+    assert inspection.kinds.total() == len(tensors_in(content))
 
 
 @pytest.mark.parametrize(
@@ -289,6 +288,5 @@ def test_mocos_own_file_for_detectron2_is_read_with_its_head(file: Path) -> None
     file.write_bytes(pickle.dumps({**content, "__author__": "MOCO", "matching_heuristics": True}))
     backbone, inspection = load_backbone(file), inspect_file(file)
     assert all(torch.equal(backbone.state_dict[name], expected[name]) for name in expected)
-    kinds = {group.kind: group.num_tensors for group in inspection.account}
-    assert kinds == {"backbone": len(expected), "head": 4}
+    assert inspection.kinds == {"backbone": len(expected), "head": 4}
     assert "RGB" in inspection.assumed

@@ -88,7 +88,7 @@ def test_features_are_those_of_timm(tmp_path: Path, name: str, settings: dict[st
         found = encoder.network()(x)
     assert torch.equal(found, expected)
     assert encoder.feature_dim == expected.shape[1]
-    assert sum(group.num_tensors for group in inspection.account) == len(network.state_dict())
+    assert inspection.kinds.total() == len(network.state_dict())
     assert inspection.prefix == "model.module."
 
 
@@ -236,8 +236,7 @@ def test_a_classifier_that_the_users_function_leaves_out_is_a_head(
     network = build(f"{code}:whole").network
     file = saved(tmp_path, network.state_dict())
     encoder, inspection = load_encoder(file, EncoderOptions(encoder=f"{code}:build"))
-    heads = [group for group in inspection.account if group.kind == "head"]
-    assert [(head.prefix, head.num_tensors) for head in heads] == [(f"model.module.{name}.", 2)]
+    assert inspection.kinds["head"] == 2
     with torch.no_grad():
         logits = encoder.network()(images(32)) @ network.get_parameter(f"{name}.weight").T
         logits += network.get_parameter(f"{name}.bias")
@@ -248,8 +247,8 @@ def test_a_classifier_that_the_users_function_leaves_out_is_a_head(
 
 Change = Callable[[dict[str, torch.Tensor]], object]
 BROKEN: dict[str, tuple[Change, str]] = {
-    "a tensor is missing": (lambda t: t.pop("blocks.3.mlp.fc1.weight"), "fc1.weight is missing"),
-    "no position embedding": (lambda t: t.pop("pos_embed"), "pos_embed is missing"),
+    "a tensor is missing": (lambda t: t.pop("blocks.3.mlp.fc1.weight"), "missing .*fc1.weight"),
+    "no position embedding": (lambda t: t.pop("pos_embed"), "missing .*pos_embed"),
     "another grid": (
         lambda t: t.update(pos_embed=t["pos_embed"][:, :101]),
         r"\(1, 101, 192\).*--input-px",
