@@ -6,8 +6,7 @@ files.py          reads a file's tensors: format from its first bytes, names fro
 inert.py          unpickles without importing or calling what a file names
 naming.py         the names that each project gives a ResNet's tensors; reads names.yaml
 matching.py       finds the networks in a file, chooses one and accounts for every other tensor
-statements.py     what the file says of its network, and the variant that its tensors agree with
-stated_input.py   what it says of its images: channels, mean and std
+stated.py         what entries of the file say about its network and images
 proof.py          sets every tensor once; the features of two images must differ
 from_public.py    the steps above in order: a foreign file under torchvision's names
 public_files.py   published files, recognized by their hashes

@@ -13,8 +13,7 @@ from transfer.convert.matching import Match, account, choose, find, resnet_plans
 from transfer.convert.naming import brief, is_optional, layout_name
 from transfer.convert.proof import check_response, fixed_images
 from transfer.convert.resnet import meta_tensors, network_with
-from transfer.convert.stated_input import StatedInput, read_input
-from transfer.convert.statements import heed, read_statements
+from transfer.convert.stated import StatedInput, apply_stem, input_of, read_statements
 
 
 def convert(
@@ -32,9 +31,10 @@ def convert(
     tensors = contents.tensors
     found = find(resnet_plans(), contents)
     chosen, choice = choose(found, contents, "", branch)
-    chosen, variant = heed(chosen, found, read_statements(contents.values, tensors))
+    statements = read_statements(contents.values, tensors)
+    chosen, stem_note = apply_stem(chosen, found, statements)
     arch, stem = chosen.network
-    stated = read_input(contents.values, tensors)
+    stated = input_of(statements)
     kinds = account(chosen, found, contents)
     state_dict = weights_of(chosen, contents, meta_tensors(arch, stem))
     check_response(network_with(arch, stem, state_dict).requires_grad_(False)(fixed_images()))
@@ -54,8 +54,8 @@ def convert(
         proof=placed_words(len(chosen.names), len(state_dict)),
         num_features=feature_dim(arch),
         is_norm_stated=stated.mean is not None and stated.std is not None,
-        assumed=_assumptions(is_stem_stated=bool(variant), is_input_stated=bool(stated.entries)),
-        notes=(*variant, *_notes(chosen, contents, stated)),
+        assumed=_assumptions(is_stem_stated=bool(stem_note), is_input_stated=bool(stated.entries)),
+        notes=(*filter(None, [stem_note]), *_notes(chosen, contents, stated)),
     )
     return state_dict, stated, inspection
 

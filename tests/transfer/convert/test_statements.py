@@ -16,8 +16,7 @@ from tests.transfer.convert.conftest import another, below, linear, load, number
 from transfer.backbone import IMAGENET_MEAN, IMAGENET_STD, InputFormat, inspect_file
 from transfer.convert.architectures import Stem
 from transfer.convert.resnet import network_with
-from transfer.convert.stated_input import read_input
-from transfer.convert.statements import MAX_CONFIG_TEXT, read_statements
+from transfer.convert.stated import MAX_CONFIG, read_statements
 
 SOLO_FLAT = {"encoder": "resnet18", "classifier_lr": 0.1, "exclude_bias_n_norm": False}
 SOLO_NESTED = {"backbone": {"name": "resnet18"}, "data": {"num_large_crops": 2}, "method_kwargs": 1}
@@ -101,11 +100,11 @@ CONTRADICTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "eps": ({"args": Namespace(bn_eps=1e-3)}, "args.bn_eps 0.001"),
     "eps in a text of openmmlab": (
         {"meta": {"cfg": "model = dict(backbone=dict(norm_cfg=dict(type='BN', eps=1e-3)))"}},
-        "meta.cfg: backbone.norm_cfg.eps 0.001",
+        "meta.cfg.model.backbone.norm_cfg.eps 0.001",
     ),
     "eps by a variable": (
         {"meta": {"config": "norm_cfg = dict(eps=0.001)\nbackbone=dict(norm_cfg=norm_cfg)"}},
-        "meta.config: backbone.norm_cfg.eps 0.001",
+        "meta.config.backbone.norm_cfg.eps 0.001",
     ),
     "a text of detectron2": ({"cfg": "MODEL:\n  RESNETS:\n    DEPTH: 50\n"}, "RESNETS.DEPTH 50"),
     "two means": (
@@ -117,11 +116,11 @@ CONTRADICTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "a std of zero": ({"args": {"mean": [0.5] * 3, "std": [0.0] * 3}}, "args.std: (0.0"),
     "a text of openmmlab": (
         {"meta": {"cfg": "model = dict(backbone=dict(type='ResNet', depth=50), head=dict())"}},
-        "meta.cfg: backbone.depth 50",
+        "meta.cfg.model.backbone.depth 50",
     ),
     "dilations in a text": (
         {"meta": {"cfg": "model = dict(\n backbone=dict(dilations=(1, 1, 2, 4), depth=18))"}},
-        "meta.cfg: backbone.dilations",
+        "meta.cfg.model.backbone.dilations",
     ),
     "two answers": ({"a": {"maxpool1": True}, "b": {"maxpool1": False}}, "b.maxpool1 False"),
 }
@@ -221,8 +220,7 @@ def test_hostile_texts_are_searched_in_a_moment() -> None:
     parts = ("mean=[", "9" * 50, "pixel_mean:\n - 1", " ", "dict(", "norm_cfg=dict(", "eps=1")
     started = time.process_time()
     for part in parts:
-        text = f"backbone=dict(mean={part * (MAX_CONFIG_TEXT // len(part) - 9)}"
-        read_input({"cfg": text})
+        text = f"backbone=dict(mean={part * (MAX_CONFIG // len(part) - 9)}"
         read_statements({"cfg": text})
     assert time.process_time() - started < 20  # a search in quadratic time takes an hour
 
@@ -239,7 +237,7 @@ DEPTHS = {
 def test_depths_are_read_from_the_names_in_use() -> None:
     for depth, texts in DEPTHS.items():
         for text in texts:
-            found = [entry.value for entry in read_statements({"arch": text})["depths"]]
+            found = [s.value for s in read_statements({"arch": text}) if s.kind == "depth"]
             assert found == [depth] * (depth is not None), text
 
 
