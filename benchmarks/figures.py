@@ -1,8 +1,7 @@
 """The papers' figures from result files: python -m benchmarks.figures --results results.
 
 All figures for which there is material are drawn, each as CSV, SVG and PNG, to results/figures,
-with a page of their captions. --list shows what is there, what is missing and the commands that
-make it.
+with a page of their captions. --list shows what is there, and which recipes and tasks are missing.
 """
 
 import sys
@@ -16,7 +15,7 @@ from benchmarks.drawing import FIGURES
 from benchmarks.drawing.figure import Drawn, Figure, Material, Picture
 from benchmarks.drawing.files import is_drawn, remove_stale, write_page, write_picture
 from benchmarks.drawing.logs import keep, read_logs, read_run
-from benchmarks.drawing.pictures import EXPLANATION, title_of
+from benchmarks.drawing.pictures import title_of
 from benchmarks.numbers.contents import Contents
 from benchmarks.numbers.failed_step import explain_failed_step
 from benchmarks.numbers.final_screen import shortened
@@ -37,7 +36,7 @@ class Request:
     name: tuple[str, ...] = ()
     """Names of these runs; those of their folders if not given."""
     listed: Annotated[bool, tyro.conf.arg(name="list")] = False
-    """Only print which figures are drawn, what is missing, and the commands that make it."""
+    """Only print which figures are drawn, and which recipes and tasks are missing."""
 
 
 def material_of(results: Path, found: Results) -> Material:
@@ -61,6 +60,10 @@ def keep_logs(request: Request) -> None:
     logs = [read_run(folder, name) for folder, name in zip(request.logs, names, strict=True)]
     for log in logs:
         print(f"log  {keep(log, request.results)}")
+
+
+RETIRED = ("looc_figure3a", "looc_figure3b")
+"""Figures that earlier versions drew; the report shows these nearest images larger."""
 
 
 class Outcome(NamedTuple):
@@ -96,6 +99,8 @@ def draw_figures(results: Path, material: Material) -> Outcome:
     """
     folder = results / FIGURES_FOLDER
     outcome = Outcome([], [], [])
+    for figure_name in RETIRED:
+        remove_stale(figure_name, (), folder)
     for figure in FIGURES.values():
         drawn = _draw(figure, material)
         problems = list(drawn.problems)
@@ -147,16 +152,16 @@ def update_figures(contents: Contents) -> None:
 
 def list_lines(results: Path, material: Material) -> list[str]:
     """Return the lines of --list: each figure with its pictures and what it still needs."""
-    lines = [EXPLANATION]
+    lines: list[str] = []
     for figure in FIGURES.values():
-        lines += ["", f"{title_of(figure.id)}: {figure.what}"]
+        lines += [*([""] if lines else []), f"{title_of(figure.id)}: {figure.what}"]
         drawn = _draw(figure, material)
         lines += [f"  {_state(results, picture)}" for picture in drawn.pictures]
         lines += [f"  {problem}" for problem in drawn.problems]
         needed = figure.needed(material)
         if needed:
             lines.append("  missing for the paper's own runs:" if drawn.pictures else "  missing:")
-            lines += [f"    {command}" for command in needed]
+            lines += [f"    {recipe}" for recipe in needed]
     return lines
 
 

@@ -1,10 +1,9 @@
 """Markdown pages from result files: python -m benchmarks.tables --results results.
 
 There is one page for every published table of settings or of a task that is built here, one for the
-numbers of the papers' running texts, one for methods that were trained alike, one for each task
-that was run on snapshots, and an overview. All numbers also stand in results.csv. Then the papers'
-figures are drawn.
-The same results give the same bytes.
+numbers of the papers' running texts, one for methods that were trained alike, and an overview. All
+numbers are also in results.csv, those of snapshots in a CSV per curve in figures. Then the papers'
+figures are drawn. The same results give the same bytes.
 """
 
 import re
@@ -16,7 +15,7 @@ from typing import Literal
 from benchmarks.numbers.calibration import calibration_line
 from benchmarks.numbers.contents import CSV_FILE, Contents, read_contents, results_csv
 from benchmarks.numbers.failed_step import explain_failed_step
-from benchmarks.numbers.overview import curve_files, curve_pages, method_page, overview_page
+from benchmarks.numbers.overview import curve_files, method_page, overview_page
 from benchmarks.numbers.paper_page import paper_page, settings_page
 from benchmarks.numbers.published import all_tables
 from benchmarks.numbers.records import FIGURES, TABLES, unused_lines
@@ -39,7 +38,7 @@ class Request:
 
 def pages_of(contents: Contents) -> dict[str, Page]:
     """Return all pages by file name, the overview last."""
-    folder, results, numbers, snapshots, pairs = contents
+    folder, results, numbers, _, pairs = contents
     command = f"python -m benchmarks.tables --results {folder.as_posix()}"
     pages: dict[str, tuple[str, Page]] = {}
     for paper, table in all_tables():
@@ -52,7 +51,6 @@ def pages_of(contents: Contents) -> dict[str, Page]:
     pages["stated.md"] = "Numbers of the running texts", stated_page(numbers, command)
     if methods := method_page(numbers, command):
         pages["methods.md"] = "Methods beside each other", methods
-    pages |= curve_pages(snapshots, command)
     titles = [(title, name) for name, (title, _) in pages.items()]
     overview = overview_page(numbers, results.unused, titles, command)
     return {name: page for name, (_, page) in pages.items()} | {"overview.md": overview}

@@ -7,11 +7,10 @@ progress.py    curves during pre-training, of evaluated snapshots
 log_curves.py  the same of metrics that runs log
 histograms.py  statistics over images, a line per method
 heads.py       shares of a network's heads
-neighbors.py   grids of images and their nearest neighbors
 logs.py        logs of pre-training runs below the results, and points of their lines
 pictures.py    captions, order and file names of pictures; commands for what a figure lacks
 style.py       pictures by matplotlib: panels in rows above the caption
-panels.py      panels of lines, bars and images; colors
+panels.py      panels of lines and bars; colors
 files.py       CSV, SVG and PNG, all three or none, and the page that lists them
 figures.yaml   what each figure shows, as FIGURES below reads it
 """
@@ -25,7 +24,6 @@ from benchmarks.drawing.figure import Figure
 from benchmarks.drawing.heads import HeadShares
 from benchmarks.drawing.histograms import Histograms
 from benchmarks.drawing.log_curves import LogCurves
-from benchmarks.drawing.neighbors import NeighborGrid
 from benchmarks.drawing.panels import PublishedPoint
 from benchmarks.drawing.pictures import stated
 from benchmarks.drawing.progress import SnapshotCurves
@@ -37,7 +35,6 @@ KINDS = {
     "histograms": Histograms,
     "snapshot_curves": SnapshotCurves,
     "log_curves": LogCurves,
-    "neighbors": NeighborGrid,
     "head_shares": HeadShares,
     "line": Swept,
     "point": PublishedPoint,

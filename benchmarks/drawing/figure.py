@@ -130,4 +130,4 @@ class Figure(ABC):
 
     @abstractmethod
     def needed(self, material: Material) -> Sequence[str]:
-        """Return the commands that make what the paper's figure still lacks; empty if nothing."""
+        """Return the recipes, or tasks of one, that the paper's figure still lacks."""

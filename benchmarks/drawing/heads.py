@@ -17,14 +17,12 @@ from benchmarks.drawing.kinds import (
     newest,
     problem_of,
 )
-from benchmarks.drawing.neighbors import evenly, pixels
-from benchmarks.drawing.panels import BarPanel, Tile, TilePanel
+from benchmarks.drawing.panels import BarPanel
 from benchmarks.drawing.pictures import (
     Candidate,
+    best_picture,
     captioned,
     point_words,
-    pretrain_and_evaluate,
-    ranked_pictures,
     seed_words,
 )
 from benchmarks.numbers.records import Run, grouped
@@ -32,7 +30,6 @@ from benchmarks.numbers.records import Run, grouped
 METHOD = "loocpp"
 SEVERAL_HEADS = re.compile(r"-heads\d+$")
 """End of the name of a network with several heads; one head of such a network has none."""
-NUM_EXAMPLES = 6
 SHARES = "head_shares"
 """Detail of the record of a linear probe: shares of correct predictions, which add up to 1."""
 
@@ -63,17 +60,17 @@ class HeadShares(Figure):
         candidates = []
         for own in grouped((_network(result), result) for result in readable).values():
             candidates.append(self._candidate(self._best_runs(own)))
-        return ranked_pictures(candidates, problems.values())
+        return best_picture(candidates, problems.values())
 
     def needed(self, material: Material) -> Sequence[str]:
-        """Return the commands of the probes without a record of the paper's network."""
+        """Return the recipe with the probes without a record of the paper's network."""
         there = {
             result.task
             for result in material.results
             if self.is_published(result) and not problem_of(result, head_shares)
         }
-        keys = [key for task, key in self.keys.items() if task not in there]
-        return pretrain_and_evaluate([self.recipe], ",".join(keys)) if keys else []
+        missing = [key for task, key in self.keys.items() if task not in there]
+        return [f"{self.recipe}: {', '.join(missing)}"] if missing else []
 
     def _best_runs(self, results: Sequence[Run]) -> dict[str, tuple[Run, ...]]:
         """Return by task the runs of one mean: the paper's, or else the most and newest."""
@@ -105,7 +102,6 @@ class HeadShares(Figure):
                     title=title, y_label="share in correct predictions", names=names, shares=shares
                 )
             )
-            panels += _examples(runs[0])
             sentences.append(
                 f"{dataset_title(task)}: the entropy of the mean shares is {bits:.2f} of at most "
                 f"{math.log2(len(names)):.2f} bits, {seed_words(result.seed for result in runs)}; "
@@ -120,11 +116,10 @@ class HeadShares(Figure):
             panels,
             {"LooC++": results},
             findings=sentences,
-            runs="",
             header=("task", "head", "share", "standard_deviation", "runs", "entropy_bits"),
             rows=rows,
         )
-        return (len(own), newest(results)), kind_of(results[0]), picture
+        return (len(own), newest(results)), picture
 
 
 def _network(result: Run) -> tuple[object, ...]:
@@ -132,19 +127,6 @@ def _network(result: Run) -> tuple[object, ...]:
     kind = kind_of(result)
     settings = line_key(result, ())[1:]
     return result.sha256, result.protocol, kind.schedule, kind.evaluation, settings
-
-
-def _examples(first: Run) -> list[Panel]:
-    """Return single images with their shares, drawn at random, if the record holds some."""
-    # earlier records of a rotation probe hold shares without pictures
-    drawn = [o for o in first.details.get("head_share_examples", ()) if "jpeg_base64" in o]
-    shown = evenly(drawn, NUM_EXAMPLES)
-    if not shown:
-        return []
-    rows = [(Tile(pixels=pixels(o["jpeg_base64"]), label=str(o["class"])),) for o in shown]
-    shares = tuple(tuple(one["shares"]) for one in shown)
-    title = "images drawn at random"
-    return [TilePanel(title=title, rows=tuple(rows), shares=shares)]
 
 
 def _num_images(result: Run) -> str:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from benchmarks.drawing.figure import Drawn, Figure, Material, Panel, Picture
 from benchmarks.drawing.kinds import VIEW_TASKS, newest, newest_by_label, problem_of
 from benchmarks.drawing.panels import color_of
-from benchmarks.drawing.pictures import captioned, ranked_pictures, stated
-from benchmarks.drawing.sweeps import Swept, commands_for
+from benchmarks.drawing.pictures import best_picture, captioned, stated
+from benchmarks.drawing.sweeps import Swept, missing_recipes
 from benchmarks.numbers.records import Run
 
 if TYPE_CHECKING:
@@ -112,12 +112,12 @@ class Histograms(Figure):
             own = {s.label: found[s.label] for s in self.methods if s.label in found}
             if len(own) > 1:
                 rank = kind.space == "embedding", len(own), newest(own.values())
-                candidates.append((rank, kind, self._picture(own)))
-        return ranked_pictures(candidates, problems.values())
+                candidates.append((rank, self._picture(own)))
+        return best_picture(candidates, problems.values())
 
     def needed(self, material: Material) -> Sequence[str]:
-        """Return the commands of the methods without a record of the paper's run."""
-        return commands_for(self.methods, [r for r in material.results if r.task in VIEW_TASKS])
+        """Return the recipes of the methods without a record of the paper's run."""
+        return missing_recipes(self.methods, [r for r in material.results if r.task in VIEW_TASKS])
 
     def _histogram(self, result: Run, label: str = "") -> Histogram:
         """Return the histogram in a record; ValueError if it is none, KeyError without any."""

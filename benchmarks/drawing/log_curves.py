@@ -5,14 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks.drawing.figure import Drawn, Figure, Line, Material, Picture, TrainingLog
-from benchmarks.drawing.kinds import Kind, is_unchanged
+from benchmarks.drawing.kinds import is_unchanged
 from benchmarks.drawing.logs import NUM_PARTS, points_of
 from benchmarks.drawing.panels import LinePanel
 from benchmarks.drawing.pictures import (
+    best_picture,
     captioned,
     point_words,
-    pretrain,
-    ranked_pictures,
     seed_words,
 )
 from benchmarks.numbers.records import grouped
@@ -51,17 +50,14 @@ class LogCurves(Figure):
             by_method = grouped((log.run.method, log) for log in own)
             if by_method.keys() == self.methods.keys():
                 alike = {method: _most_alike(each) for method, each in by_method.items()}
-                pretraining = Kind("", "", "", (), kind[1:3])
-                candidates.append((kind, pretraining, self._picture(alike)))
-        return ranked_pictures(candidates, problems.values())
+                candidates.append((kind, self._picture(alike)))
+        return best_picture(candidates, problems.values())
 
     def needed(self, material: Material) -> Sequence[str]:
-        """Return the commands of the paper's runs whose log is not there."""
+        """Return the recipes whose log is not there."""
         there = {log.run.recipe for log in material.logs if is_unchanged(log.run)}
-        missing = [recipe for recipe in self.recipes.values() if recipe not in there]
-        logs = " ".join(f"runs/{recipe}" for recipe in missing)
-        runs = [pretrain(recipe) for recipe in missing]
-        return [*runs, f"python -m benchmarks.figures --logs {logs}"] if missing else []
+        missing = (recipe for recipe in self.recipes.values() if recipe not in there)
+        return [f"{recipe}: its log, kept by --logs" for recipe in missing]
 
     def _kind(self, log: TrainingLog) -> tuple[str, str, str, str]:
         """Return what runs of one picture share."""
@@ -102,7 +98,6 @@ class LogCurves(Figure):
             panels,
             {label: logs[method] for method, label in self.methods.items()},
             findings=self._sentences(logs),
-            runs="",
             header=("metric", "series", "epoch", "mean", "standard_deviation", "runs"),
             rows=[
                 (name, line.label, *point_words(point))

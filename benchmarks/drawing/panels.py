@@ -1,9 +1,7 @@
-"""Panels that several figures show: lines over one axis, and rows of images."""
+"""Panels that several figures show: lines over one axis, and bars."""
 
-import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from itertools import accumulate
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.drawing.figure import Line, Panel, Point
@@ -18,10 +16,6 @@ DASHES = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (5, 1.2, 1.2, 1.2)))
 GRAY = "#595959"
 MOST_MARKED = 30
 """Most points of a line whose points have markers."""
-GAP = 0.25
-"""Gap right of the first image of a row, as a share of an image's side."""
-BAR = 4.0
-"""Length of a bar of shares, in sides of an image."""
 
 
 def color_of(place: int) -> str:
@@ -93,58 +87,6 @@ def _draw_line(axes: "Axes", line: Line, place: int) -> None:
     for point, text in zip(line.points, line.point_labels, strict=False):
         above: dict[str, Any] = {"xytext": (0, 5), "textcoords": "offset points", "ha": "center"}
         axes.annotate(text, (point.x, point.y), color=color_of(place), **above)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tile:
-    """One image of a row."""
-
-    pixels: Any = field(repr=False)
-    """Array (H, W, 3), unsigned bytes."""
-    label: str = ""
-    agrees: bool | None = None
-    """Label is that of its row's query; None for the query itself."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TilePanel(Panel):
-    """Rows of images, or one image in each row with its shares side by side in one bar."""
-
-    rows: tuple[tuple[Tile, ...], ...]
-    shares: tuple[tuple[float, ...], ...] = ()
-    """Shares of each row's image, which add up to 1, in the colors of bars."""
-
-    @property
-    def height_in(self) -> float:
-        """Height in inches, with the title."""
-        return 0.3 + 0.44 * len(self.rows)
-
-    def draw(self, axes: "Axes") -> None:
-        """Draw the rows; a frame marks images of another class than the query."""
-        from matplotlib.patches import Rectangle
-
-        for y, row in enumerate(self.rows):
-            for x, tile in enumerate(row):
-                left = x + GAP * (x > 0)
-                axes.imshow(tile.pixels, extent=(left + 0.04, left + 0.96, y + 0.96, y + 0.04))
-                if tile.agrees is False:
-                    looks: dict[str, Any] = {"fill": False, "color": COLORS[1], "linewidth": 1.4}
-                    axes.add_patch(Rectangle((left + 0.04, y + 0.04), 0.92, 0.92, **looks))
-        for y, shares in enumerate(self.shares):
-            for place, (share, end) in enumerate(zip(shares, accumulate(shares), strict=True)):
-                left = 1 + GAP + BAR * (end - share)
-                axes.barh(y + 0.5, BAR * share, height=0.5, left=left, color=color_of(place))
-        width = max(len(row) for row in self.rows) + GAP + BAR * bool(self.shares)
-        axes.set(xlim=(0, width), ylim=(len(self.rows), 0), aspect="equal", xticks=[])
-        names = [_short(row[0].label) for row in self.rows]
-        axes.set_yticks([y + 0.5 for y in range(len(names))], names)
-        axes.tick_params(length=0)
-        axes.spines[:].set_visible(False)
-
-
-def _short(label: str) -> str:
-    """Return the name of a class in short lines."""
-    return textwrap.fill(textwrap.shorten(label.replace("_", " "), 30, placeholder="…"), 11)
 
 
 @dataclass(frozen=True, kw_only=True)

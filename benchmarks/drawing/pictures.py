@@ -2,37 +2,24 @@
 
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import replace
 from os.path import commonprefix
 from typing import Any
 
-from benchmarks.drawing.figure import Drawn, Figure, Line, Panel, Picture, Point, TrainingLog
-from benchmarks.drawing.kinds import Kind
+from benchmarks.drawing.figure import Drawn, Figure, Panel, Picture, Point, TrainingLog
 from benchmarks.numbers.numbers import run_notes
 from benchmarks.numbers.published import Paper, Statement, papers
-from benchmarks.numbers.records import STAND_IN_TEXTURE, Run, schedule_words, value_words
+from benchmarks.numbers.records import STAND_IN_TEXTURE, Run, value_words
 from transfer.record import features_in
 
-Candidate = tuple[tuple[Any, ...], Kind, Picture]
-"""Rank and kind of a picture, and the picture."""
+Candidate = tuple[tuple[Any, ...], Picture]
+"""Rank of a picture among those of a figure, and the picture."""
 
 
-def ranked_pictures(candidates: Iterable[Candidate], problems: Iterable[str] = ()) -> Drawn:
-    """Return the pictures in their order; all but the first have names of their kinds.
-
-    Those of the paper's own runs come first, then those of the highest rank.
-    """
-    names: list[str] = []
-    pictures = []
-    ranked = sorted(candidates, key=lambda one: (one[2].exact, *one[0]), reverse=True)
-    for _, kind, picture in ranked:
-        words = [kind.task, schedule_words(kind.schedule), *kind.pretraining[2:]] if names else []
-        parts = (re.sub(r"[^\w.]+", "-", word) for word in words if word)
-        name = ".".join([picture.file_name, *parts])
-        count = 1 + sum(other == name or other.startswith(f"{name}.no") for other in names)
-        names.append(name if count == 1 else f"{name}.no{count}")
-        pictures.append(replace(picture, file_name=names[-1]))
-    return Drawn(pictures=tuple(pictures), problems=tuple(dict.fromkeys(filter(None, problems))))
+def best_picture(candidates: Iterable[Candidate], problems: Iterable[str] = ()) -> Drawn:
+    """Return the picture of the best kind: the paper's own runs, or that of the highest rank."""
+    best = max(candidates, key=lambda one: (one[1].exact, *one[0]), default=None)
+    pictures = () if best is None else (best[1],)
+    return Drawn(pictures=pictures, problems=tuple(dict.fromkeys(filter(None, problems))))
 
 
 def captioned(
@@ -42,7 +29,6 @@ def captioned(
     *,
     findings: Iterable[str] = (),
     varied: Container[str] = (),
-    runs: str = "One run of each",
     shown: Iterable[str] = (),
     header: tuple[str, ...],
     rows: Sequence[tuple[str, ...]],
@@ -65,9 +51,8 @@ def captioned(
         f"{name} of {paper.name} (arXiv:{paper.arxiv}): {figure.what}.",
         "" if exact else "Not the paper's runs or data: compare the shape, not the numbers.",
         *findings,
-        *pretraining_sentences(figure.id, models, varied),
+        *pretraining_sentences(models, varied),
         *evaluation_sentences(results),
-        f"{runs}." if runs else "",
         f"Not run: {absent}." if absent else "",
         *figure.remarks,
     ]
@@ -102,10 +87,8 @@ def seed_words(seeds: Iterable[object]) -> str:
     return f"seed{'s' * (len(distinct) > 1)} {', '.join(map(str, distinct))}"
 
 
-def pretraining_sentences(
-    figure_id: str, models: Mapping[str, Sequence[Run]], varied: Container[str]
-) -> list[str]:
-    """Return the sentences on each line's pre-training, and where it differs from the paper's.
+def pretraining_sentences(models: Mapping[str, Sequence[Run]], varied: Container[str]) -> list[str]:
+    """Return the sentences on each line's pre-training, and where it differs from its recipe.
 
     varied: settings on the x axis, which are no changes of a recipe.
     """
@@ -113,13 +96,10 @@ def pretraining_sentences(
     first = {label: own[0] for label, own in models.items()}
     data = dict.fromkeys(model.data for own in models.values() for model in own if model.data)
     changes = {label: _changes(one, varied) for label, one in first.items()}
-    unlike = {label: _unlike_paper(figure_id, one, varied) for label, one in first.items()}
     return [
         f"Pre-training: {'; '.join(recipes)}.",
-        _by_label("Trained with", {label: _way(one, varied) for label, one in first.items()}),
         f"Its images: {'; '.join(data)}." if data else "",
         _by_label("Changed from the recipes", changes),
-        _by_label("Settings unlike the paper's, whose are in brackets", unlike),
     ]
 
 
@@ -143,19 +123,6 @@ def _recipe_words(models: Sequence[Run]) -> str:
     words += [f"{range_words(lengths)} epoch{'s' * (lengths != [1.0])}"] if lengths else []
     if any(model.texture == STAND_IN_TEXTURE for model in models):
         words.append(f"textures by {STAND_IN_TEXTURE} instead of style transfer")
-    return ", ".join(words)
-
-
-def _way(model: Run, varied: Container[str]) -> str:
-    """Return a run's stem, view size, batch and arithmetic; empty if its record says none."""
-    settings = {k: v for k, v in model.settings.items() if k not in varied}
-    size, batch = settings.get("views.size_px"), settings.get("batch_size")
-    words = [f"stem {model.stem}"] if model.stem and settings else []
-    words += [f"views of {size} px"] if size else []
-    if settings.get("config.num_small_views"):
-        words.append(f"small views of {settings.get('views.small_size_px')} px")
-    words += [f"batch {batch}"] if batch else []
-    words += [f"in {model.precision}"] if model.precision else []
     return ", ".join(words)
 
 
@@ -203,64 +170,8 @@ def statements(figure_id: str) -> list[Statement]:
     return [one for one in paper_of(figure_id).stated if one.where == printed_name(figure_id)]
 
 
-def _unlike_paper(figure_id: str, model: Run, varied: Container[str]) -> str:
-    """Return the settings in which a run differs from the paper's; empty without any."""
-    run, to = model.settings, " to "
-    return ", ".join(
-        f"{symbol} {value_words(run[name], to)} ({', '.join([value_words(paper, to), *source])})"
-        for one in statements(figure_id)
-        for symbol, (name, paper, *source) in one.settings.get(model.method, {}).items()
-        if name in run and name not in varied and run[name] != paper
-    )
-
-
-def runs_words(lines: Iterable[Line]) -> str:
-    """Return words on the number of runs of each point."""
-    counts = sorted({point.num_runs for line in lines for point in line.points})
-    if counts == [1]:
-        return "One run for each point"
-    return f"Means ± standard deviation over {range_words(counts)} runs"
-
-
 def point_words(point: Point, digits: int = 4) -> tuple[str, ...]:
     """Return x, mean, standard deviation and number of runs as words of a CSV file."""
     x = "" if point.x != point.x else f"{point.x:g}"
     spread = "" if point.spread is None else f"{point.spread:.{digits}f}"
     return x, f"{point.y:.{digits}f}", spread, str(point.num_runs)
-
-
-FOLDERS = {
-    "in100": "$IMAGENET100/train",
-    "in1k": "$IMAGENET/train",
-    "cifar10": "$CIFAR10/train",
-    "cifar100": "$CIFAR100/train",
-}
-"""Folders of pre-training images by the first word of a recipe's name; the user sets these."""
-EXPLANATION = (
-    "In these commands, $IMAGENET100, $CIFAR10 and the like are folders whose train/ holds a "
-    "folder of images per class, and $DATASETS is the folder of all data sets for evaluation."
-)
-
-
-def pretrain_and_evaluate(recipes: Sequence[str], tasks: str) -> list[str]:
-    """Return the command that pre-trains recipes, all on the same images, and evaluates each."""
-    file = "encoder.pt" if "view_statistics" in tasks else "backbone.pt"  # with its projector
-    evaluate = f"run_all.py --ckpt runs/$r/{file} --name ${{r/\\//-}} --data $DATASETS"
-    commands = f"{pretrain('$r', like=recipes[0])} && python benchmarks/{evaluate} --tasks {tasks}"
-    return [f"for r in {' '.join(recipes)}; do {commands}; done"]
-
-
-def pretrain_and_follow(recipes: Sequence[str], task: str) -> list[str]:
-    """Return the commands that pre-train recipes with snapshots and evaluate all of these."""
-    loop = pretrain("$r", "--snapshot-epochs 10", like=recipes[0])
-    folders = " ".join(f"runs/{recipe}/snapshots" for recipe in recipes)
-    names = " ".join(recipe.replace("/", "-") for recipe in recipes)
-    evaluate = f"run_all.py --snapshots {folders} --name {names} --data $DATASETS --tasks {task}"
-    return [f"for r in {' '.join(recipes)}; do {loop}; done", f"python benchmarks/{evaluate}"]
-
-
-def pretrain(recipe: str, options: str = "", like: str = "") -> str:
-    """Return the command that runs a recipe; `like` is one on the same images for a variable."""
-    dataset = (like or recipe).partition("/")[2].partition("-")[0]
-    end = f" {options}" if options else ""
-    return f"python -m pretrain {recipe} --data {FOLDERS[dataset]} --out runs/{recipe}{end}"

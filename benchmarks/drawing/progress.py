@@ -19,12 +19,10 @@ from benchmarks.drawing.kinds import (
 )
 from benchmarks.drawing.panels import LinePanel
 from benchmarks.drawing.pictures import (
+    best_picture,
     captioned,
     point_words,
-    pretrain_and_follow,
     range_words,
-    ranked_pictures,
-    runs_words,
 )
 from benchmarks.numbers.records import Run, grouped
 
@@ -58,15 +56,15 @@ class SnapshotCurves(Figure):
             }
             if curves:
                 rank = len(curves), newest(own)
-                candidates.append((rank, kind, self._picture(kind, curves)))
-        return ranked_pictures(candidates)
+                candidates.append((rank, self._picture(kind, curves)))
+        return best_picture(candidates)
 
     def needed(self, material: Material) -> Sequence[str]:
-        """Return the commands of the variants without a snapshot of the paper's run."""
+        """Return the recipes of the variants without a snapshot of the paper's run."""
         of_task = [result for result in material.snapshots if result.task == self.task]
         there = {result.recipe for result in of_task if self.is_published(result)}
         recipes = [recipe for recipe in self.variants.values() if recipe not in there]
-        return pretrain_and_follow(recipes, self.task) if recipes else []
+        return [f"{recipe}: {self.task} of its snapshots" for recipe in recipes]
 
     def _curve(self, own: Iterable[Run]) -> Points:
         """Return the snapshots of a variant's line by epoch; empty if it has one only."""
@@ -83,7 +81,6 @@ class SnapshotCurves(Figure):
             [panel],
             {label: members(curve) for label, curve in curves.items()},
             findings=[*_unfinished(curves), *_order(curves)],
-            runs=runs_words(lines),
             shown=self.variants,
             header=("series", "epoch", "top1", "standard_deviation", "runs"),
             rows=[(line.label, *point_words(point)) for line in lines for point in line.points],

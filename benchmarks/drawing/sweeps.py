@@ -28,11 +28,9 @@ from benchmarks.drawing.kinds import (
 )
 from benchmarks.drawing.panels import LinePanel, PublishedPoint
 from benchmarks.drawing.pictures import (
+    best_picture,
     captioned,
     point_words,
-    pretrain_and_evaluate,
-    ranked_pictures,
-    runs_words,
 )
 from benchmarks.numbers.records import Run, grouped
 
@@ -122,12 +120,12 @@ class Sweep(Figure):
             if lines:
                 own = [result for _, points in lines for result in members(points)]
                 rank = len(lines), sum(len(points) for _, points in lines), newest(own)
-                candidates.append((rank, kind, self._picture(kind, lines, results)))
-        return ranked_pictures(candidates)
+                candidates.append((rank, self._picture(kind, lines, results)))
+        return best_picture(candidates)
 
     def needed(self, material: Material) -> Sequence[str]:
-        """Return the commands for the recipes of which no result under the protocol is there."""
-        return commands_for((*self.lines, *self.levels), material.results)
+        """Return the recipes of which no result under the protocol is there."""
+        return missing_recipes((*self.lines, *self.levels), material.results)
 
     def by_kind(self, material: Material) -> dict[Kind, list[Run]]:
         """Return the results with the metric, those of one picture together."""
@@ -166,7 +164,6 @@ class Sweep(Figure):
             [panel],
             {swept.label: members(points) for swept, points in every},
             varied=[self.setting, *(name for swept, _ in every for name in swept.follows)],
-            runs=runs_words(drawn),
             shown=[swept.label for swept in (*self.lines, *self.levels)],
             header=("series", self.symbol, self.metric, "standard_deviation", "runs", "recipes"),
             rows=[
@@ -181,18 +178,14 @@ class Sweep(Figure):
         )
 
 
-def commands_for(lines: Iterable[Swept], results: Iterable[Run]) -> list[str]:
-    """Return the commands for the recipes of lines that have none of these results."""
-    missing: dict[str, list[str]] = {}
+def missing_recipes(lines: Iterable[Swept], results: Iterable[Run]) -> list[str]:
+    """Return the recipes of lines that have none of these results, each with its task."""
+    results = list(results)
+    missing = []
     for swept in lines:
-        there = {result.recipe for result in results if swept.is_published(result)}
-        missing.setdefault(swept.key, []).extend(r for r in swept.recipes if r not in there)
-    return [
-        line
-        for key, recipes in missing.items()
-        if recipes
-        for line in pretrain_and_evaluate([*dict.fromkeys(recipes)], key)
-    ]
+        done = {result.recipe for result in results if swept.is_published(result)}
+        missing += [f"{recipe}: {swept.key}" for recipe in swept.recipes if recipe not in done]
+    return list(dict.fromkeys(missing))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,15 +207,15 @@ class Tradeoff(Figure):
     def draw(self, material: Material) -> Drawn:
         """Return a picture for each kind of pre-training with at least two such backbones."""
         of_x, of_y = (sweep.by_kind(material).items() for sweep in (self.across, self.upward))
-        return ranked_pictures(
-            ((), kind, picture)
+        return best_picture(
+            ((), picture)
             for (kind_x, xs), (kind, ys) in product(of_x, of_y)
             if kind_x.pretraining == kind.pretraining
             for picture in self._pictures(xs, ys)
         )
 
     def needed(self, material: Material) -> Sequence[str]:
-        """Return the commands of both sweeps."""
+        """Return the missing recipes of both sweeps."""
         return list(dict.fromkeys([*self.across.needed(material), *self.upward.needed(material)]))
 
     def _pictures(self, xs: Sequence[Run], ys: Sequence[Run]) -> Iterator[Picture]:
@@ -253,7 +246,6 @@ class Tradeoff(Figure):
                 f"Statistics of views: {of_x[0].task}, protocol {of_x[0].protocol}.",
             ],
             varied=[self.across.setting],
-            runs=runs_words(lines),
             header=("series", self.symbol, self.across.metric, self.upward.metric, "runs"),
             rows=[
                 (line.label, label, f"{point.x:.4f}", f"{point.y:.4f}", str(point.num_runs))

@@ -16,8 +16,6 @@ from benchmarks.numbers.tables import (
     Part,
     backbone_lines,
     csv_text,
-    escape,
-    grid,
     our_grid,
     plain,
     row_label,
@@ -242,54 +240,6 @@ def curve_of(number: Number) -> str:
 
 def _epoch(number: Number) -> float:
     return float(number.run.epochs or 0)
-
-
-def curve_pages(snapshots: Sequence[Number], command: str) -> dict[str, tuple[str, Page]]:
-    """Return title and page of each task that was run on snapshots, by file name."""
-    parts = [(column, block) for block in blocks(snapshots) for column in block.columns]
-    head = f"Percent; a column per run, a row per epoch of pre-training. Made by `{command}`."
-    pages = {}
-    for task, own in sorted(grouped((column[0], (column, b)) for column, b in parts).items()):
-        title = f"{task} during pre-training"
-        page: Page = [f"# {title}", head]
-        for column, block in own:
-            page += _curves(block, column)
-        pages[f"curves_{task.replace('/', '_')}.md"] = title, page
-    return pages
-
-
-def _curves(block: Block, column: Column) -> list[Part]:
-    """Return the part for one protocol: heading, a table per metric, conditions and failures."""
-    own = sorted((n for n in block.numbers if n.column == column), key=lambda n: n.row)
-    parts: list[Part] = [f"## {block.heading}, protocol {column[1]}"]
-    scored = [(number.score, number) for number in own if number.score]
-    firsts = {curve_of(number): number.runs[0] for _, number in scored}
-    for metric in dict.fromkeys(n.metric for n in block.numbers if n.column == column):
-        texts = {
-            (curve_of(number), _epoch(number)): score.text(2)
-            for score, number in scored
-            if number.metric == metric
-        }
-        if not texts:
-            continue
-        curves, epochs = sorted({c for c, _ in texts}), sorted({epoch for _, epoch in texts})
-        rows = [[f"{epoch:g}", *(texts.get((c, epoch), "") for c in curves)] for epoch in epochs]
-        parts += [f"{metric}:", grid(["epoch", *map(plain, curves)], rows)]
-    if scored:
-        runs = [number.runs[0] for _, number in scored]
-        seeds = ", ".join(str(seed) for seed in sorted({run.seed for run in runs}))
-        departures = dict.fromkeys(words for run in runs for words in run.departures)
-        of_all = [words for words in departures if all(words in r.departures for r in runs)]
-        shared = [f"protocol {block.protocols([column])}", f"seed {seeds}", *of_all]
-        parts.append(f"- {'; '.join(shared)}.")
-        for curve, run in firsts.items():
-            if others := "; ".join(words for words in run.departures if words not in of_all):
-                parts.append(f"- {plain(f'{curve}: {others}.')}")
-    for number in own:
-        if not number.runs:
-            for reason in number.failures:
-                parts.append(f"- {escape(plain(f'{number.run.backbone} {reason}'))}")
-    return parts
 
 
 def curve_files(snapshots: Sequence[Number]) -> dict[str, str]:

@@ -127,18 +127,20 @@ def html(part: Part, address: Address) -> Markup:
 
 def inline(text: str) -> Markup:
     """Return markdown of one line with its code and bold, and without its escapes."""
+    if not re.search(r"[\\`*]", text):
+        return escape(text)
 
-    def element(match: re.Match[str]) -> Markup:
+    def element(match: re.Match[str]) -> str:
         sign, code, bold = match.groups()
         if sign:
             return escape(sign)
-        return Markup("<code>{}</code>").format(code) if code else Markup("<b>{}</b>").format(bold)
+        return f"<code>{escape(code)}</code>" if code else f"<b>{escape(bold)}</b>"
 
     pieces, end = [], 0
     for match in re.finditer(r"\\([!-/:-@\[-`{-~])|`([^`]+)`|\*\*(.+?)\*\*", text):
         pieces += [escape(text[end : match.start()]), element(match)]
         end = match.end()
-    return Markup("").join([*pieces, escape(text[end:])])
+    return Markup("".join([*pieces, escape(text[end:])]))
 
 
 def _text(block: str) -> Markup:
@@ -173,9 +175,9 @@ def _sheet(sheet: Sheet, address: Address) -> Markup:
     left = len(grid.words) if grid.numbers else grid.left
     columns = zip(*body, strict=True) if body else [()] * len(head)
     are_numbers = [i >= left and _has_numbers(column) for i, column in enumerate(columns)]
-    kinds = [Markup(' class="num"') if is_number else Markup("") for is_number in are_numbers]
+    kinds = [' class="num"' if is_number else "" for is_number in are_numbers]
     heads = (
-        Markup('<th scope="col"{}>{}</th>').format(kind, inline(cell.text))
+        f'<th scope="col"{kind}>{inline(cell.text)}</th>'
         for cell, kind in zip(head, kinds, strict=True)
     )
     families = sheet.families or [""] * len(body)
@@ -194,23 +196,23 @@ def _sheet(sheet: Sheet, address: Address) -> Markup:
         sheet.kind,
         Markup(' id="{}"').format(sheet.id) if sheet.id else "",
         sheet.title,
-        Markup("").join(heads),
-        Markup("\n").join(rows),
+        Markup("".join(heads)),
+        Markup("\n".join(rows)),
         _below(sheet.note),
     )
 
 
 def _row(
-    line: Line, cells: Sequence[Cell], kinds: Sequence[Markup], family: str, address: Address
-) -> Markup:
+    line: Line, cells: Sequence[Cell], kinds: Sequence[str], family: str, address: Address
+) -> str:
     if cells[0].is_title:
-        title = Markup('<tr class="group"><th colspan="{}">{}</th></tr>')
-        return title.format(len(cells), inline(cells[0].text))
+        title = inline(cells[0].text)
+        return f'<tr class="group"><th colspan="{len(cells)}">{title}</th></tr>'
     entries = [_cell(cell, kind, address) for cell, kind in zip(cells, kinds, strict=True)]
     if family:
-        entries[1] = entries[1].replace("<td", Markup('<td data-words="{}"').format(family), 1)
-    kind = Markup(' class="{}"').format(line.kind) if line.kind else ""
-    return Markup("<tr{}>{}</tr>").format(kind, Markup("").join(entries))
+        entries[1] = entries[1].replace("<td", f'<td data-words="{escape(family)}"', 1)
+    kind = f' class="{line.kind}"' if line.kind else ""
+    return f"<tr{kind}>{''.join(entries)}</tr>"
 
 
 def _has_numbers(column: Sequence[Cell]) -> bool:
@@ -220,16 +222,16 @@ def _has_numbers(column: Sequence[Cell]) -> bool:
     return all(cell.text in ("", "–", "not run", "failed") for cell in column)
 
 
-def _cell(cell: Cell, kind: Markup, address: Address) -> Markup:
-    """Return a cell; a number of ours opens everything behind it."""
-    text = Markup("<b>{}</b>").format(cell.text) if cell.best else inline(cell.text)
+def _cell(cell: Cell, kind: str, address: Address) -> str:
+    """Return a cell as HTML; a number of ours opens everything behind it."""
+    text = f"<b>{escape(cell.text)}</b>" if cell.best else inline(cell.text)
     if where := address(cell.files):
-        text = Markup('<a class="open" href="{}">{}</a>').format(where, text)
+        text = f'<a class="open" href="{escape(where)}">{text}</a>'
     if marks := cell.after.strip():
-        text += Markup(' <span class="marks">{}</span>').format(inline(marks))
+        text = f'{text} <span class="marks">{inline(marks)}</span>'
     value = cell.score.mean if cell.score else _number(cell.text)
-    sort = Markup(' data-sort="{}"').format(value) if kind and value is not None else ""
-    return Markup("<td{}{}>{}</td>").format(kind, sort, text)
+    sort = f' data-sort="{value}"' if kind and value is not None else ""
+    return f"<td{kind}{sort}>{text}</td>"
 
 
 def _number(text: str) -> float | None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from benchmarks.drawing.neighbors import evenly
 from benchmarks.numbers.numbers import Number, blocks
 from benchmarks.numbers.overview import curve_of
 from benchmarks.numbers.records import Run, grouped, plural, schedule_words
@@ -319,6 +318,12 @@ def _queries(records: Sequence[Named]) -> list[Gallery]:
             galleries.append(Gallery(title, row, kind="neighbors"))
             title = ""
     return galleries
+
+
+def evenly(drawn: Sequence[Any], count: int) -> list[Any]:
+    """Return at most `count` entries, evenly spread."""
+    count = min(count, len(drawn))
+    return [drawn[len(drawn) * index // count] for index in range(count)]
 
 
 def _neighbor(image: Mapping[str, Any], query: Mapping[str, Any]) -> Picture:

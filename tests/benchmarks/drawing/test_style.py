@@ -2,20 +2,17 @@
 
 import io
 
-import numpy as np
 import pytest
 from PIL import Image
 
 from benchmarks.drawing.figure import Line, Panel, Picture, Point
 from benchmarks.drawing.histograms import Histogram, HistogramPanel
-from benchmarks.drawing.panels import BarPanel, LinePanel, PublishedPoint, Tile, TilePanel
+from benchmarks.drawing.panels import BarPanel, LinePanel, PublishedPoint
 from benchmarks.drawing.style import COLUMN_IN, PAGE_IN, render
 
 NAME = r"a $\frac{$"
 """Name of a class or a run, which is no formula."""
 POINTS = (Point(x=1, y=1, spread=0.1, num_runs=3), Point(x=2, y=3), Point(x=4, y=2))
-TILE = Tile(pixels=np.full((8, 8, 3), 128, dtype=np.uint8), label=NAME)
-OTHER = Tile(pixels=TILE.pixels, agrees=False)
 LINE, SECOND = Line(label=NAME, points=POINTS), Line(label="b", points=POINTS)
 PANELS: tuple[Panel, ...] = (
     LinePanel(
@@ -39,8 +36,6 @@ PANELS: tuple[Panel, ...] = (
         ),
     ),
     BarPanel(title=NAME, y_label="y", names=(NAME, "b"), shares=POINTS[:2]),
-    TilePanel(rows=((TILE, OTHER), (TILE, OTHER))),
-    TilePanel(rows=((TILE,), (TILE,)), shares=((0.5, 0.5), (0.1, 0.9))),
 )
 
 
