@@ -176,7 +176,7 @@ def require_launcher() -> None:
     names = ("RANK", "MASTER_ADDR", "MASTER_PORT")
     missing = [name for name in names if not os.environ.get(name)]
     if count > 1 and missing:
-        reason = f"WORLD_SIZE is {count}, but {', '.join(missing)} are not set"
+        reason = f"WORLD_SIZE is {count}, without {', '.join(missing)}"
     elif count == 0 and not os.isatty(0):
         counts = {name: int(os.environ.get(name) or 1) for name in LAUNCHERS}
         started = next((name for name in LAUNCHERS if counts[name] > 1), "")
