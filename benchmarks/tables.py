@@ -21,7 +21,7 @@ from benchmarks.numbers.published import all_tables
 from benchmarks.numbers.records import FIGURES, TABLES, unused_lines
 from benchmarks.numbers.stated import stated_page
 from benchmarks.numbers.tables import Page, latex, markdown
-from pretrain.running.atomic_files import explain_write_errors, write_text
+from pretrain.running.atomic_files import explain_write_errors, write_whole
 from pretrain.running.command_line import one_line_errors, parse, run_command
 from transfer.datasets.folders import FolderError, check_writable
 
@@ -78,7 +78,9 @@ def write_tables(contents: Contents, *, with_latex: bool = False) -> list[Path]:
         if (with_latex or of_latex.exists()) and (text := latex(page)):
             texts[of_latex] = text
     for path, text in texts.items():
-        write_text(path, text, "--results")
+        content = text.encode(errors="backslashreplace")
+        if not path.is_file() or path.read_bytes() != content:
+            write_whole(path, content, "--results")
     for warning in unused_lines(contents.results.unused, contents.folder):
         print(warning, file=sys.stderr)
     return [folder / name for name in pages]

@@ -198,7 +198,7 @@ def _paper_table(
     made, of_all = our_lines(ours, notes, decimals)
     lines: list[Line] = []
     for group, task, rows in _sections(table):
-        own = [_printed_line(table, row, task) for row in rows] if printed else []
+        own = [_printed_line(table, row, task, decimals) for row in rows] if printed else []
         own += [made.pop(0) for _ in block.rows] if task or not rows else []
         lines += [Line(words=[group])] if group and own else []
         lines += own
@@ -248,13 +248,16 @@ def _number(block: Block, row: Number, column: Column, section_task: str) -> Num
     return block.number(row, (task, reading), metric)
 
 
-def _printed_line(table: Table, row: Row, task: str) -> Line:
+def _printed_line(table: Table, row: Row, task: str, decimals: Sequence[int]) -> Line:
     notes = [row.note] if row.note else []
     notes += [f"protocol {row.protocol}"] if row.protocol else []
     label = f"{row.label} ({'; '.join(notes)})" if notes else row.label
     return Line(
         words=[label, *(_attribute(row, key) for key in table.attributes)],
-        numbers=[_printed_number(table, row, column) for column in table.columns],
+        numbers=[
+            _printed_number(row, column, digits)
+            for column, digits in zip(table.columns, decimals, strict=True)
+        ],
         scope=task,
     )
 
@@ -267,8 +270,8 @@ def _attribute(row: Row, key: str) -> str:
     return "–" if value is None else str(value)
 
 
-def _printed_number(table: Table, row: Row, column: Column) -> Cell:
-    value, decimals = row.values.get(column.key), _decimals(table, column)
+def _printed_number(row: Row, column: Column, decimals: int) -> Cell:
+    value = row.values.get(column.key)
     if value is None:
         return Cell(text="–")
     interval = row.ci.get(column.key)

@@ -85,44 +85,35 @@ Part = str | Sheet | Fold | Terms | Chart | Gallery
 
 def html(part: Part, address: Address) -> Markup:
     """Return one part of a section."""
+    return Markup(_html(part, address))
+
+
+def _html(part: Part, address: Address) -> str:
+    """Return one part as HTML, with every value escaped."""
     if isinstance(part, str):
-        return Markup("\n").join(_text(block) for block in part.split("\n\n") if block)
+        return "\n".join(_text(block) for block in part.split("\n\n") if block)
     if isinstance(part, Sheet):
         return _sheet(part, address)
     if isinstance(part, Terms):
-        lines = (Markup("<dt>{}</dt><dd>{}</dd>").format(*line) for line in part.lines)
-        return Markup("<dl>{}</dl>").format(Markup("").join(lines))
+        lines = (f"<dt>{escape(term)}</dt><dd>{escape(text)}</dd>" for term, text in part.lines)
+        return f"<dl>{''.join(lines)}</dl>"
     if isinstance(part, Chart):
-        return Markup(
-            '<figure><figcaption>{}</figcaption>{}<ul class="legend">{}</ul>{}</figure>'
-        ).format(
-            part.title,
-            Markup(part.svg),
-            Markup("").join(
-                Markup('<li><span aria-hidden="true" style="color:{}">{}</span> {}</li>').format(
-                    color, sign, name
-                )
-                for sign, color, name in part.legend
-            ),
-            _below(part.note),
+        legend = "".join(
+            f'<li><span aria-hidden="true" style="color:{color}">{sign}</span> {escape(name)}</li>'
+            for sign, color, name in part.legend
         )
+        caption = f"<figcaption>{escape(part.title)}</figcaption>{part.svg}"
+        return f'<figure>{caption}<ul class="legend">{legend}</ul>{_below(part.note)}</figure>'
     if isinstance(part, Gallery):
-        title = Markup("<h3>{}</h3>").format(part.title) if part.title else ""
-        pictures = Markup("").join(map(_picture, part.pictures))
-        return Markup('<div class="wide">{}{}<div class="{}">{}</div></div>').format(
-            title, _below(part.note), part.kind, pictures
-        )
-    return Markup(
-        '<details class="{}"{}><summary><span class="name">{}</span><span class="what">{}</span>'
-        '<span class="count">{}</span></summary><div class="figures">{}</div></details>'
-    ).format(
-        part.kind,
-        Markup(" open") if part.is_open else "",
-        part.name,
-        part.text,
-        part.num,
-        Markup("\n").join(html(one, address) for one in part.parts),
-    )
+        title = f"<h3>{escape(part.title)}</h3>" if part.title else ""
+        pictures = "".join(map(_picture, part.pictures))
+        gallery = f'<div class="{part.kind}">{pictures}</div>'
+        return f'<div class="wide">{title}{_below(part.note)}{gallery}</div>'
+    texts = (("name", part.name), ("what", part.text), ("count", part.num))
+    spans = "".join(f'<span class="{kind}">{escape(text)}</span>' for kind, text in texts)
+    parts = "\n".join(_html(one, address) for one in part.parts)
+    start = f'<details class="{part.kind}"{" open" if part.is_open else ""}>'
+    return f'{start}<summary>{spans}</summary><div class="figures">{parts}</div></details>'
 
 
 def inline(text: str) -> Markup:
@@ -143,33 +134,31 @@ def inline(text: str) -> Markup:
     return Markup("".join([*pieces, escape(text[end:])]))
 
 
-def _text(block: str) -> Markup:
+def _text(block: str) -> str:
     """Return a paragraph, a heading or a list."""
     if block.startswith("#"):
-        return Markup("<h3>{}</h3>").format(inline(block.lstrip("# ")))
+        return f"<h3>{inline(block.lstrip('# '))}</h3>"
     items = re.findall(r"^(?:- |\d+\. )(.*)$", block, flags=re.MULTILINE)
     if len(items) < block.count("\n") + 1:
-        return Markup('<p class="below">{}</p>').format(inline(block))
+        return _below(block)
     kind = "ul" if block.startswith("-") else "ol"
-    lines = Markup("").join(Markup("<li>{}</li>").format(inline(item)) for item in items)
-    return Markup('<{0} class="below">{1}</{0}>').format(Markup(kind), lines)
+    lines = "".join(f"<li>{inline(item)}</li>" for item in items)
+    return f'<{kind} class="below">{lines}</{kind}>'
 
 
-def _below(note: str) -> Markup:
-    return Markup('<p class="below">{}</p>').format(inline(note)) if note else Markup("")
+def _below(note: str) -> str:
+    return f'<p class="below">{inline(note)}</p>' if note else ""
 
 
-def _picture(picture: Picture) -> Markup:
-    kind = f"tile {picture.group.replace(' ', '-')}".strip()
-    image = Markup('<img src="{}" alt="{}" title="{}" decoding="async">').format(
-        picture.source, picture.caption, picture.name
-    )
-    return Markup('<figure class="{}">{}<figcaption>{}</figcaption></figure>').format(
-        kind, image if picture.source else "", picture.caption
-    )
+def _picture(picture: Picture) -> str:
+    kind = escape(f"tile {picture.group.replace(' ', '-')}".strip())
+    caption, name = escape(picture.caption), escape(picture.name)
+    image = f'<img src="{picture.source}" alt="{caption}" title="{name}" decoding="async">'
+    image = image if picture.source else ""
+    return f'<figure class="{kind}">{image}<figcaption>{caption}</figcaption></figure>'
 
 
-def _sheet(sheet: Sheet, address: Address) -> Markup:
+def _sheet(sheet: Sheet, address: Address) -> str:
     grid = sheet.grid
     head, *body = grid.cells()
     left = len(grid.words) if grid.numbers else grid.left
@@ -185,21 +174,16 @@ def _sheet(sheet: Sheet, address: Address) -> Markup:
         _row(line, cells, kinds, family, address)
         for line, cells, family in zip(grid.lines, body, families, strict=True)
     )
-    return Markup(
-        '<div class="block{}">{}<div class="scroll{}" tabindex="0">'
-        '<table class="sortable copied {}"{}><caption>{}</caption>'
-        "<thead><tr>{}</tr></thead><tbody>{}</tbody></table></div>{}</div>"
-    ).format(
-        " wide" if len(head) > WIDE_COLUMNS else "",
-        Markup("<h3>{}</h3>").format(sheet.title) if not sheet.id else "",
-        " tall" if len(body) > TALL_ROWS else "",
-        sheet.kind,
-        Markup(' id="{}"').format(sheet.id) if sheet.id else "",
-        sheet.title,
-        Markup("".join(heads)),
-        Markup("\n".join(rows)),
-        _below(sheet.note),
-    )
+    caption = escape(sheet.title)
+    title = "" if sheet.id else f"<h3>{caption}</h3>"
+    wide = " wide" if len(head) > WIDE_COLUMNS else ""
+    tall = " tall" if len(body) > TALL_ROWS else ""
+    name = f' id="{sheet.id}"' if sheet.id else ""
+    table = f'<table class="sortable copied {sheet.kind}"{name}><caption>{caption}</caption>'
+    table += f"<thead><tr>{''.join(heads)}</tr></thead>"
+    table += "<tbody>{}</tbody></table>".format("\n".join(rows))
+    scroll = f'<div class="scroll{tall}" tabindex="0">{table}</div>'
+    return f'<div class="block{wide}">{title}{scroll}{_below(sheet.note)}</div>'
 
 
 def _row(

@@ -62,15 +62,15 @@ class Explanations:
         self.sections: dict[object, int] = {}
         self.addresses: dict[str, str] = {}
         taken: set[str] = set()
+        folders = {str(own): "RESULTS" for own in (contents.folder.absolute(), contents.folder)}
         for run in contents.results.done:
             short = f"{run.backbone}/{run.key}"
             names = [short, f"{short}.{run.schedule}.seed{run.seed}", run.file]
             address = next(name for name in names if name not in taken)
             taken.add(address)
             self.addresses[run.file] = address
-            places = []
+            places, hidden = [], _hidden_folders(run, folders)
             for title, lines in explain(run).items():
-                hidden = _hidden_folders(run, contents.folder)
                 texts = tuple(tuple(_without(hidden, text) for text in line) for line in lines)
                 places.append(self.sections.setdefault((title, texts), len(self.sections)))
             title = f"{run.label} on {run.task}, seed {run.seed}"
@@ -87,11 +87,11 @@ class Explanations:
         return f"#{','.join(known)}" if known else ""
 
 
-def _hidden_folders(run: Run, folder: Path) -> dict[str, str]:
+def _hidden_folders(run: Run, folders: Mapping[str, str]) -> dict[str, str]:
     """Return what a record's explanation shows instead of folders of this machine."""
     given = Path(file_of(run.record))
     hidden = {str(given): given.name} if given.is_absolute() else {}
-    return hidden | {str(own): "RESULTS" for own in (folder.absolute(), folder)}
+    return hidden | dict(folders)
 
 
 def _without(hidden: Mapping[str, str], text: str) -> str:
