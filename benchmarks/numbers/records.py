@@ -240,15 +240,19 @@ def read_results(results: Path) -> Results:
     """Read every record and failure in a results folder.
 
     Only files at the paths where the suite writes them are used, and each cell once: copies, and
-    files that were renamed or moved by hand, are warnings.
+    files that were renamed or moved by hand, are warnings. The folder of all records, and that of a
+    row, may be a link to another disk.
     """
+    records = results / RECORDS
+    rows = [*records.glob("*"), *(records / SNAPSHOTS).glob("*")]
+    links = [folder for folder in (records, *rows) if folder.is_symlink()]  # rglob does not follow
     paths: dict[bool, list[Path]] = {False: [], True: []}
-    for path in sorted(results.rglob("*.json")):
+    for path in sorted(file for folder in (results, *links) for file in folder.rglob("*.json")):
         parts = path.relative_to(results).parts
         if parts[0].removesuffix(".json") not in OTHER_FILES and not path.name.startswith("."):
             paths[parts[:2] == (RECORDS, SNAPSHOTS)].append(path)
-    runs, unused = _read(results, results / RECORDS, paths[False])
-    snapshots, more = _read(results, results / RECORDS / SNAPSHOTS, paths[True])
+    runs, unused = _read(results, records, paths[False])
+    snapshots, more = _read(results, records / SNAPSHOTS, paths[True])
     return Results(runs, snapshots, unused + more)
 
 

@@ -121,6 +121,19 @@ def test_renamed_folder_of_a_row_is_named(
     assert line in told
 
 
+@pytest.mark.parametrize("folder", ["records", "records/mine"])
+def test_records_in_linked_folders_are_read(tmp_path: Path, folder: str) -> None:
+    record(tmp_path / "results", 60.0)
+    linked = tmp_path / "results" / folder
+    linked.rename(tmp_path / "elsewhere")
+    linked.symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "results" / "records" / "newest").symlink_to("mine")
+    text = page(tmp_path / "results", "overview.md")
+    assert blocks(text)[0] == {"mine": ["60.0"]}
+    assert "records/newest/" in text
+    assert "not used (a copy of records/mine/" in text
+
+
 def test_a_page_whose_records_are_gone_goes_too(tmp_path: Path) -> None:
     record(tmp_path, 60.0)
     (tmp_path / "tables").mkdir()
