@@ -29,12 +29,6 @@ def calibration_line(results: Path) -> str:
         return f"Not calibrated: {FILE} cannot be read ({reason})."
 
 
-def with_line(page: str, line: str) -> str:
-    """Return a page with a line below its title."""
-    title, _, rest = page.partition("\n")
-    return f"{title}\n\n{line}\n{rest}"
-
-
 def _line(content: dict[str, Any]) -> str:
     numbers: list[dict[str, Any]] = content["numbers"]
     what = f"{content['reference']} ({content['file']})"

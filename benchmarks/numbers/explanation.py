@@ -27,6 +27,11 @@ TEXT_WIDTH = 100
 LABEL_WIDTH = 32
 """Longest line of the text and widest column of labels, in characters."""
 DEFAULT_RESULTS = Path("results")
+COMPUTED = (
+    *("finished", "seed", "engine", "commit", "hardware", "versions", "speed"),
+    *("wall_s", "peak_memory_gb"),
+)
+"""Fields of a record on its computation."""
 REMOVED_FLAGS = {"--trust-topology"}
 """Flags that older records hold and commands no longer know."""
 Line = tuple[str, str]
@@ -75,13 +80,21 @@ def as_dict(explanation: Explanation) -> dict[str, dict[str, str | list[str]]]:
 def explain(run: Run) -> Explanation:
     """Return all that is known about a number."""
     record, path = run.record, run.path
+    copied = {COPIED: run.details[COPIED]} if COPIED in run.details else {}
     sections = {
         "Number": list(_numbers(record)),
         "Published": list(_published(run)),
         "Protocol": list(_protocol(record)),
         "Checkpoint": list(checkpoint_lines([record])),
-        "Data": list(_data(record)),
-        "Computed": list(_computed(path, record)),
+        "Data": [
+            *_fields(record.data),
+            *_fields({k: details[k] for k in (COPIED,) if k in details}),
+        ],
+        "Computed": [
+            ("record", str(path)),
+            ("features_in", features_in(record)),
+            *_fields({name: getattr(record, name) for name in COMPUTED}),
+        ],
         "Again": list(again_lines(record, path)),
     }
     return {title: lines for title, lines in sections.items() if lines}
@@ -141,7 +154,7 @@ def _protocol(record: Record) -> Iterator[Line]:
 
 
 def _flat(fields: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return the numbers of a protocol by name; those of a nested part as "recipe.iterations"."""
+    """Return the entries of nested fields by name, such as "recipe.iterations"."""
     flat: dict[str, Any] = {}
     for name, value in fields.items():
         if isinstance(value, Mapping) and value:
@@ -183,27 +196,9 @@ def checkpoint_lines(records: Sequence[Record]) -> Iterator[Line]:
         )
 
 
-def _data(record: Record) -> Iterator[Line]:
-    for key, told in record.data.items():
-        counts = ", ".join(f"{split} {number:,}" for split, number in told["counts"].items())
-        small = f"{told['small']} version, " if told["small"] else ""
-        tolerated = f", {told['tolerated']} images tolerated" if told["tolerated"] else ""
-        if copied := record.details.get(COPIED, {}).get(key):
-            tolerated += f", {copied:.3g} % of the test images are copies of training images"
-        yield key, f"{small}{counts}{tolerated}; fingerprint {told['fingerprint']}"
-
-
-def _computed(path: Path, record: Record) -> Iterator[Line]:
-    yield "record", str(path)
-    yield "finished", record.finished
-    yield "seed", str(record.seed)
-    yield "engine", f"{record.engine}, features in {features_in(record)}"
-    yield "commit", record.commit or "unknown"
-    yield "machine", ", ".join(f"{name} {value}" for name, value in record.hardware.items())
-    yield "versions", ", ".join(f"{name} {value}" for name, value in record.versions.items())
-    for side, rate in record.speed.items():
-        yield "speed of features", f"{rate:,.0f} images/s of {side} px, the network alone"
-    yield "time", f"{record.wall_s:,.0f} s, {record.peak_memory_gb:.1f} GB of memory"
+def _fields(fields: Mapping[str, Any]) -> list[Line]:
+    """Return fields of a record as they are stored, nested ones as "cifar10.counts.test"."""
+    return [(name, value_words(value)) for name, value in _flat(fields).items()]
 
 
 def again_lines(record: Record, path: Path) -> Iterator[Line]:

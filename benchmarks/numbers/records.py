@@ -459,12 +459,3 @@ def grouped(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:
     for key, value in pairs:
         groups.setdefault(key, []).append(value)
     return groups
-
-
-def machine(record: Record) -> str:
-    """Return the machine of a record in words."""
-    hardware = dict(record.hardware)
-    accelerator = hardware.pop("accelerator", "none")
-    words = [] if accelerator == "none" else [accelerator]
-    words += [f"{name} {value}" for name, value in hardware.items()]
-    return ", ".join(words) or "unknown"
