@@ -86,10 +86,7 @@ def explain(run: Run) -> Explanation:
         "Published": list(_published(run)),
         "Protocol": list(_protocol(record)),
         "Checkpoint": list(checkpoint_lines([record])),
-        "Data": [
-            *_fields(record.data),
-            *_fields({k: details[k] for k in (COPIED,) if k in details}),
-        ],
+        "Data": [*_fields(record.data), *_fields(copied)],
         "Computed": [
             ("record", str(path)),
             ("features_in", features_in(record)),
