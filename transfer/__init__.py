@@ -13,10 +13,10 @@ detection/     detectors: recipe, two engines, metrics
 segmentation/  semantic segmentation
 finetuning/    the loop that trains a whole network, and its parts
 frozen/        features of a frozen backbone, and everything that is trained on them
-encoders/      encoders other than ResNets: timm, torchvision, transformers, the user's own
 projector.py   reads the projector of a backbone, for tasks that look at embeddings
-backbone.py    reads the backbone file and foreign checkpoints; mean and std of its images
-convert/       conversion of weights between naming schemes, and the proof that it is right
+backbone.py    earlier names of the next package
+encoders/      the class of all networks to transfer, and the door that opens their files
+convert/       reads checkpoint files, and finds the network in them by names and shapes
 getting/       downloads, unpacks, sorts and checks data sets, or links them
 datasets/      one data set per file: description, reader, small version; the check of data sets
 process_state.py
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
     from pretrain.running.lock import BusyError as BusyError
     from transfer.api import Result as Result
     from transfer.api import evaluate as evaluate
-    from transfer.backbone import BackboneError as BackboneError
-    from transfer.backbone import load_backbone as load_backbone
     from transfer.datasets.expected import DataError as DataError
+    from transfer.encoders.encoder import BackboneError as BackboneError
     from transfer.encoders.encoder import Encoder as Encoder
+    from transfer.encoders.opening import load_backbone as load_backbone
     from transfer.frozen.on_features import FeatureError as FeatureError
     from transfer.frozen.on_features import knn as knn
     from transfer.frozen.on_features import linear_probe as linear_probe
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from transfer.tasks import TaskError as TaskError
 
 PUBLIC = {
-    "BackboneError": "transfer.backbone",
+    "BackboneError": "transfer.encoders.encoder",
     "BusyError": "pretrain.running.lock",
     "DataError": "transfer.datasets.expected",
     "Encoder": "transfer.encoders.encoder",
@@ -62,7 +62,7 @@ PUBLIC = {
     "evaluate": "transfer.api",
     "knn": "transfer.frozen.on_features",
     "linear_probe": "transfer.frozen.on_features",
-    "load_backbone": "transfer.backbone",
+    "load_backbone": "transfer.encoders.opening",
     "svm": "transfer.frozen.on_features",
 }
 """Names of the Python API, imported when they are first used: commands stay light."""

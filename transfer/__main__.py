@@ -29,7 +29,6 @@ from transfer.datasets.catalog import DATASETS
 from transfer.datasets.check import announce, check, render, render_found
 from transfer.datasets.expected import SMALL_DATA, DataError
 from transfer.datasets.folders import data_folder
-from transfer.encoders.encoder import load_encoder
 from transfer.encoders.options import AnyEncoder, EncoderOptions
 from transfer.finetuning.options import RANGES
 from transfer.getting.command import GetData
@@ -102,11 +101,7 @@ class Inspect:
         require_file(self.file)
         from transfer.convert.inspection import render as render_inspection  # imports torch
 
-        self.network.check()
-        if self.network.encoder:
-            _, inspection = load_encoder(self.file, self.network, branch=self.branch)
-        else:
-            inspection = inspect_file(self.file, self.branch)
+        inspection = inspect_file(self.file, self.branch, self.network)
         print(render_inspection(inspection, everything=self.all))
         return 0
 

@@ -21,7 +21,7 @@ from transfer.cells.declaration import (
     with_declared_recipe,
 )
 from transfer.datasets.folders import check_row_name
-from transfer.encoders.encoder import load
+from transfer.encoders.opening import load
 from transfer.encoders.options import EncoderOptions
 from transfer.finetuning.options import RANGES
 

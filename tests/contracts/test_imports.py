@@ -33,9 +33,9 @@ LAYERS = {
         ("detection", "segmentation"),
         ("finetuning",),
         ("frozen",),
-        ("encoders",),
         ("projector",),
         ("backbone",),
+        ("encoders",),
         ("convert",),
         ("getting",),
         ("datasets",),
@@ -58,7 +58,7 @@ LAYERS = {
     ),
 }
 """Rooms from top to bottom: imports go downwards, and rooms of one layer do not know each other."""
-METHODS = {("transfer.backbone", "transfer.frozen.on_images")}
+METHODS = {("transfer.encoders.encoder", "transfer.frozen.on_images")}
 """Imports upwards within methods of the Python API: an object offers a function above it."""
 ALLOWED_BELOW = {
     "pretrain.methods.": ("pretrain.parts.", "pretrain.recipes.", "pretrain.method."),

@@ -140,7 +140,7 @@ def test_a_foreign_file_and_its_report_tell_layout_network_and_proof(tmp_path: P
     assert assumed
     text = render(inspect_file(tmp_path / "moco.pth"))
     facts = ["moco.pth", "MoCo layout", "state_dict.module.encoder_q.", "resnet18, imagenet stem"]
-    facts += ["512", "224 px; assumed", "121 tensors", "backbone 120", "120 of 120", assumed]
+    facts += ["512", "224 px", "121 tensors", "backbone 120", "120 of 120", assumed]
     assert [fact for fact in facts if fact not in text] == []
 
 

@@ -19,7 +19,7 @@ from torchvision.models import resnet18
 
 from pretrain.pixels.decoding import decode
 from transfer import Encoder, evaluate, knn, linear_probe, load_backbone, svm
-from transfer.encoders.encoder import load_encoder
+from transfer.encoders.opening import open_file
 from transfer.encoders.options import EncoderOptions
 from transfer.process_state import torch_defaults
 
@@ -222,9 +222,9 @@ def test_random_numbers_of_the_caller_go_on(small_data: Path, tmp_path: Path) ->
 def test_settings_of_an_encoder_file_stay_in_it(line: str, encoder_file: Path) -> None:
     source = encoder_file.with_suffix(".py")
     options = EncoderOptions(encoder=f"{source}:build")
-    expected = load_encoder(encoder_file, options)[0].features(IMAGES)
+    expected = open_file(encoder_file, options)[0].features(IMAGES)
     source.write_text(f"import torch\ntorch.{line}\n{source.read_text()}")
-    assert torch.equal(load_encoder(encoder_file, options)[0].features(IMAGES), expected)
+    assert torch.equal(open_file(encoder_file, options)[0].features(IMAGES), expected)
     assert torch.get_default_dtype() == torch.float32
     assert not torch.is_autocast_enabled("cpu")
 

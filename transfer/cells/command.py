@@ -26,7 +26,7 @@ from transfer.cells.request import (
 from transfer.datasets.expected import DataError
 from transfer.datasets.folders import check_row_name, check_writable, data_folder
 from transfer.detection.engines import engine_for
-from transfer.encoders.encoder import load
+from transfer.encoders.opening import load
 from transfer.encoders.options import AnyEncoder, EncoderOptions
 from transfer.finetuning.options import RANGES, TrainingOptions, length_fraction
 from transfer.frozen.feature_cache import RequestedPrecision

@@ -36,7 +36,6 @@ from transfer.cells.request import (
 from transfer.datasets.catalog import DATASETS, map_annotations, open_split
 from transfer.datasets.check import Report
 from transfer.datasets.splits import write_list
-from transfer.encoders.encoder import Encoder
 from transfer.finetuning.options import TrainingOptions
 from transfer.frozen.feature_cache import measured_speed
 from transfer.galleries.tile import keep_gallery
@@ -321,7 +320,7 @@ def request_of(cell: Cell, lender: Record | None = None) -> dict[str, Any]:
 
 def _backbone_fields(backbone: Backbone) -> dict[str, Any]:
     names = ["name", "arch", "stem", "sha256", "file_sha256", "source", "made_by"]
-    if isinstance(backbone, Encoder):
+    if not backbone.is_resnet:
         names.append("library")
     weights = (
         tensor.numel()

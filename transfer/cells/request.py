@@ -16,7 +16,6 @@ from transfer.backbone import Backbone
 from transfer.cells.checked_data import fingerprint
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.folders import Folders
-from transfer.encoders.encoder import Encoder
 from transfer.finetuning.options import TrainingOptions
 from transfer.frozen.feature_cache import RequestedPrecision, feature_precision
 from transfer.record import (
@@ -154,7 +153,7 @@ def departures(cell: Cell, lender: Record | None = None) -> list[str]:
         own = _differences(task_of(cell.needed.key), cell.needed.task)
         found += [f"classifier: {line}" for line in own]
     if cell.computing.precision != "float32" and not cell.task.trains_backbone:
-        folded = "" if isinstance(cell.backbone, Encoder) else ", batch norms folded"
+        folded = "" if not cell.backbone.is_resnet else ", batch norms folded"
         found.append(f"frozen features in {cell.computing.precision}{folded}")
     for key in cell.task.datasets():
         found += DATASETS[key].departures(cell.settings.data)

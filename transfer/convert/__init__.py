@@ -8,7 +8,6 @@ naming.py         the names that each project gives a ResNet's tensors; reads na
 matching.py       finds the networks in a file, chooses one and accounts for every other tensor
 stated.py         what entries of the file say about its network and images
 proof.py          sets every tensor once; the features of two images must differ
-from_public.py    the steps above in order: a foreign file under torchvision's names
 public_files.py   published files, recognized by their hashes
 inspection.py     the report of `python -m transfer inspect`
 """

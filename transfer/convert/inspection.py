@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from transfer.convert.architectures import Stem, network_words
 from transfer.convert.naming import escape
@@ -38,18 +37,8 @@ class Inspection:
     """Sentence on the published file that this is; empty if it is not recognized."""
     image: str = ""
     """Images that the backbone expects: channels and size in pixels."""
-    is_norm_stated: bool = False
-    """True if a foreign file says mean and std of its images."""
     norm: str = ""
     """Mean and standard deviation per channel that images are normalized by."""
-
-    @property
-    def source(self) -> str:
-        """One line for tables and logs."""
-        where = f", prefix {self.prefix}" if self.prefix else ""
-        why = f" ({self.choice})" if len(self.candidates) > 1 else ""
-        assumed = f"; assumed: {self.assumed}" if self.assumed else ""
-        return f"{Path(self.path).name}: {self.layout} layout{where}{why}{assumed}"
 
 
 def render(inspection: Inspection, *, everything: bool = False) -> str:

@@ -1,7 +1,8 @@
-"""Encoders other than torchvision's ResNets, for the tasks on frozen features.
+"""Networks to transfer: ResNets of torchvision's form, those of other libraries, the user's own.
 
-options.py  the options that name one
-encoder.py  an encoder and its file: network, input, random twin
-sources.py  builds the network and its pooling: timm, torchvision, transformers, own file or module
+options.py  the options that name a network which is not a ResNet
+encoder.py  `Encoder`: network, input, hash, random twin, heads; loads no torch
+opening.py  opens a file: our own, a ResNet under the names of any project, or another network
+sources.py  builds other networks and their pooling: timm, torchvision, transformers, own file
 trial.py    tries the network on fixed images: the image alone must determine its features
 """

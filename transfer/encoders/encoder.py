@@ -1,72 +1,179 @@
-"""An encoder that is no ResNet of torchvision's form: a network, its input and pooling.
+"""A network to transfer: a ResNet of torchvision's form, another library's, or the user's own.
 
-It is a `Backbone` for all tasks on frozen features, which see (n, 3, H, W) -> (n, C) alone.
+All tasks on frozen features see (n, 3, H, W) -> (n, C) alone. Importing this module loads no torch;
+opening.py makes an `Encoder` from a file or a module.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+import operator
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
-from transfer.backbone import (
-    Backbone,
-    BackboneError,
-    InputFormat,
-    content_sha256,
-    default_name,
-    file_fields,
-    load_backbone,
-    norm_words,
-)
+from pretrain.running.command_line import Range
+from transfer.convert.architectures import BackboneError as BackboneError
+from transfer.convert.architectures import Stem, feature_dim, is_large, network_and_heads
 from transfer.encoders.options import EncoderOptions, Pool
-from transfer.process_state import one_thread, torch_defaults
+from transfer.process_state import torch_defaults
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from PIL import Image
     from torch import Tensor, nn
 
-    from transfer.convert.inspection import Inspection
     from transfer.encoders.sources import Built
 
 RESNET50_FLOPS = 2 * 4.09e9
 """Floating-point operations of a ResNet-50's forward pass at 224 px, the unit of costs."""
+MAX_SHOWN_PATH = 200
+"""Longest path in a message, in characters."""
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+
+MEAN_RANGE = Range(0, 1)
+STD_RANGE = Range(0, 1, open_below=True)
+SIDE_RANGE = Range(8, 2**13)
+"""Ranges of an encoder's input, for every way to state it; the side is in px."""
+
+Channels = tuple[float, ...]
+"""Red, green and blue."""
+Precision = Literal["float32", "bfloat16"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputFormat:
+    """The images that the encoder was trained on: (x - mean) / std, x from 0 to 1.
+
+    Mean and std may be given as any sequence or array of three numbers, and are kept as tuples of
+    floats. BackboneError if they normalize no image, or for a side out of range.
+    """
+
+    mean: Channels = IMAGENET_MEAN
+    std: Channels = IMAGENET_STD
+    size_px: int = 224
+    channels: Literal["RGB"] = "RGB"
+
+    @property
+    def norm_words(self) -> str:
+        """How images are normalized, for people."""
+        mean, std = (" ".join(f"{v:g}" for v in values) for values in (self.mean, self.std))
+        return f"mean {mean}, std {std}"
+
+    def __post_init__(self) -> None:
+        """Check all numbers; every encoder passes here, whoever states its input."""
+        for name, range_ in (("mean", MEAN_RANGE), ("std", STD_RANGE)):
+            stated = getattr(self, name)
+            # a set has no order, and a text may consist of three digits
+            numbers = () if isinstance(stated, (str, set, frozenset)) else _floats(stated)
+            if len(numbers) != 3:
+                raise BackboneError(
+                    f"{name} is {stated!r}; expected three numbers: red, green, blue"
+                )
+            if any(number not in range_ for number in numbers):
+                why = f"{name} is {numbers}; expected {range_}, for pixels from 0 to 1"
+                if 1 < max(numbers) <= 255:
+                    why += (
+                        ". These are numbers for pixels from 0 to 255: divide mean and std by 255"
+                    )
+                raise BackboneError(why)
+            object.__setattr__(self, name, numbers)
+        try:
+            side = operator.index(self.size_px)
+        except TypeError:
+            side = 0
+        if side not in SIDE_RANGE:
+            raise BackboneError(
+                f"size_px is {self.size_px!r}; expected the side of square images in px, an "
+                f"integer of {SIDE_RANGE}"
+            )
+        object.__setattr__(self, "size_px", side)
+
+
+def _floats(values: Any) -> tuple[float, ...]:
+    """Return numbers of any kind of sequence as floats; an empty tuple if they are none."""
+    try:
+        return tuple(float(value) for value in values)
+    except (TypeError, ValueError):
+        return ()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Encoder(Backbone):
-    """A network of any kind; `arch` holds its source in the user's words, `stem` is empty."""
+class Encoder:
+    """A network to transfer, with everything that its records store."""
 
-    options: EncoderOptions
-    width: int
-    """Feature dimension C, from a forward pass."""
-    cost: float
-    """Arithmetic of a forward pass at its size, in units of a ResNet-50's at 224 px."""
-    library: str
-    """Library and version that build the network, or the hash of the user's file."""
+    name: str
+    """Row in tables, folder under results/."""
+    arch: str
+    """Torchvision's name, followed by "-heads4" if a ResNet has four copies of layer4; for another
+    network its source in the user's words."""
+    stem: Stem
+    """Stem of a ResNet; empty for another network."""
+    state_dict: dict[str, Tensor]
+    """Names of torchvision (heads: layer4.{head}.{block}) or of the source, without prefix or
+    classifier, float32."""
+    input: InputFormat
+    made_by: dict[str, object]
+    """Method, recipe, epochs, data, seed, commit, versions; empty for third-party files."""
+    source: str
+    """A line for people, such as "jcl.pth: MoCo layout, prefix state_dict.module.encoder_q."."""
+    file_sha256: str
+    """Hash of the file; empty for a random initialization."""
+    sha256: str
+    """`content_sha256` of this encoder, the key of caches."""
+    precision: Precision = "float32"
+    """Precision of its frozen features."""
+    declared: str = ""
+    """Recipe that the user declares for a file that does not say how it was made."""
+    file: str = ""
+    """Path of the file that holds the whole network; empty for a random initialization and for
+    some of a network's heads."""
+    words: tuple[str, ...] = ()
+    """Words of a command line that choose it, from --ckpt on; empty if Python code made it."""
+    options: EncoderOptions = field(default_factory=EncoderOptions)
+    """Source and pooling of a network that is not a ResNet."""
+    library: str = ""
+    """Library and version that build it, or the hash of the user's file; empty for a ResNet."""
+    width: int = 0
+    """Feature dimension C, from a forward pass; 0 for a ResNet."""
+    cost: float = 0.0
+    """Operations of a forward pass at its size, in units of RESNET50_FLOPS; 0 for a ResNet."""
     module: nn.Module | None = field(default=None, repr=False)
     """Network of `from_module`; None if it is built from its source."""
 
     @property
+    def is_resnet(self) -> bool:
+        """True for a ResNet of torchvision's form, which has stages and can be trained whole."""
+        return bool(self.stem)
+
+    @property
     def feature_dim(self) -> int:
-        """Feature dimension C."""
-        return self.width
+        """Feature dimension C, the sum over all heads."""
+        return feature_dim(self.arch) if self.is_resnet else self.width
 
     @property
     def num_heads(self) -> int:
-        """Return 0: heads are of LooC++'s ResNets."""
-        return 0
+        """Number of copies of layer4, 0 for an ordinary network."""
+        return network_and_heads(self.arch)[1] if self.is_resnet else 0
 
-    def network(self) -> nn.Module:
+    def network(self) -> Any:
         """Return the network (n, 3, H, W) -> (n, C) in eval mode, without gradients."""
+        from transfer.convert.resnet import network_with
         from transfer.encoders.sources import Pooled
 
+        if self.is_resnet:
+            copies = {name: tensor.clone() for name, tensor in self.state_dict.items()}
+            return network_with(self.arch, self.stem, copies).requires_grad_(False)
         built = self._build()
         built.network.load_state_dict(self.state_dict)
-        pooled = Pooled(built, self.options.pool, self.arch)
-        return pooled.requires_grad_(False).eval()
+        return Pooled(built, self.options.pool, self.arch).requires_grad_(False).eval()
 
     def _build(self) -> Built:
         from transfer.encoders.sources import build, copy_of, module_source
@@ -89,11 +196,15 @@ class Encoder(Backbone):
 
     @torch_defaults()
     def random_twin(self) -> Encoder:
-        """Return a random initialization of the same network with the same input.
+        """Return a random initialization of the same network with the same input: "random".
 
         BackboneError for a module of which `reset_parameters` leaves tensors as they were, and for
         a file that builds its network with the same weights each time.
         """
+        words = (*self.words, "--random") if self.words else ()
+        if self.is_resnet:
+            twin = random_backbone(arch=self.arch, stem=self.stem, seed=0, input=self.input)
+            return replace(twin, words=words)
         weights = self._random_weights(seed=0)
         others = self.state_dict if self.module is not None else self._random_weights(seed=1)
         drawn = [
@@ -117,10 +228,27 @@ class Encoder(Backbone):
             made_by={"method": "random initialisation", "seed": 0},
             source=f"random initialisation of {self.arch}, seed 0",
             file_sha256="",
-            sha256=_content_hash(self.options, self.library, self.input, weights),
+            sha256=library_sha256(self.options, self.library, self.input, weights),
             file="",
-            words=(*self.words, "--random") if self.words else (),
+            words=words,
         )
+
+    def features(
+        self,
+        images: Iterable[Image.Image | NDArray[np.uint8] | Tensor],
+        *,
+        resize_px: int | None = None,
+    ) -> Tensor:
+        """Return features (n, C) float32 of n images, on the CPU, as tasks compute them.
+
+        images: Pillow images, arrays (H, W, 3) or tensors (3, H, W), RGB in uint8 and of any size.
+        Their short side is resized to resize_px (the input size S if None), the center of S x S px
+        is cropped and normalized. FeatureError names an image of another type, NotFiniteError one
+        whose features are not finite.
+        """
+        from transfer.frozen.on_images import image_features
+
+        return image_features(self, images, resize_px=resize_px)
 
     @classmethod
     @torch_defaults()
@@ -132,7 +260,9 @@ class Encoder(Backbone):
         encoder: timm:NAME, torchvision:NAME, hf:FOLDER or FILE.py:FUNCTION. BackboneError as on the
         command line.
         """
-        return load_encoder(Path(path), EncoderOptions(encoder=encoder, pool=pool), name=name)[0]
+        from transfer.encoders.opening import load
+
+        return load(Path(path), EncoderOptions(encoder=encoder, pool=pool), name=name)
 
     @classmethod
     @torch_defaults()
@@ -154,6 +284,7 @@ class Encoder(Backbone):
         torch.compile. mean, std: of pixels from 0 to 1. BackboneError for a network that returns
         something else, or whose features depend on more than the image.
         """
+        from transfer.encoders.opening import of_library
         from transfer.encoders.sources import copy_of, module_source
 
         own = copy_of(network)
@@ -166,163 +297,152 @@ class Encoder(Backbone):
             input_mean=form.mean,
             input_std=form.std,
         )
-        return _with_facts(module_source(own), options, name, f"{words}, in memory", own)
+        return of_library(module_source(own), options, name, f"{words}, in memory", own)
 
 
-def load_encoder(
-    path: Path, options: EncoderOptions, *, name: str | None = None, branch: str = ""
-) -> tuple[Encoder, Inspection]:
-    """Return the encoder with the weights of a file, and how it was read.
+def with_heads(backbone: Encoder, heads: Sequence[int]) -> Encoder:
+    """Return the backbone with these heads only; their features are concatenated in this order.
 
-    branch: a part of the prefix where the file holds several networks. BackboneError, with what was
-    found and expected, unless every tensor of the network is in the file in its shape, and every
-    other tensor of the file is a head or another named part.
+    Head 0 of LooC++ is invariant to all augmentations; its recipe names the others. One head alone
+    makes an ordinary ResNet. ValueError if a head does not exist or is named twice.
     """
-    from transfer.convert.files import read_file
-    from transfer.convert.from_public import placed_words, precision_notes
-    from transfer.convert.inspection import Inspection
-    from transfer.convert.matching import account, choose, find, plan_of, weights_of
-    from transfer.convert.naming import brief
-    from transfer.convert.proof import fill
-    from transfer.encoders.sources import (
-        Pooled,
-        build,
-        left_out_heads,
-        loaded_by_transformers,
+    count, asked = backbone.num_heads, tuple(heads)
+    if not asked or len(set(asked)) < len(asked) or not set(asked) <= set(range(count)):
+        raise ValueError(
+            f"heads {', '.join(map(str, asked)) or 'none'} of {backbone.name} are asked for; "
+            + (f"it has heads 0 to {count - 1}" if count else f"{backbone.arch} has no heads")
+        )
+    if asked == tuple(range(count)):
+        return backbone
+    network, alone = network_and_heads(backbone.arch)[0], len(asked) == 1
+    renamed = {
+        f"layer4.{head}.": "layer4." if alone else f"layer4.{place}."
+        for place, head in enumerate(asked)
+    }
+    weights = backbone.state_dict
+    state_dict = {n: tensor for n, tensor in weights.items() if not n.startswith("layer4.")}
+    state_dict |= {
+        new + name.removeprefix(old): tensor
+        for old, new in renamed.items()
+        for name, tensor in weights.items()
+        if name.startswith(old)
+    }
+    arch = network if alone else f"{network}-heads{len(asked)}"
+    listed = "+".join(map(str, asked))
+    return replace(
+        backbone,
+        name=f"{backbone.name}-heads{listed}",
+        arch=arch,
+        state_dict=state_dict,
+        made_by={**backbone.made_by, "heads": _head_names(backbone, asked)},
+        source=f"{backbone.source}, heads {listed} of {count}",
+        sha256=content_sha256(arch, backbone.stem, backbone.input, state_dict),
+        file="",
+        words=(*backbone.words, "--heads", *map(str, asked)) if backbone.words else (),
     )
 
-    try:
-        contents = read_file(path)
-        built = build(options.encoder, options.input_px, contents.tensors)
-        # ask for missing options before checking the file
-        _input(built, options)
-        Pooled(built, options.pool, options.label)
-        if built.folder is None:
-            stored = built.network.state_dict()
-        else:
-            built, stored = loaded_by_transformers(built, path)
-        found = find([plan_of(stored, options.label)], contents)
-        match, choice = choose(found, contents, options.label, branch)
-        heads = left_out_heads(built.network, match.prefix, contents.tensors)
-        kinds = account(match, found, contents, heads)
-        weights = weights_of(match, contents, stored)
-        if built.folder is None:
-            fill(built.network, weights)
-        elif changed := [
-            name for name, values in stored.items() if not values.equal(weights[name])
-        ]:
-            raise BackboneError(f"transformers changes the values of {brief(changed)}")
-        where = f", prefix {match.prefix}" if match.prefix else ""
-        source = f"{path.name}: {options.label} layout{where} ({choice})"
-        encoder = _with_facts(built, options, name or default_name(path), source)
-    except BackboneError as error:
-        raise BackboneError(f"{path}: {error}") from error
-    encoder = replace(encoder, **file_fields(path, encoder.name, branch, *options.words))
-    inspection = Inspection(
-        path=str(path),
-        layout=options.label,
-        prefix=match.prefix,
-        arch=options.label,
-        stem=encoder.stem,
-        kinds=kinds,
-        candidates=(match.prefix,),
-        choice=choice,
-        proof=placed_words(len(match.names), len(weights)),
-        num_features=encoder.width,
-        notes=(encoder.library, *filter(None, [built.note]), *precision_notes(match, contents)),
-        image=_image_words(options, encoder.input),
-        norm=norm_words(encoder.input)
-        + (", as asked for" if options.input_mean else ", as the source says"),
-    )
-    return encoder, inspection
+
+def _head_names(backbone: Encoder, heads: Sequence[int]) -> list[str]:
+    """Return the augmentation that each head is not invariant to, or its number if unknown."""
+    settings = backbone.made_by.get("settings")
+    designated = settings.get("config.designated") if isinstance(settings, dict) else None
+    names = ["invariant", *map(str, designated)] if isinstance(designated, list) else []
+    return [names[head] if head < len(names) else str(head) for head in heads]
 
 
-def load(
-    path: Path, options: EncoderOptions, *, name: str | None = None, branch: str = ""
-) -> Backbone:
-    """Return the ResNet in a file, or the encoder that the options name, with the file's weights.
-
-    BackboneError, with what was found and expected, if the file does not hold it.
-    """
-    options.check()
-    if options.encoder:
-        return load_encoder(path, options, name=name, branch=branch)[0]
-    return load_backbone(path, name=name, branch=branch)
-
-
-def _image_words(options: EncoderOptions, form: InputFormat) -> str:
-    size = "as asked for" if options.input_px else "as the source says"
-    pool = options.pool or "of its own"
-    return f"RGB, {form.size_px} px, {size}; pooling {pool}"
-
-
-def _with_facts(
-    built: Built, options: EncoderOptions, name: str, source: str, module: nn.Module | None = None
-) -> Encoder:
-    """Return the encoder of a network that has its weights.
-
-    A module's code has no version, so that its features on fixed noise, to three digits, stand for
-    it. BackboneError if its features do not depend on the image.
-    """
+def content_sha256(
+    arch: str, stem: Stem, input: InputFormat, state_dict: Mapping[str, Tensor]
+) -> str:
+    """Return a hash of all that determines the features, independent of the file format."""
     import torch
-    from torch.utils.flop_counter import FlopCounterMode
 
-    from transfer.convert.proof import fixed_images
-    from transfer.encoders.sources import Pooled
-    from transfer.encoders.trial import check_features, forward
+    digest = hashlib.sha256(json.dumps([arch, stem, asdict(input)]).encode())
+    for name, tensor in sorted(state_dict.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
-    form = _input(built, options)
-    network = Pooled(built, options.pool, options.encoder).eval()
-    images = fixed_images(form.size_px)
-    # the counter fails on parametrized modules in inference mode
-    with torch.inference_mode(False), torch.no_grad(), one_thread():
-        with FlopCounterMode(display=False) as counter:
-            features = forward(network, images)
-        check_features(network, images, features)
-        features = features.float()
-    library = built.library
-    if module is not None:
-        digits = (features / features.abs().max() * 1000).round().to(torch.int16).numpy()
-        library += f", response {hashlib.sha256(digits.tobytes()).hexdigest()[:8]}"
-    weights = dict(built.network.state_dict())
+
+def require_file(path: Path) -> None:
+    """Raise a BackboneError if there is no such file, before torch is imported to read it."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        raise BackboneError(
+            f"{shown_path(path)}: no such file; expected a checkpoint file"
+        ) from None
+    except OSError as error:
+        why = f"the system cannot open it ({error.strerror or error}); give another path"
+        raise BackboneError(f"{shown_path(path)}: {why}") from error
+
+
+def shown_path(path: Path) -> str:
+    """Return a path for a message; it may be of any length."""
+    return str(path)[:MAX_SHOWN_PATH] + "..." * (len(str(path)) > MAX_SHOWN_PATH)
+
+
+UNNAMED = {
+    *("backbone", "encoder", "model", "models", "network", "net", "head", "pytorch", "pretrained"),
+    *("checkpoint", "ckpt", "snapshot", "weights", "state", "dict", "pth", "pt", "tar", "of"),
+    *("best", "last", "latest", "final", "epoch", "ep", "step", "iter", "iteration", "phase"),
+    *("student", "teacher", "ema"),
+}
+"""Words of file names that do not say which run a file is from."""
+RUN_SUBFOLDERS = ("checkpoints", "ckpts", "snapshots", "weights")
+"""Folders in the folder of a run whose names do not say which run it is."""
+
+
+def default_name(path: Path) -> str:
+    """Return the name of a checkpoint's row if the user gives none.
+
+    It is the file's name without its ending. Of a file such as backbone.pt or checkpoint.pth, which
+    every run writes, it is the name of the run's folder, and of one with a number, such as
+    checkpoint_0199.pth.tar, both.
+    """
+    words = re.findall(r"[^\W\d_]+", path.stem.lower())
+    if not UNNAMED.issuperset(words):
+        return path.stem
+    folder = Path(os.path.realpath(path.parent))
+    names = [one.name for one in (folder, *folder.parents)]
+    run = next((name for name in names if name and name not in RUN_SUBFOLDERS), "")
+    has_number = any(letter.isdigit() for letter in path.stem)
+    parts = [run, path.stem.removesuffix(".pth") if has_number or not run else ""]
+    return "-".join(filter(None, parts))
+
+
+def random_backbone(
+    *, arch: str, stem: Stem, seed: int, input: InputFormat | None = None, name: str = "random"
+) -> Encoder:
+    """Return torchvision's initialization, fixed by the seed; the global generator is unchanged."""
+    import torch
+
+    from transfer.convert.resnet import build_resnet
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        state_dict: dict[str, Tensor] = dict(build_resnet(arch, stem).state_dict())
+    input = input or usual_input(stem)
     return Encoder(
         name=name,
-        arch=options.label,
-        stem="",  # type: ignore[arg-type]
-        state_dict=weights,
-        input=form,
-        made_by={},
-        source=f"{source}; {library}; {_image_words(options, form)}",
+        arch=arch,
+        stem=stem,
+        state_dict=state_dict,
+        input=input,
+        made_by={"method": "random initialisation", "seed": seed},
+        source=f"random initialisation of {arch}, {stem} stem, seed {seed}",
         file_sha256="",
-        sha256=_content_hash(options, library, form, weights),
-        options=options,
-        width=features.shape[1],
-        cost=counter.get_total_flops() / len(features) / RESNET50_FLOPS,
-        library=library,
-        module=module,
+        sha256=content_sha256(arch, stem, input, state_dict),
     )
 
 
-def _input(built: Built, options: EncoderOptions) -> InputFormat:
-    """Return the images that the encoder expects; BackboneError where nothing says it."""
-    size_px = options.input_px or built.size_px
-    mean, std = options.input_mean or built.mean, options.input_std or built.std
-    missing = [] if size_px else ["--input-px"]
-    missing += ["--input-mean and --input-std"] if mean is None or std is None else []
-    if missing:
-        raise BackboneError(
-            f"nothing says which images {options.encoder} was trained on: {built.unstated}; or "
-            f"say {', '.join(missing)}"
-        )
-    try:
-        return InputFormat(size_px=size_px, mean=mean, std=std)
-    except BackboneError as error:
-        raise BackboneError(f"input of {options.encoder}: {error}") from error
+def usual_input(stem: Stem) -> InputFormat:
+    """Return the input format that foreign checkpoints with this stem were trained on."""
+    return InputFormat(size_px=224 if is_large(stem) else 32)
 
 
-def _content_hash(
+def library_sha256(
     options: EncoderOptions, library: str, form: InputFormat, weights: dict[str, Tensor]
 ) -> str:
-    """Return a hash of all that determines the features."""
+    """Return the hash of an encoder that is not a ResNet."""
     network = json.dumps([options.label, options.pool, library])
     return content_sha256(network, "", form, weights)  # type: ignore[arg-type]

@@ -15,7 +15,6 @@ from pretrain.running.processes import num_gpus
 from transfer.backbone import Backbone
 from transfer.convert.architectures import Stem, network_and_heads
 from transfer.datasets.catalog import DATASETS
-from transfer.encoders.encoder import Encoder
 
 DRIVER = Path("/proc/driver/nvidia/gpus")
 """Folder in which NVIDIA's driver describes each GPU of this machine."""
@@ -138,7 +137,7 @@ def rates_of_this_machine(runs: Path) -> Rates:
 
 def forward_cost(backbone: Backbone) -> float:
     """Return the arithmetic of a forward pass, in units of a ResNet-50's at 224 px."""
-    if isinstance(backbone, Encoder):
+    if not backbone.is_resnet:
         return backbone.cost
     network, num_heads = network_and_heads(backbone.arch)
     cost = FORWARD_COST.get(network, 1.0)

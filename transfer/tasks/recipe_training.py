@@ -23,7 +23,6 @@ from transfer.datasets.catalog import DATASETS
 from transfer.datasets.expected import DataError
 from transfer.datasets.folders import Folders
 from transfer.datasets.unchanged import usable_split
-from transfer.encoders.encoder import Encoder
 from transfer.finetuning.options import TrainingOptions, length_fraction, of_length
 from transfer.finetuning.schedule import AnyRecipe, FineTuningRecipe
 from transfer.frozen.pass_hours import ASSUMED, FORWARD_COST, Rates
@@ -307,7 +306,7 @@ def why_not_whole(backbone: Backbone, strides: str) -> str:
 
     strides: clause of the message on the strides that a backbone with another stem does not have.
     """
-    if isinstance(backbone, Encoder):
+    if not backbone.is_resnet:
         return (
             f"{backbone.arch} is evaluated by tasks on frozen features; these papers' networks "
             "need the four stages of a ResNet"

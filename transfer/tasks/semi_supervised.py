@@ -26,7 +26,6 @@ from transfer.datasets.splits import (
     share_per_class,
     write_list,
 )
-from transfer.encoders.encoder import Encoder
 from transfer.finetuning.options import TrainingOptions, length_fraction
 from transfer.finetuning.schedule import Precision
 from transfer.frozen.classifier import class_results
@@ -111,7 +110,7 @@ class SemiSupervised(CenterCrops):
 
     def unfit(self, backbone: Backbone) -> str:
         """Return why a backbone cannot be fine-tuned by this protocol; empty if it can."""
-        if isinstance(backbone, Encoder):
+        if not backbone.is_resnet:
             return (
                 f"{backbone.arch} is evaluated by tasks on frozen features; this protocol trains "
                 "all layers with settings for ResNets"

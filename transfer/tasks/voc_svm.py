@@ -18,7 +18,6 @@ from pretrain.running.console import print_line
 from transfer.backbone import Backbone
 from transfer.datasets.catalog import expected_sizes
 from transfer.datasets.folders import Folders
-from transfer.encoders.encoder import Encoder
 from transfer.frozen.feature_cache import Features, Predictions, TrainAndTest, open_images
 from transfer.frozen.transforms import EvalTransform
 from transfer.galleries.mistakes import misplaced
@@ -117,7 +116,7 @@ class VOCSVM(Task):
         They have that very size for another network than a ResNet, such as a grid of patches.
         """
         own = backbone.input.size_px
-        fixed = isinstance(backbone, Encoder)
+        fixed = not backbone.is_resnet
         return replace(self, crop_px=own if fixed else min(self.crop_px, own))
 
     def extracted(self) -> list[tuple[str, EvalTransform]]:

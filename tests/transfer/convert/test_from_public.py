@@ -25,9 +25,8 @@ from tests.transfer.convert.conftest import (
 from tests.transfer.convert.plain_resnet import plain_features
 from transfer.backbone import inspect_file, load_backbone
 from transfer.convert.architectures import Stem
-from transfer.convert.files import read_file
-from transfer.convert.from_public import convert
 from transfer.convert.proof import fixed_images
+from transfer.encoders.opening import open_file
 
 
 class Layout(NamedTuple):
@@ -162,7 +161,8 @@ def test_each_layout_gives_back_its_weights_and_accounts_for_each_tensor_once(
         add(content, layout.other, layout.rename(another(expected)))
     add(content, layout.own, layout.rename(expected))
     torch.save(content, file)
-    state_dict, _, inspection = convert(read_file(file), file)
+    encoder, inspection = open_file(file)
+    state_dict = encoder.state_dict
     for name, tensor in expected.items():
         absent = "num_batches" in name and layout.name == "detectron2"
         assert torch.equal(state_dict[name], torch.zeros_like(tensor) if absent else tensor)

@@ -19,7 +19,7 @@ from benchmarks.planning.checkpoints import Origin
 from transfer import Encoder, SuiteError, evaluate, tasks
 from transfer.backbone import BackboneError, with_heads
 from transfer.cells.request import Cell, CellSettings, departures
-from transfer.encoders.encoder import load_encoder
+from transfer.encoders.opening import open_file
 from transfer.encoders.options import EncoderOptions
 from transfer.encoders.sources import build
 
@@ -81,7 +81,7 @@ def test_features_are_those_of_timm(tmp_path: Path, name: str, settings: dict[st
     network = trained_gammas(timm_model(name.partition(".")[0], **settings))
     file = saved(tmp_path, network.state_dict())
     options = EncoderOptions(encoder=f"timm:{name}", input_px=settings.get("img_size", 0))
-    encoder, inspection = load_encoder(file, options)
+    encoder, inspection = open_file(file, options)
     x = images(encoder.input.size_px)
     with torch.no_grad():
         expected = network.forward_head(network.forward_features(x), pre_logits=True)  # type: ignore[operator]
@@ -96,7 +96,7 @@ def test_features_are_those_of_timm(tmp_path: Path, name: str, settings: dict[st
 def test_features_are_those_before_torchvisions_classifier(tmp_path: Path, name: str) -> None:
     torch.manual_seed(0)
     network = trained_gammas(torchvision.models.get_model(name, weights=None).eval())
-    encoder, _ = load_encoder(
+    encoder, _ = open_file(
         saved(tmp_path, network.state_dict()), EncoderOptions(encoder=f"torchvision:{name}")
     )
     x, last = images(224), [m for m in network.modules() if isinstance(m, nn.Linear)][-1]
@@ -143,7 +143,7 @@ def test_file_may_lack_auxiliary_heads(tmp_path: Path, subtests: pytest.Subtests
     found = {}
     for kind, tensors in files.items():
         options = EncoderOptions(encoder="torchvision:googlenet", input_px=64)
-        encoder, inspection = load_encoder(saved(tmp_path, tensors), options)
+        encoder, inspection = open_file(saved(tmp_path, tensors), options)
         has_heads = any(key.startswith(heads) for key in encoder.state_dict)
         with subtests.test(kind=kind):
             assert has_heads == (kind == "all")
@@ -167,10 +167,10 @@ def test_a_folder_of_transformers_is_read_with_its_input(tmp_path: Path) -> None
     options = EncoderOptions(encoder=f"hf:{tmp_path}", pool="cls+mean")
     file = tmp_path / "model.safetensors"
     with pytest.raises(BackboneError, match="preprocessor_config"):
-        load_encoder(file, options)
+        open_file(file, options)
     told = {"image_mean": [0.4] * 3, "image_std": [0.2] * 3, "crop_size": {"height": 56}}
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(told))
-    encoder, _ = load_encoder(file, options)
+    encoder, _ = open_file(file, options)
     with torch.no_grad():
         tokens = network.base_model(images(56)).last_hidden_state
         expected = torch.cat([tokens[:, 0], tokens[:, 5:].mean(dim=1)], dim=1)
@@ -195,7 +195,7 @@ Own = tuple[str, Path, nn.Module]
 
 def test_the_users_file_is_pooled_as_asked(own_file: Own) -> None:
     words, file, network = own_file
-    encoder, _ = load_encoder(file, EncoderOptions(encoder=words, pool="mean"))
+    encoder, _ = open_file(file, EncoderOptions(encoder=words, pool="mean"))
     with torch.no_grad():
         expected = network(images(32)).mean(dim=(2, 3))
         torch.testing.assert_close(encoder.network()(images(32)), expected)
@@ -235,14 +235,14 @@ def test_a_classifier_that_the_users_function_leaves_out_is_a_head(
     )
     network = build(f"{code}:whole").network
     file = saved(tmp_path, network.state_dict())
-    encoder, inspection = load_encoder(file, EncoderOptions(encoder=f"{code}:build"))
+    encoder, inspection = open_file(file, EncoderOptions(encoder=f"{code}:build"))
     assert inspection.kinds["head"] == 2
     with torch.no_grad():
         logits = encoder.network()(images(32)) @ network.get_parameter(f"{name}.weight").T
         logits += network.get_parameter(f"{name}.bias")
         torch.testing.assert_close(logits, network(images(32)))
     with pytest.raises(BackboneError):  # a convolution in the place of nn.Identity is no head
-        load_encoder(file, EncoderOptions(encoder=f"{code}:forgets"))
+        open_file(file, EncoderOptions(encoder=f"{code}:forgets"))
 
 
 Change = Callable[[dict[str, torch.Tensor]], object]
@@ -270,7 +270,7 @@ def test_what_is_not_the_network_is_refused(tmp_path: Path, what: str) -> None:
     tensors = timm_model("vit_tiny_patch16_224").state_dict()
     change(tensors)
     with pytest.raises(BackboneError, match=expected):
-        load_encoder(saved(tmp_path, tensors), EncoderOptions(encoder=VIT))
+        open_file(saved(tmp_path, tensors), EncoderOptions(encoder=VIT))
 
 
 REFUSED: list[tuple[str, dict[str, Any]]] = [
@@ -296,7 +296,7 @@ def test_what_nothing_says_is_asked_for(said: str, given: dict[str, Any], own_fi
     words, file, _ = own_file
     encoder = given["encoder"].replace("OWN", words.removesuffix(":build"))
     with pytest.raises(BackboneError, match=said):
-        load_encoder(file, EncoderOptions(**given | {"encoder": encoder}))
+        open_file(file, EncoderOptions(**given | {"encoder": encoder}))
 
 
 def test_options_of_an_encoder_go_with_one() -> None:
@@ -325,7 +325,7 @@ def test_the_teacher_of_dino_is_taken(tmp_path: Path) -> None:
     assert "prefix teacher.backbone." in encoder.source
     assert torch.equal(encoder.state_dict["norm.bias"], teacher["norm.bias"])
     options = EncoderOptions(encoder=VIT)
-    other, _ = load_encoder(tmp_path / "dino.pth", options, branch="student")
+    other, _ = open_file(tmp_path / "dino.pth", options, branch="student")
     assert torch.equal(other.state_dict["norm.bias"], teacher["norm.bias"] + 1)
     assert other.sha256 != encoder.sha256
 
@@ -333,7 +333,7 @@ def test_the_teacher_of_dino_is_taken(tmp_path: Path) -> None:
 def test_dinos_probe_reads_the_last_four_class_tokens(tmp_path: Path) -> None:
     network: Any = timm_model("vit_tiny_patch16_224")
     options = EncoderOptions(encoder=VIT, pool="cls-of-last-4")
-    encoder, _ = load_encoder(saved(tmp_path, network.state_dict()), options)
+    encoder, _ = open_file(saved(tmp_path, network.state_dict()), options)
     seen: list[torch.Tensor] = []
     for block in network.blocks[-4:]:
         block.register_forward_hook(lambda *call: seen.append(network.norm(call[2])[:, 0]))
@@ -350,7 +350,7 @@ def test_dinos_probe_reads_the_last_four_class_tokens(tmp_path: Path) -> None:
 
 def test_a_random_twin_knows_network_and_input(tmp_path: Path) -> None:
     file = saved(tmp_path, timm_model("vit_tiny_patch16_224").state_dict())
-    encoder, _ = load_encoder(file, EncoderOptions(encoder=VIT, pool="cls", **NORM))  # type: ignore[arg-type]
+    encoder, _ = open_file(file, EncoderOptions(encoder=VIT, pool="cls", **NORM))  # type: ignore[arg-type]
     twin, again = encoder.random_twin(), encoder.random_twin()
     assert twin.sha256 == again.sha256 != encoder.sha256
     assert encoder.source.endswith("RGB, 224 px, as the source says; pooling cls")

@@ -1,0 +1,441 @@
+"""Open a checkpoint: a file, with or without the name of its network, becomes an `Encoder`.
+
+Our own file is a `torch.save` (or safetensors) of plain tensors and values, written by the export
+of `pretrain`. Its fields are format, arch, stem, state_dict, input and made_by. Pre-training's
+encoder.pt is read in the same way; its field projectors is left to transfer/projector.py. Any other
+file holds a ResNet of torchvision's form under the names of any project, unless --encoder names its
+network. Importing this module loads no torch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from transfer.convert.architectures import STEMS, BackboneError, Stem, network_words
+from transfer.encoders.encoder import (
+    RESNET50_FLOPS,
+    Encoder,
+    InputFormat,
+    content_sha256,
+    default_name,
+    library_sha256,
+    require_file,
+    shown_path,
+    usual_input,
+)
+from transfer.encoders.options import EncoderOptions
+from transfer.process_state import one_thread, torch_defaults
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from transfer.convert.files import Contents
+    from transfer.convert.inspection import Inspection
+    from transfer.convert.matching import Match
+    from transfer.convert.stated import StatedInput
+    from transfer.encoders.sources import Built
+
+FORMAT = "ssl-backbone/1"
+ENCODER_FORMAT = "ssl-encoder/1"
+"""A backbone file that also holds the projector; transfer/projector.py reads that."""
+OWN_FORMATS = (FORMAT, ENCODER_FORMAT)
+MAX_MESSAGE = 4000
+"""Longest reason for a refusal, in characters; names and values of a file may have any length."""
+RESNET = EncoderOptions()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Opened:
+    """A network of a file with its weights, before the fields about the file are set."""
+
+    encoder: Encoder
+    layout: str
+    kinds: Counter[str]
+    prefix: str
+    num_placed: int
+    """Tensors of the network that come from the file."""
+    choice: str
+    candidates: tuple[str, ...]
+    """Every complete network in the file, the chosen one first."""
+    assumed: str = ""
+    notes: tuple[str, ...] = ()
+
+
+@torch_defaults()
+def open_file(
+    path: Path, options: EncoderOptions = RESNET, *, name: str | None = None, branch: str = ""
+) -> tuple[Encoder, Inspection]:
+    """Return the encoder in a file of ours or of another project, and how it was read.
+
+    options: name the network if it is not a ResNet. name: its row in the tables; `default_name` of
+    the file if None. branch: a part of the prefix of the network to take if a file holds several.
+    BackboneError, with what was found and expected, unless the file holds exactly one complete
+    network, each tensor of the network is set from the file, and every other tensor of the file is
+    a head or another known part.
+    """
+    from transfer.convert.files import read_file
+    from transfer.convert.inspection import Inspection
+
+    options.check()
+    require_file(path)
+    try:
+        contents = read_file(path)
+        _check_tensors(contents)
+        if options.encoder:
+            opened = _another(contents, path, options, branch)
+        elif contents.own is not None:
+            opened = _own(contents, contents.own, branch)
+        else:
+            opened = _resnet(contents, branch)
+    except BackboneError as error:
+        raise BackboneError(f"{shown_path(path)}: {str(error)[:MAX_MESSAGE]}") from error
+    encoder, name = opened.encoder, default_name(path) if name is None else name
+    source = f"{path.name}: {opened.layout} layout"
+    source += f", prefix {opened.prefix}" if opened.prefix else ""
+    if len(opened.candidates) > 1 or options.encoder:
+        source += f" ({opened.choice})"
+    source += f"; assumed: {opened.assumed}" if opened.assumed else ""
+    source += encoder.source  # library and images of another network
+    words = ("--ckpt", str(path), "--name", name, *(options.words if options.encoder else ()))
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    encoder = replace(
+        encoder,
+        name=name,
+        source=source,
+        file=str(path),
+        file_sha256=digest,
+        words=(*words, "--branch", branch) if branch else words,
+    )
+    inspection = Inspection(
+        path=str(path),
+        layout=opened.layout,
+        prefix=opened.prefix,
+        arch=encoder.arch,
+        stem=encoder.stem,
+        kinds=opened.kinds,
+        candidates=opened.candidates,
+        choice=opened.choice,
+        proof=_placed_words(opened.num_placed, len(encoder.state_dict)),
+        num_features=encoder.feature_dim,
+        assumed=opened.assumed,
+        made_by=encoder.made_by,
+        notes=opened.notes,
+        image=_image_words(options, encoder.input),
+        norm=encoder.input.norm_words,
+    )
+    return encoder, inspection
+
+
+def load(
+    path: Path, options: EncoderOptions = RESNET, *, name: str | None = None, branch: str = ""
+) -> Encoder:
+    """Return the encoder in a file, as `open_file` does."""
+    return open_file(path, options, name=name, branch=branch)[0]
+
+
+def load_backbone(path: Path, *, name: str | None = None, branch: str = "") -> Encoder:
+    """Return the ResNet in a file of ours or of another project, as `open_file` does."""
+    return open_file(path, name=name, branch=branch)[0]
+
+
+def inspect_file(path: Path, branch: str = "", options: EncoderOptions = RESNET) -> Inspection:
+    """Return how `open_file` reads a file, and which published file it is."""
+    from transfer.convert.public_files import public_file_sentence, recognize_file
+
+    inspection = open_file(path, options, branch=branch)[1]
+    known = recognize_file(path)
+    return replace(inspection, known_as=public_file_sentence(known) if known else "")
+
+
+def _image_words(options: EncoderOptions, form: InputFormat) -> str:
+    words = f"{form.channels}, {form.size_px} px"
+    if not options.encoder:
+        return words
+    origin = "as asked for" if options.input_px else "as the source says"
+    return f"{words}, {origin}; pooling {options.pool or 'of its own'}"
+
+
+def _check_tensors(contents: Contents) -> None:
+    """Raise BackboneError for a file without tensors that can be read."""
+    from transfer.convert.naming import brief
+
+    if contents.tensors:
+        return
+    if contents.opaque:
+        raise BackboneError(
+            f"all tensors are inside objects of other classes, which would need code execution: "
+            f"{brief(dict.fromkeys(contents.opaque.values()))}. If you trust the source of "
+            f"the file, load it there and save model.state_dict()"
+        )
+    raise BackboneError(
+        f"the file holds no tensors, only {len(contents.values)} plain values; expected weights"
+    )
+
+
+def _placed_words(num_placed: int, num_tensors: int) -> str:
+    """Return how many of a network's tensors come from the file."""
+    words = f"{num_placed} of {num_tensors} tensors set once from the file, in their shapes"
+    return words if num_placed == num_tensors else f"{words}; the others are counters or constants"
+
+
+def _own(contents: Contents, fields: Mapping[str, Any], branch: str) -> _Opened:
+    """Open our own file; check every field, and that names and shapes are the architecture's."""
+    import torch
+    from torch import Tensor
+
+    from transfer.convert.naming import is_optional
+    from transfer.convert.proof import plain_floats
+    from transfer.convert.resnet import network_with, tensor_shapes
+
+    if branch:
+        raise BackboneError(
+            f"--branch {branch} was asked for, but a file of this suite holds one network: leave "
+            f"out --branch"
+        )
+    match fields:
+        case {
+            "format": layout,
+            "arch": str() as arch,
+            "stem": stem,
+            "state_dict": dict() as stored,
+            "input": dict() as input_fields,
+            "made_by": dict() as made_by,
+        } if layout in OWN_FORMATS and stem in STEMS:
+            tensors = {name: t for name, t in stored.items() if isinstance(t, Tensor)}
+        case tree:
+            listed = {key: value for key, value in tree.items() if key != "state_dict"}
+            raise BackboneError(
+                f"the fields are {str(listed)[:300]} and {'a' if 'state_dict' in tree else 'no'} "
+                f"state_dict; expected format {FORMAT!r}, arch, stem ({', '.join(STEMS)}), "
+                f"state_dict, input and made_by: export it again with this version"
+            )
+    # before a value is read: a tensor may repeat one value any number of times
+    network_with(arch, stem, {n: torch.empty(t.shape, device="meta") for n, t in tensors.items()})
+    weights = {
+        name: tensor.clone() if is_optional(name) else plain_floats(name, tensor)
+        for name, tensor in tensors.items()
+    }
+    made_by = json.loads(json.dumps(made_by, default=lambda node: type(node).__name__))
+    weights = {name: weights[name] for name in tensor_shapes(arch, stem)}
+    encoder = _of_resnet(arch, stem, weights, _own_input(input_fields), made_by)
+    beside = sum(not name.startswith("state_dict.") for name in contents.tensors)
+    return _Opened(
+        encoder=encoder,
+        layout=layout,
+        prefix="state_dict.",
+        kinds=+Counter(backbone=len(tensors), head=beside),
+        num_placed=len(tensors),
+        choice="the file says so",
+        candidates=(f"state_dict. ({network_words(arch, stem)})",),
+    )
+
+
+def _own_input(fields: Any) -> InputFormat:
+    match fields:
+        case {
+            "mean": [float(), float(), float()] as mean,
+            "std": [float(), float(), float()] as std,
+            "size": int() as size_px,
+            "channels": "RGB",
+        }:
+            try:
+                return InputFormat(mean=tuple(mean), std=tuple(std), size_px=size_px)
+            except BackboneError as error:
+                raise BackboneError(f"input: {error}; export it again") from error
+    raise BackboneError(
+        f"input is {fields!r}; expected mean and std of three floats each, size in px, "
+        f"channels RGB; export it again"
+    )
+
+
+def _of_resnet(
+    arch: str, stem: Stem, weights: dict[str, Tensor], form: InputFormat, made_by: dict[str, object]
+) -> Encoder:
+    """Return the ResNet with these weights; BackboneError unless its features depend on images."""
+    from transfer.convert.proof import check_response, fixed_images
+    from transfer.convert.resnet import network_with
+
+    check_response(network_with(arch, stem, weights).requires_grad_(False)(fixed_images()))
+    return Encoder(
+        name="",
+        arch=arch,
+        stem=stem,
+        state_dict=weights,
+        input=form,
+        made_by=made_by,
+        source="",
+        file_sha256="",
+        sha256=content_sha256(arch, stem, form, weights),
+    )
+
+
+def _resnet(contents: Contents, branch: str) -> _Opened:
+    """Open a ResNet under the names of any project, with the stem and images that it states."""
+    from transfer.convert.matching import account, choose, find, resnet_plans, weights_of
+    from transfer.convert.naming import layout_name
+    from transfer.convert.resnet import meta_tensors
+    from transfer.convert.stated import apply_stem, input_of, read_statements
+
+    found = find(resnet_plans(), contents)
+    match, choice = choose(found, contents, "", branch)
+    statements = read_statements(contents.values, contents.tensors)
+    match, stem_note = apply_stem(match, found, statements)
+    arch, stem = match.network
+    stated = input_of(statements)
+    kinds = account(match, found, contents)
+    weights = weights_of(match, contents, meta_tensors(arch, stem))
+    usual = usual_input(stem)
+    form = replace(usual, mean=stated.mean or usual.mean, std=stated.std or usual.std)
+    encoder = _of_resnet(arch, stem, weights, form, {})
+    if stated.is_bgr:
+        weights["conv1.weight"] = weights["conv1.weight"].flip(1)
+        encoder = replace(encoder, sha256=content_sha256(arch, stem, form, weights))
+    others = [m for m in found if m.num_flaws == 0 and m.prefix != match.prefix]
+    unknown = "strides, eps" if stem_note else "strides, eps, padding and pooling"
+    images = "" if stated.entries else ", RGB, mean and std of ImageNet"
+    return _Opened(
+        encoder=encoder,
+        layout=layout_name(
+            match.plan.scheme, match.prefix, contents.tensors.keys() - set(match.names.values())
+        ),
+        prefix=match.prefix,
+        kinds=kinds,
+        num_placed=len(match.names),
+        choice=choice,
+        candidates=(str(match), *map(str, others)),
+        assumed=f"{unknown} of torchvision's network{images}",
+        notes=(*filter(None, [stem_note]), *_notes(match, contents, stated)),
+    )
+
+
+def _precision_notes(chosen: Match, contents: Contents) -> list[str]:
+    """Return a note if the file stores the network in another precision than float32."""
+    import torch
+
+    from transfer.convert.naming import is_optional
+
+    names = (name for own, name in chosen.names.items() if not is_optional(own))
+    cast = {contents.tensors[name].dtype for name in names} - {torch.float32}
+    return [f"cast to float32 from {', '.join(sorted(map(str, cast)))}"] if cast else []
+
+
+def _notes(match: Match, contents: Contents, stated: StatedInput) -> list[str]:
+    """Return what a reader should know about the images, the precision and unread objects."""
+    from transfer.convert.naming import brief
+
+    notes = [f"images as the file says: {stated.entries}"] if stated.entries else []
+    if stated.is_bgr:
+        notes.append("the channels of the first convolution are reversed: BGR became RGB")
+    notes += _precision_notes(match, contents)
+    if contents.opaque:
+        paths = brief(dict.fromkeys(contents.opaque.values()))
+        notes.append(f"tensors inside objects of other classes are not read: {paths}")
+    return notes
+
+
+def _another(contents: Contents, path: Path, options: EncoderOptions, branch: str) -> _Opened:
+    """Open a network that a library or a file of the user builds."""
+    from transfer.convert.matching import account, choose, find, plan_of, weights_of
+    from transfer.convert.naming import brief
+    from transfer.convert.proof import fill
+    from transfer.encoders.sources import Pooled, build, left_out_heads, loaded_by_transformers
+
+    built = build(options.encoder, options.input_px, contents.tensors)
+    # ask for missing options before checking the file
+    _input(built, options)
+    Pooled(built, options.pool, options.label)
+    if built.folder is None:
+        stored = built.network.state_dict()
+    else:
+        built, stored = loaded_by_transformers(built, path)
+    found = find([plan_of(stored, options.label)], contents)
+    match, choice = choose(found, contents, options.label, branch)
+    heads = left_out_heads(built.network, match.prefix, contents.tensors)
+    kinds = account(match, found, contents, heads)
+    weights = weights_of(match, contents, stored)
+    if built.folder is None:
+        fill(built.network, weights)
+    elif changed := [name for name, values in stored.items() if not values.equal(weights[name])]:
+        raise BackboneError(f"transformers changes the values of {brief(changed)}")
+    encoder = of_library(built, options, "", "")
+    return _Opened(
+        encoder=encoder,
+        layout=options.label,
+        prefix=match.prefix,
+        kinds=kinds,
+        num_placed=len(match.names),
+        choice=choice,
+        candidates=(match.prefix,),
+        notes=(encoder.library, *filter(None, [built.note]), *_precision_notes(match, contents)),
+    )
+
+
+def of_library(
+    built: Built, options: EncoderOptions, name: str, source: str, module: nn.Module | None = None
+) -> Encoder:
+    """Return the encoder of a network that has its weights.
+
+    A module's code has no version, so that its features on fixed noise, to three digits, stand for
+    it. BackboneError if its features do not depend on the image.
+    """
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    from transfer.convert.proof import fixed_images
+    from transfer.encoders.sources import Pooled
+    from transfer.encoders.trial import check_features, forward
+
+    form = _input(built, options)
+    network = Pooled(built, options.pool, options.encoder).eval()
+    images = fixed_images(form.size_px)
+    # the counter fails on parametrized modules in inference mode
+    with torch.inference_mode(False), torch.no_grad(), one_thread():
+        with FlopCounterMode(display=False) as counter:
+            features = forward(network, images)
+        check_features(network, images, features)
+        features = features.float()
+    library = built.library
+    if module is not None:
+        digits = (features / features.abs().max() * 1000).round().to(torch.int16).numpy()
+        library += f", response {hashlib.sha256(digits.tobytes()).hexdigest()[:8]}"
+    weights = dict(built.network.state_dict())
+    return Encoder(
+        name=name,
+        arch=options.label,
+        stem="",  # type: ignore[arg-type]
+        state_dict=weights,
+        input=form,
+        made_by={},
+        source=f"{source}; {library}; {_image_words(options, form)}",
+        file_sha256="",
+        sha256=library_sha256(options, library, form, weights),
+        options=options,
+        width=features.shape[1],
+        cost=counter.get_total_flops() / len(features) / RESNET50_FLOPS,
+        library=library,
+        module=module,
+    )
+
+
+def _input(built: Built, options: EncoderOptions) -> InputFormat:
+    """Return the images that the encoder expects; BackboneError where nothing says it."""
+    size_px = options.input_px or built.size_px
+    mean, std = options.input_mean or built.mean, options.input_std or built.std
+    missing = [] if size_px else ["--input-px"]
+    missing += ["--input-mean and --input-std"] if mean is None or std is None else []
+    if missing:
+        raise BackboneError(
+            f"nothing says which images {options.encoder} was trained on: {built.unstated}; or "
+            f"say {', '.join(missing)}"
+        )
+    try:
+        return InputFormat(size_px=size_px, mean=mean, std=std)
+    except BackboneError as error:
+        raise BackboneError(f"input of {options.encoder}: {error}") from error
