@@ -13,7 +13,7 @@ cluster/        cells as job arrays of a cluster, and their states
 gpu/            what is measured of a machine's GPUs, and its page
 report_parts/   the parts of that page, its templates, style and script
 drawing/        from records and logs to figures
-numbers/        from records to every number that is shown
+results/        from records to every number that is shown
 published/      the numbers printed in papers, one file each
 speed/          several ways to do one thing, in turn in one process, and their ratio
 """
@@ -35,7 +35,7 @@ def read_results(results: Path | str = "results") -> pd.DataFrame:
     """
     import pandas as pd
 
-    from benchmarks.numbers.contents import CSV_COLUMNS, csv_rows, read_contents
+    from benchmarks.results.contents import CSV_COLUMNS, csv_rows, read_contents
 
     contents = read_contents(Path(results))
     counterparts: dict[tuple[str, str], list[dict[str, str]]] = {}
@@ -58,7 +58,7 @@ def read_published() -> pd.DataFrame:
     """Return every published number: paper, table, row, task, metric, value in percent."""
     import pandas as pd
 
-    from benchmarks.numbers.published import printed
+    from benchmarks.results.published import printed
 
     return pd.DataFrame(
         [

@@ -14,8 +14,8 @@ from typing import Annotated
 
 import tyro
 
-from benchmarks.numbers.explanation import TEXT_WIDTH, as_dict, as_text, explain
-from benchmarks.numbers.records import Run, read_results, run_of_record
+from benchmarks.results.explanation import TEXT_WIDTH, as_dict, as_text, explain
+from benchmarks.results.records import Run, read_results, run_of_record
 from pretrain.running.command_line import OptionError, nearest, parse, run_command
 from transfer.record import RecordError, read_record
 

@@ -16,11 +16,11 @@ from benchmarks.drawing.figure import Drawn, Figure, Material, Picture
 from benchmarks.drawing.files import is_drawn, remove_stale, write_page, write_picture
 from benchmarks.drawing.logs import keep, read_logs, read_run
 from benchmarks.drawing.pictures import title_of
-from benchmarks.numbers.contents import Contents
-from benchmarks.numbers.failed_step import explain_failed_step
-from benchmarks.numbers.final_screen import shortened
-from benchmarks.numbers.records import FIGURES as FIGURES_FOLDER
-from benchmarks.numbers.records import Results, read_results, require_folder
+from benchmarks.results.contents import Contents
+from benchmarks.results.failed_step import explain_failed_step
+from benchmarks.results.final_screen import shortened
+from benchmarks.results.records import FIGURES as FIGURES_FOLDER
+from benchmarks.results.records import Results, read_results, require_folder
 from pretrain.running.command_line import one_line_errors, parse, run_command
 from transfer.datasets.folders import FolderError, check_row_name, check_writable
 

@@ -7,11 +7,11 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.numbers.contents import Contents, read_contents
-from benchmarks.numbers.failed_step import explain_failed_step
-from benchmarks.numbers.records import REPORT
 from benchmarks.report_parts.page import report_page
 from benchmarks.report_parts.pretraining import log_files, remember_runs, remembered_runs
+from benchmarks.results.contents import Contents, read_contents
+from benchmarks.results.failed_step import explain_failed_step
+from benchmarks.results.records import REPORT
 from pretrain.running.atomic_files import write_text
 from pretrain.running.command_line import one_line_errors, parse, run_command
 from transfer.datasets.folders import FolderError, check_writable

@@ -26,8 +26,6 @@ from itertools import pairwise
 
 from benchmarks.execution.ending import finish_run, remember_request, require_wandb
 from benchmarks.execution.states import write_run_file
-from benchmarks.numbers.final_screen import first_lines
-from benchmarks.numbers.records import grouped, read_results, unused_lines
 from benchmarks.planning.cells import require_data_folder, split_numbers, task_keys
 from benchmarks.planning.checkpoints import (
     Origins,
@@ -52,6 +50,8 @@ from benchmarks.planning.plan import (
     with_classifiers,
     with_passes_counted_once,
 )
+from benchmarks.results.final_screen import first_lines
+from benchmarks.results.records import grouped, read_results, unused_lines
 from pretrain.running import stop
 from pretrain.running.atomic_files import explain_write_errors
 from pretrain.running.command_line import check_ranges, one_line_errors, parse, run_command

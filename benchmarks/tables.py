@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from benchmarks.numbers.calibration import calibration_line
-from benchmarks.numbers.contents import CSV_FILE, Contents, read_contents, results_csv
-from benchmarks.numbers.failed_step import explain_failed_step
-from benchmarks.numbers.overview import curve_files, method_page, overview_page
-from benchmarks.numbers.paper_page import paper_page, settings_page
-from benchmarks.numbers.published import all_tables
-from benchmarks.numbers.records import FIGURES, TABLES, unused_lines
-from benchmarks.numbers.stated import stated_page
-from benchmarks.numbers.tables import Page, latex, markdown
+from benchmarks.results.calibration import calibration_line
+from benchmarks.results.contents import CSV_FILE, Contents, read_contents, results_csv
+from benchmarks.results.failed_step import explain_failed_step
+from benchmarks.results.overview import curve_files, method_page, overview_page
+from benchmarks.results.paper_page import paper_page, settings_page
+from benchmarks.results.published import all_tables
+from benchmarks.results.records import FIGURES, TABLES, unused_lines
+from benchmarks.results.stated import stated_page
+from benchmarks.results.tables import Page, latex, markdown
 from pretrain.running.atomic_files import explain_write_errors, write_whole
 from pretrain.running.command_line import one_line_errors, parse, run_command
 from transfer.datasets.folders import FolderError, check_writable

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.numbers.contents import read_contents
-from benchmarks.numbers.differences import SHARES
-from benchmarks.numbers.published import num_test_images, transfer_tasks
+from benchmarks.results.contents import read_contents
+from benchmarks.results.differences import SHARES
+from benchmarks.results.published import num_test_images, transfer_tasks
 from benchmarks.tables import write_tables
 from transfer.outcomes import NUM_RESAMPLES, resampled
 from transfer.record import (

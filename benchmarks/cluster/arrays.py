@@ -28,10 +28,10 @@ from benchmarks.execution.jobs import (
     process_command,
 )
 from benchmarks.execution.states import StartedCell, versions
-from benchmarks.numbers.records import grouped
 from benchmarks.planning.checkpoints import Origins
 from benchmarks.planning.options import SlurmOptions
 from benchmarks.planning.plan import PlannedCell
+from benchmarks.results.records import grouped
 from slurm.cluster import Cluster, ClusterError, ask, cluster
 from slurm.requeue import Command
 from slurm.resources import Queue, Resources

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.numbers.records import Run, backbone_facts
+from benchmarks.results.records import Run, backbone_facts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,7 +6,7 @@ from collections.abc import Container
 from pathlib import Path
 
 from benchmarks.drawing.figure import Picture
-from benchmarks.numbers.tables import csv_text, escape
+from benchmarks.results.tables import csv_text, escape
 from pretrain.running.atomic_files import explain_write_errors, write_text, write_whole
 
 SUFFIXES = ("png", "svg", "csv")

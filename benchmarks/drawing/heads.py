@@ -25,7 +25,7 @@ from benchmarks.drawing.pictures import (
     point_words,
     seed_words,
 )
-from benchmarks.numbers.records import Run, grouped
+from benchmarks.results.records import Run, grouped
 
 METHOD = "loocpp"
 SEVERAL_HEADS = re.compile(r"-heads\d+$")

@@ -11,7 +11,7 @@ from benchmarks.drawing.kinds import VIEW_TASKS, newest, newest_by_label, proble
 from benchmarks.drawing.panels import color_of
 from benchmarks.drawing.pictures import best_picture, captioned, stated
 from benchmarks.drawing.sweeps import Swept, missing_recipes
-from benchmarks.numbers.records import Run
+from benchmarks.results.records import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

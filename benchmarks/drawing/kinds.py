@@ -13,10 +13,10 @@ from itertools import combinations
 from typing import NamedTuple
 
 from benchmarks.drawing.figure import Line, Point
-from benchmarks.numbers.differences import Score, difference
-from benchmarks.numbers.numbers import score_of_runs
-from benchmarks.numbers.records import STAND_IN_TEXTURE, Run, grouped
-from benchmarks.numbers.verdicts import TRAIN_IMAGES, norm_difference, trained_on
+from benchmarks.results.differences import Score, difference
+from benchmarks.results.numbers import score_of_runs
+from benchmarks.results.records import STAND_IN_TEXTURE, Run, grouped
+from benchmarks.results.verdicts import TRAIN_IMAGES, norm_difference, trained_on
 
 DESCRIPTIONS = ("paper", "table_row", "images")
 """Entries of a run's settings that describe it and do not shape it."""

@@ -14,7 +14,7 @@ from benchmarks.drawing.pictures import (
     point_words,
     seed_words,
 )
-from benchmarks.numbers.records import grouped
+from benchmarks.results.records import grouped
 
 
 @dataclass(frozen=True, kw_only=True)

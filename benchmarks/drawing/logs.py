@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks.drawing.figure import Point, TrainingLog
 from benchmarks.drawing.kinds import mean_point
-from benchmarks.numbers.records import TRAINING_LOGS
+from benchmarks.results.records import TRAINING_LOGS
 from pretrain.running.atomic_files import write_whole
 
 FORMAT = "ssl-training-log/1"

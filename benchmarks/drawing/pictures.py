@@ -6,9 +6,9 @@ from os.path import commonprefix
 from typing import Any
 
 from benchmarks.drawing.figure import Drawn, Figure, Panel, Picture, Point, TrainingLog
-from benchmarks.numbers.numbers import run_notes
-from benchmarks.numbers.published import Paper, Statement, papers
-from benchmarks.numbers.records import STAND_IN_TEXTURE, Run, value_words
+from benchmarks.results.numbers import run_notes
+from benchmarks.results.published import Paper, Statement, papers
+from benchmarks.results.records import STAND_IN_TEXTURE, Run, value_words
 from transfer.record import features_in
 
 Candidate = tuple[tuple[Any, ...], Picture]

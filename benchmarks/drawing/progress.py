@@ -24,7 +24,7 @@ from benchmarks.drawing.pictures import (
     point_words,
     range_words,
 )
-from benchmarks.numbers.records import Run, grouped
+from benchmarks.results.records import Run, grouped
 
 
 @dataclass(frozen=True, kw_only=True)

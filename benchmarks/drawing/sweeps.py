@@ -32,7 +32,7 @@ from benchmarks.drawing.pictures import (
     captioned,
     point_words,
 )
-from benchmarks.numbers.records import Run, grouped
+from benchmarks.results.records import Run, grouped
 
 ACCURACY_TASKS = tuple(
     f"{dataset}_{task}"

@@ -12,9 +12,9 @@ from typing import Any
 
 import yaml
 
-from benchmarks.numbers.calibration import FILE, FORMAT, calibration_line
-from benchmarks.numbers.differences import run_deviation
-from benchmarks.numbers.records import SMALL_DATA, Run, read_results, tolerated_notes
+from benchmarks.results.calibration import FILE, FORMAT, calibration_line
+from benchmarks.results.differences import run_deviation
+from benchmarks.results.records import SMALL_DATA, Run, read_results, tolerated_notes
 from benchmarks.tables import update_tables
 from transfer.backbone import Backbone
 from transfer.convert.public_files import PublicFile, recognize_file

@@ -9,12 +9,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.numbers.contents import CSV_FILE, Contents
-from benchmarks.numbers.failed_step import explain_failed_step
-from benchmarks.numbers.final_screen import final_screen
-from benchmarks.numbers.records import read_results
 from benchmarks.planning.options import RunAll
 from benchmarks.planning.plan import PlannedCell
+from benchmarks.results.contents import CSV_FILE, Contents
+from benchmarks.results.failed_step import explain_failed_step
+from benchmarks.results.final_screen import final_screen
+from benchmarks.results.records import read_results
 from benchmarks.tables import update_tables
 from pretrain.running.atomic_files import WriteError
 from pretrain.running.console import format_duration

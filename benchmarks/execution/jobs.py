@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.numbers.records import grouped
 from benchmarks.planning.plan import PlannedCell, pass_of
+from benchmarks.results.records import grouped
 from transfer.backbone import default_name
 from transfer.cells.request import Cell
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from benchmarks.numbers.tables import grid
+from benchmarks.results.tables import grid
 from transfer.frozen.pass_hours import Rates
 
 INTRODUCTION = (

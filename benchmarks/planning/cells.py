@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from benchmarks.numbers.published import papers
+from benchmarks.results.published import papers
 from pretrain.running.command_line import Range, nearest, require_in_range
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.expected import DataError, small_sizes

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from benchmarks.numbers.records import CURVE_SEPARATOR
 from benchmarks.planning.cells import split_numbers
 from benchmarks.planning.options import RunAll
 from benchmarks.planning.plan import PlannedCell
+from benchmarks.results.records import CURVE_SEPARATOR
 from pretrain.running import stop
 from transfer.backbone import Backbone, BackboneError, default_name, require_file, with_heads
 from transfer.cells.declaration import (

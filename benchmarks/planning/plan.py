@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
 
-from benchmarks.numbers.final_screen import aligned, first_lines
-from benchmarks.numbers.records import grouped
+from benchmarks.results.final_screen import aligned, first_lines
+from benchmarks.results.records import grouped
 from pretrain.running.processes import num_gpus
 from transfer.cells.request import Cell, departures, finished
 from transfer.datasets.catalog import DATASETS, expected_sizes

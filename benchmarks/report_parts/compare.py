@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
 
-from benchmarks.numbers.differences import (
+from benchmarks.report_parts.document import Address
+from benchmarks.results.differences import (
     Difference,
     Score,
     difference,
@@ -14,12 +15,11 @@ from benchmarks.numbers.differences import (
     how_compared,
     with_errors,
 )
-from benchmarks.numbers.numbers import Block, Column, Number, blocks
-from benchmarks.numbers.published import AVERAGE
-from benchmarks.numbers.records import Run, grouped, plural
-from benchmarks.numbers.tables import row_label
-from benchmarks.numbers.verdicts import TRAIN_IMAGES, trained_on
-from benchmarks.report_parts.document import Address
+from benchmarks.results.numbers import Block, Column, Number, blocks
+from benchmarks.results.published import AVERAGE
+from benchmarks.results.records import Run, grouped, plural
+from benchmarks.results.tables import row_label
+from benchmarks.results.verdicts import TRAIN_IMAGES, trained_on
 from transfer.convert.architectures import network_words
 from transfer.record import SIGNED_METRICS
 

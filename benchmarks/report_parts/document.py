@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
-from benchmarks.numbers.tables import Cell, Grid, Line, plain
+from benchmarks.results.tables import Cell, Grid, Line, plain
 from transfer.galleries.tile import MOST_BYTES
 
 Address = Callable[[Iterable[str]], str]

@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from benchmarks.numbers.explanation import checkpoint_lines
-from benchmarks.numbers.numbers import Number
-from benchmarks.numbers.records import Results, Run, plural
-from benchmarks.numbers.tables import description, row_label
 from benchmarks.report_parts.document import Fold, Part, Terms, sheet
 from benchmarks.report_parts.requested import not_run
+from benchmarks.results.explanation import checkpoint_lines
+from benchmarks.results.numbers import Number
+from benchmarks.results.records import Results, Run, plural
+from benchmarks.results.tables import description, row_label
 
 
 def checkpoints(numbers: Iterable[Number], runs: Sequence[Run]) -> list[Fold]:

@@ -9,16 +9,6 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from benchmarks.drawing.files import metadata_of
-from benchmarks.numbers.calibration import calibration_line
-from benchmarks.numbers.contents import Contents, csv_rows
-from benchmarks.numbers.differences import SIGNS
-from benchmarks.numbers.explanation import explain, file_of
-from benchmarks.numbers.numbers import Number
-from benchmarks.numbers.paper_page import paper_tables
-from benchmarks.numbers.published import all_tables
-from benchmarks.numbers.records import FIGURES, Run, plural
-from benchmarks.numbers.tables import Cell, Grid, Line, Notes, plain
-from benchmarks.numbers.verdicts import Pair
 from benchmarks.report_parts.compare import comparisons
 from benchmarks.report_parts.document import (
     Fold,
@@ -32,6 +22,16 @@ from benchmarks.report_parts.evaluated import evaluated_parts
 from benchmarks.report_parts.pretraining import pretraining_parts
 from benchmarks.report_parts.requested import not_run
 from benchmarks.report_parts.tasks import task_folds
+from benchmarks.results.calibration import calibration_line
+from benchmarks.results.contents import Contents, csv_rows
+from benchmarks.results.differences import SIGNS
+from benchmarks.results.explanation import explain, file_of
+from benchmarks.results.numbers import Number
+from benchmarks.results.paper_page import paper_tables
+from benchmarks.results.published import all_tables
+from benchmarks.results.records import FIGURES, Run, plural
+from benchmarks.results.tables import Cell, Grid, Line, Notes, plain
+from benchmarks.results.verdicts import Pair
 
 PACKAGE = "benchmarks.report_parts"
 MAX_FIGURES, MAX_VIEWS, MAX_TASKS = 4_000_000, 2_000_000, 2_500_000

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.drawing.logs import LOG_FILE, read_lines, read_logs
-from benchmarks.numbers.records import REPORT, TRAINING_LOGS
-from benchmarks.numbers.tables import plain
 from benchmarks.report_parts.charts import Draft, line_charts
 from benchmarks.report_parts.document import Chart, Gallery, Part, Picture, jpeg_address
+from benchmarks.results.records import REPORT, TRAINING_LOGS
+from benchmarks.results.tables import plain
 from pretrain.running.atomic_files import write_whole
 
 VIEW_SHEET = "views.jpg"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.numbers.records import REPORT, CellId, Run, grouped
+from benchmarks.results.records import REPORT, CellId, Run, grouped
 from pretrain.running.atomic_files import write_whole
 from transfer.datasets.catalog import DATASETS
 from transfer.tasks import TASKS, reading_of

@@ -9,9 +9,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from benchmarks.numbers.numbers import Number, blocks
-from benchmarks.numbers.overview import curve_of
-from benchmarks.numbers.records import Run, grouped, plural, schedule_words
 from benchmarks.report_parts.charts import Draft, line_charts
 from benchmarks.report_parts.document import (
     Chart,
@@ -22,6 +19,9 @@ from benchmarks.report_parts.document import (
     jpeg_address,
     sheet,
 )
+from benchmarks.results.numbers import Number, blocks
+from benchmarks.results.overview import curve_of
+from benchmarks.results.records import Run, grouped, plural, schedule_words
 from transfer.galleries.tile import CAPTIONS, gallery_folder
 
 SEARCHES = (

@@ -15,8 +15,8 @@ import benchmarks.report
 import benchmarks.run_all
 import transfer.convert.public_files
 from benchmarks.execution.calibration import KnownNumber, Reference, write_calibration
-from benchmarks.numbers.calibration import calibration_line
 from benchmarks.planning.plan import PlannedCell
+from benchmarks.results.calibration import calibration_line
 from benchmarks.run_all import main
 from tests.synthetic_records import page, record
 from transfer.backbone import load_backbone, random_backbone

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from benchmarks.execution.states import local_states
-from benchmarks.numbers.records import read_results
+from benchmarks.results.records import read_results
 from benchmarks.run_all import main
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.execution.states import StartedCell
-from benchmarks.numbers.published import published_recipes
+from benchmarks.results.published import published_recipes
 from tests.synthetic_records import page, put, record
 from transfer.backbone import Backbone
 from transfer.cells.declaration import (

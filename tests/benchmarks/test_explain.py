@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.explain import main
-from benchmarks.numbers.published import transfer_tasks
+from benchmarks.results.published import transfer_tasks
 from tests.benchmarks.report.complete_records import complete
 from tests.synthetic_records import record
 
@@ -61,6 +61,17 @@ def test_records_are_found_by_a_task_with_a_slash_and_copies_are_not(
     assert "Number" in json.loads(capsys.readouterr().out)  # one, not a list
     assert main([*words, "cifar10_knn"]) == 2
     assert "(1).json: not used (a copy of " in capsys.readouterr().err
+
+
+def test_copied_test_images_are_among_the_data(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record(tmp_path, 60.0, details={"copied_test_images_percent": {"set": 0.5}})
+    (path,) = tmp_path.rglob("*.json")
+    assert main([str(path), "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)["Data"]
+    assert data["copied_test_images_percent.set"] == "0.5"
+    assert data["set.fingerprint"] == "f"
 
 
 def test_a_row_without_a_number_of_the_task_is_said(

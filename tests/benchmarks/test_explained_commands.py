@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import tyro
 
-from benchmarks.numbers.explanation import again_lines
 from benchmarks.planning.options import RunAll
+from benchmarks.results.explanation import again_lines
 from pretrain.running.processes import assume_gpus
 from tests.synthetic_records import put
 from transfer.backbone import Backbone, InputFormat, random_backbone, with_heads

@@ -8,7 +8,7 @@ import pytest
 from benchmarks.drawing import FIGURES
 from benchmarks.drawing.figure import Picture
 from benchmarks.figures import list_lines, main, read_material
-from benchmarks.numbers.tables import csv_text, escape
+from benchmarks.results.tables import csv_text, escape
 from benchmarks.tables import update_tables
 from tests.benchmarks.drawing.figure_records import jcl_keys, point
 

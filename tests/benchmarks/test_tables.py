@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.explain import main as explain
-from benchmarks.numbers.contents import read_contents
-from benchmarks.numbers.tables import (
+from benchmarks.report_parts.page import report_page
+from benchmarks.results.contents import read_contents
+from benchmarks.results.tables import (
     Cell,
     Grid,
     Line,
@@ -20,7 +21,6 @@ from benchmarks.numbers.tables import (
     latex,
     plain,
 )
-from benchmarks.report_parts.page import report_page
 from benchmarks.tables import main, write_tables
 from tests.synthetic_records import blocks, failure, page, put, record
 

@@ -54,7 +54,7 @@ LAYERS = {
         ("tables",),
         ("figures",),
         ("drawing",),
-        ("pages",),
+        ("results",),
     ),
 }
 """Rooms from top to bottom: imports go downwards, and rooms of one layer do not know each other."""

@@ -60,7 +60,7 @@ import sys
 from pretrain.recipes import RECIPES
 from transfer.tasks import TASKS
 from transfer.datasets.catalog import DATASETS
-from benchmarks.numbers.published import papers
+from benchmarks.results.published import papers
 from benchmarks.planning.cells import suites
 assert "torch" not in sys.modules
 from pretrain.methods import METHODS

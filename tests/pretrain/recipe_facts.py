@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from benchmarks.numbers.published import papers
+from benchmarks.results.published import papers
 from pretrain.recipes import Recipe
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.numbers.published import papers
+from benchmarks.results.published import papers
 from pretrain import recipes
 from pretrain.recipes import RECIPES, Recipe
 from tests.pretrain.recipe_facts import tables_of

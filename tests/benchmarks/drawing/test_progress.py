@@ -11,8 +11,8 @@ import torch
 
 from benchmarks.drawing.logs import keep, read_logs, read_run
 from benchmarks.figures import main
-from benchmarks.numbers.contents import read_contents
-from benchmarks.numbers.overview import curve_files
+from benchmarks.results.contents import read_contents
+from benchmarks.results.overview import curve_files
 from tests.benchmarks.drawing.figure_records import drawn, line_panels, snapshot, training_log
 
 MOCO = {

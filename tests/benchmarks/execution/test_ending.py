@@ -10,10 +10,10 @@ import pytest
 
 from benchmarks.execution import ending
 from benchmarks.execution.ending import finish_run, log_results, require_wandb
-from benchmarks.numbers.contents import read_contents
-from benchmarks.numbers.published import transfer_tasks
-from benchmarks.numbers.records import read_results
 from benchmarks.planning.options import RunAll
+from benchmarks.results.contents import read_contents
+from benchmarks.results.published import transfer_tasks
+from benchmarks.results.records import read_results
 from benchmarks.tables import write_tables
 from tests.benchmarks.conftest import Rows
 from tests.synthetic_records import failure, put, record

@@ -1,7 +1,7 @@
 """The suites are the tasks of the published tables, by the protocols that their numbers name."""
 
-from benchmarks.numbers.published import AVERAGE, ELSEWHERE, papers
 from benchmarks.planning.cells import suites, task_keys
+from benchmarks.results.published import AVERAGE, ELSEWHERE, papers
 from transfer.datasets.catalog import DATASETS
 from transfer.getting.command import SUITES
 from transfer.tasks import TASKS, reading_of, task_of

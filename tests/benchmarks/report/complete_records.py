@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from benchmarks.numbers.published import transfer_tasks
+from benchmarks.results.published import transfer_tasks
 from tests.synthetic_records import failure, record
 
 LORAC = {"method": "lorac", "recipe": "lorac/in1k-r50", "epochs": 200.0, "data": "in1k"}

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from benchmarks.numbers.contents import read_contents
-from benchmarks.numbers.published import transfer_tasks
 from benchmarks.report import write_report
+from benchmarks.results.contents import read_contents
+from benchmarks.results.published import transfer_tasks
 from tests.benchmarks.report.complete_records import HOSTILE, backbone, complete, usual
 from tests.benchmarks.report.test_report import results_of_two
 

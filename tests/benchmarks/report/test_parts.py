@@ -6,13 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.numbers.contents import read_contents
-from benchmarks.numbers.published import transfer_tasks
 from benchmarks.report_parts.charts import Draft, line_charts
 from benchmarks.report_parts.document import Chart, Fold, Gallery, Sheet
 from benchmarks.report_parts.page import report_page
 from benchmarks.report_parts.pretraining import pretraining_parts
 from benchmarks.report_parts.tasks import named_records, task_folds
+from benchmarks.results.contents import read_contents
+from benchmarks.results.published import transfer_tasks
 from tests.benchmarks.report.complete_records import HOSTILE, LORAC, backbone, complete
 from transfer.galleries.tile import Tile, write_gallery
 from transfer.record import RECORDS, SNAPSHOTS

@@ -9,11 +9,11 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
-from benchmarks.numbers.contents import read_contents
-from benchmarks.numbers.published import UNTRAINED, transfer_tasks
 from benchmarks.report import main, update_report
 from benchmarks.report_parts.compare import Group, comparisons
 from benchmarks.report_parts.page import Explanations, report_page
+from benchmarks.results.contents import read_contents
+from benchmarks.results.published import UNTRAINED, transfer_tasks
 from tests.benchmarks.report.complete_records import ENDS_SCRIPT, HOSTILE, backbone, complete, usual
 from transfer.outcomes import per_image
 

@@ -5,9 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.execution.ending import remember_request
-from benchmarks.numbers.contents import read_contents
-from benchmarks.numbers.published import transfer_tasks
-from benchmarks.numbers.records import read_results
 from benchmarks.report_parts.page import report_page
 from benchmarks.report_parts.requested import (
     FILE,
@@ -16,6 +13,9 @@ from benchmarks.report_parts.requested import (
     not_run,
     remember_requested,
 )
+from benchmarks.results.contents import read_contents
+from benchmarks.results.published import transfer_tasks
+from benchmarks.results.records import read_results
 from tests.benchmarks.conftest import Rows
 from tests.benchmarks.report.complete_records import HOSTILE
 from tests.synthetic_records import failure, record

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from benchmarks.execution.ending import finish_run
-from benchmarks.numbers.published import transfer_tasks
 from benchmarks.planning.options import RunAll
 from benchmarks.report import main, update_report
 from benchmarks.report_parts.pretraining import runs_of_files
+from benchmarks.results.published import transfer_tasks
 from tests.benchmarks.drawing.figure_records import training_log
 from tests.benchmarks.report.complete_records import complete
 

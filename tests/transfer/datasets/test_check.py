@@ -14,7 +14,7 @@ from PIL import Image
 
 import transfer.datasets.check
 import transfer.datasets.expected
-from benchmarks.numbers.records import SMALL_DATA as WORDS_OF_DATA
+from benchmarks.results.records import SMALL_DATA as WORDS_OF_DATA
 from tests.transfer.datasets.conftest import CopyOf
 from transfer.__main__ import main
 from transfer.datasets.catalog import DATASETS, open_split

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from benchmarks.numbers.differences import (
+from benchmarks.results.differences import (
     RUN_DEVIATIONS,
     Score,
     difference,
@@ -11,8 +11,8 @@ from benchmarks.numbers.differences import (
     run_deviation,
     score_of,
 )
-from benchmarks.numbers.numbers import Number
-from benchmarks.numbers.published import (
+from benchmarks.results.numbers import Number
+from benchmarks.results.published import (
     Measurement,
     Paper,
     Pretraining,
@@ -24,9 +24,9 @@ from benchmarks.numbers.published import (
     papers,
     published_recipes,
 )
-from benchmarks.numbers.records import DECLARED, grouped
-from benchmarks.numbers.tables import Page, Part, declaration_notes, grid
-from benchmarks.numbers.verdicts import norm_group_lines, pretraining_differences
+from benchmarks.results.records import DECLARED, grouped
+from benchmarks.results.tables import Page, Part, declaration_notes, grid
+from benchmarks.results.verdicts import norm_group_lines, pretraining_differences
 
 HEADER = ("where", "statement", "number", "paper", "ours", "diff.", "95 % interval", "verdict")
 

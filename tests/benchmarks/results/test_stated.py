@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from benchmarks.numbers.published import papers
+from benchmarks.results.published import papers
 from pretrain.recipes import RECIPES
-from tests.benchmarks.numbers.test_published_rows import made_by
+from tests.benchmarks.results.test_published_rows import made_by
 from tests.synthetic_records import page, record
 from transfer.tasks import TASKS, reading_of
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.numbers.published import UNTRAINED, transfer_tasks
+from benchmarks.results.published import UNTRAINED, transfer_tasks
 from tests.synthetic_records import blocks, failure, page, record, transfer_records
 from transfer.backbone import random_backbone
 

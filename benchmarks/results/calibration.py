@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from benchmarks.numbers.records import grouped
+from benchmarks.results.records import grouped
 
 FILE = "calibration.json"
 """File in the results folder, written by benchmarks/run_all.py --calibrate."""

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.numbers.numbers import Number, numbers_of
-from benchmarks.numbers.records import SMALL_DATA, Results, read_results, require_folder
-from benchmarks.numbers.tables import csv_text
-from benchmarks.numbers.verdicts import Pair, pairs_of, verdict_words
+from benchmarks.results.numbers import Number, numbers_of
+from benchmarks.results.records import SMALL_DATA, Results, read_results, require_folder
+from benchmarks.results.tables import csv_text
+from benchmarks.results.verdicts import Pair, pairs_of, verdict_words
 
 CSV_FILE = "results.csv"
 CSV_COLUMNS = (

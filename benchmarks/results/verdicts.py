@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import NamedTuple
 
-from benchmarks.numbers.differences import Difference, difference, run_deviation
-from benchmarks.numbers.numbers import Number
-from benchmarks.numbers.published import (
+from benchmarks.results.differences import Difference, difference, run_deviation
+from benchmarks.results.numbers import Number
+from benchmarks.results.published import (
     UNTRAINED,
     Printed,
     Row,
@@ -17,8 +17,8 @@ from benchmarks.numbers.published import (
     printed,
     published_score,
 )
-from benchmarks.numbers.records import STAND_IN_TEXTURE, Run, grouped
-from benchmarks.numbers.tables import Part, grid, plain
+from benchmarks.results.records import STAND_IN_TEXTURE, Run, grouped
+from benchmarks.results.tables import Part, grid, plain
 
 HEADER = ("ours", "published", "number", "ours", "paper", "diff.", "95 % interval", "verdict")
 NO_ERRORS = "the record does not hold what its number's error follows from; evaluate again"

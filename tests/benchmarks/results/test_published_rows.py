@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks.numbers.numbers import numbers_of
-from benchmarks.numbers.published import AVERAGE, Table, papers, published_recipes, transfer_tasks
-from benchmarks.numbers.records import Run, backbone_facts, read_results
-from benchmarks.numbers.verdicts import Pair, pairs_of
+from benchmarks.results.numbers import numbers_of
+from benchmarks.results.published import AVERAGE, Table, papers, published_recipes, transfer_tasks
+from benchmarks.results.records import Run, backbone_facts, read_results
+from benchmarks.results.verdicts import Pair, pairs_of
 from pretrain.recipes import RECIPES
 from pretrain.run import flatten
 from tests.pretrain.recipe_facts import exported_arch, tables_of

@@ -5,7 +5,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from benchmarks.numbers.published import UNTRAINED, Pretraining, published_recipes
+from benchmarks.results.published import UNTRAINED, Pretraining, published_recipes
 from transfer.record import (
     RECORDS,
     SNAPSHOTS,

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.numbers.numbers import numbers_of
-from benchmarks.numbers.published import UNTRAINED, all_tables
-from benchmarks.numbers.records import CURVE_SEPARATOR, SMALL_DATA, Run, grouped, value_words
-from benchmarks.numbers.verdicts import pairs_of, why_apart
+from benchmarks.results.numbers import numbers_of
+from benchmarks.results.published import UNTRAINED, all_tables
+from benchmarks.results.records import CURVE_SEPARATOR, SMALL_DATA, Run, grouped, value_words
+from benchmarks.results.verdicts import pairs_of, why_apart
 from transfer.convert.architectures import network_words
 from transfer.record import (
     COPIED,

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from benchmarks.numbers.contents import read_contents
-from benchmarks.numbers.published import UNTRAINED, transfer_tasks
-from benchmarks.numbers.verdicts import verdict_words
+from benchmarks.results.contents import read_contents
+from benchmarks.results.published import UNTRAINED, transfer_tasks
+from benchmarks.results.verdicts import verdict_words
 from tests.benchmarks.report.complete_records import LORAC
 from tests.synthetic_records import blocks, page, record
 

@@ -12,9 +12,9 @@ from functools import cached_property
 from statistics import fmean
 from typing import NamedTuple
 
-from benchmarks.numbers.differences import Score, score_of
-from benchmarks.numbers.published import AVERAGE, CORRUPTED, transfer_tasks
-from benchmarks.numbers.records import (
+from benchmarks.results.differences import Score, score_of
+from benchmarks.results.published import AVERAGE, CORRUPTED, transfer_tasks
+from benchmarks.results.records import (
     CURVE_SEPARATOR,
     SCHEDULES,
     SMALL_DATA,

@@ -5,11 +5,11 @@ from types import MappingProxyType
 
 from rich.cells import cell_len, set_cell_size
 
-from benchmarks.numbers.differences import SIGNS, Difference, Word, score_of
-from benchmarks.numbers.numbers import numbers_of
-from benchmarks.numbers.published import best_published
-from benchmarks.numbers.records import CellId, Run, grouped
-from benchmarks.numbers.verdicts import pairs_of
+from benchmarks.results.differences import SIGNS, Difference, Word, score_of
+from benchmarks.results.numbers import numbers_of
+from benchmarks.results.published import best_published
+from benchmarks.results.records import CellId, Run, grouped
+from benchmarks.results.verdicts import pairs_of
 
 MOST_LINES = 46
 """Longest screen in lines of the terminal, so that everything that a run prints after its last cell

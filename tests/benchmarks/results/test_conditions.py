@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.numbers.published import transfer_tasks
+from benchmarks.results.published import transfer_tasks
 from tests.benchmarks.drawing.figure_records import snapshot
 from tests.synthetic_records import blocks, failure, page, record, transfer_records
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 import yaml
 
-from benchmarks.numbers.differences import TWO_SIDED, Score
+from benchmarks.results.differences import TWO_SIDED, Score
 from pretrain.running.plugins import with_plugins
 
 FOLDER = Path(__file__).parents[1] / "published"

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from benchmarks.numbers.differences import Score, difference
-from benchmarks.numbers.numbers import Number
-from benchmarks.numbers.published import Column
-from benchmarks.numbers.records import DECLARED, STAND_IN_TEXTURE, Run, grouped, plural
+from benchmarks.results.differences import Score, difference
+from benchmarks.results.numbers import Number
+from benchmarks.results.published import Column
+from benchmarks.results.records import DECLARED, STAND_IN_TEXTURE, Run, grouped, plural
 from transfer.convert.architectures import network_words
 
 RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹"

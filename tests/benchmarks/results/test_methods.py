@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from scipy.stats import binomtest
 
-from benchmarks.numbers.contents import read_contents
-from benchmarks.numbers.overview import method_page
-from benchmarks.numbers.records import read_results
-from benchmarks.numbers.tables import markdown
+from benchmarks.results.contents import read_contents
+from benchmarks.results.overview import method_page
+from benchmarks.results.records import read_results
+from benchmarks.results.tables import markdown
 from tests.synthetic_records import page, record
 from transfer.outcomes import read_per_image
 

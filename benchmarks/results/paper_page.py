@@ -6,8 +6,8 @@ from dataclasses import replace
 from itertools import groupby
 from typing import NamedTuple
 
-from benchmarks.numbers.numbers import EMPTY, Block, Number, blocks
-from benchmarks.numbers.published import (
+from benchmarks.results.numbers import EMPTY, Block, Number, blocks
+from benchmarks.results.published import (
     AVERAGE,
     Column,
     Paper,
@@ -16,8 +16,8 @@ from benchmarks.numbers.published import (
     published_score,
     transfer_tasks,
 )
-from benchmarks.numbers.records import Reasons, grouped
-from benchmarks.numbers.tables import (
+from benchmarks.results.records import Reasons, grouped
+from benchmarks.results.tables import (
     RULE,
     Cell,
     Grid,
@@ -30,7 +30,7 @@ from benchmarks.numbers.tables import (
     our_lines,
     row_label,
 )
-from benchmarks.numbers.verdicts import (
+from benchmarks.results.verdicts import (
     Pair,
     comparison_parts,
     missing_row_lines,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.stats import binomtest, ttest_ind, ttest_rel
 from scipy.stats import t as student_t
 
-from benchmarks.numbers.differences import (
+from benchmarks.results.differences import (
     Difference,
     Score,
     difference,

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from benchmarks.numbers.final_screen import final_screen
-from benchmarks.numbers.published import transfer_tasks
-from benchmarks.numbers.records import CellId, read_results
+from benchmarks.results.final_screen import final_screen
+from benchmarks.results.published import transfer_tasks
+from benchmarks.results.records import CellId, read_results
 from tests.benchmarks.report.complete_records import LORAC
 from tests.synthetic_records import failure, record
 

@@ -10,14 +10,14 @@ import pytest
 from benchmarks.drawing import FIGURES
 from benchmarks.drawing.log_curves import LogCurves
 from benchmarks.drawing.pictures import statements
-from benchmarks.numbers.published import (
+from benchmarks.results.published import (
     Measurement,
     Paper,
     papers,
     published_table,
     transfer_tasks,
 )
-from benchmarks.numbers.verdicts import missing_row_lines
+from benchmarks.results.verdicts import missing_row_lines
 from pretrain.recipes import RECIPES
 from tests.benchmarks.drawing.figure_records import settings_of
 from tests.pretrain.recipe_facts import exported_arch, tables_of

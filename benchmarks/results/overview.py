@@ -4,11 +4,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import combinations, groupby
 
-from benchmarks.numbers.differences import LEVEL, Difference, Score, difference, holm, with_errors
-from benchmarks.numbers.numbers import Block, Column, Number, blocks, run_name
-from benchmarks.numbers.published import AVERAGE, published_count_words, transfer_tasks
-from benchmarks.numbers.records import UnusedFile, grouped
-from benchmarks.numbers.tables import (
+from benchmarks.results.differences import LEVEL, Difference, Score, difference, holm, with_errors
+from benchmarks.results.numbers import Block, Column, Number, blocks, run_name
+from benchmarks.results.published import AVERAGE, published_count_words, transfer_tasks
+from benchmarks.results.records import UnusedFile, grouped
+from benchmarks.results.tables import (
     RULE,
     Notes,
     OurRow,
