@@ -4,6 +4,7 @@ import errno
 import fcntl
 import os
 import shutil
+import signal
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,6 +18,12 @@ from transfer.cells.request import CellSettings
 from transfer.datasets.catalog import dataset_info
 from transfer.datasets.expected import SMALL_DATA
 from transfer.datasets.synthetic.generate import generate
+
+
+def pytest_configure() -> None:
+    """Let runs that tests start heed a hangup, also where the tests run under nohup."""
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, lambda *_: None)  # a child has the default again
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
