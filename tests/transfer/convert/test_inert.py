@@ -284,8 +284,8 @@ def test_names_that_no_stream_can_print_are_shown_escaped(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     half = "\ud800"  # of a surrogate pair, which UTF-8 cannot encode
-    content = {f"net{half}": weights(), f"other{half}": torch.ones(2), "arch": f"resnet18{half}"}
+    content = {f"net{half}": weights(), "arch": f"resnet18{half}"}
     file.write_bytes(pickle.dumps(content))
     assert main(["inspect", str(file), "--all"]) == 0
     shown = re.findall(r"(\w+)\\ud800", capsys.readouterr().out)
-    assert set(shown) == {"net", "other"}
+    assert set(shown) == {"net"}
