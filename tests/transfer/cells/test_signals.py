@@ -178,6 +178,7 @@ def test_the_second_ctrl_c_means_now(
     monkeypatch.setattr(Images, "__getitem__", lambda *_: time.sleep(600))
     generate(tmp_path / "data", keys=("cifar10",))
     words = ("cifar10_knn", "--ckpt", str(checkpoint), "--data", str(tmp_path / "data"))
+    words = (*words, "--schedule", "smoke")
     command = start_cell(tmp_path / "a", words)
     command.wait_for_workers()
     command.signal_all(signal.SIGINT)
