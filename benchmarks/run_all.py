@@ -58,12 +58,12 @@ from pretrain.running.command_line import check_ranges, one_line_errors, parse, 
 from pretrain.running.console import QUIET
 from pretrain.running.processes import assume_gpus, num_gpus, require_launcher
 from slurm.cluster import Cluster, ClusterError, cluster
-from transfer.backbone import BackboneError
 from transfer.cells.checked_data import fingerprint
 from transfer.cells.request import Cell, CellSettings, check_records_of_name
 from transfer.datasets.expected import DataError
 from transfer.datasets.folders import check_writable
 from transfer.detection.engines import engine_for
+from transfer.encoders.encoder import BackboneError
 from transfer.finetuning.options import RANGES, TrainingOptions, length_fraction
 from transfer.tasks import task_of
 from transfer.tasks.task import require_heeded

@@ -131,7 +131,7 @@ def describe_layers(module: nn.Module) -> Iterator[Layer]:
         case _:
             raise ValueError(
                 f"a projector has a layer {module}, which encoder.pt cannot describe; describe it "
-                f"in pretrain/export.py and apply it in transfer/projector.py"
+                f"in pretrain/export.py and apply it in transfer/encoders/projector.py"
             )
 
 

@@ -13,11 +13,11 @@ import pytest
 import torch
 
 from pretrain.running import stop
-from transfer.backbone import Backbone, InputFormat, random_backbone
 from transfer.cells.request import CellSettings
 from transfer.datasets.catalog import dataset_info
 from transfer.datasets.expected import SMALL_DATA
 from transfer.datasets.synthetic.generate import generate
+from transfer.encoders.encoder import Encoder, InputFormat, random_backbone
 
 
 def pytest_configure() -> None:
@@ -79,7 +79,7 @@ def only(small_data: Path, tmp_path: Path) -> Callable[..., Path]:
 
 
 @pytest.fixture(scope="session")
-def small_backbone() -> Backbone:
+def small_backbone() -> Encoder:
     """A random ResNet-18 for images of 32 px."""
     form = InputFormat(size_px=32)
     return random_backbone(arch="resnet18", stem="imagenet", seed=0, input=form)
@@ -97,7 +97,7 @@ def settings(small_data: Path, tmp_path: Path) -> CellSettings:
 
 
 @pytest.fixture
-def checkpoint(small_backbone: Backbone, tmp_path: Path) -> Path:
+def checkpoint(small_backbone: Encoder, tmp_path: Path) -> Path:
     """The small backbone in a file of our own format, "mine.pth"."""
     return own_file(small_backbone, {}, tmp_path / "mine.pth")
 
@@ -129,7 +129,7 @@ def fill_disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     return fill
 
 
-def own_file(backbone: Backbone, made_by: dict[str, object], path: Path) -> Path:
+def own_file(backbone: Encoder, made_by: dict[str, object], path: Path) -> Path:
     """A backbone as the pre-training room exports it."""
     form = backbone.input
     content = {

@@ -13,10 +13,7 @@ detection/     detectors: recipe, two engines, metrics
 segmentation/  semantic segmentation
 finetuning/    the loop that trains a whole network, and its parts
 frozen/        features of a frozen backbone, and everything that is trained on them
-projector.py   reads the projector of a backbone, for tasks that look at embeddings
-backbone.py    earlier names of the next package
-encoders/      the class of all networks to transfer, and the door that opens their files
-convert/       reads checkpoint files, and finds the network in them by names and shapes
+encoders/      opens checkpoints of any project; the class of all networks to transfer
 getting/       downloads, unpacks, sorts and checks data sets, or links them
 datasets/      one data set per file: description, reader, small version; the check of data sets
 process_state.py

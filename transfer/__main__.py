@@ -23,12 +23,13 @@ from pretrain.running.command_line import (
     run_command,
 )
 from pretrain.running.processes import process_group
-from transfer.backbone import BackboneError, inspect_file, require_file
 from transfer.cells.command import Evaluate
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.check import announce, check, render, render_found
 from transfer.datasets.expected import SMALL_DATA, DataError
 from transfer.datasets.folders import data_folder
+from transfer.encoders.encoder import BackboneError, require_file
+from transfer.encoders.opening import inspect_file
 from transfer.encoders.options import AnyEncoder, EncoderOptions
 from transfer.finetuning.options import RANGES
 from transfer.getting.command import GetData
@@ -99,7 +100,7 @@ class Inspect:
     def __call__(self) -> int:
         """Print the report; return the exit status."""
         require_file(self.file)
-        from transfer.convert.inspection import render as render_inspection  # imports torch
+        from transfer.encoders.report import render as render_inspection  # imports torch
 
         inspection = inspect_file(self.file, self.branch, self.network)
         print(render_inspection(inspection, everything=self.all))

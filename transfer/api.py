@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-from transfer.backbone import Backbone, Precision
 from transfer.cells.execution import evaluate as evaluate_cell
 from transfer.cells.request import Cell, CellSettings
 from transfer.datasets.folders import check_row_name, data_folder
+from transfer.encoders.encoder import Encoder, Precision
 from transfer.finetuning.options import length_fraction
 from transfer.frozen.feature_cache import RequestedPrecision
 from transfer.process_state import torch_defaults
@@ -47,7 +47,7 @@ class Result:
 
 @torch_defaults()
 def evaluate(
-    encoder: Backbone,
+    encoder: Encoder,
     task: str | NamedTask,
     *,
     data: Path | str | None = None,

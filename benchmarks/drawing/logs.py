@@ -69,7 +69,8 @@ def _whole(name: str, made_by: dict[str, Any], lines: Sequence[dict[str, float]]
 
 
 def _origin(backbone: Path) -> dict[str, Any]:
-    from transfer.backbone import BackboneError, load_backbone  # imports torch
+    from transfer.encoders.encoder import BackboneError
+    from transfer.encoders.opening import load_backbone
 
     try:
         made_by = dict(load_backbone(backbone).made_by)

@@ -16,8 +16,8 @@ from benchmarks.results.calibration import FILE, FORMAT, calibration_line
 from benchmarks.results.differences import run_deviation
 from benchmarks.results.records import SMALL_DATA, Run, read_results, tolerated_notes
 from benchmarks.tables import update_tables
-from transfer.backbone import Backbone
-from transfer.convert.public_files import PublicFile, recognize_file
+from transfer.encoders.encoder import Encoder
+from transfer.encoders.public_files import PublicFile, recognize_file
 from transfer.record import Record, protocol_hash, write_json
 from transfer.tasks import TASKS, reading_of
 
@@ -56,7 +56,7 @@ class Reference:
     file: PublicFile
     numbers: tuple[KnownNumber, ...]
 
-    def keys(self, backbone: Backbone, *, full: bool) -> list[str]:
+    def keys(self, backbone: Encoder, *, full: bool) -> list[str]:
         """Return the keys of its tasks, cheap ones first; ValueError if none is cheap enough.
 
         full: also those that take more than CHEAP_GPU_HOURS.
@@ -88,7 +88,7 @@ def reference_of(ckpt: Path) -> Reference:
     return Reference(file=known, numbers=all_numbers[known.file])
 
 
-def write_calibration(results: Path, reference: Reference, backbone: Backbone) -> None:
+def write_calibration(results: Path, reference: Reference, backbone: Encoder) -> None:
     """Compare the records of a backbone with the reference, and write results/calibration.json.
 
     All of its records below the results are used, whichever run made them. A number on other or
@@ -122,7 +122,7 @@ def write_calibration(results: Path, reference: Reference, backbone: Backbone) -
     write_json(results / FILE, content, "--results")
 
 
-def finish_calibration(results: Path, reference: Reference, backbone: Backbone) -> bool:
+def finish_calibration(results: Path, reference: Reference, backbone: Encoder) -> bool:
     """Write the comparison, tables and report; return whether tables and report are written."""
     from benchmarks.report import update_report  # a plan needs no report
 

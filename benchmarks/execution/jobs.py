@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from benchmarks.planning.plan import PlannedCell, pass_of
 from benchmarks.results.records import grouped
-from transfer.backbone import default_name
 from transfer.cells.request import Cell
+from transfer.encoders.encoder import default_name
 
 if TYPE_CHECKING:
     from benchmarks.planning.checkpoints import Origins

@@ -21,12 +21,12 @@ from pretrain.running import stop
 from pretrain.running.command_line import one_line_errors, parse, run_command
 from pretrain.running.lock import BusyError
 from pretrain.running.reading import may_pass
-from transfer.backbone import BackboneError
 from transfer.cells.command import Evaluate, summary
 from transfer.cells.execution import note_failure, prepare
 from transfer.cells.many_gpus import KilledError, evaluate_on_gpus
 from transfer.cells.request import Cell
 from transfer.datasets.expected import DataError
+from transfer.encoders.encoder import BackboneError
 
 RETRY_INTERVAL_S = 10.0
 

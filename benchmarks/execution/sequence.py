@@ -14,11 +14,11 @@ from benchmarks.planning.plan import PlannedCell
 from pretrain.running import stop
 from pretrain.running.console import is_quiet, live_bars
 from pretrain.running.lock import BusyError
-from transfer.backbone import BackboneError
 from transfer.cells.command import summary
 from transfer.cells.execution import note_failure, prepare
 from transfer.cells.many_gpus import evaluate_on_gpus
 from transfer.cells.request import Cell, ClassifierError
+from transfer.encoders.encoder import BackboneError
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars

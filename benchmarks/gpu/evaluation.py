@@ -14,13 +14,12 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.gpu.timing import Facts, first_that_fits, seconds_per_call, with_peak_memory
-from transfer.backbone import Precision as FeaturePrecision
-from transfer.backbone import random_backbone
-from transfer.convert.resnet import load_into_mmseg
 from transfer.detection.detector import Detector, Sample
 from transfer.detection.engines import EngineName, build_detector
 from transfer.detection.recipe import DetectorRecipe
 from transfer.detection.train import sgd
+from transfer.encoders.encoder import Precision as FeaturePrecision
+from transfer.encoders.encoder import random_backbone
 from transfer.finetuning.classification import Classifier, Crops
 from transfer.finetuning.loop import fused, measured_convolutions
 from transfer.finetuning.loop import place as place_network
@@ -204,7 +203,7 @@ def new_fcn(arch: str, folder: Path, *, px: int, head_channels: int) -> FCN:
             recipe, arch=arch, num_classes=NUM_CLASSES, norm="BN", log=folder / "mmseg.log"
         )
     backbone = random_backbone(arch=arch, stem="imagenet", seed=0)
-    load_into_mmseg(network.backbone, backbone.state_dict)
+    network.load_backbone(backbone.state_dict)
     return network
 
 

@@ -14,13 +14,13 @@ from benchmarks.planning.options import RunAll
 from benchmarks.planning.plan import PlannedCell
 from benchmarks.results.records import CURVE_SEPARATOR
 from pretrain.running import stop
-from transfer.backbone import Backbone, BackboneError, default_name, require_file, with_heads
 from transfer.cells.declaration import (
     check_declared_recipe,
     settle_declaration,
     with_declared_recipe,
 )
 from transfer.datasets.folders import check_row_name
+from transfer.encoders.encoder import BackboneError, Encoder, default_name, require_file, with_heads
 from transfer.encoders.opening import load
 from transfer.encoders.options import EncoderOptions
 from transfer.finetuning.options import RANGES
@@ -44,7 +44,7 @@ class Origin:
     random: bool = False
     """The backbone is a random initialization of the file's network."""
 
-    def load(self) -> Backbone:
+    def load(self) -> Encoder:
         """Return the backbone; BackboneError if the file is none."""
         backbone = load(self.ckpt, self.encoder, name=self.name or None, branch=self.branch)
         if self.heads:
@@ -97,14 +97,14 @@ def one_each(option: str, words: Sequence[str], defaults: Sequence[str]) -> Sequ
     return words or defaults
 
 
-def backbones(request: RunAll) -> tuple[list[Backbone], Origins, dict[str, str]]:
+def backbones(request: RunAll) -> tuple[list[Encoder], Origins, dict[str, str]]:
     """Return the backbones, one per row of the tables, their origins, and unreadable snapshots.
 
     The last are reasons by name; any other file that is no backbone is a BackboneError. ValueError
     for options that do not fit. Only what this process evaluates has weights; those of snapshots
     are loaded at their turn.
     """
-    found: dict[str, Backbone] = {}
+    found: dict[str, Encoder] = {}
     sources: dict[str, Origin] = {}
     unreadable: dict[str, str] = {}
     elsewhere = request.cluster.slurm or request.workers > 1
@@ -156,7 +156,7 @@ def settle_declarations(
 
     given: the command line has --as. Without it, recipes that earlier runs declared are kept.
     """
-    settled: dict[str, Backbone] = {}
+    settled: dict[str, Encoder] = {}
     lines: dict[str, str] = {}
     for cell in {row.cell.backbone.name: row.cell for row in rows}.values():
         name, records = cell.backbone.name, cell.settings.records

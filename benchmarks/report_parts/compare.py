@@ -20,7 +20,7 @@ from benchmarks.results.published import AVERAGE
 from benchmarks.results.records import Run, grouped, plural
 from benchmarks.results.tables import row_label
 from benchmarks.results.verdicts import TRAIN_IMAGES, trained_on
-from transfer.convert.architectures import network_words
+from transfer.encoders.architectures import network_words
 from transfer.record import SIGNED_METRICS
 
 

@@ -11,7 +11,7 @@ from benchmarks.results.numbers import numbers_of
 from benchmarks.results.published import UNTRAINED, all_tables
 from benchmarks.results.records import CURVE_SEPARATOR, SMALL_DATA, Run, grouped, value_words
 from benchmarks.results.verdicts import pairs_of, why_apart
-from transfer.convert.architectures import network_words
+from transfer.encoders.architectures import network_words
 from transfer.record import (
     COPIED,
     RECORDS,

@@ -15,7 +15,7 @@ from benchmarks.results.differences import Score, difference
 from benchmarks.results.numbers import Number
 from benchmarks.results.published import Column
 from benchmarks.results.records import DECLARED, STAND_IN_TEXTURE, Run, grouped, plural
-from transfer.convert.architectures import network_words
+from transfer.encoders.architectures import network_words
 
 RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹"
 RULE = (

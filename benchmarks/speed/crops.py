@@ -18,9 +18,9 @@ from benchmarks.speed.views import usual_batches
 from pretrain.data.views import ViewRecipe
 from pretrain.parts.view import View
 from pretrain.running.host_memory import image_memory
-from transfer.backbone import InputFormat
 from transfer.datasets.folders import data_folder
 from transfer.datasets.images import class_names, read_class_folders
+from transfer.encoders.encoder import InputFormat
 from transfer.finetuning.classification import training_samples
 from transfer.frozen.crops import RandomCrops
 from transfer.frozen.extraction import EvalImages, raw_batches

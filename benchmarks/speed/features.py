@@ -12,10 +12,11 @@ from pathlib import Path
 import torch
 
 from benchmarks.speed.harness import compare, tell_numbers
-from transfer.backbone import Precision, load_backbone
 from transfer.datasets.catalog import open_split
 from transfer.datasets.folders import data_folder
 from transfer.datasets.images import Images
+from transfer.encoders.encoder import Precision
+from transfer.encoders.opening import load_backbone
 from transfer.frozen.extraction import EvalImages, raw_batches
 from transfer.frozen.feature_cache import Features
 from transfer.frozen.nearest import knn_scores

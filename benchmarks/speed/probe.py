@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from benchmarks.speed.harness import compare, tell_numbers
-from transfer.backbone import InputFormat, random_backbone
 from transfer.datasets.catalog import open_split
 from transfer.datasets.synthetic.generate import generate
+from transfer.encoders.encoder import InputFormat, random_backbone
 from transfer.frozen.linear_heads import train_heads
 from transfer.frozen.probe_training import ProbeTraining
 from transfer.tasks.linear_transfer import RATES

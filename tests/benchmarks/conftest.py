@@ -7,8 +7,8 @@ import pytest
 
 from benchmarks.execution.states import StartedCell
 from benchmarks.planning.plan import PlannedCell
-from transfer.backbone import Backbone
 from transfer.cells.request import Cell, CellSettings
+from transfer.encoders.encoder import Encoder
 
 Rows = Callable[..., list[PlannedCell]]
 
@@ -19,7 +19,7 @@ def started(backbone: str) -> StartedCell:
 
 
 @pytest.fixture
-def rows(small_backbone: Backbone, settings: CellSettings) -> Rows:
+def rows(small_backbone: Encoder, settings: CellSettings) -> Rows:
     """Cells to run of these tasks, of one backbone or several, each of these hours."""
 
     def make(

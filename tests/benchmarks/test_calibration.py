@@ -13,15 +13,16 @@ import benchmarks.cluster.arrays
 import benchmarks.execution.calibration
 import benchmarks.report
 import benchmarks.run_all
-import transfer.convert.public_files
+import transfer.encoders.public_files
 from benchmarks.execution.calibration import KnownNumber, Reference, write_calibration
 from benchmarks.planning.plan import PlannedCell
 from benchmarks.results.calibration import calibration_line
 from benchmarks.run_all import main
 from tests.synthetic_records import page, record
-from transfer.backbone import load_backbone, random_backbone
 from transfer.cells.checked_data import fingerprint
-from transfer.convert.public_files import PUBLIC_FILES, PublicFile
+from transfer.encoders.encoder import random_backbone
+from transfer.encoders.opening import load_backbone
+from transfer.encoders.public_files import PUBLIC_FILES, PublicFile
 from transfer.record import protocol_hash
 from transfer.tasks import TASKS, reading_of
 
@@ -38,7 +39,7 @@ def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     known = PublicFile(
         file=file.name, what="A stand-in", algorithm="sha256", digest=digest, source=SOURCE
     )
-    monkeypatch.setattr(transfer.convert.public_files, "PUBLIC_FILES", (known,))
+    monkeypatch.setattr(transfer.encoders.public_files, "PUBLIC_FILES", (known,))
     return file
 
 

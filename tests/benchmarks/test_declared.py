@@ -11,7 +11,6 @@ import pytest
 from benchmarks.execution.states import StartedCell
 from benchmarks.results.published import published_recipes
 from tests.synthetic_records import page, put, record
-from transfer.backbone import Backbone
 from transfer.cells.declaration import (
     PUBLISHED_RECIPES,
     settle_declaration,
@@ -19,18 +18,19 @@ from transfer.cells.declaration import (
 )
 from transfer.cells.execution import evaluate
 from transfer.cells.request import Cell, CellSettings
+from transfer.encoders.encoder import Encoder
 from transfer.record import RECORDS, read_record
 
 RECIPE = "moco/in1k-r50-v1"
 
 
 @pytest.fixture
-def backbone(small_backbone: Backbone) -> Backbone:
+def backbone(small_backbone: Encoder) -> Encoder:
     return replace(small_backbone, made_by={})
 
 
 def test_a_later_declaration_is_added_to_finished_records(
-    backbone: Backbone, settings: CellSettings
+    backbone: Encoder, settings: CellSettings
 ) -> None:
     cell = Cell(key="cifar10_knn", backbone=backbone, seed=0, settings=settings)
     before = evaluate(cell)
@@ -48,7 +48,7 @@ def test_declarable_recipes_are_those_of_published_numbers() -> None:
 
 
 def test_an_unknown_declaration_leaves_earlier_ones(
-    backbone: Backbone, settings: CellSettings
+    backbone: Encoder, settings: CellSettings
 ) -> None:
     cell = Cell(key="cifar10_knn", backbone=backbone, seed=0, settings=settings)
     evaluate(replace(cell, backbone=with_declared_recipe(backbone, RECIPE)))
@@ -58,7 +58,7 @@ def test_an_unknown_declaration_leaves_earlier_ones(
 
 
 def test_what_is_declared_now_and_what_records_say_are_made_to_agree(
-    backbone: Backbone, tmp_path: Path
+    backbone: Encoder, tmp_path: Path
 ) -> None:
     other = "moco/in1k-r50-v2"
     cases: tuple[tuple[tuple[str, ...], str, bool, str, str], ...] = (
@@ -88,7 +88,7 @@ def test_what_is_declared_now_and_what_records_say_are_made_to_agree(
 
 
 def test_declaring_does_not_finish_a_queued_rerun(
-    backbone: Backbone, settings: CellSettings
+    backbone: Encoder, settings: CellSettings
 ) -> None:
     cell = Cell(key="cifar10_knn", backbone=backbone, seed=0, settings=settings)
     evaluate(cell)

@@ -13,11 +13,11 @@ from benchmarks.planning.options import RunAll
 from benchmarks.results.explanation import again_lines
 from pretrain.running.processes import assume_gpus
 from tests.synthetic_records import put
-from transfer.backbone import Backbone, InputFormat, random_backbone, with_heads
 from transfer.cells import command
 from transfer.cells.command import Evaluate
 from transfer.cells.execution import request_of
 from transfer.cells.request import Cell, CellSettings
+from transfer.encoders.encoder import Encoder, InputFormat, random_backbone, with_heads
 from transfer.record import Record, protocol_hash, read_record
 from transfer.tasks import reading_of, task_of
 
@@ -30,7 +30,7 @@ def lines_of(path: Path) -> dict[str, str]:
     return dict(again_lines(read_record(path), path))
 
 
-def planned_cell(words: list[str], backbone: Backbone, monkeypatch: pytest.MonkeyPatch) -> Cell:
+def planned_cell(words: list[str], backbone: Encoder, monkeypatch: pytest.MonkeyPatch) -> Cell:
     """The one cell that the command plans on a machine without a GPU."""
     if words[:3] == ["python", "-m", "transfer"]:
         monkeypatch.setattr(command, "load", lambda *_, **__: backbone)
@@ -41,11 +41,11 @@ def planned_cell(words: list[str], backbone: Backbone, monkeypatch: pytest.Monke
     return Cell(key=request.tasks, backbone=backbone, seed=0, settings=settings)
 
 
-def stand_in(record: Record) -> Backbone:
+def stand_in(record: Record) -> Encoder:
     """The record's backbone without weights."""
     form: dict[str, Any] = {k: v for k, v in record.request["input"].items() if k == "size_px"}
     known = {name: record.backbone[name] for name in NAMES}
-    return Backbone(**known, state_dict={}, input=InputFormat(**form))
+    return Encoder(**known, state_dict={}, input=InputFormat(**form))
 
 
 def test_commands_of_all_own_records_plan_them(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,10 +20,10 @@ from benchmarks.run_all import main, run
 from pretrain.running.lock import BusyError
 from pretrain.running.processes import assume_gpus
 from tests.conftest import own_file
-from transfer.backbone import Backbone, random_backbone
 from transfer.cells.execution import evaluate
 from transfer.cells.request import Cell, CellSettings
 from transfer.datasets.folders import FolderError
+from transfer.encoders.encoder import Encoder, random_backbone
 from transfer.finetuning.options import TrainingOptions
 from transfer.record import failure_path, read_record, write_json_record
 
@@ -61,7 +61,7 @@ def test_a_checkpoint_becomes_records_and_tables_and_what_is_finished_is_not_run
     assert {row.state for row in plan(request_for())} == {"cached"}
 
 
-def two_runs(backbone: Backbone, folder: Path) -> list[Path]:
+def two_runs(backbone: Encoder, folder: Path) -> list[Path]:
     """Two files backbone.pt of other weights, each in the folder of its run."""
     other = random_backbone(arch="resnet18", stem="imagenet", seed=1, input=backbone.input)
     paths = [folder / run / "backbone.pt" for run in ("run1", "run2")]
@@ -72,7 +72,7 @@ def two_runs(backbone: Backbone, folder: Path) -> list[Path]:
 
 
 def test_files_of_one_name_are_rows_of_their_runs(
-    request_for: Request, small_backbone: Backbone, tmp_path: Path
+    request_for: Request, small_backbone: Encoder, tmp_path: Path
 ) -> None:
     for path in two_runs(small_backbone, tmp_path):
         assert run(request_for(ckpt=(path,), tasks="cifar10_knn")) == 0
@@ -91,7 +91,7 @@ def test_files_of_one_name_are_rows_of_their_runs(
     ],
 )
 def test_records_of_other_weights_are_not_replaced(
-    request_for: Request, small_backbone: Backbone, tmp_path: Path, changes: dict[str, Any]
+    request_for: Request, small_backbone: Encoder, tmp_path: Path, changes: dict[str, Any]
 ) -> None:
     first, second = two_runs(small_backbone, tmp_path)
     request = request_for(ckpt=(first,), name=("mine",), tasks="cifar10_knn")
@@ -192,7 +192,7 @@ def test_a_disk_without_room_for_one_record_leaves_the_other_cells_and_the_table
 
 
 def test_the_plan_tells_engine_hours_and_what_no_detector_fits(
-    small_backbone: Backbone, small_data: Path, settings: CellSettings
+    small_backbone: Encoder, small_data: Path, settings: CellSettings
 ) -> None:
     options = TrainingOptions(engine="torchvision", gpus=4)
     paper = replace(settings, data=small_data, schedule="paper", training=options)
@@ -246,7 +246,7 @@ def test_heads_of_a_loocpp_file_are_rows_of_their_own(
 
 
 def test_the_plan_tells_the_grid_and_the_missing_lists_of_few_labels(
-    small_backbone: Backbone, only: Callable[..., Path], settings: CellSettings
+    small_backbone: Encoder, only: Callable[..., Path], settings: CellSettings
 ) -> None:
     paper = replace(settings, data=only("in1k"), schedule="paper")
     keys = ("in1k_semi_10pct@lorac", "in1k_semi_10pct@co2")

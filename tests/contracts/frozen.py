@@ -16,10 +16,10 @@ import torch
 from pretrain.methods import METHODS
 from pretrain.recipes import RECIPES
 from pretrain.run import flatten
-from transfer.backbone import Backbone, InputFormat
 from transfer.cells.request import Cell, CellSettings
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.images import Images, image_files
+from transfer.encoders.encoder import Encoder, InputFormat
 from transfer.frozen.cost_search import search_key
 from transfer.frozen.feature_cache import cache_key
 from transfer.frozen.linear_heads import _file
@@ -66,9 +66,9 @@ TRAININGS = {
 }
 
 
-def backbone(arch: str, stem: Any, size_px: int) -> Backbone:
+def backbone(arch: str, stem: Any, size_px: int) -> Encoder:
     """A backbone without weights, known by a fixed hash."""
-    return Backbone(
+    return Encoder(
         name="frozen",
         arch=arch,
         stem=stem,
@@ -87,7 +87,7 @@ BACKBONES = {
 }
 
 
-def cells(schedule: str, network: Backbone) -> dict[str, Cell]:
+def cells(schedule: str, network: Encoder) -> dict[str, Cell]:
     """The cell of every task."""
     nowhere = Path("nowhere")
     settings = CellSettings(data=nowhere, results=nowhere, runs=nowhere, schedule=schedule)

@@ -13,8 +13,8 @@ from pretrain.export import export
 from pretrain.methods import METHODS
 from tests.rounding import assert_equal_up_to_rounding
 from tests.tiny_methods import forward, tiny_batch, tiny_method
-from transfer.convert.files import read_file
-from transfer.projector import read_heads
+from transfer.encoders.files import read_file
+from transfer.encoders.projector import read_heads
 
 WITHOUT_PROJECTOR = {"supervised", "random"}
 WITH_PROJECTOR = [name for name in METHODS if name not in WITHOUT_PROJECTOR]

@@ -13,7 +13,7 @@ from pretrain.export import export
 from pretrain.parts.resnet import BranchedResNet
 from pretrain.parts.resnet import build_resnet as build_for_pretraining
 from tests.rounding import assert_equal_up_to_rounding
-from transfer.backbone import load_backbone
+from transfer.encoders.opening import load_backbone
 
 
 def with_statistics(network: nn.Module) -> nn.Module:

@@ -29,7 +29,7 @@ from tests.tiny_methods import (
     tiny_method,
     write_images,
 )
-from transfer.backbone import load_backbone
+from transfer.encoders.opening import load_backbone
 
 every_method = pytest.mark.parametrize("name", LEARNING)
 

@@ -11,14 +11,14 @@ from torch import nn
 from torch.nn.functional import one_hot
 
 from tests.transfer.detection.solved import solved_detection
+from tests.transfer.encoders.test_projector import encoder_file
 from tests.transfer.segmentation.solved import solved_segmentation
-from tests.transfer.test_projector import encoder_file
-from transfer.backbone import Backbone, load_backbone
 from transfer.cells.execution import evaluate
 from transfer.cells.request import Cell, CellSettings, departures
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.imagenet.imagenet_c import KINDS
 from transfer.encoders.encoder import Encoder
+from transfer.encoders.opening import load_backbone
 from transfer.frozen.feature_cache import Predictions
 from transfer.record import Record, protocol_hash, read_record
 from transfer.tasks import TASKS, reading_of
@@ -96,7 +96,7 @@ def test_no_two_tasks_write_the_same_record() -> None:
 
 
 @pytest.fixture
-def small_encoder(small_backbone: Backbone, tmp_path: Path) -> Backbone:
+def small_encoder(small_backbone: Encoder, tmp_path: Path) -> Encoder:
     """The small backbone with a projector, which some tasks need."""
     return load_backbone(encoder_file(small_backbone, tmp_path / "encoder.pt"))
 
@@ -113,7 +113,7 @@ FIRST_OF_CLASS = {type(task): key for key, task in reversed(TASKS.items())}
     ],
 )
 def test_a_tiny_run_ends_in_a_record(
-    key: str, small_encoder: Backbone, settings: CellSettings
+    key: str, small_encoder: Encoder, settings: CellSettings
 ) -> None:
     cell = Cell(key=key, backbone=small_encoder, seed=0, settings=settings)
     record = evaluate(cell)

@@ -10,7 +10,7 @@ from torch import nn
 from tests.fake_cuda.pretend import CUDA, on_cuda, pretend_cuda
 from tests.fake_cuda.steps import Step, check_step, take_fine_tuning_step
 from tests.fake_cuda.watch import Watch
-from transfer.backbone import Backbone
+from transfer.encoders.encoder import Encoder
 from transfer.finetuning.classification import Classifier, Crops, FineTuning
 from transfer.segmentation.network import FCN, build_network
 from transfer.segmentation.recipe import VOC_FCN
@@ -32,7 +32,7 @@ COURSE = FineTuning(
 
 
 def test_a_step_of_a_classifier_waits_as_often_as_its_budget_says(
-    small_backbone: Backbone,
+    small_backbone: Encoder,
 ) -> None:
     classifier = Classifier(small_backbone, num_classes=5, seed=0)
     pixels = torch.zeros(4, 3, 32, 32, dtype=torch.uint8)

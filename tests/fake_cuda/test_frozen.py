@@ -10,8 +10,8 @@ from pretrain.running.host_memory import image_memory
 from tests.fake_cuda.pretend import CUDA, on_cuda, pretend_cuda
 from tests.fake_cuda.watch import Watch, allowed_waits
 from tests.pretrain.pixels.photographs import as_jpeg, photograph
-from transfer.backbone import Backbone, InputFormat
 from transfer.datasets.images import Images, image_files
+from transfer.encoders.encoder import Encoder, InputFormat
 from transfer.frozen import crops, extraction, few_shot_heads, nearest, network
 from transfer.frozen.crops import CropSource
 from transfer.frozen.feature_cache import Features
@@ -45,7 +45,7 @@ def the_device_is_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_features_are_float32_and_wait_as_often_as_their_budget_says(
-    small_backbone: Backbone, precision: str
+    small_backbone: Encoder, precision: str
 ) -> None:
     frozen = small_backbone.network()
     if precision == "bfloat16":
@@ -95,7 +95,7 @@ def test_batches_of_crops_wait_nowhere(
 
 
 def extract_on_cuda(
-    backbone: Backbone, images: Images, path: Path, monkeypatch: pytest.MonkeyPatch
+    backbone: Encoder, images: Images, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[list[str], Watch]:
     """Return the order of forward passes, events and writes, with one image per batch."""
     log: list[str] = []
@@ -119,7 +119,7 @@ def extract_on_cuda(
 
 
 def test_features_are_read_back_while_the_next_batch_runs(
-    small_backbone: Backbone, folder: Images, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small_backbone: Encoder, folder: Images, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "entry.npy"
     log, watch = extract_on_cuda(small_backbone, folder, path, monkeypatch)

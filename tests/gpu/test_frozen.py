@@ -9,7 +9,7 @@ from torch.nn.functional import cosine_similarity, normalize
 
 from tests.gpu.findings import Findings, relative_difference, roundings
 from tests.gpu.started import Place
-from transfer.backbone import Backbone, random_backbone
+from transfer.encoders.encoder import Encoder, random_backbone
 from transfer.frozen.classifier import Heads
 from transfer.frozen.feature_cache import Features
 from transfer.frozen.nearest import knn_scores
@@ -47,7 +47,7 @@ def test_features_in_bfloat16(arch: str, place: Place, findings: Findings) -> No
         findings.add(name, float(1 - cosine), 2 * bound)
 
 
-def lived_in_backbone(arch: str) -> Backbone:
+def lived_in_backbone(arch: str) -> Encoder:
     """Return a random backbone whose norms have means, variances and scales of their own."""
     backbone = random_backbone(arch=arch, stem="imagenet", seed=0)
     generator = torch.Generator().manual_seed(1)

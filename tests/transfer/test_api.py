@@ -10,11 +10,11 @@ import torch
 
 import transfer.cells.execution
 from transfer import evaluate
-from transfer.backbone import Backbone
+from transfer.encoders.encoder import Encoder
 
 
 def test_tasks_that_train_do_so_also_where_gradients_are_off(
-    small_backbone: Backbone, small_data: Path, tmp_path: Path
+    small_backbone: Encoder, small_data: Path, tmp_path: Path
 ) -> None:
     found = []
     for number, mode in enumerate((torch.enable_grad, torch.inference_mode)):
@@ -31,7 +31,7 @@ def test_tasks_that_train_do_so_also_where_gradients_are_off(
 
 
 def test_records_of_other_weights_are_neither_replaced_nor_computed(
-    small_backbone: Backbone, small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small_backbone: Encoder, small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     results, runs = tmp_path / "results", tmp_path / "runs"
     smoke = partial(evaluate, data=small_data, schedule="smoke", results=results, runs=runs)

@@ -10,7 +10,6 @@ import tyro
 from pretrain.running.command_line import check_ranges
 from pretrain.running.console import format_duration
 from pretrain.running.processes import this_process
-from transfer.backbone import BackboneError, default_name, require_file, with_heads
 from transfer.cells.declaration import (
     check_declared_recipe,
     settle_declaration,
@@ -26,6 +25,7 @@ from transfer.cells.request import (
 from transfer.datasets.expected import DataError
 from transfer.datasets.folders import check_row_name, check_writable, data_folder
 from transfer.detection.engines import engine_for
+from transfer.encoders.encoder import BackboneError, default_name, require_file, with_heads
 from transfer.encoders.opening import load
 from transfer.encoders.options import AnyEncoder, EncoderOptions
 from transfer.finetuning.options import RANGES, TrainingOptions, length_fraction

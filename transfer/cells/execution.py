@@ -15,7 +15,6 @@ from pretrain.running.host_memory import image_memory
 from pretrain.running.lock import lock_folder, wait_for_lock
 from pretrain.running.processes import Process, tf32_convolutions, this_process, wait_for_all
 from pretrain.running.reading import ReadError
-from transfer.backbone import Backbone
 from transfer.cells.checked_data import (
     checked_data,
     fingerprint,
@@ -36,6 +35,7 @@ from transfer.cells.request import (
 from transfer.datasets.catalog import DATASETS, map_annotations, open_split
 from transfer.datasets.check import Report
 from transfer.datasets.splits import write_list
+from transfer.encoders.encoder import Encoder
 from transfer.finetuning.options import TrainingOptions
 from transfer.frozen.feature_cache import measured_speed
 from transfer.galleries.tile import keep_gallery
@@ -318,7 +318,7 @@ def request_of(cell: Cell, lender: Record | None = None) -> dict[str, Any]:
     }
 
 
-def _backbone_fields(backbone: Backbone) -> dict[str, Any]:
+def _backbone_fields(backbone: Encoder) -> dict[str, Any]:
     names = ["name", "arch", "stem", "sha256", "file_sha256", "source", "made_by"]
     if not backbone.is_resnet:
         names.append("library")

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, Self
 
 from pretrain.running.errors import SuiteError
-from transfer.backbone import Backbone
 from transfer.cells.checked_data import fingerprint
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.folders import Folders
+from transfer.encoders.encoder import Encoder
 from transfer.finetuning.options import TrainingOptions
 from transfer.frozen.feature_cache import RequestedPrecision, feature_precision
 from transfer.record import (
@@ -78,7 +78,7 @@ class Cell:
 
     key: str
     """Key in TASKS: task id and reading."""
-    backbone: Backbone
+    backbone: Encoder
     seed: int
     settings: CellSettings
     ablation: Task | None = None
@@ -123,7 +123,7 @@ class Cell:
         return replace(self, key=key, ablation=None, with_weights=True) if key else None
 
     @property
-    def computing(self) -> Backbone:
+    def computing(self) -> Encoder:
         """Backbone with the arithmetic of its frozen features."""
         return replace(self.backbone, precision=feature_precision(self.settings.features_in))
 
@@ -239,7 +239,7 @@ def check_records_of_name(cells: Sequence[Cell]) -> None:
         )
 
 
-def is_same_file(stored: Mapping[str, Any], backbone: Backbone) -> bool:
+def is_same_file(stored: Mapping[str, Any], backbone: Encoder) -> bool:
     """Return whether stored fields of a backbone are of the same file, maybe with another input."""
     return backbone.file_sha256 != "" and stored.get("file_sha256") == backbone.file_sha256
 

@@ -4,21 +4,25 @@ detectron2 0.6, https://github.com/facebookresearch/detectron2. Its configuratio
 value by value; no file of its model zoo is read. Parts without an option are added to the network
 that detectron2 builds: norm layers of the RPN's head and of the keypoint head, the norm after
 layer4 (MoCo), the norm before the RPN (CO2), and a layer4 of basic blocks as box head.
+
+detectron2 calls torchvision's layer1 res2 and stores a norm inside its convolution. Its bottlenecks
+stride in the 3x3 convolution only if STRIDE_IN_1X1 is False. Shapes do not show that:
+`transfer.finetuning.proof` compares features.
 """
 
 import logging
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from transfer.convert.architectures import FEATURE_DIM, PLAIN, WIDE
-from transfer.convert.resnet import to_detectron2
 from transfer.detection.detector import Detector, ResizedDetections, Sample, scale_gradient
 from transfer.detection.recipe import DetectorRecipe
+from transfer.encoders.architectures import FEATURE_DIM, PLAIN, WIDE
+from transfer.encoders.naming import DETECTRON2
 from transfer.finetuning.norms import Norm
 
 STAGES = {"layer1": "res2", "layer2": "res3", "layer3": "res4", "layer4": "res5"}
@@ -44,6 +48,23 @@ def silence_known_warnings() -> Iterator[None]:
             yield
         finally:
             tracing.setLevel(level)
+
+
+def to_detectron2(
+    state_dict: Mapping[str, Tensor], neck: Literal["fpn", "c4"]
+) -> dict[str, Tensor]:
+    """Return the same tensors, in their shapes and order, under the names of detectron2's detector.
+
+    state_dict: torchvision's names, no classifier. layer4 of a c4 detector is part of the box head.
+    """
+    renamed = {}
+    for name, tensor in state_dict.items():
+        own = DETECTRON2.rename(name)
+        prefix = "backbone.bottom_up." if neck == "fpn" else "backbone."
+        if neck == "c4" and own.startswith("res5."):
+            prefix = "roi_heads."
+        renamed[prefix + own] = tensor
+    return renamed
 
 
 def build_detector(recipe: DetectorRecipe, *, arch: str, num_classes: int, norm: Norm) -> Detector:

@@ -1,8 +1,25 @@
-"""Networks to transfer: ResNets of torchvision's form, those of other libraries, the user's own.
+"""Checkpoints and networks: opens the file of any project; one class for all networks.
 
-options.py  the options that name a network which is not a ResNet
-encoder.py  `Encoder`: network, input, hash, random twin, heads; loads no torch
-opening.py  opens a file: our own, a ResNet under the names of any project, or another network
-sources.py  builds other networks and their pooling: timm, torchvision, transformers, own file
-trial.py    tries the network on fixed images: the image alone must determine its features
+A file becomes an `Encoder` in five steps: files.py reads its tensors and values, matching.py finds
+the network among the names, stated.py applies what the file says about it, proof.py sets every
+tensor once, and trial.py tries the result.
+
+opening.py        opens a file: our own, a ResNet under the names of any project, another network
+encoder.py        `Encoder`: network, input, hash, random twin, heads; loads no torch
+options.py        the options that name a network which is not a ResNet
+
+files.py          reads a file's tensors: format from its first bytes, names from its nesting
+inert.py          unpickles without importing or calling what a file names
+naming.py         the names that each project gives a ResNet's tensors; reads names.yaml
+matching.py       finds the networks in a file, chooses one and accounts for every other tensor
+stated.py         what entries of the file say about its network and images
+proof.py          sets every tensor once; the features of two images must differ
+trial.py          tries the network on fixed images: the image alone must determine its features
+report.py         the report of `python -m transfer inspect`
+public_files.py   published files, recognized by their hashes
+
+architectures.py  the architectures by name, and BackboneError
+resnets.py        torchvision's ResNets with their stems
+sources.py        other networks and their pooling: timm, torchvision, transformers, own file
+projector.py      the projector of a checkpoint, for tasks that look at embeddings
 """

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pretrain.running.command_line import Range
-from transfer.convert.architectures import BackboneError as BackboneError
-from transfer.convert.architectures import Stem, feature_dim, is_large, network_and_heads
+from transfer.encoders.architectures import BackboneError as BackboneError
+from transfer.encoders.architectures import Stem, feature_dim, is_large, network_and_heads
 from transfer.encoders.options import EncoderOptions, Pool
 from transfer.process_state import torch_defaults
 
@@ -165,7 +165,7 @@ class Encoder:
 
     def network(self) -> Any:
         """Return the network (n, 3, H, W) -> (n, C) in eval mode, without gradients."""
-        from transfer.convert.resnet import network_with
+        from transfer.encoders.resnets import network_with
         from transfer.encoders.sources import Pooled
 
         if self.is_resnet:
@@ -416,7 +416,7 @@ def random_backbone(
     """Return torchvision's initialization, fixed by the seed; the global generator is unchanged."""
     import torch
 
-    from transfer.convert.resnet import build_resnet
+    from transfer.encoders.resnets import build_resnet
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

@@ -2,9 +2,9 @@
 
 Our own file is a `torch.save` (or safetensors) of plain tensors and values, written by the export
 of `pretrain`. Its fields are format, arch, stem, state_dict, input and made_by. Pre-training's
-encoder.pt is read in the same way; its field projectors is left to transfer/projector.py. Any other
-file holds a ResNet of torchvision's form under the names of any project, unless --encoder names its
-network. Importing this module loads no torch.
+encoder.pt is read in the same way; projector.py reads its field projectors. Any other file holds a
+ResNet of torchvision's form under the names of any project, unless --encoder names its network.
+Importing this module loads no torch.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transfer.convert.architectures import STEMS, BackboneError, Stem, network_words
+from transfer.encoders.architectures import STEMS, BackboneError, Stem, network_words
 from transfer.encoders.encoder import (
     RESNET50_FLOPS,
     Encoder,
@@ -35,15 +35,15 @@ from transfer.process_state import one_thread, torch_defaults
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from transfer.convert.files import Contents
-    from transfer.convert.inspection import Inspection
-    from transfer.convert.matching import Match
-    from transfer.convert.stated import StatedInput
+    from transfer.encoders.files import Contents
+    from transfer.encoders.matching import Match
+    from transfer.encoders.report import Inspection
     from transfer.encoders.sources import Built
+    from transfer.encoders.stated import StatedInput
 
 FORMAT = "ssl-backbone/1"
 ENCODER_FORMAT = "ssl-encoder/1"
-"""A backbone file that also holds the projector; transfer/projector.py reads that."""
+"""A backbone file that also holds the projector; transfer/encoders/projector.py reads that."""
 OWN_FORMATS = (FORMAT, ENCODER_FORMAT)
 MAX_MESSAGE = 4000
 """Longest reason for a refusal, in characters; names and values of a file may have any length."""
@@ -79,8 +79,8 @@ def open_file(
     network, each tensor of the network is set from the file, and every other tensor of the file is
     a head or another known part.
     """
-    from transfer.convert.files import read_file
-    from transfer.convert.inspection import Inspection
+    from transfer.encoders.files import read_file
+    from transfer.encoders.report import Inspection
 
     options.check()
     require_file(path)
@@ -147,7 +147,7 @@ def load_backbone(path: Path, *, name: str | None = None, branch: str = "") -> E
 
 def inspect_file(path: Path, branch: str = "", options: EncoderOptions = RESNET) -> Inspection:
     """Return how `open_file` reads a file, and which published file it is."""
-    from transfer.convert.public_files import public_file_sentence, recognize_file
+    from transfer.encoders.public_files import public_file_sentence, recognize_file
 
     inspection = open_file(path, options, branch=branch)[1]
     known = recognize_file(path)
@@ -164,7 +164,7 @@ def _image_words(options: EncoderOptions, form: InputFormat) -> str:
 
 def _check_tensors(contents: Contents) -> None:
     """Raise BackboneError for a file without tensors that can be read."""
-    from transfer.convert.naming import brief
+    from transfer.encoders.naming import brief
 
     if contents.tensors:
         return
@@ -190,9 +190,9 @@ def _own(contents: Contents, fields: Mapping[str, Any], branch: str) -> _Opened:
     import torch
     from torch import Tensor
 
-    from transfer.convert.naming import is_optional
-    from transfer.convert.proof import plain_floats
-    from transfer.convert.resnet import network_with, tensor_shapes
+    from transfer.encoders.naming import is_optional
+    from transfer.encoders.proof import plain_floats
+    from transfer.encoders.resnets import network_with, tensor_shapes
 
     if branch:
         raise BackboneError(
@@ -259,8 +259,8 @@ def _of_resnet(
     arch: str, stem: Stem, weights: dict[str, Tensor], form: InputFormat, made_by: dict[str, object]
 ) -> Encoder:
     """Return the ResNet with these weights; BackboneError unless its features depend on images."""
-    from transfer.convert.proof import check_response, fixed_images
-    from transfer.convert.resnet import network_with
+    from transfer.encoders.proof import check_response, fixed_images
+    from transfer.encoders.resnets import network_with
 
     check_response(network_with(arch, stem, weights).requires_grad_(False)(fixed_images()))
     return Encoder(
@@ -278,10 +278,10 @@ def _of_resnet(
 
 def _resnet(contents: Contents, branch: str) -> _Opened:
     """Open a ResNet under the names of any project, with the stem and images that it states."""
-    from transfer.convert.matching import account, choose, find, resnet_plans, weights_of
-    from transfer.convert.naming import layout_name
-    from transfer.convert.resnet import meta_tensors
-    from transfer.convert.stated import apply_stem, input_of, read_statements
+    from transfer.encoders.matching import account, choose, find, resnet_plans, weights_of
+    from transfer.encoders.naming import layout_name
+    from transfer.encoders.resnets import meta_tensors
+    from transfer.encoders.stated import apply_stem, input_of, read_statements
 
     found = find(resnet_plans(), contents)
     match, choice = choose(found, contents, "", branch)
@@ -319,7 +319,7 @@ def _precision_notes(chosen: Match, contents: Contents) -> list[str]:
     """Return a note if the file stores the network in another precision than float32."""
     import torch
 
-    from transfer.convert.naming import is_optional
+    from transfer.encoders.naming import is_optional
 
     names = (name for own, name in chosen.names.items() if not is_optional(own))
     cast = {contents.tensors[name].dtype for name in names} - {torch.float32}
@@ -328,7 +328,7 @@ def _precision_notes(chosen: Match, contents: Contents) -> list[str]:
 
 def _notes(match: Match, contents: Contents, stated: StatedInput) -> list[str]:
     """Return what a reader should know about the images, the precision and unread objects."""
-    from transfer.convert.naming import brief
+    from transfer.encoders.naming import brief
 
     notes = [f"images as the file says: {stated.entries}"] if stated.entries else []
     if stated.is_bgr:
@@ -342,9 +342,9 @@ def _notes(match: Match, contents: Contents, stated: StatedInput) -> list[str]:
 
 def _another(contents: Contents, path: Path, options: EncoderOptions, branch: str) -> _Opened:
     """Open a network that a library or a file of the user builds."""
-    from transfer.convert.matching import account, choose, find, plan_of, weights_of
-    from transfer.convert.naming import brief
-    from transfer.convert.proof import fill
+    from transfer.encoders.matching import account, choose, find, plan_of, weights_of
+    from transfer.encoders.naming import brief
+    from transfer.encoders.proof import fill
     from transfer.encoders.sources import Pooled, build, left_out_heads, loaded_by_transformers
 
     built = build(options.encoder, options.input_px, contents.tensors)
@@ -388,7 +388,7 @@ def of_library(
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
-    from transfer.convert.proof import fixed_images
+    from transfer.encoders.proof import fixed_images
     from transfer.encoders.sources import Pooled
     from transfer.encoders.trial import check_features, forward
 

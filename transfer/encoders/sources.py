@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from pretrain.running.command_line import nearest
-from transfer.convert.architectures import BackboneError
+from transfer.encoders.architectures import BackboneError
 from transfer.encoders.options import Pool
 from transfer.process_state import torch_defaults
 

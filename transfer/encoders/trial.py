@@ -7,8 +7,8 @@ image of a batch would make the result of a task depend on chance or on the size
 import torch
 from torch import Tensor, nn
 
-from transfer.convert.architectures import BackboneError
-from transfer.convert.proof import check_response
+from transfer.encoders.architectures import BackboneError
+from transfer.encoders.proof import check_response
 
 ADVICE = "Make the network return the same features for an image in any batch, as in eval mode"
 

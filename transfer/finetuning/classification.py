@@ -13,8 +13,8 @@ from pretrain.running.atomic_files import content_hash
 from pretrain.running.console import progress
 from pretrain.running.errors import NotFiniteError
 from pretrain.running.processes import Process, any_process, this_process
-from transfer.backbone import Backbone, InputFormat
 from transfer.datasets.images import Images
+from transfer.encoders.encoder import Encoder, InputFormat
 from transfer.finetuning import loop
 from transfer.finetuning.loop import fused
 from transfer.finetuning.schedule import Precision, TrainingSchedule
@@ -82,7 +82,7 @@ def training_samples(images: Images, crop_px: int, seed: int) -> Samples[Crops]:
 class Classifier(nn.Module):
     """A backbone and a linear layer; called with crops, it returns the cross-entropy by name."""
 
-    def __init__(self, backbone: Backbone, num_classes: int, seed: int) -> None:
+    def __init__(self, backbone: Encoder, num_classes: int, seed: int) -> None:
         """Initialize the layer's weights by N(0, 0.01^2) from the seed, its bias by 0 (MoCo)."""
         super().__init__()
         head = nn.Linear(backbone.feature_dim, num_classes)
@@ -116,7 +116,7 @@ class Classifier(nn.Module):
         )
 
 
-def number_at_once(requested: int, backbone: Backbone, process: Process) -> int:
+def number_at_once(requested: int, backbone: Encoder, process: Process) -> int:
     """Return how many networks train side by side: as requested, or as many as a GPU holds.
 
     On a CPU, one unless requested otherwise; one in a run of several processes.
@@ -131,7 +131,7 @@ def number_at_once(requested: int, backbone: Backbone, process: Process) -> int:
 
 
 def train_rates(
-    backbone: Backbone,
+    backbone: Encoder,
     images: Images,
     courses: Mapping[str, FineTuning],
     *,

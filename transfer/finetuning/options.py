@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pretrain.running.command_line import Range
 from pretrain.running.processes import num_gpus, started_processes
-from transfer.backbone import MEAN_RANGE, SIDE_RANGE, STD_RANGE
+from transfer.encoders.encoder import MEAN_RANGE, SIDE_RANGE, STD_RANGE
 from transfer.finetuning.schedule import AnyRecipe, Precision
 
 EngineChoice = Literal["auto", "detectron2", "torchvision"]

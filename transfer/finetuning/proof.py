@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torchvision.models import ResNet
 
-from transfer.convert.resnet import network_with
+from transfer.encoders.resnets import network_with
 
 Channels = tuple[float, float, float]
 

@@ -17,8 +17,8 @@ from torch import Tensor
 from pretrain.pixels.boxes import Box, draw_box
 from pretrain.pixels.crops import crop, crop_one, orient
 from pretrain.running.loader import load_batches
-from transfer.backbone import InputFormat
 from transfer.datasets.images import Images
+from transfer.encoders.encoder import InputFormat
 from transfer.frozen.extraction import num_workers
 from transfer.frozen.kept_images import KeptFiles, PixelBlock, with_kept_pixels
 from transfer.frozen.network import device

@@ -16,9 +16,9 @@ from torchvision.transforms import v2
 from pretrain.running import stop
 from pretrain.running.console import print_line, progress
 from pretrain.running.loader import load_batches
-from transfer.backbone import Backbone
 from transfer.datasets.images import Images
 from transfer.datasets.unchanged import prove_if_cheap, proving
+from transfer.encoders.encoder import Encoder
 from transfer.frozen.feature_file import UnfinishedRows, read_rows, unfinished_rows
 from transfer.frozen.network import device, forward, frozen_network
 from transfer.frozen.transforms import EvalTransform, Normalization
@@ -53,7 +53,7 @@ Pixels = EvalImages | Tensor
 class _Entry:
     """An unfinished cache entry, and the network that fills it."""
 
-    def __init__(self, backbone: Backbone, rows: UnfinishedRows) -> None:
+    def __init__(self, backbone: Encoder, rows: UnfinishedRows) -> None:
         self.rows, self.form = rows, backbone.input
         self.network = frozen_network(backbone)
         self.under_way: ReadBack | None = None
@@ -123,7 +123,7 @@ class ReadBack:
 
 
 def extract(
-    backbones: dict[Path, Backbone],
+    backbones: dict[Path, Encoder],
     images: Images,
     transform: EvalTransform,
     subject: str,

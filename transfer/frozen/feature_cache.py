@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pretrain.running.atomic_files import WriteError, content_hash, write_whole
 from pretrain.running.processes import has_bfloat16, num_gpus, tf32_convolutions
-from transfer.backbone import Backbone, Precision
 from transfer.datasets.folders import Folders
+from transfer.encoders.encoder import Encoder, Precision
 from transfer.frozen.transforms import EvalTransform
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def open_images(key: str, split: str, folders: Folders) -> Images:
 
 
 def features_of_backbones(
-    backbones: Sequence[Backbone],
+    backbones: Sequence[Encoder],
     key: str,
     split: str,
     transform: EvalTransform,
@@ -130,21 +130,21 @@ def features_of_backbones(
     return [Features(torch.from_numpy(rows[path]), images.labels) for path in paths]
 
 
-def measured_speed(folders: Folders, backbone: Backbone) -> dict[str, float]:
+def measured_speed(folders: Folders, backbone: Encoder) -> dict[str, float]:
     """Return images per second of the network alone on this kind of device, by their side in px."""
     own = _speed_file(folders.cache, backbone, "*")
     files = own.parent.glob(own.name)
     return {file.stem.rpartition("-")[2]: float(file.read_text()) for file in files}
 
 
-def _speed_file(cache: Path, backbone: Backbone, size_px: str) -> Path:
+def _speed_file(cache: Path, backbone: Encoder, size_px: str) -> Path:
     from transfer.frozen.network import device
 
     name = f"{backbone.sha256[:24]}-{backbone.precision}-{device().type}-{size_px}.txt"
     return cache / "speed" / name
 
 
-def cache_key(backbone: Backbone, images: Images, transform: EvalTransform) -> str:
+def cache_key(backbone: Encoder, images: Images, transform: EvalTransform) -> str:
     """Return a hash of weights, data, transform, device type, precision and code version."""
     from transfer.frozen.network import device
 

@@ -21,9 +21,9 @@ from pretrain.running.atomic_files import content_hash
 from pretrain.running.console import print_line, progress
 from pretrain.running.errors import NotFiniteError, SuiteError
 from pretrain.running.lock import wait_for_lock
-from transfer.backbone import Backbone
 from transfer.datasets.images import Images
 from transfer.datasets.unchanged import prove_if_cheap, proving
+from transfer.encoders.encoder import Encoder
 from transfer.frozen.classifier import Heads, class_results, save_classifier
 from transfer.frozen.crops import CROPS, CropSource
 from transfer.frozen.feature_cache import Features, Predictions
@@ -44,7 +44,7 @@ class NotFrozenError(SuiteError, RuntimeError):
 
 
 def train_heads(
-    backbone: Backbone,
+    backbone: Encoder,
     images: Images,
     training: ProbeTraining,
     seed: int,
@@ -64,7 +64,7 @@ def train_heads(
 
 
 def _train(
-    backbone: Backbone,
+    backbone: Encoder,
     images: Images,
     training: ProbeTraining,
     seed: int,
@@ -92,7 +92,7 @@ def _train(
 
 
 def _read_stream(
-    backbone: Backbone,
+    backbone: Encoder,
     images: Images,
     seed: int,
     network: nn.Module,
@@ -163,7 +163,7 @@ def _described(training: ProbeTraining) -> str:
 
 
 def train_and_score(
-    backbone: Backbone,
+    backbone: Encoder,
     images: Images,
     training: ProbeTraining,
     test: Features,
@@ -239,13 +239,13 @@ def require_frozen(network: nn.Module, before: dict[str, Tensor]) -> None:
         )
 
 
-def _stream_name(backbone: Backbone, images: Images, training: ProbeTraining, seed: int) -> str:
+def _stream_name(backbone: Encoder, images: Images, training: ProbeTraining, seed: int) -> str:
     """Return the name of a stream: a hash of all that its features depend on."""
     view = [training.crop_px, training.labels, asdict(backbone.input)]
     parts = [backbone.sha256, backbone.precision, images.fingerprint, view, seed, CROPS]
     return f"stream-{content_hash(parts, 16)}"
 
 
-def _file(backbone: Backbone, images: Images, training: ProbeTraining, seed: int) -> str:
+def _file(backbone: Encoder, images: Images, training: ProbeTraining, seed: int) -> str:
     parts = [backbone.sha256, backbone.precision, images.fingerprint, asdict(training), seed, CROPS]
     return f"heads-{content_hash(parts, 16)}.pt"

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 from torchvision.models import ResNet
 
-from transfer.backbone import Backbone
+from transfer.encoders.encoder import Encoder
 
 
 def device() -> torch.device:
@@ -26,7 +26,7 @@ def upload(values: Tensor, where: torch.device) -> Tensor:
     return (values.pin_memory() if where.type == "cuda" else values).to(where, non_blocking=True)
 
 
-def frozen_network(backbone: Backbone) -> nn.Module:
+def frozen_network(backbone: Encoder) -> nn.Module:
     """Return the backbone's network on the device, in channels-last layout, which is fastest."""
     network = backbone.network()
     if backbone.precision == "bfloat16":

@@ -10,7 +10,7 @@ from PIL import Image
 from torch import Tensor
 
 from pretrain.pixels.decoding import rgb_pixels
-from transfer.backbone import Backbone
+from transfer.encoders.encoder import Encoder
 from transfer.frozen.extraction import IMAGES_PER_BATCH
 from transfer.frozen.finite import require_finite
 from transfer.frozen.network import device, forward, frozen_network
@@ -26,12 +26,12 @@ EXPECTED = (
 
 @torch_defaults()
 def image_features(
-    backbone: Backbone,
+    backbone: Encoder,
     images: Iterable[Image.Image | NDArray[np.uint8] | Tensor],
     *,
     resize_px: int | None = None,
 ) -> Tensor:
-    """Return features (n, C) float32 on the CPU; see `Backbone.features`."""
+    """Return features (n, C) float32 on the CPU; see `Encoder.features`."""
     crop_px = backbone.input.size_px
     if resize_px is not None and resize_px < crop_px:
         raise FeatureError(

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from pretrain.running.atomic_files import write_whole
 from pretrain.running.processes import num_gpus
-from transfer.backbone import Backbone
-from transfer.convert.architectures import Stem, network_and_heads
 from transfer.datasets.catalog import DATASETS
+from transfer.encoders.architectures import Stem, network_and_heads
+from transfer.encoders.encoder import Encoder
 
 DRIVER = Path("/proc/driver/nvidia/gpus")
 """Folder in which NVIDIA's driver describes each GPU of this machine."""
@@ -135,7 +135,7 @@ def rates_of_this_machine(runs: Path) -> Rates:
     return ASSUMED
 
 
-def forward_cost(backbone: Backbone) -> float:
+def forward_cost(backbone: Encoder) -> float:
     """Return the arithmetic of a forward pass, in units of a ResNet-50's at 224 px."""
     if not backbone.is_resnet:
         return backbone.cost
@@ -145,7 +145,7 @@ def forward_cost(backbone: Backbone) -> float:
     return cost * (backbone.input.size_px / 224) ** 2 * STEM_COST[backbone.stem]
 
 
-def forward_hours(backbone: Backbone, images: float, rates: Rates = ASSUMED) -> float:
+def forward_hours(backbone: Encoder, images: float, rates: Rates = ASSUMED) -> float:
     """Return the hours of a forward pass of so many images at the backbone's image size."""
     network = backbone.arch.partition("-heads")[0]
     measured, speed = images_per_second(network, backbone.precision, rates)
@@ -164,7 +164,7 @@ def images_per_second(network: str, precision: str, rates: Rates) -> tuple[str, 
 
 
 def probe_hours(
-    backbone: Backbone,
+    backbone: Encoder,
     dataset: str,
     *,
     crops: float = 0.0,

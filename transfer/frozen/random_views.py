@@ -19,15 +19,15 @@ from pretrain.running import stop
 from pretrain.running.atomic_files import content_hash, load_stage, save_stage
 from pretrain.running.console import progress
 from pretrain.running.loader import load_batches
-from transfer.backbone import Backbone
 from transfer.datasets.images import Images
 from transfer.datasets.unchanged import UnprovenFile, prove_if_cheap, proving
+from transfer.encoders.encoder import Encoder
+from transfer.encoders.projector import Projector
 from transfer.frozen.crops import draw_seed
 from transfer.frozen.extraction import num_workers
 from transfer.frozen.finite import require_finite
 from transfer.frozen.network import device, forward, frozen_network
 from transfer.frozen.transforms import Normalization, ViewSettings
-from transfer.projector import Projector
 
 STATISTICS = ("mean_cosine", "mean_covariance_diagonal", "mean_nuclear_norm")
 """Names of the columns of `view_statistics`; each is averaged over images."""
@@ -90,7 +90,7 @@ def view_statistics(embeddings: Tensor) -> Tensor:
 
 
 def statistics_of_views(
-    backbone: Backbone,
+    backbone: Encoder,
     projector: Projector | None,
     images: Images,
     indices: Sequence[int],

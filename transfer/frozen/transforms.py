@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from transfer.backbone import InputFormat
+from transfer.encoders.encoder import InputFormat
 
 if TYPE_CHECKING:
     import torch

@@ -17,8 +17,8 @@ from torch.nn.functional import cross_entropy, interpolate, pad
 from torchvision.models import ResNet
 from torchvision.models.resnet import Bottleneck
 
-from transfer.convert.architectures import FEATURE_DIM
 from transfer.datasets.segmented import IGNORED
+from transfer.encoders.architectures import FEATURE_DIM
 from transfer.finetuning.norms import Norm, norm_layer
 from transfer.finetuning.proof import prove_maps
 from transfer.segmentation.recipe import SegmentationRecipe
@@ -63,6 +63,13 @@ class FCN(nn.Module):
         maps = self.backbone(self._normalize(images))
         return {f"layer{number}": each for number, each in enumerate(maps, start=1)}
 
+    def load_backbone(self, state_dict: Mapping[str, Tensor]) -> None:
+        """Load a backbone of torchvision's names and shapes; RuntimeError if one has no place.
+
+        `prove` finds layers that got no tensor.
+        """
+        self.backbone.load_state_dict({**self.backbone.state_dict(), **state_dict})
+
     def prove(self, state_dict: Mapping[str, Tensor], arch: str) -> dict[str, float]:
         """Return the largest difference of each stage's map from that of the loaded backbone.
 
@@ -98,7 +105,7 @@ def pixel_loss(logits: Tensor, masks: Tensor) -> Tensor:
 def build_network(
     recipe: SegmentationRecipe, *, arch: str, num_classes: int, norm: Norm, log: Path
 ) -> FCN:
-    """Return a new network on the CPU; `load_into_mmseg` comes next. mmengine writes to the log."""
+    """Return a new network on the CPU; `load_backbone` comes next. mmengine writes to the log."""
     with redirect_output(log):
         from mmseg.models import EncoderDecoder
 

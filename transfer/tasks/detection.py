@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, ClassVar, Self
 import numpy as np
 
 from pretrain.running.processes import this_process
-from transfer.backbone import Backbone
-from transfer.convert.architectures import PLAIN, WIDE
 from transfer.datasets.catalog import open_scenes
 from transfer.datasets.folders import Folders
 from transfer.datasets.scenes import Scenes, usable_for_training
@@ -31,6 +29,8 @@ from transfer.detection.recipe import (
     VOC_C4_NONE,
     DetectorRecipe,
 )
+from transfer.encoders.architectures import PLAIN, WIDE
+from transfer.encoders.encoder import Encoder
 from transfer.finetuning.options import EngineChoice, TrainingOptions
 from transfer.frozen.pass_hours import Rates
 from transfer.outcomes import resampled
@@ -141,7 +141,7 @@ class Detection(RecipeTraining[DetectorRecipe]):
         """Return the protocol with the user's options; a departure from it changes the hash."""
         return replace(super().with_options(options), engine_choice=options.engine)
 
-    def unfit(self, backbone: Backbone) -> str:
+    def unfit(self, backbone: Encoder) -> str:
         """Return why a backbone cannot carry a detector; empty if it can."""
         if backbone.arch in WIDE and self.engine == "detectron2":
             return (
@@ -191,7 +191,7 @@ class Detection(RecipeTraining[DetectorRecipe]):
         counts = no_targets(images, self.recipe.finds, difficult_count=False)
         return counts and f"no object that can be found: {counts}"
 
-    def build(self, backbone: Backbone, num_classes: int, norm: Norm, folders: Folders) -> Detector:
+    def build(self, backbone: Encoder, num_classes: int, norm: Norm, folders: Folders) -> Detector:
         """Return the detector with the backbone's weights; torch's generator draws the others."""
         detector = build_detector(
             self.engine, self.recipe, arch=backbone.arch, num_classes=num_classes, norm=norm

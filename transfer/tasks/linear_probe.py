@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from transfer.backbone import Backbone
 from transfer.datasets.folders import Folders
 from transfer.datasets.images import describe_image, thumbnail
+from transfer.encoders.encoder import Encoder
 from transfer.finetuning.options import length_fraction
 from transfer.frozen.feature_cache import Features, Predictions, open_images
 from transfer.frozen.pass_hours import ASSUMED, Rates, probe_hours
@@ -76,13 +76,13 @@ class LinearProbe(CenterCrops):
             return replace(self, epochs=self.epochs / 25, batch_size=32, peers=peers)
         return replace(self, epochs=self.epochs * length_fraction(schedule), peers=peers)
 
-    def for_backbone(self, backbone: Backbone) -> LinearProbe:
+    def for_backbone(self, backbone: Encoder) -> LinearProbe:
         """Return the protocol with the backbone's image size and pixel scale."""
         std = self.std and backbone.input.std
         peers = tuple(peer.for_backbone(backbone) for peer in self.peers)
         return replace(self, crop_px=backbone.input.size_px, std=std, peers=peers)
 
-    def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
+    def gpu_hours(self, backbone: Encoder, rates: Rates = ASSUMED) -> float:
         """Return the estimated hours on one GPU, on the published counts of images."""
         return probe_hours(backbone, self.dataset, epochs=self.epochs, rates=rates)
 
@@ -90,7 +90,7 @@ class LinearProbe(CenterCrops):
         """Return the test images, in center crops."""
         return [("test", self.transform)]
 
-    def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
+    def prepare(self, backbone: Encoder, folders: Folders) -> Prepared:
         """Return the training images and the features of the test images."""
         train = open_images(self.dataset, "trainval", folders)
         (test,) = self.features(backbone, folders)
@@ -159,7 +159,7 @@ class RotationProbe(CenterCrops):
             return replace(self, epochs=self.epochs / 50, batch_size=32)
         return replace(self, epochs=self.epochs * length_fraction(schedule))
 
-    def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
+    def gpu_hours(self, backbone: Encoder, rates: Rates = ASSUMED) -> float:
         """Return the estimated hours on one GPU, on the published counts of images."""
         return probe_hours(backbone, self.dataset, epochs=self.epochs, rates=rates)
 
@@ -167,7 +167,7 @@ class RotationProbe(CenterCrops):
         """Return the test images in each rotation."""
         return [("test", replace(self.transform, turns=turns)) for turns in range(QUARTER_TURNS)]
 
-    def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
+    def prepare(self, backbone: Encoder, folders: Folders) -> Prepared:
         """Return the training images and the features of the test images in each rotation.
 
         These are in one rotation after the other; the label is the rotation.

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pretrain.running.errors import NotFiniteError
-from transfer.backbone import Backbone
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.folders import Folders
+from transfer.encoders.encoder import Encoder
 from transfer.finetuning.options import length_fraction
 from transfer.frozen.classifier import Metric, class_results
 from transfer.frozen.feature_cache import Features, Predictions, open_images
@@ -35,7 +35,7 @@ RATES = tuple(round(10 ** (-1 + exponent / 2), 4) for exponent in range(7))
 class Prepared:
     """Input of a run."""
 
-    backbone: Backbone
+    backbone: Encoder
     train: Images
     trainval: Images
     val: Features
@@ -74,11 +74,11 @@ class LinearTransfer(Task):
         steps = max(1, round(self.steps * part)) if self.steps else 0
         return replace(self, steps=steps, epochs=self.epochs * part)
 
-    def for_backbone(self, backbone: Backbone) -> LinearTransfer:
+    def for_backbone(self, backbone: Encoder) -> LinearTransfer:
         """Return the protocol with crops of the backbone's image size."""
         return replace(self, crop_px=backbone.input.size_px)
 
-    def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
+    def gpu_hours(self, backbone: Encoder, rates: Rates = ASSUMED) -> float:
         """Return the estimated hours on one GPU, on the published counts of images."""
         # the rates are searched in one pass, the chosen one is trained in another
         crops = 2.0 * self.steps * self.batch_size
@@ -102,7 +102,7 @@ class LinearTransfer(Task):
         )
         return next(filter(None, lacking), "")
 
-    def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
+    def prepare(self, backbone: Encoder, folders: Folders) -> Prepared:
         """Return the images of train and trainval, and the features of val and test."""
         return Prepared(
             backbone,

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, cast
 from pretrain.running.atomic_files import content_hash
 from pretrain.running.console import print_line
 from pretrain.running.processes import tf32_convolutions, this_process
-from transfer.backbone import Backbone
-from transfer.convert.architectures import has_max_pool, is_large
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.expected import DataError
 from transfer.datasets.folders import Folders
 from transfer.datasets.unchanged import usable_split
+from transfer.encoders.architectures import has_max_pool, is_large
+from transfer.encoders.encoder import Encoder
 from transfer.finetuning.options import TrainingOptions, length_fraction, of_length
 from transfer.finetuning.schedule import AnyRecipe, FineTuningRecipe
 from transfer.frozen.pass_hours import ASSUMED, FORWARD_COST, Rates
@@ -49,7 +49,7 @@ class Portion:
 class Prepared:
     """The inputs of a run, opened and proven before it starts."""
 
-    backbone: Backbone
+    backbone: Encoder
     norm: Norm
     differences: dict[str, float]
     """Largest difference of each stage's map from torchvision's, in units of its largest value."""
@@ -100,7 +100,7 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
         own, share = self.recipe, length_fraction(schedule)
         return replace(self, recipe=own.tiny() if schedule == "smoke" else of_length(own, share))
 
-    def for_backbone(self, backbone: Backbone) -> Self:
+    def for_backbone(self, backbone: Encoder) -> Self:
         """Return the protocol with the backbone's pixel scale; the image size is its own."""
         mean, std = backbone.input.mean, backbone.input.std
         return replace(self, recipe=replace(self.recipe, pixel_mean=mean, pixel_std=std))
@@ -124,7 +124,7 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
     def cost(self, rates: Rates) -> StepCost:
         """Return what the training costs, by measured rates where there are any."""
 
-    def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
+    def gpu_hours(self, backbone: Encoder, rates: Rates = ASSUMED) -> float:
         """Return the estimated hours of training on one GPU; a test is short beside it."""
         own = self.cost(rates)
         arithmetic = FORWARD_COST.get(backbone.arch, 1.0) * own.relative_size**2
@@ -188,7 +188,7 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
         return ""
 
     @abstractmethod
-    def build(self, backbone: Backbone, num_classes: int, norm: Norm, folders: Folders) -> Any:
+    def build(self, backbone: Encoder, num_classes: int, norm: Norm, folders: Folders) -> Any:
         """Return the network with the backbone's weights; torch's generator draws the others."""
 
     @abstractmethod
@@ -207,7 +207,7 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
         """
 
     def initial(
-        self, backbone: Backbone, portion: Portion, norm: Norm, folders: Folders, seed: int
+        self, backbone: Encoder, portion: Portion, norm: Norm, folders: Folders, seed: int
     ) -> Any:
         """Return the network before training; torch's global generator keeps its state."""
         import torch
@@ -216,7 +216,7 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
             torch.manual_seed(seed)
             return self.build(backbone, len(portion.train.class_names), norm, folders)
 
-    def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
+    def prepare(self, backbone: Encoder, folders: Folders) -> Prepared:
         """Open all images, load the weights into the network and prove it on a fixed image."""
         from transfer.finetuning.loop import use_expandable_segments
         from transfer.finetuning.norms import norm_for
@@ -301,7 +301,7 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
         return replace(found, details={**details, **found.details})
 
 
-def why_not_whole(backbone: Backbone, strides: str) -> str:
+def why_not_whole(backbone: Encoder, strides: str) -> str:
     """Return why a backbone cannot be fine-tuned as a whole; empty if it can.
 
     strides: clause of the message on the strides that a backbone with another stem does not have.

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from transfer.backbone import Backbone
 from transfer.datasets.folders import Folders
 from transfer.datasets.imagenet.imagenet_c import GROUPS, KINDS, MAIN_KINDS, kind_and_severity
 from transfer.datasets.imagenet.objectnet import BORDER_PX, with_words
+from transfer.encoders.encoder import Encoder
 from transfer.frozen.classifier import (
     class_results,
     classifier_scores,
@@ -89,7 +89,7 @@ class TrainedClassifier(Task):
         """Return the keys of the data sets it reads, the classifier's included."""
         return (self.dataset, self.classes_of)
 
-    def for_backbone(self, backbone: Backbone) -> Self:
+    def for_backbone(self, backbone: Encoder) -> Self:
         """Return the protocol with the backbone's image size."""
         return replace(self, crop_px=backbone.input.size_px)
 
@@ -102,12 +102,12 @@ class TrainedClassifier(Task):
         """Return the test images."""
         return [("test", self.transform)]
 
-    def extract_together(self, backbones: Sequence[Backbone], folders: Folders) -> bool:
+    def extract_together(self, backbones: Sequence[Encoder], folders: Folders) -> bool:
         """Extract features of several backbones of one image size; decode every image once."""
         features_of_backbones(backbones, self.dataset, "test", self.transform, folders)
         return True
 
-    def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
+    def prepare(self, backbone: Encoder, folders: Folders) -> Prepared:
         """Return the classifier with the test features, extracted or from the cache.
 
         FileNotFoundError if the classifier is not trained.
@@ -187,7 +187,7 @@ class CorruptionEval(TrainedClassifier):
     resize_px: int = 224
     """Length of the short side; published images are as large as the crop."""
 
-    def for_backbone(self, backbone: Backbone) -> Self:
+    def for_backbone(self, backbone: Encoder) -> Self:
         """Return the protocol with the backbone's image size."""
         return replace(super().for_backbone(backbone), resize_px=backbone.input.size_px)
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from pretrain.running.processes import this_process
-from transfer.backbone import Backbone
-from transfer.convert.architectures import PLAIN, WIDE
 from transfer.datasets.catalog import open_segmented
 from transfer.datasets.folders import Folders
 from transfer.datasets.segmented import IGNORED, Segmented, read_mask
+from transfer.encoders.architectures import PLAIN, WIDE
+from transfer.encoders.encoder import Encoder
 from transfer.frozen.pass_hours import Rates
 from transfer.outcomes import resampled
 from transfer.segmentation.recipe import VOC_FCN, VOC_FCN_MOCO, SegmentationRecipe
@@ -87,7 +87,7 @@ class Segmentation(RecipeTraining[SegmentationRecipe]):
 
     dataset: str = "voc12_seg"
 
-    def unfit(self, backbone: Backbone) -> str:
+    def unfit(self, backbone: Encoder) -> str:
         """Return why a backbone cannot carry the network; empty if it can."""
         if backbone.arch in WIDE:
             return f"mmsegmentation's ResNet is built as {', '.join(PLAIN)}, not {backbone.arch}"
@@ -114,16 +114,15 @@ class Segmentation(RecipeTraining[SegmentationRecipe]):
         """Return why the masks have nothing to find; empty if a pixel has a class."""
         return no_class(images)
 
-    def build(self, backbone: Backbone, num_classes: int, norm: Norm, folders: Folders) -> FCN:
+    def build(self, backbone: Encoder, num_classes: int, norm: Norm, folders: Folders) -> FCN:
         """Return the network with the backbone's weights; torch's generator draws the others."""
-        from transfer.convert.resnet import load_into_mmseg
         from transfer.segmentation.network import build_network
 
         log = folders.work / f"mmengine-{this_process().rank}.log"
         network = build_network(
             self.recipe, arch=backbone.arch, num_classes=num_classes, norm=norm, log=log
         )
-        load_into_mmseg(network.backbone, backbone.state_dict)
+        network.load_backbone(backbone.state_dict)
         return network
 
     def samples(self, images: Segmented, seed: int) -> Samples[Sample]:

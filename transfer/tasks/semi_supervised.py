@@ -15,7 +15,6 @@ import numpy as np
 
 from pretrain.running.errors import NotFiniteError
 from pretrain.running.processes import this_process
-from transfer.backbone import Backbone
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.expected import DataError
 from transfer.datasets.folders import Folders
@@ -26,6 +25,7 @@ from transfer.datasets.splits import (
     share_per_class,
     write_list,
 )
+from transfer.encoders.encoder import Encoder
 from transfer.finetuning.options import TrainingOptions, length_fraction
 from transfer.finetuning.schedule import Precision
 from transfer.frozen.classifier import class_results
@@ -108,7 +108,7 @@ class SemiSupervised(CenterCrops):
         drawn = LISTED_SHARE[self.dataset]
         return replace(self, dataset="in1k", drawn_share=drawn, protocol=f"{name}-drawn/{version}")
 
-    def unfit(self, backbone: Backbone) -> str:
+    def unfit(self, backbone: Encoder) -> str:
         """Return why a backbone cannot be fine-tuned by this protocol; empty if it can."""
         if not backbone.is_resnet:
             return (
@@ -117,7 +117,7 @@ class SemiSupervised(CenterCrops):
             )
         return ""
 
-    def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
+    def gpu_hours(self, backbone: Encoder, rates: Rates = ASSUMED) -> float:
         """Return the estimated hours of the search for a rate and of the last training."""
         counts = DATASETS[self.dataset].counts
         labelled = counts["trainval"] * (self.drawn_share or 1.0)
@@ -169,7 +169,7 @@ class SemiSupervised(CenterCrops):
             why = too_few_of_a_class(where, pool, names, 2, purpose, single)
         return why
 
-    def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
+    def prepare(self, backbone: Encoder, folders: Folders) -> Prepared:
         """Return the labelled images and the test images."""
         labelled = open_images(self.dataset, "trainval", folders)
         if why := self.too_few_labels({"trainval": labelled}):
@@ -240,7 +240,7 @@ class SemiSupervised(CenterCrops):
 
     def fine_tune(
         self,
-        backbone: Backbone,
+        backbone: Encoder,
         learned: Images,
         judged: Images,
         rates: Mapping[str, float],

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar
 import numpy as np
 
 from pretrain.running.errors import SuiteError
-from transfer.backbone import Backbone
 from transfer.datasets.expected import DataError
 from transfer.datasets.folders import Folders
+from transfer.encoders.encoder import Encoder
 from transfer.finetuning.options import TrainingOptions
 from transfer.finetuning.schedule import TrainingSchedule
 from transfer.frozen.feature_cache import Features, TrainAndTest, features_of_backbones, open_images
@@ -101,7 +101,7 @@ class Task(ABC):
         return self
 
     @abstractmethod
-    def for_backbone(self, backbone: Backbone) -> Self:
+    def for_backbone(self, backbone: Encoder) -> Self:
         """Return the protocol with the backbone's image size and pixel scale."""
 
     def with_options(self, options: TrainingOptions) -> Self:
@@ -116,7 +116,7 @@ class Task(ABC):
         """Return in how many processes the task runs."""
         return 1
 
-    def unfit(self, backbone: Backbone) -> str:
+    def unfit(self, backbone: Encoder) -> str:
         """Return why a backbone cannot do the task; empty if it can."""
         return ""
 
@@ -132,7 +132,7 @@ class Task(ABC):
         """Return whether a record that this engine made counts as finished."""
         return True
 
-    def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
+    def gpu_hours(self, backbone: Encoder, rates: Rates = ASSUMED) -> float:
         """Return the estimated hours on one GPU, on the published counts of images.
 
         The backbone's precision is that of its frozen features, which are extracted once.
@@ -149,11 +149,11 @@ class Task(ABC):
         """Return what a plan says of its tasks of this class; num_gpus: of this machine."""
         return []
 
-    def extract_together(self, backbones: Sequence[Backbone], folders: Folders) -> bool:
+    def extract_together(self, backbones: Sequence[Encoder], folders: Folders) -> bool:
         """Extract features of several backbones in one pass; return False if there is none."""
         return False
 
-    def features(self, backbone: Backbone, folders: Folders) -> list[Features]:
+    def features(self, backbone: Encoder, folders: Folders) -> list[Features]:
         """Return the frozen features that it reads, extracted or from the cache.
 
         DataError if the task cannot work with the labels of these images; NotFiniteError if some
@@ -177,7 +177,7 @@ class Task(ABC):
         return read
 
     @abstractmethod
-    def prepare(self, backbone: Backbone, folders: Folders) -> Any:
+    def prepare(self, backbone: Encoder, folders: Folders) -> Any:
         """Touch every file that the run needs; return what `run` works on."""
 
     @abstractmethod
@@ -215,7 +215,7 @@ class CenterCrops(Task):
         """Return the transform of the test images."""
         return EvalTransform.center(self.crop_px, self.margin_px)
 
-    def for_backbone(self, backbone: Backbone) -> Self:
+    def for_backbone(self, backbone: Encoder) -> Self:
         """Return the protocol with crops of the backbone's image size."""
         return replace(self, crop_px=backbone.input.size_px)
 
@@ -223,7 +223,7 @@ class CenterCrops(Task):
         """Return the training and the test images, in center crops."""
         return [("trainval", self.transform), ("test", self.transform)]
 
-    def prepare(self, backbone: Backbone, folders: Folders) -> Any:
+    def prepare(self, backbone: Encoder, folders: Folders) -> Any:
         """Return the features of trainval and test, extracted or from the cache."""
         train, test = self.features(backbone, folders)
         names = open_images(self.dataset, "test", folders).class_names
@@ -278,7 +278,7 @@ def require_heeded(
 class Prepared:
     """Input of a run that trains on images."""
 
-    backbone: Backbone
+    backbone: Encoder
     train: Images
     test: Any
     """Test images, or their features."""

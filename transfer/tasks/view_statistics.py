@@ -12,8 +12,8 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Literal, Never
 
-from transfer.backbone import Backbone
 from transfer.datasets.folders import Folders
+from transfer.encoders.encoder import Encoder
 from transfer.finetuning.options import length_fraction
 from transfer.frozen.feature_cache import open_images
 from transfer.frozen.pass_hours import ASSUMED, Rates, forward_hours
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from transfer.datasets.images import Images
-    from transfer.projector import Projector
+    from transfer.encoders.projector import Projector
 
 Space = Literal["embedding", "feature"]
 
@@ -36,7 +36,7 @@ NUM_BINS = 200
 class Prepared:
     """Input of a run."""
 
-    backbone: Backbone
+    backbone: Encoder
     projector: Projector | None
     images: Images
 
@@ -73,23 +73,23 @@ class ViewStatistics(Task):
         num_images = round(self.num_images * length_fraction(schedule))
         return replace(self, num_images=max(20, num_images))
 
-    def for_backbone(self, backbone: Backbone) -> ViewStatistics:
+    def for_backbone(self, backbone: Encoder) -> ViewStatistics:
         """Return the protocol with the backbone's image size."""
         return replace(self, views=replace(self.views, size_px=backbone.input.size_px))
 
-    def unfit(self, backbone: Backbone) -> str:
+    def unfit(self, backbone: Encoder) -> str:
         """Return why a backbone has no embeddings; empty if it has them or features are asked."""
-        from transfer.projector import why_no_projector
+        from transfer.encoders.projector import why_no_projector
 
         return why_no_projector(backbone) if self.space == "embedding" else ""
 
-    def gpu_hours(self, backbone: Backbone, rates: Rates = ASSUMED) -> float:
+    def gpu_hours(self, backbone: Encoder, rates: Rates = ASSUMED) -> float:
         """Return the estimated hours on one GPU."""
         return forward_hours(backbone, self.num_images * self.views.num_views, rates)
 
-    def prepare(self, backbone: Backbone, folders: Folders) -> Prepared:
+    def prepare(self, backbone: Encoder, folders: Folders) -> Prepared:
         """Return the images, and the projector if embeddings are asked."""
-        from transfer.projector import load_projector
+        from transfer.encoders.projector import load_projector
 
         projector = load_projector(backbone) if self.space == "embedding" else None
         return Prepared(backbone, projector, open_images(self.dataset, self.split, folders))

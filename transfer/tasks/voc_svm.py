@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 
 from pretrain.running.console import print_line
-from transfer.backbone import Backbone
 from transfer.datasets.catalog import expected_sizes
 from transfer.datasets.folders import Folders
+from transfer.encoders.encoder import Encoder
 from transfer.frozen.feature_cache import Features, Predictions, TrainAndTest, open_images
 from transfer.frozen.transforms import EvalTransform
 from transfer.galleries.mistakes import misplaced
@@ -110,7 +110,7 @@ class VOCSVM(Task):
             "those"
         )
 
-    def for_backbone(self, backbone: Backbone) -> Self:
+    def for_backbone(self, backbone: Encoder) -> Self:
         """Return the protocol with images no larger than those the backbone was trained on.
 
         They have that very size for another network than a ResNet, such as a grid of patches.
@@ -126,7 +126,7 @@ class VOCSVM(Task):
         )
         return [("trainval", transform), ("test", transform)]
 
-    def prepare(self, backbone: Backbone, folders: Folders) -> SVMData:
+    def prepare(self, backbone: Encoder, folders: Folders) -> SVMData:
         """Return the features of trainval and test, extracted or from the cache."""
         train, test = self.features(backbone, folders)
         names = open_images("voc07", "trainval", folders).class_names

@@ -11,21 +11,21 @@ from benchmarks.planning.options import SlurmOptions
 from benchmarks.planning.plan import PlannedCell, render_plan
 from pretrain.running.processes import assume_gpus
 from slurm.cluster import Cluster
-from transfer.backbone import Backbone
 from transfer.cells.request import Cell, CellSettings
+from transfer.encoders.encoder import Encoder
 from transfer.finetuning.options import TrainingOptions
 
 WHERE = Cluster({})
 
 
 @pytest.fixture
-def backbone(small_backbone: Backbone) -> Backbone:
+def backbone(small_backbone: Encoder) -> Encoder:
     """A backbone with the papers' image size."""
     form = replace(small_backbone.input, size_px=224)
     return replace(small_backbone, arch="resnet50", input=form, state_dict={})
 
 
-def row(backbone: Backbone, key: str, **training: Any) -> PlannedCell:
+def row(backbone: Encoder, key: str, **training: Any) -> PlannedCell:
     folder, options = Path("folder"), TrainingOptions(**training)
     settings = CellSettings(data=folder, results=folder, runs=folder, training=options)
     cell = Cell(key=key, backbone=backbone, seed=0, settings=settings)
@@ -34,7 +34,7 @@ def row(backbone: Backbone, key: str, **training: Any) -> PlannedCell:
         return PlannedCell(cell, "run", (), cell.task.gpu_hours(backbone))
 
 
-def test_a_probe_asks_for_one_gpu_and_a_detector_for_a_node(backbone: Backbone) -> None:
+def test_a_probe_asks_for_one_gpu_and_a_detector_for_a_node(backbone: Encoder) -> None:
     probe = resources(row(backbone, "in100_linear@jcl"), SlurmOptions(), WHERE)
     detector = resources(row(backbone, "coco_det"), SlurmOptions(), WHERE)
     assert (probe.gpus, probe.processes, probe.cpus) == (1, 1, 8)
@@ -52,6 +52,6 @@ def test_a_probe_asks_for_one_gpu_and_a_detector_for_a_node(backbone: Backbone) 
     assert four.hours == pytest.approx(2 * eight.hours, abs=1)
 
 
-def test_the_plan_tells_a_detectors_gpus_whatever_stands_before_it(backbone: Backbone) -> None:
+def test_the_plan_tells_a_detectors_gpus_whatever_stands_before_it(backbone: Encoder) -> None:
     told = render_plan([row(backbone, "voc07_svm"), row(backbone, "coco_det")])
     assert "on 8 GPUs; a GPU needs at least 3.0 GB" in told

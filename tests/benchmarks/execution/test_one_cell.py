@@ -19,11 +19,12 @@ from benchmarks.planning.checkpoints import Origin, origins
 from benchmarks.planning.options import RunAll
 from benchmarks.planning.plan import PlannedCell
 from pretrain.running.lock import BusyError
-from transfer.backbone import load_backbone, random_backbone
 from transfer.cells.execution import evaluate
 from transfer.cells.many_gpus import KilledError
 from transfer.cells.request import Cell, CellSettings
 from transfer.datasets.synthetic.generate import generate
+from transfer.encoders.encoder import random_backbone
+from transfer.encoders.opening import load_backbone
 from transfer.finetuning.options import TrainingOptions
 from transfer.record import failure_path
 

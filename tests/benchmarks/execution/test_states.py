@@ -18,13 +18,13 @@ from benchmarks.execution.states import (
 )
 from pretrain.running.console import PROGRESS_FILE, progress_file
 from tests.benchmarks.conftest import started
-from transfer.backbone import Backbone
 from transfer.cells.execution import evaluate
 from transfer.cells.request import Cell, CellSettings
+from transfer.encoders.encoder import Encoder
 
 
 @pytest.fixture
-def cell(small_backbone: Backbone, settings: CellSettings) -> Cell:
+def cell(small_backbone: Encoder, settings: CellSettings) -> Cell:
     cell = Cell(key="cifar10_knn", backbone=small_backbone, seed=0, settings=settings)
     write_run_file([cell], settings.runs)
     return cell

@@ -14,8 +14,8 @@ from benchmarks.planning.plan import (
 )
 from pretrain.running.processes import assume_gpus
 from tests.benchmarks.conftest import Rows
-from transfer.backbone import Backbone, random_backbone
 from transfer.cells.request import Cell, CellSettings
+from transfer.encoders.encoder import Encoder, random_backbone
 from transfer.finetuning.options import TrainingOptions
 from transfer.frozen import pass_hours
 from transfer.frozen.pass_hours import ASSUMED, Rates, forward_hours, save_rates
@@ -39,7 +39,7 @@ def test_heads_that_another_row_trains_are_counted_once(rows: Rows) -> None:
 
 
 def test_too_few_images_are_named_in_the_plan(
-    small_backbone: Backbone, settings: CellSettings
+    small_backbone: Encoder, settings: CellSettings
 ) -> None:
     paper = replace(settings, schedule="paper")
     row = plan_cell(Cell(key="cifar10_knn", backbone=small_backbone, seed=0, settings=paper))
@@ -89,7 +89,7 @@ def test_measured_rates_take_the_place_of_assumed_ones(
 
 
 def test_each_training_takes_the_rate_of_its_kind_and_each_network_its_share(
-    small_backbone: Backbone, settings: CellSettings, measured: Rates
+    small_backbone: Encoder, settings: CellSettings, measured: Rates
 ) -> None:
     faster = {"classifier": {"float32": {"images": 256.0, "seconds": 0.1}}}
     twice = replace(measured, probe_crops=8000.0, trainings=faster)
@@ -105,7 +105,7 @@ def test_each_training_takes_the_rate_of_its_kind_and_each_network_its_share(
 
 
 def test_a_plan_names_the_gpu_that_its_hours_were_measured_on(
-    small_backbone: Backbone, small_data: Path, settings: CellSettings, measured: Rates
+    small_backbone: Encoder, small_data: Path, settings: CellSettings, measured: Rates
 ) -> None:
     training = TrainingOptions(engine="torchvision", gpus=1, images_per_gpu=2)
     paper = replace(settings, data=small_data, schedule="paper", training=training)

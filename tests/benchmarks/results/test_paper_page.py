@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.results.published import UNTRAINED, transfer_tasks
 from tests.synthetic_records import blocks, failure, page, record, transfer_records
-from transfer.backbone import random_backbone
+from transfer.encoders.encoder import random_backbone
 
 COCO = {"task": "coco_det", "protocol": "jcl-2020/1", "engine": "torchvision"}
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from transfer.backbone import Backbone
 from transfer.cells.request import Cell, CellSettings
+from transfer.encoders.encoder import Encoder
 
 
 @pytest.fixture
-def own_cell(small_backbone: Backbone, settings: CellSettings, tmp_path: Path) -> Cell:
+def own_cell(small_backbone: Encoder, settings: CellSettings, tmp_path: Path) -> Cell:
     """Nearest neighbors on a copy of a set; beside it "original" leads to what was copied."""
     data = tmp_path / "data"
     shutil.copytree(settings.data / "stanford_cars", data / "stanford_cars")

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from transfer.backbone import Backbone
 from transfer.cells.execution import evaluate, prepare
 from transfer.cells.request import Cell, CellSettings
 from transfer.datasets.catalog import open_split
@@ -17,6 +16,7 @@ from transfer.datasets.expected import DataError
 from transfer.datasets.splits import without
 from transfer.datasets.synthetic.generate import generate
 from transfer.datasets.unchanged import ChangedDataError, usable_split
+from transfer.encoders.encoder import Encoder
 from transfer.tasks.knn import KNN
 
 
@@ -112,7 +112,7 @@ SETS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("key", SETS)
 def test_sets_of_every_kind_are_compared_where_they_are_opened(
-    key: str, small_backbone: Backbone, settings: CellSettings, tmp_path: Path, before: Before
+    key: str, small_backbone: Encoder, settings: CellSettings, tmp_path: Path, before: Before
 ) -> None:
     name, pattern = SETS[key]
     generate(tmp_path / "data", keys=(name,))

@@ -11,7 +11,6 @@ import torch
 import transfer.cells.execution
 import transfer.frozen.extraction
 from pretrain.running.lock import BusyError, lock_folder
-from transfer.backbone import Backbone
 from transfer.cells.command import summary
 from transfer.cells.execution import evaluate
 from transfer.cells.request import (
@@ -22,11 +21,12 @@ from transfer.cells.request import (
     finished,
 )
 from transfer.datasets.expected import DataError
+from transfer.encoders.encoder import Encoder
 from transfer.record import file_for_record, read_record, write_json_record
 
 
 @pytest.fixture
-def cell(small_backbone: Backbone, settings: CellSettings) -> Cell:
+def cell(small_backbone: Encoder, settings: CellSettings) -> Cell:
     return Cell(key="cars_knn", backbone=small_backbone, seed=0, settings=settings)
 
 

@@ -14,17 +14,17 @@ import pytest
 
 from pretrain.running import stop
 from pretrain.running.errors import NotFiniteError
-from transfer.backbone import Backbone
 from transfer.cells.many_gpus import KilledError, evaluate_on_gpus, wait_for_workers
 from transfer.cells.request import Cell, CellSettings, finished
 from transfer.datasets.expected import DataError
+from transfer.encoders.encoder import Encoder
 from transfer.finetuning.options import TrainingOptions
 
 TWO = TrainingOptions(gpus=2)
 
 
 @pytest.fixture
-def cell(small_backbone: Backbone, settings: CellSettings) -> Cell:
+def cell(small_backbone: Encoder, settings: CellSettings) -> Cell:
     """A detector in two processes."""
     settings = replace(settings, training=TWO)
     return Cell(key="coco_det", backbone=small_backbone, seed=0, settings=settings)

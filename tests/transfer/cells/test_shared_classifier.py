@@ -14,10 +14,10 @@ from benchmarks.planning.options import RunAll
 from benchmarks.planning.plan import PlannedCell, plan_cell, with_classifiers
 from benchmarks.run_all import plan
 from pretrain.running.lock import lock_folder
-from transfer.backbone import Backbone, random_backbone
 from transfer.cells.execution import evaluate, prepare
 from transfer.cells.request import Cell, CellSettings, ClassifierError, finished
 from transfer.datasets.images import Images
+from transfer.encoders.encoder import Encoder, random_backbone
 from transfer.frozen.classifier import Heads, classifier_file, save_classifier
 from transfer.frozen.feature_cache import Predictions
 from transfer.record import failure_path, read_record, write_json_record
@@ -25,7 +25,7 @@ from transfer.tasks.task import NamedTask
 
 
 @pytest.fixture
-def cell(small_backbone: Backbone, settings: CellSettings) -> Cell:
+def cell(small_backbone: Encoder, settings: CellSettings) -> Cell:
     return Cell(key="objectnet13_eval", backbone=small_backbone, seed=0, settings=settings)
 
 
@@ -41,7 +41,7 @@ def trained(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the backbones whose classifiers were trained: instead, drawn from their weights."""
     names: list[str] = []
 
-    def drawn(backbone: Backbone, images: Images, *rest: object) -> Predictions:
+    def drawn(backbone: Encoder, images: Images, *rest: object) -> Predictions:
         folder = rest[3]
         assert isinstance(folder, Path)
         names.append(backbone.source)

@@ -10,12 +10,12 @@ import pytest
 
 import transfer.datasets.repeated
 from tests.transfer.datasets.conftest import CopyOf
-from transfer.backbone import Backbone
 from transfer.cells.execution import evaluate
 from transfer.cells.request import Cell, CellSettings
 from transfer.datasets.catalog import open_any, open_split
 from transfer.datasets.check import check, require
 from transfer.datasets.expected import DataError
+from transfer.encoders.encoder import Encoder
 from transfer.record import COPIED
 
 PETS = "oxford-iiit-pet/annotations"
@@ -160,7 +160,7 @@ def test_copies_under_another_label_are_named(copy_of: CopyOf) -> None:
 
 
 def test_the_record_keeps_the_share_of_copies(
-    copy_of: CopyOf, small_backbone: Backbone, settings: CellSettings
+    copy_of: CopyOf, small_backbone: Encoder, settings: CellSettings
 ) -> None:
     data = copy_of("pets")
     copy_to_test(data, "pets", 1)

@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from transfer.backbone import random_backbone
 from transfer.detection import detectron2_engine
 from transfer.detection import recipe as recipes
 from transfer.detection.detector import Detector
 from transfer.detection.recipe import DetectorRecipe
 from transfer.detection.torchvision_engine.network import RCNN
+from transfer.encoders.encoder import random_backbone
 
 Build = Callable[..., Detector]
 

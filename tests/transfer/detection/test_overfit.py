@@ -10,12 +10,12 @@ from PIL import Image, ImageDraw
 
 from pretrain.running.processes import Process
 from tests.transfer.detection.scenes import scene, with_coco_file
-from transfer.backbone import random_backbone
 from transfer.datasets.scenes import Scenes
 from transfer.detection.coco_ap import coco_ap
 from transfer.detection.engines import build_detector
 from transfer.detection.recipe import COCO_FPN_MASKS
 from transfer.detection.train import detect, training, training_samples
+from transfer.encoders.encoder import random_backbone
 from transfer.finetuning.loop import train
 
 HEIGHT, WIDTH = 96, 128

@@ -16,12 +16,12 @@ from tests.transfer.detection.fixed_detector import fill, in_double, lean
 from tests.transfer.detection.parity import CASES, GRADIENT, LOSS, NUM_CLASSES, worst_tensor
 from tests.transfer.detection.same_weights import to_torchvision, torchvision_name
 from tests.transfer.detection.small_samples import small_samples
-from transfer.backbone import random_backbone
 from transfer.detection import detectron2_engine
 from transfer.detection.detector import Detector, Sample
 from transfer.detection.recipe import DetectorRecipe
 from transfer.detection.torchvision_engine.network import RCNN
 from transfer.detection.train import sgd
+from transfer.encoders.encoder import random_backbone
 from transfer.finetuning.schedule import learning_rate, set_rate
 
 pytestmark = pytest.mark.detectron2

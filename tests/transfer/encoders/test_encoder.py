@@ -17,8 +17,8 @@ from torch.nn.functional import normalize
 
 from benchmarks.planning.checkpoints import Origin
 from transfer import Encoder, SuiteError, evaluate, tasks
-from transfer.backbone import BackboneError, with_heads
 from transfer.cells.request import Cell, CellSettings, departures
+from transfer.encoders.encoder import BackboneError, with_heads
 from transfer.encoders.opening import open_file
 from transfer.encoders.options import EncoderOptions
 from transfer.encoders.sources import build

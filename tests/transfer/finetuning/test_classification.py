@@ -14,9 +14,9 @@ from torchvision.transforms.v2.functional import pil_to_tensor
 from pretrain.running import stop
 from pretrain.running.errors import NotFiniteError
 from pretrain.running.processes import Process
-from transfer.backbone import Backbone
 from transfer.datasets.catalog import open_split
 from transfer.datasets.images import Images
+from transfer.encoders.encoder import Encoder
 from transfer.finetuning import classification, loop
 from transfer.finetuning.classification import (
     Classifier,
@@ -55,7 +55,7 @@ Train = Callable[..., list[tuple[Classifier, Any]]]
 
 
 @pytest.fixture(scope="module")
-def train(small_backbone: Backbone, images: Images) -> Train:
+def train(small_backbone: Encoder, images: Images) -> Train:
     """Return a function that trains a small backbone in a folder, for each rate side by side."""
 
     def trained(folder: Path, *rates: float) -> list[tuple[Classifier, Any]]:
@@ -67,7 +67,7 @@ def train(small_backbone: Backbone, images: Images) -> Train:
 
 def test_the_loop_is_plain_sgd_on_the_same_crops(
     train: Train,
-    small_backbone: Backbone,
+    small_backbone: Encoder,
     images: Images,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -101,7 +101,7 @@ def test_the_loop_is_plain_sgd_on_the_same_crops(
 
 
 def test_scores_are_those_of_the_network_in_eval_mode(
-    small_backbone: Backbone, images: Images
+    small_backbone: Encoder, images: Images
 ) -> None:
     classifier = Classifier(small_backbone, 6, seed=0).eval()
     transform = EvalTransform(resize_px=37, crop_px=32)
@@ -193,7 +193,7 @@ def test_a_group_that_diverged_as_a_whole_is_tried_again(train: Train, tmp_path:
 
 
 def test_the_number_of_networks_follows_from_the_memory_of_a_gpu(
-    small_backbone: Backbone, monkeypatch: pytest.MonkeyPatch
+    small_backbone: Encoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gpu, two = Process(device=torch.device("cuda")), Process(num_processes=2, device=CPU.device)
     values = sum(tensor.numel() for tensor in small_backbone.state_dict.values())

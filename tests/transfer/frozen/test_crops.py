@@ -8,8 +8,8 @@ import torch
 from torchvision.transforms import v2
 
 import transfer.frozen.crops
-from transfer.backbone import InputFormat
 from transfer.datasets.catalog import open_split
+from transfer.encoders.encoder import InputFormat
 from transfer.frozen.crops import CropSource, RandomCrops, batch_places, draw_seed
 from transfer.frozen.probe_training import ProbeTraining
 from transfer.frozen.transforms import normalize_pixels

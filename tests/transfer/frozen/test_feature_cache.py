@@ -13,8 +13,8 @@ from PIL import Image
 import transfer.frozen.extraction
 import transfer.frozen.feature_cache
 from pretrain.running import stop
-from transfer.backbone import Backbone, InputFormat, Precision, random_backbone
 from transfer.datasets.folders import Folders
+from transfer.encoders.encoder import Encoder, InputFormat, Precision, random_backbone
 from transfer.frozen.feature_cache import (
     Features,
     cache_key,
@@ -45,12 +45,12 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[Image.Image]:
     return images
 
 
-def extract(backbone: Backbone, folders: Folders) -> Features:
+def extract(backbone: Encoder, folders: Folders) -> Features:
     return features_of_backbones([backbone], "dtd", "val", TRANSFORM, folders)[0]
 
 
 def test_a_stop_keeps_finished_batches_and_kept_crops_give_the_same_features_without_an_image(
-    small_backbone: Backbone,
+    small_backbone: Encoder,
     folders: Folders,
     monkeypatch: pytest.MonkeyPatch,
     decoded: list[Image.Image],
@@ -71,7 +71,7 @@ def test_a_stop_keeps_finished_batches_and_kept_crops_give_the_same_features_wit
 
 
 def test_crops_without_room_are_named_and_not_kept(
-    small_backbone: Backbone,
+    small_backbone: Encoder,
     folders: Folders,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -94,7 +94,7 @@ def test_a_border_is_cut_off_before_anything_else() -> None:
 
 
 def test_several_backbones_share_one_pass_over_the_images(
-    small_backbone: Backbone, folders: Folders, decoded: list[Image.Image]
+    small_backbone: Encoder, folders: Folders, decoded: list[Image.Image]
 ) -> None:
     other = random_backbone(
         arch="resnet18", stem="imagenet", seed=1, input=InputFormat(mean=(0, 0, 0), size_px=32)
@@ -108,7 +108,7 @@ def test_several_backbones_share_one_pass_over_the_images(
         assert torch.equal(one, shared.features)
 
 
-def test_features_in_bfloat16_differ_but_little(small_backbone: Backbone, folders: Folders) -> None:
+def test_features_in_bfloat16_differ_but_little(small_backbone: Encoder, folders: Folders) -> None:
     fast = replace(small_backbone, precision="bfloat16")
     exact, rounded = (extract(b, folders).features for b in (small_backbone, fast))
     assert not torch.equal(exact, rounded)
@@ -117,7 +117,7 @@ def test_features_in_bfloat16_differ_but_little(small_backbone: Backbone, folder
 
 
 def test_features_in_tf32_have_files_of_their_own(
-    small_backbone: Backbone, folders: Folders, monkeypatch: pytest.MonkeyPatch
+    small_backbone: Encoder, folders: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     images = open_images("dtd", "val", folders)
     keys = set()

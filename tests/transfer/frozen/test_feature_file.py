@@ -22,10 +22,10 @@ import transfer.frozen.extraction
 import transfer.frozen.feature_cache
 import transfer.frozen.feature_file
 from pretrain.running.atomic_files import WriteError
-from transfer.backbone import Backbone
 from transfer.datasets.catalog import open_split
 from transfer.datasets.folders import Folders
 from transfer.datasets.unchanged import working_on
+from transfer.encoders.encoder import Encoder
 from transfer.frozen.extraction import EvalImages
 from transfer.frozen.feature_cache import features_of_backbones
 from transfer.frozen.feature_file import read_rows, unfinished_rows
@@ -45,7 +45,7 @@ Work = Callable[[], list[Tensor]]
 
 @pytest.fixture
 def extract(
-    small_backbone: Backbone, small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small_backbone: Encoder, small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Work:
     """Features of a few images, for two backbones in one pass; their networks cost nothing."""
     images = open_split("dtd", small_data, "val").subset(range(NUM_IMAGES))

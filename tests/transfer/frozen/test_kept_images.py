@@ -12,9 +12,9 @@ import transfer.frozen.kept_images
 from pretrain.running import stop
 from pretrain.running.host_memory import image_memory
 from tests.pretrain.pixels.photographs import as_jpeg, photograph
-from transfer.backbone import InputFormat
 from transfer.datasets.expected import DataError
 from transfer.datasets.images import ImageFiles, Images, image_files
+from transfer.encoders.encoder import InputFormat
 from transfer.frozen.crops import CropSource, RandomCrops, device_crops, fits_on
 from transfer.frozen.kept_images import ImageMemoryError, KeptFiles, PixelBlock, with_kept_pixels
 from transfer.frozen.probe_training import Labels, ProbeTraining

@@ -15,8 +15,8 @@ import transfer.frozen.linear_heads
 from pretrain.optim import build_optimizer
 from pretrain.recipes import RECIPES
 from pretrain.running import stop
-from transfer.backbone import Backbone
 from transfer.datasets.catalog import open_split
+from transfer.encoders.encoder import Encoder
 from transfer.frozen.classifier import Heads
 from transfer.frozen.feature_cache import Features, Predictions
 from transfer.frozen.linear_heads import (
@@ -156,7 +156,7 @@ def test_a_pass_ends_with_the_step_nearest_to_its_last_image() -> None:
         assert training.pass_ends(images)[-1] == training.num_steps(images)
 
 
-def test_a_backbone_in_training_mode_is_not_frozen(small_backbone: Backbone) -> None:
+def test_a_backbone_in_training_mode_is_not_frozen(small_backbone: Encoder) -> None:
     network = small_backbone.network()
     before = weights_of(network)
     require_frozen(network, before)
@@ -165,7 +165,7 @@ def test_a_backbone_in_training_mode_is_not_frozen(small_backbone: Backbone) -> 
 
 
 def test_norm_statistics_that_move_stop_the_training_after_the_first_pass(
-    small_backbone: Backbone, small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small_backbone: Encoder, small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[int] = []
 
@@ -183,7 +183,7 @@ def test_norm_statistics_that_move_stop_the_training_after_the_first_pass(
 
 
 @pytest.fixture
-def score(small_backbone: Backbone, small_data: Path) -> Callable[..., Predictions]:
+def score(small_backbone: Encoder, small_data: Path) -> Callable[..., Predictions]:
     """Return a function that trains for some epochs in a folder, and scores six test images."""
     images = open_split("cars", small_data, "train").subset(range(16))
 

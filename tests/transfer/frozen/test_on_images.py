@@ -10,9 +10,9 @@ from PIL import Image
 from torch import nn
 
 from transfer import Encoder, NotFiniteError
-from transfer.backbone import random_backbone
 from transfer.datasets.catalog import open_split
 from transfer.datasets.folders import Folders
+from transfer.encoders.encoder import random_backbone
 from transfer.frozen.feature_cache import features_of_backbones
 from transfer.frozen.on_features import FeatureError
 from transfer.frozen.transforms import EvalTransform

@@ -9,8 +9,8 @@ from torch.nn.functional import normalize
 
 from pretrain.running import stop
 from tests.rounding import assert_equal_up_to_rounding
-from transfer.backbone import Backbone
 from transfer.datasets.images import ImageArrays, Images, encode_names
+from transfer.encoders.encoder import Encoder
 from transfer.frozen.random_views import RandomViews, statistics_of_views, view_statistics
 from transfer.frozen.transforms import ViewSettings
 
@@ -65,7 +65,7 @@ def test_a_view_without_changes_is_the_image(images: Images) -> None:
 
 
 def test_an_interrupted_computation_goes_on_to_the_same_statistics(
-    images: Images, small_backbone: Backbone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    images: Images, small_backbone: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def compute(name: str) -> torch.Tensor:
         folder = tmp_path / name

@@ -17,11 +17,11 @@ from pretrain.running.atomic_files import write_whole
 from pretrain.running.errors import NotFiniteError
 from pretrain.running.host_memory import image_memory
 from pretrain.running.lock import lock_folder
-from transfer.backbone import Backbone
 from transfer.datasets import unchanged
 from transfer.datasets.catalog import open_split
 from transfer.datasets.images import Images
 from transfer.datasets.unchanged import working_on
+from transfer.encoders.encoder import Encoder
 from transfer.frozen.classifier import Heads
 from transfer.frozen.feature_cache import Features, Predictions
 from transfer.frozen.linear_heads import train_and_score, train_heads
@@ -68,7 +68,7 @@ Train = Callable[..., Heads]
 
 
 @pytest.fixture(scope="module")
-def train(small_backbone: Backbone, images: Images) -> Train:
+def train(small_backbone: Encoder, images: Images) -> Train:
     """Return a function of a probe, a folder, and the probes on its stream: all, unless given."""
 
     def trained(
@@ -191,7 +191,7 @@ def test_a_probe_that_diverges_ends_only_itself_and_what_went_along_is_saved(
 
 
 def test_each_probe_keeps_its_own_curve(
-    small_backbone: Backbone, images: Images, tmp_path: Path
+    small_backbone: Encoder, images: Images, tmp_path: Path
 ) -> None:
     test = Features(torch.randn(6, 512), torch.arange(6) % 3)
     for one in (SMALL, LONG):
@@ -205,7 +205,7 @@ def test_each_probe_keeps_its_own_curve(
 
 
 def test_a_pass_of_another_process_is_waited_for_and_only_what_is_missing_is_trained(
-    small_backbone: Backbone,
+    small_backbone: Encoder,
     images: Images,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from transfer.backbone import random_backbone
-from transfer.convert.resnet import load_into_mmseg
+from transfer.encoders.encoder import random_backbone
 from transfer.finetuning.norms import NaiveSyncBatchNorm, Norm
 from transfer.segmentation import network as networks
 from transfer.segmentation.network import FCN, build_network, redirect_output
@@ -34,7 +33,7 @@ def built(
     """A network on these weights."""
     torch.manual_seed(0)
     network = build_network(recipe, arch=arch, num_classes=21, norm=norm, log=folder / "log")
-    load_into_mmseg(network.backbone, weights(arch))
+    network.load_backbone(weights(arch))
     return network
 
 

@@ -10,13 +10,13 @@ import pytest
 
 from tests.transfer.detection.scenes import scene
 from tests.transfer.detection.tiny_training import tiny_scenes
-from transfer.backbone import Backbone, random_backbone
 from transfer.cells.execution import evaluate
 from transfer.cells.request import Cell, CellSettings, departures
-from transfer.convert.architectures import STEMS
 from transfer.datasets.expected import DataError
 from transfer.datasets.folders import Folders
 from transfer.datasets.scenes import Scenes
+from transfer.encoders.architectures import STEMS
+from transfer.encoders.encoder import Encoder, random_backbone
 from transfer.finetuning.options import TrainingOptions
 from transfer.tasks import TASKS
 from transfer.tasks.detection import TASKS as DETECTORS
@@ -27,7 +27,7 @@ CPU = TrainingOptions(engine="torchvision", gpus=1)
 
 
 def cell(
-    key: str, backbone: Backbone, settings: CellSettings, options: TrainingOptions = CPU
+    key: str, backbone: Encoder, settings: CellSettings, options: TrainingOptions = CPU
 ) -> Cell:
     return Cell(key=key, backbone=backbone, seed=0, settings=replace(settings, training=options))
 
@@ -42,7 +42,7 @@ def test_backbones_that_no_network_can_be_built_on_are_refused(settings: CellSet
 
 
 def test_detectron2_asked_for_and_absent_says_how_to_install_it(
-    small_backbone: Backbone, settings: CellSettings, monkeypatch: pytest.MonkeyPatch
+    small_backbone: Encoder, settings: CellSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("transfer.detection.engines.is_available", lambda: False)
     asked = cell("coco_det", small_backbone, settings, TrainingOptions(engine="detectron2"))
@@ -51,7 +51,7 @@ def test_detectron2_asked_for_and_absent_says_how_to_install_it(
 
 
 def test_an_altered_recipe_is_told_in_one_sentence(
-    small_backbone: Backbone, settings: CellSettings
+    small_backbone: Encoder, settings: CellSettings
 ) -> None:
     paper = replace(settings, schedule="paper")
     options = TrainingOptions(gpus=1, iterations=300, image_px=129, learning_rates=(0.02,))
@@ -63,7 +63,7 @@ def test_an_altered_recipe_is_told_in_one_sentence(
 
 
 def test_an_ablation_compares_its_own_rates_unless_others_are_asked_and_has_no_options(
-    small_backbone: Backbone, settings: CellSettings
+    small_backbone: Encoder, settings: CellSettings
 ) -> None:
     task = NamedTask("coco_det", TASKS["coco_det"])
     ablation = task.ablation("search", learning_rates=(0.02, 0.01)).task
@@ -110,7 +110,7 @@ def test_images_without_objects_are_nothing_to_learn(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("bad", ["trainval", "test", "train", "val"])
 def test_a_part_without_objects_is_refused_before_a_network_is_built(
-    bad: str, small_backbone: Backbone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bad: str, small_backbone: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scenes = tiny_scenes(tmp_path)
 
@@ -127,7 +127,7 @@ def test_a_part_without_objects_is_refused_before_a_network_is_built(
 
 @pytest.mark.slow
 def test_learning_rates_are_tried_on_held_out_training_images(
-    small_backbone: Backbone, settings: CellSettings
+    small_backbone: Encoder, settings: CellSettings
 ) -> None:
     options = replace(CPU, learning_rates=(0.02, 0.001))
     record = evaluate(cell("coco_det", small_backbone, settings, options))

@@ -12,10 +12,10 @@ from torch.nn.functional import one_hot
 
 from pretrain.running.errors import NotFiniteError
 from tests.transfer.tasks.labeled_images import labeled
-from transfer.backbone import Backbone
 from transfer.datasets.catalog import open_split
 from transfer.datasets.expected import DataError
 from transfer.datasets.folders import Folders
+from transfer.encoders.encoder import Encoder
 from transfer.frozen.feature_cache import Features, TrainAndTest
 from transfer.metrics import top1
 from transfer.tasks import TASKS
@@ -123,7 +123,7 @@ def test_a_class_with_too_few_images_for_a_bank_is_named() -> None:
     ],
 )
 def test_too_few_labels_are_noticed_before_features_are_extracted(
-    task: CenterCrops, small_backbone: Backbone, small_data: Path, tmp_path: Path
+    task: CenterCrops, small_backbone: Encoder, small_data: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(DataError, match="cifar10"):
         task.prepare(small_backbone, Folders(small_data, tmp_path, tmp_path))

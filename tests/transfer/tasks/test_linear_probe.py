@@ -9,11 +9,11 @@ import torch
 from torchvision.transforms.v2.functional import pil_to_tensor
 
 import transfer.frozen.linear_heads
-from transfer.backbone import Backbone
 from transfer.cells.request import Cell, CellSettings, departures
 from transfer.datasets.catalog import open_split
 from transfer.datasets.folders import Folders
 from transfer.datasets.images import describe_image, thumbnail
+from transfer.encoders.encoder import Encoder
 from transfer.frozen.feature_cache import Features, Predictions
 from transfer.frozen.network import forward
 from transfer.frozen.transforms import EvalTransform, normalize_pixels
@@ -24,7 +24,7 @@ from transfer.tasks.task import NamedTask, Prepared
 
 @pytest.mark.parametrize("red", [0.228, 0.229])
 def test_a_backbone_of_another_pixel_scale_than_loracs_code_is_told(
-    red: float, small_backbone: Backbone, settings: CellSettings
+    red: float, small_backbone: Encoder, settings: CellSettings
 ) -> None:
     form = replace(small_backbone.input, std=(red, 0.224, 0.225), size_px=224)
     backbone = replace(small_backbone, input=form)
@@ -53,7 +53,7 @@ def test_readings_that_see_the_same_crops_are_trained_in_one_pass() -> None:
     assert [peer.epochs for peer in probe("in100_linear@looc").peers] == [100]
 
 
-def test_peers_have_the_length_and_the_crops_of_the_probe(small_backbone: Backbone) -> None:
+def test_peers_have_the_length_and_the_crops_of_the_probe(small_backbone: Encoder) -> None:
     task = probe("in1k_linear@jcl").at_schedule("0.1").for_backbone(small_backbone)
     assert [peer.training() for peer in task.peers] == [
         probe(f"in1k_linear@{reading}").at_schedule("0.1").for_backbone(small_backbone).training()
@@ -62,7 +62,7 @@ def test_peers_have_the_length_and_the_crops_of_the_probe(small_backbone: Backbo
     assert {peer.shared_pass for peer in task.peers} == {task.shared_pass}
 
 
-def ran(key: str, backbone: Backbone, folders: Folders) -> Predictions:
+def ran(key: str, backbone: Encoder, folders: Folders) -> Predictions:
     task = probe(key).at_schedule("0.05").for_backbone(backbone)
     folders = replace(folders, work=folders.work / key)
     return task.run(task.prepare(backbone, folders), folders, 0)
@@ -70,7 +70,7 @@ def ran(key: str, backbone: Backbone, folders: Folders) -> Predictions:
 
 @pytest.mark.slow
 def test_a_second_reading_finds_its_head_trained_and_it_is_the_same_as_alone(
-    small_backbone: Backbone, small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small_backbone: Encoder, small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folders = Folders(small_data, tmp_path / "cache", tmp_path / "work")
     others = replace(folders, cache=tmp_path / "other cache", work=tmp_path / "other work")
@@ -84,7 +84,7 @@ def test_a_second_reading_finds_its_head_trained_and_it_is_the_same_as_alone(
 
 
 def test_features_of_a_position_are_those_of_the_turned_image(
-    small_backbone: Backbone, small_data: Path, tmp_path: Path
+    small_backbone: Encoder, small_data: Path, tmp_path: Path
 ) -> None:
     task = RotationProbe(crop_px=32)
     test = task.prepare(small_backbone, Folders(small_data, tmp_path, tmp_path)).test
@@ -108,7 +108,7 @@ def test_an_ablation_trains_its_own_rate_and_two_classes_have_no_top5() -> None:
 
 
 def test_an_image_with_shares_of_heads_is_named_and_shown_as_it_was_turned(
-    small_backbone: Backbone, small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small_backbone: Encoder, small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     images = open_split("in100", small_data, "test")
     examples = [{"index": turns * len(images) + 7, "label": turns} for turns in (0, 3)]

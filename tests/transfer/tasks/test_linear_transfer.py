@@ -9,9 +9,9 @@ import torch
 
 import transfer.frozen.linear_heads
 from pretrain.running.errors import NotFiniteError
-from transfer.backbone import Backbone
 from transfer.datasets.folders import Folders
 from transfer.datasets.images import ImageArrays, Images
+from transfer.encoders.encoder import Encoder
 from transfer.frozen.classifier import Heads
 from transfer.frozen.feature_cache import Features
 from transfer.frozen.probe_training import ProbeTraining
@@ -40,7 +40,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, tuple[float, 
     calls: list[tuple[object, tuple[float, ...]]] = []
 
     def train(
-        backbone: Backbone, images: Images, training: ProbeTraining, seed: int, folder: Path
+        backbone: Encoder, images: Images, training: ProbeTraining, seed: int, folder: Path
     ) -> Heads:
         calls.append((images, training.learning_rates))
         return heads_scoring([2, 4, 3] if len(training.learning_rates) == 3 else [5])
@@ -50,7 +50,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, tuple[float, 
 
 
 def test_the_rate_best_on_val_is_trained_on_train_and_val_unless_it_diverges_there(
-    trained: list[object], small_backbone: Backbone, tmp_path: Path
+    trained: list[object], small_backbone: Encoder, tmp_path: Path
 ) -> None:
     prepared = Prepared(small_backbone, TRAIN, TRAINVAL, EYE, EYE)
     folders = Folders(tmp_path, tmp_path, tmp_path)

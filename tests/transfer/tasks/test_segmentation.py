@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from tests.transfer.segmentation.solved import solved_segmentation
-from transfer.backbone import Backbone
 from transfer.cells.request import Cell, CellSettings
 from transfer.datasets.segmented import IGNORED, write_mask
+from transfer.encoders.encoder import Encoder
 from transfer.finetuning.options import TrainingOptions
 from transfer.segmentation.recipe import VOC_FCN
 from transfer.tasks.segmentation import Predicted, Segmentation
@@ -50,7 +50,7 @@ def test_masks_without_a_labeled_pixel_are_nothing_to_learn_or_find(tmp_path: Pa
 
 
 def test_the_rate_with_the_best_held_out_miou_trains_on_all_images(
-    small_backbone: Backbone,
+    small_backbone: Encoder,
     settings: CellSettings,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -15,11 +15,11 @@ import transfer.finetuning.classification
 from pretrain.running.errors import NotFiniteError
 from tests.pretrain.test_step_memory import maps_of
 from tests.transfer.tasks.labeled_images import labeled
-from transfer.backbone import Backbone, random_backbone
 from transfer.cells.request import Cell, CellSettings, departures
 from transfer.datasets.catalog import open_split
 from transfer.datasets.folders import Folders
 from transfer.datasets.images import Images
+from transfer.encoders.encoder import Encoder, random_backbone
 from transfer.finetuning.classification import FineTuning
 from transfer.finetuning.options import TrainingOptions
 from transfer.frozen.feature_cache import Predictions
@@ -29,7 +29,7 @@ from transfer.tasks.semi_supervised import IMAGE_GB, TASKS
 
 
 def test_what_is_asked_of_a_training_is_told_but_not_how_many_rates_go_at_once(
-    small_backbone: Backbone, settings: CellSettings
+    small_backbone: Encoder, settings: CellSettings
 ) -> None:
     asked = TrainingOptions(learning_rates=(0.01, 0.1), precision="bfloat16", rates_at_once=3)
     cell = Cell(
@@ -48,7 +48,7 @@ def test_what_is_asked_of_a_training_is_told_but_not_how_many_rates_go_at_once(
 
 
 def test_without_the_list_a_draw_takes_its_place_under_another_name(
-    small_data: Path, only: Callable[..., Path], small_backbone: Backbone, settings: CellSettings
+    small_data: Path, only: Callable[..., Path], small_backbone: Encoder, settings: CellSettings
 ) -> None:
     key = "in1k_semi_1pct@co2"
     task = TASKS[key]
@@ -62,7 +62,7 @@ def test_without_the_list_a_draw_takes_its_place_under_another_name(
     assert other.with_data(settings.data / "nowhere") == other
 
 
-def run(task: Any, backbone: Backbone, data: Path, work: Path) -> tuple[Predictions, Any]:
+def run(task: Any, backbone: Encoder, data: Path, work: Path) -> tuple[Predictions, Any]:
     """Return predictions and details."""
     folders = Folders(data, work, work)
     predictions = task.run(task.prepare(backbone, folders), folders, seed=0)
@@ -104,7 +104,7 @@ def test_the_rate_best_on_held_out_labels_is_trained_on_all_of_them(
     groups: list[list[float]],
     scored: Calls,
     small_data: Path,
-    small_backbone: Backbone,
+    small_backbone: Encoder,
     tmp_path: Path,
 ) -> None:
     task = TASKS["in1k_semi_1pct@lorac"]
@@ -124,7 +124,7 @@ def test_the_rate_best_on_held_out_labels_is_trained_on_all_of_them(
 
 
 def test_a_drawn_list_has_as_many_of_each_class_and_is_named_in_the_record(
-    scored: Calls, small_data: Path, small_backbone: Backbone, tmp_path: Path
+    scored: Calls, small_data: Path, small_backbone: Encoder, tmp_path: Path
 ) -> None:
     task = replace(TASKS["cifar10_semi_10pct"], head_rates=(1.0,))
     _, found = run(task, small_backbone, small_data, tmp_path)

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 import torch
 
-from tests.transfer.test_projector import encoder_file
-from transfer.backbone import Backbone, load_backbone
+from tests.transfer.encoders.test_projector import encoder_file
 from transfer.cells.execution import evaluate
 from transfer.cells.request import Cell, CellSettings
+from transfer.encoders.encoder import Encoder
+from transfer.encoders.opening import load_backbone
 from transfer.tasks import TASKS
 from transfer.tasks.view_statistics import ImageStatistics, ViewStatistics, histogram
 
@@ -43,7 +44,7 @@ def test_a_backbone_without_projector_is_unfit_for_embeddings_only(checkpoint: P
 
 @pytest.mark.slow
 def test_features_of_both_tasks_are_those_of_the_same_views(
-    small_backbone: Backbone, settings: CellSettings, tmp_path: Path
+    small_backbone: Encoder, settings: CellSettings, tmp_path: Path
 ) -> None:
     backbone = load_backbone(encoder_file(small_backbone, tmp_path / "encoder.pt"))
     cell = Cell(key=EMBEDDINGS, backbone=backbone, seed=0, settings=settings)

@@ -11,7 +11,6 @@ from torch import nn
 
 from benchmarks.speed.svm import Settings, synthetic_voc
 from transfer import Encoder
-from transfer.backbone import Backbone
 from transfer.datasets.expected import DataError, Sizes, mark_small
 from transfer.datasets.folders import Folders
 from transfer.datasets.images import ImageArrays, Images
@@ -82,7 +81,7 @@ def test_an_excerpt_with_too_few_classes_is_known_to_the_plan(tmp_path: Path) ->
 
 
 def test_too_few_positives_are_noticed_before_features_are_extracted(
-    small_backbone: Backbone, small_data: Path, tmp_path: Path
+    small_backbone: Encoder, small_data: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(DataError, match="expected 21"):
         VOCSVM(min_classes=21).prepare(small_backbone, Folders(small_data, tmp_path, tmp_path))

@@ -14,8 +14,6 @@ from torch.nn import functional as F
 from torchvision.ops import FeaturePyramidNetwork
 from torchvision.ops.feature_pyramid_network import LastLevelMaxPool
 
-from transfer.convert.architectures import FEATURE_DIM
-from transfer.convert.resnet import new_network
 from transfer.detection.detector import Detector, ResizedDetections, Sample
 from transfer.detection.recipe import C4_STRIDES_PX, PYRAMID_STRIDES_PX, DetectorRecipe
 from transfer.detection.torchvision_engine import heads
@@ -34,6 +32,8 @@ from transfer.detection.torchvision_engine.regions import (
     pool,
     sample_regions,
 )
+from transfer.encoders.architectures import FEATURE_DIM
+from transfer.encoders.resnets import new_network
 from transfer.finetuning.norms import Norm, norm_layer
 
 LAYERS = ("layer1", "layer2", "layer3", "layer4")

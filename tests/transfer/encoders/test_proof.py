@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.transfer.convert.conftest import load, weights
-from transfer.convert.architectures import BackboneError
+from tests.transfer.encoders.conftest import load, weights
+from transfer.encoders.architectures import BackboneError
 
 
 @pytest.mark.parametrize("name", ["", "conv1.weight", "layer4.1.bn2.weight"])

@@ -1,16 +1,12 @@
-"""The networks of the architectures: torchvision's ResNets with their stems; detectron2's names.
+"""The networks of the architectures: torchvision's ResNets with their stems.
 
 He et al., "Deep Residual Learning for Image Recognition", CVPR 2016, arXiv:1512.03385. Our own
 files may hold several copies of layer4: Xiao et al., ICLR 2021, arXiv:2008.05659 (LooC++).
-
-detectron2 0.6 calls torchvision's layer1 res2 and stores a norm inside its convolution. Its
-bottlenecks stride in the 3x3 convolution only if STRIDE_IN_1X1 is False. Shapes do not show that:
-`transfer.finetuning.proof` compares features.
 """
 
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, Literal
+from typing import Any
 
 import torch
 import torchvision
@@ -18,7 +14,7 @@ from torch import Tensor, nn
 from torchvision.models import ResNet
 from torchvision.models.resnet import Bottleneck
 
-from transfer.convert.architectures import (
+from transfer.encoders.architectures import (
     STEMS,
     WIDENING,
     BackboneError,
@@ -27,8 +23,7 @@ from transfer.convert.architectures import (
     is_large,
     network_and_heads,
 )
-from transfer.convert.naming import DETECTRON2
-from transfer.convert.proof import fill
+from transfer.encoders.proof import fill
 
 
 class Branches(nn.ModuleList):
@@ -118,28 +113,3 @@ def meta_tensors(arch: str, stem: Stem) -> dict[str, Tensor]:
         name: torch.empty(shape, device="meta", dtype=torch.float32 if shape else torch.int64)
         for name, shape in tensor_shapes(arch, stem).items()
     }
-
-
-def to_detectron2(
-    state_dict: Mapping[str, Tensor], neck: Literal["fpn", "c4"]
-) -> dict[str, Tensor]:
-    """Return the same tensors, in their shapes and order, under the names of detectron2's detector.
-
-    state_dict: torchvision's names, no classifier. layer4 of a c4 detector is part of the box head.
-    """
-    renamed = {}
-    for name, tensor in state_dict.items():
-        own = DETECTRON2.rename(name)
-        prefix = "backbone.bottom_up." if neck == "fpn" else "backbone."
-        if neck == "c4" and own.startswith("res5."):
-            prefix = "roi_heads."
-        renamed[prefix + own] = tensor
-    return renamed
-
-
-def load_into_mmseg(backbone: nn.Module, state_dict: Mapping[str, Tensor]) -> None:
-    """Load a backbone of torchvision's names and shapes; RuntimeError if one has no place.
-
-    `transfer.finetuning.proof` finds layers that got no tensor.
-    """
-    backbone.load_state_dict({**backbone.state_dict(), **state_dict})

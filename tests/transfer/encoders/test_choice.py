@@ -14,10 +14,11 @@ import torch
 import torchvision
 from torch import Tensor
 
-from tests.transfer.convert.conftest import Weights, another, below, linear, load, refuse, weights
-from tests.transfer.convert.damage import archive, zip_bytes
+from tests.transfer.encoders.conftest import Weights, another, below, linear, load, refuse, weights
+from tests.transfer.encoders.damage import archive, zip_bytes
 from transfer.__main__ import main
-from transfer.backbone import Backbone, BackboneError, inspect_file, load_backbone
+from transfer.encoders.encoder import BackboneError, Encoder
+from transfer.encoders.opening import inspect_file, load_backbone
 
 
 def tar_bytes() -> bytes:
@@ -110,7 +111,7 @@ def distilled(file: Path) -> Path:
     return file
 
 
-def is_resnet18(backbone: Backbone, expected: Weights) -> bool:
+def is_resnet18(backbone: Encoder, expected: Weights) -> bool:
     conv1 = backbone.state_dict["conv1.weight"]
     return backbone.arch == "resnet18" and torch.equal(conv1, expected["conv1.weight"])
 

@@ -8,10 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from transfer.backbone import Backbone, BackboneError, load_backbone
-from transfer.convert.architectures import Stem
-from transfer.convert.files import Contents, read_file
-from transfer.convert.resnet import build_resnet
+from transfer.encoders.architectures import Stem
+from transfer.encoders.encoder import BackboneError, Encoder
+from transfer.encoders.files import Contents, read_file
+from transfer.encoders.opening import load_backbone
+from transfer.encoders.resnets import build_resnet
 
 Weights = dict[str, Tensor]
 
@@ -89,7 +90,7 @@ def read(content: bytes, path: Path) -> Contents:
     return read_file(path)
 
 
-def load(content: object, path: Path) -> Backbone:
+def load(content: object, path: Path) -> Encoder:
     torch.save(content, path)
     return load_backbone(path)
 

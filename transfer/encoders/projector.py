@@ -18,9 +18,10 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 from torch.nn.utils import skip_init
 
-from transfer.backbone import FORMAT, Backbone, BackboneError, load_backbone
-from transfer.convert.files import Contents, read_file
-from transfer.convert.proof import plain_floats
+from transfer.encoders.encoder import BackboneError, Encoder
+from transfer.encoders.files import Contents, read_file
+from transfer.encoders.opening import FORMAT, load_backbone
+from transfer.encoders.proof import plain_floats
 
 ENCODER_FILE = "encoder.pt"
 """Name of the file that pre-training writes beside backbone.pt."""
@@ -82,7 +83,7 @@ class Projector:
         return self
 
 
-def why_no_projector(backbone: Backbone) -> str:
+def why_no_projector(backbone: Encoder) -> str:
     """Return why there is no projector for a backbone; empty if there is one."""
     try:
         load_projector(backbone)
@@ -91,7 +92,7 @@ def why_no_projector(backbone: Backbone) -> str:
     return ""
 
 
-def load_projector(backbone: Backbone) -> Projector:
+def load_projector(backbone: Encoder) -> Projector:
     """Return the projector in the backbone's file or in encoder.pt beside it.
 
     BackboneError, with what was found and expected, if there is none or if it belongs to another
@@ -116,7 +117,7 @@ def load_projector(backbone: Backbone) -> Projector:
     return Projector(heads, f"{path.name}: {len(heads)} projector{'s' * (len(heads) > 1)}")
 
 
-def _encoder_beside(path: Path, backbone: Backbone) -> tuple[Path, Contents]:
+def _encoder_beside(path: Path, backbone: Encoder) -> tuple[Path, Contents]:
     """Return path and contents of the encoder file beside a backbone file."""
     beside = path.with_name(ENCODER_FILE)
     if not beside.exists():
@@ -201,7 +202,7 @@ def _module(layer: Any, name: str, width: int) -> nn.Module:
     return module
 
 
-def _query_head(contents: Contents, backbone: Backbone, file: str) -> Projector:
+def _query_head(contents: Contents, backbone: Encoder, file: str) -> Projector:
     """Return the head behind the query encoder of a foreign file."""
     found: dict[str, dict[str, Tensor]] = {}
     for name, tensor in contents.tensors.items():

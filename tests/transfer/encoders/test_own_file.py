@@ -10,29 +10,28 @@ import torch
 import torchvision
 
 from tests.conftest import own_file
-from transfer.backbone import (
-    Backbone,
+from transfer.encoders.encoder import (
     BackboneError,
+    Encoder,
     InputFormat,
     default_name,
-    inspect_file,
-    load_backbone,
     random_backbone,
     with_heads,
 )
-from transfer.convert.inspection import render
-from transfer.convert.resnet import build_resnet
+from transfer.encoders.opening import inspect_file, load_backbone
+from transfer.encoders.report import render
+from transfer.encoders.resnets import build_resnet
 
 MADE_BY: dict[str, object] = {"method": "jcl", "epochs": 3, "versions": {"a": "1"}}
 
 
 @pytest.fixture(scope="module")
-def cifar() -> Backbone:
+def cifar() -> Encoder:
     form = InputFormat(mean=(0.1, 0.2, 0.3), size_px=32)
     return random_backbone(arch="resnet18", stem="cifar", seed=1, input=form)
 
 
-def test_our_own_file_comes_back_as_written(cifar: Backbone, tmp_path: Path) -> None:
+def test_our_own_file_comes_back_as_written(cifar: Encoder, tmp_path: Path) -> None:
     file = own_file(cifar, MADE_BY, tmp_path / "jcl.pt")
     backbone = load_backbone(file)
     assert (backbone.name, backbone.arch, backbone.stem) == ("jcl", "resnet18", "cifar")
@@ -73,7 +72,7 @@ DEVIATIONS: dict[str, tuple[dict[str, object], str]] = {
 
 
 @pytest.mark.parametrize("name", DEVIATIONS)
-def test_a_deviation_from_our_format_is_refused(name: str, cifar: Backbone, tmp_path: Path) -> None:
+def test_a_deviation_from_our_format_is_refused(name: str, cifar: Encoder, tmp_path: Path) -> None:
     changes, words = DEVIATIONS[name]
     content = torch.load(own_file(cifar, MADE_BY, tmp_path / "file"), weights_only=True)
     for key, value in changes.items():
@@ -83,14 +82,14 @@ def test_a_deviation_from_our_format_is_refused(name: str, cifar: Backbone, tmp_
         load_backbone(tmp_path / "file")
 
 
-def test_our_own_file_of_a_dead_network_is_refused(cifar: Backbone, tmp_path: Path) -> None:
+def test_our_own_file_of_a_dead_network_is_refused(cifar: Encoder, tmp_path: Path) -> None:
     dead = {name: tensor * 0 for name, tensor in cifar.state_dict.items()}
     file = own_file(replace(cifar, state_dict=dead), MADE_BY, tmp_path / "file")
     with pytest.raises(BackboneError, match="do not depend on the image"):
         load_backbone(file)
 
 
-def test_the_hash_follows_content_and_nothing_else(cifar: Backbone, tmp_path: Path) -> None:
+def test_the_hash_follows_content_and_nothing_else(cifar: Encoder, tmp_path: Path) -> None:
     weights = cifar.state_dict | {"bn1.bias": torch.full((64,), 1e-30)}
     one = load_backbone(own_file(cifar, MADE_BY, tmp_path / "one"))
     two = load_backbone(own_file(cifar, {}, tmp_path / "two"))
@@ -112,7 +111,7 @@ def test_a_random_backbone_is_torchvisions_and_leaves_the_global_generator_alone
     assert one.file_sha256 == ""
 
 
-def test_a_network_is_frozen_and_apart_from_the_stored_weights(cifar: Backbone) -> None:
+def test_a_network_is_frozen_and_apart_from_the_stored_weights(cifar: Encoder) -> None:
     network = cifar.network()
     assert not network.training
     assert not any(parameter.requires_grad for parameter in network.parameters())
@@ -144,7 +143,7 @@ def test_a_foreign_file_and_its_report_tell_layout_network_and_proof(tmp_path: P
     assert [fact for fact in facts if fact not in text] == []
 
 
-def test_the_report_of_our_own_file_is_short(cifar: Backbone, tmp_path: Path) -> None:
+def test_the_report_of_our_own_file_is_short(cifar: Encoder, tmp_path: Path) -> None:
     settings = {f"views.setting_{i}": i for i in range(60)}
     file = own_file(cifar, {**MADE_BY, "settings": settings}, tmp_path / "jcl.pt")
     text = render(inspect_file(file))
@@ -189,7 +188,7 @@ def test_default_name_in_the_current_folder(
     assert default_name(Path("backbone.pt")) == "mine"
 
 
-def test_loaded_backbone_has_the_default_name(small_backbone: Backbone, tmp_path: Path) -> None:
+def test_loaded_backbone_has_the_default_name(small_backbone: Encoder, tmp_path: Path) -> None:
     (tmp_path / "run1").mkdir()
     path = own_file(small_backbone, {}, tmp_path / "run1" / "backbone.pt")
     assert load_backbone(path).name == "run1"

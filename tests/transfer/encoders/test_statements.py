@@ -12,11 +12,12 @@ from torch import nn
 from torchvision.models import ResNet
 from torchvision.transforms.functional import normalize
 
-from tests.transfer.convert.conftest import another, below, linear, load, numbered, refuse, weights
-from transfer.backbone import IMAGENET_MEAN, IMAGENET_STD, InputFormat, inspect_file
-from transfer.convert.architectures import Stem
-from transfer.convert.resnet import network_with
-from transfer.convert.stated import MAX_CONFIG, read_statements
+from tests.transfer.encoders.conftest import another, below, linear, load, numbered, refuse, weights
+from transfer.encoders.architectures import Stem
+from transfer.encoders.encoder import IMAGENET_MEAN, IMAGENET_STD, InputFormat
+from transfer.encoders.opening import inspect_file
+from transfer.encoders.resnets import network_with
+from transfer.encoders.stated import MAX_CONFIG, read_statements
 
 SOLO_FLAT = {"encoder": "resnet18", "classifier_lr": 0.1, "exclude_bias_n_norm": False}
 SOLO_NESTED = {"backbone": {"name": "resnet18"}, "data": {"num_large_crops": 2}, "method_kwargs": 1}

@@ -10,9 +10,10 @@ from torch.nn.functional import normalize
 
 from tests.conftest import own_file
 from tests.rounding import assert_equal_up_to_rounding
-from transfer.backbone import Backbone, BackboneError, load_backbone, random_backbone, with_heads
-from transfer.convert.resnet import build_resnet
-from transfer.projector import load_projector, why_no_projector
+from transfer.encoders.encoder import BackboneError, Encoder, random_backbone, with_heads
+from transfer.encoders.opening import load_backbone
+from transfer.encoders.projector import load_projector, why_no_projector
+from transfer.encoders.resnets import build_resnet
 
 
 def two_layers() -> list[dict[str, Any]]:
@@ -30,7 +31,7 @@ def two_layers() -> list[dict[str, Any]]:
     ]
 
 
-def encoder_file(backbone: Backbone, path: Path, projectors: object = None) -> Path:
+def encoder_file(backbone: Encoder, path: Path, projectors: object = None) -> Path:
     """An encoder file as the pre-training room writes it."""
     content = torch.load(own_file(backbone, {}, path), weights_only=True)
     if projectors is None:
@@ -49,7 +50,7 @@ def by_hand(features: Tensor) -> Tensor:
 
 
 def test_the_encoder_file_beside_a_backbone_file_is_found(
-    small_backbone: Backbone, tmp_path: Path
+    small_backbone: Encoder, tmp_path: Path
 ) -> None:
     encoder_file(small_backbone, tmp_path / "encoder.pt")
     backbone = load_backbone(own_file(small_backbone, {}, tmp_path / "backbone.pt"))
@@ -88,14 +89,14 @@ def test_mocos_head_is_read_from_its_checkpoint(version: str, tmp_path: Path) ->
 
 
 def test_a_random_backbone_and_some_heads_of_a_network_have_no_projector(
-    small_backbone: Backbone, four_heads: Path
+    small_backbone: Encoder, four_heads: Path
 ) -> None:
     for backbone in (small_backbone, with_heads(load_backbone(four_heads), [0, 1])):
         assert "has no projector" in why_no_projector(backbone)
 
 
 def test_the_encoder_file_of_another_backbone_is_refused(
-    small_backbone: Backbone, tmp_path: Path
+    small_backbone: Encoder, tmp_path: Path
 ) -> None:
     other = random_backbone(arch="resnet18", stem="imagenet", seed=1, input=small_backbone.input)
     encoder_file(other, tmp_path / "encoder.pt")
@@ -127,7 +128,7 @@ def one_head(
     ],
 )
 def test_a_projector_that_is_not_as_expected_is_refused_with_the_file_and_the_reason(
-    projectors: object, said: str, small_backbone: Backbone, tmp_path: Path
+    projectors: object, said: str, small_backbone: Encoder, tmp_path: Path
 ) -> None:
     path = encoder_file(small_backbone, tmp_path / "encoder.pt", projectors)
     with pytest.raises(BackboneError, match=rf"(?s)^{path}: .*{said}"):
@@ -135,7 +136,7 @@ def test_a_projector_that_is_not_as_expected_is_refused_with_the_file_and_the_re
 
 
 def test_a_torn_encoder_file_is_refused_with_its_name(
-    small_backbone: Backbone, tmp_path: Path
+    small_backbone: Encoder, tmp_path: Path
 ) -> None:
     path = encoder_file(small_backbone, tmp_path / "encoder.pt")
     path.write_bytes(path.read_bytes()[:-5000])

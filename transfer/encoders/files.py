@@ -21,10 +21,10 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from pretrain.running.reading import retry_reads
-from transfer.convert import inert
-from transfer.convert.architectures import BackboneError
-from transfer.convert.inert import Inert
-from transfer.convert.naming import NAMES, brief, escape
+from transfer.encoders import inert
+from transfer.encoders.architectures import BackboneError
+from transfer.encoders.inert import Inert
+from transfer.encoders.naming import NAMES, brief, escape
 
 AGAIN = "fetch the file again and compare its size with the source"
 MAX_VALUES = 10_000

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.storage import TypedStorage
 
-from transfer.convert.architectures import BackboneError
+from transfer.encoders.architectures import BackboneError
 
 RUNS_PROGRAMS = re.compile(
     r"(os|posix|nt|pty|subprocess|commands|runpy|importlib|ctypes|socket|shutil|webbrowser)\."

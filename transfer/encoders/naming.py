@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from transfer.convert.architectures import Stem
+from transfer.encoders.architectures import Stem
 
 NAMES: dict[str, Any] = yaml.load(
     Path(__file__).with_name("names.yaml").read_text(encoding="utf-8"),

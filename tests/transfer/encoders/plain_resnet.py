@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import torch.nn.functional as F
 from torch import Tensor
 
-from transfer.convert.architectures import Stem
+from transfer.encoders.architectures import Stem
 
 Weights = Mapping[str, Tensor]
 

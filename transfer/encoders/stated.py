@@ -18,9 +18,9 @@ from typing import Any, NamedTuple, NoReturn
 import yaml
 from torch import Tensor
 
-from transfer.convert.architectures import BackboneError, Stem
-from transfer.convert.matching import Match
-from transfer.convert.naming import NAMES
+from transfer.encoders.architectures import BackboneError, Stem
+from transfer.encoders.matching import Match
+from transfer.encoders.naming import NAMES
 
 Value = str | int | float
 Levels = tuple[float, ...]

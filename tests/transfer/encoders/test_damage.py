@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.transfer.convert.damage import KINDS, base_weights
-from transfer.backbone import BackboneError, load_backbone
-from transfer.convert.naming import is_optional
+from tests.transfer.encoders.damage import KINDS, base_weights
+from transfer.encoders.encoder import BackboneError
+from transfer.encoders.naming import is_optional
+from transfer.encoders.opening import load_backbone
 
 REFERENCE = {n: t.float() for n, t in base_weights().items() if not is_optional(n)}
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.transfer.convert.conftest import (
+from tests.transfer.encoders.conftest import (
     Weights,
     another,
     below,
@@ -22,11 +22,10 @@ from tests.transfer.convert.conftest import (
     refuse,
     weights,
 )
-from tests.transfer.convert.plain_resnet import plain_features
-from transfer.backbone import inspect_file, load_backbone
-from transfer.convert.architectures import Stem
-from transfer.convert.proof import fixed_images
-from transfer.encoders.opening import open_file
+from tests.transfer.encoders.plain_resnet import plain_features
+from transfer.encoders.architectures import Stem
+from transfer.encoders.opening import inspect_file, load_backbone, open_file
+from transfer.encoders.proof import fixed_images
 
 
 class Layout(NamedTuple):

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from transfer.convert.architectures import BackboneError
-from transfer.convert.naming import brief
+from transfer.encoders.architectures import BackboneError
+from transfer.encoders.naming import brief
 
 CASTABLE = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 MAX_REPEATED_BYTES = 2**29

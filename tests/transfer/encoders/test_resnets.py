@@ -6,13 +6,13 @@ import pytest
 import torch
 import torchvision
 
-from tests.transfer.convert.conftest import another, load
-from transfer.backbone import random_backbone
-from transfer.convert.architectures import FEATURE_DIM, WIDE
-from transfer.convert.resnet import build_resnet, tensor_shapes, to_detectron2
-from transfer.detection.detectron2_engine import config
+from tests.transfer.encoders.conftest import another, load
+from transfer.detection.detectron2_engine import config, to_detectron2
 from transfer.detection.engines import build_detector
 from transfer.detection.recipe import COCO_FPN, VOC_C4
+from transfer.encoders.architectures import FEATURE_DIM, WIDE
+from transfer.encoders.encoder import random_backbone
+from transfer.encoders.resnets import build_resnet, tensor_shapes
 from transfer.tasks import TASKS
 
 TORCHVISIONS = [arch for arch in WIDE if arch in torchvision.models.list_models()]

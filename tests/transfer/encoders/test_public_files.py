@@ -7,11 +7,11 @@ import pytest
 import torch
 from torchvision.models import get_model_weights
 
-import transfer.convert.public_files
+import transfer.encoders.public_files
 from pretrain.recipes import RECIPES
 from transfer.__main__ import main
-from transfer.backbone import random_backbone
-from transfer.convert.public_files import PUBLIC_FILES, PublicFile
+from transfer.encoders.encoder import random_backbone
+from transfer.encoders.public_files import PUBLIC_FILES, PublicFile
 
 
 def test_torchvision_names_its_files_by_the_known_hashes() -> None:
@@ -34,7 +34,7 @@ def test_inspect_proposes_a_recipe_for_a_public_file(
     stand_in = PublicFile(
         file="x", what="A stand-in", algorithm="md5", digest=digest, source="here", recipe=recipe
     )
-    monkeypatch.setattr(transfer.convert.public_files, "PUBLIC_FILES", (stand_in,))
+    monkeypatch.setattr(transfer.encoders.public_files, "PUBLIC_FILES", (stand_in,))
     assert main(["inspect", str(file)]) == 0
     line = next(ln for ln in capsys.readouterr().out.splitlines() if ln.startswith("public file"))
     assert f"A stand-in (md5 {digest}..., here)" in line

@@ -20,13 +20,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.transfer.convert.conftest import another, below, load, read, refuse, weights
-from tests.transfer.convert.damage import Call, legacy_bytes, zip_bytes
+from tests.transfer.encoders.conftest import another, below, load, read, refuse, weights
+from tests.transfer.encoders.damage import Call, legacy_bytes, zip_bytes
 from transfer.__main__ import main
-from transfer.backbone import BackboneError, load_backbone
-from transfer.convert import inert
-from transfer.convert.files import DAMAGED
-from transfer.convert.inert import Inert
+from transfer.encoders import inert
+from transfer.encoders.encoder import BackboneError
+from transfer.encoders.files import DAMAGED
+from transfer.encoders.inert import Inert
+from transfer.encoders.opening import load_backbone
 
 python_2_bytes = partial(pickle.dumps, protocol=0)
 FORMATS: list[Callable[[Any], bytes]] = [zip_bytes, legacy_bytes, pickle.dumps, python_2_bytes]

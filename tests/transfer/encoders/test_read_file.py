@@ -13,10 +13,10 @@ import torch
 from safetensors.torch import save as save_safetensors
 from torch import Tensor
 
-from tests.transfer.convert.conftest import read
-from tests.transfer.convert.damage import legacy_bytes, zip_bytes
-from transfer.convert.architectures import BackboneError
-from transfer.convert.proof import plain_floats
+from tests.transfer.encoders.conftest import read
+from tests.transfer.encoders.damage import legacy_bytes, zip_bytes
+from transfer.encoders.architectures import BackboneError
+from transfer.encoders.proof import plain_floats
 
 BASE = torch.arange(24.0)
 

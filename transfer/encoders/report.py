@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from transfer.convert.architectures import Stem, network_words
-from transfer.convert.naming import escape
+from transfer.encoders.architectures import Stem, network_words
+from transfer.encoders.naming import escape
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,11 +14,11 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from transfer.convert.architectures import FEATURE_DIM, BackboneError, Stem, network_words
-from transfer.convert.files import Contents
-from transfer.convert.naming import NAMES, SCHEMES, brief, is_optional
-from transfer.convert.proof import plain_floats
-from transfer.convert.resnet import tensor_shapes
+from transfer.encoders.architectures import FEATURE_DIM, BackboneError, Stem, network_words
+from transfer.encoders.files import Contents
+from transfer.encoders.naming import NAMES, SCHEMES, brief, is_optional
+from transfer.encoders.proof import plain_floats
+from transfer.encoders.resnets import tensor_shapes
 
 MAX_COUNTERS = 1024
 """Largest step counter that is read; some files have one value per GPU."""
