@@ -3,7 +3,7 @@
 # make test-all: the long ones, which a landing needs too: whole cells, two processes, signals, damaged files,
 # a campaign of kills, a cluster, a browser, the commands of the READMEs; three quarters of an hour more.
 # Both print what they skip, with the reason.
-# make gpu-check: set up, then prove and measure this machine's GPUs in at most ten minutes.
+# make gpu-check: set up, then test that this machine's GPU computes what the CPU does, and measure its rates.
 # make test-processors: set up, then what compares numbers, as if on two older processors and on this one.
 PYTHON ?= python3
 VENV := .venv
@@ -55,7 +55,8 @@ test-processors: setup
 	@echo; cat $(REPORT); ! grep -q failed $(REPORT)
 
 gpu-check: setup
-	$(BIN)/python -m benchmarks.gpu_check
+	@status=0; $(BIN)/pytest -m gpu --numprocesses 0 || status=1; \
+	$(BIN)/python -m benchmarks.gpu_check || status=1; exit $$status
 
 lint: setup
 	$(BIN)/ruff format --check .

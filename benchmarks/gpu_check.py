@@ -1,273 +1,211 @@
-"""python -m benchmarks.gpu_check: prove and measure this machine's GPUs, in at most ten minutes.
+"""python -m benchmarks.gpu_check: how fast this machine's GPU is, on one page.
 
-First the methods' tests against the CPU, then the speed of steps, features and probes, then all
-other tests (pytest -m gpu), each file and each measurement in a process of its own. The same
-command goes on where it was interrupted; the answers make results/gpu_check.md and
-results/gpu_check.json. With --device cpu the same is done on the CPU, so that it is tested where
-there is no GPU; that page stays below --runs.
+Measures training steps of published recipes, features, a linear probe and fine-tuning steps, one
+after the other, and renews the page after each, so that an interrupted run keeps what it measured.
+Plans then use these rates. What a GPU must compute is tested by `pytest -m gpu`; `make gpu-check`
+runs both. On a CPU everything is measured at a tiny size, and the page is written below --runs.
 """
 
-import json
-import re
-import shutil
-import signal
-import subprocess
-import sys
+import gc
+import os
+import tempfile
 import time
+import traceback
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
-from xml.etree import ElementTree
+from typing import Any, Literal
 
-from benchmarks.gpu.page import Answer, Machine, complaint, rates_of, render
-from pretrain.running.atomic_files import explain_write_errors, write_whole
+from benchmarks.results.tables import Page, grid, markdown
+from pretrain.running.atomic_files import write_whole
 from pretrain.running.command_line import (
     OptionError,
-    Range,
-    check_ranges,
+    nearest,
     one_line_errors,
     parse,
     run_command,
 )
-from transfer.frozen.pass_hours import save_rates
+from transfer.frozen.pass_hours import Rates, save_rates
 from transfer.record import commit
 
-ROOT = Path(__file__).parents[1]
-RANGES = {"minutes": Range(0, 24 * 60, open_below=True)}
-"""Range of every numeric option, by the name of its field."""
-TESTS = ROOT / "tests"
-CHOSEN = {"cuda": "gpu", "cpu": "not gpu"}
-"""Marked tests that are run on a device."""
-INTERRUPTED = 2
-"""Exit status of pytest after an error of CUDA, which leaves the rest of a file unanswered."""
-PATIENCE_S = 300.0
-"""A file of tests, or a measurement, may take so long."""
-FIRST, LAST = "tests of methods", "tests of compiled"
-END_S = 30.0
-"""Time for a check to end its processes, before it is killed."""
+INTRODUCTION = (
+    "Rates of this machine's GPU, measured by `make gpu-check`, which also tests that the GPU "
+    "computes what the CPU does. Images are generated."
+)
+STEP, FEATURES, PROBE, TRAINING = "step of ", "features of ", "linear probe", "fine-tuning of "
+"""Starts of the names of measurements."""
+WAITS = {"lorac": 1}
+"""Waits for the GPU that a step of a method needs: LORAC's eigenvalue solver checks for failure."""
+MAX_DISTANCE = 3.0
+"""Largest time of a step in units of the fused floor that is not reported as slow."""
 
-
-class Check(NamedTuple):
-    """A file of tests, or a measurement: a process that writes its answers to a file."""
-
-    name: str
-    suffix: str
-    """Suffix of the file of answers: .xml of tests, .json of a measurement."""
-    words: list[str]
-    """Command, to which the file of answers is added."""
+Facts = Mapping[str, Any]
+"""Measured numbers by name; {"failed": reason} for a measurement that failed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """Check a machine's GPUs and measure them."""
+    """Measure this machine's GPU."""
 
     device: Literal["auto", "cuda", "cpu"] = "auto"
-    """auto: the GPUs if there are any."""
-    minutes: float = 10.0
-    """Checks that do not fit are left for the next time."""
-    again: bool = False
-    """Forget the answers that are kept for this commit."""
+    """auto: the GPU if there is one."""
+    only: tuple[str, ...] = ()
+    """Names, or parts of names, of the measurements to make; all if not given."""
     runs: Path = Path("runs")
-    """Answers are kept below runs/gpu_check."""
+    """Folder in which plans look for the rates."""
     results: Path = Path("results")
-    """Folder of the page about GPUs."""
+    """Folder of the page gpu_check.md."""
 
 
 def run(request: Request) -> int:
-    """Run what has no answer yet, write page and JSON; return the exit status.
+    """Measure, write the page and the rates; return the exit status.
 
-    OptionError if GPUs are asked for and there are none.
+    OptionError if a GPU is asked for and there is none, or for an unknown measurement.
     """
-    started_s = time.monotonic()
-    device, machine = describe_machine(request.device)
-    described = _slug(f"{machine.device} {machine.software}")
-    folder = request.runs / "gpu_check" / described / (machine.commit or "no-commit")
-    if request.again:
-        shutil.rmtree(folder, ignore_errors=True)
-    with explain_write_errors(folder, "--runs"):
-        folder.mkdir(parents=True, exist_ok=True)
-    print(f"{machine.device}; answers are kept in {folder}", flush=True)
-    deadline_s = started_s + 60 * request.minutes
-    place = request.results if device == "cuda" else folder
-    answers: list[Answer] = []
-    not_run: list[str] = []
-    checks = in_order(device)
-    page = write_page(place, machine, answers, [check.name for check in checks])
-    for number, check in enumerate(checks, 1):
-        found, left = run_check(check, folder, deadline_s)
-        for one in found:
-            if one.group == "rates":  # pytest has told its tests
-                line = f"{one.status:<8}  {one.check}  {one.seconds:.1f} s  {one.reason}"
-                print(line.rstrip(), flush=True)
-        answers += found
-        not_run += left
-        # what ends this now must leave what was answered
-        page = write_page(place, machine, answers, [*not_run, *(c.name for c in checks[number:])])
-    if device == "cuda" and (rates := rates_of(machine, answers)):
+    import torch
+
+    from benchmarks.gpu import evaluation, pretraining
+    from transfer.finetuning.loop import use_expandable_segments
+
+    has_gpu = torch.cuda.is_available()
+    if request.device == "cuda" and not has_gpu:
+        raise OptionError("--device cuda: this machine has no CUDA device; use --device cpu")
+    device = torch.device("cuda" if has_gpu and request.device != "cpu" else "cpu")
+    measurements = {
+        **{STEP + name: call for name, call in pretraining.STEPS.items()},
+        **{FEATURES + name: call for name, call in evaluation.FEATURES.items()},
+        PROBE: evaluation.probe_rate,
+        **{TRAINING + name: call for name, call in evaluation.TRAININGS.items()},
+    }
+    for word in request.only:
+        if not any(word in name for name in measurements):
+            raise OptionError(f"--only {word}: did you mean {nearest(word, measurements)}?")
+    chosen = [n for n in measurements if not request.only or any(w in n for w in request.only)]
+    use_expandable_segments()  # as trainings of detectors do
+    page = (request.runs if device.type == "cpu" else request.results) / "gpu_check.md"
+    answers: dict[str, Facts] = {}
+    for place, name in enumerate(chosen):
+        started_s = time.monotonic()
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                answers[name] = measurements[name](device, Path(folder))
+            except Exception as error:  # the other measurements go on, and the page says why
+                traceback.print_exc()
+                reason = f"{type(error).__name__}: {error}".partition("\n")[0]
+                answers[name] = {"failed": reason}
+        print(f"{name}: {time.monotonic() - started_s:.1f} s  {complaint(name, answers[name])}")
+        text = render(describe_machine(device), answers, chosen[place + 1 :])
+        write_whole(page, text.encode(), "--results")
+        gc.collect()
+        torch.cuda.empty_cache()
+    if device.type == "cuda" and (rates := rates_of(torch.cuda.get_device_name(device), answers)):
         print(f"plans take their GPU hours from {save_rates(request.runs, rates)}")
-    failed = sum(answer.status == "failed" for answer in answers)
-    rest = f", {len(not_run)} not run: the same command goes on" if not_run else ""
-    minutes = (time.monotonic() - started_s) / 60
-    print(f"{failed} of {len(answers)} failed{rest}; {minutes:.1f} min  ->  {page}")
-    return 1 if failed or not_run else 0
+    failed = sum(bool(complaint(name, facts)) for name, facts in answers.items())
+    print(f"{failed} of {len(answers)} failed  ->  {page}")
+    return 1 if failed else 0
 
 
-def describe_machine(choice: str) -> tuple[str, Machine]:
-    """Return cuda or cpu, and the machine in words; OptionError if it has no such device."""
-    import torch  # here and not above: --help needs none
+def describe_machine(device: Any) -> str:
+    """Return the GPUs (or the processor), software, commit and date in one line."""
+    import torch
 
-    if choice == "cuda" and not torch.cuda.is_available():
-        raise OptionError(f"--device {choice}: this machine has no CUDA device; use --device cpu")
-    cuda = choice != "cpu" and torch.cuda.is_available()
     software = f"torch {torch.__version__}"
-    if cuda:
+    if device.type == "cuda":
         names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
         software += f", CUDA {torch.version.cuda}, cuDNN {torch.backends.cudnn.version()}"
     else:
         names = [f"CPU, {torch.backends.cpu.get_cpu_capability()}"]
-    counted = ", ".join(f"{n} x {name}" if n > 1 else name for name, n in Counter(names).items())
-    date = time.strftime("%Y-%m-%d")
-    machine = Machine(device=counted, gpu=names[0], software=software, commit=commit(), date=date)
-    return "cuda" if cuda else "cpu", machine
+    listed = ", ".join(f"{n} x {name}" if n > 1 else name for name, n in Counter(names).items())
+    cores = len(os.sched_getaffinity(0))
+    return f"{listed}; {cores} cores; {software}; commit {commit()}; {time.strftime('%Y-%m-%d')}"
 
 
-def in_order(device: str) -> list[Check]:
-    """Return the checks, those first that tell most: methods, then rates, other tests."""
-    from benchmarks.gpu.measure import MEASUREMENTS
+def complaint(name: str, facts: Facts) -> str:
+    """Return why a measurement failed: an error, a step that waits, crawls or needs less memory.
 
-    tests = []
-    for file in test_files(device):
-        words = ["pytest", "--verbose", "-p", "no:cacheprovider", "-rs", "--numprocesses", "0"]
-        words += ["-m", CHOSEN[device], str(file), "--junitxml"]
-        tests.append(Check(f"tests of {file.stem.removeprefix('test_')}", ".xml", words))
-    rates = [
-        Check(name, ".json", ["benchmarks.gpu.measure", name, device]) for name in MEASUREMENTS
-    ]
-    place = {FIRST: 0, LAST: 3}
-    return sorted(
-        [*rates, *tests], key=lambda check: place.get(check.name, 1 if check in rates else 2)
-    )
-
-
-def test_files(device: str) -> list[Path]:
-    """Return the files with tests for a device: those of tests/gpu, then others with the marker."""
-    own = sorted((TESTS / "gpu").glob("test_*.py"))
-    others = sorted(set(TESTS.rglob("test_*.py")) - {*own}) if device == "cuda" else []
-    return [*own, *(file for file in others if "pytest.mark.gpu" in file.read_text())]
-
-
-def run_check(check: Check, folder: Path, deadline_s: float) -> tuple[list[Answer], list[str]]:
-    """Return the answers of a check, kept or new, and what of it was not run.
-
-    deadline_s: by time.monotonic(). Each check has a process of its own, since a GPU that has met
-    an error answers nothing more to its process; its answers are kept for the next time
-    when it ends by itself.
+    A step that needs less memory than its estimate shows that the estimate is wrong.
     """
-    read = read_tests if check.suffix == ".xml" else read_measurement
-    file = folder / f"{_slug(check.name)}{check.suffix}"
-    if file.exists():
-        return list(read(check.name, file)), []
-    left_s = deadline_s - time.monotonic()
-    if left_s <= 0:
-        return [], [check.name]
-    new = file.with_name(f"new{check.suffix}")
-    new.unlink(missing_ok=True)
-    status = _run([*check.words, str(new.absolute())], min(PATIENCE_S, left_s))
-    found = list(read(check.name, new)) if new.exists() else []
-    if status is None and left_s <= PATIENCE_S:
-        return found, [check.name]
-    if status is None or not new.exists():
-        ended = f"within {PATIENCE_S:.0f} s" if status is None else f"at its end with {status}"
-        group = "rates" if check.suffix == ".json" else "tests"
-        reason = f"no answer {ended}"
-        failed = Answer(check=check.name, group=group, status="failed", reason=reason)
-        return [*found, failed], []
-    if status == INTERRUPTED:  # the whole file is run again the next time
-        return found, [f"what follows in {check.name}"]
-    new.replace(file)
-    return found, []
+    if "failed" in facts:
+        return str(facts["failed"])
+    waits, allowed = facts.get("waits", 0), WAITS.get(name.removeprefix(STEP), 0)
+    if waits > allowed:
+        return f"{waits} waits for the GPU in a step; expected {allowed}"
+    peak, least = facts.get("peak memory GB", 0.0), facts.get("estimated memory GB", 0.0)
+    if 0 < peak < least:  # a CPU's is not measured
+        return f"peak memory {peak:.3g} GB, less than the estimate of {least:.3g}"
+    distance = facts.get("times the fused floor", 0.0)
+    if distance > MAX_DISTANCE:
+        return f"{distance:.4g} times the fused floor; expected at most {MAX_DISTANCE:g}"
+    return ""
 
 
-def _run(words: Sequence[str], limit_s: float) -> int | None:
-    """Run a module of Python; return its exit status, None if it was stopped at the limit."""
-    with subprocess.Popen([sys.executable, "-m", *words], cwd=ROOT) as process:
-        try:
-            return process.wait(limit_s)
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGINT)
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(END_S)
-            process.kill()
-    return None
+def render(machine: str, answers: Mapping[str, Facts], not_run: list[str]) -> str:
+    """Return the page in markdown."""
+    columns = ("images/s", "times the fused floor", "hours of the recipe on this device alone")
+    methods = [
+        [name.removeprefix(STEP), *(_text(facts.get(column)) for column in columns)]
+        for name, facts in answers.items()
+        if name.startswith(STEP)
+    ]
+    problems = [
+        f"- {name}: {reason}" for name in answers if (reason := complaint(name, answers[name]))
+    ]
+    quantities = [
+        [name, quantity, _text(value)]
+        for name, facts in answers.items()
+        for quantity, value in facts.items()
+    ]
+    page: Page = ["# GPU rates", INTRODUCTION, f"{machine}.", grid(["method", *columns], methods)]
+    if problems:
+        page += ["## Failed", "\n".join(problems)]
+    if not_run:
+        page += ["## Not run", ", ".join(not_run)]
+    table = grid(["measurement", "quantity", "value"], quantities, left=2)
+    return markdown([*page, "## All quantities", table])
 
 
-def read_tests(_: str, file: Path) -> Iterator[Answer]:
-    """Yield the answers in pytest's XML."""
-    for case in ElementTree.parse(file).getroot().iter("testcase"):
-        facts = {
-            str(entry.get("name")): _number(str(entry.get("value")))
-            for entry in case.iter("property")
-        }
-        problem = next((one for one in case if one.tag in ("failure", "error", "skipped")), None)
-        skipped = problem is not None and problem.tag == "skipped"
-        message = "" if problem is None else str(problem.get("message"))
-        yield Answer(
-            check=_in_words(str(case.get("name"))),
-            group=str(case.get("classname")).rpartition(".test_")[2].replace("_", " "),
-            status="passed" if problem is None else "skipped" if skipped else "failed",
-            seconds=float(case.get("time", 0)),
-            reason=message.strip().partition("\n")[0].removeprefix("AssertionError: "),
-            facts=facts,
-        )
+def _text(value: object) -> str:
+    if value is None:
+        return ""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _in_words(test: str) -> str:
-    """Return "a step: moco" of "test_a_step[cuda-moco]"."""
-    name, _, parameters = test.removesuffix("]").partition("[")
-    chosen = [word for word in parameters.split("-") if word not in ("", "cpu", "cuda")]
-    return name.removeprefix("test_").replace("_", " ") + ": " * bool(chosen) + ", ".join(chosen)
-
-
-def read_measurement(name: str, file: Path) -> Iterator[Answer]:
-    """Yield the answer of a measurement, failed if its facts are wrong."""
-    content: dict[str, Any] = json.loads(file.read_text())
-    if wrong := complaint(name, content["facts"]):
-        content |= {"status": "failed", "reason": wrong}
-    yield Answer(check=name, group="rates", **content)
-
-
-def write_page(
-    place: Path, machine: Machine, answers: Sequence[Answer], not_run: Sequence[str]
-) -> Path:
-    """Write page and JSON and return the page's path; WriteError if they cannot be written."""
-    record = {"machine": asdict(machine), "answers": [asdict(one) for one in answers]}
-    content = json.dumps(record | {"not_run": list(not_run)}, indent=1) + "\n"
-    write_whole(place / "gpu_check.json", content.encode(), "--results")
-    page = place / "gpu_check.md"
-    write_whole(page, render(machine, answers, not_run).encode(), "--results")
-    return page
-
-
-def _slug(text: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
-
-
-def _number(text: str) -> float | str:
-    try:
-        return float(text)
-    except ValueError:
-        return text
+def rates_of(gpu: str, answers: Mapping[str, Facts]) -> Rates | None:
+    """Return the rates that plans use; None if none of them was measured."""
+    features: dict[str, dict[str, float]] = {}
+    trainings: dict[str, dict[str, dict[str, float]]] = {}
+    for name, facts in answers.items():
+        if name.startswith(FEATURES) and "images/s" in facts:
+            arch, precision = name.removeprefix(FEATURES).split(" in ")
+            features.setdefault(arch, {})[precision] = facts["images/s"]
+        elif name.startswith(TRAINING):
+            trainings[name.removeprefix(TRAINING)] = {
+                precision: {
+                    "images": facts[f"images per pass in {precision}"],
+                    "seconds": facts[f"seconds per iteration in {precision}"],
+                }
+                for precision in ("float32", "bfloat16")
+                if f"seconds per iteration in {precision}" in facts
+            }
+    probe = answers.get(PROBE, {}).get("crops/s", 0.0)
+    trainings = {name: times for name, times in trainings.items() if times}
+    if not (features or probe or trainings):
+        return None
+    return Rates(
+        gpu=gpu,
+        measured=time.strftime("%Y-%m-%d"),
+        commit=commit(),
+        features=features,
+        probe_crops=probe,
+        trainings=trainings,
+    )
 
 
 @one_line_errors(OptionError)
 def main(words: list[str]) -> int:
     """Run the command line; return its exit status."""
-    request = parse(Request, words, description=__doc__)
-    check_ranges(request, RANGES)
-    return run(request)
+    return run(parse(Request, words, description=__doc__))
 
 
 if __name__ == "__main__":

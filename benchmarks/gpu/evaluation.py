@@ -294,15 +294,15 @@ def large_samples(recipe: DetectorRecipe, count: int) -> list[Sample]:
     return samples
 
 
-MEASUREMENTS: dict[str, Callable[[torch.device, Path], Facts]] = {
-    **{
-        f"rate of features of {arch} in {precision}": partial(feature_rate, arch, precision)
-        for arch in ("resnet18", "resnet50")
-        for precision in PRECISIONS
-    },
-    "rate of a linear probe": probe_rate,
-    "rate of classifier": classifier_rate,
-    "rate of voc12_seg_fcn": segmentation_rate,
-    **{f"rate of {key}": partial(detector_rate, key) for key in MEASURED_AS.values()},
+Measurement = Callable[[torch.device, Path], Facts]
+FEATURES: dict[str, Measurement] = {
+    f"{arch} in {precision}": partial(feature_rate, arch, precision)
+    for arch in ("resnet18", "resnet50")
+    for precision in PRECISIONS
 }
-"""Measurements by the name from which `page.py` makes the rates of plans."""
+TRAININGS: dict[str, Measurement] = {
+    "classifier": classifier_rate,
+    "voc12_seg_fcn": segmentation_rate,
+    **{key: partial(detector_rate, key) for key in MEASURED_AS.values()},
+}
+"""Measurements by name."""

@@ -1,8 +1,8 @@
 """Rates of steps of published recipes on a device.
 
 Batches are made once by this process, as workers make them, and used again, and the rate at which
-one core makes them is measured; one recipe is also fed by workers, as a run is, and one has the
-largest published batch. On a CPU the recipes are the smoke ones.
+one core makes them is measured; one recipe is also fed by workers, as a run is. On a CPU, the smoke
+recipes are measured.
 """
 
 from collections.abc import Generator, Mapping, Sequence
@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from benchmarks.gpu.page import DISTANCE, HOURS, PEAK, PEAK_AT_LEAST, RATE
 from benchmarks.gpu.timing import (
     NATIVE_PX,
     Facts,
@@ -51,12 +50,8 @@ RECIPES: Mapping[str, str] = {
 """Method -> recipe, and options, that is measured on a GPU; on a CPU it is the smoke recipe."""
 FED = "moco"
 """Method whose steps are also fed by workers."""
-LARGEST = "simclr/in1k-r50-epochs200-batch8192"
-"""Recipe with the largest published batch."""
 BATCHES = (256, 128, 64, 32)
 """Images that are tried, until they fit into the memory."""
-LARGEST_BATCHES = (1024, 512, *BATCHES)
-"""The same of the largest batch on eight GPUs."""
 CPU_BATCH = 16
 MOST_PHOTOGRAPHS = 64
 WARM_UP_STEPS, TIMED_STEPS = 4, 10
@@ -89,19 +84,9 @@ def fed_rate(device: torch.device, folder: Path) -> Facts:
                 calls=max(TIMED_STEPS, BATCHES_AHEAD * workers) if on_gpu else 1,
             )
         facts: Facts = {"recipe": recipe, "images per GPU": batch_size, "workers": workers}
-        return facts | {RATE: batch_size / seconds, "ms": 1e3 * seconds}
+        return facts | {"images/s": batch_size / seconds, "ms": 1e3 * seconds}
 
     return first_that_fits(measure, BATCHES if on_gpu else (CPU_BATCH,))
-
-
-def largest_batch(device: torch.device, folder: Path) -> Facts:
-    """Measure memory and steps of the largest published batch's share, activations recomputed."""
-    on_gpu = device.type == "cuda"
-    recipe = LARGEST if on_gpu else "simclr/smoke"
-    measure = partial(_steps_of_batch, recipe, ("--checkpoint-activations",), device, folder)
-    facts = first_that_fits(measure, LARGEST_BATCHES if on_gpu else (CPU_BATCH,))
-    # the floor has no second forward pass
-    return {name: fact for name, fact in facts.items() if name != DISTANCE}
 
 
 def _steps_of_batch(
@@ -129,13 +114,13 @@ def _steps_of_batch(
         "recipe": job.name,
         "images per GPU": batch_size,
         "precision": str(job.dtype),
-        RATE: rate,
+        "images/s": rate,
         "ms": 1e3 * seconds,
-        HOURS: job.recipe.epochs * TRAIN_IMAGES / rate / 3600,
+        "hours of the recipe on this device alone": job.recipe.epochs * TRAIN_IMAGES / rate / 3600,
         "decoded images/s and core": per_core,
         "workers needed": rate / per_core,
-        PEAK: memory,
-        PEAK_AT_LEAST: needs / 1e9,
+        "peak memory GB": memory,
+        "estimated memory GB": needs / 1e9,
     }
     if on_gpu:
         with closing(repeat(job, prepared)) as batches:
@@ -145,7 +130,7 @@ def _steps_of_batch(
             step(batches)
         trained_us, key_us = floor_us(job.recipe.arch, *attained(device))
         floor_s = 1e-6 * (views["trained"] * trained_us + views["keys"] * key_us)
-        facts[DISTANCE] = seconds / floor_s
+        facts["times the fused floor"] = seconds / floor_s
     return facts
 
 
@@ -198,8 +183,5 @@ def count_views(method: Method) -> dict[str, float]:
     return views
 
 
-MEASUREMENTS = {f"step of {name}": partial(step_rate, name) for name in RECIPES} | {
-    f"steps of {FED}, fed by workers": fed_rate,
-    "steps of the largest published batch": largest_batch,
-}
+STEPS = {name: partial(step_rate, name) for name in RECIPES} | {f"{FED}, fed by workers": fed_rate}
 """Measurements by name."""

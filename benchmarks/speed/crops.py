@@ -7,6 +7,7 @@ labels, the evaluation transform, from which features are extracted, and decodin
 """
 
 import random
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from benchmarks.speed.harness import compare
 from benchmarks.speed.views import usual_batches
 from pretrain.data.views import ViewRecipe
 from pretrain.parts.view import View
+from pretrain.running.command_line import parse
 from pretrain.running.host_memory import image_memory
 from transfer.datasets.folders import data_folder
 from transfer.datasets.images import class_names, read_class_folders
@@ -80,3 +82,7 @@ def run(settings: Settings) -> None:
             settings.rounds,
             num_images=count,
         )
+
+
+if __name__ == "__main__":
+    run(parse(Settings, sys.argv[1:], description=__doc__))

@@ -4,6 +4,7 @@ Both run the whole protocol: cost search, last training, test. The ratio depends
 the closer the classes are to each other, the longer LIBLINEAR takes.
 """
 
+import sys
 import tempfile
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +14,8 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from benchmarks.speed.harness import compare, tell_numbers
+from benchmarks.speed.harness import compare
+from pretrain.running.command_line import parse
 from transfer.datasets.folders import Folders
 from transfer.frozen.feature_cache import Features, Predictions
 from transfer.tasks.voc_svm import VOCSVM, SVMData
@@ -62,13 +64,11 @@ def run(settings: Settings) -> None:
         {what: column(task, found[name], what) for what in ("cost", "AP")}
         for name, task in tasks.items()
     )
-    tell_numbers(
-        {
-            **{f"mAP, {name}": task.metrics(found[name])["mAP"] for name, task in tasks.items()},
-            "% of costs that agree": 100 * float((ours["cost"] == usual["cost"]).double().mean()),
-            "largest difference of an AP": float((ours["AP"] - usual["AP"]).abs().max()),
-        }
-    )
+    for name, task in tasks.items():
+        print(f"  mAP, {name}: {task.metrics(found[name])['mAP']:.4g}")
+    agreeing = 100 * float((ours["cost"] == usual["cost"]).double().mean())
+    print(f"  % of costs that agree: {agreeing:.4g}")
+    print(f"  largest difference of an AP: {float((ours['AP'] - usual['AP']).abs().max()):.4g}")
 
 
 def synthetic_voc(settings: Settings) -> SVMData:
@@ -104,3 +104,7 @@ def column(task: VOCSVM, predictions: Predictions, name: str) -> Tensor:
     """Return a number of each class, such as its AP, (L,)."""
     rows = cast(dict[str, dict[str, float]], task.details(predictions)["classes"])
     return torch.tensor([row[name] for row in rows.values()], dtype=torch.float64)
+
+
+if __name__ == "__main__":
+    run(parse(Settings, sys.argv[1:], description=__doc__))

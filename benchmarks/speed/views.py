@@ -27,6 +27,7 @@ from pretrain.data.listing import find_images
 from pretrain.data.views import ViewRecipe
 from pretrain.parts.view import View
 from pretrain.recipes.recipe import MOCO_V2_VIEWS, SWAV_VIEWS
+from pretrain.running.command_line import parse
 
 BATCH_SIZE = 32
 LARGE, SMALL = View(), View(small=True)
@@ -133,3 +134,7 @@ def usual_transform(recipe: ViewRecipe) -> Callable[[Image.Image], Tensor]:
         ]
     )
     return composed
+
+
+if __name__ == "__main__":
+    run(parse(Settings, sys.argv[1:], description=__doc__))

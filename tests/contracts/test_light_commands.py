@@ -19,7 +19,6 @@ LIGHT_COMMANDS = (
     ("-m", "benchmarks.status", "--help"),
     ("-m", "benchmarks.figures", "--list"),
     ("-m", "benchmarks.gpu_check", "--help"),
-    ("-m", "benchmarks.speed", "--help"),
     ("-m", "transfer", "--list"),
     ("-m", "transfer", "cifar10_knn", "--help"),
     ("-m", "transfer", "inspect", "--help"),

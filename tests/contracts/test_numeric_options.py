@@ -7,18 +7,15 @@ main function, which must end with status 2 and name option and range; others ar
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, is_dataclass
-from importlib import import_module
 from typing import Any, get_type_hints
 
 import pytest
 import tyro
 
-import benchmarks.gpu_check
 import slurm.__main__
 import transfer.__main__
 from benchmarks import run_all, status, tables
 from benchmarks.planning.options import OPTION_RANGES, RunAll
-from benchmarks.speed import __main__ as speed
 from slurm.resources import LIMITS
 from transfer.cells.command import Evaluate
 from transfer.finetuning.options import RANGES
@@ -46,13 +43,6 @@ class Door:
             return end.code
 
 
-def bench(name: str) -> Door:
-    """Return a pair of the speed benchmarks."""
-    words = {"features": NO_FILE, "encoders": ("--photographs", "none")}.get(name, ())
-    options = import_module(f"benchmarks.speed.{name}").Settings
-    return Door(options, lambda rest: speed.main([name, *rest]), speed.RANGES, words)
-
-
 DOORS = {
     "transfer TASK": Door(Evaluate, transfer.__main__.main, RANGES, ("cifar10_knn", *NO_FILE)),
     **{
@@ -66,10 +56,6 @@ DOORS = {
     "status": Door(status.Request, status.main, {}),
     "slurm": Door(
         slurm.__main__.Request, slurm.__main__.main, RESOURCE_LIMITS, last=("--", "true")
-    ),
-    **{f"speed {name}": bench(name) for name in speed.PAIRS},
-    "gpu_check": Door(
-        benchmarks.gpu_check.Request, benchmarks.gpu_check.main, benchmarks.gpu_check.RANGES
     ),
 }
 

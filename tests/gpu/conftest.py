@@ -1,7 +1,7 @@
 """What a GPU computes, against the CPU: `pytest -m gpu` or `make gpu-check`.
 
-Each test has a CPU twin. A test notes its differences in `findings`; they become properties of the
-test in pytest's XML.
+Each test has a CPU twin. A test notes its differences in `findings`, which `pytest --junitxml FILE`
+writes as properties of the test.
 """
 
 from collections.abc import Generator, Iterator
