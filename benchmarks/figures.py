@@ -5,22 +5,21 @@ with a page of their captions. --list shows what is there, and which recipes and
 """
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import tyro
 
-from benchmarks.drawing import FIGURES
-from benchmarks.drawing.figure import Drawn, Figure, Material, Picture
+from benchmarks.drawing.figure import figures
 from benchmarks.drawing.files import is_drawn, remove_stale, write_page, write_picture
-from benchmarks.drawing.logs import keep, read_logs, read_run
-from benchmarks.drawing.pictures import title_of
+from benchmarks.drawing.kinds import Material
+from benchmarks.drawing.logs import TrainingLog, keep, read_logs, read_run
 from benchmarks.results.contents import Contents
 from benchmarks.results.failed_step import explain_failed_step
 from benchmarks.results.final_screen import shortened
-from benchmarks.results.records import FIGURES as FIGURES_FOLDER
-from benchmarks.results.records import Results, read_results, require_folder
+from benchmarks.results.records import FIGURES, Results, read_results, require_folder
 from pretrain.running.command_line import one_line_errors, parse, run_command
 from transfer.datasets.folders import FolderError, check_row_name, check_writable
 
@@ -39,15 +38,6 @@ class Request:
     """Only print which figures are drawn, and which recipes and tasks are missing."""
 
 
-def material_of(results: Path, found: Results) -> Material:
-    """Return everything in a folder of results that figures are made of."""
-    return Material(
-        results=tuple(found.done),
-        snapshots=tuple(run for run in found.snapshots if not run.failure),
-        logs=read_logs(results)[0],
-    )
-
-
 def keep_logs(request: Request) -> None:
     """Copy the logs of the request's runs below the results; ValueError if one is not whole."""
     names = request.name or tuple(folder.resolve().name for folder in request.logs)
@@ -62,10 +52,6 @@ def keep_logs(request: Request) -> None:
         print(f"log  {keep(log, request.results)}")
 
 
-RETIRED = ("looc_figure3a", "looc_figure3b")
-"""Figures that earlier versions drew; the report shows these nearest images larger."""
-
-
 class Outcome(NamedTuple):
     """Pictures of a folder of results."""
 
@@ -77,55 +63,32 @@ class Outcome(NamedTuple):
     """Sentences on material that cannot be drawn."""
 
 
-def _draw(figure: Figure, material: Material) -> Drawn:
-    """Return the pictures of a figure; if its records cannot be drawn, a sentence says why."""
-    try:
-        return figure.draw(material)
-    except ImportError:
-        raise
-    except Exception as error:  # whatever it is: the other figures are drawn
-        return Drawn(problems=(f"cannot be drawn: {_reason(error)}",))
-
-
-def _reason(error: Exception) -> str:
-    """Return an error as words of one line."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:200]
-
-
-def draw_figures(results: Path, material: Material) -> Outcome:
+def draw_figures(folder: Path, results: Results) -> Outcome:
     """Write every figure for which there is material, and remove pictures that have none left.
 
     A figure that cannot be drawn becomes a problem; the others are drawn.
     """
-    folder = results / FIGURES_FOLDER
-    outcome = Outcome([], [], [])
-    for figure_name in RETIRED:
-        remove_stale(figure_name, (), folder)
-    for figure in FIGURES.values():
-        drawn = _draw(figure, material)
-        problems = list(drawn.problems)
-        kept = set()
-        for picture in drawn.pictures:
-            path = folder / f"{picture.file_name}.png"
-            try:
-                outcome.new.extend([path] if write_picture(picture, folder) else [])
-            except (OSError, ImportError):  # every other picture would fail as well
-                raise
-            except Exception as error:  # whatever it is: the other figures are drawn
-                problems.append(f"{picture.file_name} cannot be drawn: {_reason(error)}")
-                continue
-            kept.add(picture.file_name)
+    logs, problems_of_logs = read_logs(folder)
+    material, pictures = material_of(results, logs), folder / FIGURES
+    outcome, kept = Outcome([], [], []), set()
+    for figure in figures().values():
+        picture, problems = figure.draw(material)
+        if picture:
+            path = pictures / f"{figure.file_name}.png"
             outcome.paths.append(path)
-        remove_stale(figure.file_name, kept, folder)
-        outcome.problems.extend(f"{title_of(figure.id)}: {problem}" for problem in problems)
-    outcome.problems.extend(read_logs(results)[1])
-    write_page(folder, f"python -m benchmarks.figures --results {results.as_posix()}")
+            outcome.new.extend([path] if write_picture(figure, picture, pictures) else [])
+            kept.add(figure.file_name)
+        outcome.problems.extend(f"{figure.title}: {problem}" for problem in problems)
+    remove_stale(kept, pictures)
+    outcome.problems.extend(problems_of_logs)
+    write_page(pictures, f"python -m benchmarks.figures --results {folder.as_posix()}")
     return outcome
 
 
-def read_material(results: Path) -> Material:
-    """Read everything in a folder of results that figures are made of."""
-    return material_of(results, read_results(results))
+def material_of(results: Results, logs: Sequence[TrainingLog]) -> Material:
+    """Return everything that figures are made of."""
+    snapshots = [run for run in results.snapshots if not run.failure]
+    return Material(results.done, snapshots, logs)
 
 
 def update_figures(contents: Contents) -> None:
@@ -136,7 +99,7 @@ def update_figures(contents: Contents) -> None:
     results = contents.folder
     command = f"python -m benchmarks.figures --results {results.as_posix()}"
     try:
-        outcome = draw_figures(results, material_of(results, contents.results))
+        outcome = draw_figures(results, contents.results)
     except Exception as error:  # also a fault of the suite, whose traceback is printed
         explain_failed_step("the figures are not up to date", error, command)
         words = []
@@ -150,25 +113,22 @@ def update_figures(contents: Contents) -> None:
         print(line, file=sys.stderr, flush=True)
 
 
-def list_lines(results: Path, material: Material) -> list[str]:
-    """Return the lines of --list: each figure with its pictures and what it still needs."""
+def list_lines(folder: Path) -> list[str]:
+    """Return the lines of --list: each figure with its picture and what it still lacks."""
+    material = material_of(read_results(folder), read_logs(folder)[0])
     lines: list[str] = []
-    for figure in FIGURES.values():
-        lines += [*([""] if lines else []), f"{title_of(figure.id)}: {figure.what}"]
-        drawn = _draw(figure, material)
-        lines += [f"  {_state(results, picture)}" for picture in drawn.pictures]
-        lines += [f"  {problem}" for problem in drawn.problems]
-        needed = figure.needed(material)
-        if needed:
-            lines.append("  missing for the paper's own runs:" if drawn.pictures else "  missing:")
-            lines += [f"    {recipe}" for recipe in needed]
+    for figure in figures().values():
+        picture, problems = figure.draw(material)
+        lines += [*([""] if lines else []), f"{figure.title}: {figure.what}"]
+        if picture:
+            path = folder / FIGURES / f"{figure.file_name}.png"
+            state = "drawn" if is_drawn(figure, picture, path.parent) else "can be drawn"
+            lines.append(f"  {state}: {path}")
+        lines += [f"  {problem}" for problem in problems]
+        if missing := figure.missing(material):
+            lines.append("  missing for the paper's own runs:" if picture else "  missing:")
+            lines += [f"    {recipe}" for recipe in missing]
     return lines
-
-
-def _state(results: Path, picture: Picture) -> str:
-    folder = results / FIGURES_FOLDER
-    path = folder / f"{picture.file_name}.png"
-    return f"drawn: {path}" if is_drawn(picture, folder) else f"can be drawn: {path}"
 
 
 @one_line_errors(FolderError, FileNotFoundError, ValueError)
@@ -178,14 +138,14 @@ def main(words: list[str]) -> int:
     if request.listed and request.logs:
         raise ValueError("--logs: --list keeps no log; run the command without --list first")
     if request.listed:
-        print("\n".join(list_lines(request.results, read_material(request.results))))
+        print("\n".join(list_lines(request.results)))
         for problem in read_logs(request.results)[1]:
             print(problem, file=sys.stderr)
         return 0
     check_writable(request.results, "--results")
     require_folder(request.results)
     keep_logs(request)
-    outcome = draw_figures(request.results, read_material(request.results))
+    outcome = draw_figures(request.results, read_results(request.results))
     for path in outcome.paths:
         print(f"figure  {path}")
     for problem in outcome.problems:

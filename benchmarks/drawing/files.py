@@ -5,7 +5,8 @@ import re
 from collections.abc import Container
 from pathlib import Path
 
-from benchmarks.drawing.figure import Picture
+from benchmarks.drawing.figure import Figure
+from benchmarks.drawing.kinds import Picture
 from benchmarks.results.tables import csv_text, escape
 from pretrain.running.atomic_files import explain_write_errors, write_text, write_whole
 
@@ -15,49 +16,51 @@ PAGE = "README.md"
 OPENING = "# Figures\n\nThe papers' figures, redrawn."
 OWN = "benchmarks.figures"
 """Identifier in the metadata of our SVG files."""
+NAMES = re.compile(r"[a-z]+_figure\d+[a-z]?(\..*)?")
+"""Names of pictures; earlier versions drew several of one figure, with further words at the end."""
 
 
-def write_picture(picture: Picture, folder: Path) -> bool:
-    """Write the three files unless they are there already; return whether it was drawn."""
-    if is_drawn(picture, folder):
+def write_picture(figure: Figure, picture: Picture, folder: Path) -> bool:
+    """Write the three files unless they exist already; return whether it was drawn."""
+    if is_drawn(figure, picture, folder):
         return False
-    from benchmarks.drawing.style import render
+    from benchmarks.drawing import panels
 
-    svg, png = render(picture, OWN)
     # everything is drawn before the first file is written: a failure leaves no half figure
+    contents = panels.render(picture.panels, figure.title, figure.caption(picture), OWN)
     numbers = csv_text(picture.header, picture.rows)
-    contents = {"csv": numbers.encode(errors="backslashreplace"), "png": png, "svg": svg}
+    contents = {**contents, "csv": numbers.encode(errors="backslashreplace")}
     for suffix in SUFFIXES:
-        write_whole(folder / f"{picture.file_name}.{suffix}", contents[suffix], "--results")
+        write_whole(folder / f"{figure.file_name}.{suffix}", contents[suffix], "--results")
     return True
 
 
-def is_drawn(picture: Picture, folder: Path) -> bool:
-    """Return whether all three files are there, with these numbers and this caption."""
-    png, svg, csv_file = (folder / f"{picture.file_name}.{suffix}" for suffix in SUFFIXES)
+def is_drawn(figure: Figure, picture: Picture, folder: Path) -> bool:
+    """Return whether all three files exist, with these numbers and this caption."""
+    png, svg, csv_file = (folder / f"{figure.file_name}.{suffix}" for suffix in SUFFIXES)
     return (
         csv_file.is_file()
         and png.is_file()
         and csv_file.read_text(encoding="utf-8") == csv_text(picture.header, picture.rows)
-        and metadata_of(svg).get("description") == " ".join(picture.caption)
+        and metadata_of(svg).get("description") == figure.caption(picture)
     )
 
 
 def metadata_of(svg: Path) -> dict[str, str]:
-    """Return title, description and identifier of an SVG file; empty for other and absent files."""
+    """Return title, description and identifier of an SVG file; empty if it has none."""
     if not svg.is_file():
         return {}
-    # matplotlib writes the metadata first; the paths behind them may be megabytes
+    # matplotlib writes the metadata first; the paths after them may be megabytes
     text = svg.read_text(encoding="utf-8", errors="replace").partition("</metadata>")[0]
-    found = re.findall(r"<dc:(title|description|identifier)>(.*?)</dc:\1>", text, flags=re.DOTALL)
-    return {name: html.unescape(words) for name, words in found}
+    entries = re.findall(r"<dc:(title|description|identifier)>(.*?)</dc:\1>", text, flags=re.DOTALL)
+    return {name: html.unescape(words) for name, words in entries}
 
 
-def remove_stale(figure_name: str, kept: Container[str], folder: Path) -> None:
-    """Remove our pictures of a figure that are not kept: their records are gone or renumbered."""
-    for svg in sorted(folder.glob(f"{figure_name}*.svg")):
-        of_figure = svg.stem == figure_name or svg.stem.startswith(f"{figure_name}.")
-        if of_figure and svg.stem not in kept and metadata_of(svg).get("identifier") == OWN:
+def remove_stale(kept: Container[str], folder: Path) -> None:
+    """Remove our pictures that are not kept: their records are gone, or another kind is drawn."""
+    for svg in sorted(folder.glob("*.svg")):
+        is_picture = NAMES.fullmatch(svg.stem) and metadata_of(svg).get("identifier") == OWN
+        if is_picture and svg.stem not in kept:
             # the SVG goes last, so that an interrupted removal is completed by the next one
             for suffix in ("csv", "png", "svg"):
                 path = svg.with_suffix(f".{suffix}")
@@ -67,10 +70,10 @@ def remove_stale(figure_name: str, kept: Container[str], folder: Path) -> None:
 
 def write_page(folder: Path, command: str) -> None:
     """Write the page of all pictures in the folder with their captions; without any, remove it."""
-    found = [(path, metadata_of(path)) for path in sorted(folder.glob("*_figure*.svg"))]
     page = folder / PAGE
     parts = [f"{OPENING} Made by `{command}`."]
-    for path, about in found:
+    for path in sorted(folder.glob("*_figure*.svg")):
+        about = metadata_of(path)
         if title := escape(about.get("title", "")):
             files = " · ".join(f"[{s}]({path.with_suffix(f'.{s}').name})" for s in ("csv", "svg"))
             caption = escape(about.get("description", ""))

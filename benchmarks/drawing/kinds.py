@@ -1,27 +1,51 @@
-"""Kinds of results: those of one kind may stand in one picture. Numbers and their order.
+"""The kinds of figures, one function each.
 
-Lines of one picture share task, length, data and arithmetic of the evaluation, and data, network
-and length of pre-training. Points of one line also share the protocol and all other settings.
-Statistics over views share the protocol, too: it says which images and how many views there are.
+Each function gets the results and the arguments of an entry of figures.yaml. It returns a picture
+for every group of results that may share one, and messages on results that cannot be drawn.
 """
 
 import json
-import statistics
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from itertools import combinations
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from itertools import combinations, pairwise, product
+from statistics import fmean
+from typing import Any, NamedTuple
 
-from benchmarks.drawing.figure import Line, Point
-from benchmarks.results.differences import Score, difference
+from benchmarks.drawing.logs import MAX_POINTS, TrainingLog, points_of
+from benchmarks.drawing.panels import (
+    Bars,
+    Histogram,
+    Histograms,
+    Lines,
+    Panel,
+    PublishedPoint,
+    Series,
+)
+from benchmarks.drawing.selection import (
+    NO_SETTING,
+    VIEW_TASKS,
+    Line,
+    PictureKey,
+    Points,
+    best_points,
+    distinct,
+    has_number,
+    is_published,
+    is_unchanged,
+    line_key,
+    mean_point,
+    mean_points,
+    members,
+    newest,
+    number_of,
+    picture_key,
+    problem_of,
+)
+from benchmarks.results.differences import difference
 from benchmarks.results.numbers import score_of_runs
-from benchmarks.results.records import STAND_IN_TEXTURE, Run, grouped
-from benchmarks.results.verdicts import TRAIN_IMAGES, norm_difference, trained_on
+from benchmarks.results.records import Run, grouped
 
-DESCRIPTIONS = ("paper", "table_row", "images")
-"""Entries of a run's settings that describe it and do not shape it."""
-VIEW_TASKS = ("in100_view_statistics", "cifar10_view_statistics")
-"""Tasks whose results are statistics over views."""
 DATASETS = {
     "in100": "ImageNet-100",
     "in1k": "ImageNet-1k",
@@ -29,201 +53,569 @@ DATASETS = {
     "cifar10": "CIFAR-10",
     "cifar100": "CIFAR-100",
 }
-"""Titles of data sets by the first word of a task's id."""
+"""Titles of datasets by the first word of a task's id."""
+ACCURACY_TASKS = tuple(
+    f"{dataset}_{task}"
+    for dataset in ("in100", "cifar10", "cifar100")
+    for task in ("linear", "knn")
+)
+SPACES = {"embedding": "the projector's output", "feature": "the backbone's output"}
+"""Outputs whose views are compared; the papers show the first."""
 
 
-class Kind(NamedTuple):
-    """Properties that all results of one picture share."""
+class Material(NamedTuple):
+    """Everything that figures are made of."""
 
-    task: str
-    schedule: str
-    data: str
-    """Fingerprint of small or incomplete data; empty for full data, whose layouts may differ."""
-    evaluation: tuple[str, ...]
-    """Arithmetic, engine, processes, state of the data."""
-    pretraining: tuple[str, ...]
-    """Data, network and, unless it is on the x axis, length."""
-    space: str = ""
-    """Space of statistics over views: embedding or feature."""
-    views: str = ""
-    """Hash of the protocol of statistics over views, which fixes images, split and number of views;
-    empty for other tasks."""
+    results: Sequence[Run] = ()
+    snapshots: Sequence[Run] = ()
+    logs: Sequence[TrainingLog] = ()
 
 
-def kind_of(result: Run, *, length: str | None = None) -> Kind:
-    """Return the kind of a result.
+@dataclass(frozen=True, kw_only=True)
+class Picture:
+    """Panels, their numbers, and what the caption needs to know about them."""
 
-    length: of pre-training; that of the backbone if not given, empty if it is on the x axis.
+    panels: Sequence[Panel]
+    runs: Mapping[str, Sequence[Run | TrainingLog]]
+    """The results or logs that are shown, by label."""
+    header: Sequence[str]
+    """Header of the CSV file."""
+    rows: Sequence[Sequence[str]]
+    findings: Sequence[str] = ()
+    """Sentences of the caption on what is shown."""
+    swept: Sequence[str] = ()
+    """Settings that differ along a line."""
+    labels: Iterable[str] = ()
+    """Labels of the paper's figure, if the caption names those without a run."""
+    exact: bool
+    """All results are those of the paper's recipes under its protocol."""
+    rank: tuple[Any, ...] = ()
+    """Sort key of pictures of one figure; the highest is drawn."""
+
+
+Outcome = tuple[Sequence[Picture], Iterable[str]]
+"""Pictures, and messages on what cannot be drawn."""
+
+
+def sweep(
+    material: Material,
+    *,
+    setting: str,
+    symbol: str,
+    lines: Sequence[Line],
+    levels: Sequence[Line] = (),
+    published: Sequence[PublishedPoint] = (),
+    log_x: bool = False,
+    tasks: Sequence[str] = ACCURACY_TASKS,
+    metric: str = "top1",
+    y_label: str = "",
+) -> Outcome:
+    """Draw a metric against a setting of pre-training: a line per method, a point per value.
+
+    setting: on the x axis, such as config.num_keys; symbol is its label. levels: lines without a
+    value of it. published: points of the paper, shown beside its own runs only. y_label: for
+    another metric than the accuracy of the task.
     """
-    return Kind(
-        task=result.task,
-        schedule=result.schedule,
-        data=result.fingerprint if result.small or result.tolerated else "",
-        evaluation=tuple(result.conditions[:5]),
-        pretraining=(
-            result.data,
-            result.arch.partition("-heads")[0],
-            result.epochs if length is None else length,
-        ),
-        space=str(result.details.get("space", "")),
-        views=result.protocol_hash if result.task in VIEW_TASKS else "",
-    )
-
-
-def line_key(result: Run, varied: Iterable[str]) -> tuple[str, ...]:
-    """Return what points of one line share beyond their kind; `varied` are the swept settings."""
-    left_out = {*DESCRIPTIONS, *varied}
-    settings = {k: v for k, v in result.settings.items() if k not in left_out}
-    return (
-        result.protocol_hash,
-        result.conditions.crops,
-        *result.departures,
-        result.precision,
-        json.dumps(settings, sort_keys=True, default=str),
-    )
-
-
-Points = Mapping[float, tuple[Run, ...]]
-"""Results of one line by their place on the x axis, in order."""
-
-
-def best_points(
-    results: Iterable[tuple[float, Run]],
-    varied: Iterable[str],
-    is_published: Callable[[Run], bool],
-    least: int,
-) -> Points:
-    """Return one line of results with their x: the paper's, or that of most points and runs.
-
-    Among these, the newest. Empty if none has at least so many points. A backbone that has two
-    names counts once.
-    """
-    varied = list(varied)
-    lines = grouped((line_key(result, varied), (x, result)) for x, result in results)
-    every = [grouped(line) for line in lines.values()]
-
-    def rank(points: Mapping[float, Sequence[Run]]) -> tuple[bool, int, int, str]:
-        own = members(points)
-        return all(map(is_published, own)), len(points), len(own), newest(own)
-
-    best = max((points for points in every if len(points) >= least), key=rank, default={})
-    return {x: distinct_runs(best[x]) for x in sorted(best)}
-
-
-def members(points: Mapping[float, Sequence[Run]]) -> list[Run]:
-    """Return all results of a line."""
-    return [result for results in points.values() for result in results]
-
-
-def mean_line(label: str, points: Points, metric: str) -> Line:
-    """Return the mean of a metric at each place."""
-    means = (mean_point(x, [number_of(r, metric) for r in own]) for x, own in points.items())
-    return Line(label=label, points=tuple(means))
-
-
-def distinct_runs(results: Iterable[Run]) -> tuple[Run, ...]:
-    """Return one result of each backbone and seed: a backbone that has two names counts once."""
-    return tuple({(r.sha256, r.seed): r for r in results}.values())
-
-
-def is_published_run(result: Run, recipes: Iterable[str], key: str) -> bool:
-    """Return whether a result is that of an unchanged recipe under the protocol of TASKS[key]."""
-    from transfer.tasks import TASKS  # not above: most that read records for pictures need no task
-
-    data = result.recipe.partition("/")[2].partition("-")[0]
-    return (
-        not result.reasons.words
-        and result.reading == TASKS[key].protocol.partition("/")[0]
-        and result.recipe in recipes
-        and is_unchanged(result)
-        and result.texture != STAND_IN_TEXTURE
-        and data in TRAIN_IMAGES
-        and trained_on(data, result)
-    )
-
-
-def is_unchanged(model: Run) -> bool:
-    """Return whether a backbone was trained as its recipe and its paper say."""
-    return not (model.changed or norm_difference(model.paper_norm_groups, model.norm_groups))
-
-
-def newest_by_label(
-    results: Iterable[Run],
-    labels: Callable[[Run], Iterable[str]],
-    is_published: Callable[[Run], bool],
-) -> dict[Kind, dict[str, Run]]:
-    """Return one result of each kind and label: the newest of the paper's own, or of all others."""
-    kinds: dict[Kind, dict[str, Run]] = {}
-    for result in results:
-        for label in labels(result):
-            own = kinds.setdefault(kind_of(result), {})
-            both = own.get(label, result), result
-            own[label] = max(both, key=lambda one: (is_published(one), one.finished))
-    return kinds
-
-
-def newest(results: Iterable[Run]) -> str:
-    """Return when the last result was finished."""
-    return max(result.finished for result in results)
-
-
-def problem_of(result: Run, read: Callable[[Run], object]) -> str:
-    """Return why `read` cannot read the details of a record; empty if it can."""
-    try:
-        read(result)
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, OSError) as error:
-        return (
-            f"{result.path}, the record of {result.backbone}: its details cannot be shown "
-            f"({type(error).__name__}: {error}); delete the file and run the command again that "
-            "python -m benchmarks.explain prints for it"
+    pictures = []
+    for key, results in _swept_results(material, setting, tasks, metric).items():
+        drawn = [(line, points) for line in lines if (points := line.points(results, setting))]
+        if not drawn:
+            continue
+        own = [(line, run) for line, points in drawn for run in members(points)]
+        exact = all(line.is_published(run) for line, run in own)
+        horizontal = []
+        for level in levels:
+            fitting = [
+                run
+                for run in results
+                if (level.is_published(run) if exact else _shares(level.shared, run, own))
+            ]
+            if points := level.points(fitting, NO_SETTING):
+                horizontal.append((level, points))
+        every = [*drawn, *horizontal]
+        series = [Series(line.label, mean_points(points, metric)) for line, points in every]
+        panel = Lines(
+            symbol,
+            y_label or accuracy_label(key.task),
+            series[: len(drawn)],
+            series[len(drawn) :],
+            published if exact else (),
+            log_x,
         )
-    return ""
+        pictures.append(
+            Picture(
+                panels=[panel],
+                runs={line.label: members(points) for line, points in every},
+                header=("series", symbol, metric, "standard_deviation", "runs", "recipes"),
+                rows=[
+                    (line.label, *point.words(), " ".join(_recipes(runs)))
+                    for line, (_, points) in zip(series, every, strict=True)
+                    for point, runs in zip(line.points, points.values(), strict=True)
+                ],
+                swept=[setting, *(name for line, _ in every for name in line.follows)],
+                labels=[line.label for line in (*lines, *levels)],
+                exact=exact,
+                rank=(
+                    len(drawn),
+                    sum(len(points) for _, points in drawn),
+                    newest(run for _, run in own),
+                ),
+            )
+        )
+    return pictures, ()
 
 
-def has_number(result: Run, name: str) -> bool:
-    """Return whether a record holds a number among its metrics or details."""
-    value = result.metrics.get(name, result.details.get(name))
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _swept_results(
+    material: Material, setting: str, tasks: Sequence[str], metric: str
+) -> dict[PictureKey, list[Run]]:
+    """Return the results with the metric, those of one picture together."""
+    length = "" if setting == "epochs" else None
+    return grouped(
+        (picture_key(run, length=length), run)
+        for run in material.results
+        if run.task in tasks and has_number(run, metric)
+    )
 
 
-def number_of(result: Run, name: str) -> float:
-    """Return a number of a record, of its metrics or else of its details."""
-    return float(result.metrics[name] if name in result.metrics else result.details[name])
+def _shares(names: Iterable[str], run: Run, others: Iterable[tuple[Line, Run]]) -> bool:
+    """Return whether a run has the same values of these settings as all others."""
+    wanted = [(name, other.settings.get(name)) for name in names for _, other in others]
+    return all(run.settings.get(name) == value for name, value in wanted)
 
 
-def mean_point(x: float, values: Sequence[float]) -> Point:
-    """Return the mean and, for several runs, the standard deviation."""
-    spread = statistics.stdev(values) if len(values) > 1 else None
-    return Point(x=x, y=statistics.fmean(values), spread=spread, num_runs=len(values))
+def _recipes(runs: Iterable[Run]) -> list[str]:
+    """Return the recipes of runs, or the names of backbones without one."""
+    return list(dict.fromkeys(run.recipe or run.backbone for run in runs))
+
+
+def tradeoff(
+    material: Material,
+    *,
+    across: Mapping[str, Any],
+    upward: Mapping[str, Any],
+    x_label: str,
+    symbol: str,
+) -> Outcome:
+    """Draw two sweeps of one setting against each other, as far as they have the same backbones.
+
+    across, upward: arguments of the sweeps whose metrics are on the x axis and on the y axis.
+    symbol: the setting, whose values are the points' labels.
+    """
+
+    def lines_of(arguments: Mapping[str, Any], results: Sequence[Run]) -> list[tuple[Line, Points]]:
+        every = [(line, arguments["setting"]) for line in arguments["lines"]]
+        every += [(line, NO_SETTING) for line in arguments["levels"]]
+        both = [(line, line.points(results, setting)) for line, setting in every]
+        return [(line, points) for line, points in both if points]
+
+    setting, metric = across["setting"], across["metric"]
+    of_x = _swept_results(material, setting, across["tasks"], metric)
+    of_y = _swept_results(material, setting, ACCURACY_TASKS, "top1")
+    pictures = []
+    for (x_key, xs), (y_key, ys) in product(of_x.items(), of_y.items()):
+        if x_key.pretraining != y_key.pretraining:
+            continue
+        views = [run for _, points in lines_of(across, xs) for run in members(points)]
+        values = grouped((run.sha256, number_of(run, metric)) for run in views)
+        drawn = lines_of(upward, [run for run in ys if run.sha256 in values])
+        if not any(len(points) > 1 for _, points in drawn):
+            continue
+        series = []
+        for line, points in drawn:
+            means, labels = [], []
+            for value, runs in points.items():
+                x = fmean(x for sha256 in {run.sha256 for run in runs} for x in values[sha256])
+                means.append(mean_point(x, [number_of(run, "top1") for run in runs]))
+                labels.append(line.label if math.isnan(value) else f"{value:g}")
+            series.append(Series(line.label, means, labels))
+        pictures.append(
+            Picture(
+                panels=[Lines(x_label, accuracy_label(y_key.task), series)],
+                runs={line.label: members(points) for line, points in drawn},
+                header=("series", symbol, metric, "top1", "runs"),
+                rows=[
+                    (line.label, label, f"{point.x:.4f}", f"{point.y:.4f}", str(point.num_runs))
+                    for line in series
+                    for label, point in zip(line.point_labels, line.points, strict=True)
+                ],
+                findings=[
+                    f"Numbers beside the points are {symbol}.",
+                    f"Statistics of views: {views[0].task}, protocol {views[0].protocol}.",
+                ],
+                swept=[setting],
+                exact=all(line.is_published(r) for line, points in drawn for r in members(points)),
+            )
+        )
+    return pictures, ()
+
+
+def snapshot_curves(material: Material, *, task: str, variants: Mapping[str, str]) -> Outcome:
+    """Draw the accuracy of snapshots over the epochs of pre-training, a line per variant.
+
+    variants: recipes by label, from what the paper finds fastest to slowest.
+    """
+
+    def is_own(run: Run) -> bool:
+        return is_published(run, variants.values(), task)
+
+    groups = grouped(
+        (picture_key(run, length=str(run.settings.get("epochs", ""))), run)
+        for run in material.snapshots
+        if run.recipe in variants.values() and run.task == task
+    )
+    pictures = []
+    for results in groups.values():
+        curves = {}
+        for label, recipe in variants.items():
+            own = [(float(r.epochs), r) for r in results if r.recipe == recipe and r.epochs]
+            if curve := best_points(own, (), is_own, 2):
+                curves[label] = curve
+        if not curves:
+            continue
+        series = [Series(label, mean_points(curve, "top1")) for label, curve in curves.items()]
+        runs = {label: members(curve) for label, curve in curves.items()}
+        pictures.append(
+            Picture(
+                panels=[Lines("epoch of pre-training", accuracy_label(task), series)],
+                runs=runs,
+                header=("series", "epoch", "top1", "standard_deviation", "runs"),
+                rows=[(line.label, *point.words()) for line in series for point in line.points],
+                findings=[*_unfinished(curves), *_order(curves)],
+                labels=variants,
+                exact=all(is_own(run) for own_runs in runs.values() for run in own_runs),
+                rank=(len(curves), newest(results)),
+            )
+        )
+    return pictures, ()
+
+
+def _order(curves: Mapping[str, Points]) -> list[str]:
+    """Return a sentence on the order of the curves' means over the epochs that all have."""
+    common = sorted(set[float].intersection(*(set(curve) for curve in curves.values())))
+    if len(curves) < 2 or not common:
+        return []
+    runs = {label: [run for x in common for run in curve[x]] for label, curve in curves.items()}
+    # the spread over these runs is mostly one over epochs, so it gives no error over seeds
+    scores = {
+        label: replace(score_of_runs(own, "top1"), std=0.0, runs=1) for label, own in runs.items()
+    }
+    task = next(iter(runs.values()))[0].task
+    ordered = sorted(scores, key=lambda label: -scores[label].mean)
+    numbers = ", ".join(f"{label} {scores[label].mean:.1f}" for label in ordered)
+    sure = [
+        f"{high} above {low}"
+        for high, low in combinations(ordered, 2)
+        if difference(scores[high], scores[low], task).sure
+    ]
+    return [
+        f"Means over the epochs {range_words(common)}, from the highest: {numbers}; surely apart: "
+        f"{', '.join(sure) or 'none'}; the paper's order, from the fastest: {', '.join(curves)}."
+    ]
+
+
+def _unfinished(curves: Mapping[str, Points]) -> list[str]:
+    """Return a sentence on curves whose last snapshot is from before the end of the run."""
+    ends = {label: (max(curve), curve[max(curve)][0]) for label, curve in curves.items()}
+    parts = [
+        f"{label} {epoch:g} of {last.settings['epochs']:g}"
+        for label, (epoch, last) in ends.items()
+        if epoch < float(last.settings.get("epochs", 0))
+    ]
+    return [f"Runs that had not ended, epochs: {', '.join(parts)}."] if parts else []
+
+
+def log_curves(
+    material: Material,
+    *,
+    metrics: Mapping[str, str],
+    methods: Mapping[str, str],
+    recipes: Mapping[str, str],
+    last_step_only: Mapping[str, Sequence[str]],
+    same: str,
+    stated_ends: Mapping[str, float],
+) -> Outcome:
+    """Draw metrics of runs' logs over the epochs, a panel per metric and a line per method.
+
+    metrics: label of the y axis by name. methods: label by method. recipes: the paper's, by
+    method. last_step_only: metrics, by method, that a reading holds for the last of its steps.
+    same: setting that all runs must share because it changes the meaning of a metric.
+    stated_ends: the paper's value of the last metric at the end of the run, by method.
+    """
+    # a run that was kept under two names counts once
+    distinct_logs = {
+        json.dumps([log.made_by, log.lines], default=str): log for log in material.logs
+    }
+    logs = [log for log in distinct_logs.values() if log.run.method in methods]
+    problems: list[str] = []
+    groups: dict[tuple[str, str, str, str], list[TrainingLog]] = {}
+    for log in logs:
+        if lacking := [name for name in metrics if not any(name in line for line in log.lines)]:
+            option = same.rpartition(".")[2].replace("_", "-")
+            problems.append(
+                f"the log of {log.name} has no {', '.join(lacking)}; pre-train it with the other "
+                f"method's --{option}, which is above 0"
+            )
+            continue
+        settings = log.run.settings
+        group = log.run.data, log.run.arch, str(settings.get("epochs")), str(settings.get(same))
+        groups.setdefault(group, []).append(log)
+    pictures = []
+    for group, own in groups.items():
+        by_method = grouped((log.run.method, log) for log in own)
+        if by_method.keys() != methods.keys():
+            continue
+        # the largest group of logs with equal settings
+        alike = {
+            method: max(grouped((_log_settings(log), log) for log in each).values(), key=len)
+            for method, each in by_method.items()
+        }
+        series = {
+            name: [
+                Series(
+                    label,
+                    points_of(alike[m], name, last_step=name in last_step_only.get(m, ())),
+                )
+                for m, label in methods.items()
+            ]
+            for name in metrics
+        }
+        shown = [log for method in methods for log in alike[method]]
+        counts = ", ".join(f"{label} {len(alike[method])}" for method, label in methods.items())
+        points = (
+            "Each point is a mean over the steps of a reading, or of several where there are more "
+            f"than {MAX_POINTS}, and stands at their middle"
+        )
+        for method, names in last_step_only.items():
+            what = " and ".join(metrics[name] for name in names)
+            points += f"; {methods[method]}'s {what} is measured at a reading's last step only"
+        stated = ", ".join(f"{methods[m]} {value:g}" for m, value in stated_ends.items())
+        value = shown[0].run.settings.get(same)
+        pictures.append(
+            Picture(
+                panels=[
+                    Lines("epoch", label, series[name], title=f"({letter})")
+                    for letter, (name, label) in zip("abcdefgh", metrics.items(), strict=False)
+                ],
+                runs={label: alike[method] for method, label in methods.items()},
+                header=("metric", "series", "epoch", "mean", "standard_deviation", "runs"),
+                rows=[
+                    (name, line.label, *point.words())
+                    for name, lines in series.items()
+                    for line in lines
+                    for point in line.points
+                ],
+                findings=[
+                    f"Number of runs: {counts}; "
+                    f"{seed_words(log.made_by.get('seed') for log in shown)}.",
+                    f"All with {same.rpartition('.')[2].replace('_', ' ')} {value}.",
+                    f"{points}.",
+                    f"The paper states for the end, {list(metrics.values())[-1]}: {stated}; ours "
+                    "stand beside it in tables/stated.md.",
+                ],
+                exact=all(
+                    log.run.recipe in recipes.values() and is_unchanged(log.run) for log in shown
+                ),
+                rank=group,
+            )
+        )
+    return pictures, problems
+
+
+def _log_settings(log: TrainingLog) -> str:
+    """Return a key that is equal for runs with equal settings."""
+    return json.dumps([log.run.precision, log.run.settings], sort_keys=True, default=str)
+
+
+def histograms(
+    material: Material,
+    *,
+    statistic: str,
+    x_label: str,
+    methods: Sequence[Line],
+    lower: Sequence[str],
+    stated_views: int,
+    stated_images: int,
+) -> Outcome:
+    """Draw one statistic of the views of an image as histograms over images, one per method.
+
+    statistic: name of the histogram in the records' details. lower: labels of two methods, that
+    with the lower mean in the paper first.
+    """
+
+    def histogram(run: Run, label: str = "") -> Histogram:
+        stored = run.details["histograms"][statistic]
+        edges, counts = (list(map(float, stored[name])) for name in ("edges", "counts"))
+        content = Histogram(label, edges, counts, math.nan)
+        mean = sum(m * n for m, n in zip(content.middles, counts, strict=True)) / sum(counts)
+        mean = float(run.details.get(statistic, mean))
+        if min(counts) < 0 or not math.isfinite(sum(edges) + sum(counts) + mean):
+            raise ValueError(f"{statistic} has numbers that are negative or not finite")
+        return content._replace(mean=mean)
+
+    def is_own(run: Run) -> bool:
+        return any(method.is_published(run) for method in methods)
+
+    results = [run for run in material.results if run.task in VIEW_TASKS]
+    problems = {run.path: problem_of(run, histogram) for run in results}
+    groups = grouped((picture_key(run), run) for run in results if not problems[run.path])
+    pictures = []
+    for key, own in groups.items():
+        # of each method the newest result, the paper's own first
+        chosen = {
+            method.label: max(fitting, key=lambda run: (is_own(run), run.finished))
+            for method in methods
+            if (fitting := [run for run in own if method.has(run)])
+        }
+        if len(chosen) < 2:
+            continue
+        drawn = [histogram(run, label) for label, run in chosen.items()]
+        first = next(iter(chosen.values())).details
+        counts = sorted({int(sum(one.counts)) for one in drawn})
+        ordered = sorted(drawn, key=lambda one: -one.mean)
+        means = ", ".join(f"{one.label} {one.mean:#.3g} ± {2 * one.error:.2g}" for one in ordered)
+        pictures.append(
+            Picture(
+                panels=[Histograms(x_label, drawn)],
+                runs={label: [run] for label, run in chosen.items()},
+                header=("series", "from", "to", "images"),
+                rows=[
+                    (one.label, f"{low:.6g}", f"{high:.6g}", f"{count:g}")
+                    for one in drawn
+                    for (low, high), count in zip(pairwise(one.edges), one.counts, strict=True)
+                    if count
+                ],
+                findings=[
+                    f"{first.get('num_views', '?')} random views of each of "
+                    f"{' or '.join(map(str, counts))} images (in the paper {stated_views} of "
+                    f"{stated_images:,}), {SPACES.get(key.space, '')} at unit length.",
+                    f"Means ± two standard errors over images: {means}.",
+                    f"In the paper, {lower[0]} is below {lower[1]}.",
+                ],
+                labels=[method.label for method in methods],
+                exact=all(map(is_own, chosen.values())),
+                rank=(key.space == "embedding", len(chosen), newest(chosen.values())),
+            )
+        )
+    return pictures, problems.values()
+
+
+def head_shares(material: Material, *, recipe: str, keys: Mapping[str, str]) -> Outcome:
+    """Draw the mean share of each head in the correct predictions of linear probes.
+
+    keys: key in TASKS of the paper's probes by task id.
+    """
+
+    def shares_of(run: Run) -> Sequence[float]:
+        shares: Sequence[float] = run.details["head_shares"]
+        if len(shares) < 2 or not math.isclose(sum(shares), 1.0, abs_tol=1e-3):
+            raise ValueError("head_shares are not shares of several heads that add up to 1")
+        return shares
+
+    def is_own(run: Run) -> bool:
+        return run.task in keys and is_published(run, [recipe], keys[run.task])
+
+    # a network with several heads is named so; with one of its heads, it has no shares
+    probes = [
+        run
+        for run in material.results
+        if run.task.endswith("_linear") and run.method == "loocpp" and "-heads" in run.arch
+    ]
+    problems = {run.path: problem_of(run, shares_of) for run in probes}
+    networks = grouped((_network_key(run), run) for run in probes if not problems[run.path])
+    pictures = []
+    for results in networks.values():
+        means = grouped(
+            ((run.task, run.protocol_hash, picture_key(run).data), run) for run in results
+        )
+        tasks = grouped((task, distinct(runs)) for (task, *_), runs in sorted(means.items()))
+        panels, rows, findings, shown = [], [], [], []
+        for task, groups in tasks.items():
+            # the paper's own runs, or else the most and newest that may share a mean
+            runs = max(groups, key=lambda own: (all(map(is_own, own)), len(own), newest(own)))
+            names = head_names(results[0])
+            shares = [
+                mean_point(place, [shares_of(run)[place] for run in runs])
+                for place in range(len(names))
+            ]
+            bits = -sum(share.y * math.log2(share.y) for share in shares if share.y > 0)
+            title = dataset_title(task)
+            panels.append(
+                Bars("share in correct predictions", names, shares, f"{title}: {bits:.2f} bits")
+            )
+            findings.append(
+                f"{title}: the entropy of the mean shares is {bits:.2f} of at most "
+                f"{math.log2(len(names)):.2f} bits, {seed_words(run.seed for run in runs)}; "
+                f"{_num_images_words(runs[0])}."
+            )
+            rows += [
+                (task, name, *share.words(6)[1:], f"{bits:.4f}")
+                for name, share in zip(names, shares, strict=True)
+            ]
+            shown += runs
+        pictures.append(
+            Picture(
+                panels=panels,
+                runs={"LooC++": shown},
+                header=("task", "head", "share", "standard_deviation", "runs", "entropy_bits"),
+                rows=rows,
+                findings=findings,
+                exact=all(map(is_own, shown)),
+                rank=(len(tasks), newest(shown)),
+            )
+        )
+    return pictures, problems.values()
+
+
+def _network_key(run: Run) -> tuple[object, ...]:
+    """Return what probes of one picture share; the protocols' hashes differ between tasks."""
+    key = picture_key(run)
+    return run.sha256, run.protocol, key.schedule, key.evaluation, line_key(run, ())[1:]
+
+
+def head_names(run: Run) -> list[str]:
+    """Return the augmentation that each head is sensitive to; the first is invariant to all."""
+    count = len(run.details["head_shares"])
+    names = list(run.heads or ("invariant", *map(str, run.settings.get("config.designated", ()))))
+    return names if len(names) == count else [f"head {place}" for place in range(count)]
+
+
+def _num_images_words(run: Run) -> str:
+    """Return words on how many images the shares are means over."""
+    number, total = (run.details.get(name) for name in ("num_images_with_shares", "num_test"))
+    if not isinstance(number, int) or not isinstance(total, int):
+        return "over the images that are predicted correctly"
+    return f"over {number:,} of {total:,} test images, those that are predicted correctly"
 
 
 def dataset_title(task: str) -> str:
-    """Return the title of a task's data set, or the task's id if it is another one."""
+    """Return the title of a task's dataset, or the task's id if it is another one."""
     return DATASETS.get(task.partition("_")[0], task)
 
 
 def accuracy_label(task: str) -> str:
     """Return the label of an axis with a task's top-1."""
-    way = {"linear": "linear top-1", "knn": "nearest-neighbor top-1"}
-    return f"{dataset_title(task)} {way.get(task.partition('_')[2], 'top-1')} (%)"
+    method = {"linear": "linear top-1", "knn": "nearest-neighbor top-1"}
+    return f"{dataset_title(task)} {method.get(task.partition('_')[2], 'top-1')} (%)"
 
 
-def shares_of_tested(results: Mapping[str, Sequence[Run]], metric: str) -> dict[str, Score]:
-    """Return by label the mean of a metric that counts test images, with what gives its errors."""
-    # the results may be of several epochs: their spread is not one over seeds
-    return {
-        label: replace(score_of_runs(own, metric), std=0.0, runs=1)
-        for label, own in results.items()
-    }
+def seed_words(seeds: Iterable[object]) -> str:
+    """Return words such as "seed 0" or "seeds 0, 1", each seed once."""
+    distinct_seeds = sorted(set(seeds), key=lambda seed: (len(str(seed)), str(seed)))
+    return f"seed{'s' * (len(distinct_seeds) > 1)} {', '.join(map(str, distinct_seeds))}"
 
 
-def order_words(measured: Mapping[str, Score], task: str) -> str:
-    """Return the numbers from the highest to the lowest, and which of them are surely apart."""
-    ordered = sorted(measured, key=lambda label: -measured[label].mean)
-    numbers = ", ".join(f"{label} {measured[label].mean:.1f}" for label in ordered)
-    sure = [
-        f"{high} above {low}"
-        for high, low in combinations(ordered, 2)
-        if difference(measured[high], measured[low], task).sure
-    ]
-    return f"{numbers}; surely apart: {', '.join(sure) or 'none'}"
+def range_words(values: Sequence[float]) -> str:
+    """Return the lowest and the highest of sorted values in words such as "0 to 6"."""
+    low, high = values[0], values[-1]
+    return f"{low:g}" if low == high else f"{low:g} to {high:g}"
+
+
+KINDS: Mapping[str, Callable[..., Outcome]] = {
+    "sweep": sweep,
+    "tradeoff": tradeoff,
+    "snapshot_curves": snapshot_curves,
+    "log_curves": log_curves,
+    "histograms": histograms,
+    "head_shares": head_shares,
+}
+"""Function of each kind of figure."""

@@ -8,21 +8,42 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from benchmarks.drawing.figure import Point, TrainingLog
-from benchmarks.drawing.kinds import mean_point
-from benchmarks.results.records import TRAINING_LOGS
+from benchmarks.drawing.selection import Point, mean_point
+from benchmarks.results.records import TRAINING_LOGS, Run, backbone_facts
 from pretrain.running.atomic_files import write_whole
 
 FORMAT = "ssl-training-log/1"
 LOG_FILE, BACKBONE_FILE = "metrics.jsonl", "backbone.pt"
-NUM_PARTS = 50
+MAX_POINTS = 50
 """Most points of a log's line."""
 START: Mapping[str, float] = {"step": 0.0, "epoch": 0.0}
+
+
+@dataclass(frozen=True)
+class TrainingLog:
+    """Metrics of one pre-training run over its epochs."""
+
+    name: str
+    made_by: Mapping[str, Any]
+    """Origin, as the backbone file of the run holds it."""
+    lines: Sequence[Mapping[str, float]]
+    """Metrics by name, with the epoch at which they were written."""
+
+    @cached_property
+    def run(self) -> Run:
+        """Return the facts on the run's backbone, as a row without a result."""
+        settings = self.made_by["settings"]
+        network = {"arch": settings.get("arch", ""), "stem": settings.get("stem", "")}
+        content = {"name": self.name, "sha256": "", **network, "made_by": self.made_by}
+        cell = {"task": "", "protocol": "", "schedule": "", "seed": 0}
+        return Run(**backbone_facts(content) | cell, primary_metric="", heading="")
 
 
 def read_run(folder: Path, name: str) -> TrainingLog:
@@ -65,7 +86,7 @@ def _whole(name: str, made_by: dict[str, Any], lines: Sequence[dict[str, float]]
     last, steps = lines[-1]["step"] if lines else 0, made_by.get("steps")
     if last != steps:
         raise ValueError(f"ends at step {last:g}, but the run had {steps}")
-    return TrainingLog(name=name, made_by=made_by, lines=tuple(lines))
+    return TrainingLog(name, made_by, lines)
 
 
 def _origin(backbone: Path) -> dict[str, Any]:
@@ -125,7 +146,7 @@ def points_of(logs: Sequence[TrainingLog], name: str, *, last_step: bool) -> tup
     A reading stands at the middle of its steps. last_step: it is that of the last of them. Of many
     readings the points are means over equal parts of the runs.
     """
-    count = min(NUM_PARTS, *(len(log.lines) for log in logs))
+    count = min(MAX_POINTS, *(len(log.lines) for log in logs))
     parts: dict[int, list[tuple[float, float]]] = {}
     for log in logs:
         readings: dict[int, list[tuple[float, float, float]]] = {}

@@ -1,10 +1,17 @@
-"""Panels that several figures show: lines over one axis, and bars."""
+"""Panels of pictures and how matplotlib draws them, in rows above the caption.
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+The same picture gives the same bytes on one machine. matplotlib is imported when something is
+drawn, with a backend that needs no display.
+"""
 
-from benchmarks.drawing.figure import Line, Panel, Point
+import io
+import math
+import textwrap
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from benchmarks.drawing.selection import Point
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -14,17 +21,49 @@ COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#00
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (5, 1.2, 1.2, 1.2)))
 GRAY = "#595959"
-MOST_MARKED = 30
-"""Most points of a line whose points have markers."""
+MAX_MARKED_POINTS = 30
+"""Points of a line have markers if there are at most so many."""
+MAX_BINS = 48
+"""Bins of a histogram that are drawn; records hold more."""
+PANEL_HEIGHT_IN = 2.6
+COLUMN_IN, PAGE_IN = 3.4, 7.0
+"""Widths of a picture with one panel in a row and with several, in inches."""
+CAPTION_PT = 6.0
+CHARACTERS_PER_INCH = 21
+"""Characters of a caption's line, which is a little shorter than the picture is wide."""
+SETTINGS: dict[Any, Any] = {
+    # names of classes and runs may contain a $, which starts no formula
+    "text.parse_math": False,
+    "font.family": "DejaVu Sans",
+    "font.size": 7.5,
+    "axes.labelsize": 7.5,
+    "axes.titlesize": 7.5,
+    "axes.titlelocation": "left",
+    "axes.titleweight": "bold",
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "xtick.labelsize": 6.5,
+    "ytick.labelsize": 6.5,
+    "legend.fontsize": 6.5,
+    "lines.linewidth": 1.2,
+    "lines.markersize": 3.6,
+    "svg.hashsalt": "ssl-benchmark",
+    "svg.fonttype": "path",
+    "savefig.dpi": 300,
+}
 
 
-def color_of(place: int) -> str:
-    """Return the color of a line, a bar or a histogram by its place."""
-    return COLORS[place % len(COLORS)]
+class Series(NamedTuple):
+    """Points of one method or run, in the order of x."""
+
+    label: str
+    points: Sequence[Point]
+    point_labels: Sequence[str] = ()
+    """Labels beside the points."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class PublishedPoint:
+class PublishedPoint(NamedTuple):
     """Number that the paper states."""
 
     label: str
@@ -32,46 +71,44 @@ class PublishedPoint:
     y: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class LinePanel(Panel):
+class Lines(NamedTuple):
     """Lines over a common x axis."""
 
     x_label: str
     y_label: str
-    lines: tuple[Line, ...] = ()
-    levels: tuple[Line, ...] = ()
-    """Results without a value on the x axis: lines of a single point, drawn horizontally."""
-    published: tuple[PublishedPoint, ...] = ()
+    series: Sequence[Series]
+    levels: Sequence[Series] = ()
+    """Results without a value on the x axis: one point each, drawn as a horizontal line."""
+    published: Sequence[PublishedPoint] = ()
     log_x: bool = False
+    title: str = ""
 
     def draw(self, axes: "Axes") -> None:
         """Draw the lines with their deviations, and name them if there are several."""
-        for place, line in enumerate(self.lines):
+        for place, line in enumerate(self.series):
             _draw_line(axes, line, place)
         for place, level in enumerate(self.levels):
-            y, spread = level.points[0].y, level.points[0].spread
+            _, y, spread, _ = level.points[0]
             dashes = (0, (4 - place, 2))
             axes.axhline(y, label=level.label, color=GRAY, linewidth=0.8, linestyle=dashes)
             if spread:
                 axes.axhspan(y - spread, y + spread, color=GRAY, alpha=0.12, linewidth=0)
-        for one in self.published:
-            label = f"{one.label}: {one.y:g}"
-            axes.plot(one.x, one.y, "D", markerfacecolor="white", color=GRAY, label=label)
-        if self.log_x:  # the values themselves are marked
-            values = sorted({p.x for line in self.lines for p in line.points})
+        for label, x, y in self.published:
+            axes.plot(x, y, "D", markerfacecolor="white", color=GRAY, label=f"{label}: {y:g}")
+        if self.log_x:  # ticks at the values of the points
+            values = sorted({point.x for line in self.series for point in line.points})
             axes.set_xscale("log")
             axes.set_xticks(values, [f"{value:g}" for value in values])
             axes.set_xticks([], minor=True)
         axes.set_xlabel(self.x_label)
         axes.set_ylabel(self.y_label)
-        axes.margins(x=0.1 if any(line.point_labels for line in self.lines) else 0.04, y=0.1)
-        if len(self.lines) + len(self.levels) + len(self.published) > 1:
+        axes.margins(x=0.1 if any(line.point_labels for line in self.series) else 0.04, y=0.1)
+        if len(self.series) + len(self.levels) + len(self.published) > 1:
             axes.legend(frameon=False)
 
 
-def _draw_line(axes: "Axes", line: Line, place: int) -> None:
+def _draw_line(axes: "Axes", line: Series, place: int) -> None:
     """Draw a line with a bar of each standard deviation, and the labels above its points."""
-    marker = MARKERS[place % len(MARKERS)] if len(line.points) <= MOST_MARKED else ""
     spreads = [point.spread or 0.0 for point in line.points]
     axes.errorbar(
         [point.x for point in line.points],
@@ -79,24 +116,88 @@ def _draw_line(axes: "Axes", line: Line, place: int) -> None:
         spreads if any(spreads) else None,
         color=color_of(place),
         linestyle=DASHES[place % len(DASHES)],
-        marker=marker,
+        marker=MARKERS[place % len(MARKERS)] if len(line.points) <= MAX_MARKED_POINTS else "",
         elinewidth=0.8,
         capsize=1.8,
         label=line.label,
     )
+    above: dict[str, Any] = {"xytext": (0, 5), "textcoords": "offset points", "ha": "center"}
     for point, text in zip(line.points, line.point_labels, strict=False):
-        above: dict[str, Any] = {"xytext": (0, 5), "textcoords": "offset points", "ha": "center"}
         axes.annotate(text, (point.x, point.y), color=color_of(place), **above)
 
 
-@dataclass(frozen=True, kw_only=True)
-class BarPanel(Panel):
+def color_of(place: int) -> str:
+    """Return the color of the line, bar or histogram with this index."""
+    return COLORS[place % len(COLORS)]
+
+
+class Histogram(NamedTuple):
+    """Counts of images between edges."""
+
+    label: str
+    edges: Sequence[float]
+    """Edges of the bins, one more than counts."""
+    counts: Sequence[float]
+    mean: float
+
+    @property
+    def middles(self) -> list[float]:
+        """Return the middle of each bin."""
+        return [(low + high) / 2 for low, high in pairwise(self.edges)]
+
+    @property
+    def error(self) -> float:
+        """Return the standard error of the mean over the images."""
+        total, bins = sum(self.counts), list(zip(self.middles, self.counts, strict=True))
+        center = sum(middle * count for middle, count in bins) / total
+        squares = sum(count * (middle - center) ** 2 for middle, count in bins)
+        return math.sqrt(squares / max(total - 1, 1) / total)
+
+
+class Histograms(NamedTuple):
+    """Histograms over a common x axis, each as a share of its images."""
+
+    x_label: str
+    histograms: Sequence[Histogram]
+    title: str = ""
+
+    def draw(self, axes: "Axes") -> None:
+        """Draw each histogram in percent of its images, and its mean as a dotted line."""
+        bins = self.bins()
+        for place, histogram in enumerate(self.histograms):
+            color, total = color_of(place), sum(histogram.counts)
+            axes.hist(
+                histogram.middles,
+                bins=bins,
+                weights=[100 * count / total for count in histogram.counts],
+                histtype="stepfilled",
+                facecolor=(color, 0.15),
+                edgecolor=color,
+                label=histogram.label,
+            )
+            axes.axvline(histogram.mean, color=color, linewidth=0.8, linestyle=":")
+        axes.set_xlabel(self.x_label)
+        axes.set_ylabel("images (%)")
+        axes.legend(frameon=False)
+
+    def bins(self) -> list[float]:
+        """Return bin edges: outer empty bins are dropped, neighbors merged down to MAX_BINS."""
+        edges = self.histograms[0].edges
+        counts = zip(*(histogram.counts for histogram in self.histograms), strict=True)
+        used = [place for place, count in enumerate(counts) if any(count)]
+        merged = -(-(used[-1] + 1 - used[0]) // MAX_BINS)
+        bins = list(edges[used[0] : used[-1] + 1 : merged])
+        return [*bins, edges[min(used[0] + merged * len(bins), len(edges) - 1)]]
+
+
+class Bars(NamedTuple):
     """Shares of several parts, one bar each."""
 
     y_label: str
     names: Sequence[str]
-    shares: tuple[Point, ...]
-    """One share from 0 to 1 for each name; x is its place."""
+    shares: Sequence[Point]
+    """One share from 0 to 1 for each name; x is its index."""
+    title: str = ""
 
     def draw(self, axes: "Axes") -> None:
         """Draw a bar per name with its share in percent above it."""
@@ -109,3 +210,42 @@ class BarPanel(Panel):
         axes.set_xticks(range(len(heights)), self.names)
         axes.set_ylabel(f"{self.y_label} (%)")
         axes.margins(y=0.15)
+
+
+Panel = Lines | Histograms | Bars
+
+
+def render(
+    panels: Sequence[Panel], title: str, caption: str, identifier: str
+) -> Mapping[str, bytes]:
+    """Return a picture as PNG and SVG; their metadata hold title, caption and identifier."""
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()  # a user's own settings must not change the looks
+        matplotlib.rcParams.update(SETTINGS)
+        canvas = Figure(layout="constrained")
+        FigureCanvasAgg(canvas)
+        columns = len(panels) if len(panels) < 4 else 2
+        width = COLUMN_IN if columns == 1 else PAGE_IN
+        text = textwrap.fill(caption, int(width * CHARACTERS_PER_INCH))
+        num_rows = -(-len(panels) // columns)
+        caption_in = (text.count("\n") + 2) * 1.3 * CAPTION_PT / 72
+        canvas.set_size_inches(width, num_rows * PANEL_HEIGHT_IN + caption_in)
+        axes = list(canvas.subplots(num_rows, columns, squeeze=False).flat)
+        for panel, place in zip(panels, axes, strict=False):
+            panel.draw(place)
+            place.set_title(panel.title or (title if panel is panels[0] else ""))
+        for unused in axes[len(panels) :]:
+            unused.set_axis_off()
+        looks: dict[str, Any] = {"fontsize": CAPTION_PT, "color": GRAY, "linespacing": 1.3}
+        canvas.supxlabel(text, x=0.01, ha="left", **looks)
+        svg, png = io.BytesIO(), io.BytesIO()
+        # omit the date, so that equal numbers give equal bytes
+        about = {"Title": title, "Description": caption}
+        nothing = {"Date": None, "Creator": None}
+        canvas.savefig(svg, format="svg", metadata={**about, **nothing, "Identifier": identifier})
+        canvas.savefig(png, format="png", metadata={**about, "Software": None})
+    return {"png": png.getvalue(), "svg": svg.getvalue()}

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,7 +33,7 @@ class Log:
 
     name: str
     path: str
-    lines: tuple[dict[str, float], ...]
+    lines: tuple[Mapping[str, float], ...]
     views: str
     """Address that holds a picture of the first views; empty without one."""
 

@@ -4,10 +4,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks.drawing import FIGURES
-from benchmarks.drawing.figure import Drawn
-from benchmarks.drawing.panels import LinePanel
-from benchmarks.figures import read_material
+from benchmarks.drawing.figure import figures
+from benchmarks.drawing.kinds import Picture
+from benchmarks.drawing.logs import read_logs
+from benchmarks.drawing.panels import Lines
+from benchmarks.figures import material_of
+from benchmarks.results.records import read_results
 from pretrain.recipes import RECIPES
 from pretrain.run import flatten
 from tests.synthetic_records import put, record
@@ -15,13 +17,23 @@ from tests.synthetic_records import put, record
 IN100 = "train (126689 images, fingerprint f)"
 
 
-def drawn(results: Path, figure: str) -> Drawn:
-    return FIGURES[figure].draw(read_material(results))
+def drawn(results: Path, figure: str) -> tuple[Picture | None, list[str]]:
+    """Return the picture of a figure, and messages on what cannot be drawn."""
+    return figures()[figure].draw(material_of(read_results(results), read_logs(results)[0]))
 
 
-def line_panels(results: Path, figure: str) -> list[LinePanel]:
-    pictures = drawn(results, figure).pictures
-    return [panel for one in pictures for panel in one.panels if isinstance(panel, LinePanel)]
+def picture_of(results: Path, figure: str) -> Picture:
+    picture, _ = drawn(results, figure)
+    assert picture
+    return picture
+
+
+def caption_of(results: Path, figure: str) -> str:
+    return figures()[figure].caption(picture_of(results, figure))
+
+
+def line_panels(results: Path, figure: str) -> list[Lines]:
+    return [p for p in picture_of(results, figure).panels if isinstance(p, Lines)]
 
 
 def origin(recipe: str, **changes: Any) -> dict[str, Any]:

@@ -1,42 +1,46 @@
 """Files of figures: all three or none, the same bytes again, drawn only when something changed."""
 
 import html
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
-from benchmarks.drawing import style
-from benchmarks.drawing.figure import Line, Picture, Point
+from benchmarks.drawing import panels
+from benchmarks.drawing.figure import figures
 from benchmarks.drawing.files import remove_stale, write_page, write_picture
-from benchmarks.drawing.panels import LinePanel
+from benchmarks.drawing.kinds import Picture
+from benchmarks.drawing.panels import Lines, Panel, Series
+from benchmarks.drawing.selection import Point
 from pretrain.running.atomic_files import WriteError
 
+FIGURE = figures()["jcl/fig2a"]
 
-def picture(y: float = 2.0, caption: str = "Seeds < 3 & two <words>.") -> Picture:
-    points = (Point(x=0, y=1), Point(x=1, y=y, spread=0.5, num_runs=3))
-    lines = (Line(label="a", points=points), Line(label="b", points=points))
+
+def picture(y: float = 2.0, finding: str = "Seeds < 3 & two <words>.") -> Picture:
+    points = (Point(0, 1), Point(1, y, spread=0.5, num_runs=3))
     return Picture(
-        file_name="jcl_figure2a",
-        title="JCL, Figure 2(a)",
-        panels=(LinePanel(x_label="x", y_label="y", lines=lines),),
-        caption=(caption,),
+        panels=[Lines("x", "y", [Series("a", points), Series("b", points)])],
+        runs={},
         header=("x", "y"),
         rows=(("0", "1"), ("1", f"{y}")),
+        findings=[finding],
+        exact=False,
     )
 
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Text in place of drawings."""
+    """Text instead of drawings."""
 
-    def render(picture: Picture, identifier: str) -> tuple[bytes, bytes]:
-        caption = html.escape(" ".join(picture.caption))
-        entries = {"title": picture.title, "description": caption, "identifier": identifier}
-        return "".join(f"<dc:{k}>{v}</dc:{k}>" for k, v in entries.items()).encode(), b"png"
+    def render(
+        panels: Sequence[Panel], title: str, caption: str, identifier: str
+    ) -> dict[str, bytes]:
+        entries = {"title": title, "description": html.escape(caption), "identifier": identifier}
+        svg = "".join(f"<dc:{name}>{text}</dc:{name}>" for name, text in entries.items())
+        return {"svg": svg.encode(), "png": b"png"}
 
-    monkeypatch.setattr(style, "render", render)
+    monkeypatch.setattr(panels, "render", render)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -45,20 +49,20 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def test_drawing_again_gives_the_same_bytes(tmp_path: Path) -> None:
     for name in ("first", "second"):
-        write_picture(picture(), tmp_path / name)
+        write_picture(FIGURE, picture(), tmp_path / name)
     assert contents(tmp_path / "first") == contents(tmp_path / "second")
 
 
 @pytest.mark.usefixtures("quick")
 def test_only_what_has_changed_or_is_missing_is_drawn_again(tmp_path: Path) -> None:
-    write_picture(picture(), tmp_path)
-    assert not write_picture(picture(), tmp_path)
-    assert write_picture(picture(y=3.0), tmp_path)
-    assert write_picture(picture(y=3.0, caption="Others."), tmp_path)
+    write_picture(FIGURE, picture(), tmp_path)
+    assert not write_picture(FIGURE, picture(), tmp_path)
+    assert write_picture(FIGURE, picture(y=3.0), tmp_path)
+    assert write_picture(FIGURE, picture(y=3.0, finding="Others."), tmp_path)
     (tmp_path / "jcl_figure2a.png").unlink()
-    assert write_picture(picture(y=3.0, caption="Others."), tmp_path)
-    assert write_picture(picture(caption="long " * 5_000), tmp_path)
-    assert not write_picture(picture(caption="long " * 5_000), tmp_path)
+    assert write_picture(FIGURE, picture(y=3.0, finding="Others."), tmp_path)
+    assert write_picture(FIGURE, picture(finding="long " * 5_000), tmp_path)
+    assert not write_picture(FIGURE, picture(finding="long " * 5_000), tmp_path)
     assert len(contents(tmp_path)) == 3
 
 
@@ -67,27 +71,31 @@ def test_only_what_has_changed_or_is_missing_is_drawn_again(tmp_path: Path) -> N
 def test_a_disk_that_is_full_amid_the_files_is_no_picture_that_is_drawn(
     suffix: str, tmp_path: Path, fill_disk: Callable[[str], None]
 ) -> None:
-    write_picture(picture(), tmp_path)
+    write_picture(FIGURE, picture(), tmp_path)
     fill_disk(f"jcl_figure2a.{suffix}")
     with pytest.raises(WriteError):
-        write_picture(picture(y=3.0), tmp_path)
+        write_picture(FIGURE, picture(y=3.0), tmp_path)
     fill_disk("no file")
-    assert write_picture(picture(y=3.0), tmp_path)
+    assert write_picture(FIGURE, picture(y=3.0), tmp_path)
 
 
 @pytest.mark.usefixtures("quick")
 def test_only_pictures_of_ours_that_are_not_kept_are_removed(tmp_path: Path) -> None:
-    for name in ("jcl_figure2a", "jcl_figure2a.cifar10_knn", "jcl_figure2a.old", "jcl_figure2b"):
-        write_picture(replace(picture(), file_name=name), tmp_path)
-    others = ("jcl_figure2a.mine.svg", "jcl_figure2a.mine.csv", "curve_a.csv", "jcl_figure2a-b.csv")
-    for name in others:
+    for figure in ("jcl/fig2a", "jcl/fig2b"):
+        write_picture(figures()[figure], picture(), tmp_path)
+    # an earlier version drew several pictures of a figure
+    for path in list(tmp_path.glob("jcl_figure2a.*")):
+        (tmp_path / f"jcl_figure2a.old{path.suffix}").write_bytes(path.read_bytes())
+    others = ("jcl_figure2a.mine.svg", "jcl_figure2a.mine.csv", "curve_a.csv", "jcl_figure2a-b.svg")
+    for name in others[:3]:
         (tmp_path / name).write_text("of a user")
+    (tmp_path / others[3]).write_bytes((tmp_path / "jcl_figure2a.svg").read_bytes())
     write_page(tmp_path, "")
     assert (tmp_path / "README.md").exists()
-    remove_stale("jcl_figure2a", {"jcl_figure2a"}, tmp_path)
+    remove_stale({"jcl_figure2a", "jcl_figure2b"}, tmp_path)
     ours = {f"jcl_figure2{letter}.{s}" for letter in "ab" for s in ("csv", "png", "svg")}
     assert set(contents(tmp_path)) == {*ours, *others, "README.md"}
-    for letter in "ab":
-        remove_stale(f"jcl_figure2{letter}", (), tmp_path)
+    remove_stale((), tmp_path)
+    (tmp_path / others[3]).unlink()
     write_page(tmp_path, "")
-    assert set(contents(tmp_path)) == set(others)
+    assert set(contents(tmp_path)) == set(others[:3])

@@ -5,9 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.drawing.figure import Drawn
-from benchmarks.drawing.histograms import Histogram, HistogramPanel
-from tests.benchmarks.drawing.figure_records import drawn, line_panels, point, views
+from benchmarks.drawing.panels import Histogram, Histograms
+from tests.benchmarks.drawing.figure_records import caption_of, drawn, line_panels, point, views
 
 MLP = {"config.projector": "mlp"}
 
@@ -22,7 +21,7 @@ def test_the_caption_has_two_standard_errors_over_images_and_the_papers_order(
 ) -> None:
     # 40 images in two bins of width 1/4: variance 1/64 * 40/39
     both(tmp_path, [0, 0, 20, 20], [20, 20, 0, 0])
-    caption = " ".join(drawn(tmp_path, "jcl/fig3a").pictures[0].caption)
+    caption = caption_of(tmp_path, "jcl/fig3a")
     error = 2 * (1 / 64 * 40 / 39 / 40) ** 0.5
     assert f"JCL 0.750 ± {error:.2g}, MoCo v2 0.250 ± {error:.2g}." in caption
     assert "In the paper, MoCo v2 is below JCL." in caption
@@ -36,7 +35,7 @@ def test_unlike_statistics_do_not_share_a_picture(tmp_path: Path) -> None:
     )
     for place, change in enumerate(changes):
         both(tmp_path / str(place), [0, 1, 2, 1], [1, 2, 1, 0], **change)
-        assert drawn(tmp_path / str(place), "jcl/fig3a").pictures == (), change
+        assert drawn(tmp_path / str(place), "jcl/fig3a") == (None, []), change
 
 
 def test_a_record_without_a_whole_histogram_is_named_and_costs_only_itself(tmp_path: Path) -> None:
@@ -50,15 +49,15 @@ def test_a_record_without_a_whole_histogram_is_named_and_costs_only_itself(tmp_p
         both(folder, [0, 1, 2, 1], [1, 2, 1, 0])
         details = {"histograms": {"mean_cosine": histogram}}
         views(folder, "jcl/cifar10-cpu", {}, details=details, suffix="-foreign")
-        outcome = drawn(folder, "jcl/fig3a")
-        assert len(outcome.pictures) == 1
-        assert "of jcl-cifar10-cpu-foreign: " in outcome.problems[0], histogram
+        picture, (problem, *_) = drawn(folder, "jcl/fig3a")
+        assert picture
+        assert "of jcl-cifar10-cpu-foreign: " in problem, histogram
 
 
 def test_joined_bins_keep_every_image() -> None:
     edges = tuple(i / 200 for i in range(201))
-    histogram = Histogram(label="a", edges=edges, counts=tuple(range(200)), mean=0.5)
-    bins = HistogramPanel(x_label="x", histograms=(histogram,)).bins()
+    histogram = Histogram("a", edges, range(200), mean=0.5)
+    bins = Histograms("x", [histogram]).bins()
     counts, _ = np.histogram(histogram.middles, bins, weights=histogram.counts)
     assert counts.sum() == sum(histogram.counts)
     assert len(bins) <= 50
@@ -78,6 +77,6 @@ def test_accuracy_and_norm_of_the_same_backbones_meet(tmp_path: Path) -> None:
         norm_and_accuracy(tmp_path / "same", *numbers, other="")
         norm_and_accuracy(tmp_path / "others", *numbers, other="b")
     (panel,) = line_panels(tmp_path / "same", "lorac/fig3c")
-    assert [(p.x, p.y) for p in panel.lines[0].points] == [(10, 50), (12, 60), (15, 55)]
-    assert panel.lines[0].point_labels == ("1", "2", "4")
-    assert drawn(tmp_path / "others", "lorac/fig3c") == Drawn()
+    assert [(p.x, p.y) for p in panel.series[0].points] == [(10, 50), (12, 60), (15, 55)]
+    assert panel.series[0].point_labels == ["1", "2", "4"]
+    assert drawn(tmp_path / "others", "lorac/fig3c") == (None, [])

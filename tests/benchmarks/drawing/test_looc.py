@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.drawing.figure import Drawn
-from benchmarks.drawing.panels import BarPanel
-from tests.benchmarks.drawing.figure_records import drawn, point
+from benchmarks.drawing.panels import Bars
+from tests.benchmarks.drawing.figure_records import drawn, picture_of, point
 
 RECIPE = "loocpp/in100-r50-color-rotation-texture"
 DESIGNATED = {"config.designated": ["color", "rotation", "texture"]}
@@ -21,9 +20,8 @@ def heads(results: Path, task: str, shares: list[float] | None, **changes: Any) 
     point(results, RECIPE, 70.0, DESIGNATED, made_by=made_by, **(cell | changes))
 
 
-def bars(results: Path) -> list[BarPanel]:
-    pictures = drawn(results, "looc/fig4").pictures
-    return [panel for p in pictures for panel in p.panels if isinstance(panel, BarPanel)]
+def bars(results: Path) -> list[Bars]:
+    return [p for p in picture_of(results, "looc/fig4").panels if isinstance(p, Bars)]
 
 
 def test_seeds_of_a_probe_are_averaged(tmp_path: Path) -> None:
@@ -54,11 +52,11 @@ def test_a_record_without_whole_shares_is_named(tmp_path: Path) -> None:
     for place, shares in enumerate((None, [0.5, 0.1], [1.0])):
         folder = tmp_path / str(place)
         heads(folder, "in100_linear", shares)
-        outcome = drawn(folder, "looc/fig4")
-        assert outcome.pictures == ()
+        picture, (problem,) = drawn(folder, "looc/fig4")
+        assert picture is None
         (record,) = (folder / "records").rglob("*.json")
-        assert outcome.problems[0].startswith(f"{record}, the record of ")
-        assert "delete the file" in outcome.problems[0]
+        assert problem.startswith(f"{record}, the record of ")
+        assert "delete the file" in problem
     # one head of such a network lacks nothing
     heads(tmp_path / "one", "in100_linear", None, arch="resnet50")
-    assert drawn(tmp_path / "one", "looc/fig4") == Drawn()
+    assert drawn(tmp_path / "one", "looc/fig4") == (None, [])

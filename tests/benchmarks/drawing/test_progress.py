@@ -13,7 +13,13 @@ from benchmarks.drawing.logs import keep, read_logs, read_run
 from benchmarks.figures import main
 from benchmarks.results.contents import read_contents
 from benchmarks.results.overview import curve_files
-from tests.benchmarks.drawing.figure_records import drawn, line_panels, snapshot, training_log
+from tests.benchmarks.drawing.figure_records import (
+    caption_of,
+    drawn,
+    line_panels,
+    snapshot,
+    training_log,
+)
 
 MOCO = {
     "instance_discrimination": [3.0, 1.0],
@@ -41,7 +47,7 @@ def test_the_caption_says_which_lines_are_surely_apart(tmp_path: Path) -> None:
         folder, details = tmp_path / str(place), {"num_test": number}
         variant(folder, "-without-ts", {0: 10.0, 10: last}, details=details)
         variant(folder, "", {0: 10.0, 10: 60.0}, details=details)
-        assert words in " ".join(drawn(folder, "uniclr/fig2a").pictures[0].caption)
+        assert words in caption_of(folder, "uniclr/fig2a")
 
 
 def test_a_curve_holds_the_metrics_of_all_its_snapshots(tmp_path: Path) -> None:
@@ -58,10 +64,10 @@ def test_runs_of_a_variant_become_a_mean_and_a_log_without_a_metric_is_said(tmp_
     variant(tmp_path, "", {0: 10.0, 10: 60.0})
     variant(tmp_path, "", {0: 12.0, 10: 64.0}, again="-b")
     (panel,) = line_panels(tmp_path, "uniclr/fig2a")
-    assert [(p.y, p.num_runs) for p in panel.lines[0].points] == [(11, 2), (62, 2)]
+    assert [(p.y, p.num_runs) for p in panel.series[0].points] == [(11, 2), (62, 2)]
     training_log(tmp_path, "moco", "moco/cifar10-cpu", {"instance_discrimination": [3.0, 1.0]})
     training_log(tmp_path, "co2", "co2/cifar10-cpu", MOCO)
-    (problem,) = drawn(tmp_path, "co2/fig3").problems
+    _, (problem,) = drawn(tmp_path, "co2/fig3")
     assert "the log of moco has no consistency" in problem
     assert "--consistency-temperature" in problem
 
@@ -71,7 +77,7 @@ def test_a_log_that_is_kept_under_two_names_counts_once(tmp_path: Path) -> None:
     for name in ("moco", "moco-again"):
         training_log(tmp_path, name, "moco/cifar10-cpu", MOCO)
     panels = line_panels(tmp_path, "co2/fig3")
-    assert {p.num_runs for panel in panels for line in panel.lines for p in line.points} == {1}
+    assert {p.num_runs for panel in panels for line in panel.series for p in line.points} == {1}
 
 
 def test_readings_stand_at_the_middle_of_their_steps_or_where_they_were_measured(
@@ -88,16 +94,16 @@ def test_readings_stand_at_the_middle_of_their_steps_or_where_they_were_measured
         path.write_text(json.dumps(content))
     loss, consistency, _ = line_panels(tmp_path, "co2/fig3")
     middles = [0.1, 0.3, 0.43]
-    assert [p.x for p in loss.lines[0].points] == pytest.approx(middles)
-    assert [p.y for p in loss.lines[0].points] == [0, 1, 2]
-    moco, co2 = consistency.lines
+    assert [p.x for p in loss.series[0].points] == pytest.approx(middles)
+    assert [p.y for p in loss.series[0].points] == [0, 1, 2]
+    moco, co2 = consistency.series
     assert [p.x for p in moco.points] == pytest.approx(ends)
     assert [p.x for p in co2.points] == pytest.approx(middles)
     # many readings become means at the middle of their part
     both = {name: [float(i) for i in range(100)] for name in MOCO}
     for name in ("moco", "co2"):
         training_log(tmp_path, name, f"{name}/cifar10-cpu", both)
-    points = line_panels(tmp_path, "co2/fig3")[0].lines[0].points
+    points = line_panels(tmp_path, "co2/fig3")[0].series[0].points
     assert len(points) == 50
     assert (points[0].x, points[0].y) == pytest.approx((0.1, 0.5))
 

@@ -5,52 +5,44 @@ import io
 import pytest
 from PIL import Image
 
-from benchmarks.drawing.figure import Line, Panel, Picture, Point
-from benchmarks.drawing.histograms import Histogram, HistogramPanel
-from benchmarks.drawing.panels import BarPanel, LinePanel, PublishedPoint
-from benchmarks.drawing.style import COLUMN_IN, PAGE_IN, render
+from benchmarks.drawing.panels import (
+    COLUMN_IN,
+    PAGE_IN,
+    Bars,
+    Histogram,
+    Histograms,
+    Lines,
+    Panel,
+    PublishedPoint,
+    Series,
+    render,
+)
+from benchmarks.drawing.selection import Point
 
 NAME = r"a $\frac{$"
 """Name of a class or a run, which is no formula."""
-POINTS = (Point(x=1, y=1, spread=0.1, num_runs=3), Point(x=2, y=3), Point(x=4, y=2))
-LINE, SECOND = Line(label=NAME, points=POINTS), Line(label="b", points=POINTS)
+POINTS = (Point(1, 1, spread=0.1, num_runs=3), Point(2, 3), Point(4, 2))
 PANELS: tuple[Panel, ...] = (
-    LinePanel(
-        x_label="τ_con",
-        y_label="y",
-        lines=(LINE, SECOND),
-        levels=(Line(label="c", points=POINTS[:1]),),
-        published=(PublishedPoint(label="paper", x=2, y=2.5),),
+    Lines(
+        "τ_con",
+        "y",
+        [Series(NAME, POINTS), Series("b", POINTS)],
+        levels=[Series("c", POINTS[:1])],
+        published=[PublishedPoint("paper", 2, 2.5)],
         log_x=True,
     ),
-    LinePanel(
-        x_label="x",
-        y_label="y",
-        lines=(Line(label="a", points=POINTS, point_labels=("1", "2", "3")),),
+    Lines("x", "y", [Series("a", POINTS, ("1", "2", "3"))]),
+    Histograms(
+        "x", [Histogram(f"method {i}", (0.0, 0.001, 0.002), (1, i), 0.001) for i in (1, 2, 3)]
     ),
-    HistogramPanel(
-        x_label="x",
-        histograms=tuple(
-            Histogram(label=f"method {i}", edges=(0.0, 0.001, 0.002), counts=(1, i), mean=0.001)
-            for i in (1, 2, 3)
-        ),
-    ),
-    BarPanel(title=NAME, y_label="y", names=(NAME, "b"), shares=POINTS[:2]),
+    Bars("y", (NAME, "b"), POINTS[:2], title=NAME),
 )
 
 
 def width_in(*panels: Panel) -> float:
-    picture = Picture(
-        file_name="jcl_figure2a",
-        title="JCL, Figure 2(a)",
-        panels=panels,
-        caption=(NAME,),
-        header=("x",),
-        rows=(),
-    )
-    svg, png = render(picture, "id")
-    assert svg.startswith(b"<?xml")
-    with Image.open(io.BytesIO(png)) as image:
+    files = render(panels, "JCL, Figure 2(a)", NAME, "id")
+    assert files["svg"].startswith(b"<?xml")
+    with Image.open(io.BytesIO(files["png"])) as image:
         return image.width / 300
 
 

@@ -1,41 +1,44 @@
 """Lines of a sweep: which runs share one, and what their captions say."""
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.drawing import FIGURES
-from benchmarks.drawing.figure import Picture, Point
-from benchmarks.drawing.sweeps import Sweep
-from tests.benchmarks.drawing.figure_records import drawn, jcl_keys, line_panels, point, settings_of
+from benchmarks.drawing.figure import figures
+from benchmarks.drawing.selection import Point
+from tests.benchmarks.drawing.figure_records import (
+    caption_of,
+    drawn,
+    jcl_keys,
+    line_panels,
+    point,
+    settings_of,
+)
 from transfer.tasks import TASKS
 
-SWEEPS = [figure for figure in FIGURES.values() if isinstance(figure, Sweep)]
+SWEEPS = [figure for figure in figures().values() if figure.kind == "sweep"]
 CIFAR = {"recipe": "jcl/cifar10-cpu", "data": "train (50000 images, fingerprint c)"}
 
 
-def pictures(results: Path, figure: str = "jcl/fig2a") -> list[Picture]:
-    return list(drawn(results, figure).pictures)
-
-
-def points(results: Path) -> list[tuple[Point, ...]]:
-    """Return the points of the first line of each picture."""
-    return [panel.lines[0].points for panel in line_panels(results, "jcl/fig2a")]
+def points(results: Path) -> Sequence[Point]:
+    """Return the points of the first line of the picture."""
+    (panel,) = line_panels(results, "jcl/fig2a")
+    return panel.series[0].points
 
 
 def test_seeds_become_a_mean_and_a_backbone_with_two_names_counts_once(tmp_path: Path) -> None:
     jcl_keys(tmp_path, {5: 80.0}, sha256="5" * 64)
-    assert pictures(tmp_path) == []
+    assert drawn(tmp_path, "jcl/fig2a") == (None, [])
     for seed, score in ((0, 79.0), (1, 80.0), (2, 81.0)):
         for suffix in ("", "-again"):
             same = {"seed": seed, "suffix": suffix}
             jcl_keys(tmp_path, {5: score}, sha256="5" * 64, **same)
             jcl_keys(tmp_path, {1: score - 5}, sha256="1" * 64, **same)
-    (picture,) = pictures(tmp_path)
-    ((first, last),) = points(tmp_path)
+    first, last = points(tmp_path)
     assert (first.x, first.y, last.x) == (1, 75.0, 5)
     assert (last.y, last.spread, last.num_runs) == (80.0, 1.0, 3)
-    assert any("3 runs, seeds 0, 1, 2" in text for text in picture.caption)
+    assert "3 runs, seeds 0, 1, 2" in caption_of(tmp_path, "jcl/fig2a")
 
 
 def test_other_protocols_departures_precisions_or_settings_are_not_on_the_line(
@@ -51,8 +54,7 @@ def test_other_protocols_departures_precisions_or_settings_are_not_on_the_line(
     for place, change in enumerate(changes):
         jcl_keys(tmp_path, {9: 20.0}, suffix=f"-{place}", **change)
     point(tmp_path, "jcl/in100-r18-keys9", 99.0, {"config.num_keys": 9, "batch_size": 32})
-    (line,) = points(tmp_path)
-    assert [p.x for p in line] == [1, 5]
+    assert [p.x for p in points(tmp_path)] == [1, 5]
 
 
 def test_another_length_data_or_engine_is_not_in_the_picture(tmp_path: Path) -> None:
@@ -67,8 +69,7 @@ def test_another_length_data_or_engine_is_not_in_the_picture(tmp_path: Path) -> 
         folder = tmp_path / str(place)
         jcl_keys(folder, {1: 75.0, 5: 80.0})
         jcl_keys(folder, {1: 5.0, 5: 8.0}, **(change | {"suffix": "-other"}))
-        heights = [[point.y for point in line] for line in points(folder)]
-        assert heights == [[75.0, 80.0]], change
+        assert [point.y for point in points(folder)] == [75.0, 80.0], change
 
 
 def test_only_the_papers_own_runs_stand_beside_its_stated_numbers(tmp_path: Path) -> None:
@@ -77,18 +78,16 @@ def test_only_the_papers_own_runs_stand_beside_its_stated_numbers(tmp_path: Path
         made_by = CIFAR | {"recipe": "co2/cifar10-cpu"}
         cell = {"task": "cifar10_linear", "protocol": "uniclr-2022/1", "made_by": made_by}
         point(tmp_path, "co2/cifar10-cpu", 40 + weight, settings, suffix=f"{weight}", **cell)
-    (picture,) = pictures(tmp_path, "co2/fig2a")
     (panel,) = line_panels(tmp_path, "co2/fig2a")
-    assert panel.published == ()
+    assert not panel.published
     assert panel.y_label == "CIFAR-10 linear top-1 (%)"
-    assert any(text.startswith("Not the paper's runs or data") for text in picture.caption)
+    assert "Not the paper's runs or data" in caption_of(tmp_path, "co2/fig2a")
     for recipe, weight in (("co2/in100-r18", 10.0), ("co2/in100-r18-weight1", 1.0)):
         settings, cell = {"config.consistency_weight": weight}, {"protocol": "co2-2021/1"}
         point(tmp_path, recipe, 60 + weight, settings, made_by={"epochs": 200.0}, **cell)
-    (picture,) = pictures(tmp_path, "co2/fig2a")
     (panel,) = line_panels(tmp_path, "co2/fig2a")
     assert [(p.x, p.y) for p in panel.published] == [(10, 69.2), (0, 63.6)]
-    assert "Not run: MoCo." in picture.caption
+    assert "Not run: MoCo." in caption_of(tmp_path, "co2/fig2a")
 
 
 def test_the_level_of_co2_is_moco_with_its_projector(tmp_path: Path) -> None:
@@ -111,17 +110,18 @@ def test_recipes_and_tasks_of_a_sweep_exist_and_differ_in_its_setting_only() -> 
     """They are named in three rooms that do not know each other."""
     wrong = []
     for sweep in SWEEPS:
-        for swept in sweep.lines:
+        setting, lines = sweep.arguments["setting"], sweep.arguments["lines"]
+        for line in lines:
             others = set()
-            for recipe, value in swept.recipes.items():
+            for recipe, value in line.recipes.items():
                 settings = settings_of(recipe)
-                fits = math.isclose(float(str(settings[sweep.setting])), value)
-                fits &= settings["method"] == swept.method
-                fits &= all(settings[name] == wanted for name, wanted in swept.where.items())
+                fits = math.isclose(float(str(settings[setting])), value)
+                fits &= settings["method"] == line.method
+                fits &= all(settings[name] == wanted for name, wanted in line.where.items())
                 wrong += [] if fits else [recipe]
-                for name in (sweep.setting, *swept.follows, "table_row", "paper", "images"):
+                for name in (setting, *line.follows, "table_row", "paper", "images"):
                     settings.pop(name)
                 others.add(repr(sorted(settings.items())))
-            wrong += [] if len(others) == 1 else [f"{sweep.id} {swept.label}"]
-        wrong += {swept.key for swept in (*sweep.lines, *sweep.levels)} - TASKS.keys()
+            wrong += [] if len(others) == 1 else [f"{sweep.id} {line.label}"]
+        wrong += {line.key for line in sweep.lines} - TASKS.keys()
     assert wrong == []

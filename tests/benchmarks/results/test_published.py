@@ -1,15 +1,13 @@
 """The published numbers are data: spot values read off the papers, and identities among them."""
 
 import re
-from itertools import chain
 from pathlib import Path
 from statistics import fmean
 
 import pytest
 
-from benchmarks.drawing import FIGURES
-from benchmarks.drawing.log_curves import LogCurves
-from benchmarks.drawing.pictures import statements
+from benchmarks.drawing.captions import statements
+from benchmarks.drawing.figure import figures
 from benchmarks.results.published import (
     Measurement,
     Paper,
@@ -91,17 +89,16 @@ def test_gains_of_the_text_are_differences_of_the_tables_but_for_three() -> None
 
 def test_settings_of_figures_are_those_of_their_recipes() -> None:
     wrong = []
-    for figure in FIGURES.values():
-        if isinstance(figure, LogCurves):
-            runs = list(figure.recipes.items())
+    for figure in figures().values():
+        if figure.kind == "log_curves":
+            runs = list(figure.arguments["recipes"].items())
         else:
-            lines = [getattr(figure, name, ()) for name in ("lines", "levels", "methods")]
-            runs = [(line.method, recipe) for line in chain(*lines) for recipe in line.recipes]
+            runs = [(line.method, recipe) for line in figure.lines for recipe in line.recipes]
         for statement in statements(figure.id):
             for method, recipe in runs:
                 own = settings_of(recipe)
                 for name, value, *_ in statement.settings.get(method, {}).values():
-                    if name != getattr(figure, "setting", "") and own[name] != value:
+                    if name != figure.arguments.get("setting") and own[name] != value:
                         wrong.append((figure.id, recipe, name, value))
     assert not wrong
 

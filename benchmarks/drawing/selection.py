@@ -1,0 +1,220 @@
+"""Which results may share a picture or a line, and which are the paper's own.
+
+Lines of one picture share task, length, data and precision of the evaluation, and data, network
+and length of pre-training. Points of one line also share the protocol and all other settings.
+Statistics over views share the protocol, too: it says which images and how many views there are.
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean, stdev
+from typing import Any, NamedTuple
+
+from benchmarks.results.records import STAND_IN_TEXTURE, Run, grouped
+from benchmarks.results.verdicts import TRAIN_IMAGES, norm_difference, trained_on
+
+DESCRIPTIONS = ("paper", "table_row", "images")
+"""Entries of a run's settings that describe the run and have no effect on it."""
+VIEW_TASKS = ("in100_view_statistics", "cifar10_view_statistics")
+"""Tasks whose results are statistics over views."""
+MALFORMED = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
+"""Errors that malformed content of a record raises."""
+NO_SETTING = ""
+"""Setting on the x axis of runs that have no value there; their points have NaN."""
+
+
+class Point(NamedTuple):
+    """Mean of the runs at one value of x."""
+
+    x: float
+    y: float
+    spread: float | None = None
+    """Standard deviation over the runs; None for a single run."""
+    num_runs: int = 1
+
+    def words(self, digits: int = 4) -> tuple[str, ...]:
+        """Return x, mean, standard deviation and number of runs as texts of a CSV file."""
+        x = "" if math.isnan(self.x) else f"{self.x:g}"
+        spread = "" if self.spread is None else f"{self.spread:.{digits}f}"
+        return x, f"{self.y:.{digits}f}", spread, str(self.num_runs)
+
+
+Points = Mapping[float, Sequence[Run]]
+"""Runs of one line by their value on the x axis, sorted."""
+
+
+class PictureKey(NamedTuple):
+    """Properties that all results of one picture share."""
+
+    task: str
+    schedule: str
+    data: str
+    """Fingerprint of small or incomplete data; empty for full data, whose layouts may differ."""
+    evaluation: tuple[str, ...]
+    """Precision, engine, processes, state of the data."""
+    pretraining: tuple[str, ...]
+    """Data, network and, unless it is on the x axis, length."""
+    space: str
+    """Space of statistics over views: embedding or feature."""
+    views: str
+    """Hash of the protocol of statistics over views; empty for other tasks."""
+
+
+def picture_key(run: Run, *, length: str | None = None) -> PictureKey:
+    """Return what a result shares with the others of its picture.
+
+    length: of pre-training; that of the backbone if not given, empty if it is on the x axis.
+    """
+    network = run.arch.partition("-heads")[0]
+    return PictureKey(
+        task=run.task,
+        schedule=run.schedule,
+        data=run.fingerprint if run.small or run.tolerated else "",
+        evaluation=tuple(run.conditions[:5]),
+        pretraining=(run.data, network, run.epochs if length is None else length),
+        space=str(run.details.get("space", "")),
+        views=run.protocol_hash if run.task in VIEW_TASKS else "",
+    )
+
+
+def line_key(run: Run, swept: Iterable[str]) -> tuple[str, ...]:
+    """Return what a result shares with its line in a picture; `swept` settings may differ."""
+    omitted = {*DESCRIPTIONS, *swept}
+    settings = {name: value for name, value in run.settings.items() if name not in omitted}
+    words = json.dumps(settings, sort_keys=True, default=str)
+    return run.protocol_hash, run.conditions.crops, *run.departures, run.precision, words
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One line of a figure: a method, and the value of the setting in each published recipe."""
+
+    label: str
+    method: str
+    recipes: Mapping[str, float]
+    """Value of x by recipe; any number if the line has no x."""
+    where: Mapping[str, Any] = field(default_factory=dict)
+    """Settings that distinguish it from other runs of the method."""
+    follows: Sequence[str] = ()
+    """Settings that follow from the one on the x axis."""
+    shared: Sequence[str] = ()
+    """Settings that a horizontal line has in common with the lines in its picture."""
+    key: str
+    """Key in TASKS of the evaluation that gives the paper's number."""
+
+    def has(self, run: Run) -> bool:
+        """Return whether a result belongs to such a line."""
+        if run.method != self.method or not run.settings:
+            return run.method == self.method and run.recipe in self.recipes
+        return all(run.settings.get(name) == value for name, value in self.where.items())
+
+    def is_published(self, run: Run) -> bool:
+        """Return whether a result is one of the paper's."""
+        return self.has(run) and is_published(run, self.recipes, self.key)
+
+    def points(self, runs: Iterable[Run], setting: str) -> Points:
+        """Return the results on the line; empty with fewer than two values of the setting."""
+
+        def value(run: Run) -> float | None:
+            stored = math.nan if setting == NO_SETTING else run.settings.get(setting)
+            if isinstance(stored, int | float):
+                return float(stored)
+            return None if run.settings else self.recipes.get(run.recipe)
+
+        placed = [(x, run) for run in runs if self.has(run) if (x := value(run)) is not None]
+        minimum = 1 if setting == NO_SETTING else 2
+        return best_points(placed, [setting, *self.follows], self.is_published, minimum)
+
+
+def best_points(
+    placed: Iterable[tuple[float, Run]],
+    swept: Sequence[str],
+    is_own: Callable[[Run], bool],
+    minimum: int,
+) -> Points:
+    """Return the results of one line by x: the paper's, or else most points, most runs, newest.
+
+    Empty if no line has the minimum of points. A backbone that has two names counts once.
+    """
+    lines = grouped((line_key(run, swept), (x, run)) for x, run in placed)
+    candidates = [points for line in lines.values() if len(points := grouped(line)) >= minimum]
+
+    def rank(points: Points) -> tuple[bool, int, int, str]:
+        runs = members(points)
+        return all(map(is_own, runs)), len(points), len(runs), newest(runs)
+
+    best: Points = max(candidates, key=rank, default={})
+    return {x: distinct(best[x]) for x in sorted(best)}
+
+
+def members(points: Points) -> list[Run]:
+    """Return all results of a line."""
+    return [run for runs in points.values() for run in runs]
+
+
+def newest(runs: Iterable[Run]) -> str:
+    """Return when the last result was finished."""
+    return max(run.finished for run in runs)
+
+
+def distinct(runs: Iterable[Run]) -> list[Run]:
+    """Return one result of each backbone and seed: a backbone that has two names counts once."""
+    return list({(run.sha256, run.seed): run for run in runs}.values())
+
+
+def is_published(run: Run, recipes: Iterable[str], key: str) -> bool:
+    """Return whether a result is that of an unchanged recipe in the evaluation TASKS[key]."""
+    from transfer.tasks import TASKS, reading_of  # most readers of records need no task
+
+    data = run.recipe.partition("/")[2].partition("-")[0]
+    return (
+        not run.reasons.words
+        and run.task == reading_of(key)[0]
+        and run.reading == TASKS[key].protocol.partition("/")[0]
+        and run.recipe in recipes
+        and is_unchanged(run)
+        and run.texture != STAND_IN_TEXTURE
+        and data in TRAIN_IMAGES
+        and trained_on(data, run)
+    )
+
+
+def is_unchanged(run: Run) -> bool:
+    """Return whether a backbone was trained as its recipe and its paper say."""
+    return not (run.changed or norm_difference(run.paper_norm_groups, run.norm_groups))
+
+
+def has_number(run: Run, name: str) -> bool:
+    """Return whether a record holds a number among its metrics or details."""
+    value = run.metrics.get(name, run.details.get(name))
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def number_of(run: Run, name: str) -> float:
+    """Return a number of a record, of its metrics or else of its details."""
+    return float(run.metrics[name] if name in run.metrics else run.details[name])
+
+
+def mean_point(x: float, values: Sequence[float]) -> Point:
+    """Return the mean and, for several runs, the standard deviation."""
+    return Point(x, fmean(values), stdev(values) if len(values) > 1 else None, len(values))
+
+
+def mean_points(points: Points, metric: str) -> list[Point]:
+    """Return the mean of a metric at each value of x."""
+    return [mean_point(x, [number_of(run, metric) for run in runs]) for x, runs in points.items()]
+
+
+def problem_of(run: Run, read: Callable[[Run], object]) -> str:
+    """Return why `read` cannot read the details of a record; empty if it can."""
+    try:
+        read(run)
+    except MALFORMED as error:
+        return (
+            f"{run.path}, the record of {run.backbone}: its details cannot be shown "
+            f"({type(error).__name__}: {error}); delete the file and run the command again that "
+            "python -m benchmarks.explain prints for it"
+        )
+    return ""
