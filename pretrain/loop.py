@@ -13,7 +13,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
 
 from pretrain import checkpoint
 from pretrain.data.feed import Batch
@@ -28,6 +27,7 @@ from pretrain.running import stop
 from pretrain.running.console import Progress, print_line, progress
 from pretrain.running.errors import NotFiniteError
 from pretrain.running.processes import any_process
+from pretrain.running.torch_versions import compile_module, data_parallel
 
 
 def compile_networks(method: Method, *, backend: str = "inductor") -> None:
@@ -40,9 +40,7 @@ def compile_networks(method: Method, *, backend: str = "inductor") -> None:
         elif isinstance(module, type(method.backbone)):
             parts.append(module)
     for part in parts:
-        # a graph for each size of views, since symbolic sizes make slower kernels; and a limit of
-        # graphs for each module, since beyond it torch would run the rest uncompiled
-        part.compile(backend=backend, dynamic=False, isolate_recompiles=True)
+        compile_module(part, backend=backend)
 
 
 LIMIT = torch.finfo(torch.float32).max ** 0.5
@@ -243,11 +241,7 @@ def wrap_network(job: Job, method: nn.Module) -> nn.Module:
         compile_networks(job.method)
     if job.process.num_processes == 1:
         return method
-    device_ids = [job.process.device.index] if job.process.device.type == "cuda" else None
-    # buffers stay as they are: batch-norm statistics are per process, and queues are equal
-    return DistributedDataParallel(
-        method, device_ids=device_ids, forward_sync_buffers=False, gradient_as_bucket_view=True
-    )
+    return data_parallel(method, job.process.device)
 
 
 def _require_finite(job: Job, training: Training) -> None:

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-AUTOCAST_DEVICES = ("cpu", "cuda", "xpu", "mps", "hpu", "mtia", "xla")
-
 
 @contextmanager
 def torch_defaults() -> Iterator[None]:
@@ -24,11 +22,13 @@ def torch_defaults() -> Iterator[None]:
     import torch
     from PIL import ImageFile
 
+    from pretrain.running.torch_versions import autocast_devices
+
     dtype, truncated = torch.get_default_dtype(), ImageFile.LOAD_TRUNCATED_IMAGES
-    autocast = {device: torch.is_autocast_enabled(device) for device in AUTOCAST_DEVICES}
+    autocast = {device: torch.is_autocast_enabled(device) for device in autocast_devices()}
     with ExitStack() as stack:
         stack.callback(_set_autocast, autocast)
-        _set_autocast(dict.fromkeys(AUTOCAST_DEVICES, False))
+        _set_autocast(dict.fromkeys(autocast, False))
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.enable_grad())
         stack.enter_context(torch.device("cpu"))

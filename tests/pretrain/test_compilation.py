@@ -11,7 +11,6 @@ import pytest
 import torch
 from torch import nn
 from torch._dynamo.utils import counters
-from torch.nn.parallel import DistributedDataParallel
 
 from pretrain.command import Execution
 from pretrain.loop import compile_networks
@@ -19,6 +18,7 @@ from pretrain.method import Method
 from pretrain.parts.sync_bn import FusedBatchNorm
 from pretrain.parts.view import View
 from pretrain.recipes import RECIPES
+from pretrain.running.torch_versions import data_parallel
 from pretrain.settings import SettingsError, check_cpu
 from tests.rounding import assert_equal_up_to_rounding
 from tests.tiny_methods import forward, tiny_batch, tiny_method
@@ -94,9 +94,7 @@ def measure_losses(rank: int, num_processes: int) -> dict[str, Any]:
         method.double()
         if way == "compiled":
             compile_networks(method, backend="aot_eager")
-        network = DistributedDataParallel(
-            method, forward_sync_buffers=False, gradient_as_bucket_view=True
-        )
+        network = data_parallel(method, torch.device("cpu"))
         results[way] = steps(method, network, rank=rank)
     return {**results, "breaks": torch.tensor(breaks())}
 

@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
 
 from pretrain.data.feed import Batch
 from pretrain.methods import METHODS
 from pretrain.methods.swav import sinkhorn
 from pretrain.parts.gather import gather, gather_with_gradient
 from pretrain.parts.sync_bn import shuffled_forward, synchronize_batch_norms
+from pretrain.running.torch_versions import data_parallel
 from tests.rounding import assert_equal_up_to_rounding
 from tests.tiny_methods import IDLE, LEARNING, forward, tiny_batch, tiny_config, tiny_method
 from tests.two_processes import two_processes
@@ -98,9 +98,7 @@ def train_share(name: str, mine: slice, num_processes: int) -> dict[str, Any]:
     batch = Batch([view[mine].double() for view in whole.views], extras)
     network = method
     if num_processes > 1:  # as the loop has it
-        network = DistributedDataParallel(
-            method, forward_sync_buffers=False, gradient_as_bucket_view=True
-        )
+        network = data_parallel(method, torch.device("cpu"))
     idle = IDLE.get(name, [])  # whose gradient is rounding alone
     learning = {n: p for n, p in method.named_parameters() if p.requires_grad and n not in idle}
     optimizer = torch.optim.SGD(learning.values(), lr=RATE)

@@ -22,6 +22,7 @@ from pretrain.running.atomic_files import write_whole
 from pretrain.running.console import print_line, progress
 from pretrain.running.errors import NotFiniteError
 from pretrain.running.processes import Process, any_process
+from pretrain.running.torch_versions import data_parallel
 from transfer.datasets.unchanged import UnprovenFile, prove_if_cheap, proving
 from transfer.finetuning.norms import set_precise_norms
 from transfer.finetuning.schedule import learning_rate, set_rate
@@ -229,11 +230,7 @@ def step(
 def _wrapped(network: nn.Module, process: Process) -> nn.Module:
     if process.num_processes == 1:
         return network
-    device_ids = [process.device.index] if process.device.type == "cuda" else None
-    # buffers are not broadcast: norms synchronize their own statistics, or each process has its own
-    return DistributedDataParallel(
-        network, device_ids=device_ids, forward_sync_buffers=False, gradient_as_bucket_view=True
-    )
+    return data_parallel(network, process.device)
 
 
 def _finish(stream: Stream, training: Training) -> None:
