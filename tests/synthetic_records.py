@@ -114,7 +114,14 @@ def _identity(content: dict[str, Any]) -> str:
     return json.dumps(of_run, sort_keys=True)
 
 
-def failure(results: Path, task: str, reason: str, schedule: str = "paper", seed: int = 0) -> None:
+def failure(
+    results: Path,
+    task: str,
+    reason: str,
+    schedule: str = "paper",
+    seed: int = 0,
+    **changes: str,
+) -> None:
     protocol = "lorac-2021/1" if task in transfer_tasks() else "co2-2021/1"
     file = failure_path(record_path(_records(results), "mine", task, protocol, schedule, seed))
     put(
@@ -129,7 +136,8 @@ def failure(results: Path, task: str, reason: str, schedule: str = "paper", seed
             "schedule": schedule,
             "seed": seed,
             "reason": reason,
-        },
+        }
+        | changes,
     )
 
 

@@ -17,9 +17,10 @@ def checkpoints(numbers: Iterable[Number], runs: Sequence[Run]) -> list[Fold]:
     rows = sorted(firsts.values(), key=lambda row: (row.run.is_random, row.run.identity))
     folds = []
     for row in rows:
-        done = [run.record for run in runs if run.identity == row.run.identity and not run.failure]
-        failed = [run for run in runs if run.backbone == row.run.backbone and run.failure]
-        count = plural(len(done), "result") + (f", {len(failed)} failed" if failed else "")
+        own = [run for run in runs if run.identity == row.run.identity]
+        done = [run.record for run in own if not run.failure]
+        num_failed = len(own) - len(done)
+        count = plural(len(done), "result") + (f", {num_failed} failed" if num_failed else "")
         terms = [Terms([*checkpoint_lines(done)])] if done else []
         label, text = row_label(row, rows), description(row.run)
         folds.append(Fold(label, text, count, terms, kind="checkpoint"))

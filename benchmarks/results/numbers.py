@@ -243,10 +243,9 @@ def _condition_names(conditions: Sequence[Conditions]) -> dict[Conditions, str]:
 def _places_of_failures(
     runs: Iterable[Run], places: Mapping[str, Place], cells: set[tuple[Place, str, str]]
 ) -> Iterator[tuple[Run, Place]]:
-    """Yield each failure with its place, in a block of its length.
+    """Yield each failure with its place: where other seeds of it ran, or else other tasks.
 
-    A row of the failure's backbone is preferred, most of all one with results of other seeds.
-    Without such a row, the failure is in a block of its own.
+    Without such a row of its backbone and length, the failure is in a row of its own.
     """
     rows = sorted(
         dict.fromkeys(places.values()),
@@ -254,13 +253,14 @@ def _places_of_failures(
     )
     failures = [run for run in runs if run.failure]
     for failure in sorted(failures, key=lambda f: (f.backbone, f.task, f.protocol, f.seed)):
-        own = [place for place in rows if place.backbone[0] == failure.backbone]
-        fitting = [place for place in own if place.reasons.length == failure.reasons.length]
-        with_seeds = [place for place in fitting if (place, failure.task, failure.reading) in cells]
-        first_rows = [place.backbone for place in own if not place.conditions]
-        backbone = first_rows[-1] if first_rows else failure.identity
-        alone = Place(failure.reasons, 0, "", backbone)
-        yield failure, next(iter([*with_seeds, *fitting]), alone)
+        alone = Place(failure.reasons, 0, "", failure.identity)
+        alike = [
+            place
+            for place in rows
+            if place.backbone == failure.identity and place.reasons.length == alone.reasons.length
+        ]
+        of_seeds = [place for place in alike if (place, failure.task, failure.reading) in cells]
+        yield failure, next(iter([*of_seeds, *alike, alone]))
 
 
 def _numbers_of_cell(cell: Number, own: Sequence[Run]) -> list[Number]:

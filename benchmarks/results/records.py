@@ -288,6 +288,9 @@ def _read(
             unused.append(UnusedFile(run.file, reason, other.file))
     done = [run for run in used.values() if not run.failure]
     failed = [run for run in used.values() if run.failure]
+    # failures of earlier versions do not store the hash of the weights
+    hashes = {run.backbone: run.sha256 for run in done}
+    failed = [f if f.sha256 else f._replace(sha256=hashes.get(f.backbone, "")) for f in failed]
     return done + failed, sorted(unused)
 
 
@@ -332,7 +335,11 @@ def _parse(content: dict[str, Any], path: Path, file: str) -> Run:
         return Run(
             **{name: content[name] for name in names},
             seed=int(content["seed"]),
-            reasons=Reasons(length=_length(content["schedule"])),
+            sha256=content.get("sha256", ""),
+            reasons=Reasons(
+                length=_length(content["schedule"]),
+                data=SMALL_DATA.get(content.get("small", ""), ""),
+            ),
             failure=" ".join(content["reason"].split()).rstrip(":") or "unknown",
             file=file,
             path=path,

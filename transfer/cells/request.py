@@ -14,6 +14,7 @@ from typing import Any, Self
 from pretrain.running.errors import SuiteError
 from transfer.cells.checked_data import fingerprint
 from transfer.datasets.catalog import DATASETS
+from transfer.datasets.expected import small_sizes
 from transfer.datasets.folders import Folders
 from transfer.encoders.encoder import Encoder
 from transfer.finetuning.options import TrainingOptions
@@ -129,7 +130,8 @@ class Cell:
 
 
 def failure_fields(cell: Cell) -> dict[str, Any]:
-    """Return what a failure file says of the cell itself."""
+    """Return the fields that identify the cell in its failure file, and those that tables show."""
+    small = small_sizes(cell.settings.data)
     return {
         "backbone": cell.backbone.name,
         "sha256": cell.backbone.sha256,
@@ -138,6 +140,9 @@ def failure_fields(cell: Cell) -> dict[str, Any]:
         "protocol": cell.task.protocol,
         "schedule": cell.settings.schedule,
         "seed": cell.seed,
+        "small": max(
+            (small[key].origin for key in cell.task.datasets() if key in small), default=""
+        ),
         "primary_metric": cell.task.primary_metric,
         "heading": cell.task.heading,
     }

@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from pretrain.running.errors import SuiteError
 from pretrain.running.reading import read_bytes
@@ -29,6 +30,11 @@ class Sizes:
     counts: Mapping[str, int]
     drawn: bool = False
     """`generate` wrote the files, and may therefore replace them."""
+
+    @property
+    def origin(self) -> Literal["generated", "excerpt"]:
+        """Return "generated" or "excerpt", as records name the state of small data."""
+        return "generated" if self.drawn else "excerpt"
 
     def held_out(self, split: str) -> int:
         """Return the images that a draw takes; DataError if an excerpt does not say how many."""

@@ -80,6 +80,15 @@ def test_the_row_of_most_runs_has_the_name_alone_and_failures_stand_in_the_first
     assert "seed 0 failed: MemoryError" in notes_of(text, line.partition("86.0")[2].strip(" |*"))
 
 
+def test_a_failure_stands_with_its_weights_and_its_data(tmp_path: Path) -> None:
+    record(tmp_path, 80.0, seed=1)
+    failure(tmp_path, "voc07_svm", "MemoryError", sha256="b" * 64, small="generated")
+    first, second = page(tmp_path, "overview.md").split("## Generated data")
+    assert "80.0" in first
+    assert "failed" not in first
+    assert "failed" in second
+
+
 def test_no_average_is_made_of_unlike_runs(tmp_path: Path) -> None:
     transfer_records(tmp_path, transfer_tasks()[:6])
     transfer_records(tmp_path, transfer_tasks()[6:], **ROUNDED)
