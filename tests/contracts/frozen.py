@@ -140,7 +140,7 @@ def trainings() -> dict[str, str]:
         for key, cell in cells(schedule, BACKBONES["resnet50"]).items():
             task: Any = cell.task
             if isinstance(task, Detection | Segmentation):
-                prepared = Prepared(cell.backbone, "BN", {}, Portion(None, None), None)
+                prepared = Prepared(cell.backbone, "BN", Portion(None, None), None)
                 found[f"{key} {schedule}"] = training_hash(
                     prepared, task.recipe, 0, engine="torchvision", images="f00"
                 )

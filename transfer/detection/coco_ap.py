@@ -27,25 +27,28 @@ SUMMARY: dict[Kind, tuple[str, ...]] = {
 
 def coco_ap(
     detections: Sequence[Detections], scenes: Scenes, kinds: Sequence[Kind]
-) -> dict[Kind, dict[str, float]]:
-    """Return, per kind, AP, AP50, AP75, APs, APm, APl, and AP/<class>, all in percent.
+) -> tuple[dict[Kind, dict[str, float]], dict[str, Floats]]:
+    """Return average precisions per kind, and those of the first kind on resampled test sets.
 
-    detections: one entry per image of the scenes, in their order. The ground truth is the part of
-    the annotation file that belongs to these images, with areas, masks of crowds and boxes without
-    area, which scenes lack. Sizes and classes without an object have no entry; no detections give
-    0. Crowds are neither hits nor misses.
+    Per kind: AP, AP50, AP75, APs, APm, APl, and AP/<class>, in percent. Resampled: AP, AP50 and
+    AP75 (B,) in percent. detections: one entry per image of the scenes, in their order. The ground
+    truth is the part of the annotation file that belongs to these images, with areas, masks of
+    crowds and boxes without area, which scenes lack. Sizes and classes without an object have no
+    entry; no detections give 0. Crowds are neither hits nor misses.
     """
+    precisions: dict[Kind, dict[str, float]] = {}
+    resampled: dict[str, Floats] = {}
     with redirect_stdout(io.StringIO()):
         truth = _truth(scenes)
-        return {kind: _average_precision(truth, detections, scenes, kind) for kind in kinds}
+        for kind in kinds:  # one after another: the matches of COCO's images take a gigabyte
+            evaluation = _evaluate(truth, detections, scenes, kind)
+            precisions[kind] = _precisions(evaluation, scenes, kind)
+            resampled = resampled or _resampled(evaluation, scenes)
+    return precisions, resampled
 
 
-def resampled_coco_ap(
-    detections: Sequence[Detections], scenes: Scenes, kind: Kind
-) -> dict[str, Floats]:
-    """Return AP, AP50 and AP75 (B,) in percent on resampled test sets; see `coco_ap`."""
-    with redirect_stdout(io.StringIO()):
-        evaluation = _evaluated(_truth(scenes), detections, scenes, kind)
+def _resampled(evaluation: COCOeval, scenes: Scenes) -> dict[str, Floats]:
+    """Return AP, AP50 and AP75 (B,) in percent on resampled test sets."""
     asked, counts = evaluation.params, resamples(len(scenes))
     places = {scenes.scene(i).image_id: i for i in range(len(scenes))}
     by_class: list[list[Floats]] = []
@@ -110,10 +113,8 @@ def _pycocotools_annotation(place: int, entry: dict[str, Any]) -> dict[str, Any]
     return annotation
 
 
-def _average_precision(
-    truth: COCO, detections: Sequence[Detections], scenes: Scenes, kind: Kind
-) -> dict[str, float]:
-    evaluation = _evaluated(truth, detections, scenes, kind)
+def _precisions(evaluation: COCOeval, scenes: Scenes, kind: Kind) -> dict[str, float]:
+    """Return the average precisions of all, by size and by class, in percent."""
     evaluation.accumulate()
     evaluation.summarize()
     if evaluation.stats[0] < 0:
@@ -126,7 +127,7 @@ def _average_precision(
     return ap | _per_class(evaluation, scenes)
 
 
-def _evaluated(
+def _evaluate(
     truth: COCO, detections: Sequence[Detections], scenes: Scenes, kind: Kind
 ) -> COCOeval:
     """Return the evaluation with the matches of each image."""

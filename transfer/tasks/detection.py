@@ -90,24 +90,18 @@ class Detected:
     details: Mapping[str, object] = field(default_factory=dict)
 
     @cached_property
-    def precisions(self) -> Mapping[Kind, Mapping[str, float]]:
-        """Return average precisions in percent by kind, those of sizes and classes included."""
+    def scores(self) -> tuple[Mapping[Kind, Mapping[str, float]], dict[str, Floats]]:
+        """Return average precisions in percent, by kind, and those of resampled test sets.
+
+        Resampled (B,) are the metrics of the first kind.
+        """
         from transfer.detection.coco_ap import coco_ap
-        from transfer.detection.voc_ap import voc_ap
+        from transfer.detection.voc_ap import resampled_voc_ap, voc_ap
 
-        if not self.kinds:
-            return {"bbox": voc_ap(self.found, self.scenes)}
-        return coco_ap(self.found, self.scenes, self.kinds)
-
-    @property
-    def resampled(self) -> dict[str, Floats]:
-        """Return metrics of the first kind (B,) in percent, by name, on resampled test sets."""
-        from transfer.detection.coco_ap import resampled_coco_ap
-        from transfer.detection.voc_ap import resampled_voc_ap
-
-        if not self.kinds:
-            return resampled_voc_ap(self.found, self.scenes)
-        return resampled_coco_ap(self.found, self.scenes, self.first)
+        if self.kinds:
+            return coco_ap(self.found, self.scenes, self.kinds)
+        resampled = resampled_voc_ap(self.found, self.scenes)
+        return {"bbox": voc_ap(self.found, self.scenes)}, resampled
 
     @property
     def first(self) -> Kind:
@@ -228,13 +222,14 @@ class Detection(RecipeTraining[DetectorRecipe]):
 
     def metrics(self, detected: Detected) -> dict[str, float]:
         """Return metrics in percent, for the kind that the task is named after."""
-        precisions = detected.precisions[detected.first]
+        precisions = detected.scores[0][detected.first]
         return {name: precisions[name] for name in TABLE_METRICS if name in precisions}
 
     def details(self, detected: Detected) -> dict[str, object]:
         """Return details of the training and all precisions: of sizes, classes and also boxes."""
-        kept = resampled(detected.resampled, len(detected.scenes))
-        return {**detected.details, "precisions": detected.precisions, **kept}
+        precisions, resampled_metrics = detected.scores
+        kept = resampled(resampled_metrics, len(detected.scenes))
+        return {**detected.details, "precisions": precisions, **kept}
 
     def gallery(self, detected: Detected, folders: Folders) -> list[Tile]:
         """Return pictures of detections beside the truth."""

@@ -51,8 +51,6 @@ class Prepared:
 
     backbone: Encoder
     norm: Norm
-    differences: dict[str, float]
-    """Largest difference of each stage's map from torchvision's, in units of its largest value."""
     images: Portion
     held_out: Portion | None
     """Two parts of the training images, to compare learning rates on; None without a search."""
@@ -206,18 +204,8 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
         folder: that of the training's state.
         """
 
-    def initial(
-        self, backbone: Encoder, portion: Portion, norm: Norm, folders: Folders, seed: int
-    ) -> Any:
-        """Return the network before training; torch's global generator keeps its state."""
-        import torch
-
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            return self.build(backbone, len(portion.train.class_names), norm, folders)
-
     def prepare(self, backbone: Encoder, folders: Folders) -> Prepared:
-        """Open all images, load the weights into the network and prove it on a fixed image."""
+        """Open all images, and choose the kind of norm layers."""
         from transfer.finetuning.loop import use_expandable_segments
         from transfer.finetuning.norms import norm_for
 
@@ -227,14 +215,7 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
         norm = norm_for(self.recipe.synchronized_norm, process.device, process.num_processes)
         images = self.portion(folders, "trainval", "test")
         held_out = self.portion(folders, "train", "val") if self.learning_rates else None
-        network = self.initial(backbone, images, norm, folders, 0)
-        differences = network.prove(backbone.state_dict, backbone.arch)
-        if process.is_main:
-            placed, worst = len(backbone.state_dict), max(differences.values())
-            print_line(
-                "weights", f"{placed} tensors in place, maps within {worst:.0e}; norm {norm}"
-            )
-        return Prepared(backbone, norm, differences, images, held_out)
+        return Prepared(backbone, norm, images, held_out)
 
     def run(self, prepared: Prepared, folders: Folders, seed: int) -> Any:
         """Return the predictions on test after training on all images.
@@ -266,12 +247,23 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
         name: str,
     ) -> Any:
         """Train on a portion's images; return the predictions of the last weights for its test."""
+        import torch
 
         from transfer.finetuning import loop
         from transfer.finetuning.state import summary
 
         recipe, process = replace(self.recipe, learning_rate=rate), this_process()
-        network = self.initial(prepared.backbone, portion, prepared.norm, folders, seed)
+        backbone = prepared.backbone
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            num_classes = len(portion.train.class_names)
+            network = self.build(backbone, num_classes, prepared.norm, folders)
+        differences = network.prove(backbone.state_dict, backbone.arch)
+        if process.is_main:
+            placed, worst, norm = len(backbone.state_dict), max(differences.values()), prepared.norm
+            print_line(
+                "weights", f"{placed} tensors in place, maps within {worst:.0e}; norm {norm}"
+            )
         images = portion.train.fingerprint
         same = training_hash(prepared, recipe, seed, engine=self.engine, images=images)
         folder = folders.work / f"{name}-{same}"
@@ -289,8 +281,8 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
         details = {
             "norm": prepared.norm,
             "num_processes": process.num_processes,
-            "tensors_placed": len(prepared.backbone.state_dict),
-            "largest_difference_of_maps": prepared.differences,
+            "tensors_placed": len(backbone.state_dict),
+            "largest_difference_of_maps": differences,
             "images_per_norm_statistic": recipe.batch_size // (recipe.accumulated * norm_groups),
             "learning_rate": rate,
             "tf32_convolutions": recipe.precision == "float32" and tf32_convolutions(),

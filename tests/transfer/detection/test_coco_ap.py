@@ -100,11 +100,13 @@ def as_found(annotations: Sequence[dict[str, Any]], scores: Sequence[float]) -> 
 def test_objects_on_other_images_of_the_file_are_not_missed(tmp_path: Path) -> None:
     objects = [CAT, CAT | {"image_id": 2}]
     scenes = scenes_of(tmp_path, objects, images=[1])
-    assert coco_ap([as_found([CAT], [0.9])], scenes, ["bbox"])["bbox"]["AP"] == pytest.approx(100)
+    assert coco_ap([as_found([CAT], [0.9])], scenes, ["bbox"])[0]["bbox"]["AP"] == pytest.approx(
+        100
+    )
     scenes = scenes_of(tmp_path, objects, images=[1, 2])
     both = [as_found([CAT], [0.9]), as_found([], [])]
     # recalls 0, 0.01, ..., 0.5 of 101
-    ap = coco_ap(both, scenes, ["bbox"])["bbox"]["AP"]
+    ap = coco_ap(both, scenes, ["bbox"])[0]["bbox"]["AP"]
     assert ap == pytest.approx(100 * 51 / 101)
 
 
@@ -148,7 +150,7 @@ def test_a_broken_object_is_neither_hit_nor_missed(tmp_path: Path) -> None:
         kind: CocoKind = "person_keypoints" if persons else "instances"
         scenes = read_changed(tmp_path / str(number), [CAT, DOG], change, kind)
         assert len(scenes.faults) == 1, changes
-        for values in coco_ap([as_found([CAT], [0.9])], scenes, kinds).values():
+        for values in coco_ap([as_found([CAT], [0.9])], scenes, kinds)[0].values():
             assert values["AP"] == pytest.approx(100), changes
             assert "AP/dog" not in values, changes
 
@@ -201,7 +203,7 @@ def test_odd_annotations_give_the_precisions_of_pycocotools_itself(
         to_original_size(random_found(objects, rng), scene, small)
         for objects, scene in zip(by_image, scenes, strict=True)
     ]
-    ap = coco_ap(found, scenes, [kind])[kind]
+    ap = coco_ap(found, scenes, [kind])[0][kind]
     assert capsys.readouterr().out == ""
     results = [_entries(f, i + 1, scenes.category_ids, kind) for i, f in enumerate(found)]
     expected = own_summary(scenes, list(chain(*results)), kind)
@@ -211,7 +213,7 @@ def test_odd_annotations_give_the_precisions_of_pycocotools_itself(
 
 def test_no_detections_are_0_and_no_objects_an_error(tmp_path: Path) -> None:
     nothing = [as_found([], [])]
-    ap = coco_ap(nothing, scenes_of(tmp_path, [CAT]), KINDS)
+    ap, _ = coco_ap(nothing, scenes_of(tmp_path, [CAT]), KINDS)
     assert ap["segm"] == dict.fromkeys(("AP", "AP50", "AP75", "APm", "AP/cat"), 0.0)
     with pytest.raises(ValueError, match="no object on the 1 images can be found as bbox"):
         coco_ap(nothing, scenes_of(tmp_path, []), ["bbox"])

@@ -268,7 +268,7 @@ def test_a_perfect_detector_has_ap_100_with_other_numbers(data: Path) -> None:
                 classes=torch.tensor(classes, dtype=torch.int64),
             )
         )
-    ap = coco_ap(found, scenes, ["bbox"])["bbox"]
+    ap = coco_ap(found, scenes, ["bbox"])[0]["bbox"]
     assert {name: round(ap[f"AP/{name}"], 6) for name in learned} == dict.fromkeys(learned, 100)
 
 
