@@ -6,7 +6,7 @@ from pathlib import Path
 from benchmarks.results.published import papers
 from pretrain.running.command_line import Range, nearest, require_in_range
 from transfer.datasets.catalog import DATASETS
-from transfer.datasets.expected import DataError, small_sizes
+from transfer.datasets.expected import DataError
 from transfer.datasets.folders import data_folder
 from transfer.tasks import TASKS, default_tasks, reading_of, task_of
 
@@ -72,7 +72,7 @@ def suites() -> dict[str, tuple[str, ...]]:
 
 
 def require_data_folder(data: Path, keys: Iterable[str], *, may_be_empty: bool = False) -> None:
-    """Raise DataError unless the folder holds data sets, each of these whole where it is there.
+    """Raise DataError unless the folder holds data sets, each of these in its place if it exists.
 
     The folder that is taken where none is named may be absent, and with `may_be_empty` any: the
     plan says how to get the data.
@@ -90,7 +90,7 @@ def require_data_folder(data: Path, keys: Iterable[str], *, may_be_empty: bool =
             "gets a data set"
         )
     keys = list(dict.fromkeys(keys))
-    if problems := [*_misplaced(data, keys), *_incomplete(data, keys)]:
+    if problems := list(_misplaced(data, keys)):
         raise DataError(f"--data {data}: {'; '.join(problems)}")
 
 
@@ -101,19 +101,3 @@ def _misplaced(data: Path, keys: Iterable[str]) -> Iterator[str]:
             for found in (data / expected.name, *data.glob(f"*/{expected.name}")):
                 if found.is_dir():
                     yield f"{found} is expected at {expected}"
-
-
-def _incomplete(data: Path, keys: Iterable[str]) -> Iterator[str]:
-    """Yield what the folders of sets of a few files, such as CIFAR's, lack.
-
-    Sets of many files have several layouts, which their readers know; small copies say themselves
-    what they hold.
-    """
-    small = small_sizes(data)
-    for key in (key for key in keys if key not in small and DATASETS[key].is_there(data)):
-        for source in DATASETS[key].sources:
-            root = data / source.folder
-            lacking = [part.path for part in source.parts if not (part.optional or part.find(root))]
-            few = key in source.checked_as and not any(part.holds for part in source.parts)
-            if root.is_dir() and lacking and few:
-                yield f"{root} lacks {', '.join(lacking)}; get-data {source.key} completes it"

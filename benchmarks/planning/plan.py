@@ -234,8 +234,8 @@ def get_data_command(rows: Sequence[PlannedCell]) -> str:
     missing = dict.fromkeys(key for row in rows for key in row.missing if DATASETS[key].sources)
     if not missing:
         return ""
-    from transfer.getting.assemble import Getting
     from transfer.getting.command import sources_of, summary
+    from transfer.getting.sources import Getting
 
     data = rows[0].cell.settings.data
     sources = sources_of(tuple(missing))

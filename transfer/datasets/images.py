@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -334,12 +334,10 @@ def _orientation(image: Image.Image) -> int:
         return 1  # damaged EXIF data says nothing about the orientation
 
 
-def read_mat(
-    file: Path | BinaryIO, *variables: str, squeeze_me: bool = False
-) -> tuple[NDArray[Any], ...]:
-    """Return variables of a file, without axes of length 1 if asked for; DataError names the file.
+def read_mat(file: Path, *variables: str, squeeze_me: bool = False) -> tuple[NDArray[Any], ...]:
+    """Return variables of a file, with squeeze_me without axes of length 1.
 
-    file: a path, or content in memory.
+    DataError names a file that cannot be read.
     """
     import scipy.io
 
@@ -350,5 +348,4 @@ def read_mat(
             raise ValueError(f"it has no variable {missing[0]}")
         return tuple(content[name] for name in variables)
     except Exception as error:  # scipy raises a dozen kinds on other and on damaged files
-        name = file if isinstance(file, Path) else "a .mat file"
-        raise DataError(f"{name}: it cannot be read ({error}); get it again") from error
+        raise DataError(f"{file}: it cannot be read ({error}); get it again") from error

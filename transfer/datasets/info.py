@@ -6,7 +6,7 @@ left out, and `get-data` says so. The facts stand in facts.yaml.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -47,28 +47,8 @@ class Archive:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
-    """A file or folder that a set consists of, by which the set is recognized."""
-
-    path: str
-    """Place below the source's folder."""
-    elsewhere: tuple[str, ...] = ()
-    """Other places where archives and other suites have it, below the set's folder."""
-    holds: str = ""
-    """Pattern of a file or folder that must be in it; empty for a file."""
-    optional: bool = False
-
-    def find(self, root: Path) -> str | None:
-        """Return the place of this part below a folder; None if it is not there."""
-        for place in (self.path, *self.elsewhere):
-            if any((root / place).glob(self.holds)) if self.holds else (root / place).is_file():
-                return place
-        return None
-
-
-@dataclass(frozen=True, kw_only=True)
 class Source:
-    """One folder of files: how to get them, and how to recognize them."""
+    """One folder of files, and how to get it."""
 
     key: str
     """Name in `get-data` and of the folder of its archives."""
@@ -79,19 +59,17 @@ class Source:
     """License, or the publisher's words on the terms, in one line; "unknown" otherwise."""
     terms_url: str
     """Page that states the terms."""
-    parts: tuple[Part, ...]
+    roots: tuple[str, ...] = ("",)
+    """Places of the folder among the unpacked files; the first that exists is taken."""
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    """Names in the archives -> names in the folder."""
     variants: tuple[tuple[Archive, ...], ...] = ()
     """Other archives of the same files, which a user may have in place of `archives`."""
     access: Access = "download"
     advice: str = ""
     """Instructions where the archives cannot be downloaded by everybody, or slowly."""
-    recognize: Callable[[Path], bool] | None = None
-    """Further test of a folder that has all parts."""
     arrange: Callable[[Path], None] | None = None
-    """Sorts the unpacked files before the parts are looked for; may be interrupted and repeated."""
-    link: Callable[[Path, Mapping[str, str], Path], bool] | None = None
-    """Gets a found set, the places of its parts and the folder to write; writes links there if its
-    files have another order, else returns False."""
+    """Sorts the unpacked files; may be interrupted and repeated."""
     checked_as: tuple[str, ...] = ()
     """Data sets one of whose checks tells that the folder is whole; none: it is taken for whole."""
     finish: Callable[[Path], object] | None = None
@@ -103,17 +81,6 @@ class Source:
         """Return whether the folder exists, or what makes it unnecessary."""
         replaced = self.unneeded_with and (data / self.unneeded_with).exists()
         return bool(replaced) or (data / self.folder).exists()
-
-    def places_in(self, root: Path) -> dict[str, str] | None:
-        """Return the place below a folder of each part; None if the folder is not this set."""
-        places = {}
-        for part in self.parts:
-            place = part.find(root)
-            if place is not None:
-                places[part.path] = place
-            elif not part.optional:
-                return None
-        return places if self.recognize is None or self.recognize(root) else None
 
 
 AnySplit: TypeAlias = "Images | Scenes | Segmented"
@@ -222,12 +189,7 @@ def source(key: str, **functions: Any) -> Source:
     known = facts()["sources"][key]
     groups = (known["archives"], *known.get("variants", ()))
     archives, *variants = (tuple(Archive(**entry) for entry in group) for group in groups)
-    parts = ({"path": part} if isinstance(part, str) else part for part in known["parts"])
-    lists = {
-        "archives": archives,
-        "variants": tuple(variants),
-        "parts": tuple(Part(**part) for part in parts),
-    }
+    lists = {"archives": archives, "variants": tuple(variants)}
     return Source(key=key, **(known | lists), **functions)
 
 

@@ -1,9 +1,8 @@
-"""python -m transfer get-data: download, unpack, sort and check data sets, or link them.
+"""python -m transfer get-data: download, unpack, sort and check data sets.
 
 An overview comes first: state, sizes, addresses and terms of each source, and the free space.
 """
 
-import shlex
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,22 +17,14 @@ from pretrain.running.command_line import nearest
 from pretrain.running.console import print_line
 from transfer.datasets.catalog import DAMAGES, DATASETS
 from transfer.datasets.check import Report, check, render, table
-from transfer.datasets.expected import DataError
 from transfer.datasets.folders import check_writable, data_folder
 from transfer.datasets.info import Archive, Source, facts
-from transfer.getting.assemble import (
-    Getting,
-    files_by_name,
-    find_all,
-    get_source,
-    local_archives,
-    with_local_variant,
-)
+from transfer.getting.sources import Getting, files_by_name, get_source
 
 
 @dataclass(frozen=True, kw_only=True)
 class GetData:
-    """Download, unpack, sort and check data sets, or link those that lie elsewhere."""
+    """Download, unpack, sort and check data sets."""
 
     names: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
     """Keys of data sets or sources, such as aircraft dtd imagenet, or all."""
@@ -43,22 +34,16 @@ class GetData:
     """All sets of one paper: jcl, co2, lorac, uniclr or looc."""
     archives: Annotated[Path | None, tyro.conf.arg(name="from")] = None
     """Folder with archives that you have; nothing is downloaded."""
-    link: Path | None = None
-    """Folder at or below which sets lie; they are recognized by their content and linked."""
-    find: Path | None = None
-    """Folder below which known sets are searched; only prints the commands that link them."""
     plan: bool = False
     """Only print sizes, addresses and terms."""
-    remove_archives: bool = False
-    """Remove downloaded archives once they are unpacked."""
     tolerate: int = 0
     """Missing, surplus, repeated or broken images and annotations that a set may have."""
 
     def __call__(self) -> int:
-        """Get the sets and print their check; return 0 if all of them are there and whole."""
-        if self.find is not None:
-            return self.print_found(self.find)
-        keys, sources, getting = self.request()
+        """Get the sets and print their check; return 0 if all of them are there and complete."""
+        keys, sources = wanted(self.names, self.suite)
+        local = None if self.archives is None else files_by_name(self.archives)
+        getting = Getting(data=self.data, local=local, tolerate=self.tolerate)
         text = render_overview(sources, getting)
         if self.plan:
             print(text)
@@ -72,84 +57,13 @@ class GetData:
             print(line, file=sys.stderr)
         return int(bool(failed) or not all(report.fit(self.tolerate) for report in reports))
 
-    def request(self) -> tuple[Sequence[str], Sequence[Source], Getting]:
-        """Return the sets and sources, and how they are got: own files, by links, or downloaded.
-
-        With --link alone, every set that is found there is asked for.
-        """
-        if self.archives is not None and self.link is not None:
-            raise ValueError("--from and --link: what is linked is not unpacked; give one of both")
-        files = None if self.archives is None else files_by_name(self.archives)
-        names = self.names
-        if not (names or self.suite):
-            if self.link is None:
-                raise ValueError(
-                    "name data sets, such as cifar10 dtd, or all; or give --suite "
-                    f"({', '.join(SUITES)}), --link FOLDER, or --find ROOT"
-                )
-            names = tuple(known_sets(self.link, "--link"))
-        keys, sources = wanted(names, self.suite)
-        local = {}
-        if files is not None:
-            sources = tuple(with_local_variant(source, files) for source in sources)
-            local = {source.key: local_archives(source, files) for source in sources}
-        getting = Getting(
-            data=self.data,
-            local=local,
-            found={} if self.link is None else self.find_to_link(sources, self.link),
-            only_local=files is not None,
-            remove_archives=self.remove_archives,
-            tolerate=self.tolerate,
-        )
-        return keys, sources, getting
-
-    def find_to_link(self, sources: Sequence[Source], folder: Path) -> dict[str, Path]:
-        """Return the folder of each source; DataError if one is not recognized there."""
-        found = known_sets(folder, "--link", sources)
-        absent = [
-            source
-            for source in sources
-            if source.key not in found
-            and not source.is_there(self.data)
-            and not any(_replaces(source, other, found.get(other.key)) for other in sources)
-        ]
-        if absent or not found:
-            wants = "; ".join(f"{s.key}: {', '.join(p.path for p in s.parts)}" for s in absent)
-            asked = f"no folder there holds all of ({wants})" if wants else "no known set is there"
-            raise DataError(f"--link {folder}: {asked}")
-        return found
-
-    def print_found(self, root: Path) -> int:
-        """Print a command for each known set below a folder, or each of those that are named."""
-        sources = wanted(self.names, self.suite)[1] if self.names or self.suite else ()
-        for key, folder in known_sets(root, "--find", sources).items():
-            state = "  # is there" if all_sources()[key].is_there(self.data) else ""
-            words = ["get-data", key, "--link", str(folder), "--data", str(self.data)]
-            print(f"python -m transfer {shlex.join(words)}{state}")
-        return 0
-
-
-def known_sets(folder: Path, option: str, sources: Sequence[Source] = ()) -> dict[str, Path]:
-    """Return the folder of each of these sources, or of all, that lies at or below a folder."""
-    if not folder.is_dir():
-        raise DataError(f"{option} {folder}: this is no folder")
-    return find_all(sources or tuple(all_sources().values()), folder)
-
-
-def _replaces(source: Source, other: Source, found: Path | None) -> bool:
-    """Return whether the folder of another set that was found makes a source unnecessary."""
-    place = Path(source.unneeded_with)
-    if found is None or not place.is_relative_to(other.folder):
-        return False
-    return (found / place.relative_to(other.folder)).exists()
-
 
 def get_all(
     keys: Sequence[str], sources: Sequence[Source], getting: Getting
 ) -> tuple[list[Report], list[str]]:
     """Get every source, then check every set; return the checks and a line per failure.
 
-    One set that cannot be got does not stop the others.
+    A set that cannot be obtained does not stop the others.
     """
     reports: dict[str, Report] = {}
     failed: list[str] = []
@@ -158,7 +72,7 @@ def get_all(
             report = get_source(source, getting)
         except DAMAGES as error:
             why = str(error).removeprefix(f"{source.key}: ")
-            failed.append(f"{source.key} is not there: {why}")
+            failed.append(f"{source.key} is missing: {why}")
             print_line("get-data", f"{source.key} failed, the reason comes last")
             continue
         if report is not None:
@@ -167,7 +81,7 @@ def get_all(
         if key not in reports:
             reports[key] = check(key, getting.data, decode=False)
             if reports[key].found and not reports[key].fit(getting.tolerate):
-                failed.append(f"{key} was there and is not whole; move it away, or use --tolerate")
+                failed.append(f"{key} existed and is incomplete: move it away, or use --tolerate")
     return list(reports.values()), failed
 
 
@@ -206,7 +120,12 @@ def render_overview(sources: Sequence[Source], getting: Getting) -> str:
 
 def summary(sources: Sequence[Source], getting: Getting) -> str:
     """Return one line with the sum of all sizes and the free space."""
-    downloads = [archive for source in sources for archive in getting.to_download(source)]
+    downloads = [
+        archive
+        for source in sources
+        if source.access == "download" and getting.local is None
+        for archive in getting.missing(source)
+    ]
     free = f"{format_bytes(free_space(getting.data))} free at {getting.data}"
     return f"{_size(downloads)} to download, as much again once unpacked; {free}"
 
@@ -225,12 +144,9 @@ def _size(archives: Sequence[Archive]) -> str:
 def _row(source: Source, getting: Getting) -> tuple[str, ...]:
     urls = [archive.urls[0] for archive in source.archives if archive.urls]
     place = ", ".join(dict.fromkeys(urlsplit(url).hostname or "" for url in urls)) or "you"
-    absent = [archive for archive in getting.absent(source) if not archive.optional]
     if source.is_there(getting.data):
         state = "there"
-    elif source.key in getting.found:
-        state, place = "to link", str(getting.found[source.key])
-    elif source.archives and not absent:
+    elif source.archives and not getting.missing(source):
         state = "to unpack"
     else:
         state = WORDS.get(source.access, "to download")
@@ -258,6 +174,10 @@ def wanted(names: Sequence[str], suite: str) -> tuple[tuple[str, ...], tuple[Sou
 
     ValueError for a name that means nothing.
     """
+    if not (names or suite):
+        raise ValueError(
+            f"name data sets, such as cifar10 dtd, or all, or give --suite ({', '.join(SUITES)})"
+        )
     if suite and suite not in SUITES:
         raise ValueError(
             f"--suite {suite}: expected one of {', '.join(SUITES)}; of another paper, "

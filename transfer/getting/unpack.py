@@ -104,7 +104,7 @@ def _zip_members(archive: zipfile.ZipFile) -> Members:
         if entry.flag_bits & 1:
             raise DataError(
                 f"{archive.filename}: it needs a password; `UNZIP_DISABLE_ZIPBOMB_DETECTION=TRUE "
-                "unzip -P PASSWORD` unpacks it, then get-data --link FOLDER"
+                "unzip -P PASSWORD` unpacks it; move the result into the data folder"
             )
         member = tarfile.TarInfo(entry.filename)
         member.size = entry.file_size

@@ -10,13 +10,9 @@ lists are files of its repository. Where they are absent, `splits.draw_balanced_
 images. val is drawn from the labeled images.
 
 val images are published in one flat folder. Lists of their classes come with the devkit of 2012
-(numbers of `meta.mat`), with Kaggle's copy (`LOC_val_solution.csv`), and with OpenMMLab's and
-Caffe's (`val.txt`, places in the sorted wnids).
+(numbers of `meta.mat`) and with Kaggle's copy (`LOC_val_solution.csv`).
 """
 
-import io
-import tarfile
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -134,78 +130,51 @@ def _write_small(data: Path, per_class: PerClass, draw: Draw) -> None:
             write_file(data / "imagenet" / "val" / wnid / name, draw(label))
 
 
-FLAT = "ILSVRC2012_val_*.JPEG"
-DEVKIT = "ILSVRC2012_devkit_t12.tar.gz"
 DEVKIT_LISTS = ("meta.mat", "ILSVRC2012_validation_ground_truth.txt")
 KAGGLE = "LOC_val_solution.csv"
-NUMBERED = "val.txt"
-KAGGLE_INNER = "imagenet_object_localization_patched2019"
-"""Archive that newer copies of Kaggle's zip file hold, and the folder that it is unpacked to."""
 VAL_FOLDERS = (
-    *("val", "ILSVRC/Data/CLS-LOC/val", "Data/CLS-LOC/val"),
-    f"{KAGGLE_INNER}/ILSVRC/Data/CLS-LOC/val",
+    "val",
+    "ILSVRC/Data/CLS-LOC/val",
+    "imagenet_object_localization_patched2019/ILSVRC/Data/CLS-LOC/val",
 )
-FOLDERS = ("", "devkit", "meta", "ILSVRC2012_devkit_t12", "devkit/ILSVRC2012_devkit_t12", "..")
-"""Folders, from that of the set, in which lists are looked for."""
+"""Folders of the unpacked val images: ImageNet's, and those of two forms of Kaggle's copy."""
 
 
 def sort_val_images(raw: Path) -> None:
-    """Move flat val images of an unpacked set to class folders; what was moved before stays."""
+    """Move flat val images of the unpacked archives to class folders.
+
+    Images that were moved before stay. DataError if the lists do not name the class of each image.
+    """
     for val in (raw / name for name in VAL_FOLDERS):
-        names = sorted(file.name for file in val.glob(FLAT))
-        wnids = require_labels(raw, names, raw / "train") if names else {}
+        names = sorted(file.name for file in val.glob("ILSVRC2012_val_*.JPEG"))
+        if not names:
+            continue
+        wnids = _from_devkit(raw / "ILSVRC2012_devkit_t12") or _from_kaggle(raw)
+        unlisted = [name for name in names if name not in wnids]
+        if unlisted:
+            raise DataError(
+                f"{val}: no list has the class of {len(unlisted):,} of {len(names):,} images, "
+                f"first {unlisted[0]}; expected it in the devkit or in {KAGGLE}. Get these again"
+            )
+        wrong = [w for w in wnids.values() if not (w[:1] == "n" and w[1:].isdigit())]
+        if wrong:  # it must not name a folder
+            raise DataError(f"{raw}: {wrong[0]!r} in a list is not a class of ImageNet")
         for name in names:
             (val / wnids[name]).mkdir(exist_ok=True)
             (val / name).rename(val / wnids[name] / name)
 
 
-def link_sorted(root: Path, places: Mapping[str, str], target: Path) -> bool:
-    """Write links to a set, with val images in class folders; False if they are sorted already."""
-    val = root / places["val"]
-    names = sorted(file.name for file in val.glob(FLAT))
-    if not names:
-        return False
-    wnids = require_labels(root, names, root / places["train"])
-    target.mkdir(parents=True, exist_ok=True)
-    (target / "train").symlink_to(root / places["train"])
-    for name in names:
-        (target / "val" / wnids[name]).mkdir(parents=True, exist_ok=True)
-        (target / "val" / wnids[name] / name).symlink_to(val / name)
-    return True
-
-
-def require_labels(root: Path, names: list[str], train: Path) -> dict[str, str]:
-    """Return the wnid of each image, from the first list that is found; DataError without one."""
-    for folder in (root / place for place in FOLDERS):
-        for wnids in (_from_devkit(folder), _from_kaggle(folder), _from_numbers(folder, train)):
-            if all(name in wnids for name in names):
-                wrong = [w for w in wnids.values() if not (w[:1] == "n" and w[1:].isdigit())]
-                if wrong:  # it must not name a folder
-                    raise DataError(f"{folder}: {wrong[0]!r} in a list is no class of ImageNet")
-                return wnids
-    raise DataError(
-        f"{root}: {len(names):,} val images lie in one folder, and no list tells their classes; "
-        f"put {DEVKIT} (or {KAGGLE}, or {NUMBERED}) beside them"
-    )
-
-
 def _from_devkit(folder: Path) -> dict[str, str]:
     """Read the devkit's list: line i has the number of val image i in meta.mat."""
-    files = [folder / "data" / name for name in DEVKIT_LISTS]
+    meta, truth = (folder / "data" / name for name in DEVKIT_LISTS)
+    if not (meta.is_file() and truth.is_file()):
+        return {}
     try:
-        if (folder / DEVKIT).is_file():
-            with tarfile.open(folder / DEVKIT) as archive:
-                inside = [f"ILSVRC2012_devkit_t12/data/{name}" for name in DEVKIT_LISTS]
-                meta, truth = ((archive.extractfile(n) or io.BytesIO()).read() for n in inside)
-        elif all(file.is_file() for file in files):
-            meta, truth = (read_bytes(file) for file in files)
-        else:
-            return {}
-        (synsets,) = read_mat(io.BytesIO(meta), "synsets", squeeze_me=True)
+        (synsets,) = read_mat(meta, "synsets", squeeze_me=True)
         wnids = {int(entry["ILSVRC2012_ID"]): str(entry["WNID"]) for entry in synsets}
-        lines = enumerate(truth.decode("utf-8-sig").split(), start=1)
+        lines = enumerate(read_bytes(truth).decode("utf-8-sig").split(), start=1)
         return {f"ILSVRC2012_val_{i:08d}.JPEG": wnids[int(number)] for i, number in lines}
-    except (tarfile.TarError, EOFError, OSError, ValueError, LookupError, TypeError) as error:
+    except (OSError, ValueError, LookupError, TypeError) as error:
         raise DataError(
             f"{folder}: the devkit's lists cannot be read ({error}); get it again"
         ) from error
@@ -220,17 +189,7 @@ def _from_kaggle(folder: Path) -> dict[str, str]:
     return {f"{pair[0]}.JPEG": pair[1] for pair in pairs if len(pair) > 1}
 
 
-def _from_numbers(folder: Path, train: Path) -> dict[str, str]:
-    """Read OpenMMLab's or Caffe's list: a line is an image and the place of its class."""
-    if not (folder / NUMBERED).is_file() or not train.is_dir():
-        return {}
-    wnids = class_names(train)
-    lines = read_text(folder / NUMBERED, errors="replace").splitlines()
-    pairs = [pair for pair in map(str.split, lines) if len(pair) == 2 and pair[1].isdigit()]
-    return {name: wnids[int(i)] for name, i in pairs if int(i) < len(wnids)}
-
-
-IMAGENET = source("imagenet", arrange=sort_val_images, link=link_sorted)
+IMAGENET = source("imagenet", arrange=sort_val_images)
 IMAGENET_AND_LISTS = (IMAGENET, source("imagenet-lists"))
 
 DATASETS = {

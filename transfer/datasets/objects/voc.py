@@ -15,8 +15,6 @@ not in VOC's val. Where VOC has a mask of its own, that one is read. val is a se
 has one MATLAB file per image: `convert-sbd` writes its masks as PNG files, once.
 """
 
-import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -29,7 +27,6 @@ from pretrain.pixels.image_names import is_hidden
 from pretrain.running import stop
 from pretrain.running.atomic_files import write_whole
 from pretrain.running.console import progress
-from pretrain.running.reading import read_text
 from transfer.datasets.expected import DataError, Sizes
 from transfer.datasets.images import ImageFiles, Images, encode_names, read_mat
 from transfer.datasets.info import SmallVersion, info, source, split_counts
@@ -304,25 +301,8 @@ def _small(
     return SmallVersion(sizes=Sizes(classes=classes, counts=counts, drawn=True), **written)
 
 
-def _lists(pattern: str, root: Path) -> bool:
-    """Return whether the first image of a folder has a name of this pattern."""
-    file = root / "ImageSets/Main/train.txt"
-    return file.is_file() and bool(re.match(pattern, read_text(file, errors="replace").lstrip()))
-
-
-def _link_2012(root: Path, places: Mapping[str, str], target: Path) -> bool:
-    """Link the entries one by one: `convert-sbd` adds masks and a list, but not in a found set."""
-    inner = root / "ImageSets" / "Segmentation"
-    for folder in (root, root / "ImageSets", inner):
-        (target / folder.relative_to(root)).mkdir(parents=True, exist_ok=True)
-        for entry in sorted(folder.iterdir()):
-            if entry not in (root / "ImageSets", inner):
-                (target / entry.relative_to(root)).symlink_to(entry)
-    return True
-
-
-VOC07 = source("voc07", recognize=partial(_lists, r"\d{6}\s"))
-VOC12 = source("voc12", recognize=partial(_lists, r"\d{4}_\d{6}\s"), link=_link_2012)
+VOC07 = source("voc07")
+VOC12 = source("voc12")
 IMAGES07, IMAGES12 = SMALL_IMAGES["2007"], SMALL_IMAGES["2012"]
 TRAINVAL07, TRAINVAL12 = (images["train"] + images["val"] for images in (IMAGES07, IMAGES12))
 

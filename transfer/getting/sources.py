@@ -1,0 +1,182 @@
+"""One source from its archives to its folder, which appears under its name when it is complete.
+
+All work is done in `.getting/KEY/` of the data folder: `raw/` takes what is unpacked, `done/` marks
+the archives that are unpacked, and `complete/` is a data folder with the finished set, which is
+checked there and then renamed. An interrupted run resumes after the last archive.
+"""
+
+import shutil
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from pretrain.running.atomic_files import explain_write_errors
+from pretrain.running.console import print_line
+from pretrain.running.lock import wait_for_lock
+from transfer.datasets.check import Report, check
+from transfer.datasets.expected import SMALL_DATA, DataError
+from transfer.datasets.info import Archive, Source
+from transfer.getting.download import download, mismatch
+from transfer.getting.unpack import is_archive, unpack
+
+WORK = ".getting"
+ARCHIVES = "archives"
+"""Folder, in the data folder, of downloaded archives, with one folder for each source."""
+ARCHIVE_DEPTH = 3
+"""Levels of folders in the user's folder that are searched for archives."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Getting:
+    """How sources are obtained."""
+
+    data: Path
+    local: Mapping[str, Sequence[Path]] | None = None
+    """The user's files by name; nothing is downloaded. None: archives are downloaded."""
+    tolerate: int = 0
+    """Missing, surplus, repeated or unreadable images that a set may have."""
+
+    def file(self, source: Source, archive: Archive) -> Path | None:
+        """Return the user's file of an archive, or the one that was downloaded; None if missing.
+
+        If several of the user's files have its name, the one of the published size is taken:
+        `images.tar.gz` may belong to another set.
+        """
+        if self.local is None:
+            file = self.data / ARCHIVES / source.key / archive.name
+            return file if file.exists() else None
+        files = self.local.get(archive.name, ())
+        return max(files, key=lambda f: f.stat().st_size == archive.num_bytes, default=None)
+
+    def archives(self, source: Source) -> tuple[Archive, ...]:
+        """Return the archives to unpack: of the user's, those of the first complete variant."""
+        for archives in (source.archives, *source.variants) if self.local is not None else ():
+            present = tuple(archive for archive in archives if self._has(source, archive))
+            if present and all(a in present for a in archives if not a.optional):
+                return present
+        return source.archives
+
+    def missing(self, source: Source) -> list[Archive]:
+        """Return the archives that must be obtained before the source can be unpacked."""
+        work = self.data / WORK / source.key
+        if source.is_there(self.data) or (work / "complete" / source.folder).exists():
+            return []
+        return [a for a in self.archives(source) if not self._has(source, a)]
+
+    def _has(self, source: Source, archive: Archive) -> bool:
+        done = self.data / WORK / source.key / "done" / archive.name
+        return done.exists() or self.file(source, archive) is not None
+
+
+def files_by_name(folder: Path) -> dict[str, list[Path]]:
+    """Return the files at and below a folder by name, nearer ones first."""
+    if not folder.is_dir():
+        raise DataError(f"--from {folder}: not a folder. Pass the one that holds the archives")
+    files: dict[str, list[Path]] = {}
+    for depth in range(ARCHIVE_DEPTH + 1):
+        for file in sorted(folder.glob("*/" * depth + "*")):
+            if file.is_file():
+                files.setdefault(file.name, []).append(file)
+    return files
+
+
+def get_source(source: Source, getting: Getting) -> Report | None:
+    """Bring one folder of files to its place; return its check if one was made.
+
+    DataError if the user must fetch an archive, or if one is damaged or the set is incomplete.
+    """
+    data, work, report = getting.data, getting.data / WORK / source.key, None
+    note = partial(print_line, "get-data", f"{source.key}: waiting for another process")
+    with explain_write_errors(work, "--data"):
+        with wait_for_lock(work / "lock", "--data", note):
+            if not source.is_there(data):  # else another process may have got it in the meantime
+                staged = work / "complete" / source.folder
+                if not staged.exists():
+                    _unpack_all(source, getting, work)
+                    _stage(source, work / "raw", staged)
+                report = _require_complete(source, getting, work / "complete")
+                (data / source.folder).parent.mkdir(parents=True, exist_ok=True)
+                staged.rename(data / source.folder)
+            if source.finish is not None:
+                source.finish(data)
+            shutil.rmtree(work, ignore_errors=True)  # a process that waited finds nothing
+        with suppress(OSError):  # other sets are being obtained
+            work.parent.rmdir()
+    return report
+
+
+def _unpack_all(source: Source, getting: Getting, work: Path) -> None:
+    """Unpack every archive that no earlier run has unpacked; download those that are missing."""
+    _require_archives(source, getting)
+    for archive in getting.archives(source):
+        done = work / "done" / archive.name
+        if done.exists():
+            continue
+        file = getting.file(source, archive)
+        if file is None:
+            file = getting.data / ARCHIVES / source.key / archive.name
+            download(archive, file)
+        elif reason := mismatch(archive, file):
+            raise DataError(
+                f"{file}: not the published file ({reason}). Remove it, or get it again"
+            )
+        target = work / "raw" / archive.into
+        if is_archive(archive.name):
+            unpack(file, target, archive.nested)
+        else:
+            target.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, target / archive.name)
+        done.parent.mkdir(exist_ok=True)
+        done.touch()
+
+
+def _require_archives(source: Source, getting: Getting) -> None:
+    """Raise DataError that names every archive that the user must fetch."""
+    missing = [a for a in getting.missing(source) if getting.local is not None or not a.urls]
+    if not missing and source.archives:
+        return
+    names = ", ".join(archive.name for archive in missing)
+    if source.access == "download":
+        raise DataError(
+            f"{source.key}: the folder of --from lacks {names}. Without --from they are downloaded"
+        )
+    command = f" Then: python -m transfer get-data {source.key} --from FOLDER, with {names}"
+    raise DataError(f"{source.key}: {source.advice}" + (command if missing else ""))
+
+
+def _stage(source: Source, raw: Path, staged: Path) -> None:
+    """Sort the unpacked files, and move the set's folder into a data folder of its own."""
+    if source.arrange is not None:
+        source.arrange(raw)
+    root = next((raw / root for root in source.roots if (raw / root).is_dir()), None)
+    if root is None:
+        raise DataError(
+            f"{source.key}: the archives are unpacked in {raw}, but {source.roots[0]} is not in "
+            f"them. Remove {raw.parent} to unpack them again"
+        )
+    for name, new_name in source.renamed.items():
+        if (root / name).exists():  # otherwise an earlier run has renamed it
+            (root / name).rename(root / new_name)
+    staged.parent.mkdir(parents=True, exist_ok=True)
+    root.rename(staged)
+
+
+def _require_complete(source: Source, getting: Getting, folder: Path) -> Report | None:
+    """Return the check of a finished set before it is moved; DataError if it is incomplete."""
+    small = getting.data / SMALL_DATA
+    if small.exists():
+        shutil.copyfile(small, folder / SMALL_DATA)
+    if not source.checked_as:
+        return None
+    reports = []
+    for key in source.checked_as:
+        reports.append(check(key, folder, decode=False))
+        if reports[-1].fit(getting.tolerate):
+            return reports[-1]
+    raise DataError(
+        f"{source.key}: incomplete, so it stays in {folder / source.folder}:\n  "
+        f"{reports[0].first_problems}\nRemove {folder.parent} to begin again, or accept it as it "
+        f"is with --tolerate {max(1, reports[0].num_bad)}"
+    )
