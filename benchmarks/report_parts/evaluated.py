@@ -21,7 +21,7 @@ def checkpoints(numbers: Iterable[Number], runs: Sequence[Run]) -> list[Fold]:
         done = [run.record for run in own if not run.failure]
         num_failed = len(own) - len(done)
         count = plural(len(done), "result") + (f", {num_failed} failed" if num_failed else "")
-        terms = [Terms([*checkpoint_lines(done)])] if done else []
+        terms = [Terms(checkpoint_lines(done[0]))] if done else []
         label, text = row_label(row, rows), description(row.run)
         folds.append(Fold(label, text, count, terms, kind="checkpoint"))
     return folds

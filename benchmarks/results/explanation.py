@@ -80,17 +80,20 @@ def as_dict(explanation: Explanation) -> dict[str, dict[str, str | list[str]]]:
 def explain(run: Run) -> Explanation:
     """Return all that is known about a number."""
     record, path = run.record, run.path
-    copied = {COPIED: run.details[COPIED]} if COPIED in run.details else {}
+    copied, maps = (
+        {name: run.details[name]} if name in run.details else {}
+        for name in (COPIED, "largest_difference_of_maps")
+    )
     sections = {
         "Number": list(_numbers(record)),
         "Published": list(_published(run)),
         "Protocol": list(_protocol(record)),
-        "Checkpoint": list(checkpoint_lines([record])),
+        "Checkpoint": checkpoint_lines(record),
         "Data": [*_fields(record.data), *_fields(copied)],
         "Computed": [
             ("record", str(path)),
             ("features_in", features_in(record)),
-            *_fields({name: getattr(record, name) for name in COMPUTED}),
+            *_fields({name: getattr(record, name) for name in COMPUTED} | maps),
         ],
         "Again": list(again_lines(record, path)),
     }
@@ -161,36 +164,15 @@ def _flat(fields: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def checkpoint_lines(records: Sequence[Record]) -> Iterator[Line]:
-    """Yield identity and origin of the records' checkpoint, and what was proven of it."""
-    record, backbone = records[0], records[0].backbone
-    yield "name", backbone["name"]
-    size = backbone.get("num_parameters")
-    words = network_words(backbone["arch"], backbone["stem"])
-    yield "network", words + (f", {size / 1e6:.1f} million parameters" if size else "")
-    yield "tensors", f"sha256 {backbone['sha256']}"
-    if backbone.get("file_sha256"):
-        yield "file", f"sha256 {backbone['file_sha256']}"
-    yield "recognized as", backbone.get("source", "")
-    made_by = backbone.get("made_by") or {}
-    for name in ("recipe", "epochs", "data", "seed", "precision", "commit"):
-        if made_by.get(name) not in (None, ""):
-            yield f"trained: {name}", value_words(made_by[name])
-    if not made_by:
-        yield "trained", "the file does not say how"
+def checkpoint_lines(record: Record) -> list[Line]:
+    """Return identity and origin of a record's checkpoint, without the settings of its recipe."""
+    made_by = dict(record.backbone.get("made_by") or {})
+    if made_by.get("recipe"):  # which settings differ from the recipe's is in `changed`
+        made_by.pop("settings", None)
+    lines = _fields(record.backbone | {"made_by": made_by or "the file does not say how"})
     if record.declared:
-        yield "declared recipe", f"{record.declared}; nothing here has checked it"
-    found = [
-        (max(maps.values()), record.task)
-        for record in records
-        if (maps := record.details.get("largest_difference_of_maps"))
-    ]
-    if found:
-        yield (
-            "proven",
-            f"in {', '.join(sorted({task for _, task in found}))} the network's feature maps "
-            f"differ from torchvision's with the same weights by at most {max(found)[0]:g}",
-        )
+        lines.append(("declared recipe", f"{record.declared}; nothing here has checked it"))
+    return lines
 
 
 def _fields(fields: Mapping[str, Any]) -> list[Line]:

@@ -37,7 +37,7 @@ def test_a_record_is_found_by_name_and_task_and_names_its_departures(
     assert " ".join(found) == "Number Published Protocol Checkpoint Data Computed Again"
     assert found["Protocol"]["epochs"] == "2   (paper: 100)"
     assert found["Published"] == {"none": "JPEG-coded excerpt of the data"}
-    assert found["Checkpoint"]["trained: recipe"] == "vicreg/cifar10-cpu"
+    assert found["Checkpoint"]["made_by.recipe"] == "vicreg/cifar10-cpu"
     command = found["Again"]["command"]
     assert command.startswith("python -m transfer cifar10_linear --ckpt runs/vicreg/backbone.pt ")
     assert "--schedule 0.02" in command

@@ -30,8 +30,8 @@ def test_a_number_stands_beside_the_best_published_one_and_a_failure_has_its_rea
     assert lines[-1] == "failed  mine  voc07_svm  CUDA out of memory"
     record(tmp_path, 70.0)
     header, row = screen(tmp_path, SVM)
-    assert header.split() == ["task", "metric", "mine", "published", "verdict"]
-    assert row.split() == ["voc07_svm", "mAP", "70.0", "85.2", "-"]
+    assert header.split() == ["task", "checkpoint", "metric", "ours", "published", "verdict"]
+    assert row.split() == ["voc07_svm", "mine", "mAP", "70.0", "85.2", "-"]
     record(tmp_path, 72.0, seed=1)
     assert " 71.0 ± 1.4 " in screen(tmp_path, SVM, SVM._replace(seed=1))[1]
 
@@ -46,7 +46,7 @@ def test_a_verdict_stays_with_its_protocol(tmp_path: Path) -> None:
     assert "below" not in other
 
 
-def test_a_verdict_in_a_row_of_its_own_is_that_of_its_checkpoint(tmp_path: Path) -> None:
+def test_a_verdict_is_that_of_its_checkpoint(tmp_path: Path) -> None:
     scores = {f"run{number}": score for number, score in enumerate((47.5, 30.0, 47.5, 47.5, 47.5))}
     scores["bad"] = 30.0
     for name, score in scores.items():
