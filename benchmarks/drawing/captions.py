@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.drawing.kinds import Picture, range_words
 from benchmarks.results.numbers import run_notes
-from benchmarks.results.published import Paper, Statement, papers
+from benchmarks.results.published import Paper, papers
 from benchmarks.results.records import STAND_IN_TEXTURE, Run, value_words
 from transfer.record import features_in
 
@@ -103,12 +103,7 @@ def title_of(figure_id: str) -> str:
 
 def stated(figure_id: str, key: str) -> Any:
     """Return a number that the text on a figure states; KeyError if there is none."""
-    values = [one.values[key] for one in statements(figure_id) if key in one.values]
-    if not values:
-        raise KeyError(f"{figure_id}: no stated number {key!r}")
-    return values[0]
-
-
-def statements(figure_id: str) -> list[Statement]:
-    """Return what the text states on a figure."""
-    return [one for one in paper_of(figure_id).stated if one.where == printed_name(figure_id)]
+    for statement in paper_of(figure_id).stated:
+        if statement.where == printed_name(figure_id) and key in statement.values:
+            return statement.values[key]
+    raise KeyError(f"{figure_id}: no stated number {key!r}")

@@ -67,7 +67,7 @@ def _rows(
     columns = list(dict.fromkeys((cell.task, cell.protocol) for cell in cells))
     backbones = list(dict.fromkeys(cell.backbone for cell in cells))
     worst = {name: _worst([run for run in done if run.backbone == name]) for name in backbones}
-    rows = []
+    rows: list[Sequence[str]] = []
     for (task, protocol), name in product(columns, backbones):
         of_cell = name, task, protocol
         own = [run for run in done if run.cell[:3] == of_cell]

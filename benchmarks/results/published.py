@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -192,9 +192,6 @@ class Statement:
     where: str
     what: str
     values: Mapping[str, Any]
-    settings: Mapping[str, Mapping[str, Sequence[Any]]] = field(default_factory=dict)
-    """Settings of a figure's runs by method and symbol: name among a run's settings, the paper's
-    value and, where it is not the text on this figure that names it, what does."""
     assumed: str = ""
     """Sentences on what the paper leaves open and our runs assume; empty if nothing."""
     pretrain: Pretraining = Pretraining()

@@ -15,6 +15,7 @@ from tests.benchmarks.drawing.figure_records import (
     point,
     settings_of,
 )
+from tests.benchmarks.drawing.paper_settings import CHANGES, SETTINGS
 from transfer.tasks import TASKS
 
 SWEEPS = [figure for figure in figures().values() if figure.kind == "sweep"]
@@ -125,3 +126,20 @@ def test_recipes_and_tasks_of_a_sweep_exist_and_differ_in_its_setting_only() -> 
             wrong += [] if len(others) == 1 else [f"{sweep.id} {line.label}"]
         wrong += {line.key for line in sweep.lines} - TASKS.keys()
     assert wrong == []
+
+
+def test_recipes_of_figures_have_the_papers_settings() -> None:
+    wrong = []
+    for name, figure in figures().items():
+        if figure.kind == "tradeoff":  # of two other figures
+            continue
+        runs = [(line.method, recipe) for line in figure.lines for recipe in line.recipes]
+        if figure.kind == "log_curves":
+            runs += figure.arguments["recipes"].items()
+        for method, recipe in runs:
+            own = settings_of(recipe)
+            paper = SETTINGS.get((name.partition("/")[0], method), {})
+            paper = paper | CHANGES.get((name, method), {})
+            swept = figure.arguments.get("setting")
+            wrong += [(recipe, k) for k, v in paper.items() if k != swept and own[k] != v]
+    assert not wrong

@@ -6,8 +6,6 @@ from statistics import fmean
 
 import pytest
 
-from benchmarks.drawing.captions import statements
-from benchmarks.drawing.figure import figures
 from benchmarks.results.published import (
     Measurement,
     Paper,
@@ -85,22 +83,6 @@ def test_gains_of_the_text_are_differences_of_the_tables_but_for_three() -> None
         ("gain of CO2", 0.9): [0.7, 0.8],
         ("approximate gain over MoCo on iNaturalist", 10): [9.9],
     }
-
-
-def test_settings_of_figures_are_those_of_their_recipes() -> None:
-    wrong = []
-    for figure in figures().values():
-        if figure.kind == "log_curves":
-            runs = list(figure.arguments["recipes"].items())
-        else:
-            runs = [(line.method, recipe) for line in figure.lines for recipe in line.recipes]
-        for statement in statements(figure.id):
-            for method, recipe in runs:
-                own = settings_of(recipe)
-                for name, value, *_ in statement.settings.get(method, {}).values():
-                    if name != figure.arguments.get("setting") and own[name] != value:
-                        wrong.append((figure.id, recipe, name, value))
-    assert not wrong
 
 
 def test_settings_of_jcls_sweeps_are_those_of_table_3(tmp_path: Path) -> None:
