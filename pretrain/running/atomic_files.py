@@ -5,19 +5,17 @@ After a kill or on a full disk, a file has either its old or its new content.
 
 import errno
 import hashlib
+import io
 import json
 import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pretrain.running import stop
 from pretrain.running.errors import SuiteError
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 ADVICE = {
     errno.ENOSPC: "free some space there",
@@ -103,24 +101,40 @@ def write_text(path: Path, text: str, option: str = "") -> None:
     write_whole(path, text.encode(errors="backslashreplace"), option)
 
 
-def save_stage(path: Path, tensors: "dict[str, Tensor]") -> None:
-    """Write tensors of any shape, after their SHA-256, whole or not at all; else WriteError."""
-    import safetensors.torch
+def save_stage(path: Path, state: dict[str, Any], option: str = "--runs") -> None:
+    """Write tensors and plain values in nested dicts, after their SHA-256; WriteError if it fails.
 
-    content = safetensors.torch.save(tensors)
-    write_whole(path, hashlib.sha256(content).digest() + content, "--runs")
+    A view stores all of the tensor that it belongs to.
+    """
+    import torch
+
+    content = io.BytesIO()
+    content.write(bytes(DIGEST_BYTES))
+    torch.save(state, content)
+    stored = content.getbuffer()  # where getvalue would copy it
+    stored[:DIGEST_BYTES] = hashlib.sha256(stored[DIGEST_BYTES:]).digest()
+    write_whole(path, stored, option)
 
 
-def load_stage(path: Path) -> "dict[str, Tensor] | None":
-    """Return the tensors of a finished stage; None if the file is absent, torn or altered."""
-    import safetensors.torch
+def load_stage(path: Path) -> dict[str, Any] | None:
+    """Return a saved stage, on the CPU; None if the file is absent, torn or altered."""
+    import torch
+
+    from pretrain.running.reading import read_bytes
 
     try:
-        stored = path.read_bytes()
+        stored = memoryview(read_bytes(path))
     except FileNotFoundError:
         return None
     digest, content = stored[:DIGEST_BYTES], stored[DIGEST_BYTES:]
-    return None if hashlib.sha256(content).digest() != digest else safetensors.torch.load(content)
+    if hashlib.sha256(content).digest() != digest:
+        return None
+    if bytes(content[:2]) != b"PK":  # written by a version before this format
+        import safetensors.torch
+
+        return dict(safetensors.torch.load(bytes(content)))
+    state: dict[str, Any] = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    return state
 
 
 def content_hash(content: Any, num_digits: int) -> str:

@@ -13,7 +13,7 @@ import select
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from importlib.util import find_spec
@@ -31,7 +31,7 @@ LINE_INTERVAL_S = 30.0
 FIRST_LINE_S = 10.0
 """Seconds until the first line of a log."""
 BAR_INTERVAL_S = 0.2
-FILE_INTERVAL_S = 5.0
+TELL_INTERVAL_S = 5.0
 BAR_WIDTH = 24
 PROGRESS_FILE = "progress.json"
 """Name of the file in the working folder of a running cell that tells its progress."""
@@ -40,7 +40,7 @@ FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 """Errors after which a later line may be written again, if the output goes to a file."""
 
 _bars: "ContextVar[Bars | None]" = ContextVar("bars", default=None)
-_progress_file: ContextVar[Path | None] = ContextVar("progress_file", default=None)
+_tell: ContextVar[Callable[[str], None] | None] = ContextVar("tell", default=None)
 
 
 class _Output(io.FileIO):
@@ -146,14 +146,29 @@ def live_bars() -> "Iterator[Bars | None]":
 
 
 @contextmanager
-def progress_file(path: Path) -> Iterator[None]:
-    """Write the progress of the work inside to a file as well, and remove the file at the end."""
-    token = _progress_file.set(path)
-    _store(path, step="starts", subject="", state="")
+def telling(tell: Callable[[str], None]) -> Iterator[None]:
+    """Call a function with the progress of the work inside, in words, every few seconds."""
+    token = _tell.set(tell)
     try:
         yield
     finally:
-        _progress_file.reset(token)
+        _tell.reset(token)
+
+
+@contextmanager
+def progress_file(path: Path) -> Iterator[None]:
+    """Write the progress of the work inside to a file as well, and remove the file at the end."""
+
+    def store(state: str) -> None:
+        content = {"state": state, "host": socket.gethostname(), "pid": os.getpid()}
+        with suppress(WriteError):  # a full disk stops the work elsewhere, with its reason
+            write_whole(path, json.dumps(content).encode(), "--runs")
+
+    store("starts")
+    try:
+        with telling(store):
+            yield
+    finally:
         with suppress(OSError):
             path.unlink(missing_ok=True)
 
@@ -166,18 +181,18 @@ class Progress:
     ) -> None:
         self.step, self.subject, self.total, self.unit = step, subject, total, unit
         self.done = self.start_count = done
-        self.start = self.stored = time.monotonic()
+        self.start = self.told = time.monotonic()
         self.shown = self.start - LINE_INTERVAL_S + FIRST_LINE_S
-        self.bars, self.file = bars, _progress_file.get()
+        self.bars, self.tell = bars, _tell.get()
         self.bar = None if bars is None else bars.add_task(self._title(), total=total, count="")
 
     def add(self, count: int) -> None:
         """Add `count` finished items."""
         self.done += count
         now = time.monotonic()
-        if self.file is not None and now - self.stored >= FILE_INTERVAL_S:
-            self.stored = now
-            _store(self.file, step=self.step, subject=self.subject, state=self.state())
+        if self.tell is not None and now - self.told >= TELL_INTERVAL_S:
+            self.told = now
+            self.tell(f"{self.step}  {self.subject}  {self.state()}")
         if now - self.shown < (LINE_INTERVAL_S if self.bars is None else BAR_INTERVAL_S):
             return
         self.shown = now
@@ -218,12 +233,6 @@ class Progress:
     def _print(self) -> None:
         if not is_quiet():
             print(f"{self._title()}  {self.state()}", file=sys.stderr, flush=True)
-
-
-def _store(path: Path, **told: str) -> None:
-    content = {**told, "host": socket.gethostname(), "pid": os.getpid()}
-    with suppress(WriteError):  # a full disk stops the work elsewhere, with its reason
-        write_whole(path, json.dumps(content).encode(), "--runs")
 
 
 @contextmanager

@@ -1,9 +1,7 @@
-"""A loader whose worker processes make batches ahead, in order, for all code that reads images.
+"""Batches that worker processes of torch's DataLoader make ahead, in order.
 
-PyTorch's DataLoader is not used. Its workers share queues and locks, so one that dies or is killed
-can block all others. Its errors arrive as text. Signals of a scheduler, which reach every process
-of a job, end its workers before the run can save. Here each worker has its own connection, ignores
-requests to stop, and may be killed at any time without harm to the others.
+A scheduler sends its signals to every process of a job. The workers ignore them, so that the run
+can save and then end the workers. Every error of a worker arrives as the error it was.
 
 Tensors travel in shared memory, which costs no copy. Containers often have only 64 MB of it, or
 none: what finds no room there is copied through the connection.
@@ -12,27 +10,26 @@ none: what finds no room there is copied through the connection.
 import atexit
 import contextlib
 import ctypes
-import multiprocessing
 import os
-import queue
+import pickle
 import shutil
 import signal
 import sys
 import threading
 import traceback
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Generator, Iterable, Iterator
 from functools import lru_cache, partial
-from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
 
 from pretrain.running import stop
 from pretrain.running.console import print_line
@@ -42,7 +39,7 @@ from pretrain.running.processes import pickled_error
 BATCHES_AHEAD = 2
 """Batches that each worker may make or begin before they are requested."""
 PATIENCE_S = 5.0
-"""Longest wait for a worker that is about to end."""
+"""Longest wait for a worker that was killed."""
 LOOK_AGAIN_S, HANGING_S = 1.0, 30.0
 """Time between two looks for a signal, and longest wait for images after one."""
 SHARED_MEMORY = Path("/dev/shm")
@@ -72,135 +69,130 @@ def load_batches(
     with this process or the thread that began the iteration.
     pin: moves a batch to pinned memory, in this process.
     """
-    workers: list[_Worker] = []
+    batches = _batches_of_workers(make, places, num_workers) if num_workers else map(make, places)
+    yield from batches if pin is None else map(pin, batches)
+
+
+def _batches_of_workers(
+    make: Callable[[Any], Any], places: Iterable[Any], num_workers: int
+) -> Iterator[Any]:
+    _note_missing_shared_memory()
+    # workers inherit the blocked signals
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, stop.SIGNALS)
+    try:
+        with _sigchld_handler(signal.SIG_DFL), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "This DataLoader will create")  # more than cores
+            loader = DataLoader(
+                _PackedBatches(make),
+                sampler=places,
+                batch_size=None,
+                num_workers=num_workers,
+                prefetch_factor=BATCHES_AHEAD,
+                timeout=LOOK_AGAIN_S,
+                worker_init_fn=partial(_set_up_worker, os.getpid()),
+                multiprocessing_context="fork",
+                generator=torch.Generator(),  # the default one keeps its state
+            )
+            received: Any = iter(loader)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    workers: list[ForkProcess] = received._workers
     end = partial(_end, workers)
     atexit.register(end)  # an exception's traceback may hold this generator until then
-    if num_workers:
-        _note_missing_shared_memory()
     try:
-        _start(workers, make, num_workers)
-        batches = _batches_of(workers, places) if workers else map(make, places)
-        yield from batches if pin is None else map(pin, batches)
+        while (packed := _received(received, workers)) is not None:
+            batch = pickle.loads(packed)
+            if isinstance(batch, Exception):
+                raise batch
+            yield batch
     finally:
         end()
+        del received  # later workers must not inherit it
         atexit.unregister(end)
 
 
-class _Worker(NamedTuple):
-    """One process, and this process's end of the connection to it."""
+def _received(batches: Iterator[bytes], workers: list[ForkProcess]) -> bytes | None:
+    """Return the next packed batch, or None after the last one."""
 
-    process: ForkProcess
-    connection: "Connection[Any, Any]"
+    def check(*_: object) -> None:
+        for worker in workers:
+            if worker.exitcode:  # a worker that has made its last batch exits with 0
+                raise _killed(worker.exitcode)
 
-
-def _start(workers: list[_Worker], make: Callable[[Any], Any], count: int) -> None:
-    """Fork the processes. Signals that ask for a stop are blocked in them from the start."""
-    context = multiprocessing.get_context("fork")
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, stop.SIGNALS)
-    try:
-        for _ in range(count):
-            here, there = context.Pipe()
-            inherited = [worker.connection for worker in workers] + [here]
-            arguments = (make, there, inherited, os.getpid())
-            process = context.Process(target=_work, args=arguments, daemon=True)
-            process.start()
-            there.close()  # so that the connection ends when the worker does
-            workers.append(_Worker(process, here))
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _batches_of(workers: list[_Worker], places: Iterable[Any]) -> Iterator[Any]:
-    """Yield the batches; request a worker's next one as soon as it has sent one."""
-    remaining = iter(places)
-    asked: deque[_Worker] = deque()
-
-    def ask(worker: _Worker) -> None:
-        for place in remaining:
-            with _death_explained(worker.process):
-                worker.connection.send(place)
-            asked.append(worker)
-            return
-
-    for worker in workers * BATCHES_AHEAD:
-        ask(worker)
-    while asked:
-        worker = asked.popleft()
-        with _death_explained(worker.process), stop.own_work():
-            while not worker.connection.poll(LOOK_AGAIN_S):
-                if stop.requested_s() > HANGING_S:  # on a disk that hangs, after a signal
-                    raise stop.Stopped(stop.EXIT_RESUMABLE)
-            result = worker.connection.recv()
-        if isinstance(result, Exception):
-            raise result
-        ask(worker)
-        yield result
-
-
-def _end(workers: list[_Worker]) -> None:
-    """Kill the workers, and remove what one of them was about to share."""
-    for worker in workers:
-        worker.process.kill()
-    for worker in workers:
-        worker.process.join(PATIENCE_S)
-        # torch removes the name as soon as the memory is mapped, unless it is killed before
-        for file in SHARED_MEMORY.glob(f"torch_{worker.process.pid}_*"):
-            file.unlink(missing_ok=True)
+    # the signal interrupts a read of a batch of which a killed worker has sent a part
+    with _sigchld_handler(check), stop.own_work():
+        while True:
+            check()
+            try:
+                return next(batches, None)
+            except RuntimeError as error:
+                check()
+                if any(worker.exitcode == 0 for worker in workers):
+                    raise _killed(0) from error
+                if "timed out" not in str(error):
+                    raise
+            if stop.requested_s() > HANGING_S:  # on a disk that hangs, after a signal
+                raise stop.Stopped(stop.EXIT_RESUMABLE)
 
 
 @contextlib.contextmanager
-def _death_explained(process: ForkProcess) -> Iterator[None]:
-    """Replace the error of a connection whose worker has ended by the likely reason."""
+def _sigchld_handler(handler: Any) -> Iterator[None]:
+    """Replace the handler of SIGCHLD; torch's raises wherever the main thread happens to be."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGCHLD, handler)
     try:
         yield
-    except (EOFError, OSError) as error:
-        process.join(PATIENCE_S)
-        status = process.exitcode
-        if status is None:
-            raise
-        how = f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
-        why = "its last words may stand above"
-        if status == -signal.SIGKILL:
-            why = (
-                "most likely because memory ran out: load with fewer processes (--workers of "
-                "pretrain and make-corruptions; else a smaller --cpus on a cluster, taskset -c 0-3 "
-                "before the command elsewhere), or give the run more memory"
-            )
-        raise WorkerKilledError(
-            f"a process that loads images has ended ({how}), {why}; the same command goes on"
-        ) from error
+    finally:
+        signal.signal(signal.SIGCHLD, before)
 
 
-def _work(
-    make: Callable[[Any], Any],
-    connection: "Connection[Any, Any]",
-    inherited: Sequence["Connection[Any, Any]"],
-    parent: int,
-) -> None:
-    """Make batches until killed; this is the main function of a worker process."""
+def _killed(status: int) -> WorkerKilledError:
+    """Return the error for a worker's exit status, with the probable reason."""
+    how = f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
+    why = "its last words may stand above"
+    if status == -signal.SIGKILL:
+        why = (
+            "most likely because memory ran out: load with fewer processes (--workers of "
+            "pretrain and make-corruptions; else a smaller --cpus on a cluster, taskset -c 0-3 "
+            "before the command elsewhere), or give the run more memory"
+        )
+    return WorkerKilledError(
+        f"a process that loads images has ended ({how}), {why}; the same command goes on"
+    )
+
+
+def _end(workers: list[ForkProcess]) -> None:
+    """Kill the workers, and remove what one of them was about to share."""
+    with _sigchld_handler(signal.SIG_DFL):
+        for worker in workers:
+            worker.kill()
+        for worker in workers:
+            worker.join(PATIENCE_S)
+    for worker in workers:
+        # torch removes the name as soon as the memory is mapped, unless it is killed before
+        for file in SHARED_MEMORY.glob(f"torch_{worker.pid}_*"):
+            file.unlink(missing_ok=True)
+
+
+def _set_up_worker(parent: int, _: int) -> None:
+    """Let this process end with its parent; its libraries start no threads of their own."""
     ctypes.CDLL(None).prctl(stop.PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
-        return
-    for other in inherited:
-        other.close()
-    torch.set_num_threads(1)  # a fork lacks the threads of its parent and would wait for them
+        os._exit(1)
     if "cv2" in sys.modules:
         sys.modules["cv2"].setNumThreads(0)
-    results: queue.SimpleQueue[memoryview] = queue.SimpleQueue()
-    threading.Thread(target=_send, args=(connection, results), daemon=True).start()
-    while True:
-        try:
-            place = connection.recv()
-        except EOFError:
-            return
-        results.put(_packed(make, place))
 
 
-def _send(connection: "Connection[Any, Any]", results: "queue.SimpleQueue[memoryview]") -> None:
-    """Send results in a thread, so that a full connection does not delay the next batch."""
-    with contextlib.suppress(OSError):
-        while True:
-            connection.send_bytes(results.get())
+class _PackedBatches(Dataset[bytes]):
+    """The batches by their places, as bytes."""
+
+    def __init__(self, make: Callable[[Any], Any]) -> None:
+        self.make = make
+
+    def __getitem__(self, place: Any) -> bytes:
+        return bytes(_packed(self.make, place))
 
 
 def _packed(make: Callable[[Any], Any], place: object) -> memoryview:

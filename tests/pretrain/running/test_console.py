@@ -72,13 +72,12 @@ def test_a_notebook_with_widgets_has_bars(monkeypatch: pytest.MonkeyPatch) -> No
 def test_progress_is_told_in_a_file_that_goes_with_the_work_and_may_fail_to_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(console, "FILE_INTERVAL_S", 0.0)
+    monkeypatch.setattr(console, "TELL_INTERVAL_S", 0.0)
     path = tmp_path / "work" / "progress.json"
     with progress_file(path), progress("train", "7 rates", 8, "steps", done=2) as counter:
         counter.add(2)
         told = json.loads(path.read_text())
-        assert (told["step"], told["subject"]) == ("train", "7 rates")
-        assert told["state"].startswith("4/8 steps")
+        assert told["state"].startswith("train  7 rates  4/8 steps")
     assert not path.exists()
     (tmp_path / "file").touch()
     with progress_file(tmp_path / "file" / "below"), progress("train", "rates", 2) as counter:

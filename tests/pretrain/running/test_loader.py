@@ -13,6 +13,7 @@ from contextlib import closing
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -52,6 +53,24 @@ def test_places_are_taken_no_further_than_the_workers_are_ahead() -> None:
     assert next(taken) == 3 + 2 * 2
 
 
+def test_loader_leaves_the_state_of_torchs_generator_alone() -> None:
+    before = torch.get_rng_state()
+    assert list(load_batches(lambda place: place, range(3), num_workers=1)) == [0, 1, 2]
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("handler", [signal.SIG_DFL, lambda *_: None])
+def test_loader_keeps_the_handler_of_sigchld(handler: Any) -> None:
+    before = signal.signal(signal.SIGCHLD, handler)
+    try:
+        with closing(load_batches(lambda place: place, count(), num_workers=1)) as batches:
+            next(batches)
+            assert signal.getsignal(signal.SIGCHLD) == handler
+        assert signal.getsignal(signal.SIGCHLD) == handler
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
 class FileError(DataError):
     """An error with an attribute and a constructor of its own."""
 
@@ -84,6 +103,12 @@ def test_a_killed_worker_is_told_as_memory_that_ran_out() -> None:
         for _ in batches:
             pass
     assert not children()
+
+
+@pytest.mark.parametrize("status", [0, 3])
+def test_exit_of_a_worker_is_an_error(status: int) -> None:
+    with pytest.raises(WorkerKilledError, match=rf"exit status {status}\b.*goes on"):
+        list(load_batches(lambda _: os._exit(status), range(3), num_workers=1))
 
 
 def test_a_worker_killed_in_the_middle_of_a_batch_blocks_nobody() -> None:

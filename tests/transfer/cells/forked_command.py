@@ -56,10 +56,15 @@ class ForkedCommand:
 
 
 def loader_processes(pid: int) -> list[int]:
-    """Return its loader processes: forks with a thread that sends, unlike what reads a pickle."""
+    """Return its loader processes: forks that block SIGTERM, unlike what reads a pickle."""
     program = _read(f"/proc/{pid}/cmdline")
     forks = [child for child in children(pid) if _read(f"/proc/{child}/cmdline") == program]
-    return [child for child in forks if "Threads:\t2" in _read(f"/proc/{child}/status")]
+    return [child for child in forks if _blocks_sigterm(_read(f"/proc/{child}/status"))]
+
+
+def _blocks_sigterm(status: str) -> bool:
+    blocked = status.partition("SigBlk:")[2].split()
+    return bool(blocked) and bool(int(blocked[0], 16) >> (signal.SIGTERM - 1) & 1)
 
 
 def _read(file: str) -> str:
