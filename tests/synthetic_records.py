@@ -123,7 +123,8 @@ def failure(
     **changes: str,
 ) -> None:
     protocol = "lorac-2021/1" if task in transfer_tasks() else "co2-2021/1"
-    file = failure_path(record_path(_records(results), "mine", task, protocol, schedule, seed))
+    name = changes.get("backbone", "mine")
+    file = failure_path(record_path(_records(results), name, task, protocol, schedule, seed))
     put(
         file.parent,
         file.name,
