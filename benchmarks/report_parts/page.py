@@ -174,7 +174,7 @@ def _against(pairs: Sequence[Pair]) -> list[Part]:
                 Cell(text=pair.ours.score.text(2), score=pair.ours.score, files=pair.ours.files),
                 Cell(text=f"{pair.printed.value:g}"),
                 Cell(text=f"{pair.difference.points:+.2f}".replace("-", "−")),
-                Cell(text=pair.difference.interval_text() if pair.difference.known else "–"),
+                Cell(text=_interval(pair)),
                 Cell(text=f"{SIGNS[pair.word]} {pair.word}"),
             ],
         )
@@ -192,6 +192,10 @@ def _against(pairs: Sequence[Pair]) -> list[Part]:
         "\n".join(key),
         Sheet("Against the papers", Grid(words=header, numbers=numbers, lines=lines), id="papers"),
     ]
+
+
+def _interval(pair: Pair) -> str:
+    return pair.difference.interval_text().replace("-", "−") if pair.difference.known else "–"
 
 
 def _paper_folds(numbers: Sequence[Number]) -> list[Part]:

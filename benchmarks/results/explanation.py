@@ -169,7 +169,8 @@ def checkpoint_lines(record: Record) -> list[Line]:
     made_by = dict(record.backbone.get("made_by") or {})
     if made_by.get("recipe"):  # which settings differ from the recipe's is in `changed`
         made_by.pop("settings", None)
-    lines = _fields(record.backbone | {"made_by": made_by or "the file does not say how"})
+    fields = _fields(record.backbone | {"made_by": made_by or "the file does not say how"})
+    lines = [(name, text) for name, text in fields if text]
     if record.declared:
         lines.append(("declared recipe", f"{record.declared}; nothing here has checked it"))
     return lines

@@ -12,8 +12,9 @@ from benchmarks.results.published import best_published
 from benchmarks.results.records import CellId, Run, grouped
 from benchmarks.results.verdicts import pairs_of
 
-MAX_ROWS = 40
-"""Rows of the table. Everything that a run prints after its last cell then fits into 60 lines."""
+MAX_LINES = 46
+"""Lines of the screen. Everything that a run prints after its last cell then fits into 60 lines:
+paths of tables and figures before it, report and counts after it."""
 MAX_FAILURES = 8
 """Failures whose reasons are shown, each on at most two lines."""
 VERDICTS: tuple[Word, ...] = ("reproduced", "undecided", "above", "below")
@@ -46,13 +47,9 @@ def final_screen(
     reasons = [f"failed  {name}  {' '.join(why.split())}" for name, why in unreadable.items()]
     reasons += [f"failed  {run.backbone}  {run.task}  {run.failure}" for run in failed]
     reasons = [shortened(reason, 2 * width) for reason in reasons]
-    return "\n".join(
-        [
-            *first_lines(table, MAX_ROWS, "more below tables/"),
-            *_notes(done),
-            *first_lines(reasons, MAX_FAILURES, "more failures below tables/"),
-        ]
-    )
+    below = [*_notes(done), *first_lines(reasons, MAX_FAILURES, "more failures below tables/")]
+    room = MAX_LINES - 1 - 2 * len(below)
+    return "\n".join([*first_lines(table, room, "more below tables/"), *below])
 
 
 def shortened(text: str, length: int) -> str:
