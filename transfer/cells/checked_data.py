@@ -1,8 +1,8 @@
 """The check of a cell's data sets, and the detection of later changes.
 
 The check reads every file, so each process makes it once per set. Every split that a task opens is
-compared with the report (`unchanged.usable_split`), so are the files before work made of them is
-published (`unchanged.proving`), and so is the whole set before a result is written.
+compared with the report (`splits.usable_split`), each extraction and training compares its images
+before and after it (`images.unchanged`), and the whole set is compared before a result is written.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,18 +12,12 @@ from functools import lru_cache
 from pathlib import Path
 
 from pretrain.running.console import print_line
-from pretrain.running.processes import this_process, wait_for_all
+from pretrain.running.processes import wait_for_all
 from transfer.datasets.catalog import DATASETS, map_annotations, open_any
 from transfer.datasets.check import DISJOINT, Report, combine_fingerprints, require
 from transfer.datasets.expected import DataError
 from transfer.datasets.folders import Folders
-from transfer.datasets.unchanged import (
-    ChangedDataError,
-    changed_data_error,
-    require_same_files,
-    state_of,
-    working_on,
-)
+from transfer.datasets.images import ChangedDataError, changed_data_error, states_of
 
 
 @lru_cache(maxsize=64)
@@ -66,8 +60,6 @@ def checked_data(
     If a set has changed since a check that began before `since_s` (monotonic time), that of an
     earlier cell, all sets are checked again.
     """
-    import torch.distributed as dist
-
     reports, known = folders_with_reports(keys, folders, tolerated)
     earlier = {key: report for key, report in reports.items() if report.began_s < since_s}
     try:
@@ -77,11 +69,7 @@ def checked_data(
         check_once.cache_clear()
         reports, known = folders_with_reports(keys, folders, tolerated)
     wait_for_all("that check the data", all_work=True)
-    state = [state_of(reports)]
-    if this_process().num_processes > 1:  # on several machines, each may have its own copy
-        dist.broadcast_object_list(state)
-    with working_on(reports.values(), state[0]):
-        yield reports, known
+    yield reports, known
 
 
 def require_still_same(reports: Mapping[str, Report], data: Path) -> None:
@@ -91,7 +79,14 @@ def require_still_same(reports: Mapping[str, Report], data: Path) -> None:
         try:
             now = _fingerprint(key, data)
         except DataError as error:
-            raise changed_data_error(key, str(error)) from error
+            raise _changed(key, str(error)) from error
         if now != report.fingerprint:
-            raise changed_data_error(key, f"fingerprint {report.fingerprint} checked, {now} now")
-        require_same_files(report)
+            raise _changed(key, f"fingerprint {report.fingerprint} checked, {now} now")
+        states = states_of(report.files)
+        for split, before in report.states.items():
+            if states[split] != before:
+                raise _changed(key, f"{split}: image files were written meanwhile")
+
+
+def _changed(key: str, what: str) -> ChangedDataError:
+    return changed_data_error(f"{key} has changed while it was being used; {what}")

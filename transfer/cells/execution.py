@@ -81,7 +81,6 @@ def explain_memory_errors(task: Task) -> Iterator[None]:
 LESS_MEMORY = {
     "images_per_gpu": "--images-per-gpu or --batch-size with fewer images",
     "precision": "--precision bfloat16",
-    "rates_at_once": "--rates-at-once 1",
     "features_in": "--features-in bfloat16",
 }
 """Options, for the tasks that heed them."""

@@ -21,5 +21,4 @@ folders.py        the folders that a cell reads and writes; the names of rows
 expected.py       how many images there should be (check.py compares); `small-data.json`
 check.py          counts, classes, broken files and annotations; `require` before a run; excerpts
 repeated.py       images in two splits, twice in one, under two labels; copies of these
-unchanged.py      tells whether a set is still what was checked, and publishes work made of it
 """

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from PIL import Image, ImageOps
 from pretrain.pixels import decoding
 from pretrain.pixels.decoding import DECODE_ERRORS, Pixels
 from pretrain.pixels.image_names import count_suffixes, is_hidden, is_image
+from pretrain.running.console import print_line
 from pretrain.running.reading import read_bytes, retry_reads
 from transfer.datasets.expected import DataError
 
@@ -233,6 +234,51 @@ def name_in_errors(file: Path) -> Iterator[None]:
             f"{file}: cannot be decoded ({error}); replace the file, "
             "python -m transfer check-data lists all such files"
         ) from error
+
+
+class ChangedDataError(DataError):
+    """A data set is no longer what was checked."""
+
+
+def changed_data_error(what: str) -> ChangedDataError:
+    """Return the error that names a changed set, and says what to do."""
+    return ChangedDataError(
+        f"the data set {what}. No result is written. "
+        "Start the same command again once nothing changes the set any more"
+    )
+
+
+class Work(Protocol):
+    """Unfinished work on disk that was made of images."""
+
+    def discard(self) -> None:
+        """Delete it."""
+
+
+@contextmanager
+def unchanged(images: ImageSplit, *works: Work) -> Iterator[None]:
+    """Compare the images' files before and after the block; delete its works if they changed.
+
+    ChangedDataError then. After an error or a stop, which goes on, it is only a line.
+    """
+
+    def check() -> None:
+        if [files.state() for files in images.files] != before:
+            for work in works:
+                work.discard()
+            what = f"of {images.name(0)} has changed while it was being used"
+            raise changed_data_error(f"{what}; image files were written meanwhile")
+
+    before = [files.state() for files in images.files]
+    try:
+        yield
+    except BaseException:
+        try:
+            check()
+        except ChangedDataError as error:
+            print_line("data", f"{error}; what was made of it is deleted")
+        raise
+    check()
 
 
 def states_of(files: Mapping[str, tuple[ImageFiles, ...]]) -> dict[str, tuple[str, ...]]:

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from pretrain.running.atomic_files import write_whole
 from transfer.datasets.expected import SMALL_DATA, DataError, Sizes
-from transfer.datasets.images import Images
+from transfer.datasets.folders import Folders
+from transfer.datasets.images import Images, changed_data_error
 
 if TYPE_CHECKING:
     from transfer.datasets.scenes import Scenes
@@ -138,3 +139,22 @@ def write_list(folder: Path, name: str, splits: Mapping[str, Images]) -> dict[st
     if not file.exists():
         write_whole(file, text, "--runs")
     return {"file": file.name, "sha256": digest}
+
+
+def usable_split(folders: Folders, key: str, split: str, opened: Split) -> Split:
+    """Return an opened split without the broken images that the user tolerates.
+
+    ChangedDataError if it is not the split that was checked, DataError if no image is left.
+    """
+    report = folders.reports.get(key)
+    checked = report.fingerprints.get(split) if report else None
+    if checked is not None and checked != opened.fingerprint:
+        what = f"names, sizes, classes or labels of its {len(opened):,} images have changed"
+        raise changed_data_error(f"{key} has changed while it was being used; {split}: {what}")
+    usable = without(opened, folders.broken) if folders.broken else opened
+    if not len(usable):
+        raise DataError(
+            f"{key}, {split}: {len(opened):,} images, of which none can be used; expected at least "
+            f"one. See python -m transfer check-data --sets {key}"
+        )
+    return usable

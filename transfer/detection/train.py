@@ -3,11 +3,9 @@
 Weight decay and learning rate depend on the parameter.
 """
 
-import io
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -18,12 +16,10 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parameter import Parameter
 
-from pretrain.running.atomic_files import write_whole
+from pretrain.running import stop
 from pretrain.running.console import progress
-from pretrain.running.processes import Process, any_process, indices_of_process
-from pretrain.running.reading import read_bytes
+from pretrain.running.processes import Process, indices_of_process
 from transfer.datasets.scenes import Scenes
-from transfer.datasets.unchanged import UnprovenFile, proving
 from transfer.detection.detector import Detector, Sample
 from transfer.detection.recipe import DetectorRecipe
 from transfer.detection.results import Detections, to_original_size
@@ -100,6 +96,7 @@ def detect(
             image = test_image(scenes, index, recipe)
             result = detector.find([image.to(process.device)])[0]
             detections.append(to_original_size(result, scenes.scene(index), image))
+            stop.exit_if_requested()
             if counter is not None:
                 counter.add(min(process.num_processes, len(scenes) - index))
     return gather_detections(detections, process)
@@ -116,25 +113,3 @@ def gather_detections(mine: list[Detections], process: Process) -> list[Detectio
     dist.all_gather_object(shares, mine)
     total = sum(map(len, shares))
     return [shares[i % len(shares)][i // len(shares)] for i in range(total)]
-
-
-def kept_detections(
-    file: Path, detect: Callable[[], list[Detections]], process: Process
-) -> list[Detections]:
-    """Return the detections in a file, on every process; if there is none, detect and write them.
-
-    file: its name must tell everything that shaped the detections.
-    """
-    saved = UnprovenFile(file)
-    with proving(*[saved] * process.is_main):
-        # all or none: they wait for each other at the end of a pass
-        if not any_process([not saved.newest.exists()], process)[0]:
-            entries = torch.load(io.BytesIO(read_bytes(saved.newest)), weights_only=True)
-            any_process([False], process)  # all have read before the first one renames it
-            return [Detections(**entry) for entry in entries]
-        found = detect()
-        if process.is_main:
-            buffer = io.BytesIO()
-            torch.save([asdict(entry) for entry in found], buffer)
-            write_whole(saved.private, buffer.getvalue(), "--runs")
-    return found

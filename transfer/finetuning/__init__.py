@@ -1,6 +1,6 @@
 """Training of whole networks for hours: detectors, segmentation, classification with few labels.
 
-loop.py            the training loop, also of several networks on one stream of images; GPU memory
+loop.py            the training loop; GPU memory
 state.py           a training and its checkpoint
 schedule.py        the settings that the loop reads, recipes, learning rates and their search
 stream.py          the order of the images

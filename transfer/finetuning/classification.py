@@ -1,6 +1,6 @@
 """Fine-tuning of a backbone with a linear classifier: network, training and scores."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -11,9 +11,8 @@ from torch import Tensor, nn
 from pretrain.running import stop
 from pretrain.running.atomic_files import content_hash
 from pretrain.running.console import progress
-from pretrain.running.errors import NotFiniteError
 from pretrain.running.processes import Process, any_process, this_process
-from transfer.datasets.images import Images
+from transfer.datasets.images import Images, unchanged
 from transfer.encoders.encoder import Encoder, InputFormat
 from transfer.finetuning import loop
 from transfer.finetuning.loop import fused
@@ -25,10 +24,6 @@ from transfer.frozen.extraction import EvalImages, raw_batches
 from transfer.frozen.network import forward
 from transfer.frozen.transforms import EvalTransform, Normalization
 
-BYTES_PER_PARAMETER = 16
-"""Weight, gradient and momentum in float32, and as much again for rounding to blocks."""
-FREE_SHARE = 0.5
-"""Share of a GPU's free memory for networks side by side; the rest is for one pass at a time."""
 CODE_VERSION = 1  # part of every training's identity: raise it when the weights would change
 
 
@@ -116,49 +111,34 @@ class Classifier(nn.Module):
         )
 
 
-def number_at_once(requested: int, backbone: Encoder, process: Process) -> int:
-    """Return how many networks train side by side: as requested, or as many as a GPU holds.
-
-    On a CPU, one unless requested otherwise; one in a run of several processes.
-    """
-    if process.num_processes > 1:
-        return 1
-    if requested or process.device.type != "cuda":
-        return requested or 1
-    num_parameters = sum(tensor.numel() for tensor in backbone.state_dict.values())
-    free = torch.cuda.mem_get_info(process.device)[0]
-    return max(1, int(FREE_SHARE * free / (BYTES_PER_PARAMETER * num_parameters)))
-
-
-def train_rates(
+def fine_tune(
     backbone: Encoder,
     images: Images,
-    courses: Mapping[str, FineTuning],
+    course: FineTuning,
     *,
+    name: str,
     seed: int,
     work: Path,
     process: Process,
-) -> list[tuple[Classifier, TrainingSummary | NotFiniteError]]:
-    """Train all layers of a classifier for each course, by name, side by side on the same crops.
+) -> tuple[Classifier, TrainingSummary]:
+    """Train all layers of a classifier; NotFiniteError if it diverges.
 
-    The error of one that diverges takes the place of its summary.
+    name: that of the training, for messages and for its folder below `work`.
     """
-    num_classes, device = len(images.class_names), process.device
-    classifiers = [Classifier(backbone, num_classes, seed).to(device) for _ in courses]
-    trainings = []
-    for classifier, (name, course) in zip(classifiers, courses.items(), strict=True):
-        # all that shapes the weights
-        same = [CODE_VERSION, backbone.sha256, images.fingerprint, asdict(course), seed, CROPS]
-        folder, optimizer = work / f"{name}-{content_hash(same, 12)}", classifier.optimizer(course)
-        training = Training(
-            network=classifier, optimizer=optimizer, course=course, folder=folder, name=name
-        )
-        trainings.append(training)
-    (crop_px,) = {course.crop_px for course in courses.values()}
-    samples = training_samples(images, crop_px, seed)
-    loop.train(trainings, samples, seed=seed, process=process, one_size=True)
-    ends = [training.error or summary(training) for training in trainings]
-    return list(zip(classifiers, ends, strict=True))
+    classifier = Classifier(backbone, len(images.class_names), seed).to(process.device)
+    # all that shapes the weights
+    same = [CODE_VERSION, backbone.sha256, images.fingerprint, asdict(course), seed, CROPS]
+    training = Training(
+        network=classifier,
+        optimizer=classifier.optimizer(course),
+        course=course,
+        folder=work / f"{name}-{content_hash(same, 12)}",
+        name=name,
+    )
+    samples = training_samples(images, course.crop_px, seed)
+    with unchanged(images, training):
+        loop.train(training, samples, seed=seed, process=process, one_size=True)
+    return classifier, summary(training)
 
 
 def predict_scores(

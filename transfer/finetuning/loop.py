@@ -1,14 +1,12 @@
 """The training loop of detectors of both engines, segmentation and classification.
 
 An iteration depends only on its number, the seed and the state before it, so a resumed training
-equals an uninterrupted one. Several networks, such as those that compare learning rates, train on
-one stream of images: each gets the batches, the draws and the steps that it would get alone, so its
-weights are the same.
+equals an uninterrupted one.
 """
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import islice
 
@@ -18,12 +16,10 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from pretrain.running import stop
-from pretrain.running.atomic_files import write_whole
 from pretrain.running.console import print_line, progress
 from pretrain.running.errors import NotFiniteError
 from pretrain.running.processes import Process, any_process
 from pretrain.running.torch_versions import data_parallel
-from transfer.datasets.unchanged import UnprovenFile, prove_if_cheap, proving
 from transfer.finetuning.norms import set_precise_norms
 from transfer.finetuning.schedule import learning_rate, set_rate
 from transfer.finetuning.state import Training, restore, save
@@ -77,78 +73,62 @@ def use_expandable_segments() -> None:
 
 
 def train(
-    trainings: Sequence[Training],
+    training: Training,
     samples: Samples[Sample],
     *,
     seed: int,
     process: Process,
     one_size: bool = False,
 ) -> None:
-    """Train networks, which are on their device, and make their norms' statistics precise.
+    """Train a network, which is on its device, and make its norms' statistics precise.
 
-    Called with a list of samples, a network returns the losses to sum, by name. A training's folder
-    belongs to it alone. An interrupted call, repeated with the same arguments, ends with the same
-    weights; a finished training is only loaded. Where several networks share the stream, each goes
-    on from its own checkpoint. One that diverges has an `error` and leaves the others, also after a
-    restart; if all have diverged, a restart tries them again. Stopped after a signal.
+    Called with a list of samples, the network returns the losses to sum, by name. The training's
+    folder belongs to it alone. An interrupted call, repeated with the same arguments, ends with the
+    same weights; a finished training is only loaded. NotFiniteError if it diverges, Stopped after a
+    signal.
     one_size: whether all samples have the same size, for which a GPU may measure its algorithms.
     """
-    course = trainings[0].course
+    course = training.course
     images_per_pass(course, process)  # ValueError if the batch does not divide
     if course.precision == "float16" and process.device.type != "cuda":
         raise ValueError(
             f"float16 needs a CUDA device, found {process.device.type}; take bfloat16 or float32"
         )
     stream = Stream(samples=samples, course=course, seed=seed, process=process)
-    _restore_all(trainings, process)
-    with proving(*_files(trainings, process)):
-        with measured_convolutions(process.device, one_size=one_size):
-            _iterate(stream, trainings)
-        for training in trainings:
-            if training.error is None:
-                _finish(stream, training)
+    training.network.train()
+    problem = restore(training)
+    any_process([False], process)  # all have read before the first one may write
+    if process.is_main and training.iteration:
+        print_line("train", f"{training.name}  going on after iteration {training.iteration}")
+    elif process.is_main and problem:
+        told = f"{training.file} {problem}: the training starts anew"
+        print_line("train", f"{training.name}  {told}")
+    with measured_convolutions(process.device, one_size=one_size):
+        _iterate(stream, training)
+    if not training.finished:
+        _make_norms_precise(stream, training)
+    training.network.eval()
 
 
-def _files(trainings: Sequence[Training], process: Process) -> list[UnprovenFile]:
-    """Return the files that this process writes."""
-    return [file for one in trainings if process.is_main for file in (one.saved, one.note)]
-
-
-def _restore_all(trainings: Sequence[Training], process: Process) -> None:
-    """Restore all saved states; leave out those that diverged, unless no other is left."""
-    for training in trainings:
-        training.network.train()
-        restore(training)
-    any_process([False], process)  # all have read before the first one may rename a file
-    for training in trainings:
-        if process.is_main and training.iteration:
-            print_line("train", f"{training.name}  going on after iteration {training.iteration}")
-        elif process.is_main and training.saved.newest.exists():
-            told = f"{training.saved.newest} is damaged: the training starts anew"
-            print_line("train", f"{training.name}  {told}")
-    if all(training.note.newest.exists() for training in trainings):
-        for training in trainings:
-            training.note.discard()
-            training.note.path.unlink(missing_ok=True)
-    for training in trainings:
-        if training.note.newest.exists() and not training.finished:
-            training.error = NotFiniteError(training.note.newest.read_text())
-
-
-def _iterate(stream: Stream, trainings: Sequence[Training]) -> None:
-    """Make all steps of all trainings; one whose checkpoint is ahead waits for the others."""
+def _iterate(stream: Stream, training: Training) -> None:
+    """Make all steps that are left."""
     course, process, total = stream.course, stream.process, stream.course.iterations
-    first = min(training.iteration for training in trainings if training.error is None)
+    first, size, name = training.iteration, course.batch_size, training.name
     if first == total:
         return
-    networks = [_wrapped(training.network, process) for training in trainings]
+    network = _wrapped(training.network, process)
     batches = stream.batches(range(first * course.accumulated, total * course.accumulated))
     saved_s = time.monotonic()
-    size, names = course.batch_size, ", ".join(training.name for training in trainings)
-    counting = progress("train", names, total * size, "images", first * size)
+    counting = progress("train", name, total * size, "images", first * size)
     with counting if process.is_main else nullcontext() as counter:
         for done in range(first + 1, total + 1):
-            _step_all(stream, trainings, networks, done - 1, batches)
+            try:
+                step(stream, training, network, islice(batches, course.accumulated))
+            except FloatingPointError as error:
+                # both engines raise it for proposals that are not finite; the diverged iteration
+                # may be an earlier, unread one
+                raise _not_finite(training, training.unread, str(error)) from error
+            training.iteration = done
             reading = done == total or done % READ_EVERY == 0
             # several processes communicate only where they wait for their devices anyway
             if not reading and process.num_processes > 1:
@@ -157,46 +137,18 @@ def _iterate(stream: Stream, trainings: Sequence[Training]) -> None:
             stopping, due = any_process([stop.is_requested(), due], process)
             # always before a save: the state of a training that has diverged must not be stored
             if reading or stopping or due:
-                for training in trainings:
-                    _read_losses(training, process)
+                _read_losses(training, process)
             if counter is not None:
-                last = [f"{float(one.losses[-1][-1].sum()):.3f}" for one in trainings if one.losses]
-                loss = f"  loss {', '.join(last)}" if last else ""
-                counter.subject = f"{names}  iteration {done}/{total}{loss}"
+                losses = training.losses
+                loss = f"  loss {float(losses[-1][-1].sum()):.3f}" if losses else ""
+                counter.subject = f"{name}  iteration {done}/{total}{loss}"
                 counter.add(done * size - counter.done)
             if done == total or stopping or due:
-                for training in trainings:
-                    if process.is_main and training.error is None and not training.finished:
-                        save(training)
+                if process.is_main:
+                    save(training)
                 saved_s = time.monotonic()
             if stopping:
                 _stop_together(process)
-            if due:
-                prove_if_cheap(*_files(trainings, process))
-            if all(training.error for training in trainings):
-                break
-
-
-def _step_all(
-    stream: Stream,
-    trainings: Sequence[Training],
-    networks: Sequence[nn.Module],
-    iteration: int,
-    batches: Iterator[list[Sample]],
-) -> None:
-    """Make the step of one iteration in every training that has not made it."""
-    passes: Iterable[list[Sample]] = islice(batches, stream.course.accumulated)
-    if len(trainings) > 1:  # a single network loads each pass when it needs it
-        passes = list(passes)
-    for training, network in zip(trainings, networks, strict=True):
-        if training.error is None and training.iteration == iteration:
-            try:
-                step(stream, training, network, passes)
-            except FloatingPointError as error:
-                # both engines raise it for proposals that are not finite; the diverged iteration
-                # may be an earlier, unread one
-                raise _not_finite(training, training.unread, str(error)) from error
-            training.iteration += 1
 
 
 def step(
@@ -233,18 +185,15 @@ def _wrapped(network: nn.Module, process: Process) -> nn.Module:
     return data_parallel(network, process.device)
 
 
-def _finish(stream: Stream, training: Training) -> None:
+def _make_norms_precise(stream: Stream, training: Training) -> None:
     """Average the norms' statistics over the batches that would come next, and save the weights."""
-    count = stream.course.precise_norm_batches
-    if not training.finished:
-        if count:
-            if stream.process.is_main:
-                print_line("norms", f"{training.name}  statistics over {count} batches")
-            set_precise_norms(training.network, _norm_batches(stream, count), stream.process)
-        training.finished = True
+    if count := stream.course.precise_norm_batches:
         if stream.process.is_main:
-            save(training)
-    training.network.eval()
+            print_line("norms", f"{training.name}  statistics over {count} batches")
+        set_precise_norms(training.network, _norm_batches(stream, count), stream.process)
+    training.finished = True
+    if stream.process.is_main:
+        save(training)
 
 
 def _norm_batches(stream: Stream, count: int) -> Iterator[list[Sample]]:
@@ -257,19 +206,14 @@ def _norm_batches(stream: Stream, count: int) -> Iterator[list[Sample]]:
 
 
 def _read_losses(training: Training, process: Process) -> None:
-    """Copy the losses from the device; one that is not finite is its error in every process."""
-    if training.error is not None or not training.unread:
-        return
+    """Copy the losses from the device; NotFiniteError in every process if one is not finite."""
     losses = torch.stack(training.unread)
     if process.num_processes > 1:
         dist.all_reduce(losses)
         losses /= process.num_processes
     losses = losses.cpu()
     if not bool(losses.isfinite().all()):
-        training.error = _not_finite(training, list(losses), "")
-        if process.is_main:
-            write_whole(training.note.private, str(training.error).encode(), "--runs")
-        return
+        raise _not_finite(training, list(losses), "")
     training.losses.append(losses)
     training.unread.clear()
 
@@ -285,8 +229,8 @@ def _not_finite(training: Training, unread: list[Tensor], engine_says: str) -> N
         pairs = zip(training.names, unread[bad[0]].tolist(), strict=True)
         values = ", ".join(f"{name} {value:g}" for name, value in pairs)
         iteration = training.iteration - len(training.unread) + bad[0] + 1
-    known = training.saved.newest.exists()
-    kept = f"the last good state is {training.saved.path}" if known else "no state was saved yet"
+    known = training.file.exists()
+    kept = f"the last good state is {training.file}" if known else "no state was saved yet"
     return NotFiniteError(
         f"{training.name}: iteration {iteration} of {training.course.iterations}: a loss is not "
         f"finite ({values}); {kept}. Check the backbone, lower the learning rate "

@@ -24,7 +24,6 @@ RANGES: Mapping[str, Range] = {
     "input_std": STD_RANGE,
     "iterations": COUNT,
     "learning_rates": Range(0, open_below=True),
-    "rates_at_once": Range(0, 1024),
     "seed": Range(0, 2**32 - 1),
     "tolerate": COUNT,
     "workers": Range(1, 1024),
@@ -61,10 +60,6 @@ class TrainingOptions:
     learning_rates: tuple[float, ...] = ()
     """Learning rates; for few labels, those of the classifier. Several are compared on a held-out
     part of the training set; a single one is used directly. None given: the protocol's."""
-
-    rates_at_once: int = 0
-    """Learning rates of few labels that train side by side on the same crops; the weights are those
-    of one after another. 0: one on a CPU, on a GPU as many as its memory holds."""
 
     def words(self) -> list[str]:
         """Return the words of a command line that give these options but those at their default."""

@@ -6,13 +6,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from pretrain.running.atomic_files import load_stage, save_stage
-from pretrain.running.errors import NotFiniteError
-from transfer.datasets.unchanged import UnprovenFile
 from transfer.finetuning.schedule import TrainingSchedule
 
 SMOOTHED = 100
@@ -45,8 +44,6 @@ class Training:
     folder: Path
     """Folder that belongs to this training alone."""
     name: str = ""
-    error: NotFiniteError | None = None
-    """Set where it diverged beside others."""
     iteration: int = 0
     """Finished iterations."""
     finished: bool = False
@@ -67,15 +64,18 @@ class Training:
         """Scaler of the loss, which is 1 but in float16."""
         return torch.amp.GradScaler("cuda", enabled=self.course.precision == "float16")
 
-    @cached_property
-    def saved(self) -> UnprovenFile:
+    @property
+    def file(self) -> Path:
         """File of the state."""
-        return UnprovenFile(self.folder / "training.stage")
+        return self.folder / "training.stage"
 
-    @cached_property
-    def note(self) -> UnprovenFile:
-        """File with the words of its divergence; without it a resumed group would wait for it."""
-        return UnprovenFile(self.folder / "diverged.txt")
+    def discard(self) -> None:
+        """Delete the state."""
+        self.file.unlink(missing_ok=True)
+
+
+PLAIN = ("iteration", "finished", "seconds", "peak_memory_gb", "names")
+"""Fields of a training that its file holds as they are."""
 
 
 def save(training: Training) -> None:
@@ -84,56 +84,37 @@ def save(training: Training) -> None:
     training.seconds += now - training.since
     training.since = now
     training.peak_memory_gb = max(training.peak_memory_gb, peak_memory_gb())
-    tensors = {
-        "iteration": torch.tensor(training.iteration),
-        "finished": torch.tensor(training.finished),
-        "seconds": torch.tensor(training.seconds, dtype=torch.float64),
-        "peak_memory_gb": torch.tensor(training.peak_memory_gb, dtype=torch.float64),
-    }
-    for name, column in zip(training.names, _all_losses(training).unbind(dim=1), strict=True):
-        tensors[f"loss/{name}"] = column
-    for name, tensor in training.network.state_dict().items():
-        tensors[f"network/{name}"] = tensor
+    state: dict[str, Any] = {name: getattr(training, name) for name in PLAIN}
+    state |= {"losses": _all_losses(training), "network": training.network.state_dict()}
     if not training.finished:
-        scaling = training.scaler.state_dict()
-        tensors |= {f"scaler/{name}": torch.tensor(value) for name, value in scaling.items()}
-        for name, parameter in training.network.named_parameters():
-            momentum = training.optimizer.state.get(parameter, {}).get("momentum_buffer")
-            if momentum is not None:
-                tensors[f"momentum/{name}"] = momentum
-    # a separate storage for each: the file format has neither views nor two names of one tensor
-    save_stage(
-        training.saved.private,
-        {
-            name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
-            for name, tensor in tensors.items()
-        },
-    )
+        momenta = {
+            name: training.optimizer.state.get(parameter, {}).get("momentum_buffer")
+            for name, parameter in training.network.named_parameters()
+        }
+        state |= {"scaler": training.scaler.state_dict(), "momenta": momenta}
+    save_stage(training.file, state)
 
 
-def restore(training: Training) -> None:
-    """Restore the saved state; change nothing if it is absent or damaged."""
-    tensors = load_stage(training.saved.newest)
-    if tensors is None:
-        return
-    training.iteration = int(tensors["iteration"])
-    training.finished = bool(tensors["finished"])
-    training.seconds = float(tensors["seconds"])
-    training.peak_memory_gb = float(tensors["peak_memory_gb"])
-    columns = _below("loss/", tensors)
-    training.names = tuple(sorted(columns))
-    if columns:
-        training.losses = [torch.stack([columns[name] for name in training.names], dim=1)]
-    training.network.load_state_dict(_below("network/", tensors))
-    momenta = _below("momentum/", tensors)
+def restore(training: Training) -> str:
+    """Restore the saved state; return why a file could not be used, and change nothing then."""
+    state = load_stage(training.file)
+    if state is None:
+        return "is damaged" if training.file.exists() else ""
+    if "network" not in state:
+        return "is of an earlier version"
+    for name in PLAIN:
+        setattr(training, name, state[name])
+    training.losses = [state["losses"]]
+    training.network.load_state_dict(state["network"])
+    momenta = state.get("momenta", {})
     for name, parameter in training.network.named_parameters():
-        if name in momenta:
+        if momenta.get(name) is not None:
             # in the layout of the weights: fused kernels refuse another one
             momentum = torch.empty_like(parameter).copy_(momenta[name])
             training.optimizer.state[parameter]["momentum_buffer"] = momentum
-    scaling = _below("scaler/", tensors)
-    if scaling:
-        training.scaler.load_state_dict({name: value.item() for name, value in scaling.items()})
+    if state.get("scaler"):
+        training.scaler.load_state_dict(state["scaler"])
+    return ""
 
 
 def summary(training: Training) -> TrainingSummary:
@@ -167,11 +148,3 @@ def peak_memory_gb() -> float:
 def _all_losses(training: Training) -> Tensor:
     """Return all losses (iterations, number of losses)."""
     return torch.cat([torch.zeros(0, len(training.names), dtype=torch.float32), *training.losses])
-
-
-def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {
-        name.removeprefix(prefix): tensor
-        for name, tensor in tensors.items()
-        if name.startswith(prefix)
-    }

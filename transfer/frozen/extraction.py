@@ -16,8 +16,7 @@ from torchvision.transforms import v2
 from pretrain.running import stop
 from pretrain.running.console import print_line, progress
 from pretrain.running.loader import load_batches
-from transfer.datasets.images import Images
-from transfer.datasets.unchanged import prove_if_cheap, proving
+from transfer.datasets.images import Images, unchanged
 from transfer.encoders.encoder import Encoder
 from transfer.frozen.feature_file import UnfinishedRows, read_rows, unfinished_rows
 from transfer.frozen.network import device, forward, frozen_network
@@ -147,8 +146,11 @@ def extract(
         if entries:
             several = f" for {len(entries)} backbones" if len(entries) > 1 else ""
             prepared, kept = _kept_crops(crops, EvalImages(images, transform), files)
-            with proving(*(entry.rows for entry in entries), *kept):
+            every = [*(entry.rows for entry in entries), *kept]
+            with unchanged(images, *every):
                 _fill(entries, kept, prepared, subject + several)
+            for rows in every:
+                rows.publish()
         return {p: entry.images_per_s() for p, entry in zip(filled, entries, strict=True)}
 
 
@@ -199,7 +201,6 @@ def _fill(
                 for rows in every:
                     rows.mark(indices.stop)
                 stop.exit_if_requested()
-                prove_if_cheap(*(rows for rows in every if indices.stop < total))
 
 
 def raw_batches(prepared: Pixels, start: int, *, pinned: bool) -> Iterator[tuple[range, Tensor]]:

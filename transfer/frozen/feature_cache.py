@@ -83,7 +83,7 @@ class TrainAndTest:
 def open_images(key: str, split: str, folders: Folders) -> Images:
     """Return a split that is unchanged since its check, without the tolerated broken images."""
     from transfer.datasets.catalog import open_split  # readers of all sets, which few need
-    from transfer.datasets.unchanged import usable_split
+    from transfer.datasets.splits import usable_split
 
     return usable_split(folders, key, split, open_split(key, folders.data, split))
 

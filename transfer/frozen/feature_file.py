@@ -1,13 +1,10 @@
 """One entry of the feature cache: a .npy file that is written row by row.
 
-The file is called KEY.partial until all rows are finished and the images were compared once more,
-then KEY.npy. KEY.rows beside it counts the finished rows: those that a comparison has followed, and
-those since, for the very image files that they were made of. It is written after its rows have
-reached the disk.
+The file is called KEY.partial until all rows are finished, then KEY.npy. KEY.rows beside it counts
+the finished rows. It is written after these have reached the disk.
 """
 
 import io
-import json
 import os
 import time
 from collections.abc import Iterator
@@ -19,9 +16,7 @@ from numpy.lib import format as npy
 
 from pretrain.running import stop
 from pretrain.running.atomic_files import WriteError, explain_write_errors, write_whole
-from pretrain.running.console import print_line
 from pretrain.running.lock import lock_file
-from transfer.datasets.unchanged import current_state
 
 LOOK_AGAIN_S = 0.5
 """Time between attempts to lock a file that another process fills."""
@@ -46,7 +41,6 @@ class UnfinishedRows:
     def __init__(self, path: Path, descriptor: int, shape: Shape, dtype: Type) -> None:
         self.path, self.descriptor, self.shape, self.dtype = path, descriptor, shape, dtype
         self.partial, self.counts = path.with_suffix(".partial"), path.with_suffix(".rows")
-        self.state = current_state()
         self.row_bytes = np.dtype(dtype).itemsize * shape[1]
         header = io.BytesIO()
         descr = npy.dtype_to_descr(np.dtype(dtype))
@@ -55,17 +49,10 @@ class UnfinishedRows:
         """Number of bytes before the rows."""
         self.size = self.offset + shape[0] * self.row_bytes
         same = os.pread(descriptor, self.offset, 0) == header.getvalue()
-        counts = _counts(self.counts)
-        if not same or os.fstat(descriptor).st_size != self.size or counts is None:
-            self._begin(header.getvalue())
-            counts = 0, 0, self.state
-        self.proven, done, state = counts
-        """Number of finished rows that a comparison of the images has followed."""
-        self.done = done if state == self.state else self.proven
+        self.done = _count(self.counts)
         """Number of finished rows."""
-        if self.done < done:
-            told = "its last rows are of other files or older than these: made anew"
-            print_line("features", f"{self.partial}: {told}")
+        if not same or os.fstat(descriptor).st_size != self.size or not self.done:
+            self._begin(header.getvalue())
 
     def write(self, start: int, rows: np.ndarray) -> None:
         """Write rows (n, C) from position `start` on, but none again; WriteError if that fails."""
@@ -75,47 +62,32 @@ class UnfinishedRows:
             _write_all(self.descriptor, np.ascontiguousarray(rows, self.dtype).tobytes(), place)
 
     def mark(self, done: int) -> None:
-        """Store the number of finished rows, from which a process on these files continues.
+        """Store the number of finished rows, from which another process continues.
 
         WriteError if the file has been deleted meanwhile.
         """
         if done > self.done:
+            with explain_write_errors(self.partial, "--runs"):
+                os.fdatasync(self.descriptor)
+            write_whole(self.counts, str(done).encode(), "--runs")
             self.done = done
-            # without a state the work needs no comparison
-            self._count(self.proven if self.state else done)
         if not _is_at(self.descriptor, self.partial):
             raise WriteError(
                 f"{self.partial}: deleted while features were written to it; "
                 "start the same command again, which makes them anew"
             )
 
-    @property
-    def pending(self) -> bool:
-        """Return whether rows are finished, but not published."""
-        return self.done > self.proven or self.done == self.shape[0]
-
     def publish(self) -> None:
-        """Let processes on copies of these images go on from here; name a finished entry."""
-        if self.done > self.proven:
-            self.proven = self.done
-            self._count(self.proven)
-        self.mark(self.done)
-        if self.done == self.shape[0]:
-            with explain_write_errors(self.path, "--runs"):
-                self.partial.replace(self.path)
-                self.counts.unlink(missing_ok=True)
-            self.partial = self.path  # a pass over several entries may prove this one once more
+        """Name the finished entry."""
+        self.mark(self.done)  # an entry that was deleted meanwhile is an error
+        with explain_write_errors(self.path, "--runs"):
+            self.partial.replace(self.path)
+            self.counts.unlink(missing_ok=True)
 
     def discard(self) -> None:
-        """Forget the rows that no comparison has followed."""
-        self.done = self.proven
-        self._count(self.proven)
-
-    def _count(self, proven: int) -> None:
-        with explain_write_errors(self.partial, "--runs"):
-            os.fdatasync(self.descriptor)
-        counts = json.dumps([proven, self.done, self.state])
-        write_whole(self.counts, counts.encode(), "--runs")
+        """Delete the rows."""
+        for file in (self.partial, self.counts):
+            file.unlink(missing_ok=True)
 
     def _begin(self, header: bytes) -> None:
         """Start the file: reserve its space and count no row as finished."""
@@ -127,20 +99,18 @@ class UnfinishedRows:
                 # all space is reserved now, so that a full disk is an error at once
                 os.posix_fallocate(self.descriptor, 0, self.size)
                 _write_all(self.descriptor, header, 0)
-            self._count(0)
         except WriteError:
             with suppress(OSError):
                 self.partial.unlink()  # it would keep the disk full
             raise
 
 
-def _counts(path: Path) -> tuple[int, int, str] | None:
-    """Return the numbers of proven and of finished rows, and the state; None if it is damaged."""
+def _count(path: Path) -> int:
+    """Return the number of finished rows; 0 if its file is absent or damaged."""
     try:
-        proven, done, state = json.loads(path.read_text())
-    except (FileNotFoundError, ValueError, TypeError):
-        return None
-    return int(proven), int(done), str(state)
+        return int(path.read_text())
+    except (FileNotFoundError, ValueError):
+        return 0
 
 
 @contextmanager

@@ -21,8 +21,7 @@ from pretrain.running.atomic_files import content_hash
 from pretrain.running.console import print_line, progress
 from pretrain.running.errors import NotFiniteError, SuiteError
 from pretrain.running.lock import wait_for_lock
-from transfer.datasets.images import Images
-from transfer.datasets.unchanged import prove_if_cheap, proving
+from transfer.datasets.images import Images, unchanged
 from transfer.encoders.encoder import Encoder
 from transfer.frozen.classifier import Heads, class_results, save_classifier
 from transfer.frozen.crops import CROPS, CropSource
@@ -85,8 +84,8 @@ def _train(
 
     own = start(training)
     others = [] if own.finished else [one for one in map(start, peers) if one.can_join(own)]
-    with proving(*others, own):
-        if not own.finished:
+    if not own.finished:
+        with unchanged(images, *others, own):
             _read_stream(backbone, images, seed, network, own, others)
     return own
 
@@ -137,7 +136,6 @@ def _read_stream(
                 _save_all(going)
                 last_save = time.monotonic()
                 stop.exit_if_requested()
-                prove_if_cheap(*reversed(probes))
     _save_all(going)
 
 

@@ -5,9 +5,7 @@ loader processes nor an interruption changes a pixel.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 
 import torch
 from PIL import Image, ImageFilter
@@ -16,11 +14,9 @@ from torch.nn.functional import normalize
 from torchvision.transforms import v2
 
 from pretrain.running import stop
-from pretrain.running.atomic_files import content_hash, load_stage, save_stage
 from pretrain.running.console import progress
 from pretrain.running.loader import load_batches
 from transfer.datasets.images import Images
-from transfer.datasets.unchanged import UnprovenFile, prove_if_cheap, proving
 from transfer.encoders.encoder import Encoder
 from transfer.encoders.projector import Projector
 from transfer.frozen.crops import draw_seed
@@ -32,8 +28,6 @@ from transfer.frozen.transforms import Normalization, ViewSettings
 STATISTICS = ("mean_cosine", "mean_covariance_diagonal", "mean_nuclear_norm")
 """Names of the columns of `view_statistics`; each is averaged over images."""
 IMAGES_PER_BATCH = 8  # 256 views in a forward pass at 32 views per image
-IMAGES_PER_SAVE = 256
-CODE_VERSION = 1  # part of the name of unfinished work: raise it when the pixels change
 
 
 def blur(image: Image.Image, sigma_px: tuple[float, float]) -> Image.Image:
@@ -96,27 +90,20 @@ def statistics_of_views(
     indices: Sequence[int],
     settings: ViewSettings,
     seed: int,
-    folder: Path,
 ) -> dict[str, Tensor]:
     """Return the statistics (n, 3) of these images' features and, with a projector, embeddings.
 
-    The keys are "feature" and "embedding". What is finished is kept in the folder, and a later call
-    continues there.
+    The keys are "feature" and "embedding".
     """
-    # the projector belongs to the backbone: both are of one training
-    parts = [backbone.sha256, backbone.precision, projector is None, images.fingerprint]
-    parts += [list(indices), asdict(settings), seed, device().type, CODE_VERSION]
-    file = UnprovenFile(folder / f"views-{content_hash(parts, 16)}.stage")
-    spaces = ["feature"] + ["embedding"] * (projector is not None)
-    finished = load_stage(file.newest) or {
-        space: torch.zeros(0, 3, dtype=torch.float64) for space in spaces
-    }
+    finished: dict[str, list[Tensor]] = {"feature": []}
+    if projector is not None:
+        finished["embedding"] = []
     network = frozen_network(backbone)
     views = RandomViews(settings)
     where = device()
     to_input = Normalization(backbone.input, where)
     pin = Tensor.pin_memory if where.type == "cuda" else None
-    done, last_save = len(finished["feature"]), len(finished["feature"])
+    done = 0
 
     def make(chunk: Sequence[int]) -> Tensor:
         return torch.stack([views(images[index][0], seed, index) for index in chunk])
@@ -125,10 +112,10 @@ def statistics_of_views(
         image = images.name(indices[start + row // settings.num_views])
         return f"a random view of {image} by {backbone.name}"
 
-    rest = indices[done:]
-    chunks = [rest[at : at + IMAGES_PER_BATCH] for at in range(0, len(rest), IMAGES_PER_BATCH)]
-    workers = num_workers(len(rest) * settings.num_views)
-    with proving(file), progress("views", "images", len(indices), done=done) as counter:
+    starts = range(0, len(indices), IMAGES_PER_BATCH)
+    chunks = [indices[start : start + IMAGES_PER_BATCH] for start in starts]
+    workers = num_workers(len(indices) * settings.num_views)
+    with progress("views", "images", len(indices)) as counter:
         for raw in load_batches(make, chunks, num_workers=workers, pin=pin):
             features = forward(network, to_input(raw.flatten(0, 1)))
             require_finite(features, partial(name, done))
@@ -136,13 +123,8 @@ def statistics_of_views(
             if projector is not None:
                 rows["embedding"] = projector.embeddings(features)
             for space, values in rows.items():
-                new = view_statistics(values.unflatten(0, raw.shape[:2]))
-                finished[space] = torch.cat([finished[space], new])
+                finished[space].append(view_statistics(values.unflatten(0, raw.shape[:2])))
             done += len(raw)
             counter.add(len(raw))
-            if stop.is_requested() or done - last_save >= IMAGES_PER_SAVE:
-                save_stage(file.private, finished)
-                last_save = done
-                stop.exit_if_requested()
-                prove_if_cheap(file)
-    return finished
+            stop.exit_if_requested()
+    return {space: torch.cat(parts) for space, parts in finished.items()}

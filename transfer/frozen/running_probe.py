@@ -12,7 +12,6 @@ from pretrain.running.atomic_files import write_whole
 from pretrain.running.console import print_line
 from pretrain.running.errors import NotFiniteError
 from pretrain.running.reading import read_bytes
-from transfer.datasets.unchanged import UnprovenFile
 from transfer.frozen.classifier import Heads
 from transfer.frozen.crops import Maker
 from transfer.frozen.feature_cache import Features
@@ -106,7 +105,7 @@ class HeadOptimizer:
             tensor.copy_(state[name])
 
 
-class RunningProbe(UnprovenFile):
+class RunningProbe:
     """A training that takes its batches from a stream of features; it continues a saved one.
 
     The state in its file is replaced as a whole at every save.
@@ -121,8 +120,7 @@ class RunningProbe(UnprovenFile):
         where: torch.device,
         tested: Features | None = None,
     ) -> None:
-        super().__init__(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        self.path = path
         self.training, self.tested = training, tested
         self.optimizer = HeadOptimizer(heads, training, where)
         self.ends = training.pass_ends(num_images)
@@ -204,11 +202,15 @@ class RunningProbe(UnprovenFile):
             "curve_of": self.tested.digest if self.tested else "",
         }
         torch.save(state, content)
-        write_whole(self.private, content.getvalue(), "--runs")
+        write_whole(self.path, content.getvalue(), "--runs")
+
+    def discard(self) -> None:
+        """Delete the state."""
+        self.path.unlink(missing_ok=True)
 
     def _restore(self) -> None:
         """Load the saved state, if any; one that a dying machine has torn counts as none."""
-        path = self.newest
+        path = self.path
         if not path.exists():
             return
         content = io.BytesIO(read_bytes(path))  # an unreadable disk is another error

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
@@ -208,12 +208,10 @@ class Detection(RecipeTraining[DetectorRecipe]):
 
     def test(self, network: Detector, portion: Portion, folder: Path, folders: Folders) -> Detected:
         """Return the detections on the test images."""
-        from transfer.detection.train import detect, kept_detections
+        from transfer.detection.train import detect
 
         scenes, process = portion.test, this_process()
-        file = folder / f"detections-{scenes.fingerprint}.pt"
-        test = partial(detect, network, scenes, self.recipe, process)
-        return Detected(kept_detections(file, test, process), scenes, self.kinds)
+        return Detected(detect(network, scenes, self.recipe, process), scenes, self.kinds)
 
     @property
     def kinds(self) -> tuple[Kind, ...]:

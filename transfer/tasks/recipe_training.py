@@ -20,7 +20,8 @@ from pretrain.running.processes import tf32_convolutions, this_process
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.expected import DataError
 from transfer.datasets.folders import Folders
-from transfer.datasets.unchanged import usable_split
+from transfer.datasets.images import unchanged
+from transfer.datasets.splits import usable_split
 from transfer.encoders.architectures import has_max_pool, is_large
 from transfer.encoders.encoder import Encoder
 from transfer.finetuning.options import TrainingOptions, length_fraction, of_length
@@ -76,10 +77,7 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
 
     heading: ClassVar[str] = "Detection and segmentation"
     trains_backbone: ClassVar[bool] = True
-    heeded_options: ClassVar[frozenset[str]] = frozenset(vars(TrainingOptions())) - {
-        "engine",
-        "rates_at_once",
-    }
+    heeded_options: ClassVar[frozenset[str]] = frozenset(vars(TrainingOptions())) - {"engine"}
     kind: ClassVar[str]
     """Name of the kind of training in a plan."""
     assumption: ClassVar[str]
@@ -270,9 +268,8 @@ class RecipeTraining(Task, Generic[AnyRecipe]):
         loop.place(network, process.device)
         samples, one_size = self.samples(portion.train, seed), not self.varied_image_sizes
         training = self.training(network, recipe, folder)
-        loop.train([training], samples, seed=seed, process=process, one_size=one_size)
-        if training.error is not None:
-            raise training.error
+        with unchanged(portion.train, training):
+            loop.train(training, samples, seed=seed, process=process, one_size=one_size)
         learned = asdict(summary(training))
         del training  # its momenta would fill the device during the test
         found = self.test(network, portion, folder, folders)

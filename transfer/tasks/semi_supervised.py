@@ -52,7 +52,7 @@ class SemiSupervised(CenterCrops):
     heading: ClassVar[str] = "Few labels"
     trains_backbone: ClassVar[bool] = True
     heeded_options: ClassVar[frozenset[str]] = frozenset(
-        {"image_memory_gb", "learning_rates", "precision", "rates_at_once"}
+        {"image_memory_gb", "learning_rates", "precision"}
     )
 
     drawn_share: float = 0.0
@@ -76,9 +76,6 @@ class SemiSupervised(CenterCrops):
     """Share of each class's labelled images that is held out to compare rates."""
     precision: Precision = field(default="float32", metadata={"added": True})
     """Precision of the passes in training; bfloat16 and float16 by autocast."""
-    rates_at_once: int = field(default=0, metadata={"hashed": False, "stored": False})
-    """Rates of the search that train side by side; 0: as many as the GPU holds, one on a CPU. It is
-    not part of the hash, since it changes no weight."""
 
     def at_schedule(self, schedule: str) -> Self:
         """Return the protocol at the length of a schedule; smoke: one pass, two of the rates."""
@@ -93,7 +90,6 @@ class SemiSupervised(CenterCrops):
             self,
             head_rates=options.learning_rates or self.head_rates,
             precision=options.precision or self.precision,
-            rates_at_once=options.rates_at_once,
         )
 
     def with_data(self, data: Path) -> Self:
@@ -188,10 +184,9 @@ class SemiSupervised(CenterCrops):
         prepared = replace(prepared, train=labelled)
         held_out = self.search(prepared, folders, seed) if len(self.head_rates) > 1 else {}
         rate = max(held_out, key=lambda rate: held_out[rate], default=self.head_rates[0])
-        (found,) = self.fine_tune(
-            prepared.backbone, labelled, prepared.test, {"all": rate}, folders, seed
+        predictions = self.fine_tune(
+            prepared.backbone, labelled, prepared.test, rate, "all", folders, seed
         )
-        predictions = converged(found)
         edges = (min(self.head_rates), max(self.head_rates))
         share = f"{100 * self.drawn_share:g} % of {self.dataset}"
         drawn = f"{share}, drawn alike from each class, seed {SHARE_SEED!r}"
@@ -213,7 +208,6 @@ class SemiSupervised(CenterCrops):
 
     def search(self, prepared: Prepared, folders: Folders, seed: int) -> dict[float, float]:
         """Return top-1 on held-out labelled images, by the classifier's rate."""
-        from transfer.finetuning.classification import number_at_once
         from transfer.finetuning.schedule import search_learning_rates
 
         labelled = prepared.train
@@ -224,17 +218,10 @@ class SemiSupervised(CenterCrops):
             balanced_split(labelled, part, val_per_class=held_out) for part in ("train", "val")
         )
 
-        at_once = number_at_once(self.rates_at_once, prepared.backbone, this_process())
-        tested: dict[float, Predictions | NotFiniteError] = {}
-
         def score(rate: float) -> float:
-            if rate not in tested:
-                at = self.head_rates.index(rate)
-                rates = {f"rate-{rate:g}": rate for rate in self.head_rates[at : at + at_once]}
-                found = self.fine_tune(prepared.backbone, learned, judged, rates, folders, seed)
-                tested.update(zip(rates.values(), found, strict=True))
-            predictions = converged(tested[rate])
-            return top1(predictions.scores, predictions.labels)
+            name = f"rate-{rate:g}"
+            found = self.fine_tune(prepared.backbone, learned, judged, rate, name, folders, seed)
+            return top1(found.scores, found.labels)
 
         return search_learning_rates(self.head_rates, score, "top-1")
 
@@ -243,40 +230,39 @@ class SemiSupervised(CenterCrops):
         backbone: Encoder,
         learned: Images,
         judged: Images,
-        rates: Mapping[str, float],
+        rate: float,
+        name: str,
         folders: Folders,
         seed: int,
-    ) -> list[Predictions | NotFiniteError]:
-        """Fine-tune on `learned` with rates of the classifier, by name; test on `judged`.
+    ) -> Predictions:
+        """Fine-tune on `learned` with a rate of the classifier, and test on `judged`.
 
-        The error of a rate that diverges takes the place of its predictions.
+        NotFiniteError if the training diverges. name: that of the training.
         """
         from transfer.finetuning import classification as whole
 
-        courses = {name: self.course(len(learned), rate) for name, rate in rates.items()}
-        trained = whole.train_rates(
-            backbone, learned, courses, seed=seed, work=folders.work, process=this_process()
+        course = self.course(len(learned), rate)
+        classifier, done = whole.fine_tune(
+            backbone,
+            learned,
+            course,
+            name=name,
+            seed=seed,
+            work=folders.work,
+            process=this_process(),
         )
-        found: list[Predictions | NotFiniteError] = []
-        for (name, rate), (classifier, done) in zip(rates.items(), trained, strict=True):
-            if isinstance(done, NotFiniteError):
-                found.append(done)
-                continue
-            scores = whole.predict_scores(classifier, judged, self.transform, backbone.input)
-            if not bool(scores.isfinite().all()):
-                told = f"{name}: the network trained at rate {rate:g} has diverged"
-                found.append(NotFiniteError(told))
-                continue
-            details: dict[str, Any] = {
-                "head_rate": rate,
-                "backbone_rate": courses[name].learning_rate,
-                "precision": self.precision,
-                "num_labelled": len(learned),
-                "training": asdict(done),
-                **class_results(scores, judged.labels, judged.class_names),
-            }
-            found.append(Predictions(scores, judged.labels, details))
-        return found
+        scores = whole.predict_scores(classifier, judged, self.transform, backbone.input)
+        if not bool(scores.isfinite().all()):
+            raise NotFiniteError(f"{name}: the network trained at rate {rate:g} has diverged")
+        details: dict[str, Any] = {
+            "head_rate": rate,
+            "backbone_rate": course.learning_rate,
+            "precision": self.precision,
+            "num_labelled": len(learned),
+            "training": asdict(done),
+            **class_results(scores, judged.labels, judged.class_names),
+        }
+        return Predictions(scores, judged.labels, details)
 
     def course(self, num_images: int, rate: float) -> FineTuning:
         """Return the settings of a training on `num_images` images."""
@@ -295,13 +281,6 @@ class SemiSupervised(CenterCrops):
             weight_decay=self.weight_decay,
             crop_px=self.crop_px,
         )
-
-
-def converged(found: Predictions | NotFiniteError) -> Predictions:
-    """Return the predictions; raise the error of a training that diverged."""
-    if isinstance(found, NotFiniteError):
-        raise found
-    return found
 
 
 LORAC_HEAD_RATES = (0.01, 0.0316, 0.1, 0.316, 1.0, 3.16, 10.0)

@@ -111,7 +111,6 @@ class ViewStatistics(Task):
             sorted(drawn.tolist()),
             self.views,
             seed,
-            folders.work,
         )
         dims = {"feature": prepared.backbone.feature_dim}
         if projector is not None:

@@ -1,5 +1,6 @@
 """Whatever ends a process while data change, nobody finds what it made of them."""
 
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -12,17 +13,11 @@ from torch import Tensor, nn
 
 import transfer.frozen.extraction
 from pretrain.running.stop import Stopped
-from transfer.cells.checked_data import checked_data
 from transfer.cells.execution import evaluate
 from transfer.cells.request import Cell
+from transfer.datasets.catalog import open_split
 from transfer.datasets.expected import DataError
-from transfer.datasets.unchanged import (
-    ChangedDataError,
-    UnprovenFile,
-    current_state,
-    prove,
-    proving,
-)
+from transfer.datasets.images import ChangedDataError, Images, unchanged
 from transfer.frozen.network import forward as forward_pass
 
 
@@ -99,38 +94,44 @@ def test_no_row_of_replaced_images_survives_another_error(
     assert features(own_cell) == expected
 
 
-def test_a_stop_publishes_what_was_made_of_unchanged_data(own_cell: Cell) -> None:
-    path = own_cell.settings.data.parent / "heads-1.pt"
-    path.write_text("of an earlier version")
-    with checked_data(("cars",), own_cell.folders, 0, since_s=0):
-        file = UnprovenFile(path)
-        assert file.newest == path
-        file.private.write_text("step 5")
-        with pytest.raises(Stopped), proving(file):
-            raise Stopped(75)
-    assert (path.read_text(), file.private.exists()) == ("step 5", False)
+class WorkFile:
+    """Work in a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.write_text("step 5")
+
+    def discard(self) -> None:
+        self.path.unlink()
 
 
-def test_what_a_kill_leaves_counts_for_files_of_the_same_size_and_time_only(own_cell: Cell) -> None:
-    data = own_cell.settings.data
-    path, states = data.parent / "training.stage", []
-    for change in (lambda _: None, lambda _: None, replace_images, restore_images):
-        change(data)
-        with checked_data(("cars",), own_cell.folders, 0, since_s=1e18):
-            file = UnprovenFile(path)
-            states.append((current_state(), file.newest.exists()))
-            file.private.write_text("as after kill -9, which no comparison follows")
-    assert [found for _, found in states] == [False, True, False, True]
-    assert len({state for state, _ in states}) == 2
+@pytest.fixture
+def images(own_cell: Cell) -> Images:
+    return open_split("cars", own_cell.settings.data, "test")
 
 
-def test_changed_data_end_a_block_and_drop_its_file(own_cell: Cell) -> None:
-    data = own_cell.settings.data
-    with checked_data(("cars",), own_cell.folders, 0, since_s=0):
-        file = UnprovenFile(data.parent / "work.stage")
-        file.private.write_text("work")
-        image = min(data.glob("stanford_cars/cars_test/*.jpg"))
-        image.write_bytes(image.read_bytes())
-        with pytest.raises(ChangedDataError, match="were written meanwhile"):
-            prove(file)
-    assert not file.newest.exists()
+def first_file(images: Images) -> Path:
+    return images.files[0].folder / images.name(0)
+
+
+def test_stop_keeps_what_was_made_of_unchanged_data(images: Images, tmp_path: Path) -> None:
+    work = WorkFile(tmp_path / "heads.stage")
+    with pytest.raises(Stopped), unchanged(images, work):
+        raise Stopped(75)
+    assert work.path.exists()
+
+
+def test_changed_data_end_a_block_and_delete_its_work(images: Images, tmp_path: Path) -> None:
+    work, file = WorkFile(tmp_path / "heads.stage"), first_file(images)
+    with pytest.raises(ChangedDataError, match=rf"{images.name(0)} has"), unchanged(images, work):
+        file.write_bytes(file.read_bytes())
+    assert not work.path.exists()
+
+
+def test_permissions_links_and_access_times_are_no_change(images: Images, tmp_path: Path) -> None:
+    work, file = WorkFile(tmp_path / "heads.stage"), first_file(images)
+    with unchanged(images, work):
+        file.chmod(0o600)
+        (tmp_path / "link").hardlink_to(file)
+        os.utime(file, ns=(0, file.stat().st_mtime_ns))
+    assert work.path.exists()

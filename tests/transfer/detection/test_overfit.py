@@ -76,6 +76,6 @@ def test_four_images_are_learned_by_heart(tmp_path: Path) -> None:
     backbone = random_backbone(arch="resnet18", stem="imagenet", seed=0)
     detector.load_backbone(backbone.state_dict)
     samples = training_samples(images, range(len(images)), BY_HEART, 0)
-    train([training(detector, BY_HEART, tmp_path)], samples, seed=0, process=process)
+    train(training(detector, BY_HEART, tmp_path), samples, seed=0, process=process)
     found, _ = coco_ap(detect(detector, images, BY_HEART, process), images, ["bbox", "segm"])
     assert all(found[kind]["AP50"] > 80 for kind in found)

@@ -1,14 +1,10 @@
 """Detections in the original image against hand-made pixels, a slow loop and detectron2."""
 
-from pathlib import Path
-
 import torch
 
-from pretrain.running.processes import this_process
 from tests.transfer.detection.scenes import scene
 from transfer.detection.detector import ResizedDetections
-from transfer.detection.results import Detections, paste_mask, to_original_size
-from transfer.detection.train import kept_detections
+from transfer.detection.results import paste_mask, to_original_size
 
 
 def test_boxes_are_scaled_and_clipped_and_empty_ones_go_with_their_score() -> None:
@@ -53,29 +49,3 @@ def test_a_mask_is_its_probabilities_interpolated_between_cell_centers() -> None
     clear = (expected - 0.5).abs() > 1e-5  # no rounding of float32 decides of these
     assert torch.equal(found[clear], expected[clear] >= 0.5)
     assert clear.double().mean() > 0.99
-
-
-ENTRY = Detections(
-    height=4,
-    width=6,
-    boxes=torch.rand(2, 4),
-    scores=torch.tensor([0.9, 0.1]),
-    classes=torch.tensor([3, 1]),
-    masks=["04", "1Z"],
-    keypoints=torch.rand(2, 17, 3),
-)
-
-
-def test_detections_come_back_bit_for_bit_and_the_test_pass_runs_once(tmp_path: Path) -> None:
-    passes = []
-
-    def detect() -> list[Detections]:
-        passes.append(1)
-        return [ENTRY]
-
-    for _ in range(3):
-        (kept,) = kept_detections(tmp_path / "d.pt", detect, this_process())
-        assert torch.equal(kept.boxes, ENTRY.boxes)
-        assert torch.equal(kept.keypoints, ENTRY.keypoints)  # type: ignore[arg-type]
-        assert (kept.masks, kept.width) == (ENTRY.masks, 6)
-    assert len(passes) == 1

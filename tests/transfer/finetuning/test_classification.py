@@ -1,10 +1,9 @@
-"""Images classified by a whole network that is trained alone or beside others, and stopped."""
+"""Images classified by a whole network that is trained, and stopped."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -17,16 +16,15 @@ from pretrain.running.processes import Process
 from transfer.datasets.catalog import open_split
 from transfer.datasets.images import Images
 from transfer.encoders.encoder import Encoder
-from transfer.finetuning import classification, loop
+from transfer.finetuning import classification
 from transfer.finetuning.classification import (
     Classifier,
     FineTuning,
+    fine_tune,
     predict_scores,
-    train_rates,
     training_samples,
 )
-from transfer.finetuning.state import Training
-from transfer.finetuning.stream import Stream
+from transfer.finetuning.state import TrainingSummary
 from transfer.frozen.transforms import EvalTransform, normalize_pixels
 
 CPU = Process(device=torch.device("cpu"))
@@ -42,8 +40,6 @@ COURSE = FineTuning(
     weight_decay=1e-4,
     crop_px=32,
 )
-RATES = (0.01, 0.1)
-DIVERGING = 1e30
 
 
 @pytest.fixture(scope="module")
@@ -51,16 +47,17 @@ def images(small_data: Path) -> Images:
     return open_split("cars", small_data, "train").subset(range(12))
 
 
-Train = Callable[..., list[tuple[Classifier, Any]]]
+Train = Callable[..., tuple[Classifier, TrainingSummary]]
 
 
 @pytest.fixture(scope="module")
 def train(small_backbone: Encoder, images: Images) -> Train:
-    """Return a function that trains a small backbone in a folder, for each rate side by side."""
+    """Return a function that trains a small backbone in a folder."""
 
-    def trained(folder: Path, *rates: float) -> list[tuple[Classifier, Any]]:
-        courses = {f"{rate:g}": replace(COURSE, learning_rate=rate) for rate in rates}
-        return train_rates(small_backbone, images, courses, seed=0, work=folder, process=CPU)
+    def trained(folder: Path, rate: float) -> tuple[Classifier, TrainingSummary]:
+        course = replace(COURSE, learning_rate=rate)
+        options = {"name": "all", "seed": 0, "work": folder, "process": CPU}
+        return fine_tune(small_backbone, images, course, **options)  # type: ignore[arg-type]
 
     return trained
 
@@ -74,7 +71,7 @@ def test_the_loop_is_plain_sgd_on_the_same_crops(
 ) -> None:
     # norms over four values make a rounding grow with each step: float64 and a small rate
     monkeypatch.setattr(classification, "Classifier", lambda *words: Classifier(*words).double())
-    ((found, _),) = train(tmp_path, 1e-4)
+    found, _ = train(tmp_path, 1e-4)
     network = small_backbone.network().double().train().requires_grad_(True)
     head = torch.nn.Linear(512, 6)
     torch.nn.init.normal_(head.weight, std=0.01, generator=torch.Generator().manual_seed(0))
@@ -121,25 +118,6 @@ def assert_same_bits(one: Classifier, other: Classifier) -> None:
     assert all(torch.equal(state[name], tensor) for name, tensor in one.state_dict().items())
 
 
-References = dict[float, tuple[Classifier, Any]]
-
-
-@pytest.fixture(scope="module")
-def alone(train: Train, tmp_path_factory: pytest.TempPathFactory) -> References:
-    """Trainings of each rate by itself."""
-    folder = tmp_path_factory.mktemp("alone")
-    return {rate: train(folder, rate)[0] for rate in RATES}
-
-
-def test_weights_and_losses_are_those_of_trainings_alone(
-    train: Train, tmp_path: Path, alone: References
-) -> None:
-    for rate, (classifier, summary) in zip(RATES, train(tmp_path, *RATES), strict=True):
-        reference, expected = alone[rate]
-        assert_same_bits(classifier, reference)
-        assert (summary.losses, summary.curve) == (expected.losses, expected.curve)
-
-
 @contextmanager
 def stopped_at(check: int) -> Iterator[None]:
     """Within it a request to stop comes before this check, counted from 1."""
@@ -150,57 +128,16 @@ def stopped_at(check: int) -> Iterator[None]:
             yield
 
 
-def test_a_stopped_training_goes_on_to_the_same_bits_beside_others_too(
-    train: Train, tmp_path: Path, alone: References
-) -> None:
-    """Also from checkpoints that differ, and from that of a training alone."""
-    with stopped_at(2):
-        train(tmp_path / "together", *RATES)
+def test_stopped_training_goes_on_to_the_same_bits(train: Train, tmp_path: Path) -> None:
+    expected, undisturbed = train(tmp_path / "undisturbed", 0.1)
     with stopped_at(3):
-        train(tmp_path / "alone", RATES[1])
-    for begun in ("together", "alone"):
-        for rate, (classifier, _) in zip(RATES, train(tmp_path / begun, *RATES), strict=True):
-            assert_same_bits(classifier, alone[rate][0])
+        train(tmp_path, 0.1)
+    found, resumed = train(tmp_path, 0.1)
+    assert_same_bits(found, expected)
+    assert (resumed.losses, resumed.curve) == (undisturbed.losses, undisturbed.curve)
 
 
-def test_a_rate_that_diverged_does_not_drag_a_resumed_group_back(
-    train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alone: References
-) -> None:
-    with stopped_at(4):
-        train(tmp_path, DIVERGING, RATES[0])
-    made: list[int] = []
-    step = loop.step
-
-    def counted(stream: Stream, training: Training, *rest: Any) -> None:
-        made.append(training.iteration)
-        step(stream, training, *rest)
-
-    monkeypatch.setattr(loop, "step", counted)
-    (_, error), (classifier, _) = train(tmp_path, DIVERGING, RATES[0])
-    assert made == [4]
-    assert isinstance(error, NotFiniteError)
-    assert_same_bits(classifier, alone[RATES[0]][0])
-
-
-def test_a_group_that_diverged_as_a_whole_is_tried_again(train: Train, tmp_path: Path) -> None:
+def test_training_that_diverges_is_an_error_at_each_start(train: Train, tmp_path: Path) -> None:
     for _ in range(2):
-        for _, error in train(tmp_path, DIVERGING, 2 * DIVERGING):
-            assert "a loss is not finite" in str(error)
-        notes = list(tmp_path.glob("*/diverged.txt"))
-        assert len(notes) == 2
-        for note in notes:
-            note.write_text("old words")
-
-
-def test_the_number_of_networks_follows_from_the_memory_of_a_gpu(
-    small_backbone: Encoder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    gpu, two = Process(device=torch.device("cuda")), Process(num_processes=2, device=CPU.device)
-    values = sum(tensor.numel() for tensor in small_backbone.state_dict.values())
-    free = int(3.5 * 16 * values / classification.FREE_SHARE)
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (free, 2 * free))
-    count = classification.number_at_once
-    assert count(0, small_backbone, gpu) == 3
-    assert count(5, small_backbone, gpu) == 5
-    assert (count(0, small_backbone, CPU), count(4, small_backbone, CPU)) == (1, 4)
-    assert count(4, small_backbone, two) == 1
+        with pytest.raises(NotFiniteError, match="a loss is not finite"):
+            train(tmp_path, 1e30)

@@ -1,7 +1,6 @@
 """The loop on a tiny detector: what stops it, and that stops and shares change nothing."""
 
 import os
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,12 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from pretrain.running import stop
+from pretrain.running.atomic_files import save_stage
 from pretrain.running.errors import NotFiniteError
 from pretrain.running.processes import Process
 from tests.transfer.detection.tiny_training import TinyDetector, tiny_recipe, tiny_scenes
 from tests.two_processes import two_processes
-from transfer.datasets import unchanged
-from transfer.datasets.unchanged import working_on
 from transfer.detection.recipe import DetectorRecipe
 from transfer.detection.train import training, training_samples
 from transfer.finetuning import loop, stream
@@ -66,9 +64,7 @@ def trained(
     scenes = tiny_scenes(folder / f"images-{process.rank}")
     samples = training_samples(scenes, range(7), recipe, 1)
     one = training(detector, recipe, folder)
-    loop.train([one], samples, seed=1, process=process)
-    if one.error is not None:
-        raise one.error
+    loop.train(one, samples, seed=1, process=process)
     return summary(one), detector.state_dict()
 
 
@@ -118,33 +114,21 @@ def test_killed_and_resumed_equals_undisturbed(
     assert_same(trained(tmp_path / "b", recipe=recipe), undisturbed)
 
 
-def test_a_killed_training_goes_on_for_the_same_files_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    undisturbed = trained(tmp_path / "undisturbed")
-    detector = TinyDetector()
-    before_call(detector, 9 + 2, Mock(side_effect=Killed))  # over the norms
-    with monkeypatch.context() as patched, working_on((), "a"):
-        patched.setattr(unchanged, "prove", lambda *_: None)
-        with pytest.raises(Killed):
-            trained(tmp_path / "begun", detector)
-    assert [file.name for file in (tmp_path / "begun").glob("*.stage")] == ["training.a.stage"]
-    for state, iterations in (("a", 0), ("b", 9)):
-        shutil.copytree(tmp_path / "begun", tmp_path / state)
-        calls = before_call((detector := TinyDetector()), 0, list)
-        with working_on((), state):
-            assert_same(trained(tmp_path / state, detector), undisturbed)
-        assert len(calls) == iterations + tiny_recipe().precise_norm_batches
-
-
-def test_a_damaged_state_is_told_and_made_again(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("content", "told"), [(b"torn", "is damaged"), (None, "is of an earlier version")]
+)
+def test_state_that_cannot_be_used_is_named_and_made_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes | None, told: str
 ) -> None:
     first = trained(tmp_path)
-    (tmp_path / "training.stage").write_bytes(b"torn")
+    file = tmp_path / "training.stage"
+    if content is None:
+        save_stage(file, {"network/conv.weight": torch.ones(1)})
+    else:
+        file.write_bytes(content)
     capsys.readouterr()
     assert_same(trained(tmp_path), first)
-    assert "damaged: the training starts anew" in capsys.readouterr().err
+    assert f"{told}: the training starts anew" in capsys.readouterr().err
 
 
 def test_passes_that_share_a_batch_make_the_step_of_one(tmp_path: Path) -> None:

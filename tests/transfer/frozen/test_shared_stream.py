@@ -17,10 +17,8 @@ from pretrain.running.atomic_files import write_whole
 from pretrain.running.errors import NotFiniteError
 from pretrain.running.host_memory import image_memory
 from pretrain.running.lock import lock_folder
-from transfer.datasets import unchanged
 from transfer.datasets.catalog import open_split
 from transfer.datasets.images import Images
-from transfer.datasets.unchanged import working_on
 from transfer.encoders.encoder import Encoder
 from transfer.frozen.classifier import Heads
 from transfer.frozen.feature_cache import Features, Predictions
@@ -126,19 +124,6 @@ def test_a_stream_that_is_stopped_again_and_again_ends_with_the_same_heads(
                 stops += 1
         assert equal(found, alone[index])
     assert stops >= 3
-
-
-def test_heads_that_no_comparison_followed_are_found_for_the_same_files_only(
-    train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(unchanged, "prove", lambda *_: None)
-    passes = []
-    for state in ("a", "a", "b"):
-        with working_on((), state):
-            train(SMALL, tmp_path, ())
-        passes.append(sum(SIZES))
-    assert passes[0] == passes[1] == passes[2] / 2
-    assert {file.name.split(".")[1] for file in tmp_path.glob("heads-*")} == {"a", "b"}
 
 
 @pytest.mark.parametrize("writes", range(1, 13))

@@ -24,14 +24,13 @@ from transfer.finetuning.classification import FineTuning
 from transfer.finetuning.options import TrainingOptions
 from transfer.frozen.feature_cache import Predictions
 from transfer.frozen.pass_hours import ASSUMED, Rates
-from transfer.record import protocol_hash
 from transfer.tasks.semi_supervised import IMAGE_GB, TASKS
 
 
-def test_what_is_asked_of_a_training_is_told_but_not_how_many_rates_go_at_once(
+def test_changed_options_are_listed_as_deviations(
     small_backbone: Encoder, settings: CellSettings
 ) -> None:
-    asked = TrainingOptions(learning_rates=(0.01, 0.1), precision="bfloat16", rates_at_once=3)
+    asked = TrainingOptions(learning_rates=(0.01, 0.1), precision="bfloat16")
     cell = Cell(
         key="cifar10_semi_10pct",
         backbone=small_backbone,
@@ -41,10 +40,6 @@ def test_what_is_asked_of_a_training_is_told_but_not_how_many_rates_go_at_once(
     found = departures(cell)
     assert "head_rates (0.01, 0.1) instead of 7 values from 0.01 to 10" in found
     assert "precision bfloat16 instead of float32" in found
-    task: Any = cell.task
-    assert task.rates_at_once == 3
-    plain = replace(task, rates_at_once=0)
-    assert protocol_hash("cifar10_semi_10pct", task) == protocol_hash("cifar10_semi_10pct", plain)
 
 
 def test_without_the_list_a_draw_takes_its_place_under_another_name(
@@ -69,18 +64,18 @@ def run(task: Any, backbone: Encoder, data: Path, work: Path) -> tuple[Predictio
     return predictions, task.details(predictions)
 
 
-Calls = list[tuple[set[str], list[float]]]
+Calls = list[tuple[set[str], float]]
 
 
 @pytest.fixture
 def scored(monkeypatch: pytest.MonkeyPatch) -> Calls:
-    """Replaces training: names learned from and rates of each call; 1 is the best, 100 diverges."""
+    """Replaces training: names learned from and rate of each call; 1 is the best, 100 diverges."""
     calls: Calls = []
 
-    def train(_: Any, images: Images, courses: dict[str, FineTuning], **options: Any) -> Any:
-        rates = [round(one.learning_rate * one.head_factor, 6) for one in courses.values()]
-        calls.append(({images.name(i) for i in range(len(images))}, rates))
-        return [(rate, SimpleNamespace()) for rate in rates]
+    def train(_: Any, images: Images, course: FineTuning, **options: Any) -> Any:
+        rate = round(course.learning_rate * course.head_factor, 6)
+        calls.append(({images.name(i) for i in range(len(images))}, rate))
+        return rate, SimpleNamespace()
 
     def predicted(rate: float, images: Images, *_: Any) -> Tensor:
         scores = torch.eye(len(images.class_names))[images.labels]
@@ -90,27 +85,21 @@ def scored(monkeypatch: pytest.MonkeyPatch) -> Calls:
         scores[right:] = scores[right:].roll(1, 1)
         return scores
 
-    monkeypatch.setattr(transfer.finetuning.classification, "train_rates", train)
+    monkeypatch.setattr(transfer.finetuning.classification, "fine_tune", train)
     monkeypatch.setattr(transfer.finetuning.classification, "predict_scores", predicted)
     monkeypatch.setattr(transfer.tasks.semi_supervised, "asdict", lambda _: {})
     return calls
 
 
-@pytest.mark.parametrize(
-    ("at_once", "groups"), [(1, [[0.1], [1], [10], [100], [1]]), (3, [[0.1, 1, 10], [100], [1]])]
-)
 def test_the_rate_best_on_held_out_labels_is_trained_on_all_of_them(
-    at_once: int,
-    groups: list[list[float]],
     scored: Calls,
     small_data: Path,
     small_backbone: Encoder,
     tmp_path: Path,
 ) -> None:
-    task = TASKS["in1k_semi_1pct@lorac"]
-    task = replace(task, head_rates=(0.1, 1.0, 10.0, 100.0), rates_at_once=at_once)
+    task = replace(TASKS["in1k_semi_1pct@lorac"], head_rates=(0.1, 1.0, 10.0, 100.0))
     predictions, found = run(task, small_backbone, small_data, tmp_path)
-    assert [rates for _, rates in scored] == groups
+    assert [rate for _, rate in scored] == [0.1, 1, 10, 100, 1]
     learned, everything = scored[0][0], scored[-1][0]
     assert (len(learned), len(everything)) == (50, 60)
     assert learned < everything
