@@ -45,9 +45,9 @@ def find_runs(results: Path, name: str, task: str) -> list[Run]:
         raise OptionError(
             f"--name {name!r}, --task {task!r}: give the file of a record, or both of these"
         )
-    found = read_results(results)
-    done = [run for run in (*found.runs, *found.snapshots) if not run.failure]
-    unused = [one for one in found.unused if name in Path(one.file).parts]
+    content = read_results(results)
+    done = [run for run in (*content.runs, *content.snapshots) if not run.failure]
+    unused = [one for one in content.unused if name in Path(one.file).parts]
     refused = "".join(f"\n  {one}" for one in unused)
     own = [run for run in done if run.backbone == name]
     if not own:
@@ -76,12 +76,12 @@ def main(words: list[str]) -> int:
             runs = find_runs(request.results, request.name, request.task)
         explanations = [explain(run) for run in runs]
     except (OptionError, RecordError, OSError) as error:
-        said = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else error
-        print(f"error: {said}", file=sys.stderr)
+        message = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else error
+        print(f"error: {message}", file=sys.stderr)
         return 2
     if request.json:
-        told = [as_dict(explanation) for explanation in explanations]
-        print(json.dumps(told if len(told) > 1 else told[0], indent=1))
+        dicts = [as_dict(explanation) for explanation in explanations]
+        print(json.dumps(dicts if len(dicts) > 1 else dicts[0], indent=1))
     else:
         print(f"\n\n{'=' * TEXT_WIDTH}\n\n".join(map(as_text, explanations)))
     return 0

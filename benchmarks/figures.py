@@ -19,7 +19,7 @@ from benchmarks.drawing.logs import TrainingLog, keep, read_logs, read_run
 from benchmarks.results.contents import Contents
 from benchmarks.results.failed_step import explain_failed_step
 from benchmarks.results.final_screen import shortened
-from benchmarks.results.records import FIGURES, Results, read_results, require_folder
+from benchmarks.results.records import FIGURES, Results, plural, read_results, require_folder
 from pretrain.running.command_line import one_line_errors, parse, run_command
 from transfer.datasets.folders import FolderError, check_row_name, check_writable
 
@@ -108,7 +108,7 @@ def update_figures(contents: Contents) -> None:
             print(f"figures  {len(outcome.new)} new, first {outcome.new[0]}")
         words = [shortened(problem, 160) for problem in outcome.problems[:1]]
         if (more := len(outcome.problems) - 1) > 0:
-            words += [f"{more} more problem{'s' * (more > 1)} of figures: {command} prints them"]
+            words.append(f"{plural(more, 'more problem')} of figures: {command} prints them")
     for line in words:
         print(line, file=sys.stderr, flush=True)
 

@@ -66,13 +66,13 @@ def read_run(folder: Path, name: str) -> TrainingLog:
 
 
 def read_lines(path: Path) -> list[dict[str, float]]:
-    """Return the finite numbers of each line of a run's log; none of a line that is torn."""
+    """Return the finite numbers of each line of a run's log; an incomplete line has none."""
     lines: list[dict[str, float]] = []
     for text in path.read_bytes().decode(errors="replace").splitlines():
         line: dict[str, float] = {}
         with suppress(ValueError, TypeError, AttributeError, OverflowError):
-            found = json.loads(text).items()
-            line = {name: float(value) for name, value in found if isinstance(value, int | float)}
+            entries = json.loads(text).items()
+            line = {name: float(value) for name, value in entries if isinstance(value, int | float)}
         lines.append({name: value for name, value in line.items() if math.isfinite(value)})
     return lines
 
@@ -115,7 +115,7 @@ def keep(log: TrainingLog, results: Path) -> Path:
 
 
 def read_logs(results: Path) -> tuple[tuple[TrainingLog, ...], tuple[str, ...]]:
-    """Return the logs below the results, and a sentence for each file that is none."""
+    """Return the logs below the results, and a message for each file that is not a log."""
     logs, warnings = [], []
     for path in sorted((results / TRAINING_LOGS).glob("*.json")):
         try:

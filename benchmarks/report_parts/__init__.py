@@ -5,7 +5,7 @@ document.py     texts, tables, charts and pictures as HTML
 charts.py       line charts as SVG
 compare.py      which checkpoint is better, on which tasks, and significantly so
 tasks.py        charts, tables and pictures of each task
-evaluated.py    checkpoints, failures, hours, and what was requested without a result
-requested.py    the cells that runs were asked for
+evaluated.py    checkpoints, failures, hours, and requested cells without a result
+requested.py    the requested cells of earlier runs
 pretraining.py  logs of pre-training runs, and their folders
 """

@@ -126,10 +126,10 @@ class Group(NamedTuple):
 
 def comparisons(numbers: Iterable[Number], address: Address) -> list[Group]:
     """Return the groups with at least two checkpoints, those with the most results first."""
-    found = blocks(number for number in numbers if number.runs and number.task != AVERAGE)
-    firsts = {row.row: row for block in reversed(found) for row in block.rows}
+    all_blocks = blocks(number for number in numbers if number.runs and number.task != AVERAGE)
+    firsts = {row.row: row for block in reversed(all_blocks) for row in block.rows}
     rows = sorted(firsts.values(), key=lambda row: (row.run.is_random, row.row[1:]))
-    groups = (_group(found, own, address) for own in _comparable(rows))
+    groups = (_group(all_blocks, own, address) for own in _comparable(rows))
     return sorted(filter(None, groups), key=lambda group: -group.num_results)
 
 
@@ -157,16 +157,16 @@ def _data(run: Run) -> str:
     return next((name for name in TRAIN_IMAGES if trained_on(name, run)), run.data)
 
 
-def _group(found: Sequence[Block], rows: Sequence[Number], address: Address) -> Group | None:
+def _group(all_blocks: Sequence[Block], rows: Sequence[Number], address: Address) -> Group | None:
     """Return the comparison of the rows; None without two that have a task in common.
 
     The numbers of one task are those of one column, which has one protocol and one state of data.
     """
-    columns = ((block, column) for block in found for column in block.columns)
+    columns = ((block, column) for block in all_blocks for column in block.columns)
     tasks = [task for place in columns if (task := _task(*place, rows, address))]
     kept = [row for index, row in enumerate(rows) if any(t.scores[index] for t in tasks)]
     if len(kept) < len(rows):
-        return _group(found, kept, address) if kept else None
+        return _group(all_blocks, kept, address) if kept else None
     data = {_data(row.run) for row in rows if not row.run.is_random}
     words = [_network(rows[0].run)]
     if any(data):

@@ -22,9 +22,9 @@ TITLES = {
 }
 """Titles of the quantities that every run logs, in their order on the page."""
 RATES = ("learning_rate", "images_per_s", "data_share")
-"""Quantities that mean something beside zero."""
+"""Quantities whose axis starts at zero."""
 PLACES = ("step", "epoch")
-"""Entries of a line that say where it is."""
+"""Entries of a line that are its position, and no quantity."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,14 +55,14 @@ def pretraining_parts(results: Path, runs: Sequence[Path]) -> list[Part]:
     runs: folders; each may be a run's, or contain those of several runs. Logs that are kept in the
     results folder are shown, too, unless they are among those of the runs.
     """
-    found = {run: log_files(run) for run in dict.fromkeys(run.resolve() for run in runs)}
-    logs = [_read(path) for path in dict.fromkeys(p for paths in found.values() for p in paths)]
+    files = {run: log_files(run) for run in dict.fromkeys(run.resolve() for run in runs)}
+    logs = [_read(path) for path in dict.fromkeys(p for paths in files.values() for p in paths)]
     shown = {_content(log) for log in logs}
     logs += [log for log in kept_logs(results) if _content(log) not in shown]
     lines = [f"- **{plain(log.name)}**: {log.summary} " for log in logs]
     lines += [
         f"- **{plain(str(run))}**: no {LOG_FILE} there or one folder below"
-        for run, paths in found.items()
+        for run, paths in files.items()
         if not paths
     ]
     views = [Picture(log.views, f"First views: {log.name}") for log in logs if log.views]
@@ -85,7 +85,7 @@ def kept_logs(results: Path) -> list[Log]:
 
 
 def _content(log: Log) -> tuple[int, tuple[tuple[str, str], ...]]:
-    """Return what tells logs apart: number of lines and the last one, as kept logs round it."""
+    """Return a key of a log: its number of lines and the last one, as kept logs round it."""
     last = log.lines[-1] if log.lines else {}
     return len(log.lines), tuple(sorted((name, f"{value:.6g}") for name, value in last.items()))
 

@@ -1,4 +1,4 @@
-"""Cells that runs were asked for, remembered beside the page: those without a result come first."""
+"""Requested cells, stored beside the report, to list those without a result."""
 
 import json
 import shlex
@@ -14,12 +14,12 @@ from transfer.tasks import TASKS, reading_of
 
 FILE = "requested.json"
 FORMAT = "ssl-requested/1"
-NOT_FINISHED = "its run was stopped or still goes on; the same command continues"
+NOT_FINISHED = "its run was stopped or is still running; the same command resumes"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Requested:
-    """A cell that a run was asked for."""
+    """A cell that a run was requested to compute."""
 
     backbone: str
     key: str
@@ -29,9 +29,9 @@ class Requested:
     schedule: str
     seed: int
     why: str = ""
-    """Reason why the plan left it out; empty if it was to run, or if only data are absent."""
+    """Reason why the plan left it out; empty if it was to run, or if only data are missing."""
     data: tuple[str, ...] = ()
-    """Data sets that are absent."""
+    """Keys of missing datasets."""
 
     @property
     def cell(self) -> CellId:
@@ -41,7 +41,7 @@ class Requested:
 
 
 def remember_requested(results: Path, requested: Sequence[Requested]) -> None:
-    """Write the cells of a run in place of those that earlier runs had of the same checkpoints."""
+    """Store the cells of a run; they replace those of earlier runs of the same checkpoints."""
     again = {one.backbone for one in requested}
     kept = [one for one in stored_requests(results) if one.backbone not in again]
     cells = [vars(one) for one in (*kept, *requested)]

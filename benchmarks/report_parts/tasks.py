@@ -157,12 +157,12 @@ def _search(records: Sequence[Named], scores: str, chosen: str, y: str) -> Draft
 def _curves(snapshots: Sequence[Number]) -> Iterator[Draft]:
     """Yield the main number over the epochs of pre-training, a line per run and kind of result."""
     main = [number for number in snapshots if number.metric == number.primary_metric]
-    found = blocks(main)
+    all_blocks = blocks(main)
     several_protocols = len({number.column for number in main}) > 1
     points = []
-    for block in found:
+    for block in all_blocks:
         for number in block.numbers:
-            words = [curve_of(number), *([block.heading.lower()] if len(found) > 1 else [])]
+            words = [curve_of(number), *([block.heading.lower()] if len(all_blocks) > 1 else [])]
             words += [f"protocol {number.reading}"] if several_protocols else []
             run = number.runs[0]
             point = float(run.epochs or 0), run.metrics.get(number.metric, math.nan)
@@ -258,7 +258,7 @@ def _text(value: float | None) -> str:
 def _confusions(records: Iterable[Named]) -> list[Sheet]:
     """Return the most confused classes of each checkpoint."""
     header = ("class", "taken for", "images", "of")
-    found = [
+    sheets = [
         sheet(
             f"Most confused classes: {name}",
             header,
@@ -269,7 +269,7 @@ def _confusions(records: Iterable[Named]) -> list[Sheet]:
         for name, run in records
         if (pairs := run.details.get("most_confused"))
     ]
-    return found[:MAX_COLUMNS]
+    return sheets[:MAX_COLUMNS]
 
 
 def _galleries(folder: Path, records: Iterable[Named]) -> list[Gallery]:

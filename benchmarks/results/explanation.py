@@ -213,7 +213,7 @@ def again_lines(record: Record, path: Path) -> Iterator[Line]:
     else:
         file = file_of(record)
         yield file, f"the checkpoint {hash_words}; the record may not hold its folder"
-    generated = any(told["small"] == "generated" for told in record.data.values())
+    generated = any(entry["small"] == "generated" for entry in record.data.values())
     written = "; python -m transfer generate-data writes them" if generated else ""
     yield "DATA", f"the folder of all data sets{written}"
     if protocol_hash(record.task, TASKS[key]) != record.protocol["paper_hash"]:
@@ -243,9 +243,10 @@ def _place(path: Path, task: str) -> tuple[Path | None, bool]:
 def _network_of(record: Record) -> str:
     """Return which checkpoints have the network of a random initialization."""
     backbone, form = record.backbone, record.request["input"]
-    told = {"size_px": "size in px", "mean": "mean", "std": "deviation"}
-    held = " and ".join(f"{told[part]} {value_words(form[part])}" for part in told if part in form)
+    labels = {"size_px": "size in px", "mean": "mean", "std": "deviation"}
+    texts = [f"{text} {value_words(form[name])}" for name, text in labels.items() if name in form]
+    network = network_words(backbone["arch"], backbone["stem"])
     return (
-        f"any checkpoint of a {network_words(backbone['arch'], backbone['stem'])} for images of "
-        f"{held}: the command takes the network and the input from it, not the weights"
+        f"any checkpoint of a {network} for images of {' and '.join(texts)}: the command takes the "
+        "network and the input from it, not the weights"
     )

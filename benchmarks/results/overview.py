@@ -102,9 +102,12 @@ def method_page(numbers: Sequence[Number], command: str) -> Page:
 
     It is empty if no two methods have a result on the same task.
     """
-    found = blocks(numbers)
+    all_blocks = blocks(numbers)
     rows = {
-        row.row: row for block in reversed(found) for row in block.rows if "/" in row.run.recipe
+        row.row: row
+        for block in reversed(all_blocks)
+        for row in block.rows
+        if "/" in row.run.recipe
     }
 
     def place(row: Number) -> tuple[str, bool, tuple[str, ...]]:
@@ -113,18 +116,18 @@ def method_page(numbers: Sequence[Number], command: str) -> Page:
 
     parts: Page = []
     for size, own in groupby(sorted(rows.values(), key=place), key=lambda row: place(row)[0]):
-        parts += _methods(size, [*own], found)
+        parts += _methods(size, [*own], all_blocks)
     if not parts:
         return []
     text = "Percent; one row per method, all of one size of recipe. Only numbers of one column may "
     return ["# Methods", f"{text}be compared. Made by `{command}`.", *parts]
 
 
-def _methods(size: str, rows: Sequence[Number], found: Sequence[Block]) -> list[Part]:
+def _methods(size: str, rows: Sequence[Number], all_blocks: Sequence[Block]) -> list[Part]:
     keys = {row.row for row in rows}
     columns: list[tuple[Block, Number]] = []
     shown: set[tuple[object, ...]] = set()
-    for block in found:
+    for block in all_blocks:
         results = grouped((n.column, n) for n in block.numbers if n.runs and n.row in keys)
         for column in block.columns:
             own = results.get(column, [])

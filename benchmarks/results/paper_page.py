@@ -136,14 +136,16 @@ def paper_tables(table: Table, numbers: Iterable[Number], notes: Notes) -> list[
             return f"protocol {reading} instead of {', '.join(sorted(own))}"
         return "" if reading == protocol else f"protocol {reading}"
 
-    found = blocks(
+    all_blocks = blocks(
         number._replace(reasons=number.reasons._replace(protocol=unexpected_protocol(number)))
         for number in numbers
         if belongs(number)
     )
-    comparable = next((block for block in found if block.comparable), EMPTY)
+    comparable = next((block for block in all_blocks if block.comparable), EMPTY)
     shown = [_paper_table(table, comparable, notes, printed=True)]
-    others = [(block, _rows_with_protocol(table, block)) for block in found if not block.comparable]
+    others = [
+        (block, _rows_with_protocol(table, block)) for block in all_blocks if not block.comparable
+    ]
     for block, rows in sorted(others, key=lambda entry: not entry[1]):
         title = f"{block.heading}: not comparable with the rows above"
         if rows:

@@ -150,8 +150,8 @@ def _best_setting(statement: Statement, evidence: Evidence) -> tuple[list[str], 
     """
     measurements = statement.swept
     first = next(iter(measurements.values()))
-    found = {value: evidence.score(statement, one) for value, one in measurements.items()}
-    scores = {value: score for value, score in found.items() if score}
+    by_value = {value: evidence.score(statement, one) for value, one in measurements.items()}
+    scores = {value: score for value, score in by_value.items() if score}
     paper = statement.values[first.value]
     line = [statement.where, statement.what, first.value, f"{paper}"]
     missing = [_needed(one) for value, one in measurements.items() if value not in scores]
