@@ -1,11 +1,10 @@
 """python -m transfer TASK | get-data | check-data | describe-data | inspect | generate-data |
-convert-sbd | make-corruptions | --list.
+convert-sbd | --list.
 
 Evaluate one checkpoint on one task, or inspect checkpoints and data. benchmarks/run_all.py runs all
 tasks. Exit status: 0 done, 1 failed, 2 wrong request, 75 stopped by a signal and resumable.
 """
 
-import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -143,25 +142,7 @@ class ConvertSBD:
         return 0
 
 
-@dataclass(frozen=True, kw_only=True)
-class MakeCorruptions:
-    """Corrupt ImageNet-100's test images with a package, a stand-in where ImageNet-C is absent."""
-
-    data: Path = field(default_factory=data_folder)
-    """Folder of all data sets; $DATASETS or ./datasets."""
-    workers: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
-    """Processes, one per core if not given; their number does not change the images."""
-
-    def __call__(self) -> int:
-        """Write the images; return the exit status."""
-        from transfer.datasets.imagenet.make_corruptions import make_corruptions
-
-        made = make_corruptions(self.data, workers=self.workers)
-        print(f"{made}  ->  {self.data / 'imagenet-c-made'}")
-        return 0
-
-
-Command = GetData | CheckData | DescribeData | Inspect | GenerateData | ConvertSBD | MakeCorruptions
+Command = GetData | CheckData | DescribeData | Inspect | GenerateData | ConvertSBD
 COMMANDS: dict[str, type[Command]] = {
     "get-data": GetData,
     "check-data": CheckData,
@@ -169,7 +150,6 @@ COMMANDS: dict[str, type[Command]] = {
     "inspect": Inspect,
     "generate-data": GenerateData,
     "convert-sbd": ConvertSBD,
-    "make-corruptions": MakeCorruptions,
 }
 
 

@@ -155,7 +155,7 @@ def _killed(status: int) -> WorkerKilledError:
     if status == -signal.SIGKILL:
         why = (
             "most likely because memory ran out: load with fewer processes (--workers of "
-            "pretrain and make-corruptions; else a smaller --cpus on a cluster, taskset -c 0-3 "
+            "pretrain; else a smaller --cpus on a cluster, taskset -c 0-3 "
             "before the command elsewhere), or give the run more memory"
         )
     return WorkerKilledError(

@@ -422,12 +422,6 @@ def _look(file: Path, size: tuple[int, ...] | None, *, decode: bool) -> tuple[st
     return "", content_key(num_bytes, start, end)
 
 
-def is_truncated(file: Path) -> bool:
-    """Return whether the first and last bytes are not those of a whole JPEG or PNG."""
-    start, end, _ = _read_ends(file)
-    return not _are_whole_ends(start, end)
-
-
 def _are_whole_ends(start: bytes, end: bytes) -> bool:
     return any(start.startswith(first) and end.endswith(last) for first, last in ENDS.items())
 

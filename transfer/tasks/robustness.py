@@ -269,7 +269,4 @@ def right_over_corruptions(
 TASKS: dict[str, TrainedClassifier] = {
     "objectnet13_eval": ObjectNetEval(),
     "imagenet_c100_eval": CorruptionEval(),
-    "imagenet_c100_eval@made": CorruptionEval(
-        dataset="imagenet_c100_made", protocol="looc-2020-made/1", by_default=False
-    ),
 }

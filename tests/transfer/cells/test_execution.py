@@ -17,7 +17,6 @@ from transfer.cells.request import (
     Cell,
     CellSettings,
     check_records_of_name,
-    departures,
     finished,
 )
 from transfer.datasets.expected import DataError
@@ -159,8 +158,3 @@ def test_the_list_of_a_drawn_split_is_stored_beside_the_run_and_named_in_the_rec
     stored = (cell.settings.runs / "lists" / told["file"]).read_bytes()
     assert told["file"].startswith("inat1k-resplit0-")
     assert hashlib.sha256(stored).hexdigest() == told["sha256"]
-
-
-def test_a_stand_in_is_a_departure(cell: Cell) -> None:
-    found = departures(replace(cell, key="imagenet_c100_eval@made"))
-    assert any(line.startswith("corruptions made by generate-data 1, 15 kinds") for line in found)

@@ -17,14 +17,11 @@ from unittest.mock import patch
 import pytest
 
 import benchmarks.execution.one_cell
-import transfer.__main__
 from pretrain.running import stop
 from pretrain.running.loader import _packed
 from tests.campaign.processes import children
 from tests.transfer.cells.forked_command import ForkedCommand, loader_processes
 from tests.transfer.cells.many_images import generate_many
-from tests.transfer.datasets.imagenet.test_imagenet import contents
-from tests.transfer.datasets.imagenet.test_imagenet import data as data_to_corrupt
 from transfer.datasets.images import Images
 from transfer.datasets.synthetic.generate import generate
 
@@ -36,7 +33,6 @@ NUM_WORKERS_HERE = (
     "transfer.frozen.random_views.num_workers",
     "transfer.finetuning.stream.num_workers",
 )
-__all__ = ["data_to_corrupt"]
 
 
 @pytest.fixture(autouse=True)
@@ -152,24 +148,6 @@ def test_run_all_continues_without_a_reader_of_its_output(tmp_path: Path, checkp
     subprocess.run(piped, shell=True, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     assert (tmp_path / "status").read_text() == "0\n"
     assert (tmp_path / "results" / "tables").exists()
-
-
-def test_corruptions_go_on_after_a_signal_to_all_processes(
-    data_to_corrupt: Path, tmp_path: Path
-) -> None:
-    words = ["make-corruptions", "--data", str(data_to_corrupt), "--workers", "2"]
-    with closed_gate(tmp_path) as gate:
-        command = ForkedCommand(transfer.__main__.main, words, tmp_path / "log")
-        command.wait_for_workers()
-        command.signal_all(signal.SIGTERM)
-        gate.touch()
-    assert command.wait() == stop.EXIT_RESUMABLE, command.log.read_text()
-    assert command.last_line() == "stopped by SIGTERM, run the same command to go on"
-    assert ForkedCommand(transfer.__main__.main, words, tmp_path / "log").wait() == 0
-    made = contents(data_to_corrupt)
-    shutil.rmtree(data_to_corrupt / "imagenet-c-made")
-    assert ForkedCommand(transfer.__main__.main, words, tmp_path / "log").wait() == 0
-    assert contents(data_to_corrupt) == made
 
 
 def test_the_second_ctrl_c_means_now(

@@ -52,7 +52,7 @@ PUBLISHED = {
     "coco17": (80, "AP", 118_287 - 5_000, 5_000, 5_000),
     "coco17_keypoints": (1, "AP", 118_287 - 5_000, 5_000, 5_000),
 }
-TEST_ONLY = ("imagenet_c100", "imagenet_c100_made", "objectnet13")
+TEST_ONLY = ("imagenet_c100", "objectnet13")
 KEYS = tuple(PUBLISHED)
 ONE_LABEL = tuple(key for key in KEYS if not key.startswith(("voc", "coco")))
 

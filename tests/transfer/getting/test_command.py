@@ -92,7 +92,6 @@ def test_a_wrong_request_is_refused(data: Path, capsys: pytest.CaptureFixture[st
         "no data set 'unknown'": ["unknown"],
         "name data sets": [],
         "expected one of jcl": ["--suite", "other"],
-        "cannot be downloaded": ["imagenet_c100_made"],
         "not a folder": ["dtd", "--from", "/none/at/all"],
     }
     for why, words in requests.items():

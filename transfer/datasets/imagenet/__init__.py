@@ -3,6 +3,5 @@
 imagenet.py          ImageNet-1k, ImageNet-100, the labeled 1 % and 10 %; sorts flat val images
 imagenet100.txt      the class folders of ImageNet-100
 objectnet.py         photographs of another kind, thirteen classes (objectnet.txt); test images only
-imagenet_c.py        corrupted test images, as published or made on the user's machine
-make_corruptions.py  makes them
+imagenet_c.py        corrupted test images of ImageNet-100's classes
 """

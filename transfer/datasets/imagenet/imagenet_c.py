@@ -1,23 +1,13 @@
-"""ImageNet-100's test images corrupted: as published, and as made on this machine.
+"""The ImageNet-100 classes of ImageNet-C, Hendrycks and Dietterich, ICLR 2019, arXiv:1903.12261.
 
-imagenet_c100: the ImageNet-100 classes of ImageNet-C, Hendrycks and Dietterich, ICLR 2019,
-arXiv:1903.12261: every val image under every corruption at every severity.
-imagenet_c100_made: the stand-in. `make_corruptions.py` writes it; once all images are there it
-writes a manifest with the package and the kinds of corruption. Without it, the set is unfinished.
-
-Both have a test split only. An image's name, KIND/SEVERITY/WNID/FILE below the set's folder, holds
-corruption and severity.
+Every val image under every corruption at every severity; there is a test split only. An image's
+name, KIND/SEVERITY/WNID/FILE in the set's folder, holds corruption and severity.
 """
 
-import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from pretrain.running.atomic_files import write_whole
 from transfer.datasets.expected import DataError, Sizes
 from transfer.datasets.imagenet.imagenet import (
     imagenet100_wnids,
@@ -36,27 +26,9 @@ EXTRA_KINDS = GROUPS.pop("extra")
 MAIN_KINDS = tuple(kind for kinds in GROUPS.values() for kind in kinds)
 KINDS = MAIN_KINDS + EXTRA_KINDS
 SEVERITIES = (1, 2, 3, 4, 5)
-FOLDER, MADE_FOLDER = "imagenet-c", "imagenet-c-made"
-MANIFEST_FILE = "made.json"
+FOLDER = "imagenet-c"
 VAL_IMAGES = 5_000
 """Images of ImageNet-100 under each corruption at each severity."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Manifest:
-    """The content of the folder of made corruptions, and who made it."""
-
-    package: str
-    version: str
-    kinds: tuple[str, ...]
-    """Kinds of corruption, each at all five severities."""
-    source: str
-    """Fingerprint of the test images that were corrupted."""
-
-    @property
-    def maker(self) -> str:
-        """Name and version of the package."""
-        return f"{self.package} {self.version}"
 
 
 def kind_and_severity(name: str) -> tuple[str, int]:
@@ -67,22 +39,7 @@ def kind_and_severity(name: str) -> tuple[str, int]:
 
 def read_imagenet_c100(data: Path, split: str, sizes: Sizes) -> Images:
     """Read imagenet-c/KIND/SEVERITY/WNID/*.JPEG of nineteen kinds, or of the fifteen."""
-    return _read(data, FOLDER, expected_kinds(data))
-
-
-def read_imagenet_c100_made(data: Path, split: str, sizes: Sizes) -> Images:
-    """Read imagenet-c-made/KIND/SEVERITY/WNID/*.JPEG of the kinds that the manifest names."""
-    manifest = read_manifest(data / MADE_FOLDER / MANIFEST_FILE)
-    if manifest is None:
-        raise DataError(
-            f"{MADE_FOLDER} has no {MANIFEST_FILE}: it is unfinished; "
-            "run make-corruptions again, which goes on where it stopped"
-        )
-    return _read(data, MADE_FOLDER, manifest.kinds)
-
-
-def _read(data: Path, name: str, kinds: Sequence[str]) -> Images:
-    folder = data / name
+    folder, kinds = data / FOLDER, expected_kinds(data)
     absent = [kind for kind in kinds if not (folder / kind).is_dir()]
     if absent:
         raise DataError(f"{len(absent)} of {len(kinds)} corruptions are missing: {absent[:4]}")
@@ -116,59 +73,19 @@ def missing_kinds(data: Path) -> list[str]:
     return ["ImageNet-C without extra.tar: 15 kinds, no all19_top1 and no sev3plus19_top1"]
 
 
-def write_manifest(file: Path, manifest: Manifest) -> None:
-    """Write the manifest whole or not at all; WriteError if that fails."""
-    write_whole(file, (json.dumps(asdict(manifest), indent=1) + "\n").encode(), "--data")
-
-
-def read_manifest(file: Path) -> Manifest | None:
-    """Return the manifest, or None if there is no such file; DataError if it cannot be parsed."""
-    try:
-        content = json.loads(file.read_text())
-        values = {name: content[name] for name in ("package", "version", "source")}
-        return Manifest(kinds=tuple(content["kinds"]), **values)
-    except FileNotFoundError:
-        return None
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError(
-            f"{file}: it cannot be read ({error}); remove its folder and run make-corruptions again"
-        ) from error
-
-
-def describe_maker(data: Path) -> list[str]:
-    """Return a sentence that names the package and the corruptions that it lacks."""
-    manifest = read_manifest(data / MADE_FOLDER / MANIFEST_FILE)
-    if manifest is None:
-        return []
-    absent = ", ".join(kind for kind in KINDS if kind not in manifest.kinds)
-    return [f"corruptions made by {manifest.maker}, {len(manifest.kinds)} kinds, no {absent}"]
-
-
-def _write_corruptions(
-    name: str, kinds: Sequence[str], data: Path, rng: np.random.Generator
-) -> None:
-    """Write NAME/KIND/SEVERITY/WNID/FILE, an image per class, all noise."""
-    for kind in kinds:
+def _write_small(data: Path, rng: np.random.Generator) -> None:
+    """Write an image per kind, severity and class, all noise."""
+    for kind in KINDS:
         for severity in SEVERITIES:
             for number, wnid in enumerate(small_in100_wnids(), start=1):
                 pixels = paint_small_class(wnid, rng)
                 noisy = pixels + rng.normal(0, 8 * severity, size=pixels.shape)
                 file = f"{kind}/{severity}/{wnid}/ILSVRC2012_val_{number:08d}.JPEG"
-                write_file(data / name / file, jpeg(np.clip(noisy, 0, 255).astype(np.uint8)))
+                write_file(data / FOLDER / file, jpeg(np.clip(noisy, 0, 255).astype(np.uint8)))
 
 
-def _write_small_made(data: Path, rng: np.random.Generator) -> None:
-    """Write the images and the manifest, in the name of `generate-data`."""
-    _write_corruptions(MADE_FOLDER, MAIN_KINDS, data, rng)
-    manifest = Manifest(package="generate-data", version="1", kinds=MAIN_KINDS, source="")
-    write_manifest(data / MADE_FOLDER / MANIFEST_FILE, manifest)
-
-
-def _small_sizes(num_kinds: int) -> Sizes:
-    classes = len(small_in100_wnids())
-    counts = {"test": classes * num_kinds * len(SEVERITIES)}
-    return Sizes(classes=classes, counts=counts, drawn=True)
-
+CLASSES = len(small_in100_wnids())
+SMALL_COUNTS = {"test": CLASSES * len(KINDS) * len(SEVERITIES)}
 
 DATASETS = {
     "imagenet_c100": info(
@@ -178,15 +95,8 @@ DATASETS = {
         known_classes=imagenet100_wnids,
         read=read_imagenet_c100,
         small=SmallVersion(
-            sizes=_small_sizes(len(KINDS)), write=partial(_write_corruptions, FOLDER, KINDS)
+            sizes=Sizes(classes=CLASSES, counts=SMALL_COUNTS, drawn=True), write=_write_small
         ),
         sources=(source("imagenet-c"),),
-    ),
-    "imagenet_c100_made": info(
-        "imagenet_c100_made",
-        departures=describe_maker,
-        known_classes=imagenet100_wnids,
-        read=read_imagenet_c100_made,
-        small=SmallVersion(sizes=_small_sizes(len(MAIN_KINDS)), write=_write_small_made),
     ),
 }
