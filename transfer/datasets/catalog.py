@@ -97,9 +97,9 @@ open_segmented = partial(_open_as, Segmented)
 
 
 def map_annotations(keys: Iterable[str], data: Path, cache: Path, *, parse: bool = True) -> None:
-    """Parse large annotation files of these sets once for all processes, which map their arrays.
+    """Load large annotation files of these sets from the cache; parse and store those not in it.
 
-    parse: False maps the arrays that an earlier process has stored, and writes nothing.
+    parse: False loads the arrays that an earlier process has stored, and writes nothing.
     Sets that are absent or broken are left to the functions that open them, which say so.
     """
     for info in map(dataset_info, keys):

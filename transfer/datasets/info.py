@@ -120,9 +120,9 @@ class DatasetInfo:
     read: Callable[[Path, str, Sizes], AnySplit]
     """Reads a split from the data folder; the sizes say how many images a drawn split takes."""
     map_annotations: Callable[[Path, Path, bool], None] | None = None
-    """Parses large annotation files of a data folder once, into the arrays of a cache folder; this
-    process then reads the mapped arrays. If the last argument is false, it maps what is stored, and
-    parses and writes nothing. None: the annotations are small."""
+    """Loads large annotation files of a data folder from a cache folder; parses them and stores
+    their arrays if they are not in it, unless the last argument is false. None: the annotations are
+    small."""
     how_to_get: str
     """Instructions to download and unpack the set, which end every error about it."""
     small: SmallVersion

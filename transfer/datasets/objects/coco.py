@@ -141,16 +141,16 @@ def read_coco(kind: Kind, data: Path, split: str, sizes: Sizes) -> Scenes:
 
 
 def _open(file: Path) -> Scenes:
-    """Return the scenes of an annotation file, which this process parses or maps once."""
+    """Return the scenes of an annotation file, which this process parses or loads once."""
     state = _state(file)
     if not _is_opened(file):
-        _opened[file] = state, _parse_scenes(file)
+        _opened[file] = state, _parse_scenes(file, read_bytes(file))
     # a copy, without the cached fingerprint: image files may change while annotations do not
     return copy.copy(_opened[file][1])
 
 
 def map_coco(kind: Kind, data: Path, cache: Path, parse: bool) -> None:
-    """Parse coco/annotations/KIND_{train,val}2017.json once for all processes."""
+    """Load coco/annotations/KIND_{train,val}2017.json from the cache, or parse and store them."""
     for part in ("train2017", "val2017"):
         file = _file(kind, data, part)
         if file.is_file() and (parse or not _is_opened(file)):
@@ -173,11 +173,11 @@ def _is_opened(file: Path) -> bool:
     return file in _opened and _opened[file][0] == _state(file)
 
 
-def _parse_scenes(file: Path) -> Scenes:
+def _parse_scenes(file: Path, content: bytes) -> Scenes:
     """Return the scenes of an annotation file, in half a minute if it is large."""
     data = file.parents[2]
     kind, _, part = file.stem.rpartition("_")
-    lists = _parse(file)
+    lists = _parse(file, content)
     names = _categories(file, lists["categories"], kind)
     classes = {number: label for label, number in enumerate(names)}
     log = _Log(file=file.relative_to(data).as_posix(), kind=kind, classes=classes)
@@ -229,9 +229,9 @@ class _Log:
         self.faults.append(f"{self.file}: image {image}, annotation {number}: {why}")
 
 
-def _parse(file: Path) -> dict[str, Any]:
+def _parse(file: Path, text: bytes) -> dict[str, Any]:
     try:
-        content = json.loads(read_bytes(file))
+        content = json.loads(text)
     except ValueError as error:
         raise DataError(f"{file} is no JSON ({error}); {UNPACK}") from error
     for key in ("images", "annotations", "categories"):

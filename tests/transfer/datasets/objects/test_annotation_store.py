@@ -1,13 +1,11 @@
-"""Stored annotations are those of the JSON file, whatever odd values it has, and parsed once."""
+"""Stored annotations are those of the JSON file, whatever odd values it has."""
 
 import json
-import multiprocessing
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from tests.transfer.datasets.conftest import CopyOf
@@ -49,12 +47,6 @@ def rename_first_category(folder: Path, name: str) -> None:
         file.write_text(json.dumps(content))
 
 
-def is_mapped(values: np.ndarray | None) -> bool:
-    while isinstance(values, np.ndarray) and not isinstance(values, np.memmap):
-        values = values.base
-    return isinstance(values, np.memmap)
-
-
 def assert_same(one: Scenes, other: Scenes) -> None:
     assert one.fingerprint == other.fingerprint
     assert one.source.folder == other.source.folder
@@ -66,7 +58,7 @@ def assert_same(one: Scenes, other: Scenes) -> None:
 
 
 @pytest.mark.parametrize("key", FILES)
-def test_mapped_splits_are_those_of_the_json_file(
+def test_stored_splits_are_those_of_the_json_file(
     key: str, copy_of: CopyOf, tmp_path: Path
 ) -> None:
     data, cache = copy_of(key), tmp_path / "cache"
@@ -81,10 +73,9 @@ def test_mapped_splits_are_those_of_the_json_file(
             parsed = open_scenes(key, data, split)
             coco._opened.clear()
             map_annotations([key], data, cache)
-            mapped = open_scenes(key, data, split)
-            assert is_mapped(mapped.arrays.boxes)
-            assert_same(mapped, parsed)
-    assert len(list(cache.glob("annotations/*.scenes"))) == 4  # changed files have their own
+            stored = open_scenes(key, data, split)
+            assert_same(stored, parsed)
+    assert len(list(cache.glob("annotations/*.npz"))) == 4  # changed files have their own
 
 
 @pytest.fixture
@@ -92,32 +83,42 @@ def published(small_data: Path) -> Path:
     return small_data / "coco" / "annotations" / "instances_val2017.json"
 
 
+def read(file: Path, cache: Path) -> Scenes:
+    return read_once(file, cache, coco._parse_scenes)
+
+
 def test_an_unreadable_store_is_made_again(published: Path, tmp_path: Path) -> None:
-    expected = read_once(published, tmp_path, coco._parse_scenes)
-    (path,) = tmp_path.glob("annotations/*.scenes")
-    for name, content in (("coordinates.npy", b""), ("about.json", b"{}"), ("about.json", b"[]")):
-        (path / name).unlink()  # the pages that are mapped stay
-        (path / name).write_bytes(content)
-        assert_same(read_once(published, tmp_path, coco._parse_scenes), expected)
-        assert (path / name).stat().st_size > 2
-    assert {entry.suffix for entry in path.parent.iterdir()} == {".scenes", ".lock"}
+    expected = read(published, tmp_path)
+    (entry,) = tmp_path.glob("annotations/*.npz")
+    whole = entry.read_bytes()
+    for content in (b"", b"?", whole[:-100]):
+        entry.write_bytes(content)
+        assert_same(read(published, tmp_path), expected)
+        assert entry.stat().st_size == len(whole)
 
 
-def test_a_file_that_is_replaced_while_it_is_parsed_is_not_stored(
+def test_stored_annotations_are_not_parsed_again(published: Path, tmp_path: Path) -> None:
+    read(published, tmp_path)
+    read_once(published, tmp_path, lambda file, content: pytest.fail("parsed again"))
+
+
+def test_a_file_that_is_replaced_while_it_is_parsed_is_read_again(
     published: Path, tmp_path: Path
 ) -> None:
-    file = Path(shutil.copy(published, tmp_path))
+    file = tmp_path / "coco" / "annotations" / published.name
+    file.parent.mkdir(parents=True)
+    shutil.copy(published, file)
+    other = published.with_name("instances_train2017.json").read_bytes()
 
-    def parse(file: Path) -> Scenes:
-        scenes = coco._parse_scenes(file)
-        file.write_text("{}")
-        return scenes
+    def parse(file: Path, content: bytes) -> Scenes:
+        file.write_bytes(other)
+        return coco._parse_scenes(file, content)
 
-    read_once(file, tmp_path, parse)
-    assert not list(tmp_path.rglob("*.scenes"))
+    first = read_once(file, tmp_path, parse)
+    assert len(first) < len(read(file, tmp_path))
 
 
-def test_what_an_evaluation_has_stored_is_mapped_by_a_plan_that_writes_nothing(
+def test_a_plan_uses_what_an_evaluation_has_stored_and_writes_nothing(
     small_data: Path, tmp_path: Path
 ) -> None:
     fingerprint.cache_clear()
@@ -125,11 +126,10 @@ def test_what_an_evaluation_has_stored_is_mapped_by_a_plan_that_writes_nothing(
     expected = fingerprint("coco17", small_data, tmp_path)
     assert not list(tmp_path.iterdir())
     map_annotations(["coco17"], small_data, tmp_path)
-    assert len(list(tmp_path.glob("annotations/*.scenes"))) == 2
+    assert len(list(tmp_path.glob("annotations/*.npz"))) == 2
     fingerprint.cache_clear()
     coco._opened.clear()
     assert fingerprint("coco17", small_data, tmp_path) == expected
-    assert is_mapped(open_scenes("coco17", small_data, "test").arrays.boxes)
 
 
 def test_a_full_disk_is_one_line_and_the_run_goes_on(
@@ -139,30 +139,7 @@ def test_a_full_disk_is_one_line_and_the_run_goes_on(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     fill_disk("/annotations/")
-    scenes = read_once(published, tmp_path, coco._parse_scenes)
-    assert_same(scenes, coco._parse_scenes(published))
+    scenes = read(published, tmp_path)
+    assert_same(scenes, coco._parse_scenes(published, published.read_bytes()))
     (line,) = capsys.readouterr().err.splitlines()
     assert "each process parses instances_val2017.json by itself" in line
-
-
-def _read_and_count(published: Path, cache: Path, counts: Any, start: Any) -> None:
-    def parse(file: Path) -> Scenes:
-        with counts.get_lock():
-            counts.value += 1
-        return coco._parse_scenes(file)
-
-    start.wait()
-    read_once(published, cache, parse)
-
-
-def test_processes_that_start_together_parse_once(published: Path, tmp_path: Path) -> None:
-    context = multiprocessing.get_context("fork")
-    counts, start = context.Value("i", 0), context.Barrier(3)
-    arguments = (published, tmp_path, counts, start)
-    processes = [context.Process(target=_read_and_count, args=arguments) for _ in range(3)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
-    assert [process.exitcode for process in processes] == [0, 0, 0]
-    assert counts.value == 1
