@@ -44,6 +44,9 @@ ENDS = {JPEG_START: b"\xff\xd9", b"\x89PNG\r\n\x1a\n": b"IEND\xaeB`\x82"}
 """First and last bytes of a whole file."""
 BLOCK = 512
 """Files handed to the threads at a time: a stop waits for them."""
+COUNTED: Mapping[type, str] = {Images: "image", Scenes: "object that counts", Segmented: "pixel"}
+"""What a class needs in each split, by the kind of set; difficult objects and crowds do not
+count."""
 NO_PARTS = "without train and val, which tasks need that choose a learning rate"
 NUM_NAMED = 20
 """Problems that an error message quotes; check-data prints all."""
@@ -320,19 +323,24 @@ def count_classes(
     """Return the number of classes with images in every split, and a line for each other class.
 
     A small excerpt of objects or masks lacks those of some classes: there, the classes count that
-    all annotation files name, and no other is missed. An excerpt of labeled images that has the
-    expected number of such classes misses none either.
+    all annotation files name, and only a split without any is named. An excerpt of labeled images
+    that has the expected number of such classes misses none either.
     """
     # names that are known without the files, so that a missing class folder is named
     listed = dataset_info(key).known_classes()
     known = set(listed) if len(listed) == expected else set()
     known.update(name for images in pools.values() for name in images.class_names)
     present = {split: _present_classes(images) for split, images in pools.items()}
+    needed = {
+        split: next(text for kind, text in COUNTED.items() if isinstance(images, kind))
+        for split, images in pools.items()
+    }
     if excerpt and not has_labels(pools):
-        present = {split: set(images.class_names) for split, images in pools.items()}
-        known = set()
+        empty = [f"{split}: no {needed[split]}" for split, names in present.items() if not names]
+        named = [set(images.class_names) for images in pools.values()]
+        return len(set.intersection(*named)) if named else 0, empty
     absent = [
-        f"{split}: class {name} has no image"
+        f"{split}: class {name} has no {needed[split]}"
         for split, names in present.items()
         for name in sorted(known - names)
     ]
@@ -457,7 +465,11 @@ def announce(
     than is tolerated.
     """
     described = {key: _describe(key, data, tolerated) for key in keys}
-    for key, (sizes, _) in described.items():
+    earlier = small_sizes(data)
+    for key, (sizes, notes) in described.items():
+        if key in earlier and earlier[key].counts != sizes.counts:
+            before = ", ".join(f"{split} {count:,}" for split, count in earlier[key].counts.items())
+            described[key] = sizes, (*notes, f"replaces the sizes {before} of {SMALL_DATA}")
         mark_small(data, key, sizes)
     return described
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import get_args, get_type_hints
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -16,11 +17,13 @@ import transfer.datasets.check
 import transfer.datasets.expected
 from benchmarks.results.records import SMALL_DATA as WORDS_OF_DATA
 from tests.transfer.datasets.conftest import CopyOf
+from tests.transfer.detection.scenes import scene
 from transfer.__main__ import main
 from transfer.datasets.catalog import DATASETS, open_split
-from transfer.datasets.check import Report, announce, check, render, require
+from transfer.datasets.check import Report, announce, check, count_classes, render, require
 from transfer.datasets.expected import SMALL_DATA, DataError, Sizes, mark_small, small_sizes
 from transfer.datasets.images import Images
+from transfer.datasets.scenes import Scenes
 
 
 def cut_in_half(file: Path) -> None:
@@ -357,6 +360,22 @@ def test_excerpt_whose_test_lacks_classes_is_ok_once_described(copy_of: CopyOf) 
     sizes, _ = announce(["in1k"], data)["in1k"]
     assert (sizes.classes, sizes.counts["val"]) == (2, 30)  # a tenth of each of ten classes
     assert check("in1k", data, decode=False).ok
+
+
+@pytest.mark.parametrize("difficult", [False, True])
+def test_excerpt_of_difficult_objects_alone_is_refused(difficult: bool, tmp_path: Path) -> None:
+    drawn = scene("a.jpg", "a", 60, 60, [[0, 0, 9, 9]], [1], aside=np.array([difficult]))
+    pools = {"test": Scenes(tmp_path, [drawn], ["cat", "dog"])}
+    expected = ["test: no object that counts"] if difficult else []
+    assert count_classes("voc0712", pools, 20, excerpt=True) == (2, expected)
+
+
+def test_sizes_that_a_description_replaces_are_named(tmp_path: Path) -> None:
+    write_class_folders(tmp_path / CALTECH, {"ant": 45, "bass": 41})
+    announce(["caltech101"], tmp_path)
+    mark_small(tmp_path, "caltech101", Sizes(classes=2, counts={"trainval": 60, "test": 7}))
+    _, notes = announce(["caltech101"], tmp_path)["caltech101"]
+    assert f"replaces the sizes trainval 60, test 7 of {SMALL_DATA}" in notes
 
 
 def test_nothing_is_written_if_one_of_several_sets_cannot_be_read(copy_of: CopyOf) -> None:

@@ -415,7 +415,7 @@ def test_an_excerpt_may_lack_objects_of_a_class(data: Path) -> None:
         content["annotations"] = [entry for entry in entries if entry["category_id"] != 62]
     report = check("coco17", data, decode=False)
     assert report.classes == (4, 5)
-    assert "test: class chair has no image" in report.problems
+    assert "test: class chair has no object that counts" in report.problems
     mark_small(data, "coco17", Sizes(classes=5, counts={"trainval": 48, "test": 24}))
     assert check("coco17", data, decode=False).ok
     with pytest.raises(DataError, match="does not say how many images to hold out"):
