@@ -4,5 +4,6 @@ recipe.py   all numbers of network, training and test
 network.py  mmsegmentation's model for our loop and test; the proof of its backbone
 samples.py  images and masks, scaled, flipped and cropped
 train.py    samples and optimizer for the loop of finetuning/; predictions on a split
+masks.py    predicted masks in files: scores, resampled scores, pictures
 iou.py      intersection over union
 """

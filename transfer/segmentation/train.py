@@ -11,6 +11,7 @@ from pretrain.running.processes import Process, indices_of_process
 from transfer.datasets.segmented import Segmented, write_mask
 from transfer.finetuning.loop import fused
 from transfer.finetuning.state import Training
+from transfer.segmentation.masks import prediction_path
 from transfer.segmentation.network import FCN
 from transfer.segmentation.recipe import SegmentationRecipe
 from transfer.segmentation.samples import pixels
@@ -46,11 +47,3 @@ def predict(network: FCN, split: Segmented, folder: Path, process: Process) -> N
                 counter.add(min(process.num_processes, len(split) - index))
     if process.num_processes > 1:
         dist.barrier()
-
-
-def prediction_path(folder: Path, split: Segmented, index: int) -> Path:
-    """Return the file of an image's predicted mask: the image's path with .png added.
-
-    Two images may have the same name in different folders, or differ only in their suffix.
-    """
-    return folder / f"{split.name(index)}.png"

@@ -5,22 +5,18 @@ CO2 Table 3 (Wei et al., ICLR 2021, arXiv:2010.02217, sections 3.4 and A.2), wit
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
-
-import numpy as np
 
 from pretrain.running.processes import this_process
 from transfer.datasets.catalog import open_segmented
 from transfer.datasets.folders import Folders
-from transfer.datasets.segmented import IGNORED, Segmented, read_mask
+from transfer.datasets.segmented import IGNORED, Segmented
 from transfer.encoders.architectures import PLAIN, WIDE
 from transfer.encoders.encoder import Encoder
 from transfer.frozen.pass_hours import Rates
-from transfer.outcomes import resampled
+from transfer.segmentation.masks import Predicted
 from transfer.segmentation.recipe import VOC_FCN, VOC_FCN_MOCO, SegmentationRecipe
 from transfer.tasks.recipe_training import Portion, RecipeTraining, StepCost, why_not_whole
 
@@ -29,47 +25,12 @@ if TYPE_CHECKING:
     from transfer.finetuning.state import Training
     from transfer.finetuning.stream import Samples
     from transfer.galleries.tile import Tile
-    from transfer.segmentation.iou import Confusion, Overlap
     from transfer.segmentation.network import FCN
     from transfer.segmentation.samples import Sample
 
 IMAGES_PER_GPU_SECOND = 20.0
 """Training speed of a ResNet-50 in float32 on crops of 513 px. It is assumed, not measured: the
 arithmetic of a crop is about a fifth of that of a Faster R-CNN's image."""
-
-
-@dataclass(frozen=True, eq=False)
-class Predicted:
-    """Predicted masks of a split, in files, with details of the training."""
-
-    folder: Path
-    split: Segmented
-    details: Mapping[str, object] = field(default_factory=dict)
-
-    @cached_property
-    def confusions(self) -> Confusion:
-        """Return the confusion matrix (n, L, L) of each image."""
-        from transfer.segmentation.iou import confusion
-        from transfer.segmentation.train import prediction_path
-
-        num_classes = len(self.split.class_names)
-        return np.stack(
-            [
-                confusion(
-                    read_mask(prediction_path(self.folder, self.split, i)),
-                    self.split.mask(i),
-                    num_classes,
-                )
-                for i in range(len(self.split))
-            ]
-        )
-
-    @cached_property
-    def overlap(self) -> Overlap:
-        """Return the scores over the pixels of all images together."""
-        from transfer.segmentation.iou import overlap
-
-        return overlap(self.confusions.sum(axis=0))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,27 +113,12 @@ class Segmentation(RecipeTraining[SegmentationRecipe]):
         return {"mIoU": predicted.overlap.mean}
 
     def details(self, predicted: Predicted) -> dict[str, object]:
-        """Return details of the training and the IoU of each class, null if it does not occur."""
-        from transfer.segmentation.iou import resampled_overlap
-
-        scores, confusions = predicted.overlap, predicted.confusions
-        names = predicted.split.class_names
-        return {
-            **predicted.details,
-            "IoU_per_class": dict(zip(names, scores.classes, strict=True)),
-            "num_classes_counted": sum(value is not None for value in scores.classes),
-            "pixel_accuracy": scores.pixel_accuracy,
-            "mean_accuracy": scores.mean_accuracy,
-            **resampled({"mIoU": resampled_overlap(confusions)}, len(confusions)),
-        }
+        """Return details of the training and the scores of the masks."""
+        return {**predicted.details, **predicted.scores()}
 
     def gallery(self, predicted: Predicted, folders: Folders) -> list[Tile]:
         """Return pictures of predicted masks beside the truth."""
-        from transfer.galleries.objects import segments
-        from transfer.segmentation.train import prediction_path
-
-        split = predicted.split
-        return segments(split, lambda i: read_mask(prediction_path(predicted.folder, split, i)))
+        return predicted.gallery()
 
 
 def no_class(images: Segmented) -> str:

@@ -5,8 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from transfer.datasets.segmented import Segmented, write_mask
-from transfer.segmentation.train import prediction_path
-from transfer.tasks.segmentation import Predicted
+from transfer.segmentation.masks import Predicted, prediction_path
 
 
 def solved_segmentation(folder: Path, *, right: bool) -> Predicted:

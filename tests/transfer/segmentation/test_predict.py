@@ -19,10 +19,11 @@ from pretrain.running.atomic_files import WriteError
 from pretrain.running.processes import Process
 from tests.transfer.segmentation.drawn_split import COLORS, drawn_split
 from transfer.datasets.segmented import IGNORED, Segmented, read_mask, voc_palette
+from transfer.segmentation.masks import prediction_path
 from transfer.segmentation.network import FCN, pixel_loss
 from transfer.segmentation.recipe import VOC_FCN
 from transfer.segmentation.samples import Sample
-from transfer.segmentation.train import predict, prediction_path, training
+from transfer.segmentation.train import predict, training
 
 ALONE = Process(device=torch.device("cpu"))
 RECIPE = replace(VOC_FCN.tiny(), crop_px=48)

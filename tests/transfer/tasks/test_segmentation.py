@@ -16,8 +16,9 @@ from transfer.cells.request import Cell, CellSettings
 from transfer.datasets.segmented import IGNORED, write_mask
 from transfer.encoders.encoder import Encoder
 from transfer.finetuning.options import TrainingOptions
+from transfer.segmentation.masks import Predicted
 from transfer.segmentation.recipe import VOC_FCN
-from transfer.tasks.segmentation import Predicted, Segmentation
+from transfer.tasks.segmentation import Segmentation
 
 KEY = "voc12_seg_fcn"
 

@@ -1,0 +1,74 @@
+"""Predicted masks of a split, in files: their scores, on resampled test sets too, and pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from transfer.datasets.segmented import Mask, Segmented, read_mask
+from transfer.outcomes import resampled
+
+if TYPE_CHECKING:
+    from transfer.galleries.tile import Tile
+    from transfer.segmentation.iou import Confusion, Overlap
+
+
+def prediction_path(folder: Path, split: Segmented, index: int) -> Path:
+    """Return the file of an image's predicted mask: the image's path with .png added.
+
+    Two images may have the same name in different folders, or differ only in their suffix.
+    """
+    return folder / f"{split.name(index)}.png"
+
+
+@dataclass(frozen=True, eq=False)
+class Predicted:
+    """Predicted masks of a split, in files, with details of the training."""
+
+    folder: Path
+    split: Segmented
+    details: Mapping[str, object] = field(default_factory=dict)
+
+    def mask(self, index: int) -> Mask:
+        """Return the predicted classes (H, W) of an image."""
+        return read_mask(prediction_path(self.folder, self.split, index))
+
+    @cached_property
+    def confusions(self) -> Confusion:
+        """Return the confusion matrix (n, L, L) of each image."""
+        from transfer.segmentation.iou import confusion
+
+        num_classes = len(self.split.class_names)
+        indices = range(len(self.split))
+        return np.stack([confusion(self.mask(i), self.split.mask(i), num_classes) for i in indices])
+
+    @cached_property
+    def overlap(self) -> Overlap:
+        """Return the scores over the pixels of all images together."""
+        from transfer.segmentation.iou import overlap
+
+        return overlap(self.confusions.sum(axis=0))
+
+    def scores(self) -> dict[str, object]:
+        """Return the IoU of each class (None: it does not occur), accuracies and resampled mIoU."""
+        from transfer.segmentation.iou import resampled_overlap
+
+        names = self.split.class_names
+        return {
+            "IoU_per_class": dict(zip(names, self.overlap.classes, strict=True)),
+            "num_classes_counted": sum(value is not None for value in self.overlap.classes),
+            "pixel_accuracy": self.overlap.pixel_accuracy,
+            "mean_accuracy": self.overlap.mean_accuracy,
+            **resampled({"mIoU": resampled_overlap(self.confusions)}, len(self.confusions)),
+        }
+
+    def gallery(self) -> list[Tile]:
+        """Return pictures of the predicted masks next to the truth."""
+        from transfer.galleries.objects import segments
+
+        return segments(self.split, self.mask)
