@@ -4,6 +4,7 @@
 # a campaign of kills, a cluster, a browser, the commands of the READMEs; three quarters of an hour more.
 # Both print what they skip, with the reason.
 # make gpu-check: set up, then test that this machine's GPU computes what the CPU does, and measure its rates.
+# make test-oldest: the wheel beside a user's packages, then tests with the oldest supported versions.
 # make test-processors: set up, then what compares numbers, as if on two older processors and on this one.
 PYTHON ?= python3
 VENV := .venv
@@ -24,7 +25,7 @@ NUMERIC := tests/contracts tests/pretrain \
 ELSEWHERE := slurm or browser or gpu or data or detectron2
 REPORT := $(VENV)/processors.txt
 
-.PHONY: demo test test-all test-processors gpu-check lint setup clean
+.PHONY: demo test test-all test-oldest test-processors gpu-check lint setup clean
 
 demo: setup
 	$(BIN)/python benchmarks/run_all.py --demo
@@ -34,6 +35,9 @@ test: lint
 
 test-all: setup
 	$(PYTEST) -m "$(LONG)" --durations=10
+
+test-oldest: setup
+	$(BIN)/python -m tests.oldest
 
 # $(call on_processor,NAME,THREADS): goes on after a failure, and notes it
 define on_processor

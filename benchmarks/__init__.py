@@ -6,6 +6,7 @@ report.py       python -m benchmarks.report: one HTML page of all results
 figures.py      python -m benchmarks.figures: the papers' figures as CSV, SVG and PNG
 explain.py      python -m benchmarks.explain: everything behind one number
 status.py       python -m benchmarks.status: the states of cells on a cluster
+scripts.py      the commands of an installed wheel: ssl-benchmark and its siblings
 gpu_check.py    python -m benchmarks.gpu_check: how fast this machine's GPU is, on one page
 planning/       what a run would do, what it costs, the resources it needs on a cluster
 execution/      one cell in a process of its own, cells side by side

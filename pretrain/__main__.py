@@ -5,6 +5,7 @@ on many GPUs.
 """
 
 import sys
+from importlib.util import find_spec
 
 from pretrain.command import parse
 from pretrain.readme import recipe_list
@@ -28,6 +29,11 @@ def main(arguments: list[str]) -> int:
         print(f"{__doc__}\n{told}; --list shows them.", file=sys.stderr)
         return 0 if name else 2
     command = parse(name, arguments[1:])
+    if find_spec("cv2") is None:
+        raise OptionError(
+            "the views of pre-training need OpenCV, which is not installed: "
+            "pip install opencv-python-headless"
+        )
     from pretrain.start import start  # not above: it imports torch, and --help and --list end here
 
     return start(name, command)

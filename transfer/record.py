@@ -344,12 +344,21 @@ def run_environment() -> dict[str, Any]:
     """Return commit, versions, hardware and time, which every record stores."""
     return {
         "commit": commit(),
-        "versions": {name: version(name) for name in PACKAGES}
+        "versions": installed_versions()
         | detectron2_version()
         | {"python": platform.python_version()},
         "hardware": hardware(),
         "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
+
+
+def installed_versions() -> dict[str, str]:
+    """Return the versions of those PACKAGES that are installed."""
+    versions = {}
+    for name in PACKAGES:
+        with suppress(PackageNotFoundError):  # an extra of the installation
+            versions[name] = version(name)
+    return versions
 
 
 def detectron2_version() -> dict[str, str]:

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from pretrain.data.augment import LUMA, texture_kernels
 from pretrain.data.views import Colors, Floats, ViewRecipe
-from pretrain.pixels.crops import QUARTER_TURNS
 from pretrain.pixels.decoding import Pixels as Image
 
 ROUND_DOWN = -0.499
@@ -22,6 +21,14 @@ ROUND_DOWN = -0.499
 so that whole numbers stay the same."""
 SOLARIZED = np.where(np.arange(256) < 128, np.arange(256), 255 - np.arange(256)).astype(np.uint8)
 """Table level -> level (256,); levels from a half up are inverted."""
+
+
+QUARTER_TURNS = {
+    1: cv2.ROTATE_90_COUNTERCLOCKWISE,
+    2: cv2.ROTATE_180,
+    3: cv2.ROTATE_90_CLOCKWISE,
+}
+"""OpenCV's codes for counterclockwise quarter turns."""
 
 
 def color(image: Image, colors: Colors, row: int, recipe: ViewRecipe) -> Image:

@@ -40,7 +40,7 @@ LAYERS = {
         ("metrics", "outcomes", "process_state"),
     ),
     "benchmarks": (
-        ("speed", "run_all", "explain", "gpu_check"),
+        ("speed", "run_all", "explain", "gpu_check", "scripts"),
         ("status",),
         ("gpu",),
         ("cluster",),

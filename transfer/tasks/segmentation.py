@@ -6,6 +6,7 @@ CO2 Table 3 (Wei et al., ICLR 2021, arXiv:2010.02217, sections 3.4 and A.2), wit
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -50,6 +51,8 @@ class Segmentation(RecipeTraining[SegmentationRecipe]):
 
     def unfit(self, backbone: Encoder) -> str:
         """Return why a backbone cannot carry the network; empty if it can."""
+        if find_spec("mmseg") is None:
+            return "it needs mmsegmentation: pip install 'ssl-benchmark[segmentation]'"
         if backbone.arch in WIDE:
             return f"mmsegmentation's ResNet is built as {', '.join(PLAIN)}, not {backbone.arch}"
         return why_not_whole(backbone, "layer4 would not have the protocol's stride of 16")

@@ -1,0 +1,39 @@
+"""The commands of an installed wheel run the modules that `python -m` runs."""
+
+import os
+import runpy
+import sys
+
+import pytest
+
+from benchmarks import scripts
+from benchmarks.scripts import SUBCOMMANDS
+from pretrain.__main__ import main as pretrain
+
+
+@pytest.mark.parametrize(
+    ("words", "module"),
+    [
+        (["--ckpt", "a.pth"], "benchmarks.run_all"),
+        ([], "benchmarks.run_all"),
+        *(([name, "--help"], module) for name, module in SUBCOMMANDS.items()),
+    ],
+)
+def test_the_first_word_chooses_the_command(
+    words: list[str], module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs: list[tuple[str, list[str]]] = []
+    monkeypatch.setattr(sys, "argv", ["ssl-benchmark", *words])
+    monkeypatch.setattr(runpy, "run_module", lambda name, **_: runs.append((name, sys.argv[1:])))
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    scripts.benchmark()
+    assert runs == [(module, [word for word in words if word not in SUBCOMMANDS])]
+    assert os.environ["PYTHONSAFEPATH"] == "1"  # for the processes that it starts
+
+
+def test_pretraining_without_opencv_names_the_package(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("pretrain.__main__.find_spec", lambda name: None)
+    assert pretrain(["moco/smoke", "--data", "any", "--out", "run"]) == 2
+    assert "pip install opencv-python-headless" in capsys.readouterr().err

@@ -1,0 +1,113 @@
+"""make test-oldest: the wheel and the tests with the oldest supported versions.
+
+First an environment as a user may have it: the oldest torch, OpenCV and numpy 2. Installing the
+wheel changes none of its packages, and a cell runs from an empty folder. Then all packages in
+their oldest versions: fast tests of every part of the suite, and a training of two processes.
+Without a package index there is nothing to install, which is said; that is not a failure.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+UV = Path(sys.executable).with_name("uv")
+ENVIRONMENT = ROOT / ".venv" / "oldest"
+PYTHON = ENVIRONMENT / "bin" / "python"
+USERS = ("torch==2.6.0", "torchvision==0.21.0", "opencv-python<5", "numpy<2.4")
+"""What a user's environment has before the suite is installed."""
+TESTS = (
+    *("tests/contracts", "tests/pretrain/methods", "tests/pretrain/parts"),
+    *("tests/pretrain/running/test_torch_versions.py", "tests/pretrain/test_main.py"),
+    *("tests/transfer/test_process_state.py", "tests/transfer/encoders/test_encoder.py"),
+    *("tests/benchmarks/drawing", "tests/benchmarks/test_tables.py"),
+    "tests/benchmarks/test_run_all.py",
+)
+"""Tests that cover every package: the contracts end in a record for each kind of task."""
+FAST = "not slow and not slurm and not browser and not gpu and not data and not detectron2"
+MAKE_CHECKPOINT = (
+    "import torch, torchvision; torch.manual_seed(0); "
+    "torch.save(torchvision.models.resnet18().state_dict(), 'r18.pth')"
+)
+
+
+def main() -> int:
+    """Run both parts; return the exit status."""
+    started_s = time.monotonic()
+    shutil.rmtree(ENVIRONMENT, ignore_errors=True)
+    run([UV, "venv", "--quiet", ENVIRONMENT])
+    # without the project's own configuration, which a wheel does not carry
+    install: list[str | Path] = [
+        UV,
+        "pip",
+        "install",
+        "--quiet",
+        "--no-config",
+        "--compile-bytecode",
+    ]
+    install += ["--python", PYTHON]
+    if subprocess.run([*install, *USERS], cwd=ROOT.parent, check=False).returncode:
+        print("test-oldest: skipped, since no package index answers with these versions")
+        return 0
+    folder = ENVIRONMENT / "empty"
+    folder.mkdir()
+    try_the_wheel(install, folder)
+    print(f"the wheel works beside {', '.join(USERS)}; {time.monotonic() - started_s:.0f} s")
+    run([UV, "pip", "uninstall", "--quiet", "--python", PYTHON, "opencv-python", "ssl-benchmark"])
+    oldest: list[str | Path] = [
+        UV,
+        "pip",
+        "install",
+        "--quiet",
+        "--compile-bytecode",
+        "--resolution",
+    ]
+    run([*oldest, "lowest-direct", "--python", PYTHON, "--editable", ".[dev]"])
+    pytest: list[str | Path] = [PYTHON, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    run([*pytest, "-n", "auto", "--maxprocesses", "8", "--dist", "loadgroup", "-m", FAST, *TESTS])
+    run([*pytest, "-n", "0", "tests/pretrain/test_two_processes.py"])
+    print(f"the oldest versions pass; {time.monotonic() - started_s:.0f} s")
+    return 0
+
+
+def try_the_wheel(install: Sequence[str | Path], folder: Path) -> None:
+    """Install the wheel beside a user's packages, and run a cell from an empty folder."""
+    before = installed()
+    run([UV, "build", "--quiet", "--wheel", "--out-dir", folder, ROOT])
+    (wheel,) = folder.glob("*.whl")
+    run([*install, wheel])
+    after = installed()
+    changed = {name for name, version in before.items() if after.get(name) != version}
+    assert not changed, f"the installation changed {changed}"
+    run([UV, "pip", "check", "--quiet", "--python", PYTHON])
+    (folder / "transfer").mkdir()  # a user's folder of this name must not hide ours
+    (folder / "transfer" / "__init__.py").touch()
+    run([PYTHON, "-c", MAKE_CHECKPOINT], folder)
+    scripts = PYTHON.parent
+    run([scripts / "ssl-transfer", "generate-data", "--data", "data"], folder)
+    words = ["--ckpt", "r18.pth", "--data", "data", "--schedule", "smoke", "--tasks", "cifar10_knn"]
+    run([scripts / "ssl-benchmark", *words], folder)
+    assert (folder / "results" / "tables" / "overview.md").is_file()
+
+
+def installed() -> dict[str, str]:
+    """Return the installed packages and their versions."""
+    listed: list[str | Path] = [UV, "pip", "list", "--python", PYTHON, "--format", "json"]
+    answer = subprocess.run(listed, capture_output=True, text=True, check=True).stdout
+    return {package["name"]: package["version"] for package in json.loads(answer)}
+
+
+def run(words: Sequence[str | Path], folder: Path = ROOT) -> None:
+    """Run a command; SystemExit with its status if it fails."""
+    status = subprocess.run(words, cwd=folder, check=False).returncode
+    if status:
+        print(f"test-oldest: {' '.join(map(str, words))} failed", file=sys.stderr)
+        sys.exit(status)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
