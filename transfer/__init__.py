@@ -8,9 +8,9 @@ readme_tables.py
                renews the generated tables of README.md
 cells/         one evaluation: one backbone, task, protocol and seed, from the data to the record
 tasks/         one task per file; TASKS
+segmentation/  semantic segmentation
 galleries/     pictures of a few predictions, kept beside a record
 detection/     detectors: recipe, two engines, metrics
-segmentation/  semantic segmentation
 finetuning/    the loop that trains a whole network, and its parts
 frozen/        features of a frozen backbone, and everything that is trained on them
 encoders/      opens checkpoints of any project; the class of all networks to transfer
