@@ -99,10 +99,9 @@ def write_aircraft(data: Path, per_class: PerClass, draw: Draw) -> None:
 
 
 def write_birdsnap(data: Path, per_class: PerClass, draw: Draw) -> None:
-    """Write a folder per species, and species.txt, which is only recognized."""
+    """Write a folder per species."""
     folder = data / "birdsnap"
     species = ["Acadian_Flycatcher", "Blue_Jay", "Dunlin", "Gadwall", "Killdeer", "Osprey"]
-    write_lines(folder / "species.txt", species)
     for label, directory, i in _each(species, per_class.trainval + per_class.test):
         write_file(folder / "images" / directory / f"{430_000 + 31 * i}.jpg", draw(label))
 

@@ -1,6 +1,7 @@
 """Small copies: the same from the same seed, marked, and never over foreign data."""
 
 import errno
+import hashlib
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,44 @@ from transfer.datasets.catalog import DATASETS, open_split
 from transfer.datasets.check import check
 from transfer.datasets.expected import DataError, Sizes, mark_small, small_sizes
 from transfer.datasets.synthetic.generate import POOL_FILES, generate
+
+LAYOUTS = {
+    "CUB_200_2011": "eb741d48db18",
+    "SUN397": "d30434b4e6bc",
+    "VOCdevkit": "8a24d9f4f88b",
+    "birdsnap": "b2e70f5fc443",
+    "caltech101": "529221075023",
+    "cifar-10-batches-py": "769231f14e06",
+    "cifar-100-python": "44cda988a81c",
+    "coco": "fb795c71c7e8",
+    "dtd": "41cea5c653d5",
+    "fgvc-aircraft-2013b": "41bd2369d505",
+    "flowers-102": "49b6ae7f99f0",
+    "food-101": "405e76d6f131",
+    "imagenet": "c69d3d3b9917",
+    "imagenet-c": "f5c1d916ccfe",
+    "imagenet_subsets": "7fb25edb6415",
+    "inat2019": "afeb650b35a2",
+    "objectnet-1.0": "940615f21ecb",
+    "oxford-iiit-pet": "ba750f82a077",
+    "places365": "65428dee847a",
+    "pretrain": "1b88e476fedf",
+    "stanford_cars": "07fe854bb19f",
+}
+"""Hash of each generated folder: names of all files, and content of lists and annotations."""
+
+
+def test_generated_layouts_are_those_of_before(small_data: Path) -> None:
+    found = {}
+    for folder in filter(Path.is_dir, small_data.iterdir()):
+        digest = hashlib.sha256()
+        for file in sorted(path for path in folder.rglob("*") if path.is_file()):
+            digest.update(file.relative_to(folder).as_posix().encode() + b"\0")
+            # the bytes of pictures depend on Pillow, those of MATLAB files on the date
+            if file.suffix in (".txt", ".json", ".xml"):
+                digest.update(file.read_bytes())
+        found[folder.name] = digest.hexdigest()[:12]
+    assert found == LAYOUTS
 
 
 def test_equal_seeds_give_equal_files_and_others_do_not(small_data: Path, tmp_path: Path) -> None:
