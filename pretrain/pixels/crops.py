@@ -65,15 +65,3 @@ def resize_matrix(start: Tensor, length: Tensor, in_size: int, out_size: int) ->
     weights = (1 - distance).clamp(min=0) * inside[:, None]
     # at the box's edges a part of the triangle is cut off; the rest has to add up to 1
     return weights / weights.sum(dim=2, keepdim=True)
-
-
-def crop_one(pixels: Tensor, box: Sequence[int], size_px: int) -> Tensor:
-    """Cut a box, top, left, height, width, out of (H, W, 3) and resize it to (3, S, S).
-
-    For images of many sizes, which a batch would have to pad. The result has whole levels of
-    0..255, each within 1 of that of `crop`.
-    """
-    top, left, height, width = box
-    cut = pixels[top : top + height, left : left + width].permute(2, 0, 1)[None].float()
-    resized = interpolate(cut, size=(size_px, size_px), mode="bilinear", antialias=True)
-    return resized[0].round_()

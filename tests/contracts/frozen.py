@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import Mock, patch
 
-import torch
-
 from pretrain.methods import METHODS
 from pretrain.recipes import RECIPES
 from pretrain.run import flatten
@@ -20,7 +18,6 @@ from transfer.cells.request import Cell, CellSettings
 from transfer.datasets.catalog import DATASETS
 from transfer.datasets.images import Images, image_files
 from transfer.encoders.encoder import Encoder, InputFormat
-from transfer.frozen.cost_search import search_key
 from transfer.frozen.feature_cache import cache_key
 from transfer.frozen.linear_heads import _file
 from transfer.frozen.probe_training import ProbeTraining
@@ -31,7 +28,6 @@ from transfer.tasks.detection import Detection
 from transfer.tasks.recipe_training import Portion, Prepared, training_hash
 from transfer.tasks.segmentation import Segmentation
 from transfer.tasks.semi_supervised import SemiSupervised
-from transfer.tasks.voc_svm import VOCSVM
 
 FILE = Path(__file__).with_suffix(".json")
 FIRST_WORDING = {
@@ -115,8 +111,8 @@ def images() -> Images:
 
 @patch("torch.cuda.is_available", return_value=False)  # the device is part of a cache key
 def caches(_: Mock) -> dict[str, str]:
-    """Names of features in the cache, and of stages of a cost search."""
-    names = {
+    """Names of features in the cache."""
+    return {
         f"{name} {kind} {precision}": cache_key(
             replace(network, precision=precision), images(), transform
         )
@@ -124,9 +120,6 @@ def caches(_: Mock) -> dict[str, str]:
         for kind, transform in TRANSFORMS.items()
         for precision in ("float32", "bfloat16")
     }
-    search = VOCSVM().search(0)
-    zeros = torch.zeros(4, 2)
-    return names | {"costs": search_key(search, zeros, zeros > 0)}
 
 
 def trainings() -> dict[str, str]:

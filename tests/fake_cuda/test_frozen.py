@@ -13,7 +13,7 @@ from tests.pretrain.pixels.photographs import as_jpeg, photograph
 from transfer.datasets.images import Images, image_files
 from transfer.encoders.encoder import Encoder, InputFormat
 from transfer.frozen import crops, extraction, few_shot_heads, nearest, network
-from transfer.frozen.crops import CropSource
+from transfer.frozen.crops import crop_batches
 from transfer.frozen.feature_cache import Features
 from transfer.frozen.feature_file import UnfinishedRows
 from transfer.frozen.few_shot_heads import Problem, train_together
@@ -76,13 +76,10 @@ def test_a_step_of_linear_heads_waits_as_often_as_its_budget_says(optimizer: str
 
 @pytest.mark.parametrize("labels", ["classes", "rotations"])
 @pytest.mark.parametrize("kept", [False, True])
-def test_batches_of_crops_wait_nowhere(
-    kept: bool, labels: Labels, folder: Images, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(crops, "fits_on", lambda *_: kept)
+def test_batches_of_crops_wait_nowhere(kept: bool, labels: Labels, folder: Images) -> None:
     training = ProbeTraining(learning_rates=(1.0,), labels=labels, crop_px=8)
     with pretend_cuda(), image_memory(1.0 * kept):
-        batches = CropSource(folder, training, 0, 12, 12).batches(InputFormat(), 4, range(3))
+        batches = crop_batches(folder, training, 0, InputFormat(), 4, range(3))
         with Watch():
             next(batches)
         with Watch() as watch:

@@ -8,7 +8,7 @@ extraction.py      extraction of what the cache lacks
 feature_file.py    one file of the cache, written row by row
 pass_hours.py      measured speed of GPUs, and estimated GPU hours of forward passes
 random_views.py    random views as in pre-training, and how much their features differ
-crops.py           random crops of training images: draws, order, cuts on the host or on a GPU
+crops.py           random crops of training images: draws, order, batches
 kept_images.py     decoded images of a small set, in memory
 probe_training.py  settings of a training on random crops
 linear_heads.py    linear classifiers on random crops, several probes on one stream of crops

@@ -1,21 +1,15 @@
-"""The choice of each class's SVM cost by cross-validated average precision, resumable per cost."""
+"""The choice of each class's SVM cost by cross-validated average precision."""
 
-import hashlib
-import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from pretrain.running import stop
-from pretrain.running.atomic_files import load_stage, save_stage
 from pretrain.running.console import progress
 from transfer.frozen.linear_svm import Problems, Solution
 from transfer.metrics import Points, average_precision
-
-STAGE_VERSION = 1  # part of every stage's name: raise it when a solver's result changes
 
 Solver = Callable[[Problems, Tensor, Tensor | None], Solution]
 """Function of problems, their costs (P,), and initial planes or None; `linear_svm` has two."""
@@ -25,8 +19,6 @@ Solver = Callable[[Problems, Tensor, Tensor | None], Solution]
 class CostSearch:
     """Settings of the search, all that determines the choice besides the images."""
 
-    solver: str
-    """Name and settings of the solver, so that stages of different solvers never mix."""
     costs: tuple[float, ...]
     """Values of C in increasing order."""
     num_folds: int
@@ -59,12 +51,11 @@ class CostSearchResult:
 
 
 def choose_costs(
-    solve: Solver, search: CostSearch, features: Tensor, positive: Tensor, work: Path
+    solve: Solver, search: CostSearch, features: Tensor, positive: Tensor
 ) -> CostSearchResult:
     """Cross-validate features (n, C) with positive (n, L) bool at every cost.
 
-    Each cost is a stage that is stored in `work`, and starts from the planes of the cost before. A
-    stage is restored bit for bit, so an interruption at any point changes nothing.
+    Each cost starts from the planes of the cost before. It takes minutes, so no state is saved.
     """
     folds = stratified_folds(positive, search.num_folds, search.seed)
     held_out = (folds.T[:, None] == torch.arange(search.num_folds)[:, None]).flatten(0, 1)
@@ -73,22 +64,14 @@ def choose_costs(
         trained_on=~held_out,
         positive_weight=search.positive_weight,
     )
-    key = search_key(search, features, positive)
     stages: list[dict[str, Tensor]] = []
     with progress("svm", "cross-validation", len(search.costs), "costs") as counter:
         for cost in search.costs:
-            key = hashlib.sha256(f"{key} {cost!r}".encode()).hexdigest()[:24]
-            path = work / f"svm-{key}.stage"
-            stage = load_stage(path)
-            if stage is None:
-                start = stages[-1]["weights"] if stages else None
-                solution = solve(
-                    problems, torch.full((len(held_out),), cost, dtype=torch.float64), start
-                )
-                stage = with_precisions(solution, problems, features, search.points)
-                save_stage(path, stage)
-                stop.exit_if_requested()
-            stages.append(stage)
+            start = stages[-1]["weights"] if stages else None
+            costs = torch.full((len(held_out),), cost, dtype=torch.float64)
+            solution = solve(problems, costs, start)
+            stages.append(with_precisions(solution, problems, features, search.points))
+            stop.exit_if_requested()
             counter.add(1)
     by_fold = torch.stack([stage["average_precision"] for stage in stages])
     return CostSearchResult(
@@ -128,17 +111,3 @@ def stratified_folds(positive: Tensor, num_folds: int, seed: int) -> Tensor:
     folds = torch.empty_like(turn)
     folds[order] = turn % num_folds
     return folds
-
-
-def search_key(search: CostSearch, features: Tensor, positive: Tensor) -> str:
-    """Return a hash of all that determines the stages, except the costs.
-
-    features: (n, C); positive: (n, L), true where an image shows the class.
-
-    Each stage adds its own cost and those before it, so a longer list of costs reuses stages.
-    """
-    settings = asdict(search) | {"costs": None, "version": STAGE_VERSION}
-    digest = hashlib.sha256(json.dumps([settings, list(features.shape)]).encode())
-    digest.update(features.numpy().tobytes())
-    digest.update(positive.numpy().tobytes())
-    return digest.hexdigest()

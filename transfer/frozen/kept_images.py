@@ -9,11 +9,9 @@ GB of pixels (measured on 331 photographs of 500 x 375 px), divided among at mos
 
 import mmap
 from dataclasses import dataclass
-from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from pretrain.pixels.decoding import Pixels, image_sizes
 from pretrain.running import stop
@@ -32,37 +30,33 @@ SAMPLE = 256
 PER_TURN = 16
 """Images that a process decodes at a time."""
 
-HostOrDevice = TypeVar("HostOrDevice", Pixels, Tensor)
-
 
 class ImageMemoryError(SuiteError, RuntimeError):
     """Error for decoded images that find no room in memory."""
 
 
-class PixelBlock(Generic[HostOrDevice]):
-    """Pixels of images, one after the other in one block of memory, on the host or a device."""
+class PixelBlock:
+    """Pixels of images, one after the other in one block of memory."""
 
-    def __init__(self, sizes: NDArray[np.int64], pixels: HostOrDevice) -> None:
+    def __init__(self, sizes: NDArray[np.int64], pixels: Pixels) -> None:
         """Keep heights and widths (N, 2), and all pixels as uint8."""
         self.sizes = sizes
-        self.pixels: HostOrDevice = pixels
+        self.pixels = pixels
         self.ends = sizes.prod(axis=1).cumsum() * 3
         """(N,), the place behind each image."""
 
-    def read(self, i: int) -> HostOrDevice:
+    def read(self, i: int) -> Pixels:
         """Return RGB pixels (H, W, 3), uint8, which share the memory."""
         height, width = self.sizes[i].tolist()
         end = int(self.ends[i])
-        own: HostOrDevice = self.pixels[end - 3 * height * width : end]
-        pixels: HostOrDevice = own.reshape(height, width, 3)
-        return pixels
+        return self.pixels[end - 3 * height * width : end].reshape(height, width, 3)
 
 
 @dataclass(frozen=True, eq=False)
 class KeptFiles(ImageFiles):
     """Images of files whose pixels are kept."""
 
-    kept: PixelBlock[Pixels]
+    kept: PixelBlock
     places: NDArray[np.int64]
     """(n,): index of each image among the kept ones."""
 
@@ -122,7 +116,7 @@ def _sizes(source: ImageFiles) -> NDArray[np.int64]:
     return sizes
 
 
-def _decode_all(source: ImageFiles, kept: PixelBlock[Pixels]) -> None:
+def _decode_all(source: ImageFiles, kept: PixelBlock) -> None:
     """Decode all images into their places, in several processes if there are many."""
 
     def decode(indices: range) -> int:

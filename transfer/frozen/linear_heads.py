@@ -24,7 +24,7 @@ from pretrain.running.lock import wait_for_lock
 from transfer.datasets.images import Images, unchanged
 from transfer.encoders.encoder import Encoder
 from transfer.frozen.classifier import Heads, class_results, save_classifier
-from transfer.frozen.crops import CROPS, CropSource
+from transfer.frozen.crops import CROPS, crop_batches
 from transfer.frozen.feature_cache import Features, Predictions
 from transfer.frozen.head_shares import share_details
 from transfer.frozen.network import device, forward, frozen_network
@@ -100,15 +100,13 @@ def _read_stream(
 ) -> None:
     """Give the features of a stream of crops to probes until the own one is done; save all."""
     before = weights_of(network)
-    source = CropSource(images, own.training, seed, own.end, own.end - own.place, own.maker)
-    probes = [own, *(one for one in others if one.maker in (None, source.maker))]
-    for probe in probes:
-        probe.maker = source.maker
+    probes = [own, *others]
     sizes = [probe.training.batch_size for probe in probes]
     chunk = min(size if size % FORWARD_IMAGES else FORWARD_IMAGES for size in sizes)
     # the chunks of an interrupted run are those of an undisturbed one
     first = min(probe.place for probe in probes) // chunk
-    batches = source.batches(backbone.input, chunk, range(first, math.ceil(own.end / chunk)))
+    chunks = range(first, math.ceil(own.end / chunk))
+    batches = crop_batches(images, own.training, seed, backbone.input, chunk, chunks)
     check_at, going, last_save = own.step + own.ends[0], list(probes), time.monotonic()
     with progress("train", _label(probes), own.ends[-1], "steps", done=own.step) as counter:
         for number, (pixels, labels) in enumerate(batches, first):

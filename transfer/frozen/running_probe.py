@@ -13,7 +13,6 @@ from pretrain.running.console import print_line
 from pretrain.running.errors import NotFiniteError
 from pretrain.running.reading import read_bytes
 from transfer.frozen.classifier import Heads
-from transfer.frozen.crops import Maker
 from transfer.frozen.feature_cache import Features
 from transfer.frozen.network import upload
 from transfer.frozen.probe_training import ProbeTraining
@@ -125,8 +124,6 @@ class RunningProbe:
         self.optimizer = HeadOptimizer(heads, training, where)
         self.ends = training.pass_ends(num_images)
         self.step = 0
-        self.maker: Maker | None = None
-        """Processor of the crops so far; None if unknown."""
         self.curve: list[list[float]] = []
         """Top-1 of each head on the tested features after each pass, which is only reported; passes
         before these features were replaced are missing."""
@@ -197,7 +194,6 @@ class RunningProbe:
         state = {
             **self.optimizer.state(),
             "step": self.step,
-            "maker": self.maker,
             "curve": self.curve,
             "curve_of": self.tested.digest if self.tested else "",
         }
@@ -220,7 +216,10 @@ class RunningProbe:
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             print_line("train", f"{path} is torn ({reason}); the training starts anew")
             return
+        if state.get("maker") == "device" and int(state["step"]) < self.ends[-1]:
+            print_line("train", f"{path} has crops of an earlier version; the training starts anew")
+            return
         self.optimizer.load(state)
-        self.step, self.maker = int(state["step"]), state["maker"]
+        self.step = int(state["step"])
         if self.tested is not None and state["curve_of"] == self.tested.digest:
             self.curve = state["curve"]

@@ -181,7 +181,7 @@ class VOCSVM(Task):
 
         features, positive = data.train.features, data.train.labels == PRESENT
         solve = self.bound_solver(features)
-        choice = choose_costs(solve, self.search(seed), features, positive, folders.work)
+        choice = choose_costs(solve, self.search(seed), features, positive)
         chosen = torch.tensor(self.costs, dtype=torch.float64)[choice.best]
         everywhere = Problems(
             positive=positive.T,
@@ -215,9 +215,7 @@ class VOCSVM(Task):
         """Return the settings of the cost search."""
         from transfer.frozen.cost_search import CostSearch
 
-        tolerance = f" {self.gradient_tolerance}" if self.solver == "batched" else ""
         return CostSearch(
-            solver=self.solver + tolerance,
             costs=self.costs,
             num_folds=self.num_folds,
             positive_weight=self.positive_weight,

@@ -11,7 +11,7 @@ from PIL import Image
 from torchvision.transforms import functional, v2
 
 from pretrain.pixels.boxes import draw_box
-from pretrain.pixels.crops import crop, crop_batch, crop_one, orient
+from pretrain.pixels.crops import crop, crop_batch, orient
 from pretrain.pixels.decoding import Pixels, decode
 from tests.pretrain.pixels.photographs import as_jpeg, photograph
 from tests.rounding import assert_equal_up_to_rounding
@@ -46,10 +46,6 @@ def test_crops_are_within_two_levels_of_pillows_and_on_a_device_within_one(
     assert on_cpu.flags.c_contiguous
     assert levels_apart(on_cpu, expected).max() <= 2
     assert levels_apart(on_device(image, box, size_px), expected).max() < 1.01
-    one = crop_one(torch.from_numpy(image), box, size_px).permute(1, 2, 0).numpy()
-    assert np.array_equal(one, one.round().clip(0, 255))
-    assert levels_apart(one, on_cpu).max() <= 1
-    assert levels_apart(one, expected).max() <= 1
 
 
 def test_random_crops_of_jpegs_are_within_two_levels_of_pillows(subtests: pytest.Subtests) -> None:

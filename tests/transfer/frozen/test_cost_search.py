@@ -1,9 +1,6 @@
-"""The cost search against a plain loop, and against a stop after every cost."""
+"""The cost search against a plain loop."""
 
-from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -15,14 +12,12 @@ from transfer.frozen.cost_search import (
     CostSearchResult,
     Solver,
     choose_costs,
-    search_key,
     stratified_folds,
 )
 from transfer.frozen.linear_svm import Problems, eigenbasis, solve_batched, solve_scikit_learn
 from transfer.metrics import average_precision
 
 SEARCH = CostSearch(
-    solver="batched",
     costs=(0.01, 0.1, 1.0, 10.0),
     num_folds=3,
     positive_weight=2.0,
@@ -45,14 +40,14 @@ def batched(features: Tensor) -> Solver:
     return partial(solve_batched, eigenbasis(features), tolerance=1e-6)
 
 
-def search(work: Path, settings: CostSearch = SEARCH) -> CostSearchResult:
+def search() -> CostSearchResult:
     features, positive = toy()
-    return choose_costs(batched(features), settings, features, positive, work)
+    return choose_costs(batched(features), SEARCH, features, positive)
 
 
-def test_the_table_is_that_of_a_plain_loop_over_liblinear(tmp_path: Path) -> None:
+def test_the_table_is_that_of_a_plain_loop_over_liblinear() -> None:
     features, positive = toy()
-    table = search(tmp_path).table
+    table = search().table
     folds = stratified_folds(positive, 3, seed=0)
     for row, cost in zip(table, SEARCH.costs, strict=True):
         for index, own in enumerate(positive.T):
@@ -69,44 +64,17 @@ def test_the_table_is_that_of_a_plain_loop_over_liblinear(tmp_path: Path) -> Non
             assert float(row[index]) == pytest.approx(sum(precisions) / 3, abs=0.3)
 
 
-def test_a_search_that_is_stopped_after_each_cost_changes_no_bit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    undisturbed = search(tmp_path / "undisturbed")
+def test_search_stops_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stop, "_asked", [15])
-    for _ in SEARCH.costs:
-        with pytest.raises(stop.Stopped):
-            search(tmp_path / "stopped")
-    resumed = search(tmp_path / "stopped")
-    assert torch.equal(resumed.table, undisturbed.table)
-    assert torch.equal(resumed.best, undisturbed.best)
+    with pytest.raises(stop.Stopped):
+        search()
 
 
-def test_other_settings_or_costs_below_never_read_these_stages(tmp_path: Path) -> None:
-    others: list[dict[str, Any]] = [{}, {"seed": 1}, {"positive_weight": 1.0}, {"points": "11"}]
-    others += [{"num_folds": 4}, {"solver": "scikit-learn"}]
-    features, positive = toy()
-    keys = {search_key(replace(SEARCH, **other), features, positive) for other in others}
-    keys |= {search_key(SEARCH, features + 1, positive), search_key(SEARCH, features, ~positive)}
-    assert len(keys) == len(others) + 2
-    search(tmp_path)
-    search(tmp_path, replace(SEARCH, costs=(0.02, *SEARCH.costs[1:])))
-    assert len(list(tmp_path.glob("*.stage"))) == 8
-
-
-def test_a_longer_grid_goes_on_from_the_shorter_one(tmp_path: Path) -> None:
-    longer = replace(SEARCH, costs=(*SEARCH.costs, 100.0))
-    search(tmp_path / "begun")
-    found = search(tmp_path / "begun", longer)
-    assert torch.equal(found.table, search(tmp_path / "alone", longer).table)
-    assert len(list((tmp_path / "begun").glob("*.stage"))) == 5
-
-
-def test_a_fold_that_holds_out_no_positive_does_not_count(tmp_path: Path) -> None:
+def test_a_fold_that_holds_out_no_positive_does_not_count() -> None:
     features, positive = toy()
     positive[2:] = False  # at most two positives in three folds
     positive[:2] = True
-    choice = choose_costs(batched(features), SEARCH, features, positive, tmp_path)
+    choice = choose_costs(batched(features), SEARCH, features, positive)
     assert bool(choice.table.isfinite().all())
 
 

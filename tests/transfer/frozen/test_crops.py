@@ -10,7 +10,7 @@ from torchvision.transforms import v2
 import transfer.frozen.crops
 from transfer.datasets.catalog import open_split
 from transfer.encoders.encoder import InputFormat
-from transfer.frozen.crops import CropSource, RandomCrops, batch_places, draw_seed
+from transfer.frozen.crops import RandomCrops, batch_places, crop_batches, draw_seed
 from transfer.frozen.probe_training import ProbeTraining
 from transfer.frozen.transforms import normalize_pixels
 
@@ -43,7 +43,7 @@ def test_batches_are_the_same_with_any_number_of_workers_and_after_an_interrupti
     images, form = open_split("cars", small_data, "train"), InputFormat(size_px=32)
     training = ProbeTraining(learning_rates=(1.0,), labels="rotations", crop_px=32)
     monkeypatch.setattr(transfer.frozen.crops, "num_workers", lambda _: num_workers)
-    batches = list(CropSource(images, training, 3, 24, 24).batches(form, 8, range(2, 5)))
+    batches = list(crop_batches(images, training, 3, form, 8, range(2, 5)))
     for step, (pixels, labels) in enumerate(batches, 2):
         places = next(batch_places(len(images), 8, 3, range(step, step + 1)))
         raw, expected = RandomCrops(images, 32, 3, "rotations")(places)

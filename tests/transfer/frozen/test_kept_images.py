@@ -1,4 +1,4 @@
-"""Kept images have the pixels of decoded ones, on the host and the device, where there is room."""
+"""Kept images have the pixels of decoded ones, where there is room."""
 
 import mmap
 from pathlib import Path
@@ -15,14 +15,13 @@ from tests.pretrain.pixels.photographs import as_jpeg, photograph
 from transfer.datasets.expected import DataError
 from transfer.datasets.images import ImageFiles, Images, image_files
 from transfer.encoders.encoder import InputFormat
-from transfer.frozen.crops import CropSource, RandomCrops, device_crops, fits_on
-from transfer.frozen.kept_images import ImageMemoryError, KeptFiles, PixelBlock, with_kept_pixels
-from transfer.frozen.probe_training import Labels, ProbeTraining
+from transfer.frozen.crops import crop_batches
+from transfer.frozen.kept_images import ImageMemoryError, with_kept_pixels
+from transfer.frozen.probe_training import ProbeTraining
 
 NUM_IMAGES = 7
 NUM_BYTES = 3 * sum(40 * (50 + seed) for seed in range(NUM_IMAGES))
 TRAINING = ProbeTraining(learning_rates=(1.0,), crop_px=16)
-CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
 
 @pytest.fixture
@@ -44,7 +43,7 @@ def test_batches_from_kept_images_are_those_of_decoding_each_time(
     images: Images, workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def batches(images: Images) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        return list(CropSource(images, TRAINING, 0, 25, 25).batches(InputFormat(), 5, range(1, 6)))
+        return list(crop_batches(images, TRAINING, 0, InputFormat(), 5, range(1, 6)))
 
     for module in (transfer.frozen.crops, transfer.frozen.kept_images):
         monkeypatch.setattr(module, "num_workers", lambda _: workers)
@@ -115,44 +114,3 @@ def test_images_with_kept_pixels_and_their_parts_read_no_file(
     assert [part.name(i) for i in range(3)] == ["5.jpg", "2.jpg", "2.jpg"]
     assert all(np.array_equal(np.asarray(part[i][0]), pixels) for i, pixels in enumerate(expected))
     assert [part[i][1] for i in range(3)] == [5, 2, 2]
-
-
-@pytest.mark.parametrize("where", [CPU, pytest.param(CUDA, marks=pytest.mark.gpu)])
-@pytest.mark.parametrize("labels", ["classes", "rotations"])
-def test_crops_of_a_device_are_within_a_level_of_those_of_the_host_also_of_uploaded_images(
-    labels: Labels, where: torch.device, images: Images
-) -> None:
-    kept = with_kept(images).source
-    assert isinstance(kept, KeptFiles)
-    block, places = kept.kept, [(place, place % 5) for place in range(40)]
-    crops = RandomCrops(images, 24, 3, labels)
-    expected, classes = crops(places)
-    views, found_classes = crops.draws(places, block.sizes)
-    there = PixelBlock(block.sizes, torch.from_numpy(block.pixels).to(where))
-    found = device_crops(there, views, 24)
-    assert found.dtype == torch.uint8
-    assert (expected.int() - found.cpu().int()).abs().max() <= 1
-    rows, uploaded_classes, sizes, pixels = crops.uploads(places)
-    uploaded = PixelBlock(sizes.numpy(), pixels.to(where))
-    assert torch.equal(found, device_crops(uploaded, rows, 24))
-    assert torch.equal(classes, found_classes)
-    assert torch.equal(classes, uploaded_classes)
-
-
-def test_only_a_gpu_with_room_holds_images(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (400, 400))
-    assert [fits_on(count, CUDA) for count in (100, 101)] == [True, False]
-    assert not fits_on(100, CPU)
-
-
-@pytest.mark.parametrize("fits", [True, False])
-def test_a_resumed_training_keeps_to_the_processor_that_it_began_with(
-    fits: bool, images: Images, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(transfer.frozen.crops, "fits_on", lambda *_: fits)
-    with image_memory(1):
-        for remaining in (3, 50, 100):
-            new = CropSource(images, TRAINING, 0, 100, remaining).maker
-            assert new == ("device" if fits else "host")
-            for began in ("host", "device"):
-                assert CropSource(images, TRAINING, 0, 100, remaining, began).maker == began

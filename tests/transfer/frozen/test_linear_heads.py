@@ -118,10 +118,9 @@ def test_a_saved_state_is_found_and_one_that_a_dying_machine_has_torn_counts_as_
 
     saved = probe()
     saved.receive(0, *batches(1)[0])
-    saved.maker = "device"
     saved.save()
     found = probe()
-    assert (found.maker, found.step) == ("device", 1)
+    assert found.step == 1
     assert torch.equal(found.optimizer.heads().weight, saved.optimizer.heads().weight)
     content = saved.path.read_bytes()
     for share in (0.0, 0.001, 0.5, 0.99):
