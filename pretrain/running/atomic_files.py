@@ -12,6 +12,7 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 from pretrain.running import stop
@@ -32,6 +33,8 @@ UNSYNCED = (errno.EINVAL, errno.EACCES, errno.EPERM, errno.EOPNOTSUPP, errno.ENO
 cannot sync folders, and a folder may be writable but not readable."""
 
 DIGEST_BYTES = 32
+TORN = (RuntimeError, EOFError, KeyError, TypeError, ValueError, OSError, UnpicklingError)
+"""Errors of torch.load for a file that was cut short or filled with zeros."""
 UNFINISHED = ".unfinished"
 """Last part of the name of a file that is being written; a kill leaves it."""
 
@@ -117,7 +120,11 @@ def save_stage(path: Path, state: dict[str, Any], option: str = "--runs") -> Non
 
 
 def load_stage(path: Path) -> dict[str, Any] | None:
-    """Return a saved stage, on the CPU; None if the file is absent, torn or altered."""
+    """Return a saved stage, on the CPU; None if the file is absent, torn or altered.
+
+    Files of versions before this format are read: those of torch.save, and safetensors after their
+    SHA-256.
+    """
     import torch
 
     from pretrain.running.reading import read_bytes
@@ -126,15 +133,22 @@ def load_stage(path: Path) -> dict[str, Any] | None:
         stored = memoryview(read_bytes(path))
     except FileNotFoundError:
         return None
-    digest, content = stored[:DIGEST_BYTES], stored[DIGEST_BYTES:]
-    if hashlib.sha256(content).digest() != digest:
+    content, has_digest = stored[DIGEST_BYTES:], bytes(stored[:2]) != b"PK"
+    if not has_digest:
+        content = stored
+    elif hashlib.sha256(content).digest() != stored[:DIGEST_BYTES]:
         return None
-    if bytes(content[:2]) != b"PK":  # written by a version before this format
+    elif bytes(content[:2]) != b"PK":
         import safetensors.torch
 
         return dict(safetensors.torch.load(bytes(content)))
-    state: dict[str, Any] = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
-    return state
+    try:
+        state: Any = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    except TORN:
+        if has_digest:
+            raise
+        return None
+    return state if isinstance(state, dict) else None
 
 
 def content_hash(content: Any, num_digits: int) -> str:

@@ -1,24 +1,18 @@
 """One probe that is being trained: optimizer of its heads, place in the stream, state on disk."""
 
-import io
 from collections.abc import Sequence
 from pathlib import Path
-from pickle import UnpicklingError
 
 import torch
 from torch import Tensor
 
-from pretrain.running.atomic_files import write_whole
+from pretrain.running.atomic_files import load_stage, save_stage
 from pretrain.running.console import print_line
 from pretrain.running.errors import NotFiniteError
-from pretrain.running.reading import read_bytes
 from transfer.frozen.classifier import Heads
 from transfer.frozen.feature_cache import Features
 from transfer.frozen.network import upload
 from transfer.frozen.probe_training import ProbeTraining
-
-TORN = (RuntimeError, EOFError, UnpicklingError, ValueError, OSError)
-"""Errors of torch.load for a file that was cut short or filled with zeros."""
 
 
 def new_heads(rates: Sequence[float], num_classes: int, width: int, std: float, seed: int) -> Heads:
@@ -190,31 +184,25 @@ class RunningProbe:
 
     def save(self) -> None:
         """Write the state to disk."""
-        content = io.BytesIO()
         state = {
             **self.optimizer.state(),
             "step": self.step,
             "curve": self.curve,
             "curve_of": self.tested.digest if self.tested else "",
         }
-        torch.save(state, content)
-        write_whole(self.path, content.getvalue(), "--runs")
+        save_stage(self.path, state)
 
     def discard(self) -> None:
         """Delete the state."""
         self.path.unlink(missing_ok=True)
 
     def _restore(self) -> None:
-        """Load the saved state, if any; one that a dying machine has torn counts as none."""
+        """Load the saved state, if any; a damaged one counts as none."""
         path = self.path
-        if not path.exists():
-            return
-        content = io.BytesIO(read_bytes(path))  # an unreadable disk is another error
-        try:
-            state = torch.load(content, map_location="cpu", weights_only=True)
-        except TORN as error:
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
-            print_line("train", f"{path} is torn ({reason}); the training starts anew")
+        state = load_stage(path)
+        if state is None:
+            if path.exists():
+                print_line("train", f"{path} is damaged: the training starts anew")
             return
         if state.get("maker") == "device" and int(state["step"]) < self.ends[-1]:
             print_line("train", f"{path} has crops of an earlier version; the training starts anew")

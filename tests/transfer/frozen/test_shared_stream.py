@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import transfer.frozen.linear_heads
 import transfer.frozen.running_probe
-from pretrain.running import stop
+from pretrain.running import atomic_files, stop
 from pretrain.running.atomic_files import write_whole
 from pretrain.running.errors import NotFiniteError
 from pretrain.running.host_memory import image_memory
@@ -143,7 +143,7 @@ def test_a_full_disk_at_any_save_costs_no_second_pass(
         write_whole(path, content, option)
 
     with monkeypatch.context() as full:
-        full.setattr(transfer.frozen.running_probe, "write_whole", write)
+        full.setattr(atomic_files, "write_whole", write)
         with pytest.raises(OSError, match="no space left"):
             train(SMALL, tmp_path)
     assert all(equal(train(one, tmp_path), alone[index]) for index, one in enumerate(ALL))
