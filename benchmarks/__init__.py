@@ -12,7 +12,7 @@ planning/       what a run would do, what it costs, the resources it needs on a 
 execution/      one cell in a process of its own, cells side by side
 cluster/        cells as job arrays of a cluster, and their states
 gpu/            what is measured of a machine's GPUs, and its page
-report_parts/   the parts of that page, its templates, style and script
+report_parts/   the sections of that page, its template, style and script
 drawing/        from records and logs to figures
 results/        from records to every number that is shown
 published/      the numbers printed in papers, one file each

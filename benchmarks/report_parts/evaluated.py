@@ -1,10 +1,9 @@
 """Evaluated checkpoints, failed cells, cells without a result, and the hours of all results."""
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 from benchmarks.report_parts.document import Fold, Part, Terms, sheet
-from benchmarks.report_parts.requested import not_run
+from benchmarks.report_parts.requested import Remaining
 from benchmarks.results.explanation import checkpoint_lines
 from benchmarks.results.numbers import Number
 from benchmarks.results.records import Results, Run, plural
@@ -27,7 +26,9 @@ def checkpoints(numbers: Iterable[Number], runs: Sequence[Run]) -> list[Fold]:
     return folds
 
 
-def evaluated_parts(folder: Path, results: Results, numbers: Iterable[Number]) -> list[Part]:
+def evaluated_parts(
+    results: Results, numbers: Iterable[Number], remaining: Iterable[Remaining]
+) -> list[Part]:
     """Return checkpoints, hours, failures, unused files, and requested cells without a result."""
     parts: list[Part] = [*checkpoints(numbers, results.runs)]
     if not parts:
@@ -43,16 +44,16 @@ def evaluated_parts(folder: Path, results: Results, numbers: Iterable[Number]) -
         parts.append(sheet("What failed", header, rows, left=5))
     if results.unused:
         parts += ["### Files that are not used", "\n".join(f"- {one}" for one in results.unused)]
-    if groups := not_run(folder, results.runs):
-        header = ["checkpoint", "tasks", "why", "what to do"]
-        rows = [
-            [
-                ", ".join(group.backbones),
-                ", ".join(group.tasks),
-                group.reason,
-                "; ".join(filter(None, [*group.how_to_get, group.command])),
-            ]
-            for group in groups
+    rows = [
+        [
+            ", ".join(group.backbones),
+            ", ".join(group.tasks),
+            group.reason,
+            "; ".join(filter(None, [*group.how_to_get, group.command])),
         ]
+        for group in remaining
+    ]
+    if rows:
+        header = ["checkpoint", "tasks", "why", "what to do"]
         parts.append(sheet("Asked for, without a result", header, rows, left=4))
     return parts

@@ -116,6 +116,7 @@ def report_page(contents: Contents, runs: Sequence[Path] = ()) -> str:
     identities = {run.identity for run in results.runs}
     tasks = task_folds(folder, results.done, contents.snapshots)
     pretraining = pretraining_parts(folder, runs)
+    remaining = not_run(folder, results.runs)
     sections = [
         Section("beside", "Against the papers", _against(contents.pairs)),
         Section("tables", "The papers’ tables with our rows", _paper_folds(contents.numbers)),
@@ -125,7 +126,7 @@ def report_page(contents: Contents, runs: Sequence[Path] = ()) -> str:
         Section(
             "evaluated",
             "What was evaluated",
-            [calibration_line(folder), *evaluated_parts(folder, results, contents.numbers)],
+            [calibration_line(folder), *evaluated_parts(results, contents.numbers, remaining)],
         ),
         Section("figures", "The papers’ figures", _thinned(_figures(folder), MAX_FIGURES)),
     ]
@@ -145,7 +146,7 @@ def report_page(contents: Contents, runs: Sequence[Path] = ()) -> str:
         num_results=plural(len(results.done), "result"),
         num_tasks=plural(len({run.task for run in results.done}), "task"),
         num_failed=sum(bool(run.failure) for run in results.runs),
-        num_missing=sum(group.num_cells for group in not_run(folder, results.runs)),
+        num_missing=sum(group.num_cells for group in remaining),
         verdicts={word: verdicts.count(word) for word in SIGNS if word in verdicts},
         signs=SIGNS,
         sections=[section for section in sections if section.parts],
