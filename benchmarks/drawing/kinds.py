@@ -212,9 +212,7 @@ def tradeoff(
     of_x = _swept_results(material, setting, across["tasks"], metric)
     of_y = _swept_results(material, setting, ACCURACY_TASKS, "top1")
     pictures = []
-    for (x_key, xs), (y_key, ys) in product(of_x.items(), of_y.items()):
-        if x_key.pretraining != y_key.pretraining:
-            continue
+    for xs, (y_key, ys) in product(of_x.values(), of_y.items()):
         views = [run for _, points in lines_of(across, xs) for run in members(points)]
         values = grouped((run.sha256, number_of(run, metric)) for run in views)
         drawn = lines_of(upward, [run for run in ys if run.sha256 in values])

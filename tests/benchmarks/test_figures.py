@@ -9,7 +9,7 @@ from benchmarks.drawing.kinds import KINDS
 from benchmarks.figures import list_lines, main
 from benchmarks.results.tables import csv_text, escape
 from benchmarks.tables import update_tables
-from tests.benchmarks.drawing.figure_records import drawn, jcl_keys
+from tests.benchmarks.drawing.figure_records import drawn, jcl_keys, point
 
 RESULTS = Path(__file__).parents[2] / "results"
 
@@ -34,6 +34,18 @@ def test_the_list_names_the_missing_recipes_and_tasks(tmp_path: Path) -> None:
     assert "jcl/in100-r18-keys2: in100_linear" in text
     assert "jcl/in100-r18-keys1:" not in text
     assert list(tmp_path.iterdir()) == [tmp_path / "records"]
+
+
+def test_another_task_or_a_single_head_is_not_what_a_figure_lacks(tmp_path: Path) -> None:
+    for recipe, changes in (
+        ("lorac/in100-r18", {"task": "in100_view_statistics", "protocol": "lorac-2021/1"}),
+        ("loocpp/in100-r50-color-rotation-texture", {"protocol": "looc-2020/1"}),
+    ):
+        point(tmp_path, recipe, 70.0, {}, **changes)
+    text = "\n".join(list_lines(tmp_path))
+    assert "    lorac/in100-r18: in100_linear@lorac\n" in text
+    assert "    loocpp/in100-r50-color-rotation-texture: in100_linear@looc\n" in text
+    assert "    lorac/in100-r18: in100_view_statistics\n" not in text
 
 
 def test_what_is_new_is_drawn_at_the_end_of_tables_and_pictures_without_records_are_removed(
