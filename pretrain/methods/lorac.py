@@ -4,15 +4,14 @@ Wang et al., 2021, arXiv:2108.02696. Without its prior it is MoCo-M, and MoCo fo
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from pretrain.method import Method
-from pretrain.parts.gather import num_processes
+from pretrain.parts.gather import gather_with_gradient, num_processes
 from pretrain.parts.heads import features_by_size, mlp
 from pretrain.parts.losses import at_least_float32
 from pretrain.parts.momentum_encoder import MomentumEncoder, similarities
@@ -32,55 +31,25 @@ def nuclear_norm(matrices: Tensor, *, joint: bool = False) -> Tensor:
     joint: of the matrices with the rows of all processes. Their gradient is summed over processes,
     as in `gather_with_gradient`, which exchange only d x d matrices and numbers.
     """
-    norms: Tensor = _NuclearNorm.apply(at_least_float32(matrices), joint)
-    return norms
-
-
-class _NuclearNorm(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, matrices: Tensor, joint: bool) -> Tensor:
-        num_rows, num_columns = matrices.shape[1:]
-        if joint:
-            num_rows *= num_processes()
-        on_columns = joint or num_rows > num_columns
-        # float64, because squaring halves the digits: in float32 a zero eigenvalue of the Gram
-        # matrix could give a singular value of 1e-3, whose inverse would ruin the gradient.
-        # Autocast does not touch float64
-        wide = matrices.double()
-        gram = wide.mT @ wide if on_columns else wide @ wide.mT
-        if joint and num_processes() > 1:
-            dist.all_reduce(gram)
-        rounding = max(torch.finfo(matrices.dtype).eps ** 2, torch.finfo(gram.dtype).eps)
-        norms, inverse_root = _root(gram, max(num_rows, num_columns) * rounding)
-        ctx.joint, ctx.on_columns = joint, on_columns
-        ctx.save_for_backward(matrices, inverse_root)
-        return norms.to(matrices.dtype)
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        matrices, inverse_root = ctx.saved_tensors
-        if ctx.joint and num_processes() > 1:
-            gradient = gradient.clone()
-            dist.all_reduce(gradient)
-        # float32 suffices: the error is no larger than what rounding of the rows does to U V'
-        weights = (gradient[:, None, None] * inverse_root).to(matrices.dtype)
-        with torch.autocast(matrices.device.type, enabled=False):
-            return (matrices @ weights if ctx.on_columns else weights @ matrices), None
-
-
-def _root(gram: Tensor, cutoff: float) -> tuple[Tensor, Tensor]:
-    """Return trace (n,) and pseudo-inverse (n, r, r) of the square roots of Grams (n, r, r).
-
-    Eigenvalues up to `cutoff` times the largest are rounding errors and count as zero.
-    """
-    # eigh raises on what is not finite; the training loop reports it from the loss instead
+    num_rows, num_columns = matrices.shape[1:]
+    matrices = at_least_float32(matrices)
+    # float64, because squaring halves the digits: in float32 a zero eigenvalue of the Gram matrix
+    # could give a singular value of 1e-3. Autocast does not touch float64
+    wide = matrices.double()
+    if joint:
+        gram = gather_with_gradient((wide.mT @ wide)[None]).sum(dim=0)
+    else:
+        gram = wide.mT @ wide if num_rows > num_columns else wide @ wide.mT
+    # eigvalsh raises on what is not finite; the training loop reports it from the loss instead
     broken = ~gram.sum(dim=(1, 2)).isfinite()
-    values, vectors = torch.linalg.eigh(gram.masked_fill(broken[:, None, None], 0))
-    kept = values > cutoff * values[:, -1:]
-    trace = values.where(kept, 0).sqrt().sum(dim=1).masked_fill(broken, torch.nan)
-    scaled = vectors * values.where(kept, torch.inf).rsqrt()[:, None]
-    return trace, scaled @ vectors.mT
+    values = torch.linalg.eigvalsh(gram.masked_fill(broken[:, None, None], 0))
+    # eigenvalues up to rounding errors count as zero, also for the gradient
+    rounding = max(torch.finfo(matrices.dtype).eps ** 2, torch.finfo(gram.dtype).eps)
+    size = max(num_rows * (num_processes() if joint else 1), num_columns)
+    kept = values > size * rounding * values[:, -1:]
+    norms = values.where(kept, 1).sqrt().where(kept, 0).sum(dim=1)
+    result: Tensor = norms.masked_fill(broken, torch.nan).to(matrices.dtype)
+    return result
 
 
 def lorac_loss(

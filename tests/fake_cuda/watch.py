@@ -27,8 +27,9 @@ FACTORIZATIONS = {
     *("linalg_cholesky_ex", "linalg_inv_ex", "linalg_solve_triangular"),
     *("_linalg_eigh", "_linalg_svd", "_linalg_solve_ex"),
 }
-OF_FEW_NUMBERS = "pretrain/methods/lorac.py"
-"""Factors matrices of a few rows; float64 takes a GPU up to 64 times as long as float32."""
+OF_FEW_NUMBERS = ("pretrain/methods/lorac.py", "autograd")
+"""Factors matrices of a few rows; float64 takes a GPU up to 64 times as long as float32. Autograd
+has the type of its forward pass."""
 HALF = (torch.bfloat16, torch.float16)
 READS = {
     "_local_scalar_dense": "read of a number",
