@@ -16,8 +16,8 @@ optim.py     optimizers and learning-rate schedules
 methods/     one paper per file; METHODS is the registry
 parts/       what two or more methods share
 recipes/     the published runs: method and its settings, data, schedule, batch
-data/        images, views, augmentation on the CPU and on the device, the feed
-pixels/      decoding, boxes, crops on the CPU and on the device; transfer uses it, too
+data/        images, views, their augmentation, and the feed of batches
+pixels/      decoding, boxes and crops; transfer uses it, too
 running/     processes, loader, stop, locks, files written whole; transfer uses it, too
 readme.py    the recipes as the text of --list, and RECIPES.md, the tables of methods and recipes
 """

@@ -30,8 +30,6 @@ class Execution:
     precision: Precision = "auto"
     """Arithmetic of the networks; losses are float32. auto: bfloat16 on GPUs that have it, float32
     elsewhere."""
-    channels_last: bool = True
-    """Memory layout of images and weights."""
     compile: bool = False
     """Compile the networks: minutes at the start; what it saves on GPUs is not measured."""
     checkpoint_activations: bool = False
@@ -67,13 +65,15 @@ class Command(Generic[Config]):
     device: DeviceChoice = "auto"
     style_bank: Path | None = None
     """Folder with a styled copy of every image for each style, for recipes with texture."""
-    colors_in: Literal["auto", "device", "workers"] = "auto"
-    """Place where views from files get colors; auto: workers on a CPU, the device on a GPU."""
+    colors_in: Literal["workers", "device"] = "workers"
+    """Place where views get their colors: workers round to eight bits as PIL does; a GPU spares
+    cores, computes in floats, and makes slightly other views."""
     workers: int | None = None
-    """Processes, for each GPU, that decode images where these do not fit into memory; None: as many
-    as the machine has cores for it, at most 32."""
+    """Processes, for each GPU, that make views; None: as many as the machine has cores for it, at
+    most 32. A CPU makes the views of images in memory itself."""
     memory_gb: float = 2.0
-    """Memory of each process for decoded images; if all fit, each is decoded once."""
+    """Memory of each process for decoded images; if all fit, each is decoded once. It changes the
+    speed alone."""
     tolerated_images: int = 0
     """Bad images allowed: those that do not open are left out, and another image takes the place of
     one that does not decode."""

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from pretrain import checkpoint
 from pretrain.data.feed import Batch
-from pretrain.data.side_stream import made_aside
 from pretrain.method import Method
 from pretrain.metrics import Log, Window, start_wandb, write_view_sheet
 from pretrain.optim import build_optimizer, fit_to_device, scheduled_rate
@@ -55,8 +54,7 @@ class Training:
         self.method = job.method.to(job.process.device).train()
         # views have one or two sizes, for which cudnn measures its algorithms once
         torch.backends.cudnn.benchmark = job.process.device.type == "cuda"
-        if job.command.execution.channels_last:
-            self.method = self.method.to(memory_format=torch.channels_last)
+        self.method = self.method.to(memory_format=torch.channels_last)
         self.optimizer = build_optimizer(self.method, job.recipe)
         # every name is looked up, even if its share of the run is over, so that a wrong one fails
         self.frozen_until = [
@@ -65,6 +63,9 @@ class Training:
         ]
         self.step = 0
         self.window = Window()
+        self.window_start_s = time.monotonic()
+        self.waited_s = 0.0
+        """Time since the start of the window in which the training waited for batches."""
 
     def state_dict(self) -> dict[str, Any]:
         return {
@@ -108,8 +109,8 @@ def train(job: Job) -> int:
             print_line(f"note: {num_removed} snapshots of an earlier run are removed from {folder}")
         if job.is_snapshot_step(0):
             write_snapshot(job, 0)
-    made = made_aside(job.feed.batches(training.step, job.num_steps), job.process.device)
-    with closing(made) as batches, ExitStack() as stack:
+    batches = job.feed.batches(training.step, job.num_steps)
+    with closing(batches), ExitStack() as stack:
         told = None
         if is_main:
             out, project = job.command.out, job.command.wandb
@@ -147,7 +148,9 @@ def _take_steps(job: Job, training: Training, told: Told, batches: Iterator[Batc
     saved_s = time.monotonic()
     stopping = False
     while training.step < job.num_steps and not stopping:
+        asked_s = time.monotonic()
         batch = next(batches)
+        training.waited_s += time.monotonic() - asked_s
         if training.step == 0 and is_main:
             write_view_sheet(
                 job.command.out, batch.views, job.recipe.views.mean, job.recipe.views.std
@@ -186,15 +189,21 @@ def _take_steps(job: Job, training: Training, told: Told, batches: Iterator[Batc
 def _read(job: Job, training: Training, told: Told) -> None:
     """Empty the window; write its means to the log, and the loss to the console."""
     means = training.window.take_means()
+    now_s, waited_s = time.monotonic(), training.waited_s
+    elapsed_s, training.window_start_s, training.waited_s = (
+        now_s - training.window_start_s,
+        now_s,
+        0.0,
+    )
     if told is None:
         return
     log, shown = told
-    epoch, waited_s = training.step / job.feed.plan.steps_per_epoch, job.feed.waiting.seconds
+    epoch = training.step / job.feed.plan.steps_per_epoch
     rates = {
         "learning_rate": training.optimizer.param_groups[0]["lr"],
         "epoch": epoch,
         "images_per_s": shown.rate,
-        "data_share": 100 * waited_s / shown.elapsed_s,
+        "data_share": 100 * waited_s / max(elapsed_s, 1e-9),
     }
     log.write(training.step, means | rates)
     shown.subject = f"{job.name}  epoch {epoch:.2f}  loss {means['loss']:.4f}"
@@ -209,13 +218,10 @@ def training_step(job: Job, training: Training, network: nn.Module, batch: Batch
     rate = scheduled_rate(recipe, step / job.num_steps, started)
     for group in training.optimizer.param_groups:
         group["lr"] = recipe.learning_rate if group["fixed_rate"] else rate
-    views = batch.views
-    if job.command.execution.channels_last:
-        views = [view.contiguous(memory_format=torch.channels_last) for view in views]
     device = job.process.device.type
     training.method.metrics_read = job.is_read_step(step + 1)
     with torch.autocast(device, torch.bfloat16, enabled=job.dtype == torch.bfloat16):
-        metrics = network(views, ended, *batch.extras)
+        metrics = network(batch.views, ended, *batch.extras)
     training.optimizer.zero_grad(set_to_none=True)
     metrics["loss"].backward()
     # None, not zeros: at a gradient of zeros, decay and momentum still move the weights

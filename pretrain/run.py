@@ -1,6 +1,7 @@
 """One run, from the command to a job for the loop, and from the job to its backbone files."""
 
 import os
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -111,7 +112,6 @@ def prepare(name: str, command: Command[Any], process: Process, images: Training
         tolerated=command.tolerated_images,
     )
     bad_images.check_recorded()
-    in_workers = {"workers": True, "device": False, "auto": device.type == "cpu"}
     feed = Feed(
         images=images,
         plan=plan,
@@ -123,7 +123,7 @@ def prepare(name: str, command: Command[Any], process: Process, images: Training
         uses_labels=method.num_classes > 0,
         uses_indices=method.num_images > 0,
         styles=find_styles(command.style_bank, images) if command.style_bank else (),
-        colors_in_workers=in_workers[command.colors_in],
+        colors_on_device=command.colors_in == "device",
         bad_images=bad_images,
     )
     num_steps = count_steps(recipe, command.steps, plan)
@@ -137,7 +137,7 @@ def prepare(name: str, command: Command[Any], process: Process, images: Training
         "local_prior_images": recipe.batch_size // process.num_processes * needs.local_prior,
         "data": images.fingerprint,
         "texture": texture(recipe.views, feed.styles),
-        "views_made": feed.view_source,
+        "colors_in": command.colors_in,
     }
     return Job(
         name=name,
@@ -201,7 +201,8 @@ def describe(job: Job) -> str:
     """Return one line about the run: networks, views, data, length, processes and arithmetic."""
     recipe, plan, device = job.recipe, job.feed.plan, job.process.device.type
     kept = "in memory" if job.feed.in_memory else f"read by {job.feed.workers} workers"
-    sizes = (f"{rows.stop - rows.start} x {group.size_px} px" for group, rows in job.feed.groups)
+    counts = Counter(view_recipe.size_px for view_recipe in job.feed.recipes)
+    sizes = (f"{count} x {size_px} px" for size_px, count in counts.items())
     return (
         f"{job.name}: {recipe.arch} ({recipe.stem} stem), views {' + '.join(sizes)}, "
         f"{plan.num_images} images {kept}, batch {plan.batch_size}, "
@@ -282,7 +283,7 @@ def backbone_origin(job: Job, steps: int) -> dict[str, object]:
     recipe, images = job.recipe, job.feed.images
     published = flatten(asdict(RECIPES[job.name]))
     settings = flatten(asdict(recipe))
-    made = ("batch_norm_groups", "texture", "views_made")
+    made = ("batch_norm_groups", "texture", "colors_in")
     left_out = f", {len(images.unreadable)} unreadable" if images.unreadable else ""
     if job.feed.bad_images is not None and (replaced := job.feed.bad_images.names()):
         left_out += f", {len(replaced)} replaced"

@@ -106,7 +106,7 @@ def check_views(recipe: ViewRecipe, views: Sequence[View], *, has_styles: bool) 
             )
         # a weak view goes without all that the recipe has, one augmentation of them at least
         needed = any(is_ever_applied(recipe, name) for name in view.without)
-        for name in {*view.copies, *view.differs, *(() if needed else view.without)}:
+        for name in {*view.copies, *(() if needed else view.without)}:
             if not is_ever_applied(recipe, name):
                 raise SettingsError(
                     f"the method's views share or withhold {name}, which this recipe never "

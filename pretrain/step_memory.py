@@ -54,5 +54,5 @@ def memory_needs(method: Method, recipe: Recipe[Any], num_images: int, dtype: to
     activations = sum(tensor.untyped_storage().nbytes() for tensor in kept.values())
     # a trained weight has a momentum; gradients take what activations leave
     networks = sum(tensor.nbytes for tensor in tensors.values()) + trained
-    # views are those of the step and of the next, which are made meanwhile
+    # the views of the next step are made while those of this one are still referenced
     return activations + networks + 2 * sum(view.nbytes for view in views)

@@ -28,10 +28,8 @@ from benchmarks.gpu.timing import (
     write_photographs,
 )
 from pretrain.command import parse
-from pretrain.data.augment import constants_on
-from pretrain.data.feed import Batch
+from pretrain.data.feed import Batch, Parts, pin
 from pretrain.data.listing import find_images
-from pretrain.data.side_stream import made_aside, unpack
 from pretrain.loop import Training, training_step
 from pretrain.method import Method
 from pretrain.parts.momentum_encoder import MomentumEncoder
@@ -75,7 +73,7 @@ def fed_rate(device: torch.device, folder: Path) -> Facts:
     def measure(batch_size: int) -> Facts:
         job = step_job(recipe, device, folder, batch_size, "--workers", str(workers))
         training = Training(job)
-        with closing(made_aside(job.feed.batches(0, job.num_steps), device)) as batches:
+        with closing(job.feed.batches(0, job.num_steps)) as batches:
             seconds = seconds_per_call(
                 lambda: training_step(job, training, training.method, next(batches)),
                 device,
@@ -97,16 +95,16 @@ def _steps_of_batch(
     needs = memory_needs(job.method, job.recipe, batch_size, job.dtype)
     with one_thread():
         started_s = process_time()
-        prepared = job.feed.file_views(0)
+        prepared = job.feed.make(0)
         per_core = batch_size / (process_time() - started_s)
-    prepared = [part.pin_memory() for part in prepared] if on_gpu else prepared
+    prepared = pin(prepared) if on_gpu else prepared
     training = Training(job)
 
     def step(batches: Generator[Batch, None, None]) -> None:
         training_step(job, training, training.method, next(batches))
 
     warm_up, calls = (WARM_UP_STEPS, TIMED_STEPS) if on_gpu else (0, 1)
-    with closing(made_aside(repeat(job, prepared), device)) as batches:
+    with closing(repeat(job, prepared)) as batches:
         time = partial(seconds_per_call, partial(step, batches), device)
         seconds, memory = with_peak_memory(partial(time, warm_up=warm_up, calls=calls), device)
     rate = batch_size / seconds
@@ -124,7 +122,6 @@ def _steps_of_batch(
     }
     if on_gpu:
         with closing(repeat(job, prepared)) as batches:
-            step(batches)  # uploads the constants of coloring, and waits for that
             facts |= trace(partial(step, batches), 2)
             views = count_views(training.method)
             step(batches)
@@ -137,7 +134,7 @@ def _steps_of_batch(
 def step_job(
     recipe: str, device: torch.device, folder: Path, batch_size: int, *options: str
 ) -> Job:
-    """Return the job of a recipe whose views, of at most 64 photographs, are colored on the device.
+    """Return the job of a recipe whose views are those of at most 64 photographs.
 
     The photographs are JPEG files of 500 x 375 px. options: further words of the command.
     """
@@ -149,22 +146,16 @@ def step_job(
             original = data / f"{copy % MOST_PHOTOGRAPHS:04}.jpg"
             (data / f"{copy:04}.jpg").hardlink_to(original)
     words = ["--data", str(data), "--out", str(folder / "run"), "--device", device.type]
-    words += ["--workers", "0", "--colors-in", "device", "--memory-gb", "0"]
+    words += ["--workers", "0", "--memory-gb", "0"]
     words += ["--batch-size", str(batch_size), "--steps", "1000", *options]
     command = parse(recipe, words)
     return prepare(recipe, command, Process(device=device), find_images(command.data))
 
 
-def repeat(job: Job, prepared: list[Tensor]) -> Generator[Batch, None, None]:
-    """Yield the batch again and again, uploaded and colored each time.
-
-    prepared: crops (n, 3, H, W) of each stack of views, then the packed numbers (bytes,).
-    """
-    constants = constants_on(job.feed.device, job.feed.recipe)
-    *stacks, packed = prepared
+def repeat(job: Job, prepared: Parts) -> Generator[Batch, None, None]:
+    """Yield the batch again and again, uploaded and normalized each time."""
     while True:
-        _, *numbers = unpack(packed, job.feed.device)
-        yield Batch(job.feed.finish_views(stacks, numbers, constants), [])
+        yield job.feed.finish(prepared)
 
 
 def count_views(method: Method) -> dict[str, float]:

@@ -73,14 +73,13 @@ def compare_views(title: str, images: TrainingImages, settings: Settings) -> Non
         device=torch.device("cpu"),
         workers=0,
         memory_gb=0,
-        colors_in_workers=True,
     )
-    crops = replace(feed, colors_in_workers=False)
+    crops = replace(feed, colors_on_device=True)
     files = [images.path(index) for step in range(num_steps) for index in plan.batch(step)[1]]
     ways: dict[str, Callable[[], Iterable[object]]] = {
         "torchvision": lambda: usual_batches(recipe, views, files),
         "whole views": lambda: feed.batches(0, num_steps),
-        "crops alone": lambda: map(crops.file_views, range(num_steps)),
+        "crops alone": lambda: map(crops.make, range(num_steps)),
     }
     compare(
         f"{title}, {len(files)} images, one core",

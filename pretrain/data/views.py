@@ -1,8 +1,8 @@
 """Random views of an image: their recipe, their random numbers, and the crops and colors of these.
 
 The numbers are functions of the run's seed, the epoch and the image, so that neither workers nor an
-interruption change a run. augment.py and augment_cpu.py apply the crops and colors. The crops of
-probes on frozen networks have their own numbers: transfer/frozen/crops.py.
+interruption change a run. augment.py and augment_device.py apply the colors. The crops of probes on
+frozen networks have their own numbers: transfer/frozen/crops.py.
 """
 
 from collections.abc import Sequence
@@ -17,6 +17,8 @@ from pretrain.pixels.boxes import NUM_UNIFORMS as NUM_BOX_UNIFORMS
 
 TEXTURE_KERNELS_PX = (3, 5, 7)
 TEXTURE_STRENGTH = (0.3, 1.0)
+LUMA = (0.299, 0.587, 0.114)
+"""Weights of red, green and blue: ITU-R 601, as in PIL's mode "L"."""
 
 PLACES: dict[Augmentation, slice] = {
     "crop": slice(0, NUM_BOX_UNIFORMS),
@@ -147,57 +149,6 @@ def draw_view_numbers(seed: int, epoch: int, index: int, views: Sequence[View]) 
     return numbers
 
 
-def redraw(
-    recipe: ViewRecipe,
-    numbers: Floats,
-    views: Sequence[View],
-    seed: int,
-    epoch: int,
-    index: int,
-    num_styles: int = 0,
-) -> None:
-    """Redraw in place, among numbers (V, NUM_UNIFORMS), what must differ from the first view.
-
-    It gives up after a hundred tries, for an augmentation that always has the same effect.
-    """
-    if not any(view.differs for view in views):
-        return
-    # a stream apart from those of `draw_view_numbers` (0, 0) and of the order of the images (0, 1)
-    bits = np.random.Philox(key=seed, counter=[0, 2, epoch, index])
-    generator = np.random.Generator(bits)
-    for row, view in zip(numbers, views, strict=True):
-        for augmentation in view.differs:
-            place = PLACES[augmentation]
-            for _ in range(100):
-                first, own = effect(recipe, augmentation, np.stack([numbers[0], row]), num_styles)
-                if not np.array_equal(first, own):
-                    break
-                row[place] = generator.random(place.stop - place.start)
-
-
-def effect(
-    recipe: ViewRecipe, augmentation: Augmentation, numbers: Floats, num_styles: int = 0
-) -> Floats:
-    """Describe what an augmentation does to n views by rows (n, ...): equal rows, equal effect.
-
-    numbers (n, NUM_UNIFORMS). num_styles: size of the style bank, 0 for random filters.
-    """
-    colors = draw_colors(recipe, numbers)
-    jitter = colors.jitter * (colors.jitter_order[:, :1] >= 0)
-    described = {
-        "crop": numbers[:, PLACES["crop"]],
-        "color": np.concatenate([colors.jitter_order, jitter, colors.gray[:, None]], axis=1),
-        "blur": colors.blur_sigma_px,
-        "solarize": colors.solarize,
-        "flip": colors.flip,
-        "rotation": colors.quarter_turns,
-        "texture": draw_style(recipe, numbers, num_styles)
-        if num_styles
-        else colors.texture * (colors.texture[:, :1] > 0),
-    }
-    return described[augmentation].reshape(len(numbers), -1).astype(np.float64)
-
-
 def draw_boxes(recipe: ViewRecipe, numbers: Floats, height: Integers, width: Integers) -> Integers:
     """Return crops (n, 4), top, left, height, width in px, of images with height and width (n,).
 
@@ -248,3 +199,16 @@ def draw_style(recipe: ViewRecipe, numbers: Floats, num_styles: int) -> Integers
     texture = numbers[:, PLACES["texture"]]
     chosen = np.floor(texture[:, 4] * num_styles).astype(np.int64)
     return np.where(texture[:, 0] < recipe.texture_probability, chosen, -1)
+
+
+def texture_kernels(texture: Floats) -> Floats:
+    """Return random kernels (n, 7, 7) of texture (n, 3): N(0, 1 / k^2) within side k, else zero."""
+    largest_px = max(TEXTURE_KERNELS_PX)
+    kernels = np.zeros((len(texture), largest_px, largest_px))
+    for kernel, (side, seed, _) in zip(kernels, texture, strict=True):
+        size = int(side)
+        generator = np.random.default_rng(int(seed * 2**52))
+        margin = (largest_px - size) // 2
+        weights = generator.standard_normal((size, size)) / size
+        kernel[margin : margin + size, margin : margin + size] = weights
+    return kernels

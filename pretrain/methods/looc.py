@@ -107,11 +107,7 @@ class LooC(Method):
 def key_views(config: LooCConfig) -> tuple[View, ...]:
     """Return key view 0, which shares nothing with the query, and the views i that share one."""
     shared_augmentations = [(), *((name,) for name in config.designated)]
-    redrawn = config.designated if config.coincidences == "redrawn" else ()
-    return tuple(
-        View(copies=copies, differs=tuple(name for name in redrawn if name not in copies))
-        for copies in shared_augmentations
-    )
+    return tuple(View(copies=copies) for copies in shared_augmentations)
 
 
 def unit_rows(embeddings: Tensor) -> Tensor:

@@ -22,7 +22,5 @@ class View:
     """The recipe's small size, as in multi-crop: Caron et al., arXiv:2006.09882."""
     copies: tuple[Augmentation, ...] = ()
     """Augmentations shared with the first view: whether they happen, and how."""
-    differs: tuple[Augmentation, ...] = ()
-    """Augmentations that are drawn again until they differ from the first view's."""
     without: tuple[Augmentation, ...] = ()
     """Augmentations that this view never gets."""

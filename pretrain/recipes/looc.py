@@ -8,7 +8,7 @@ have four heads and 8192 dimensions, and MoCo++ has as many.
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 from pretrain.parts.view import Augmentation
 from pretrain.recipes.moco import MoCoConfig
@@ -30,9 +30,6 @@ class LooCConfig(KeySettings):
     designated: tuple[Augmentation, ...] = ("color", "rotation")
     """Augmentations with a head of their own, which must not be invariant to them, in the order of
     heads 1 to n; none is MoCo."""
-    coincidences: Literal["literal", "redrawn"] = "literal"
-    """Treatment of two views that get the same augmentation by chance: negatives of each other, as
-    in equation 2, or drawn again until they differ."""
     conv5_heads: bool = False
     """LooC++: a layer4 in each head; the features of all heads are exported side by side."""
     queue_size: int = 16_384

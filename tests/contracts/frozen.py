@@ -46,6 +46,11 @@ FIRST_WORDING = {
     "LORAC (arXiv:2108.02696), section 6.2": "LORAC (arXiv:2108.02696), section 6.3",
 }
 """Text of a recipe's `paper` -> what stood there when it was frozen; runs do not depend on it."""
+RETIRED: dict[str, dict[str, object]] = {
+    "looc": {"config.coincidences": "literal"},
+    "loocpp": {"config.coincidences": "literal"},
+}
+"""Method -> settings that its recipes no longer have, with the only value that they had."""
 SCHEDULES = ("paper", "short", "smoke", "0.02")
 TRANSFORMS = {
     "center": EvalTransform.center(224, 32),
@@ -149,6 +154,7 @@ def recipes() -> dict[str, str]:
         for now, before in FIRST_WORDING.items():
             settings["paper"] = str(settings["paper"]).replace(now, before)
         del settings["norm_groups"]  # a fact about the paper, on which a run does not depend
+        settings |= RETIRED.get(str(settings["method"]), {})
     return {name: _hash(settings) for name, settings in flat_recipes.items()}
 
 

@@ -1,4 +1,4 @@
-"""Views made on pretend CUDA tensors, from memory and from files."""
+"""Views that are finished on pretend CUDA tensors."""
 
 from contextlib import closing
 from dataclasses import replace
@@ -31,7 +31,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_images(tmp_path_factory.mktemp("images"))
 
 
-def second_batch(folder: Path, name: str, *, memory_gb: float) -> tuple[Batch, Watch]:
+def second_batch(folder: Path, name: str, *, colors_on_device: bool) -> tuple[Batch, Watch]:
     """Return a batch after the first one, which may upload what all batches need."""
     recipe, views = RECIPES[name]
     feed = Feed(
@@ -41,7 +41,8 @@ def second_batch(folder: Path, name: str, *, memory_gb: float) -> tuple[Batch, W
         views=views,
         device=CUDA,
         workers=0,
-        memory_gb=memory_gb,
+        memory_gb=1.0,
+        colors_on_device=colors_on_device,
         uses_labels=True,
     )
     with pretend_cuda(), closing(feed.batches(0, 2)) as batches:
@@ -52,13 +53,13 @@ def second_batch(folder: Path, name: str, *, memory_gb: float) -> tuple[Batch, W
 
 
 @pytest.mark.parametrize("name", RECIPES)
-@pytest.mark.parametrize(("source", "memory_gb"), [("memory", 1.0), ("files", 0.0)])
-def test_views_are_float32_and_wait_as_often_as_their_budget_says(
-    name: str, source: str, memory_gb: float, folder: Path
+@pytest.mark.parametrize("colors_on_device", [False, True])
+def test_views_are_float32_and_nothing_waits_for_the_device(
+    name: str, colors_on_device: bool, folder: Path
 ) -> None:
-    batch, watch = second_batch(folder, name, memory_gb=memory_gb)
+    batch, watch = second_batch(folder, name, colors_on_device=colors_on_device)
     kinds = {(view.dtype, view.device, view.shape[:2]) for view in batch.views}
     assert kinds == {(torch.float32, CUDA, (NUM_IMAGES, 3))}
     assert [rows.device for rows in batch.extras] == [CUDA]
     assert watch.faults == []  # memory that the first batch's copies may still read
-    assert watch.waits == allowed_waits(f"views from {source}", name)
+    assert watch.waits == allowed_waits("views", name)

@@ -31,23 +31,17 @@ SETTINGS: Mapping[str, tuple[str, ...]] = {
 """Kind of views -> recipe and options."""
 
 
-SOURCES: Mapping[str, tuple[str, ...]] = {
-    "memory": ("--memory-gb", "2"),
-    "files": ("--memory-gb", "0", "--colors-in", "device"),
-}
-"""Where views are cut from: decoded pixels in memory, or files by workers."""
-
-
-@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("colors_in", ["workers", "device"])
 @pytest.mark.parametrize("kind", SETTINGS)
 def test_views_are_those_of_the_cpu(
-    kind: str, source: str, place: Place, findings: Findings
+    kind: str, colors_in: str, place: Place, findings: Findings
 ) -> None:
     """In gray levels; on a GPU the second batch may not wait."""
     recipe, *more = SETTINGS[kind]
-    workers = ("--workers", "2") if place.on_gpu and source == "files" else ()
-    job = start_job(recipe, place, small_images(place), *more, *SOURCES[source], *workers)
-    on_cpu = replace(job.feed, device=torch.device("cpu"), colors_in_workers=False)
+    options = ["--memory-gb", "0", "--colors-in", colors_in]
+    options += ["--workers", "2"] if place.on_gpu else []
+    job = start_job(recipe, place, small_images(place), *more, *options)
+    on_cpu = replace(job.feed, device=torch.device("cpu"))
     found, expected = two_batches(job.feed, place), two_batches(on_cpu, place)
     findings.add("gray levels", largest_difference(job.feed, found, expected), BOUND_LEVELS)
 

@@ -6,7 +6,6 @@ from contextlib import closing, contextmanager
 
 import torch
 
-from pretrain.data.side_stream import made_aside
 from pretrain.loop import Training, training_step
 from tests.gpu.findings import Findings
 from tests.gpu.started import SMALL_VIEWS, Place, small_images, start_job
@@ -37,8 +36,7 @@ def count_waits(place: Place, name: str, findings: Findings) -> None:
     options += ["--steps", str(WARM_UP_STEPS + COUNTED_STEPS)]
     job = start_job(f"{name}/smoke", place, small_images(place), *options)
     training = Training(job)
-    made = made_aside(job.feed.batches(0, job.num_steps), place.device)
-    with closing(made) as batches:
+    with closing(job.feed.batches(0, job.num_steps)) as batches:
         for step in range(job.num_steps):
             if step < WARM_UP_STEPS:
                 training_step(job, training, training.method, next(batches))

@@ -195,15 +195,12 @@ def test_a_local_prior_binds_a_run_to_its_images_per_process(image_folder: Path)
         assert ready.settings["local_prior_images"] == images
 
 
-def test_where_views_were_made_is_recorded(image_folder: Path) -> None:
-    cases = {
-        "memory": (),
-        "workers": ("--memory-gb", "0"),
-        "device": ("--memory-gb", "0", "--colors-in", "device"),
-    }
-    for expected, options in cases.items():
-        ready = job("moco", image_folder, *options)
-        assert ready.settings["views_made"] == expected
+def test_coloring_on_the_device_is_recorded_and_memory_is_not(image_folder: Path) -> None:
+    files = ("--memory-gb", "0")
+    plain, other = job("moco", image_folder), job("moco", image_folder, *files)
+    assert plain.settings == other.settings
+    floats = job("moco", image_folder, *files, "--colors-in", "device")
+    assert plain.settings | {"colors_in": "device"} == floats.settings
 
 
 def words(images: Path, out: Path, *options: str) -> list[str]:

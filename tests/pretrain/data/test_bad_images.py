@@ -20,7 +20,7 @@ from pretrain.parts.view import View
 BAD = ("cold/3.png", "warm/7.png")
 every_way = pytest.mark.parametrize(
     "way",
-    [{}, {"memory_gb": 0.0}, {"memory_gb": 0.0, "workers": 2, "colors_in_workers": True}],
+    [{}, {"memory_gb": 0.0}, {"memory_gb": 0.0, "workers": 2}],
     ids=["memory", "files", "workers"],
 )
 

@@ -1,4 +1,4 @@
-"""Batches by every way they are made: from memory, from files, colored here or by workers."""
+"""Batches from images in memory and from files, colored by workers or by the device."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -9,30 +9,13 @@ import pytest
 import torch
 from PIL import Image
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from pretrain.data.feed import Feed
 from pretrain.data.images import BatchPlan, DataError
 from pretrain.data.listing import find_images, find_styles
-from pretrain.data.side_stream import unpack
-from pretrain.data.views import Floats, ViewRecipe
+from pretrain.data.views import ViewRecipe
 from pretrain.parts.view import View
 from tests.rounding import assert_equal_up_to_rounding, rounding_error
-
-
-class Copies(TorchDispatchMode):
-    """Counts tensors that come to another device."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.count = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        if func is torch.ops.aten._to_copy.default:
-            self.count += args[0].device != result.device
-        return result
-
 
 WHOLE = ViewRecipe(
     size_px=16,
@@ -51,8 +34,8 @@ MULTI_CROP = (View(), View(), View(small=True), View(small=True), View(small=Tru
 Way = dict[str, Any]
 MEMORY: Way = {}
 FILES: Way = {"memory_gb": 0.0}
-WORKERS: Way = {"memory_gb": 0.0, "colors_in_workers": True}
-every_way = pytest.mark.parametrize("way", [MEMORY, FILES, WORKERS])
+DEVICE: Way = {"memory_gb": 0.0, "colors_on_device": True}
+every_way = pytest.mark.parametrize("way", [FILES, DEVICE])
 
 
 def feed(folder: Path, **changes: Any) -> Feed:
@@ -110,18 +93,29 @@ def test_a_step_of_views_of_two_sizes_is_the_same_after_a_resume(
         assert torch.equal(*expected.extras, *found.extras)
 
 
-@pytest.mark.parametrize(("way", "bound"), [(FILES, 0.5), (WORKERS, 2.5)])
-def test_views_of_both_sizes_from_files_are_those_from_memory_up_to_rounding(
-    image_folder: Path, way: Way, bound: float
-) -> None:
+def test_views_from_memory_are_those_from_files(image_folder: Path) -> None:
     memory = multi_crop(image_folder, MEMORY).batches(0, 3)
-    files = multi_crop(image_folder, way).batches(0, 3)
+    files = multi_crop(image_folder, FILES).batches(0, 3)
     for ours, theirs in zip(memory, files, strict=True):
+        assert all(map(torch.equal, ours.views, theirs.views))
+
+
+def test_views_are_in_channels_last(image_folder: Path) -> None:
+    (batch,) = feed(image_folder).batches(0, 1)
+    assert batch.views[0].is_contiguous(memory_format=torch.channels_last)
+
+
+def test_views_colored_on_the_device_are_those_of_workers_up_to_rounding(
+    image_folder: Path,
+) -> None:
+    workers = multi_crop(image_folder, FILES).batches(0, 3)
+    device = multi_crop(image_folder, DEVICE).batches(0, 3)
+    for ours, theirs in zip(workers, device, strict=True):
         for part in (slice(0, 2), slice(2, 5)):
             apart = (levels(ours.views[part]) - levels(theirs.views[part])).abs()
-            # crops are rounded to 8 bits; workers, as PIL, drop the fraction after each of three
-            # blends, half a level on average, and turn the hue in eight bits, about one level
-            assert apart.mean() < bound
+            # workers, as PIL, drop the fraction after each of three blends, half a level on
+            # average, and turn the hue in eight bits, about one level
+            assert apart.mean() < 2.5
 
 
 @every_way
@@ -185,16 +179,16 @@ def test_a_view_that_copies_the_rotation_is_turned_as_the_query_is(
     assert len(seen) > 8  # of 16 pairs of turns in 20 images
 
 
-@pytest.mark.parametrize("colors_in_workers", [False, True])
+@pytest.mark.parametrize("colors_on_device", [False, True])
 def test_views_show_the_styled_copies_and_copies_share_the_style(
-    image_folder: Path, style_bank: Path, colors_in_workers: bool
+    image_folder: Path, style_bank: Path, colors_on_device: bool
 ) -> None:
     styled = feed(
         image_folder,
         recipe=replace(WHOLE, texture_probability=0.6),
         views=(View(), View(), View(copies=("texture",)), View(without=("texture",))),
         styles=find_styles(style_bank, find_images(image_folder)),
-        colors_in_workers=colors_in_workers,
+        colors_on_device=colors_on_device,
     )
     batches = [levels(views).amax(dim=(2, 3, 4)) for views, *_ in styled.batches(0, 20)]
     bright = torch.cat(batches, dim=1)
@@ -225,11 +219,11 @@ def slopes(folder: Path, sizes: list[tuple[int, int]], scale: int = 1) -> Path:
 UNEQUAL = [(20, 60), (50, 24), (32, 32), (16, 40), (64, 20), (30, 28), (18, 18), (40, 52)]
 
 
-def test_images_of_unequal_sizes_are_cut_from_files_as_from_memory(tmp_path: Path) -> None:
-    mixed = feed(slopes(tmp_path / "images", UNEQUAL), recipe=CROPPED)
-    files = replace(mixed, memory_gb=0).batches(0, 2)
-    for ours, theirs in zip(mixed.batches(0, 2), files, strict=True):
-        assert (levels(ours.views) - levels(theirs.views)).abs().max() < 1
+def test_memory_is_that_of_all_images_without_padding(tmp_path: Path) -> None:
+    mixed = feed(slopes(tmp_path / "images", UNEQUAL))
+    num_bytes = 3 * sum(height * width for height, width in UNEQUAL)
+    assert replace(mixed, memory_gb=num_bytes / 1e9).in_memory
+    assert not replace(mixed, memory_gb=(num_bytes - 1) / 1e9).in_memory
 
 
 def test_a_styled_copy_of_another_size_is_cut_at_the_same_place(tmp_path: Path) -> None:
@@ -245,45 +239,13 @@ def test_a_styled_copy_of_another_size_is_cut_at_the_same_place(tmp_path: Path) 
         assert (levels(ours.views) - levels(theirs.views)).abs().mean() < 4
 
 
-@pytest.mark.parametrize(("way", "expected"), [(MEMORY, 1), (FILES, 3), (WORKERS, 3)])
-def test_a_batch_comes_with_one_copy_of_its_numbers_and_one_of_the_pixels_of_each_size(
-    image_folder: Path, way: Way, expected: int
-) -> None:
+@every_way
+def test_views_are_finished_on_the_device(image_folder: Path, way: Way) -> None:
     device = torch.device("meta")  # it raises where a value is read or met on another device
     made = replace(multi_crop(image_folder, way), device=device)
-    batches = made.batches(0, 3)
-    next(batches)  # constants and labels come with the first
-    with Copies() as copies:
-        views, _ = next(batches)
-    assert [tuple(view.shape) for view in views] == [(4, 3, 16, 16)] * 2 + [(4, 3, 8, 8)] * 3
-    assert {view.device for view in views} == {device}
-    assert copies.count == expected
-
-
-@pytest.mark.parametrize("memory_gb", [1.0, 0.0])
-def test_waiting_is_the_time_for_the_hosts_part_of_a_batch(
-    image_folder: Path, monkeypatch: pytest.MonkeyPatch, memory_gb: float
-) -> None:
-    """The views' pixels are the training device's work; its uploads wait for the step before."""
-    now_s = 0.0
-
-    def take_one_second(self: Feed, step: int) -> Floats:
-        nonlocal now_s
-        now_s += 1.0
-        return numbers(self, step)
-
-    def upload_for_ten_seconds(packed: torch.Tensor, device: torch.device) -> list[torch.Tensor]:
-        nonlocal now_s
-        now_s += 10.0
-        return unpack(packed, device)
-
-    numbers = Feed.batch_numbers
-    monkeypatch.setattr(Feed, "batch_numbers", take_one_second)
-    monkeypatch.setattr("pretrain.data.feed.unpack", upload_for_ten_seconds)
-    monkeypatch.setattr("pretrain.data.feed.time.monotonic", lambda: now_s)
-    source = feed(image_folder, memory_gb=memory_gb)
-    assert len(list(source.batches(0, 3))) == 3
-    assert source.waiting.seconds == 3.0
+    (batch,) = made.batches(0, 1)
+    assert [tuple(view.shape) for view in batch.views] == [(4, 3, 16, 16)] * 2 + [(4, 3, 8, 8)] * 3
+    assert {view.device for view in [*batch.views, *batch.extras]} == {device}
 
 
 @pytest.mark.parametrize("memory_gb", [1.0, 0.0])

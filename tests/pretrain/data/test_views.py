@@ -15,10 +15,8 @@ from pretrain.data.views import (
     draw_colors,
     draw_style,
     draw_view_numbers,
-    effect,
-    redraw,
 )
-from pretrain.parts.view import Augmentation, View
+from pretrain.parts.view import View
 
 MANY = 4000
 PLAIN = (View(),) * 4
@@ -109,25 +107,3 @@ def test_turns_come_at_their_probability_and_evenly_by_90_180_and_270_degrees() 
     turns = draw_colors(ViewRecipe(rotation_probability=0.5), many_numbers()).quarter_turns
     shares = np.bincount(turns, minlength=4) / MANY
     assert shares == pytest.approx([1 / 2, 1 / 6, 1 / 6, 1 / 6], abs=0.03)
-
-
-@pytest.mark.parametrize(
-    ("name", "num_styles"), [("color", 0), ("rotation", 0), ("texture", 0), ("texture", 2)]
-)
-def test_what_is_to_differ_is_drawn_again_and_nothing_else(
-    name: Augmentation, num_styles: int
-) -> None:
-    recipe = ViewRecipe(rotation_probability=0.5, texture_probability=0.5)
-    views = (View(), View(differs=(name,)))
-    before = [draw_view_numbers(0, 0, index, views) for index in range(200)]
-    after = [numbers.copy() for numbers in before]
-    for index, numbers in enumerate(after):
-        redraw(recipe, numbers, views, 0, 0, index, num_styles)
-    equal = [np.array_equal(*effect(recipe, name, numbers, num_styles)) for numbers in before]
-    assert any(equal)
-    assert not any(np.array_equal(*effect(recipe, name, rows, num_styles)) for rows in after)
-    kept = [np.array_equal(a, b) for a, b in zip(before, after, strict=True)]
-    assert kept == [not same for same in equal]
-    others = np.ones(NUM_UNIFORMS, dtype=bool)
-    others[PLACES[name]] = False
-    assert np.array_equal(np.stack(before)[..., others], np.stack(after)[..., others])
