@@ -24,7 +24,6 @@ from transfer.finetuning.classification import Classifier, Crops
 from transfer.finetuning.loop import fused, measured_convolutions
 from transfer.finetuning.loop import place as place_network
 from transfer.finetuning.schedule import Precision
-from transfer.frozen.extraction import ReadBack
 from transfer.frozen.network import forward, frozen_network
 from transfer.frozen.probe_training import ProbeTraining
 from transfer.frozen.running_probe import HeadOptimizer, new_heads
@@ -107,20 +106,16 @@ def feature_rate(
 ) -> Facts:
     """Measure the images per second of frozen features, of pixels in memory.
 
-    As in an extraction they are uploaded as bytes and normalized on the device, and the features of
-    a batch are read back while the next one is computed.
+    As in an extraction they are uploaded as bytes and normalized on the device, and the features
+    are read back.
     """
     batch, px, calls = (256, 224, 10) if device.type == "cuda" else (4, 64, 1)
     backbone = replace(random_backbone(arch=arch, stem="imagenet", seed=0), precision=precision)
     network = frozen_network(backbone)
     raw, normalize = raw_pixels(batch, px, device), Normalization(backbone.input, device)
-    under_way: list[ReadBack] = []
 
     def extract() -> None:
-        features = ReadBack(0, forward(network, normalize(raw)))
-        if under_way:
-            under_way.pop().wait()
-        under_way.append(features)
+        forward(network, normalize(raw)).cpu()
 
     seconds = seconds_per_call(extract, device, warm_up=3, calls=calls)
     return {"images/s": batch / seconds}

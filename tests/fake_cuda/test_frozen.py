@@ -91,40 +91,27 @@ def test_batches_of_crops_wait_nowhere(kept: bool, labels: Labels, folder: Image
     assert watch.waits == allowed_waits("crops")
 
 
-def extract_on_cuda(
-    backbone: Encoder, images: Images, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> tuple[list[str], Watch]:
-    """Return the order of forward passes, events and writes, with one image per batch."""
-    log: list[str] = []
-
-    def note(patch: pytest.MonkeyPatch, owner: object, name: str) -> None:
-        function = getattr(owner, name)
-
-        def noted(*words: object) -> object:
-            log.append(name)
-            return function(*words)
-
-        patch.setattr(owner, name, noted)
-
-    with monkeypatch.context() as patch, pretend_cuda(), Watch() as watch:
-        patch.setattr(extraction, "IMAGES_PER_BATCH", 1)
-        note(patch, extraction, "forward")
-        note(patch, UnfinishedRows, "write")
-        note(patch, torch.cuda.Event, "synchronize")
-        extraction.extract({path: backbone}, images, EvalTransform(resize_px=32, crop_px=32), "")
-    return log, watch
-
-
-def test_features_are_read_back_while_the_next_batch_runs(
+def test_features_are_written_batch_by_batch(
     small_backbone: Encoder, folder: Images, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "entry.npy"
-    log, watch = extract_on_cuda(small_backbone, folder, path, monkeypatch)
-    arrived = ["synchronize", "write"]
-    assert log == ["forward", *["forward", *arrived] * 3, *arrived]
-    two = folder.subset([0, 1])
-    _, shorter = extract_on_cuda(small_backbone, two, tmp_path / "two.npy", monkeypatch)
-    assert watch.waits == shorter.waits, "a batch waits for the device"
+    log: list[str] = []
+
+    def note(owner: object, name: str) -> None:
+        function = getattr(owner, name)
+
+        def noted(*arguments: object) -> object:
+            log.append(name)
+            return function(*arguments)
+
+        monkeypatch.setattr(owner, name, noted)
+
+    monkeypatch.setattr(extraction, "IMAGES_PER_BATCH", 1)
+    note(extraction, "forward")
+    note(UnfinishedRows, "write")
+    path, transform = tmp_path / "entry.npy", EvalTransform(resize_px=32, crop_px=32)
+    with pretend_cuda(), Watch() as watch:
+        extraction.extract({path: small_backbone}, folder, transform, "")
+    assert log == ["forward", "write"] * 4
     assert watch.faults == []
     assert path.exists()
 

@@ -55,70 +55,20 @@ class _Entry:
     def __init__(self, backbone: Encoder, rows: UnfinishedRows) -> None:
         self.rows, self.form = rows, backbone.input
         self.network = frozen_network(backbone)
-        self.under_way: ReadBack | None = None
-        self.spans: list[tuple[int, Moment, Moment]] = []
-        """Images, begin and end of each batch."""
+        self.rates: list[float] = []
+        """Images per second of each batch."""
 
     def put(self, start: int, pixels: Tensor) -> None:
-        """Write the features of normalized pixels from row `start` on, unless finished.
-
-        They are written when the next ones are put or these are kept.
-        """
+        """Write the features of normalized pixels from row `start` on, unless finished."""
         if start + len(pixels) > self.rows.done:
-            begin = _now(pixels.device)
-            computed = forward(self.network, pixels)
-            self.spans.append((len(pixels), begin, _now(pixels.device)))
-            features = ReadBack(start, computed)
-            # the disk takes the last features while the GPU computes these
-            self.write_last()
-            self.under_way = features
-
-    def write_last(self) -> None:
-        """Write the features that are under way, if any."""
-        features, self.under_way = self.under_way, None
-        if features is not None:
-            self.rows.write(features.start, features.wait().numpy())
+            begin_s = time.perf_counter()
+            features = forward(self.network, pixels).cpu()
+            self.rates.append(len(pixels) / (time.perf_counter() - begin_s))
+            self.rows.write(start, features.numpy())
 
     def images_per_s(self) -> float:
-        """Return the median rate of the network alone, the first batch left out; 0 without any."""
-        rates = [images / _seconds(begin, end) for images, begin, end in self.spans[1:]]
-        return median(rates) if rates else 0.0
-
-
-Moment = float | torch.cuda.Event
-
-
-def _now(where: torch.device) -> Moment:
-    """Return the present moment of a device; for a GPU an event, for which nothing waits."""
-    if where.type != "cuda":
-        return time.perf_counter()
-    event = torch.cuda.Event(enable_timing=True)
-    event.record()
-    return event
-
-
-def _seconds(begin: Moment, end: Moment) -> float:
-    if isinstance(begin, float) or isinstance(end, float):
-        return float(end) - float(begin)  # type: ignore[arg-type]
-    return float(begin.elapsed_time(end)) / 1000
-
-
-class ReadBack:
-    """Features on their way from a device to the host."""
-
-    def __init__(self, start: int, features: Tensor) -> None:
-        self.start = start
-        # the copy from a GPU goes to pinned memory, so the host does not wait for it
-        self.host = features.to("cpu", non_blocking=True)
-        self.copied = torch.cuda.Event() if features.is_cuda else None
-        if self.copied is not None:
-            self.copied.record()
-
-    def wait(self) -> Tensor:
-        """Return the features (n, C) when they have arrived."""
-        if self.copied is not None:
-            self.copied.synchronize()
-        return self.host
+        """Return the median rate of the network, without the first batch; 0 with one batch."""
+        return median(self.rates[1:]) if self.rates[1:] else 0.0
 
 
 def extract(
@@ -196,8 +146,6 @@ def _fill(
             ends_part = (indices.stop - done) % IMAGES_PER_PART == 0 or indices.stop == total
             # a whole part may take longer than the scheduler's grace period
             if ends_part or stop.is_requested():
-                for entry in entries:
-                    entry.write_last()  # rows count as finished only once they are in the file
                 for rows in every:
                     rows.mark(indices.stop)
                 stop.exit_if_requested()
