@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from pretrain.running.atomic_files import load_stage
+
 RESULT_FIELDS = (
     *("backbone", "task", "protocol", "schedule", "seed", "engine", "metrics", "details"),
     *("data", "departures", "primary_metric", "heading"),
@@ -56,7 +58,8 @@ def _content(path: Path, name: Path) -> bytes | None:
         lines = [json.loads(line) for line in path.read_text().splitlines()]
         return json.dumps([[line["step"], line["loss"]] for line in lines]).encode()
     if path.suffix == ".pt":
-        return _of_tensors(_without_versions(torch.load(path, weights_only=True)))
+        content = load_stage(path)  # which reads files of torch.save, too
+        return None if content is None else _of_tensors(_without_versions(content))
     return None
 
 
