@@ -2,11 +2,10 @@
 
 __main__.py  python -m pretrain
 command.py   the options of a run, their ranges, and the arithmetic (bf16) of its networks
-start.py     starts a command, and turns errors into exit statuses
+start.py     starts a command: processes, one run per folder; turns errors into exit statuses
 run.py       turns a command into a job, and a job into its backbone file
 step_memory.py  the memory that a step needs at least, before it is made
 loop.py      the only pre-training loop, and where a run goes on
-launch.py    processes, devices, and one run per folder
 checkpoint.py saves and loads a run's state
 metrics.py   what a run logs: metrics.jsonl, TensorBoard, Weights & Biases, its first views
 method.py    the protocol of methods: all that the rest may read of one

@@ -38,7 +38,7 @@ class Execution:
     read_every_steps: int = 20
     """Steps between readings of the metrics, which are then logged and checked to be finite."""
     save_every_min: float = 10.0
-    """Minutes between checkpoints within an epoch; each epoch ends with one as well."""
+    """Minutes between checkpoints; a stop and the end of the run save one as well."""
 
     def network_dtype(self, device_type: str) -> "torch.dtype":
         """Return the type of the networks' matrix products on a device type, cpu or cuda."""

@@ -76,14 +76,22 @@ def versions() -> dict[str, str]:
 
 
 def commit() -> str:
-    """Return this source tree's commit, with "+" if files have changed; "unknown" outside git."""
-    folder = Path(__file__).parent
-    command = ["git", "-C", str(folder), "describe", "--always", "--dirty=+", "--abbrev=12"]
+    """Return this source tree's commit, with "+" if files have changed; "unknown" outside git.
+
+    An installed copy of this package may lie in another repository, whose commit says nothing.
+    """
+    root = Path(__file__).parents[1]
+
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(root), *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
     try:
-        answer = subprocess.run(command, capture_output=True, text=True, check=True)
+        if Path(git("rev-parse", "--show-toplevel")) != root.resolve():
+            return "unknown"
+        return git("describe", "--always", "--dirty=+", "--abbrev=12")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
-    return answer.stdout.strip()
 
 
 Layer = dict[str, object]

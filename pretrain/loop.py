@@ -7,7 +7,6 @@ state before it, so a resumed run equals one that never stopped.
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
-from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -18,10 +17,9 @@ from pretrain import checkpoint
 from pretrain.data.feed import Batch
 from pretrain.method import Method
 from pretrain.metrics import Log, Window, start_wandb, write_view_sheet
-from pretrain.optim import build_optimizer, fit_to_device, scheduled_rate
+from pretrain.optim import build_optimizer, scheduled_rate
 from pretrain.parts.resnet import BranchedResNet
-from pretrain.recipes import RECIPES
-from pretrain.run import Job, flatten, remove_earlier_snapshots, write_snapshot
+from pretrain.run import Job, remove_earlier_snapshots, write_snapshot
 from pretrain.running import stop
 from pretrain.running.console import Progress, print_line, progress
 from pretrain.running.errors import NotFiniteError
@@ -79,7 +77,6 @@ class Training:
         self.step = state["step"]
         self.method.load_state_dict(state["method"])
         self.optimizer.load_state_dict(state["optimizer"])
-        fit_to_device(self.optimizer)
         self.window.load_state_dict(state["window"])
 
 
@@ -89,8 +86,7 @@ def train(job: Job) -> int:
     Raises a NotFiniteError when a loss is not finite; the last checkpoint was saved before it.
     """
     training, is_main = Training(job), job.process.is_main
-    published = flatten(asdict(RECIPES[job.name]))
-    state = checkpoint.load(job.checkpoint_path, job.settings, published)
+    state = checkpoint.load(job.checkpoint_path, job.settings, job.published)
     if state is not None:
         training.load_state_dict(state)
         if problem := find_problem(training):
@@ -102,7 +98,7 @@ def train(job: Job) -> int:
                 f"resuming {job.checkpoint_path} after step {training.step} of {job.num_steps}"
             )
         del state  # a copy of all weights and momenta
-    _require_alike(job, training.step)
+    _require_same_step(job, training.step)
     if is_main and training.step == 0:
         if num_removed := remove_earlier_snapshots(job):
             folder = job.command.out / "snapshots"
@@ -123,18 +119,16 @@ def train(job: Job) -> int:
     return training.step
 
 
-def _require_alike(job: Job, step: int) -> None:
-    """Raise CheckpointError unless all processes start after one step, with the same images."""
-    starts = [(step, job.feed.images.fingerprint)] * job.process.num_processes
-    if len(starts) > 1:
-        dist.all_gather_object(starts, starts[0])
-    for rank, start in enumerate(starts):
-        if start != starts[0]:
-            raise checkpoint.CheckpointError(
-                f"process {rank} starts after step {start[0]} with images of fingerprint "
-                f"{start[1]}, process 0 after step {starts[0][0]} with {starts[0][1]}; --out must "
-                "be one folder that all nodes see, and --data hold the same images everywhere"
-            )
+def _require_same_step(job: Job, step: int) -> None:
+    """Raise CheckpointError unless all processes start after one step."""
+    steps = [step] * job.process.num_processes
+    if len(steps) > 1:
+        dist.all_gather_object(steps, step)
+    if len(set(steps)) > 1:
+        raise checkpoint.CheckpointError(
+            f"the processes start after different steps, in their order {steps}; --out must be one "
+            "folder that all nodes see"
+        )
 
 
 Told = tuple[Log, Progress] | None
@@ -144,7 +138,7 @@ Told = tuple[Log, Progress] | None
 def _take_steps(job: Job, training: Training, told: Told, batches: Iterator[Batch]) -> None:
     """Train, log, and write snapshots and checkpoints."""
     network = wrap_network(job, training.method)
-    steps_per_epoch, is_main = job.feed.plan.steps_per_epoch, job.process.is_main
+    is_main = job.process.is_main
     saved_s = time.monotonic()
     stopping = False
     while training.step < job.num_steps and not stopping:
@@ -163,7 +157,7 @@ def _take_steps(job: Job, training: Training, told: Told, batches: Iterator[Batc
             (stopping,) = any_process([stop.is_requested()], job.process)
         # clocks differ between processes: with `reading`, all have checked before the first saves
         due = reading and time.monotonic() - saved_s > 60 * job.command.execution.save_every_min
-        ending = stopping or training.step == job.num_steps or training.step % steps_per_epoch == 0
+        ending = stopping or training.step == job.num_steps
         saving = due or ending
         # weights that a bad loss has touched must not replace a good checkpoint
         if reading or ending:
@@ -295,8 +289,9 @@ def find_problem(training: Training) -> str:
     tensors = dict[str, Tensor](training.method.named_parameters())
     tensors |= {name: value for name, value in method.named_buffers() if ".running_" in name}
     for name, weight in method.named_parameters():
-        if (state := training.optimizer.state.get(weight)) is not None:
-            tensors[f"the momentum of {name}"] = state["momentum_buffer"]
+        momentum = training.optimizer.state.get(weight, {}).get("momentum_buffer")
+        if momentum is not None:  # before the first step, and for what is frozen, there is none
+            tensors[f"the momentum of {name}"] = momentum
     largest = torch.stack(torch._foreach_norm(list(tensors.values()), torch.inf))
     for place in (~(largest < LIMIT)).nonzero().flatten():
         return f"{list(tensors)[place]} reaches {largest[place].item():.3g}"

@@ -53,34 +53,9 @@ def build_optimizer(network: nn.Module, recipe: Recipe[Any]) -> Optimizer:
         for (is_fixed, is_plain), weights in sorted(groups.items())
     ]
     rate, momentum, trust = recipe.learning_rate, recipe.sgd_momentum, recipe.trust_coefficient
-    optimizer: Optimizer
     if recipe.optimizer == "sgd":
-        optimizer = SGD(parts, lr=rate, momentum=momentum, foreach=True)
-    else:
-        optimizer = LARS(parts, {"lr": rate, "momentum": momentum, "trust_coefficient": trust})
-    fit_to_device(optimizer)
-    return optimizer
-
-
-def fit_to_device(optimizer: Optimizer) -> None:
-    """Give each weight a momentum in its memory layout, and choose SGD's kernels.
-
-    A state that is loaded may come from another device, whose kernels refuse these weights, or from
-    weights of another layout, for which kernels take a slow way. Fused SGD of torch 2.15 also fails
-    where only some weights have a momentum, as after a thaw, so all start with zeros: the same
-    first step.
-    """
-    for group in optimizer.param_groups:
-        if isinstance(optimizer, SGD):
-            on_gpu = group["params"][0].is_cuda
-            group["foreach"], group["fused"] = not on_gpu, on_gpu or None
-        for weight in group["params"] if group["momentum"] or isinstance(optimizer, LARS) else ():
-            momentum = optimizer.state[weight].setdefault(
-                "momentum_buffer", torch.zeros_like(weight)
-            )
-            if momentum.stride() != weight.stride():
-                own_layout = torch.empty_like(weight).copy_(momentum)
-                optimizer.state[weight]["momentum_buffer"] = own_layout
+        return SGD(parts, lr=rate, momentum=momentum, foreach=True)
+    return LARS(parts, {"lr": rate, "momentum": momentum, "trust_coefficient": trust})
 
 
 class LARS(Optimizer):
@@ -109,6 +84,9 @@ class LARS(Optimizer):
                 ratios = group["trust_coefficient"] * size / (decayed + 1e-8)
                 ratios = torch.where((size > 0) & (slope > 0), ratios, 1.0)
                 torch._foreach_mul_(directions, list(ratios.unbind()))
+            for weight in weights:
+                if "momentum_buffer" not in self.state[weight]:
+                    self.state[weight]["momentum_buffer"] = torch.zeros_like(weight)
             momenta = [self.state[weight]["momentum_buffer"] for weight in weights]
             torch._foreach_mul_(momenta, group["momentum"])
             torch._foreach_add_(momenta, directions)

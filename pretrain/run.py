@@ -53,6 +53,11 @@ class Job:
         return self.command.recipe
 
     @property
+    def published(self) -> dict[str, object]:
+        """Return the settings of the recipe without the changes of the command."""
+        return flatten(asdict(RECIPES[self.name]))
+
+    @property
     def checkpoint_path(self) -> Path:
         """Return the file from which the run resumes."""
         return self.command.out / "checkpoint.pt"
@@ -281,8 +286,7 @@ def _first_names(names: list[str] | tuple[str, ...]) -> str:
 def backbone_origin(job: Job, steps: int) -> dict[str, object]:
     """Return the origin of the backbone after `steps` steps: settings, data, versions."""
     recipe, images = job.recipe, job.feed.images
-    published = flatten(asdict(RECIPES[job.name]))
-    settings = flatten(asdict(recipe))
+    settings, published = flatten(asdict(recipe)), job.published
     made = ("batch_norm_groups", "texture", "colors_in")
     left_out = f", {len(images.unreadable)} unreadable" if images.unreadable else ""
     if job.feed.bad_images is not None and (replaced := job.feed.bad_images.names()):

@@ -1,10 +1,12 @@
-"""The start of a run and its end: processes, the result line, and the exit status of an error."""
+"""The start of a run and its end: processes, its folder, the result line, and the exit status."""
 
 import os
 import sys
 import time
 import traceback
-from contextlib import ExitStack, nullcontext
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,22 +14,23 @@ import torch.distributed as dist
 from torch import OutOfMemoryError
 
 from pretrain.checkpoint import CheckpointError
-from pretrain.command import Command
+from pretrain.command import Command, DeviceChoice
 from pretrain.data.images import DataError, DecodeError, TrainingImages
 from pretrain.data.listing import find_images
-from pretrain.launch import folder_lock, join_processes
 from pretrain.loop import train
 from pretrain.run import cautions, describe, planned_memory, prepare, write_backbone
 from pretrain.running import stop
-from pretrain.running.atomic_files import WriteError
+from pretrain.running.atomic_files import UNFINISHED, WriteError
 from pretrain.running.command_line import exit_status_of
 from pretrain.running.console import format_duration, print_line
 from pretrain.running.errors import NotFiniteError
 from pretrain.running.loader import WorkerKilledError
+from pretrain.running.lock import BusyError, lock_folder
 from pretrain.running.processes import (
     LaunchError,
     LostProcessError,
     Process,
+    process_group,
     require_launcher,
     wait_for_all,
 )
@@ -98,6 +101,38 @@ def same_images(command: Command[Any], process: Process) -> TrainingImages:
         raise results[0]
     images: TrainingImages = results[0]
     return images
+
+
+@contextmanager
+def join_processes(choice: DeviceChoice) -> Iterator[Process]:
+    """Join the processes that torchrun started, by nccl on GPUs and gloo on CPUs, or run alone.
+
+    Raises a LostProcessError if another process has ended too early.
+    """
+    if choice == "cuda" and not torch.cuda.is_available():
+        raise LaunchError(
+            f"--device {choice}, but this machine has no CUDA device; use --device cpu"
+        )
+    with process_group(cuda=choice != "cpu") as process:
+        yield process
+
+
+@contextmanager
+def folder_lock(folder: Path) -> Iterator[None]:
+    """Lock a run's folder, which is created if absent, and remove what a killed run has left.
+
+    Raises a LaunchError if a run holds it, if it cannot be written, and if its file system has no
+    locks.
+    """
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(lock_folder(folder, "--out"))
+        except (BusyError, WriteError) as error:
+            raise LaunchError(str(error)) from error
+        for place in (folder, folder / "snapshots"):
+            for half in place.glob(f"*{UNFINISHED}"):
+                half.unlink(missing_ok=True)
+        yield
 
 
 def run(name: str, command: Command[Any]) -> int:

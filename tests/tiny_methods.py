@@ -105,6 +105,7 @@ def tiny_job(
     *,
     device: str = "cpu",
     read_every_steps: int = 1,
+    save_every_min: float = 10.0,
 ) -> Job:
     """A run of a method on one process, named as its smoke recipe."""
     folder.mkdir(exist_ok=True)
@@ -120,7 +121,7 @@ def tiny_job(
         uses_labels=method.num_classes > 0,
         uses_indices=method.num_images > 0,
     )
-    execution = Execution(read_every_steps=read_every_steps)
+    execution = Execution(read_every_steps=read_every_steps, save_every_min=save_every_min)
     return Job(
         name=f"{recipe.method}/smoke",
         command=Command(data=images.folder, out=folder, recipe=recipe, execution=execution),

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from pretrain.launch import join_processes
+from pretrain.start import join_processes
 
 ROOT = Path(__file__).parents[1]
 

@@ -72,11 +72,12 @@ def walk(folder: Path) -> Tree:
             return
         for entry in entries:
             if is_hidden(entry.name):
-                if has_image_suffix(entry.name) or entry.is_dir():
+                if has_image_suffix(entry.name) or os.path.isdir(entry.path):  # noqa: PTH112
                     tree.hidden["._*" if entry.name.startswith("._") else entry.name] += 1
                 continue
             path = f"{below}/{entry.name}" if below else entry.name
-            if entry.is_symlink() and not Path(entry.path).exists():  # no target, or a circle
+            # no target, a circle, or a folder that may be listed but not entered
+            if entry.is_symlink() and not os.path.exists(entry.path):  # noqa: PTH110
                 tree.unreadable.append(path)
             elif not entry.is_dir():
                 tree.files.append(path)

@@ -67,6 +67,8 @@ class InstDisc(Method):
 
     bank: Tensor
     log_partition: Tensor
+    seen: tuple[Tensor, Tensor]
+    """Embeddings (n, d) of the last step and the indices (n,) of their images."""
 
     def __init__(self, backbone: nn.Module, feature_dim: int, config: InstDiscConfig) -> None:
         super().__init__()
@@ -100,9 +102,9 @@ class InstDisc(Method):
             )
             self.log_partition.copy_(log_partition)
         else:
-            loss = softmax_loss(query, self.bank.clone(), indices, temperature=config.temperature)
+            loss = softmax_loss(query, self.bank, indices, temperature=config.temperature)
         proximal = (query - own).square().sum(dim=1).mean()
-        self._update_bank(query, indices)
+        self.seen = query.detach(), indices
         return {
             "loss": loss + config.proximal_weight * proximal,
             "proximal": proximal.detach(),
@@ -110,8 +112,11 @@ class InstDisc(Method):
         }
 
     @torch.no_grad()
-    def _update_bank(self, query: Tensor, indices: Tensor) -> None:
-        """Move the rows of the images of all processes towards their embeddings."""
-        indices, query = gather(indices), gather(query)
+    def after_step(self, progress: float) -> None:
+        """Move the rows of the images of all processes towards their embeddings.
+
+        Not in `forward`: the gradient of the full softmax needs the bank as it was there.
+        """
+        query, indices = map(gather, self.seen)
         rows = torch.lerp(query, self.bank[indices], self.config.bank_momentum)
         self.bank.index_copy_(0, indices, normalize(rows, dim=1))

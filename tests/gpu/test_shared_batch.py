@@ -10,10 +10,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from pretrain.launch import join_processes
 from pretrain.parts.gather import gather
 from pretrain.parts.sync_bn import synchronize_batch_norms
 from pretrain.running.processes import Process
+from pretrain.start import join_processes
 from tests.gpu.findings import Findings, exact_float32
 from tests.gpu.rounding import perturb
 from tests.gpu.started import Place, launch

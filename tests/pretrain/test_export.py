@@ -1,12 +1,14 @@
+import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from safetensors import safe_open
 from torch import nn
 
 from pretrain.data.views import ViewRecipe
-from pretrain.export import export
+from pretrain.export import commit, export
 from pretrain.parts.resnet import build_resnet
 
 MADE_BY: dict[str, object] = {"method": "jcl", "recipe": "jcl/smoke", "epochs": 2.0}
@@ -44,3 +46,18 @@ def test_the_file_is_plain_and_holds_what_evaluation_reads_in_float32(tmp_path: 
         },
         "made_by": MADE_BY,
     }
+
+
+def test_commit_of_another_repository_is_not_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "site-packages" / "pretrain"
+    package.mkdir(parents=True)
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    author = ("-c", "user.name=a", "-c", "user.email=a@b")
+    words = ["git", "-C", str(tmp_path), *author, "commit", "-q", "--allow-empty", "-m", "Start"]
+    subprocess.run(words, check=True)
+    monkeypatch.setattr("pretrain.export.__file__", str(package / "export.py"))
+    assert commit() == "unknown"
+    monkeypatch.setattr("pretrain.export.__file__", str(tmp_path / "pretrain" / "export.py"))
+    assert len(commit()) == 12

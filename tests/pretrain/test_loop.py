@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from pretrain.checkpoint import CheckpointError
 from pretrain.data.listing import find_images
 from pretrain.data.views import ViewRecipe
-from pretrain.loop import _require_alike, train
+from pretrain.loop import _require_same_step, train
 from pretrain.method import Method
 from pretrain.parts.view import View
 from pretrain.recipes import RECIPES, Recipe
@@ -33,10 +33,17 @@ def job(
     method: Method | None = None,
     recipe: Recipe[Any] = RECIPE,
     read_every_steps: int = 4,
+    save_every_min: float = 0.0,
 ) -> Job:
-    """Five steps an epoch, three epochs."""
-    method = method or Recorder()
-    return tiny_job(method, recipe, find_images(images), folder, read_every_steps=read_every_steps)
+    """Five steps an epoch, three epochs, a checkpoint wherever metrics are read."""
+    return tiny_job(
+        method or Recorder(),
+        recipe,
+        find_images(images),
+        folder,
+        read_every_steps=read_every_steps,
+        save_every_min=save_every_min,
+    )
 
 
 class Brightness(nn.Linear):
@@ -79,7 +86,21 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_checkpoint_before
     message = r"loss of method jcl is not finite at step 7 of 15; the last good checkpoint is"
     with pytest.raises(NotFiniteError, match=message):
         train(diverging)
-    assert torch.load(diverging.checkpoint_path, weights_only=True)["step"] == 5
+    assert torch.load(diverging.checkpoint_path, weights_only=True)["step"] == 4
+
+
+def test_checkpoints_follow_the_clock_and_not_the_epochs(
+    image_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[int] = []
+
+    def save(path: Path, state: dict[str, Any]) -> None:
+        steps.append(state["step"])
+
+    monkeypatch.setattr("pretrain.loop.checkpoint.save", save)
+    train(job(image_folder, tmp_path / "often"))
+    train(job(image_folder, tmp_path / "seldom", save_every_min=10.0))
+    assert steps == [4, 8, 12, 15, 15]
 
 
 class Whitening(Recorder):
@@ -142,10 +163,10 @@ def test_networks_that_are_not_finite_are_neither_saved_nor_exported(
     if what == "features":
         diverging.method.backbone.register_forward_hook(lambda _, __, result: result * 1e30)
     with pytest.raises(
-        NotFiniteError, match=f"{re.escape(told)} after step 10 of 15; the last good"
+        NotFiniteError, match=f"{re.escape(told)} after step 12 of 15; the last good"
     ):
         train(diverging)
-    assert torch.load(diverging.checkpoint_path, weights_only=True)["step"] == 5
+    assert torch.load(diverging.checkpoint_path, weights_only=True)["step"] == 8
 
 
 def test_a_full_disk_ends_the_run_and_it_goes_on_once_there_is_room(
@@ -209,15 +230,13 @@ def test_processes_that_would_start_apart_are_told(
 ) -> None:
     one = job(image_folder, tmp_path)
     two = replace(one, process=replace(one.process, num_processes=2))
-    other = [0, one.feed.images.fingerprint]
+    other = 0
 
     def gather(found: list[Any], mine: Any) -> None:
-        found[:] = [mine, tuple(other)]
+        found[:] = [mine, other]
 
     monkeypatch.setattr("pretrain.loop.dist.all_gather_object", gather)
-    _require_alike(two, 0)
-    for place, value in enumerate((3, "another")):
-        kept, other[place] = other[place], value
-        with pytest.raises(CheckpointError, match="process 1 starts after step"):
-            _require_alike(two, 0)
-        other[place] = kept
+    _require_same_step(two, 0)
+    other = 3
+    with pytest.raises(CheckpointError, match=r"start after different steps.* \[0, 3\]"):
+        _require_same_step(two, 0)

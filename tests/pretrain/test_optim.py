@@ -9,7 +9,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from pretrain.method import Method
-from pretrain.optim import build_optimizer, fit_to_device, scheduled_rate
+from pretrain.optim import build_optimizer, scheduled_rate
 from pretrain.recipes import RECIPES
 from pretrain.recipes.recipe import Schedule
 from tests.rounding import assert_equal_up_to_rounding
@@ -155,13 +155,11 @@ def gradients(network: nn.Module, step: int) -> None:
         weight.grad = torch.empty_like(weight).copy_(noise)
 
 
-@pytest.mark.parametrize("kind", ["sgd", "fused sgd", "lars"])
+@pytest.mark.parametrize("kind", ["sgd", "lars"])
 def test_a_weight_that_thaws_starts_as_in_an_optimizer_of_its_own(kind: str) -> None:
     network, twin = layers(), layers()[3]
     frozen = network[3]
-    ours, alone = (optimizer_of(kind.removeprefix("fused "), n) for n in (network, twin))
-    if kind == "fused sgd":
-        ours.param_groups[0] |= {"foreach": False, "fused": True}
+    ours, alone = (optimizer_of(kind, n) for n in (network, twin))
     for step in range(5):
         gradients(network, step)
         if step < 2:
@@ -172,30 +170,4 @@ def test_a_weight_that_thaws_starts_as_in_an_optimizer_of_its_own(kind: str) -> 
             alone.step()
         ours.step()
         for found, expected in zip(frozen.parameters(), twin.parameters(), strict=True):
-            if kind == "fused sgd":
-                assert_equal_up_to_rounding(found, expected)
-            else:
-                assert torch.equal(found, expected)
-
-
-@pytest.mark.parametrize("kind", ["sgd", "lars"])
-def test_momenta_of_another_layout_and_kernels_of_another_device_are_fitted(kind: str) -> None:
-    before = layers().to(memory_format=torch.contiguous_format)
-    first = optimizer_of(kind, before)
-    gradients(before, 0)
-    first.step()
-    state = first.state_dict()
-    if kind == "sgd":
-        state["param_groups"][0] |= {"fused": True, "foreach": False}  # as a GPU has left it
-    network = layers()
-    network.load_state_dict(before.state_dict())
-    second = optimizer_of(kind, network)
-    second.load_state_dict(state)
-    fit_to_device(second)
-    for weight, old in zip(network.parameters(), before.parameters(), strict=True):
-        momentum = second.state[weight]["momentum_buffer"]
-        assert momentum.stride() == weight.stride()
-        assert torch.equal(momentum, first.state[old]["momentum_buffer"])
-    if kind == "sgd":
-        assert second.param_groups[0]["foreach"]
-        assert not second.param_groups[0]["fused"]
+            assert torch.equal(found, expected)

@@ -5,12 +5,13 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
 
 from pretrain.data.images import DataError
-from pretrain.data.listing import find_images, require_one_split
+from pretrain.data.listing import find_images, require_one_split, walk
 
 
 def test_added_file_is_found_where_folders_keep_their_times(image_folder: Path) -> None:
@@ -137,3 +138,19 @@ def test_a_split_is_not_the_only_class(image_folder: Path) -> None:
     assert len(images) == 20
     with pytest.raises(DataError, match=f"--data {image_folder}/train"):
         images.classes  # noqa: B018
+
+
+def test_folder_that_cannot_be_entered_leaves_its_links_unreadable(
+    image_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (image_folder / "cold" / "link.png").symlink_to(image_folder / "warm" / "0.png")
+    (image_folder / "cold" / ".hidden").symlink_to(image_folder / "warm")
+    stat = os.stat
+
+    def refuse(path: Any, *args: Any, **options: Any) -> os.stat_result:
+        if "/cold/" in str(path):
+            raise PermissionError(path)
+        return stat(path, *args, **options)
+
+    monkeypatch.setattr(os, "stat", refuse)  # root may enter any folder
+    assert "cold/link.png" in walk(image_folder).unreadable

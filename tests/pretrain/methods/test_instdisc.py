@@ -91,6 +91,8 @@ def test_without_drawn_rows_the_loss_is_the_full_softmax_and_the_bank_moves_as_e
     torch.testing.assert_close(found, expected)
     found.backward()
     drawn(views, 0.0, indices)
+    for method in (full, drawn):
+        method.after_step(0.0)
     torch.testing.assert_close(full.bank, drawn.bank)
     assert full.log_partition.isinf()
 
@@ -119,6 +121,8 @@ def test_a_step_compares_with_the_bank_before_it_and_moves_its_images_rows_half_
     expected = slow_loss(query, before[indices], noise, 0.07, method.log_partition.exp().item())
     # logarithms of shares are differences of similarities over the temperature
     assert_equal_up_to_rounding(loss, expected, magnitude=10 / 0.07)
+    assert torch.equal(method.bank, before)
+    method.after_step(0.5)
     before[indices] = normalize((before[indices] + query) / 2, dim=1)
     torch.testing.assert_close(method.bank, before)
 

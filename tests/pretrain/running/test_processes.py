@@ -13,7 +13,6 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from pretrain.launch import join_processes
 from pretrain.running import processes, stop
 from pretrain.running.processes import (
     Meetings,
@@ -23,6 +22,7 @@ from pretrain.running.processes import (
     tf32_convolutions,
     this_process,
 )
+from pretrain.start import join_processes
 from tests.two_processes import two_processes
 
 

@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from pretrain.launch import folder_lock, join_processes
 from pretrain.running.processes import LaunchError
+from pretrain.start import folder_lock, join_processes
 
 
 def test_a_second_run_on_a_folder_is_refused(tmp_path: Path) -> None:
