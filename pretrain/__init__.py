@@ -1,7 +1,8 @@
 """Pre-training without labels: one loop, one file per method, one exported backbone file.
 
 __main__.py  python -m pretrain
-command.py   the options of a run, their ranges, and the arithmetic (bf16) of its networks
+command.py   the options of a run, and the arithmetic (bf16) of its networks
+ranges.py    types of numeric settings with their ranges
 start.py     starts a command: processes, one run per folder; turns errors into exit statuses
 run.py       turns a command into a job, and a job into its backbone file
 step_memory.py  the memory that a step needs at least, before it is made

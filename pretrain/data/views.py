@@ -7,6 +7,7 @@ frozen networks have their own numbers: transfer/frozen/crops.py.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,8 @@ from numpy.typing import NDArray
 from pretrain.parts.view import Augmentation, View
 from pretrain.pixels.boxes import ASPECT, between, boxes_of
 from pretrain.pixels.boxes import NUM_UNIFORMS as NUM_BOX_UNIFORMS
+from pretrain.ranges import Fraction, Positive, PositiveFraction, Real, SidePx
+from pretrain.running.command_line import Range
 
 TEXTURE_KERNELS_PX = (3, 5, 7)
 TEXTURE_STRENGTH = (0.3, 1.0)
@@ -44,45 +47,45 @@ class ViewRecipe:
     The defaults are MoCo v2's: Chen et al., arXiv:2003.04297; JCL names the same steps.
     """
 
-    size_px: int = 224
+    size_px: SidePx = 224
     """Side of the square large views."""
-    crop_area: tuple[float, float] = (0.2, 1.0)
+    crop_area: tuple[PositiveFraction, PositiveFraction] = (0.2, 1.0)
     """Range of the share of the image's area that a crop of a large view has."""
-    small_size_px: int = 96
+    small_size_px: SidePx = 96
     """Side of the square small views, for methods with such views."""
-    small_crop_area: tuple[float, float] = (0.05, 0.14)
+    small_crop_area: tuple[PositiveFraction, PositiveFraction] = (0.05, 0.14)
     """Range of the share of the image's area that a crop of a small view has."""
-    crop_aspect: tuple[float, float] = ASPECT
+    crop_aspect: tuple[Positive, Positive] = ASPECT
     """Range of width over height, whose logarithm is uniform."""
-    jitter_probability: float = 0.8
-    brightness: float = 0.4
+    jitter_probability: Fraction = 0.8
+    brightness: Fraction = 0.4
     """x of a factor between 1 - x and 1 + x; contrast and saturation alike."""
-    contrast: float = 0.4
-    saturation: float = 0.4
-    hue: float = 0.1
+    contrast: Fraction = 0.4
+    saturation: Fraction = 0.4
+    hue: Annotated[float, Range(0, 0.5)] = 0.1
     """x of a shift between -x and x, in turns of the color circle."""
-    gray_probability: float = 0.2
+    gray_probability: Fraction = 0.2
     gray_first: bool = False
     """Grayscale before the jitter, as in MoCo v1."""
-    blur_probability: float = 0.5
-    second_blur_probability: float | None = None
+    blur_probability: Fraction = 0.5
+    second_blur_probability: Fraction | None = None
     """Probability for large views but the first, as in BYOL, arXiv:2006.07733; None: the same."""
-    small_blur_probability: float | None = None
+    small_blur_probability: Fraction | None = None
     """Probability for the small views; None: that of the first view."""
-    blur_sigma_px: tuple[float, float] = (0.1, 2.0)
+    blur_sigma_px: tuple[Positive, Positive] = (0.1, 2.0)
     """Range of the Gaussian's standard deviation."""
-    solarize_probability: float = 0.0
+    solarize_probability: Fraction = 0.0
     """Probability that levels from a half up are inverted: BYOL, arXiv:2006.07733, appendix B."""
-    second_solarize_probability: float | None = None
+    second_solarize_probability: Fraction | None = None
     """Probability for all large views but the first; None: the same. Small views have 0."""
-    flip_probability: float = 0.5
-    rotation_probability: float = 0.0
+    flip_probability: Fraction = 0.5
+    rotation_probability: Fraction = 0.0
     """Probability of a turn by 90, 180 or 270 degrees: LooC, arXiv:2008.05659, appendix A."""
-    texture_probability: float = 0.0
+    texture_probability: Fraction = 0.0
     """Probability of another texture: a style from the run's style bank or else a random filter of
     the luma, in place of the style transfer of arXiv:2008.05659."""
-    mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
-    std: tuple[float, float, float] = (0.229, 0.224, 0.225)
+    mean: tuple[Real, Real, Real] = (0.485, 0.456, 0.406)
+    std: tuple[Positive, Positive, Positive] = (0.229, 0.224, 0.225)
 
     def second_view_recipe(self) -> "ViewRecipe":
         """Return the recipe of all large views but the first."""

@@ -7,6 +7,7 @@ it too. The code's first release scaled its loss but not its decay.
 
 from dataclasses import dataclass
 
+from pretrain.ranges import Dimension, NotNegative, Positive
 from pretrain.recipes.recipe import BYOL_VIEWS, LARS, Recipe, Recipes, linear_rate
 
 
@@ -14,15 +15,15 @@ from pretrain.recipes.recipe import BYOL_VIEWS, LARS, Recipe, Recipes, linear_ra
 class BarlowTwinsConfig:
     """Settings of Barlow Twins; the defaults are the paper's for ImageNet."""
 
-    off_diagonal_weight: float = 5e-3
+    off_diagonal_weight: NotNegative = 5e-3
     """Lambda; the released code has 0.0051."""
-    loss_scale: float = 0.024
+    loss_scale: Positive = 0.024
     """Factor of the loss. The step of LARS does not depend on it where the weight decay is scaled
     by it too, as in the recipe; so it only sets the rate of biases and batch norm: the paper's
     0.0048, where weights have 0.2."""
-    hidden_dim: int = 8192
+    hidden_dim: Dimension = 8192
     """Width of the projector's two hidden layers."""
-    embedding_dim: int = 8192
+    embedding_dim: Dimension = 8192
     """D."""
     sync_bn: bool = True
     """Batch norm over the images of all processes."""

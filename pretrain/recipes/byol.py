@@ -6,6 +6,7 @@ Departure: the target network starts as a copy of the online one; the code draws
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pretrain.ranges import Dimension, Fraction
 from pretrain.recipes.recipe import BYOL_VIEWS, LARS, Recipe, Recipes, linear_rate
 
 
@@ -13,11 +14,11 @@ from pretrain.recipes.recipe import BYOL_VIEWS, LARS, Recipe, Recipes, linear_ra
 class BYOLConfig:
     """Settings of BYOL; the defaults are the paper's for 1000 epochs of ImageNet-1k."""
 
-    momentum: float = 0.996
+    momentum: Fraction = 0.996
     """Tau_base, the momentum encoder's rate at the start, per step; rises to 1 by half a cosine."""
-    hidden_dim: int = 4096
+    hidden_dim: Dimension = 4096
     """Width of the hidden layer of projector and predictor."""
-    embedding_dim: int = 256
+    embedding_dim: Dimension = 256
     """d."""
     sync_bn: bool = True
     """Batch norm over the images of all processes, as in the released code."""

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from pretrain.parts.view import Projector
+from pretrain.ranges import NotNegative, Positive
 from pretrain.recipes.recipe import MOCO_V1_VIEWS, STEPS, KeySettings, Recipe, Recipes, sweep
 
 
@@ -10,11 +11,11 @@ from pretrain.recipes.recipe import MOCO_V1_VIEWS, STEPS, KeySettings, Recipe, R
 class CO2Config(KeySettings):
     """Settings of CO2; the defaults are the paper's for ImageNet-1k on MoCo v2."""
 
-    temperature: float = 0.2
+    temperature: Positive = 0.2
     """Tau, divides the cosine similarities of instance discrimination; 0.07 on MoCo v1."""
-    consistency_temperature: float = 0.05
+    consistency_temperature: Positive = 0.05
     """Tau_con, divides the cosine similarities of eq. 4; 0.04 on MoCo v1."""
-    consistency_weight: float = 0.3
+    consistency_weight: NotNegative = 0.3
     """Alpha of eq. 5; 10 on MoCo v1."""
     projector: Projector = "mlp"
     """Kind of the projector; "linear" on MoCo v1."""

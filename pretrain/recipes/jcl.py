@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from pretrain.parts.view import KeyForward
+from pretrain.ranges import NotNegative, NumViews
 from pretrain.recipes.recipe import KeySettings, Recipe, Recipes, sweep, with_config
 
 
@@ -15,11 +16,11 @@ from pretrain.recipes.recipe import KeySettings, Recipe, Recipes, sweep, with_co
 class JCLConfig(KeySettings):
     """Settings of JCL and, in KeySettings, temperature, queue and momentum; as on ImageNet-1k."""
 
-    covariance_weight: float = 4.0
+    covariance_weight: NotNegative = 4.0
     """Lambda of eq. 8."""
     covariance_ramp: Literal["constant", "linear"] = "constant"
     """Course of lambda over the run: constant in the paper, a linear ramp in the released code."""
-    num_keys: int = 5
+    num_keys: NumViews = 5
     """M', positive keys per image; the query is not counted."""
     unit_mean: bool = False
     """Normalize mean keys before they are queued; the paper is silent, its code does not."""

@@ -8,9 +8,10 @@ have four heads and 8192 dimensions, and MoCo++ has as many.
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 from pretrain.parts.view import Augmentation
+from pretrain.ranges import Momentum, NumViews, QueueSize
 from pretrain.recipes.moco import MoCoConfig
 from pretrain.recipes.recipe import (
     MOCO_V2_VIEWS,
@@ -21,6 +22,7 @@ from pretrain.recipes.recipe import (
     Recipes,
     with_config,
 )
+from pretrain.running.command_line import Range
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +34,7 @@ class LooCConfig(KeySettings):
     heads 1 to n; none is MoCo."""
     conv5_heads: bool = False
     """LooC++: a layer4 in each head; the features of all heads are exported side by side."""
-    queue_size: int = 16_384
+    queue_size: QueueSize = 16_384
     """K, keys of each head."""
 
 
@@ -40,9 +42,9 @@ class LooCConfig(KeySettings):
 class MoCoPPConfig(KeySettings):
     """Settings of MoCo++; where the paper is silent, MoCo v2's."""
 
-    num_heads: int = 4
+    num_heads: NumViews = 4
     """h, as many as LooC++ with three designated augmentations has."""
-    queue_size: int = 16_384
+    queue_size: QueueSize = 16_384
     """K, keys of each head."""
 
 
@@ -50,9 +52,9 @@ class MoCoPPConfig(KeySettings):
 class SupervisedConfig:
     """Settings of supervised training; the defaults are torchvision's for ImageNet-1k."""
 
-    num_classes: int = 1000
+    num_classes: Annotated[int, Range(1, 2**24)] = 1000
     """L, classes."""
-    label_smoothing: float = 0.0
+    label_smoothing: Momentum = 0.0
     """Share of the target that is spread evenly over all classes, the true one included."""
 
 

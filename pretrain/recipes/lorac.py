@@ -13,10 +13,10 @@ In Table V the paper does not say beta of LORAC, LORAC-bs and L-sftmx-c: it is 2
 an image, as in Q, centered for each image.
 """
 
-import math
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+from pretrain.ranges import MAX_VIEWS, Fraction, NotNegative, NumViews, Positive, QueueSize, Real
 from pretrain.recipes.recipe import (
     LONGER_EPOCHS,
     MOCO_V2_VIEWS,
@@ -27,6 +27,7 @@ from pretrain.recipes.recipe import (
     sweep,
     with_config,
 )
+from pretrain.running.command_line import Range
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,33 +37,33 @@ class LORACConfig(KeySettings):
     prior: Literal["laplace", "gaussian", "margin", "batch", "none"] = "laplace"
     """h, a function of the nuclear norm of each image's Q (eq. 11, table V), of the batch's P
     (eq. 15), or constant; "none" is MoCo-M."""
-    prior_from: float = 0.5
+    prior_from: Fraction = 0.5
     """Share of the run after which the prior acts; until then beta is infinite."""
-    beta: float = 4.0
+    beta: NotNegative = 4.0
     """Beta, width of the Laplace, margin and batch-wise priors."""
-    gaussian_center: float = math.sqrt(5)
+    gaussian_center: Real = 5**0.5
     """c_o, a nuclear norm; the paper's is the square root of the number of rows of Q."""
-    gaussian_variance: float = 2.0
+    gaussian_variance: Positive = 2.0
     """Sigma^2 of the Gaussian prior."""
-    margin: float = 3.0
+    margin: Real = 3.0
     """c of the margin, a nuclear norm."""
     batch_scope: Literal["local", "global"] = "local"
     """Images of the batch-wise prior: those of a process or of all."""
-    temperature: float = 0.2
+    temperature: Positive = 0.2
     """Tau, divides cosine similarities and the exponent of the prior."""
     legacy_untempered: bool = False
     """Temperature 1 as soon as the prior acts, a slip of the released code; the paper keeps tau."""
-    num_large_views: int = 3
+    num_large_views: NumViews = 3
     """Views of the recipe's large size."""
-    num_small_views: int = 5
+    num_small_views: Annotated[int, Range(0, MAX_VIEWS)] = 5
     """Views of the small size, all of them queries."""
-    num_keys: int = 2
+    num_keys: NumViews = 2
     """Number of key views. Several: the first large views are both keys and queries. One: the last
     large view is the key and no query (figure 4(b), M = num_large_views)."""
     q_rows: Literal["large_and_keys", "per_key", "all_views"] = "large_and_keys"
     """Rows of Q: large queries and all keys (released code); a key and the large queries of other
     views than the key's (eq. 12); or all queries and all keys."""
-    queue_size: int = 65_536
+    queue_size: QueueSize = 65_536
     """K, keys of each of num_keys queues; the paper names one queue, its code has two."""
 
     @property

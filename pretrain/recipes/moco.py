@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pretrain.parts.view import Augmentation, KeyForward, Projector
+from pretrain.ranges import Momentum, NumViews, Positive
 from pretrain.recipes.recipe import (
     LONGER_EPOCHS,
     MOCO_V1_VIEWS,
@@ -23,9 +24,9 @@ class MoCoConfig(KeySettings):
     """Kind of the projector; v1 has "linear"."""
     symmetric: bool = False
     """Each view is a query once and a key once, as in v2+; the loss is the mean of both."""
-    label_smoothing: float = 0.0
+    label_smoothing: Momentum = 0.0
     """Share of the target spread over the negatives; a baseline of CO2, arXiv:2010.02217."""
-    consistency_temperature: float = 0.05
+    consistency_temperature: Positive = 0.05
     """Tau_con of CO2's consistency loss, which is logged and not minimized; 0: not logged."""
     shared: tuple[Augmentation, ...] = ()
     """Augmentations drawn once for both views: LooC's baseline "same for q and k"."""
@@ -37,7 +38,7 @@ class MoCoConfig(KeySettings):
 class MultiKeyConfig(KeySettings):
     """Settings of the vanilla average; the defaults are those of JCL for ImageNet-1k."""
 
-    num_keys: int = 5
+    num_keys: NumViews = 5
     """M, positive keys per image; the query is not counted."""
     key_forward: KeyForward = "concatenated"
     """Images that batch norm of the keys sees: all M views of a batch, or one view at a time."""

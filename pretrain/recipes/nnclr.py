@@ -9,6 +9,7 @@ epochs of 4096 images. Projector and predictor are as the paper describes them.
 from dataclasses import dataclass, replace
 
 from pretrain.data.views import ViewRecipe
+from pretrain.ranges import Dimension, Positive, QueueSize
 from pretrain.recipes.recipe import BYOL_VIEWS, LARS, Recipe, Recipes, linear_rate
 
 
@@ -16,15 +17,15 @@ from pretrain.recipes.recipe import BYOL_VIEWS, LARS, Recipe, Recipes, linear_ra
 class NNCLRConfig:
     """Settings of NNCLR; the defaults are readings of the paper for ImageNet-1k."""
 
-    temperature: float = 0.1
+    temperature: Positive = 0.1
     """Tau, divides cosine similarities; a reading."""
-    queue_size: int = 98_304
+    queue_size: QueueSize = 98_304
     """Past projections in which neighbors are found; a reading."""
-    hidden_dim: int = 2048
+    hidden_dim: Dimension = 2048
     """Width of the projector's two hidden layers."""
-    predictor_dim: int = 4096
+    predictor_dim: Dimension = 4096
     """Width of the predictor's hidden layer."""
-    embedding_dim: int = 256
+    embedding_dim: Dimension = 256
     """d."""
     sync_bn: bool = True
     """Batch norm over the images of all processes; a reading."""

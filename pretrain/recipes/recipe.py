@@ -11,6 +11,17 @@ import tyro
 
 from pretrain.data.views import ViewRecipe
 from pretrain.parts.view import Stem
+from pretrain.ranges import (
+    MAX_SIDE_PX,
+    Dimension,
+    Fraction,
+    Momentum,
+    NotNegative,
+    Positive,
+    PositiveCount,
+    QueueSize,
+)
+from pretrain.running.command_line import Range
 
 Config = TypeVar("Config")
 Schedule = Literal["cosine", "step"]
@@ -55,15 +66,15 @@ SUPERVISED_VIEWS = ViewRecipe(
 class KeySettings:
     """Settings of the methods with a momentum encoder and a queue of its keys."""
 
-    temperature: float = 0.2
+    temperature: Positive = 0.2
     """Tau, divides cosine similarities."""
-    queue_size: int = 65_536
+    queue_size: QueueSize = 65_536
     """K, keys."""
-    momentum: float = 0.999
+    momentum: Fraction = 0.999
     """Rate of the momentum encoder, per step."""
-    embedding_dim: int = 128
+    embedding_dim: Dimension = 128
     """d."""
-    bn_splits: int = 1
+    bn_splits: PositiveCount = 1
     """Groups of images in one process, each with its own batch-norm statistics."""
 
 
@@ -79,28 +90,28 @@ class Recipe(Generic[Config]):
     images: Description = "ImageNet-1k train"
     """Images that --data should hold."""
     views: ViewRecipe = MOCO_V2_VIEWS
-    test_px: int = 0
+    test_px: Annotated[int, Range(0, MAX_SIDE_PX)] = 0
     """Side of the images that the backbone is tested on; 0: that of the views."""
-    epochs: float
+    epochs: Annotated[float, Range(0, 1e6)]
     """Length of the run, also a fraction; the schedule ends with it."""
-    batch_size: int
+    batch_size: Annotated[int, Range(2, 2**24)]
     """N, images per step over all processes; another one leaves the learning rate as it is."""
-    learning_rate: float
-    final_learning_rate: float = 0.0
+    learning_rate: NotNegative
+    final_learning_rate: NotNegative = 0.0
     """Rate at the end of a cosine."""
-    warmup_epochs: float = 0.0
+    warmup_epochs: Annotated[float, Range(0, 1e6)] = 0.0
     """Epochs of linear growth from 0; a run shortened by --steps warms up for the same share."""
     schedule: Schedule = "cosine"
-    milestones: tuple[float, ...] = ()
+    milestones: tuple[Fraction, ...] = ()
     """Shares of the run after which a step schedule divides the rate by ten."""
     schedule_unit: Literal["epoch", "step"] = "epoch"
     """Unit at which the rate, ramps and a method's own schedules change; papers' code has epochs.
     All through an epoch the rate is that of its start, everything else that of its end. The rising
     momentum of target encoders counts steps with either."""
     optimizer: Literal["sgd", "lars"] = "sgd"
-    weight_decay: float = 1e-4
-    sgd_momentum: float = 0.9
-    trust_coefficient: float = 0.001
+    weight_decay: NotNegative = 1e-4
+    sgd_momentum: Momentum = 0.9
+    trust_coefficient: Positive = 0.001
     """Trust coefficient of LARS."""
     exclude_vectors: bool = True
     """LARS without scale and decay for biases and batch norm."""

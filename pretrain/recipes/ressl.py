@@ -7,6 +7,7 @@ all have it. The length on CIFAR is that of code derived from the authors': they
 from dataclasses import dataclass, replace
 
 from pretrain.data.views import ViewRecipe
+from pretrain.ranges import Dimension, Fraction, Positive, PositiveCount, QueueSize
 from pretrain.recipes.recipe import Recipe, Recipes
 
 
@@ -14,19 +15,19 @@ from pretrain.recipes.recipe import Recipe, Recipes
 class ReSSLConfig:
     """Settings of ReSSL; the defaults are those of the authors' code for ImageNet-1k."""
 
-    temperature: float = 0.1
+    temperature: Positive = 0.1
     """Tau_s, divides the student's cosine similarities."""
-    target_temperature: float = 0.04
+    target_temperature: Positive = 0.04
     """Tau_t, divides the teacher's."""
-    queue_size: int = 131_072
+    queue_size: QueueSize = 131_072
     """K, keys."""
-    momentum: float = 0.999
+    momentum: Fraction = 0.999
     """m, rate of the momentum encoder, per step."""
-    hidden_dim: int = 4096
+    hidden_dim: Dimension = 4096
     """Width of the projector's hidden layer."""
-    embedding_dim: int = 512
+    embedding_dim: Dimension = 512
     """d."""
-    bn_splits: int = 1
+    bn_splits: PositiveCount = 1
     """Groups of images in one process, each with its own batch-norm statistics."""
 
 

@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pretrain.ranges import Dimension, Positive
 from pretrain.recipes.recipe import LARS, SIMCLR_VIEWS, Recipe, Recipes, linear_rate
 from pretrain.recipes.uniclr import CIFAR10, CIFAR100
 
@@ -17,11 +18,11 @@ from pretrain.recipes.uniclr import CIFAR10, CIFAR100
 class SimCLRConfig:
     """Settings of SimCLR; the defaults are the paper's for ImageNet-1k."""
 
-    temperature: float = 0.1
+    temperature: Positive = 0.1
     """Tau, divides cosine similarities; 0.5 on CIFAR-10."""
-    hidden_dim: int = 2048
+    hidden_dim: Dimension = 2048
     """Width of the projector's hidden layer."""
-    embedding_dim: int = 128
+    embedding_dim: Dimension = 128
     """d."""
     sync_bn: bool = True
     """Batch norm over the images of all processes: the paper's global batch norm, section 2.2."""

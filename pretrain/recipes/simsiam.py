@@ -7,6 +7,7 @@ starts it at zero.
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pretrain.ranges import Dimension
 from pretrain.recipes.recipe import MOCO_V2_VIEWS, Recipe, Recipes, linear_rate
 from pretrain.recipes.uniclr import CIFAR10, CIFAR100
 
@@ -15,11 +16,11 @@ from pretrain.recipes.uniclr import CIFAR10, CIFAR100
 class SimSiamConfig:
     """Settings of SimSiam; the defaults are the paper's for ImageNet-1k."""
 
-    hidden_dim: int = 2048
+    hidden_dim: Dimension = 2048
     """Width of the projector's hidden layers."""
-    predictor_dim: int = 512
+    predictor_dim: Dimension = 512
     """Width of the predictor's hidden layer."""
-    embedding_dim: int = 2048
+    embedding_dim: Dimension = 2048
     """d."""
     sync_bn: bool = True
     """Batch norm over the images of all processes, as in the released code."""

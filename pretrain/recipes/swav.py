@@ -6,39 +6,41 @@ of eight.
 """
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
+from pretrain.ranges import MAX_VIEWS, Dimension, Fraction, NumViews, Positive, QueueSize
 from pretrain.recipes.recipe import LARS, LONGER_EPOCHS, SWAV_VIEWS, Recipe, Recipes, with_config
+from pretrain.running.command_line import Range
 
 
 @dataclass(frozen=True, kw_only=True)
 class SwAVConfig:
     """Settings of SwAV; the defaults are the paper's for 800 epochs of ImageNet-1k."""
 
-    temperature: float = 0.1
+    temperature: Positive = 0.1
     """Tau, divides the cosines of embeddings and prototypes."""
-    epsilon: float = 0.05
+    epsilon: Positive = 0.05
     """Epsilon, weight of the codes' entropy."""
-    sinkhorn_iterations: int = 3
+    sinkhorn_iterations: Annotated[int, Range(1, 1000)] = 3
     """Iterations of eq. 5 per step."""
-    num_prototypes: int = 3000
+    num_prototypes: Dimension = 3000
     """K, prototypes."""
-    prototypes_from: float = 1 / 800
+    prototypes_from: Fraction = 1 / 800
     """Share of the run before which the prototypes stay as they are: one epoch."""
-    queue_size: int = 0
+    queue_size: QueueSize = 0
     """Embeddings of past steps, for each assigned view and over all processes, that get codes as
     well; 0: none. Small batches need them, so that embeddings outnumber prototypes."""
-    queue_from: float = 0.0
+    queue_from: Fraction = 0.0
     """Share of the run after which the queue starts to fill; it takes part when it is full."""
-    num_assigned_views: int = 2
+    num_assigned_views: NumViews = 2
     """A, number of large views, the first ones, that get codes."""
-    num_large_views: int = 2
+    num_large_views: NumViews = 2
     """Views of the recipe's large size."""
-    num_small_views: int = 6
+    num_small_views: Annotated[int, Range(0, MAX_VIEWS)] = 6
     """Views of the small size, which get no codes."""
-    hidden_dim: int = 2048
+    hidden_dim: Dimension = 2048
     """Width of the projector's hidden layer."""
-    embedding_dim: int = 128
+    embedding_dim: Dimension = 128
     """d."""
     sync_bn: ClassVar[bool] = True
     """Batch norm is over the images of all processes."""

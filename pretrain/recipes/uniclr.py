@@ -27,9 +27,11 @@ CIFAR (128 times at D = 256), it is not: --variant trace_unscaled is the printed
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+from pretrain.ranges import MAX_VIEWS, Dimension, Fraction, NotNegative, Positive
 from pretrain.recipes.recipe import LARS, MOCO_V2_VIEWS, Recipe, Recipes, linear_rate
+from pretrain.running.command_line import Range
 
 Variant = Literal["affinity", "whitening", "trace", "trace_unscaled"]
 
@@ -45,19 +47,19 @@ class UniCLRConfig:
     variant: Variant = "affinity"
     """Loss: SimAffinity, SimWhitening or SimTrace, which is divided by N D, or for trace_unscaled
     as in equation 3."""
-    temperature: float | None = None
+    temperature: Positive | None = None
     """Tau, divides affinities; None: the paper's, 0.5 for affinity and 1 otherwise."""
-    symmetry_weight: float | None = None
+    symmetry_weight: NotNegative | None = None
     """Gamma, weight of the symmetric loss; None: the paper's, 0 for trace and 0.01 otherwise."""
     sym_on: Literal["logits", "affinity"] = "logits"
     """Matrix of the symmetric loss: affinities divided by the temperature (algorithm 1), or as they
     are (equation 6)."""
     ce_both_directions: bool = False
     """Cross-entropy over columns as well as rows; the paper has rows only."""
-    ridge: float = 1.0
+    ridge: NotNegative = 1.0
     """Share of the mean variance that is added to the covariance's diagonal; 1e-3 suffices where
     images outnumber features."""
-    groups: int = 1
+    groups: Dimension = 1
     """Groups of features, each whitened by itself."""
     detach_covariance: bool = False
     """No gradient through the covariance."""
@@ -69,17 +71,17 @@ class UniCLRConfig:
     """Images that affinities and statistics are over: those of all processes, or of each."""
     momentum_encoder: bool = False
     """Targets from a momentum encoder, without gradient."""
-    momentum: float = 0.99
+    momentum: Fraction = 0.99
     """Rate of the momentum encoder at the start, per step; rises to 1 by half a cosine."""
     predictor: bool = False
     """A predictor on the branch with the gradient; the other branch gets none."""
-    predictor_dim: int = 512
+    predictor_dim: Dimension = 512
     """Width of the predictor's hidden layer."""
-    num_small_views: int = 0
+    num_small_views: Annotated[int, Range(0, MAX_VIEWS)] = 0
     """Small views besides the two large ones; 6 with multi-crop."""
-    hidden_dim: int = 2048
+    hidden_dim: Dimension = 2048
     """Width of the projector's hidden layers."""
-    embedding_dim: int = 2048
+    embedding_dim: Dimension = 2048
     """D."""
     sync_bn: bool = True
     """Batch norm over the images of all processes."""

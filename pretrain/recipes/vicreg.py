@@ -5,6 +5,7 @@ Departures: crops are bilinear, and residual branches start as in torchvision, n
 
 from dataclasses import dataclass, replace
 
+from pretrain.ranges import Dimension, NotNegative
 from pretrain.recipes.recipe import BYOL_VIEWS, LARS, Recipe, Recipes, linear_rate
 
 
@@ -12,15 +13,15 @@ from pretrain.recipes.recipe import BYOL_VIEWS, LARS, Recipe, Recipes, linear_ra
 class VICRegConfig:
     """Settings of VICReg; the defaults are the paper's for ImageNet."""
 
-    invariance_weight: float = 25.0
+    invariance_weight: NotNegative = 25.0
     """Lambda, weight of the invariance."""
-    variance_weight: float = 25.0
+    variance_weight: NotNegative = 25.0
     """Mu, weight of the sum over both views; the released code takes their mean, as if 12.5."""
-    covariance_weight: float = 1.0
+    covariance_weight: NotNegative = 1.0
     """Nu, weight of the covariance."""
-    hidden_dim: int = 8192
+    hidden_dim: Dimension = 8192
     """Width of the projector's (the paper's expander's) two hidden layers."""
-    embedding_dim: int = 8192
+    embedding_dim: Dimension = 8192
     """D."""
     sync_bn: bool = True
     """Batch norm over the images of all processes."""

@@ -9,27 +9,30 @@ order, as in the authors' code for smaller images. That code uses Adam, which is
 """
 
 from dataclasses import dataclass
+from typing import Annotated
 
+from pretrain.ranges import MAX_VIEWS, Dimension, NotNegative, NumViews, PositiveCount
 from pretrain.recipes.recipe import LARS, SIMCLR_VIEWS, Recipe, Recipes, linear_rate
+from pretrain.running.command_line import Range
 
 
 @dataclass(frozen=True, kw_only=True)
 class WMSEConfig:
     """Settings of W-MSE; the defaults are the released code's for two views of ImageNet-100."""
 
-    num_views: int = 2
+    num_views: Annotated[int, Range(2, MAX_VIEWS)] = 2
     """V, views of an image, the paper's d; 2 in W-MSE 2, 4 in W-MSE 4."""
-    whitening_size: int = 256
+    whitening_size: PositiveCount = 256
     """Images in a sub-batch; the paper takes twice as many as there are features."""
-    num_orders: int = 1
+    num_orders: NumViews = 1
     """I, number of random cuts of a batch into sub-batches."""
-    ridge: float = 0.0
+    ridge: NotNegative = 0.0
     """Share of the mean variance that is added to a covariance's diagonal; the paper has none."""
-    hidden_dim: int = 1024
+    hidden_dim: Dimension = 1024
     """Width of the projector's hidden layers."""
-    num_hidden: int = 1
+    num_hidden: Annotated[int, Range(1, 100)] = 1
     """Hidden layers: 1 in the released code, 2 in SimCLRv2's, which the paper used on ImageNet."""
-    embedding_dim: int = 128
+    embedding_dim: Dimension = 128
     """D."""
     sync_bn: bool = True
     """Batch norm over the images of all processes."""

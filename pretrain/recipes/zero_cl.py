@@ -10,6 +10,7 @@ torchvision, not at zero. Decays are the scripts' times the method's `loss_scale
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pretrain.ranges import Dimension, NotNegative, Positive
 from pretrain.recipes.recipe import BYOL_VIEWS, LARS, Recipe, Recipes, linear_rate
 from pretrain.recipes.uniclr import CIFAR10, CIFAR100
 
@@ -18,15 +19,15 @@ from pretrain.recipes.uniclr import CIFAR10, CIFAR100
 class ZeroCLConfig:
     """Settings of Zero-CL; the defaults are the released code's for ImageNet except the widths."""
 
-    ridge: float = 0.01
+    ridge: NotNegative = 0.01
     """Addition to the variance, which is 1 on average, of every direction before whitening."""
-    loss_scale: float = 0.016
+    loss_scale: Positive = 0.016
     """Factor of the loss. The step of LARS does not depend on it where the weight decay is scaled
     by it too, as in the recipes; so it only sets the rate of biases and batch norm: 0.0048, where
     weights have 0.3."""
-    hidden_dim: int = 2048
+    hidden_dim: Dimension = 2048
     """Width of the projector's two hidden layers; the released code's is 8192."""
-    embedding_dim: int = 2048
+    embedding_dim: Dimension = 2048
     """D; the released code's is 8192."""
     sync_bn: bool = True
     """Batch norm over the images of all processes."""
