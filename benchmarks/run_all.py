@@ -24,13 +24,12 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from itertools import pairwise
 
-from benchmarks.execution.ending import finish_run, remember_request, require_wandb
+from benchmarks.execution.ending import finish_run, remember_request
 from benchmarks.execution.states import write_run_file
 from benchmarks.planning.cells import require_data_folder, split_numbers, task_keys
 from benchmarks.planning.checkpoints import (
     Origins,
     backbones,
-    origins,
     settle_declarations,
 )
 from benchmarks.planning.options import (
@@ -70,9 +69,8 @@ from transfer.tasks.task import require_heeded
 
 NOT_WITH_SNAPSHOTS = (
     "--ckpt --as --branch --encoder --skip --heads --random --suite --seeds --slurm --workers "
-    "--calibrate --full --demo --wandb"
+    "--demo"
 )
-NOT_WITH_CALIBRATE = "--tasks --suite --skip --encoder --random --heads --demo --schedule"
 SNAPSHOT_TASKS = "cifar10_knn"
 NODES_ARITHMETIC = (
     "on the GPUs of the nodes frozen networks compute in bfloat16; --features-in float32 keeps the "
@@ -122,8 +120,6 @@ def run(request: RunAll) -> int:
     require_launcher()
     check_writable(request.results, "--results")
     check_writable(request.runs, "--runs")
-    if request.wandb:
-        require_wandb(submits=request.cluster.slurm)
     request.cluster.require_used()
     if request.cluster.slurm and request.workers > 1:
         raise ValueError("--workers is for cells on this machine; --slurm has --parallel")
@@ -212,41 +208,12 @@ def refuse(request: RunAll, mode: str, others: str, instead: str) -> None:
         raise ValueError(f"{mode} does not go with {', '.join(wrong)}; it takes {instead}")
 
 
-def calibrate(request: RunAll) -> int:
-    """Run the tasks with published numbers of a public checkpoint; return the exit status.
-
-    The comparison is written to results/calibration.json, and every table says its outcome.
-    """
-    from benchmarks.execution.calibration import finish_calibration, reference_of
-
-    rule = (
-        "one --ckpt, and runs the tasks with published numbers of this file at the papers' length"
-    )
-    refuse(request, "--calibrate", NOT_WITH_CALIBRATE, rule)
-    if len(request.ckpt) != 1:
-        count = len(request.ckpt)
-        raise ValueError(f"--calibrate does not go with {count} checkpoints; it takes {rule}")
-    reference = reference_of(request.ckpt[0])
-    backbone = origins(request)[0].load()
-    request = replace(request, tasks=",".join(reference.keys(backbone, full=request.full)))
-    status = run(request)
-    if request.plan:
-        return status
-    if request.cluster.slurm and any(row.state == "run" for row in plan(request)[0]):
-        print(
-            "calibration.json is written by the same command, given again when these jobs are done "
-            "(python -m benchmarks.status); it submits nothing that is finished"
-        )
-        return status
-    return max(status, int(not finish_calibration(request.results, reference, backbone)))
-
-
 def demo(request: RunAll) -> int:
     """Pre-train and evaluate on generated data, all below runs/demo; return the exit status."""
     from transfer.datasets.synthetic.generate import generate
 
-    if request != RunAll(demo=True, runs=request.runs, quiet=request.quiet, wandb=request.wandb):
-        raise ValueError("--demo goes with --runs, --quiet and --wandb alone")
+    if request != RunAll(demo=True, runs=request.runs, quiet=request.quiet):
+        raise ValueError("--demo goes with --runs and --quiet alone")
     check_writable(request.runs, "--runs")
     home = request.runs / "demo"
     data, checkpoint = home / "data", home / "jcl" / "backbone.pt"
@@ -268,7 +235,6 @@ def demo(request: RunAll) -> int:
             schedule="smoke",
             training=TrainingOptions(engine="torchvision", gpus=1),
             quiet=request.quiet,
-            wandb=request.wandb,
         )
     )
 
@@ -326,11 +292,7 @@ def main(words: list[str]) -> int:
         instead = "--name, --tasks, --data, --results, --runs, --schedule, --tolerate, "
         instead += "--features-in and --plan"
         refuse(request, "--snapshots", NOT_WITH_SNAPSHOTS, instead)
-    if request.full and not request.calibrate:
-        raise ValueError("--full goes with --calibrate; without that, no task is too long")
     with gpus_of_cells(request):
-        if request.calibrate:
-            return calibrate(request)
         return demo(request) if request.demo else run(request)
 
 

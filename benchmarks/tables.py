@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from benchmarks.results.calibration import calibration_line
 from benchmarks.results.contents import CSV_FILE, Contents, read_contents, results_csv
 from benchmarks.results.failed_step import explain_failed_step
 from benchmarks.results.overview import curve_files, method_page, overview_page
@@ -62,7 +61,7 @@ def write_tables(contents: Contents, *, with_latex: bool = False) -> list[Path]:
     The overview lists torn, edited, copied and foreign files, and stderr says how many there are.
     with_latex: also a LaTeX file next to each page; those that exist are always kept up to date.
     """
-    folder, line = contents.folder / TABLES, calibration_line(contents.folder)
+    folder = contents.folder / TABLES
     pages = pages_of(contents)
     texts = {contents.folder / CSV_FILE: results_csv(contents)}
     for name, text in curve_files(contents.snapshots).items():
@@ -73,7 +72,7 @@ def write_tables(contents: Contents, *, with_latex: bool = False) -> list[Path]:
             path.unlink()
     for name, page in pages.items():
         path = folder / name
-        texts[path] = markdown([page[0], line, *page[1:]])
+        texts[path] = markdown(page)
         of_latex = path.with_suffix(".tex")
         if (with_latex or of_latex.exists()) and (text := latex(page)):
             texts[of_latex] = text

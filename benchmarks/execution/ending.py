@@ -1,17 +1,16 @@
-"""End of a run: its request, tables, the last screen, Weights & Biases."""
+"""End of a run: its request, tables, the last screen."""
 
 import shutil
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.planning.options import RunAll
 from benchmarks.planning.plan import PlannedCell
-from benchmarks.results.contents import CSV_FILE, Contents
+from benchmarks.results.contents import Contents
 from benchmarks.results.failed_step import explain_failed_step
 from benchmarks.results.final_screen import final_screen
 from benchmarks.results.records import read_results
@@ -24,49 +23,6 @@ from transfer.cells.request import Cell, finished
 
 if TYPE_CHECKING:
     from benchmarks.report_parts.requested import Requested
-
-INSTALL = "--wandb needs the package wandb, which is not installed: pip install wandb"
-
-
-def require_wandb(*, submits: bool) -> None:
-    """Raise ValueError where results cannot be logged, before any work is done.
-
-    submits: the cells run later, as jobs of a cluster.
-    """
-    if submits:
-        raise ValueError(
-            "--wandb logs when all cells have ended: give it to the same command without --slurm, "
-            "once they have"
-        )
-    if find_spec("wandb") is None:
-        raise ValueError(INSTALL)
-
-
-def log_results(project: str, results: Path, runs: Path) -> None:
-    """Log the rows of results.csv as one table, and one summary value each.
-
-    wandb keeps its own files below the runs: among the results they would be read as records. A
-    failure of wandb, such as no network, becomes a line: the records are on the disk.
-    """
-    import pandas as pd
-
-    try:
-        import wandb
-
-        frame = pd.read_csv(results / CSV_FILE)
-        run = wandb.init(
-            project=project,
-            name=results.absolute().parent.name,
-            job_type="evaluation",
-            dir=str(runs.absolute()),
-        )
-        run.log({"results": wandb.Table(dataframe=frame)})
-        for row in frame.itertuples():
-            cell = f"{row.backbone}/{row.task}/{row.protocol}/{row.schedule}/seed{row.seed}"
-            run.summary[f"{cell}/{row.metric}"] = row.value
-        run.finish()
-    except Exception as error:  # of any type, and the records are written
-        print(f"results were not logged with wandb: {error}", file=sys.stderr, flush=True)
 
 
 def finish_run(
@@ -93,8 +49,6 @@ def finish_run(
         written.append(False)
     runs = runs_of_files(row.cell.backbone.file for row in rows)
     written.append(update_report(request.results, runs, contents))
-    if request.wandb:
-        log_results(request.wandb, request.results, request.runs)
     words = [f"{len(rows)} cell{'s' * (len(rows) != 1)}", f"{len(failed)} failed"]
     lost = f"{len(unreadable)} checkpoint{'s' * (len(unreadable) != 1)} could not be read"
     words += [lost] * bool(unreadable)

@@ -144,13 +144,7 @@ class RunAll:
     """Only print what would run, by groups of tasks."""
     plan_full: bool = False
     """Only print what would run, a line per cell; --plan full is the same."""
-    wandb: str = ""
-    """Project of Weights & Biases to log the results to as well; needs the package wandb."""
     quiet: bool = False
     """Print neither the plan nor progress: only failures and the last screen."""
-    calibrate: bool = False
-    """Compare a public checkpoint with the numbers published for it; for now MoCo's three files."""
-    full: bool = False
-    """Also run tasks of more than a GPU hour, with --calibrate."""
     demo: bool = False
     """Generate small data, pre-train JCL on it, evaluate it and a random initialization."""

@@ -22,7 +22,6 @@ from benchmarks.report_parts.evaluated import evaluated_parts
 from benchmarks.report_parts.pretraining import pretraining_parts
 from benchmarks.report_parts.requested import not_run
 from benchmarks.report_parts.tasks import task_folds
-from benchmarks.results.calibration import calibration_line
 from benchmarks.results.contents import Contents, csv_rows
 from benchmarks.results.differences import SIGNS
 from benchmarks.results.explanation import explain, file_of
@@ -126,7 +125,7 @@ def report_page(contents: Contents, runs: Sequence[Path] = ()) -> str:
         Section(
             "evaluated",
             "What was evaluated",
-            [calibration_line(folder), *evaluated_parts(results, contents.numbers, remaining)],
+            evaluated_parts(results, contents.numbers, remaining),
         ),
         Section("figures", "The papers’ figures", _thinned(_figures(folder), MAX_FIGURES)),
     ]

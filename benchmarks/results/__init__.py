@@ -13,5 +13,4 @@ stated.py        numbers of the running texts
 explanation.py   everything behind one record, and the command that makes it again
 final_screen.py  the summary at the end of a run: numbers, verdicts and failures
 failed_step.py   the message on tables, figures or a report that could not be written
-calibration.py   the line on the public checkpoint that was reproduced
 """

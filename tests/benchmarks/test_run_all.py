@@ -296,9 +296,7 @@ REFUSED = {
     "--random": "records/random has records of other weights",
     "--as moco/in1k-r50-v3": "nearest are moco/in1k-r50-v",
     "--snapshots nowhere --seeds 0,1": "--snapshots does not go with --ckpt, --seeds",
-    "--calibrate --random --suite co2 --schedule smoke": "--random, --tasks, --suite, --schedule",
     "--cancel": "--ckpt does not go with --status, --watch, --cancel",
-    "--full": "--full goes with --calibrate",
 }
 
 

@@ -9,7 +9,7 @@ from unittest.mock import MagicMock
 import pytest
 
 from benchmarks.execution import ending
-from benchmarks.execution.ending import finish_run, log_results, require_wandb
+from benchmarks.execution.ending import finish_run
 from benchmarks.planning.options import RunAll
 from benchmarks.results.contents import read_contents
 from benchmarks.results.published import transfer_tasks
@@ -89,29 +89,3 @@ def test_fault_in_one_step_of_the_end_leaves_the_others(
     assert "Traceback (most recent call last)" in printed.err
     written = [(tmp_path / "results" / name).exists() for name in ("tables", "report")]
     assert written == ["tables" not in outcome, "report" not in outcome]
-
-
-def test_every_metric_is_a_row_and_a_summary_and_no_network_is_told_in_a_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    wandb = MagicMock(Error=ConnectionError)
-    wandb.init.return_value.summary = {}
-    monkeypatch.setitem(sys.modules, "wandb", wandb)
-    record(tmp_path, 79.7)
-    write_tables(read_contents(tmp_path))
-    log_results("ssl", tmp_path, tmp_path / "runs")
-    (row,) = wandb.Table.call_args.kwargs["dataframe"].to_dict("records")
-    assert (row["backbone"], row["metric"], row["value"]) == ("mine", "mAP", 79.7)
-    name = "mine/voc07_svm/co2-2021/1/paper/seed0/mAP"
-    assert wandb.init.return_value.summary == {name: 79.7}
-    wandb.init.side_effect = ConnectionError("no network")
-    log_results("ssl", tmp_path, tmp_path / "runs")
-    assert capsys.readouterr().err == "results were not logged with wandb: no network\n"
-
-
-def test_without_wandb_nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ending, "find_spec", lambda _: None)
-    with pytest.raises(ValueError, match="pip install wandb"):
-        require_wandb(submits=False)
-    with pytest.raises(ValueError, match="without --slurm"):
-        require_wandb(submits=True)
